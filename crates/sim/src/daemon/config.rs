@@ -1,0 +1,64 @@
+//! What a simulated GPU is told at its start.
+
+use crate::params;
+use std::path::PathBuf;
+
+/// One simulated GPU. The default is an H200.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuConfig {
+    /// Name as the driver reports it; begins with "Sluice Simulated".
+    pub name: String,
+    /// Identity; by default it follows from the socket's path, so that it survives a restart.
+    pub uuid: Option<[u8; 16]>,
+    /// Device memory in bytes.
+    pub memory_bytes: u64,
+    /// What each context takes of it, in bytes.
+    pub context_bytes: u64,
+    /// Time slice of a new context in nanoseconds.
+    pub timeslice_ns: u64,
+}
+
+impl Default for GpuConfig {
+    fn default() -> Self {
+        Self {
+            name: "Sluice Simulated H200".into(),
+            uuid: None,
+            memory_bytes: params::MEMORY_BYTES,
+            context_bytes: params::CONTEXT_BYTES,
+            timeslice_ns: params::TIMESLICE_NS,
+        }
+    }
+}
+
+/// One daemon: a GPU and where to find it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonConfig {
+    /// Path of the unix socket; an old one is replaced.
+    pub socket: PathBuf,
+    /// The GPU.
+    pub gpu: GpuConfig,
+}
+
+impl DaemonConfig {
+    /// An H200 at this socket.
+    pub fn at(socket: impl Into<PathBuf>) -> Self {
+        Self { socket: socket.into(), gpu: GpuConfig::default() }
+    }
+
+    /// The GPU's identity: the configured one, or one that follows from the socket's path.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.gpu.uuid.unwrap_or_else(|| {
+            let path = self.socket.as_os_str().as_encoded_bytes();
+            let mut uuid = [0; 16];
+            for (half, seed) in
+                uuid.chunks_exact_mut(8).zip([0xcbf2_9ce4_8422_2325u64, 0x9ae1_6a3b_2f90_404f])
+            {
+                let hash = path
+                    .iter()
+                    .fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+                half.copy_from_slice(&hash.to_le_bytes());
+            }
+            uuid
+        })
+    }
+}

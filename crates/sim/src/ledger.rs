@@ -1,0 +1,117 @@
+//! What the GPU says about its use: who ran for how long, how many kernels, how much memory, and when.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Everything the GPU has counted since it started. Ended processes stay.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// The GPU as a whole.
+    pub gpu: GpuLedger,
+    /// One row per process that ever connected, in order of connection.
+    pub processes: Vec<ProcessLedger>,
+}
+
+impl Ledger {
+    /// The row of the latest process with this label.
+    pub fn by_label(&self, label: &str) -> Option<&ProcessLedger> {
+        self.processes.iter().rev().find(|row| row.label == label)
+    }
+
+    /// The row of the latest process with this pid.
+    pub fn by_pid(&self, pid: i32) -> Option<&ProcessLedger> {
+        self.processes.iter().rev().find(|row| row.pid == pid)
+    }
+}
+
+/// Counters of the whole GPU. Times are nanoseconds of CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuLedger {
+    /// How far the timeline has come.
+    pub now_ns: u64,
+    /// Time in which kernels of some process ran.
+    pub busy_ns: u64,
+    /// Time lost to switching between contexts.
+    pub switch_ns: u64,
+    /// Number of switches.
+    pub switches: u64,
+    /// Size of the device memory in bytes.
+    pub memory_total: u64,
+    /// Bytes in use by all processes, contexts included.
+    pub memory_used: u64,
+}
+
+/// Counters of one process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessLedger {
+    /// Process id as the daemon sees it.
+    pub pid: i32,
+    /// Value of SLUICE_SIM_LABEL, or empty.
+    pub label: String,
+    /// Time in which at least one kernel of this process ran.
+    pub gpu_ns: u64,
+    /// Sum of the durations of its completed kernels; more than `gpu_ns` where kernels ran side by side.
+    pub kernel_ns: u64,
+    /// Time that its copies took on the copy engines.
+    pub copy_ns: u64,
+    /// Kernels given to the GPU.
+    pub kernels_submitted: u64,
+    /// Kernels that ran to their end.
+    pub kernels_completed: u64,
+    /// Device bytes allocated, contexts not included.
+    pub memory_bytes: u64,
+    /// The most `memory_bytes` has been.
+    pub memory_peak_bytes: u64,
+    /// Device bytes that its contexts take.
+    pub context_bytes: u64,
+    /// When its first kernel began.
+    pub first_kernel_ns: Option<u64>,
+    /// When its last kernel ended.
+    pub last_kernel_ns: Option<u64>,
+    /// The process has gone; its row stays.
+    pub ended: bool,
+    /// Completed kernels by name.
+    pub kernels: BTreeMap<String, u64>,
+}
+
+/// A stretch of time in which one process had the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Begin.
+    pub start_ns: u64,
+    /// End, after `start_ns`.
+    pub end_ns: u64,
+    /// Whose.
+    pub pid: i32,
+    /// Time in it in which kernels ran: less than its length by gaps of at most [`crate::params::MERGE_GAP_NS`] each.
+    pub busy_ns: u64,
+}
+
+/// Use of the GPU within a window of time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Begin of the window.
+    pub from_ns: u64,
+    /// End of the window.
+    pub to_ns: u64,
+    /// Time in which some process ran.
+    pub busy_ns: u64,
+    /// Time per process id.
+    pub gpu_ns: BTreeMap<i32, u64>,
+}
+
+impl Window {
+    /// Part of the window, 0 to 1, in which this process had the GPU.
+    pub fn share_of_time(&self, pid: i32) -> f64 {
+        ratio(self.gpu_ns.get(&pid).copied().unwrap_or(0), self.to_ns.saturating_sub(self.from_ns))
+    }
+
+    /// Part of the used time, 0 to 1, that was this process's.
+    pub fn share_of_busy(&self, pid: i32) -> f64 {
+        ratio(self.gpu_ns.get(&pid).copied().unwrap_or(0), self.busy_ns)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

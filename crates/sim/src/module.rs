@@ -1,0 +1,333 @@
+//! The module format of the simulated GPU: a line of version, then one line per kernel.
+//!
+//! ```text
+//! SLUICE-SIM 1
+//! # a comment
+//! kernel spin params=ptr:u64,n:u32,iters:u32 ns_per_iter=2.02 effect=mix
+//! kernel tick params=ptr:u64,n:u32 ns=50000 effect=add
+//! kernel wipe params=ptr:u64,n:u32,value:u64 ns=1000 effect=fill
+//! ```
+//! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid. Effects work on the `n` 64-bit words at `ptr`.
+
+use crate::effect::Effect;
+use crate::params;
+use thiserror::Error;
+
+/// First line of every module.
+pub const MAGIC: &str = "SLUICE-SIM 1";
+
+/// Why a module was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ModuleError {
+    /// It does not begin with [`MAGIC`].
+    #[error("not a module of the simulated GPU: the first line is not \"{MAGIC}\"")]
+    NotAModule,
+    /// A line is wrong.
+    #[error("line {line}: {what}")]
+    Line {
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Type of a kernel parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParamType {
+    /// 4 bytes, unsigned.
+    U32,
+    /// 4 bytes, signed.
+    I32,
+    /// 4 bytes, floating point.
+    F32,
+    /// 8 bytes, unsigned; pointers too.
+    U64,
+    /// 8 bytes, signed.
+    I64,
+    /// 8 bytes, floating point.
+    F64,
+}
+
+impl ParamType {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "u32" => Self::U32,
+            "i32" => Self::I32,
+            "f32" => Self::F32,
+            "u64" => Self::U64,
+            "i64" => Self::I64,
+            "f64" => Self::F64,
+            _ => return None,
+        })
+    }
+
+    /// Size in bytes, which is also the alignment.
+    pub fn size(self) -> usize {
+        match self {
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+        }
+    }
+}
+
+/// One parameter of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Param {
+    /// Name; `ptr`, `n`, `iters` and `value` have a meaning.
+    pub name: String,
+    /// Type.
+    pub kind: ParamType,
+    /// Byte offset in the packed parameter buffer.
+    pub offset: usize,
+}
+
+/// Which effect a kernel has; its arguments come with the launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EffectKind {
+    None,
+    Mix,
+    Add,
+    Fill,
+}
+
+/// One kernel of a module.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kernel {
+    /// Name.
+    pub name: String,
+    /// Parameters in order.
+    pub params: Vec<Param>,
+    /// Size of the packed parameter buffer in bytes.
+    pub params_size: usize,
+    ns: f64,
+    ns_per_iter: f64,
+    effect: EffectKind,
+}
+
+/// What one launch of a kernel is, after its parameters have been looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch {
+    /// Time on the GPU when it runs without interruption.
+    pub ns: u64,
+    /// Multiprocessors that it keeps busy.
+    pub sms: u32,
+    /// What it does.
+    pub effect: Effect,
+    /// Address of the words that it does it to.
+    pub ptr: u64,
+    /// Number of words.
+    pub words: u64,
+}
+
+impl Kernel {
+    /// Value of a parameter in a packed buffer; integers as they are, floats truncated, negative values as 0.
+    fn value(&self, name: &str, packed: &[u8]) -> Option<u64> {
+        let param = self.params.iter().find(|param| param.name == name)?;
+        let bytes = packed.get(param.offset..param.offset + param.kind.size())?;
+        let four = || bytes.try_into().ok();
+        let eight = || bytes.try_into().ok();
+        Some(match param.kind {
+            ParamType::U32 => u32::from_le_bytes(four()?).into(),
+            ParamType::I32 => u64::try_from(i32::from_le_bytes(four()?)).unwrap_or(0),
+            ParamType::F32 => nanos(f32::from_le_bytes(four()?).into()),
+            ParamType::U64 => u64::from_le_bytes(eight()?),
+            ParamType::I64 => u64::try_from(i64::from_le_bytes(eight()?)).unwrap_or(0),
+            ParamType::F64 => nanos(f64::from_le_bytes(eight()?)),
+        })
+    }
+
+    /// Works out one launch from its grid (`blocks` of `threads` each) and its packed parameters.
+    ///
+    /// `None` when the buffer is shorter than the parameters.
+    pub fn launch(&self, blocks: u64, threads: u32, packed: &[u8]) -> Option<Launch> {
+        if packed.len() < self.params_size {
+            return None;
+        }
+        let iters = self.value("iters", packed).unwrap_or(0);
+        let per_wave = nanos(self.ns + self.ns_per_iter * iters as f64);
+        let per_sm = u64::from((params::THREADS_PER_SM / threads.max(1)).clamp(1, params::BLOCKS_PER_SM));
+        let waves = blocks.div_ceil(per_sm * u64::from(params::SMS)).max(1);
+        let effect = match self.effect {
+            EffectKind::None => Effect::None,
+            EffectKind::Mix => Effect::Mix,
+            EffectKind::Add => Effect::Add,
+            EffectKind::Fill => Effect::Fill(self.value("value", packed).unwrap_or(0)),
+        };
+        Some(Launch {
+            ns: per_wave.saturating_mul(waves).max(params::MIN_KERNEL_NS),
+            sms: u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, params::SMS),
+            effect,
+            ptr: self.value("ptr", packed).unwrap_or(0),
+            words: self.value("n", packed).unwrap_or(0),
+        })
+    }
+}
+
+/// A float as whole nanoseconds; negative and NaN are 0.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "float to integer casts saturate, and that is what is wanted"
+)]
+fn nanos(value: f64) -> u64 {
+    value.round() as u64
+}
+
+/// The kernels of one module.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Module {
+    /// In order of the text.
+    pub kernels: Vec<Kernel>,
+}
+
+impl Module {
+    /// Whether an image begins like a module of the simulated GPU.
+    pub fn recognise(image: &[u8]) -> bool {
+        image.starts_with(MAGIC.as_bytes())
+    }
+
+    /// Parses the text of a module.
+    ///
+    /// # Errors
+    /// [`ModuleError`] names the line and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, ModuleError> {
+        let mut lines = text.lines().enumerate();
+        if lines.next().is_none_or(|(_, line)| line.trim() != MAGIC) {
+            return Err(ModuleError::NotAModule);
+        }
+        let mut kernels: Vec<Kernel> = Vec::new();
+        for (index, line) in lines {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let kernel = parse_kernel(line).map_err(|what| ModuleError::Line { line: index + 1, what })?;
+            if kernels.iter().any(|other| other.name == kernel.name) {
+                let what = format!("a second kernel named \"{}\"", kernel.name);
+                return Err(ModuleError::Line { line: index + 1, what });
+            }
+            kernels.push(kernel);
+        }
+        Ok(Self { kernels })
+    }
+}
+
+fn parse_kernel(line: &str) -> Result<Kernel, String> {
+    let mut words = line.split_whitespace();
+    if words.next() != Some("kernel") {
+        return Err("expected \"kernel NAME key=value …\"".into());
+    }
+    let name = words.next().ok_or("the kernel has no name")?.to_owned();
+    let mut kernel = Kernel {
+        name,
+        params: Vec::new(),
+        params_size: 0,
+        ns: 0.0,
+        ns_per_iter: 0.0,
+        effect: EffectKind::None,
+    };
+    for word in words {
+        let (key, value) = word.split_once('=').ok_or_else(|| format!("\"{word}\" is not key=value"))?;
+        match key {
+            "params" => (kernel.params, kernel.params_size) = parse_params(value)?,
+            "ns" => kernel.ns = parse_time(value)?,
+            "ns_per_iter" => kernel.ns_per_iter = parse_time(value)?,
+            "effect" => {
+                kernel.effect = match value {
+                    "none" => EffectKind::None,
+                    "mix" => EffectKind::Mix,
+                    "add" => EffectKind::Add,
+                    "fill" => EffectKind::Fill,
+                    _ => return Err(format!("unknown effect \"{value}\"")),
+                }
+            }
+            _ => return Err(format!("unknown key \"{key}\"")),
+        }
+    }
+    let has = |wanted: &str| kernel.params.iter().any(|param| param.name == wanted);
+    if kernel.effect != EffectKind::None && !(has("ptr") && has("n")) {
+        return Err("an effect needs the parameters ptr and n".into());
+    }
+    if kernel.ns_per_iter > 0.0 && !has("iters") {
+        return Err("ns_per_iter needs the parameter iters".into());
+    }
+    Ok(kernel)
+}
+
+fn parse_time(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err(format!("\"{text}\" is not a time in nanoseconds")),
+    }
+}
+
+fn parse_params(text: &str) -> Result<(Vec<Param>, usize), String> {
+    let mut params = Vec::new();
+    let mut end = 0usize;
+    for item in text.split(',').filter(|item| !item.is_empty()) {
+        let (name, kind) = item.split_once(':').ok_or_else(|| format!("\"{item}\" is not name:type"))?;
+        let kind = ParamType::parse(kind).ok_or_else(|| format!("unknown type \"{kind}\""))?;
+        let offset = end.next_multiple_of(kind.size());
+        end = offset + kind.size();
+        params.push(Param { name: name.to_owned(), kind, offset });
+    }
+    Ok((params, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPIN: &str =
+        "SLUICE-SIM 1\nkernel spin params=ptr:u64,n:u32,iters:u32 ns_per_iter=2.02 effect=mix\n";
+
+    fn packed(ptr: u64, n: u32, iters: u32) -> Vec<u8> {
+        [ptr.to_le_bytes().as_slice(), &n.to_le_bytes(), &iters.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn the_documented_module_has_its_duration_and_effect() {
+        let module = Module::parse(SPIN).unwrap();
+        let launch = module.kernels[0].launch(264, 1024, &packed(4096, 16, 100_000)).unwrap();
+        assert_eq!(launch, Launch { ns: 202_000, sms: 132, effect: Effect::Mix, ptr: 4096, words: 16 });
+    }
+
+    #[test]
+    fn a_grid_larger_than_the_gpu_takes_several_waves() {
+        let module = Module::parse(SPIN).unwrap();
+        let launch = |blocks| module.kernels[0].launch(blocks, 1024, &packed(0, 0, 100_000)).unwrap().ns;
+        assert_eq!(launch(265), 2 * launch(264));
+        assert_eq!(launch(1), launch(264));
+    }
+
+    #[test]
+    fn parameters_are_laid_out_with_their_alignment() {
+        let module =
+            Module::parse("SLUICE-SIM 1\nkernel k params=a:u32,b:u64,c:f32 ns=5 effect=none").unwrap();
+        let offsets: Vec<_> = module.kernels[0].params.iter().map(|param| param.offset).collect();
+        assert_eq!((offsets, module.kernels[0].params_size), (vec![0, 8, 16], 20));
+        assert_eq!(module.kernels[0].launch(1, 1, &[0; 19]), None);
+    }
+
+    #[test]
+    fn every_mistake_names_its_line() {
+        for (text, wanted) in [
+            ("kernel x ns=1", ""),
+            ("kernel k ns=1\nkernel k ns=2", "line 3: a second kernel"),
+            ("kernel k ns=-1", "line 2: \"-1\" is not a time"),
+            ("kernel k effect=mix", "line 2: an effect needs"),
+            ("kernel k effect=burn", "unknown effect"),
+            ("kernel k params=a:u16", "unknown type"),
+            ("kernel k ns_per_iter=1", "needs the parameter iters"),
+            ("colonel k", "expected \"kernel"),
+            ("kernel k speed=1", "unknown key"),
+        ] {
+            let whole = format!("{MAGIC}\n{text}");
+            match Module::parse(if wanted.is_empty() { text } else { &whole }) {
+                Err(error) => assert!(error.to_string().contains(wanted), "{error}"),
+                Ok(module) => panic!("accepted {module:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Every number of the simulated GPU, with its source.
+//!
+//! "M §n" is `gpu-measurements.md` section n: one NVIDIA H200, driver 580, unpatched. All times are nanoseconds.
+
+/// Streaming multiprocessors (M, header).
+pub const SMS: u32 = 132;
+/// Threads that one multiprocessor holds at once (compute capability 9.0).
+pub const THREADS_PER_SM: u32 = 2048;
+/// Blocks that one multiprocessor holds at once (compute capability 9.0).
+pub const BLOCKS_PER_SM: u32 = 32;
+/// Device memory in bytes: 143,771 MiB, as NVML reports an H200.
+pub const MEMORY_BYTES: u64 = 143_771 << 20;
+/// What one context takes of the device memory before the first allocation: an estimate (a PyTorch process holding 2 GiB
+/// uses 3.2 GiB, M §10, most of it libraries and their workspaces).
+pub const CONTEXT_BYTES: u64 = 512 << 20;
+
+/// Default time slice of a context's graphics channel group (M §1).
+pub const TIMESLICE_NS: u64 = 2_048_000;
+/// From the decision to take the GPU from a context in the middle of a kernel until the next context runs.
+///
+/// M §2: with a slice of S the LC latency is S/2 at the median and S at the 99th percentile, plus 185 ± 10 µs, plus the
+/// latency alone, for S from 1 µs to 2048 µs.
+pub const PREEMPT_NS: u64 = 187_000;
+/// Putting a context on the GPU whose last holder had gone idle, and, after a preemption, getting the stalled kernels of the
+/// incoming context back to speed.
+///
+/// M §7: a switch between two saturating tenants loses ≈ 230 µs, of which [`PREEMPT_NS`] is the way out.
+pub const LOAD_NS: u64 = 41_000;
+
+/// From a launch call until an idle GPU begins the kernel. Half of what M §2 shows beyond the kernel's own time:
+/// a kernel of 100 µs takes 117 µs from launch to return of the synchronisation.
+pub const SUBMIT_NS: u64 = 7_000;
+/// From the end of a kernel until the synchronising thread runs: the other half. The engine does not add it (the machine
+/// that the simulator runs on has its own); comparisons with M §2 do.
+pub const HOST_RETURN_NS: u64 = 10_000;
+/// The shortest kernel: empty ones run back to back at 2.8 µs (M §4), 2 µs of it on the GPU.
+pub const MIN_KERNEL_NS: u64 = 2_000;
+
+/// Bytes per microsecond between pinned host memory and the device: 20 GiB in 0.388 s (M §11).
+pub const HOST_LINK_BYTES_PER_US: u64 = 55_000;
+/// Bytes per microsecond of a copy within the device: reads and writes share 4.8 TB/s.
+pub const DEVICE_COPY_BYTES_PER_US: u64 = 2_000_000;
+/// Bytes per microsecond of a memset.
+pub const FILL_BYTES_PER_US: u64 = 3_000_000;
+/// Fixed cost of one copy or memset: an estimate.
+pub const COPY_LATENCY_NS: u64 = 1_500;
+
+/// Commands that one stream holds before a launch waits: the usual 1,024 (`preemption.md` §9.1).
+pub const STREAM_DEPTH: u64 = 1_024;
+/// A launch that met a full stream goes on when this many commands are left in it.
+pub const STREAM_RESUME: u64 = 960;
+
+/// Intervals of one process closer together than this are one interval of the timeline.
+pub const MERGE_GAP_NS: u64 = 2_000;
+/// Intervals that the timeline keeps; the oldest are forgotten first.
+pub const TIMELINE_INTERVALS: usize = 1 << 20;
