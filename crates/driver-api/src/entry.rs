@@ -1,0 +1,141 @@
+//! The table as a sorted array, and the search that `cuGetProcAddress` does in it.
+
+use crate::table::ALIASES;
+
+/// What the hook does with a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Puts kernels on the GPU: waits at the gate.
+    Launch,
+    /// The calling thread waits for the GPU.
+    Sync,
+    /// Takes GPU memory whose size the arguments tell.
+    Alloc,
+    /// Gives such memory back.
+    Free,
+    /// Tells how much GPU memory there is.
+    Query,
+    /// Hands out addresses of driver functions.
+    Lookup,
+    /// Begins or ends a stream capture.
+    Capture,
+    /// Makes or ends a stream.
+    Stream,
+    /// Makes or ends a context, or changes which one is current.
+    Context,
+    /// Records or ends an event.
+    Event,
+    /// Handed to the driver untouched.
+    Forward,
+}
+
+/// Which default stream a function means by the null handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Variant {
+    /// The legacy default stream, one per context; also every function that has no stream.
+    Default,
+    /// The default stream of the calling thread: symbols that end in `_ptsz` or `_ptds`.
+    Ptsz,
+}
+
+/// One exported symbol of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The symbol in `libcuda.so.1`, such as `cuMemAlloc_v2`.
+    pub symbol: &'static str,
+    /// The name that `cuGetProcAddress` takes, such as `cuMemAlloc`.
+    pub name: &'static str,
+    /// The CUDA version (1000 x major + 10 x minor) from which `name` means this symbol.
+    pub since: u32,
+    /// The default stream it works on.
+    pub variant: Variant,
+    /// What the hook does with it.
+    pub policy: Policy,
+}
+
+macro_rules! entries {
+    (@policy launch) => { Policy::Launch };
+    (@policy sync) => { Policy::Sync };
+    (@policy alloc) => { Policy::Alloc };
+    (@policy free) => { Policy::Free };
+    (@policy query) => { Policy::Query };
+    (@policy lookup) => { Policy::Lookup };
+    (@policy capture) => { Policy::Capture };
+    (@policy stream) => { Policy::Stream };
+    (@policy context) => { Policy::Context };
+    (@policy event) => { Policy::Event };
+    (@policy forward) => { Policy::Forward };
+    (@variant default) => { Variant::Default };
+    (@variant ptsz) => { Variant::Ptsz };
+    ($($policy:ident $symbol:ident ($name:literal, $since:literal, $variant:ident) fn($($arguments:tt)*);)*) => {
+        /// All rows, in the table's order: by name, variant and version.
+        pub static ENTRIES: &[Entry] = &[$(Entry {
+            symbol: stringify!($symbol),
+            name: $name,
+            since: $since,
+            variant: entries!(@variant $variant),
+            policy: entries!(@policy $policy),
+        },)*];
+    };
+}
+driver_api!(entries);
+
+/// The flag of `cuGetProcAddress` that asks for the per-thread variants (`CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`).
+const PER_THREAD: u64 = 2;
+
+/// The symbol that the driver answers to `cuGetProcAddress(name, version, flags)`: the newest ABI that is not newer than
+/// `version`, and with flag 2 the per-thread variant where that ABI has one. `None` for unknown names, and for versions
+/// before the function existed. Does not allocate.
+pub fn lookup(name: &str, version: i32, flags: u64) -> Option<&'static Entry> {
+    lookup_index(name, version, flags).map(|index| &ENTRIES[index])
+}
+
+/// As [`lookup`], but the place in [`ENTRIES`], which is also the place of the row in the table.
+pub fn lookup_index(name: &str, version: i32, flags: u64) -> Option<usize> {
+    let version = u32::try_from(version).ok()?;
+    let (first, rows) = rows_of(name);
+    let allowed = |entry: &Entry| {
+        entry.since <= version && (entry.variant == Variant::Default || flags & PER_THREAD != 0)
+    };
+    // A per-thread row wins over a default one of the same ABI generation: both lists end in the same ABI.
+    let found = rows
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| allowed(entry))
+        .max_by_key(|(_, entry)| (entry.since, entry.variant));
+    let renamed = ALIASES
+        .iter()
+        .filter(|(alias, since, _)| *alias == name && *since <= version)
+        .max_by_key(|alias| alias.1);
+    match (found, renamed) {
+        (found, Some((_, since, symbol))) if found.is_none_or(|(_, entry)| entry.since < *since) => {
+            position(symbol)
+        }
+        (found, _) => found.map(|(index, _)| first + index),
+    }
+}
+
+/// The row of an exported symbol, as `dlsym` knows it.
+pub fn find_symbol(symbol: &str) -> Option<&'static Entry> {
+    position(symbol).map(|index| &ENTRIES[index])
+}
+
+/// The place of a symbol. A symbol is its base name, at times followed by `_v` and a number and `_ptsz` or `_ptds`.
+fn position(symbol: &str) -> Option<usize> {
+    let plain = symbol.strip_suffix("_ptsz").or_else(|| symbol.strip_suffix("_ptds")).unwrap_or(symbol);
+    let base = match plain.rsplit_once("_v") {
+        Some((base, number)) if !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) => {
+            base
+        }
+        _ => plain,
+    };
+    let (first, rows) = rows_of(base);
+    rows.iter().position(|entry| entry.symbol == symbol).map(|index| first + index)
+}
+
+/// The rows of one base name and the place of the first.
+fn rows_of(name: &str) -> (usize, &'static [Entry]) {
+    let first = ENTRIES.partition_point(|entry| entry.name < name);
+    let count = ENTRIES[first..].partition_point(|entry| entry.name == name);
+    (first, &ENTRIES[first..first + count])
+}

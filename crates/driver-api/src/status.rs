@@ -1,0 +1,85 @@
+//! [`CUresult`], what every driver function returns.
+
+use std::fmt;
+
+use crate::status_codes::status_codes;
+
+/// Status of a driver call: 0 is success. Values that the headers do not know are passed on as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+#[must_use]
+pub struct CUresult(pub u32);
+
+macro_rules! constants {
+    ($($short:ident $name:ident $value:literal;)*) => {
+        impl CUresult {
+            $(
+                #[doc = concat!("`", stringify!($name), "`")]
+                pub const $short: CUresult = CUresult($value);
+            )*
+
+            /// The driver's name of the status, such as `CUDA_ERROR_OUT_OF_MEMORY`.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($value => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+
+            /// As [`CUresult::name`], ended by a NUL as `cuGetErrorName` hands it out.
+            pub const fn c_name(self) -> Option<&'static std::ffi::CStr> {
+                match self.0 {
+                    $($value => match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                        Ok(name) => Some(name),
+                        Err(_) => None,
+                    },)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+status_codes!(constants);
+
+impl CUresult {
+    /// `Ok` for success, the status itself for everything else.
+    pub const fn ok(self) -> Result<(), CUresult> {
+        if self.0 == 0 { Ok(()) } else { Err(self) }
+    }
+}
+
+impl fmt::Display for CUresult {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(out, "{name} ({})", self.0),
+            None => write!(out, "CUDA status {}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for CUresult {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+impl std::error::Error for CUresult {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_four_bytes_as_in_c() {
+        assert_eq!((size_of::<CUresult>(), align_of::<CUresult>()), (4, 4));
+    }
+
+    #[test]
+    fn known_and_unknown_statuses_are_told_apart() {
+        assert_eq!(CUresult::ERROR_OUT_OF_MEMORY.to_string(), "CUDA_ERROR_OUT_OF_MEMORY (2)");
+        assert_eq!(CUresult(4242).to_string(), "CUDA status 4242");
+        assert_eq!(CUresult::SUCCESS.c_name(), Some(c"CUDA_SUCCESS"));
+        assert_eq!(CUresult::SUCCESS.ok(), Ok(()));
+        assert_eq!(CUresult::ERROR_NOT_READY.ok(), Err(CUresult(600)));
+    }
+}

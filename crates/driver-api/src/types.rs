@@ -1,0 +1,119 @@
+//! Types of the driver's ABI. Names and fields are the driver's; structs that go by value or that our own programs read
+//! have their layout here, all others are opaque behind a pointer.
+
+#![allow(non_camel_case_types, non_snake_case, reason = "the names are the driver's")]
+
+pub use std::ffi::{
+    c_char, c_double, c_float, c_int, c_long, c_longlong, c_schar, c_short, c_uchar, c_uint, c_ulong,
+    c_ulonglong, c_ushort, c_void,
+};
+
+pub use crate::constants::*;
+pub use crate::handles::*;
+pub use crate::status::CUresult;
+
+/// A host function that a stream runs.
+pub type CUhostFn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
+/// A function that a stream calls when it has come so far.
+pub type CUstreamCallback =
+    Option<unsafe extern "C" fn(stream: CUstream, status: CUresult, user_data: *mut c_void)>;
+
+/// The null handle's two explicit spellings: legacy default stream, and default stream of the calling thread.
+pub const CU_STREAM_LEGACY: CUstream = std::ptr::without_provenance_mut(1);
+/// See [`CU_STREAM_LEGACY`].
+pub const CU_STREAM_PER_THREAD: CUstream = std::ptr::without_provenance_mut(2);
+
+macro_rules! structs {
+    ($($(#[$meta:meta])* $name:ident { $($field:ident: $kind:ty,)* })*) => { $(
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug)]
+        #[allow(missing_docs, reason = "the fields are the driver's")]
+        pub struct $name { $(pub $field: $kind,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                // SAFETY: every field is an integer, an array of integers, a raw pointer or a struct of such: all zeros is valid.
+                unsafe { std::mem::zeroed() }
+            }
+        }
+    )* };
+}
+
+structs! {
+    /// Identifier of a device.
+    CUuuid { bytes: [u8; 16], }
+    /// Handle of memory that another process may open; goes by value.
+    CUipcMemHandle { reserved: [u8; 64], }
+    /// Handle of an event that another process may open; goes by value.
+    CUipcEventHandle { reserved: [u8; 64], }
+    /// Where memory is; goes by value.
+    CUmemLocation { kind: CUmemLocationType, id: c_int, }
+    /// Geometry and attributes of a launch.
+    CUlaunchConfig {
+        gridDimX: c_uint, gridDimY: c_uint, gridDimZ: c_uint, blockDimX: c_uint, blockDimY: c_uint, blockDimZ: c_uint,
+        sharedMemBytes: c_uint, hStream: CUstream, attrs: *mut CUlaunchAttribute, numAttrs: c_uint,
+    }
+    /// One attribute of a launch; `value` is a union in C.
+    CUlaunchAttribute { id: CUlaunchAttributeID, pad: [u8; 4], value: [u64; 8], }
+    /// What `cuMemCreate` is to create; `allocFlags` are eight bytes of flags.
+    CUmemAllocationProp {
+        kind: CUmemAllocationType, requestedHandleTypes: c_uint, location: CUmemLocation,
+        win32HandleMetaData: *mut c_void, compressionType: c_uchar, gpuDirectRDMACapable: c_uchar, usage: c_ushort,
+        reserved: [c_uchar; 4],
+    }
+    /// What `cuMemPoolCreate` is to create.
+    CUmemPoolProps {
+        allocType: CUmemAllocationType, handleTypes: c_uint, location: CUmemLocation, win32SecurityAttributes: *mut c_void,
+        maxSize: usize, usage: c_ushort, gpuDirectRDMACapable: c_uchar, reserved: [c_uchar; 53],
+    }
+    /// A copy of two dimensions, as of version 2000.
+    CUDA_MEMCPY2D_v1 {
+        srcXInBytes: c_uint, srcY: c_uint, srcMemoryType: CUmemorytype, srcHost: *const c_void, srcDevice: CUdeviceptr_v1,
+        srcArray: CUarray, srcPitch: c_uint, dstXInBytes: c_uint, dstY: c_uint, dstMemoryType: CUmemorytype,
+        dstHost: *mut c_void, dstDevice: CUdeviceptr_v1, dstArray: CUarray, dstPitch: c_uint, WidthInBytes: c_uint,
+        Height: c_uint,
+    }
+    /// A copy of two dimensions.
+    CUDA_MEMCPY2D {
+        srcXInBytes: usize, srcY: usize, srcMemoryType: CUmemorytype, srcHost: *const c_void, srcDevice: CUdeviceptr,
+        srcArray: CUarray, srcPitch: usize, dstXInBytes: usize, dstY: usize, dstMemoryType: CUmemorytype,
+        dstHost: *mut c_void, dstDevice: CUdeviceptr, dstArray: CUarray, dstPitch: usize, WidthInBytes: usize, Height: usize,
+    }
+    /// A copy of three dimensions.
+    CUDA_MEMCPY3D {
+        srcXInBytes: usize, srcY: usize, srcZ: usize, srcLOD: usize, srcMemoryType: CUmemorytype, srcHost: *const c_void,
+        srcDevice: CUdeviceptr, srcArray: CUarray, reserved0: *mut c_void, srcPitch: usize, srcHeight: usize,
+        dstXInBytes: usize, dstY: usize, dstZ: usize, dstLOD: usize, dstMemoryType: CUmemorytype, dstHost: *mut c_void,
+        dstDevice: CUdeviceptr, dstArray: CUarray, reserved1: *mut c_void, dstPitch: usize, dstHeight: usize,
+        WidthInBytes: usize, Height: usize, Depth: usize,
+    }
+    /// An array of one or two dimensions, as of version 2000.
+    CUDA_ARRAY_DESCRIPTOR_v1 { Width: c_uint, Height: c_uint, Format: CUarray_format, NumChannels: c_uint, }
+    /// An array of one or two dimensions; `Height` 0 means one.
+    CUDA_ARRAY_DESCRIPTOR { Width: usize, Height: usize, Format: CUarray_format, NumChannels: c_uint, }
+    /// An array of up to three dimensions, as of version 2000.
+    CUDA_ARRAY3D_DESCRIPTOR_v1 {
+        Width: c_uint, Height: c_uint, Depth: c_uint, Format: CUarray_format, NumChannels: c_uint, Flags: c_uint,
+    }
+    /// An array of up to three dimensions, layers or cube faces.
+    CUDA_ARRAY3D_DESCRIPTOR {
+        Width: usize, Height: usize, Depth: usize, Format: CUarray_format, NumChannels: c_uint, Flags: c_uint,
+    }
+    /// One device's part of a launch over several.
+    CUDA_LAUNCH_PARAMS {
+        function: CUfunction, gridDimX: c_uint, gridDimY: c_uint, gridDimZ: c_uint, blockDimX: c_uint, blockDimY: c_uint,
+        blockDimZ: c_uint, sharedMemBytes: c_uint, hStream: CUstream, kernelParams: *mut *mut c_void,
+    }
+    /// The oldest form of device properties.
+    CUdevprop {
+        maxThreadsPerBlock: c_int, maxThreadsDim: [c_int; 3], maxGridSize: [c_int; 3], sharedMemPerBlock: c_int,
+        totalConstantMemory: c_int, SIMDWidth: c_int, memPitch: c_int, regsPerBlock: c_int, clockRate: c_int,
+        textureAlign: c_int,
+    }
+    /// A frame of an EGL stream; goes by value. `frame` is a union of three arrays or three pointers in C.
+    CUeglFrame {
+        frame: [*mut c_void; 3], width: c_uint, height: c_uint, depth: c_uint, pitch: c_uint, planeCount: c_uint,
+        numChannels: c_uint, frameType: c_uint, eglColorFormat: c_uint, cuFormat: CUarray_format,
+    }
+}

@@ -1,0 +1,1 @@
+/* cudaEGL.h includes this file; egl.h beside it has all that is needed. */
