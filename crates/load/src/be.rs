@@ -1,0 +1,267 @@
+//! The best-effort generator: kernels that fill the GPU, back to back, a bounded number in flight.
+
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::driver::Error;
+use crate::grow::Growth;
+use crate::kernel;
+use crate::memory::DeviceBuffer;
+use crate::record::{BeCounts, BufferState, Record};
+use crate::report::{PROGRESS_EVERY, RunError};
+use crate::session::{Event, Session, Stream};
+use crate::stop::Stop;
+
+/// Fills every SM of an H200 twice.
+pub const BLOCKS: u32 = 264;
+
+/// Time between two steps of memory growth, so that it happens beside the kernels and not before them.
+const GROW_EVERY: Duration = Duration::from_millis(20);
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct BeConfig {
+    /// Device ordinal.
+    pub device: i32,
+    /// Time of one kernel on an H200.
+    pub duration: Duration,
+    /// Kernels in flight, at least 1.
+    pub depth: u32,
+    /// Blocks of 1024 threads per kernel.
+    pub blocks: u32,
+    /// Words in the buffer that the kernels work on.
+    pub elements: u32,
+    /// Bytes of device memory to hold besides the buffer; a refusal is counted and survived.
+    pub memory: u64,
+    /// Allocate while running until not one more byte is granted.
+    pub grow: bool,
+    /// Launch nothing after this time, but stay.
+    pub idle_after: Option<Duration>,
+    /// Launch for the first time, wait, pause for the second, and again.
+    pub bursts: Option<(Duration, Duration)>,
+    /// When to end.
+    pub stop: Stop,
+}
+
+/// Runs until the configuration's end and prints [`Record`]s.
+///
+/// # Errors
+/// If the device cannot be set up or the output cannot be written. A driver error during the run ends it and is in the last
+/// record.
+pub fn run(config: &BeConfig, out: &mut impl Write) -> Result<(), RunError> {
+    let session = Session::open(config.device)?;
+    let mut run = Run::start(config, &session)?;
+    let (_, memory_total) = session.memory_info()?;
+    Record::Started { pid: std::process::id(), device: session.device_name().to_owned(), memory_total }
+        .write_to(out)?;
+    let mut errors = Vec::new();
+    if let Err(why) = run.until_end(out) {
+        match why {
+            RunError::Driver(why) => errors.push(why.to_string()),
+            output @ RunError::Output(_) => return Err(output),
+        }
+    }
+    let buffer = run.drain().and_then(|()| run.buffer.words()).map(|words| BufferState::of(&words));
+    let buffer = buffer.unwrap_or_else(|why| {
+        errors.push(why.to_string());
+        BufferState::default()
+    });
+    Record::BeFinal { counts: run.counts(), buffer, errors }.write_to(out)?;
+    Ok(())
+}
+
+/// The state of a run; `begin` is when the first kernel had ended.
+struct Run<'s> {
+    config: &'s BeConfig,
+    session: &'s Session,
+    stream: Stream<'s>,
+    buffer: DeviceBuffer<'s>,
+    held: Vec<DeviceBuffer<'s>>,
+    growth: Option<Growth>,
+    in_flight: Vec<Event<'s>>,
+    iterations: u32,
+    begin: Instant,
+    counts: BeCounts,
+    /// When the last kernel was seen to end, unless a pause of ours lies between.
+    last_end: Option<Instant>,
+}
+
+impl<'s> Run<'s> {
+    fn start(config: &'s BeConfig, session: &'s Session) -> Result<Self, Error> {
+        let stream = session.stream()?;
+        let buffer = DeviceBuffer::with_initial_words(session, config.elements.max(1))?;
+        let in_flight = (0..config.depth.max(1)).map(|_| session.event()).collect::<Result<_, _>>()?;
+        let mut run = Self {
+            config,
+            session,
+            stream,
+            buffer,
+            held: Vec::new(),
+            growth: config.grow.then(Growth::default),
+            in_flight,
+            iterations: kernel::iterations(config.duration),
+            begin: Instant::now(),
+            counts: BeCounts::default(),
+            last_end: None,
+        };
+        run.launch()?;
+        run.drain()?;
+        if config.memory > 0 {
+            run.hold(config.memory)?;
+        }
+        run.begin = Instant::now();
+        Ok(run)
+    }
+
+    fn until_end(&mut self, out: &mut impl Write) -> Result<(), RunError> {
+        let (mut reported, mut grown) = (self.begin, self.begin);
+        loop {
+            let now = Instant::now();
+            if self.config.stop.reached(self.begin, now, self.counts.launches) {
+                return Ok(());
+            }
+            if now - reported >= PROGRESS_EVERY {
+                reported = now;
+                Record::BeProgress(self.counts()).write_to(out)?;
+            }
+            if now - grown >= GROW_EVERY {
+                grown = now;
+                self.grow()?;
+            }
+            match pause(self.config, now - self.begin) {
+                Some(time) => {
+                    self.drain()?;
+                    self.last_end = None;
+                    thread::sleep(time.min(GROW_EVERY));
+                }
+                None => self.launch()?,
+            }
+        }
+    }
+
+    /// Launches one kernel, after waiting for the oldest one if `depth` are in flight.
+    fn launch(&mut self) -> Result<(), Error> {
+        let depth = self.in_flight.len() as u64;
+        if self.counts.launches - self.counts.completed == depth {
+            self.wait_for_oldest()?;
+        }
+        self.stream.launch(&self.buffer, self.config.blocks, self.iterations)?;
+        let place = self.place(self.counts.launches);
+        self.counts.launches += 1;
+        self.in_flight[place].record(&self.stream)
+    }
+
+    fn wait_for_oldest(&mut self) -> Result<(), Error> {
+        self.in_flight[self.place(self.counts.completed)].wait()?;
+        self.counts.completed += 1;
+        let now = Instant::now();
+        if let Some(last) = self.last_end.replace(now) {
+            let stall = (now - last).as_secs_f64() * 1e6;
+            self.counts.longest_stall_us = self.counts.longest_stall_us.max(stall);
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<(), Error> {
+        while self.counts.completed < self.counts.launches {
+            self.wait_for_oldest()?;
+        }
+        Ok(())
+    }
+
+    /// The event of launch number `launch`.
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of a length")]
+    fn place(&self, launch: u64) -> usize {
+        (launch % self.in_flight.len() as u64) as usize
+    }
+
+    /// Allocates `bytes` to keep. Returns whether they were granted; a refusal is counted.
+    fn hold(&mut self, bytes: u64) -> Result<bool, Error> {
+        match DeviceBuffer::new(self.session, bytes) {
+            Ok(chunk) => {
+                self.held.push(chunk);
+                self.count_memory();
+                Ok(true)
+            }
+            Err(why) if why.is_out_of_memory() => {
+                self.counts.denied += 1;
+                Ok(false)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        let Some(bytes) = self.growth.as_ref().and_then(Growth::next) else { return Ok(()) };
+        if !self.hold(bytes)?
+            && let Some(growth) = &mut self.growth
+        {
+            growth.refused();
+        }
+        Ok(())
+    }
+
+    fn count_memory(&mut self) {
+        self.counts.held_bytes = self.buffer.bytes() + self.held.iter().map(DeviceBuffer::bytes).sum::<u64>();
+        self.counts.peak_bytes = self.counts.peak_bytes.max(self.counts.held_bytes);
+    }
+
+    fn counts(&mut self) -> BeCounts {
+        self.count_memory();
+        self.counts.seconds = self.begin.elapsed().as_secs_f64();
+        self.counts.clone()
+    }
+}
+
+/// How long to launch nothing at `elapsed` since the begin; `None` while the generator should launch.
+fn pause(config: &BeConfig, elapsed: Duration) -> Option<Duration> {
+    if config.idle_after.is_some_and(|after| elapsed >= after) {
+        return Some(Duration::MAX);
+    }
+    let (burst, gap) = config.bursts?;
+    let cycle = (burst + gap).as_nanos().max(1);
+    let into = elapsed.as_nanos() % cycle;
+    let left = u64::try_from(cycle - into).unwrap_or(u64::MAX);
+    (into >= burst.as_nanos()).then(|| Duration::from_nanos(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(idle_after: Option<Duration>, bursts: Option<(Duration, Duration)>) -> BeConfig {
+        BeConfig {
+            device: 0,
+            duration: Duration::from_millis(1),
+            depth: 1,
+            blocks: BLOCKS,
+            elements: 1,
+            memory: 0,
+            grow: false,
+            idle_after,
+            bursts,
+            stop: Stop::default(),
+        }
+    }
+
+    #[test]
+    fn a_burst_is_followed_by_its_gap_again_and_again() {
+        let ms = Duration::from_millis;
+        let config = config(None, Some((ms(30), ms(70))));
+        assert_eq!(pause(&config, ms(29)), None);
+        assert_eq!(pause(&config, ms(30)), Some(ms(70)));
+        assert_eq!(pause(&config, ms(199)), Some(ms(1)));
+        assert_eq!(pause(&config, ms(200)), None);
+    }
+
+    #[test]
+    fn an_idle_tenant_stays_idle() {
+        let config = config(Some(Duration::from_secs(1)), None);
+        assert_eq!(pause(&config, Duration::from_millis(999)), None);
+        assert!(
+            pause(&config, Duration::from_secs(1)).is_some()
+                && pause(&config, Duration::from_secs(90)).is_some()
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! The CUDA driver as an ordinary program finds it: `dlopen("libcuda.so.1")`, `dlsym`. A preloaded hook sees both.
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+
+use libloading::Library;
+use sluice_driver_api::{CUresult, RealDriver};
+use thiserror::Error;
+
+/// Why a driver call did not do its work.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Error {
+    /// The library is not there or cannot be loaded.
+    #[error("cannot load libcuda.so.1: {0}")]
+    NoLibrary(String),
+    /// The library lacks a function that the generators need.
+    #[error("libcuda.so.1 has no {0}")]
+    NoFunction(&'static str),
+    /// The driver returned an error.
+    #[error("{call}: error {} ({})", .status.0, .status.name().unwrap_or("unknown"))]
+    Failed {
+        /// Name of the function.
+        call: &'static str,
+        /// What it returned.
+        status: CUresult,
+    },
+    /// A size does not fit in memory of this kind.
+    #[error("{0} bytes cannot be addressed")]
+    TooLarge(u64),
+}
+
+impl Error {
+    /// True if memory was refused: by the driver, or by a hook that keeps a limit.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Failed { status: CUresult::ERROR_OUT_OF_MEMORY, .. })
+    }
+}
+
+/// Turns a status into a result that names the call.
+pub(crate) fn check(call: &'static str, status: CUresult) -> Result<(), Error> {
+    if status == CUresult::SUCCESS { Ok(()) } else { Err(Error::Failed { call, status }) }
+}
+
+/// The driver function of this name, or [`Error::NoFunction`].
+macro_rules! function {
+    ($driver:expr, $symbol:ident) => {
+        $driver.api().$symbol.ok_or($crate::driver::Error::NoFunction(stringify!($symbol)))
+    };
+}
+pub(crate) use function;
+
+/// A loaded and initialised driver. It stays loaded until the process ends, as libcuda expects.
+#[derive(Debug)]
+pub struct Driver {
+    api: RealDriver,
+}
+
+impl Driver {
+    /// Loads `libcuda.so.1` by the loader's rules and calls `cuInit`.
+    ///
+    /// # Errors
+    /// If there is no such library, or it finds no device.
+    pub fn open() -> Result<Self, Error> {
+        // SAFETY: libcuda's initialisers have no preconditions; any CUDA program runs them in the same way.
+        let library =
+            unsafe { Library::new("libcuda.so.1") }.map_err(|why| Error::NoLibrary(why.to_string()))?;
+        let library: &'static Library = Box::leak(Box::new(library));
+        // SAFETY: each address is what libcuda exports under that name, hence a function of the driver's type for that
+        // name, and the library is never unloaded.
+        let api = unsafe { RealDriver::load(|name| address(library, name)) };
+        let driver = Self { api };
+        let init = function!(driver, cuInit)?;
+        // SAFETY: cuInit takes a flag word that must be zero.
+        check("cuInit", unsafe { init(0) })?;
+        Ok(driver)
+    }
+
+    /// Number of devices.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn device_count(&self) -> Result<i32, Error> {
+        let mut count = 0;
+        let get = function!(self, cuDeviceGetCount)?;
+        // SAFETY: the pointer is to a local of the type that the driver writes.
+        check("cuDeviceGetCount", unsafe { get(&raw mut count) })?;
+        Ok(count)
+    }
+
+    pub(crate) fn api(&self) -> &RealDriver {
+        &self.api
+    }
+}
+
+fn address(library: &'static Library, name: &CStr) -> *mut c_void {
+    // SAFETY: the symbol is only read as an address; `RealDriver` gives it the type of the function of that name.
+    let found = unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) };
+    found.map_or(ptr::null_mut(), |symbol| *symbol)
+}

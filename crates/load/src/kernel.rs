@@ -1,0 +1,129 @@
+//! The one kernel of the generators, `spin(ptr, n, iters)`: a fixed amount of dependent arithmetic, then one step of `mix` on
+//! `n` words. `mix` is not idempotent, so the buffer tells how many kernels ran: none lost, none repeated.
+
+use std::time::Duration;
+
+/// Name of the kernel in both module texts.
+pub const NAME: &str = "spin";
+
+/// The kernel for a GPU, any since sm_50.
+pub const PTX: &str = include_str!("kernels/spin.ptx");
+
+/// The same kernel for the simulator.
+pub const SIMULATED: &str = include_str!("kernels/spin.sim");
+
+/// Device names of simulated GPUs begin with this.
+pub const SIMULATED_DEVICE: &str = "Sluice Simulated";
+
+/// Time of one iteration on an H200 at 1.98 GHz (four cycles), in nanoseconds.
+pub const NS_PER_ITERATION: f64 = 2.02;
+
+/// Threads per block of every launch.
+pub const BLOCK: u32 = 1024;
+
+const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
+const INCREMENT: u64 = 1_442_695_040_888_963_407;
+
+/// The module text that a device of this name understands.
+#[must_use]
+pub fn module_for(device_name: &str) -> &'static str {
+    if device_name.starts_with(SIMULATED_DEVICE) { SIMULATED } else { PTX }
+}
+
+/// Iterations that take about `duration` on an H200; saturates at 2^31.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=2^31 first")]
+pub fn iterations(duration: Duration) -> u32 {
+    (duration.as_secs_f64() * 1e9 / NS_PER_ITERATION).round().clamp(0.0, f64::from(1_u32 << 31)) as u32
+}
+
+/// Word `index` of a buffer before the first launch.
+#[must_use]
+pub fn initial(index: u64) -> u64 {
+    index.rotate_left(17) ^ 0x51_u64
+}
+
+/// What a launch makes of word `index`.
+#[must_use]
+pub fn mix(word: u64, index: u64) -> u64 {
+    word.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT).wrapping_add(index)
+}
+
+/// Digest of a buffer; it depends on every word and its place (FNV-1a over words).
+#[must_use]
+pub fn checksum(words: impl IntoIterator<Item = u64>) -> u64 {
+    words.into_iter().fold(0xcbf2_9ce4_8422_2325, |sum, word| (sum ^ word).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Digest of a buffer of `n` words after exactly `launches` launches. It is computed without running them, in
+/// O(log launches + n): a witness that knows the number of kernels knows what the buffer must hold.
+#[must_use]
+pub fn expected_checksum(n: u32, launches: u64) -> u64 {
+    let (factor, series) = affine_power(launches);
+    checksum((0..u64::from(n)).map(|index| {
+        let step = INCREMENT.wrapping_add(index);
+        initial(index).wrapping_mul(factor).wrapping_add(series.wrapping_mul(step))
+    }))
+}
+
+/// For x -> a*x + c applied `times` times: (a^times, 1 + a + ... + a^(times-1)), by squaring.
+fn affine_power(times: u64) -> (u64, u64) {
+    let (mut factor, mut series) = (1_u64, 0_u64);
+    let (mut square_factor, mut square_series) = (MULTIPLIER, 1_u64);
+    let mut left = times;
+    while left > 0 {
+        if left & 1 == 1 {
+            series = series.wrapping_mul(square_factor).wrapping_add(square_series);
+            factor = factor.wrapping_mul(square_factor);
+        }
+        square_series = square_series.wrapping_mul(square_factor).wrapping_add(square_series);
+        square_factor = square_factor.wrapping_mul(square_factor);
+        left >>= 1;
+    }
+    (factor, series)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(n: u32, launches: u64) -> u64 {
+        let mut words: Vec<u64> = (0..u64::from(n)).map(initial).collect();
+        for _ in 0..launches {
+            for (index, word) in words.iter_mut().enumerate() {
+                *word = mix(*word, index as u64);
+            }
+        }
+        checksum(words)
+    }
+
+    #[test]
+    fn the_expected_checksum_is_that_of_a_buffer_that_really_went_through_the_launches() {
+        for launches in [0, 1, 2, 3, 7, 64, 100, 1023] {
+            assert_eq!(expected_checksum(37, launches), run(37, launches), "{launches} launches");
+        }
+    }
+
+    #[test]
+    fn one_launch_more_or_less_is_noticed() {
+        assert_ne!(expected_checksum(256, 1_000_000), expected_checksum(256, 1_000_001));
+        assert_ne!(expected_checksum(256, 1_000_000), expected_checksum(256, 999_999));
+    }
+
+    #[test]
+    fn swapped_words_are_noticed() {
+        assert_ne!(checksum([1, 2, 3]), checksum([1, 3, 2]));
+    }
+
+    #[test]
+    fn a_millisecond_is_495_thousand_iterations() {
+        assert_eq!(iterations(Duration::from_millis(1)), 495_050);
+        assert_eq!(iterations(Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn the_module_follows_the_name_of_the_device() {
+        assert!(module_for("Sluice Simulated H200").starts_with("SLUICE-SIM"));
+        assert!(module_for("NVIDIA H200").contains(".entry spin"));
+    }
+}

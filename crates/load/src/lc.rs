@@ -1,0 +1,205 @@
+//! The latency-critical generator: a request every period, on an absolute schedule, each a copy in, a short kernel, a copy out.
+
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::driver::Error;
+use crate::kernel;
+use crate::memory::{DeviceBuffer, PinnedBuffer};
+use crate::record::{BufferState, LcCounts, Record};
+use crate::report::{PROGRESS_EVERY, RunError};
+use crate::samples::Samples;
+use crate::session::{Session, Stream};
+use crate::stop::Stop;
+
+/// Fills every SM of an H200 once.
+pub const BLOCKS: u32 = 132;
+
+/// A timer wakes up to this much late, so the rest of the wait is spent looking at the clock.
+const TIMER_SLACK: Duration = Duration::from_micros(80);
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct LcConfig {
+    /// Device ordinal.
+    pub device: i32,
+    /// Time of a request's kernel on an H200.
+    pub duration: Duration,
+    /// Time between two requests.
+    pub period: Duration,
+    /// Each arrival is moved by up to this part of the period, 0..=1, at random but alike in each run.
+    pub jitter: f64,
+    /// A request answered later than this after its arrival is missed; the period if absent.
+    pub deadline: Option<Duration>,
+    /// Blocks of 1024 threads per kernel.
+    pub blocks: u32,
+    /// Words in the buffer that the kernels work on.
+    pub elements: u32,
+    /// Bytes of a request, and of its answer.
+    pub payload: u32,
+    /// When to end.
+    pub stop: Stop,
+}
+
+/// Runs until the configuration's end and prints [`Record`]s. Latency counts from a request's scheduled arrival, so a request
+/// that waits behind a slow one pays for the wait.
+///
+/// # Errors
+/// If the device cannot be set up or the output cannot be written. A driver error during the run ends it and is in the last
+/// record.
+pub fn run(config: &LcConfig, out: &mut impl Write) -> Result<(), RunError> {
+    let session = Session::open(config.device)?;
+    let mut run = Run::start(config, &session)?;
+    let (_, memory_total) = session.memory_info()?;
+    Record::Started { pid: std::process::id(), device: session.device_name().to_owned(), memory_total }
+        .write_to(out)?;
+    let mut errors = Vec::new();
+    if let Err(why) = run.until_end(out) {
+        match why {
+            RunError::Driver(why) => errors.push(why.to_string()),
+            output @ RunError::Output(_) => return Err(output),
+        }
+    }
+    let buffer =
+        run.stream.synchronize().and_then(|()| run.state.words()).map(|words| BufferState::of(&words));
+    let buffer = buffer.unwrap_or_else(|why| {
+        errors.push(why.to_string());
+        BufferState::default()
+    });
+    let histogram_us = run.samples.histogram();
+    Record::LcFinal { counts: run.counts(), buffer, histogram_us, errors }.write_to(out)?;
+    Ok(())
+}
+
+struct Run<'s> {
+    config: &'s LcConfig,
+    stream: Stream<'s>,
+    request: PinnedBuffer<'s>,
+    answer: PinnedBuffer<'s>,
+    input: DeviceBuffer<'s>,
+    state: DeviceBuffer<'s>,
+    iterations: u32,
+    begin: Instant,
+    samples: Samples,
+    launches: u64,
+    missed: u64,
+}
+
+impl<'s> Run<'s> {
+    fn start(config: &'s LcConfig, session: &'s Session) -> Result<Self, Error> {
+        let payload = config.payload.max(1);
+        let state = DeviceBuffer::with_initial_words(session, config.elements.max(1))?;
+        let bytes = usize::try_from(payload).map_err(|_| Error::TooLarge(payload.into()))?;
+        let answer_bytes =
+            usize::try_from(state.bytes().min(payload.into())).map_err(|_| Error::TooLarge(state.bytes()))?;
+        let mut run = Self {
+            config,
+            stream: session.stream()?,
+            request: PinnedBuffer::new(session, bytes)?,
+            answer: PinnedBuffer::new(session, answer_bytes)?,
+            input: DeviceBuffer::new(session, payload.into())?,
+            state,
+            iterations: kernel::iterations(config.duration),
+            begin: Instant::now(),
+            samples: Samples::default(),
+            launches: 0,
+            missed: 0,
+        };
+        run.answer_one()?;
+        run.begin = Instant::now();
+        Ok(run)
+    }
+
+    fn until_end(&mut self, out: &mut impl Write) -> Result<(), RunError> {
+        let deadline = self.config.deadline.unwrap_or(self.config.period);
+        let mut shifts = Shifts::new(self.config.jitter);
+        let mut reported = self.begin;
+        // The first request waits one period, like all others.
+        let mut scheduled = self.begin + self.config.period;
+        loop {
+            let arrival = scheduled + self.config.period.mul_f64(shifts.next());
+            if self.config.stop.reached(self.begin, arrival, self.launches) {
+                return Ok(());
+            }
+            wait_until(arrival);
+            self.answer_one()?;
+            let now = Instant::now();
+            let latency = now - arrival;
+            self.samples.push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+            self.missed += u64::from(latency > deadline);
+            scheduled += self.config.period;
+            if now - reported >= PROGRESS_EVERY {
+                reported = now;
+                Record::LcProgress(self.counts()).write_to(out)?;
+            }
+        }
+    }
+
+    fn answer_one(&mut self) -> Result<(), Error> {
+        self.request.copy_to(&self.input, &self.stream)?;
+        self.stream.launch(&self.state, self.config.blocks, self.iterations)?;
+        self.launches += 1;
+        self.answer.copy_from(&self.state, &self.stream)?;
+        self.stream.synchronize()
+    }
+
+    fn counts(&self) -> LcCounts {
+        LcCounts {
+            seconds: self.begin.elapsed().as_secs_f64(),
+            requests: self.samples.len() as u64,
+            launches: self.launches,
+            missed: self.missed,
+            latency_us: self.samples.quantiles(),
+        }
+    }
+}
+
+/// Sleeps until shortly before `then`, then looks at the clock.
+fn wait_until(then: Instant) {
+    let left = then.saturating_duration_since(Instant::now());
+    if left > TIMER_SLACK {
+        thread::sleep(left - TIMER_SLACK);
+    }
+    while Instant::now() < then {
+        std::hint::spin_loop();
+    }
+}
+
+/// A fixed pseudo-random sequence in 0..jitter (xorshift), so that two runs see the same arrivals.
+struct Shifts {
+    state: u64,
+    jitter: f64,
+}
+
+impl Shifts {
+    fn new(jitter: f64) -> Self {
+        Self { state: 0x9e37_79b9_7f4a_7c15, jitter: jitter.clamp(0.0, 1.0) }
+    }
+
+    fn next(&mut self) -> f64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        (self.state >> 11) as f64 / (1_u64 << 53) as f64 * self.jitter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_jitter_arrivals_are_exactly_periodic() {
+        let mut shifts = Shifts::new(0.0);
+        assert!((0..100).all(|_| shifts.next() == 0.0));
+    }
+
+    #[test]
+    fn jitter_stays_below_its_part_of_the_period_and_uses_it() {
+        let mut shifts = Shifts::new(0.5);
+        let all: Vec<f64> = (0..1000).map(|_| shifts.next()).collect();
+        assert!(all.iter().all(|shift| (0.0..0.5).contains(shift)));
+        assert!(all.iter().any(|shift| *shift > 0.45) && all.iter().any(|shift| *shift < 0.05));
+    }
+}

@@ -1,0 +1,142 @@
+//! Device memory and pinned host memory of a session.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use sluice_driver_api::types::CUdeviceptr;
+
+use crate::driver::{Error, check, function};
+use crate::kernel;
+use crate::session::{Session, Stream};
+
+/// Device memory from `cuMemAlloc`.
+#[derive(Debug)]
+pub struct DeviceBuffer<'s> {
+    session: &'s Session,
+    address: CUdeviceptr,
+    bytes: usize,
+}
+
+impl<'s> DeviceBuffer<'s> {
+    /// Allocates `bytes` (at least one).
+    ///
+    /// # Errors
+    /// Those of the driver; see [`Error::is_out_of_memory`].
+    pub fn new(session: &'s Session, bytes: u64) -> Result<Self, Error> {
+        let bytes = usize::try_from(bytes).map_err(|_| Error::TooLarge(bytes))?;
+        let mut address: CUdeviceptr = 0;
+        let allocate = function!(session.driver(), cuMemAlloc_v2)?;
+        // SAFETY: the driver writes one address to a local.
+        check("cuMemAlloc", unsafe { allocate(&raw mut address, bytes) })?;
+        Ok(Self { session, address, bytes })
+    }
+
+    /// Allocates `words` words and fills them with [`kernel::initial`].
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn with_initial_words(session: &'s Session, words: u32) -> Result<Self, Error> {
+        let host: Vec<u64> = (0..u64::from(words)).map(kernel::initial).collect();
+        let buffer = Self::new(session, size_of_val(host.as_slice()) as u64)?;
+        let copy = function!(session.driver(), cuMemcpyHtoD_v2)?;
+        // SAFETY: the source is `buffer.bytes` long and outlives the call, which returns when the copy has been taken.
+        check("cuMemcpyHtoD", unsafe { copy(buffer.address, host.as_ptr().cast(), buffer.bytes) })?;
+        Ok(buffer)
+    }
+
+    /// Reads the whole buffer back as words, after everything submitted on blocking streams.
+    ///
+    /// # Errors
+    /// Those of the driver, and those of earlier launches.
+    pub fn words(&self) -> Result<Vec<u64>, Error> {
+        let mut host = vec![0_u64; self.bytes / size_of::<u64>()];
+        let copy = function!(self.session.driver(), cuMemcpyDtoH_v2)?;
+        // SAFETY: the destination is at least as long as the bytes copied, whole words of a buffer of `self.bytes`.
+        let status = unsafe { copy(host.as_mut_ptr().cast(), self.address, size_of_val(host.as_slice())) };
+        check("cuMemcpyDtoH", status)?;
+        Ok(host)
+    }
+
+    /// Device address.
+    #[must_use]
+    pub fn address(&self) -> CUdeviceptr {
+        self.address
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+}
+
+impl Drop for DeviceBuffer<'_> {
+    fn drop(&mut self) {
+        if let Some(free) = self.session.driver().api().cuMemFree_v2 {
+            // SAFETY: allocated by this session and freed only here.
+            let _ = unsafe { free(self.address) };
+        }
+    }
+}
+
+/// Page-locked host memory, so that copies are asynchronous.
+#[derive(Debug)]
+pub struct PinnedBuffer<'s> {
+    session: &'s Session,
+    pointer: *mut c_void,
+    bytes: usize,
+}
+
+impl<'s> PinnedBuffer<'s> {
+    /// Allocates and zeroes `bytes` (at least one).
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn new(session: &'s Session, bytes: usize) -> Result<Self, Error> {
+        let mut pointer: *mut c_void = ptr::null_mut();
+        let allocate = function!(session.driver(), cuMemHostAlloc)?;
+        // SAFETY: the driver writes one address to a local.
+        check("cuMemHostAlloc", unsafe { allocate(&raw mut pointer, bytes, 0) })?;
+        // SAFETY: the driver just gave us `bytes` writable bytes there.
+        unsafe { ptr::write_bytes(pointer.cast::<u8>(), 0, bytes) };
+        Ok(Self { session, pointer, bytes })
+    }
+
+    /// Copies to the start of `target`, in order with the stream. The caller does not write this buffer before it has
+    /// waited for the stream.
+    ///
+    /// # Errors
+    /// Those of the driver; [`Error::TooLarge`] if `target` is smaller.
+    pub fn copy_to(&self, target: &DeviceBuffer<'_>, stream: &Stream<'_>) -> Result<(), Error> {
+        if self.bytes > target.bytes {
+            return Err(Error::TooLarge(self.bytes as u64));
+        }
+        let copy = function!(self.session.driver(), cuMemcpyHtoDAsync_v2)?;
+        // SAFETY: both sides are at least `self.bytes` long, and both are freed by the driver, which waits for the copy.
+        let status = unsafe { copy(target.address, self.pointer, self.bytes, stream.handle()) };
+        check("cuMemcpyHtoDAsync", status)
+    }
+
+    /// Fills this buffer from the start of `source`, in order with the stream.
+    ///
+    /// # Errors
+    /// Those of the driver; [`Error::TooLarge`] if `source` is smaller.
+    pub fn copy_from(&self, source: &DeviceBuffer<'_>, stream: &Stream<'_>) -> Result<(), Error> {
+        if self.bytes > source.bytes {
+            return Err(Error::TooLarge(self.bytes as u64));
+        }
+        let copy = function!(self.session.driver(), cuMemcpyDtoHAsync_v2)?;
+        // SAFETY: both sides are at least `self.bytes` long, and both are freed by the driver, which waits for the copy.
+        let status = unsafe { copy(self.pointer, source.address, self.bytes, stream.handle()) };
+        check("cuMemcpyDtoHAsync", status)
+    }
+}
+
+impl Drop for PinnedBuffer<'_> {
+    fn drop(&mut self) {
+        if let Some(free) = self.session.driver().api().cuMemFreeHost {
+            // SAFETY: allocated by this session and freed only here.
+            let _ = unsafe { free(self.pointer) };
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a generator prints: one JSON object per line, flushed at once, so that a reader sees progress while it happens.
+//! None of it is to be believed where a witness can look for itself; `checksum` is what the witness compares.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::samples::Quantiles;
+
+/// One line of output.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// The first kernel has run: context, module and buffers are there.
+    Started {
+        /// Process id.
+        pid: u32,
+        /// Name of the device as the driver gives it.
+        device: String,
+        /// What `cuMemGetInfo` says in total, bytes: under the hook, the tenant's limit.
+        memory_total: u64,
+    },
+    /// Every half second, best effort.
+    BeProgress(BeCounts),
+    /// Every half second, latency-critical.
+    LcProgress(LcCounts),
+    /// The last line of a best-effort run.
+    BeFinal {
+        /// Totals.
+        #[serde(flatten)]
+        counts: BeCounts,
+        /// The buffer at the end.
+        #[serde(flatten)]
+        buffer: BufferState,
+        /// Failed driver calls, without refusals of memory, which are counted in `denied`.
+        errors: Vec<String>,
+    },
+    /// The last line of a latency-critical run.
+    LcFinal {
+        /// Totals.
+        #[serde(flatten)]
+        counts: LcCounts,
+        /// The buffer at the end.
+        #[serde(flatten)]
+        buffer: BufferState,
+        /// Pairs (upper bound in microseconds, requests).
+        histogram_us: Vec<(f64, u64)>,
+        /// Failed driver calls.
+        errors: Vec<String>,
+    },
+}
+
+/// Counters of a best-effort run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BeCounts {
+    /// Seconds since the first kernel had run.
+    pub seconds: f64,
+    /// Kernels handed to the driver, the first one included.
+    pub launches: u64,
+    /// Kernels known to have ended.
+    pub completed: u64,
+    /// Device memory held, bytes.
+    pub held_bytes: u64,
+    /// Largest `held_bytes`.
+    pub peak_bytes: u64,
+    /// Allocations that were refused.
+    pub denied: u64,
+    /// Longest time between the ends of two kernels as this process saw it, microseconds; pauses it made itself excluded.
+    pub longest_stall_us: f64,
+}
+
+/// Counters of a latency-critical run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LcCounts {
+    /// Seconds since the first kernel had run.
+    pub seconds: f64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Kernels handed to the driver, the first one included.
+    pub launches: u64,
+    /// Requests answered after their deadline.
+    pub missed: u64,
+    /// Time from a request's scheduled arrival to its answer.
+    pub latency_us: Quantiles,
+}
+
+/// The contents of a generator's buffer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BufferState {
+    /// Words in it.
+    pub elements: u32,
+    /// [`crate::kernel::checksum`] of it, 16 hexadecimal digits.
+    pub checksum: String,
+}
+
+impl BufferState {
+    /// Describes a buffer read back from the device.
+    #[must_use]
+    pub fn of(words: &[u64]) -> Self {
+        Self {
+            elements: u32::try_from(words.len()).unwrap_or(u32::MAX),
+            checksum: hexadecimal(crate::kernel::checksum(words.iter().copied())),
+        }
+    }
+
+    /// True if the buffer is what exactly `launches` kernels leave behind.
+    #[must_use]
+    pub fn is_after(&self, launches: u64) -> bool {
+        self.checksum == hexadecimal(crate::kernel::expected_checksum(self.elements, launches))
+    }
+}
+
+fn hexadecimal(sum: u64) -> String {
+    format!("{sum:016x}")
+}
+
+impl Record {
+    /// Writes the record as one line and flushes it.
+    ///
+    /// # Errors
+    /// Those of the sink: a reader that went away is `BrokenPipe`.
+    pub fn write_to(&self, sink: &mut impl Write) -> io::Result<()> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        sink.write_all(&line)?;
+        sink.flush()
+    }
+
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// If the line is not a record.
+    pub fn parse(line: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_one_line_and_reads_back_the_same() {
+        let record = Record::BeFinal {
+            counts: BeCounts { launches: 7, denied: 2, ..BeCounts::default() },
+            buffer: BufferState::of(&[1, 2, 3]),
+            errors: vec!["cuEventSynchronize: 719".to_owned()],
+        };
+        let mut out = Vec::new();
+        record.write_to(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.matches('\n').count(), 1);
+        assert_eq!(Record::parse(text.trim()).unwrap(), record);
+    }
+
+    #[test]
+    fn a_buffer_vouches_for_its_launches_and_for_no_other_number() {
+        let words: Vec<u64> = (0..64)
+            .map(|i| crate::kernel::mix(crate::kernel::mix(crate::kernel::initial(i), i), i))
+            .collect();
+        let state = BufferState::of(&words);
+        assert!(state.is_after(2));
+        assert!(!state.is_after(1) && !state.is_after(3));
+    }
+}

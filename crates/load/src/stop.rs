@@ -1,0 +1,74 @@
+//! When a generator ends: after a time, after a number of launches, or when its standard input closes, whatever comes first.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The conditions; the default never ends.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    after: Option<Duration>,
+    count: Option<u64>,
+    asked: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Ends `after` a time counted from the first kernel, or once `count` launches were made.
+    #[must_use]
+    pub fn new(after: Option<Duration>, count: Option<u64>) -> Self {
+        Self { after, count, asked: Arc::default() }
+    }
+
+    /// Ends also when standard input closes. So a generator never outlives the program that holds the other end.
+    ///
+    /// # Errors
+    /// If the thread that watches cannot be started.
+    pub fn with_stdin(self) -> io::Result<Self> {
+        let asked = Arc::clone(&self.asked);
+        thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+            let mut buffer = [0; 64];
+            while matches!(io::stdin().read(&mut buffer), Ok(1..)) {}
+            asked.store(true, Ordering::Release);
+        })?;
+        Ok(self)
+    }
+
+    /// The flag that ends the run when it is set.
+    #[must_use]
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.asked)
+    }
+
+    /// True once the run is over: `begin` is when its first kernel had run.
+    #[must_use]
+    pub fn reached(&self, begin: Instant, now: Instant, launches: u64) -> bool {
+        self.after.is_some_and(|after| now.saturating_duration_since(begin) >= after)
+            || self.count.is_some_and(|count| launches >= count)
+            || self.asked.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_run_ends_at_its_time_or_at_its_count_or_when_asked() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let stop = Stop::new(Some(Duration::from_secs(10)), Some(100));
+        assert!(!stop.reached(begin, at(9), 99));
+        assert!(stop.reached(begin, at(10), 0));
+        assert!(stop.reached(begin, at(0), 100));
+        stop.flag().store(true, Ordering::Release);
+        assert!(stop.reached(begin, at(0), 0));
+    }
+
+    #[test]
+    fn without_conditions_it_goes_on() {
+        let begin = Instant::now();
+        assert!(!Stop::default().reached(begin, begin + Duration::from_secs(1 << 30), u64::MAX));
+    }
+}
