@@ -1,0 +1,162 @@
+//! What a process tells about itself beside an ATTACH: a sealed memfd with these bytes.
+//!
+//! ```text
+//! u32 magic   "SLAT"
+//! u32 version 1
+//! u32 pid     in the client's own namespace: a claim, for messages only
+//! u32 device_ordinal
+//! 16 bytes    device UUID
+//! u32 contexts
+//! per context: u32 client, u32 subdevice, u32 channel_group, u32 channels, u32 each channel
+//! ```
+//! Little-endian, packed, nothing behind it.
+
+use crate::wire::Reader;
+use thiserror::Error;
+
+/// Version of the extended protocol and of the payload.
+pub const ATTACH_VERSION: u32 = 1;
+/// First word of the payload: "SLAT".
+pub const MAGIC: u32 = u32::from_le_bytes(*b"SLAT");
+/// The most contexts a process can announce.
+pub const MAX_CONTEXTS: usize = 64;
+/// The most channels of one context: what one DISABLE_CHANNELS control takes.
+pub const MAX_CHANNELS: usize = 64;
+/// The most bytes a payload can have; no need to read more of a descriptor.
+pub const MAX_LEN: usize = HEADER + MAX_CONTEXTS * (CONTEXT + 4 * MAX_CHANNELS);
+
+const HEADER: usize = 4 + 4 + 4 + 4 + 16 + 4;
+const CONTEXT: usize = 16;
+
+/// What a process tells about itself. Everything in it is the client's claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttachPayload {
+    /// Process id in the client's namespace.
+    pub pid: u32,
+    /// The device as the process numbers them.
+    pub device_ordinal: u32,
+    /// UUID of the device.
+    pub device_uuid: [u8; 16],
+    /// Contexts of the process on this device, at most [`MAX_CONTEXTS`].
+    pub contexts: Vec<ContextHandles>,
+}
+
+/// The driver handles by which one context's channels can be controlled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextHandles {
+    /// Resource-manager client.
+    pub client: u32,
+    /// Subdevice object of that client.
+    pub subdevice: u32,
+    /// Channel group of the context's compute channels.
+    pub channel_group: u32,
+    /// Channels of the group, at most [`MAX_CHANNELS`].
+    pub channels: Vec<u32>,
+}
+
+/// Why bytes are not an attach payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum AttachError {
+    /// Not our bytes at all.
+    #[error("attach payload begins with 0x{found:08x}, expected 0x{expected:08x}", expected = MAGIC)]
+    Magic {
+        /// The first word.
+        found: u32,
+    },
+    /// Another version.
+    #[error("attach payload has version {found}, expected {expected}", expected = ATTACH_VERSION)]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+    /// A count beyond what is accepted.
+    #[error("attach payload has {found} {what}, expected at most {max}")]
+    TooMany {
+        /// What is counted.
+        what: &'static str,
+        /// The count.
+        found: usize,
+        /// The most that is accepted.
+        max: usize,
+    },
+    /// Fewer bytes than the counts promise, or more.
+    #[error("attach payload has {found} bytes, expected {expected}")]
+    Length {
+        /// Bytes given.
+        found: usize,
+        /// Bytes that the header and counts read so far ask for.
+        expected: usize,
+    },
+}
+
+impl AttachPayload {
+    /// The bytes of the payload. More contexts or channels than the maxima are written as they are; the reader
+    /// refuses them.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER + self.contexts.len() * CONTEXT);
+        for word in [MAGIC, ATTACH_VERSION, self.pid, self.device_ordinal] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(self.device_uuid);
+        bytes.extend(count(self.contexts.len()).to_le_bytes());
+        for context in &self.contexts {
+            let channels = count(context.channels.len());
+            let fixed = [context.client, context.subdevice, context.channel_group, channels];
+            bytes.extend(fixed.iter().chain(&context.channels).flat_map(|word| word.to_le_bytes()));
+        }
+        bytes
+    }
+
+    /// Reads the whole of `bytes` as a payload.
+    ///
+    /// # Errors
+    /// [`AttachError`] says what the first thing wrong is.
+    pub fn decode(bytes: &[u8]) -> Result<Self, AttachError> {
+        let mut expected = HEADER;
+        let long_enough = |expected: usize| match bytes.len() < expected {
+            true => Err(AttachError::Length { found: bytes.len(), expected }),
+            false => Ok(()),
+        };
+        let mut fields = Reader::new(bytes);
+        // Magic and version before the length: who sends something else is told that.
+        long_enough(8)?;
+        match fields.u32() {
+            MAGIC => {}
+            found => return Err(AttachError::Magic { found }),
+        }
+        match fields.u32() {
+            ATTACH_VERSION => {}
+            found => return Err(AttachError::Version { found }),
+        }
+        long_enough(expected)?;
+        let (pid, device_ordinal, device_uuid) = (fields.u32(), fields.u32(), fields.array());
+        let announced = limited("contexts", fields.u32(), MAX_CONTEXTS)?;
+        let mut contexts = Vec::with_capacity(announced);
+        for _ in 0..announced {
+            expected += CONTEXT;
+            long_enough(expected)?;
+            let (client, subdevice, channel_group) = (fields.u32(), fields.u32(), fields.u32());
+            let channels = limited("channels", fields.u32(), MAX_CHANNELS)?;
+            expected += 4 * channels;
+            long_enough(expected)?;
+            let channels = (0..channels).map(|_| fields.u32()).collect();
+            contexts.push(ContextHandles { client, subdevice, channel_group, channels });
+        }
+        match fields.remaining() {
+            0 => Ok(Self { pid, device_ordinal, device_uuid, contexts }),
+            _ => Err(AttachError::Length { found: bytes.len(), expected }),
+        }
+    }
+}
+
+/// A count on its way out; one that does not fit is refused by the reader as any count above the maximum.
+fn count(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+/// A count on its way in.
+fn limited(what: &'static str, found: u32, max: usize) -> Result<usize, AttachError> {
+    let found = found as usize;
+    if found <= max { Ok(found) } else { Err(AttachError::TooMany { what, found, max }) }
+}

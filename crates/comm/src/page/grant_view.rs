@@ -1,0 +1,177 @@
+//! The grant page: the manager opens and closes the client's gate on it.
+//!
+//! Who launches loads one word, the deadline, and compares. Whoever needs the deadline *and* its epoch takes a
+//! [`Grant`] by [`GrantView::grant`], which never mixes two grants.
+//!
+//! Writing order: sequence odd, epoch, deadline in nanoseconds, deadline in ticks, sequence even. A client that sees a
+//! deadline therefore sees the epoch of its grant, or of a later one, and every word set before it was opened
+//! (flags, in-flight bound, contended). One thread of the manager writes.
+
+use super::sync::{AtomicU64, Ordering, fence, read};
+use super::{NO_GRANT, PageError, WORDS, check, grant, init};
+
+/// How often [`GrantView::grant`] looks again while the manager writes. A manager that died in the middle of the
+/// three stores must not keep the client here.
+const LOOKS: usize = 64;
+
+/// A view of a grant page.
+#[derive(Clone, Copy)]
+pub struct GrantView<'a>(&'a [AtomicU64; WORDS]);
+
+/// One grant, read in one piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// End as a value of the time-stamp counter; 0 none, `u64::MAX` standing.
+    pub deadline_tsc: u64,
+    /// End on CLOCK_MONOTONIC, in nanoseconds; 0 none, `u64::MAX` standing.
+    pub deadline_ns: u64,
+    /// Which grant; 0 before the first.
+    pub epoch: u64,
+}
+
+/// What the manager says once, before the first grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags {
+    /// Without a manager, launch nothing.
+    pub fail_closed: bool,
+    /// The TSC can be compared with the deadline.
+    pub tsc_valid: bool,
+}
+
+impl<'a> GrantView<'a> {
+    /// Looks at a page.
+    #[must_use]
+    pub fn new(words: &'a [AtomicU64; WORDS]) -> Self {
+        Self(words)
+    }
+
+    /// Whether this is a grant page of our version.
+    ///
+    /// # Errors
+    /// [`PageError`] says what the page begins with instead.
+    pub fn check(&self) -> Result<(), PageError> {
+        check("grant", self.0, grant::MAGIC_VALUE)
+    }
+
+    /// End of the grant as a value of the time-stamp counter: 0 without one, `u64::MAX` if it is standing.
+    #[must_use]
+    pub fn deadline_tsc(&self) -> u64 {
+        read(self.0, grant::DEADLINE_TSC)
+    }
+
+    /// End of the grant on CLOCK_MONOTONIC, in nanoseconds: 0 without one, `u64::MAX` if it is standing.
+    #[must_use]
+    pub fn deadline_ns(&self) -> u64 {
+        read(self.0, grant::DEADLINE_NS)
+    }
+
+    /// Number of the grant, 0 before the first. Read behind a deadline, it is that grant's or a later one's.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        read(self.0, grant::EPOCH)
+    }
+
+    /// The grant in one piece, or `None` if the manager kept changing it, or stopped half-way: take that as no grant.
+    #[must_use]
+    pub fn grant(&self) -> Option<Grant> {
+        (0..LOOKS).find_map(|_| self.look())
+    }
+
+    /// One attempt at [`grant`](Self::grant): `None` if the manager is writing.
+    #[must_use]
+    pub fn look(&self) -> Option<Grant> {
+        let before = read(self.0, grant::SEQUENCE);
+        let seen = Grant {
+            deadline_tsc: self.0[grant::DEADLINE_TSC].load(Ordering::Relaxed),
+            deadline_ns: self.0[grant::DEADLINE_NS].load(Ordering::Relaxed),
+            epoch: self.0[grant::EPOCH].load(Ordering::Relaxed),
+        };
+        // Keeps the sequence from being read before the words that it guards.
+        fence(Ordering::Acquire);
+        let after = self.0[grant::SEQUENCE].load(Ordering::Relaxed);
+        (before == after && before % 2 == 0).then_some(seen)
+    }
+
+    /// Whether the client holds its launches when the manager is gone.
+    #[must_use]
+    pub fn fail_closed(&self) -> bool {
+        read(self.0, grant::FLAGS) & grant::FAIL_CLOSED != 0
+    }
+
+    /// Whether [`deadline_tsc`](Self::deadline_tsc) can be compared with the TSC; else use
+    /// [`deadline_ns`](Self::deadline_ns).
+    #[must_use]
+    pub fn tsc_valid(&self) -> bool {
+        read(self.0, grant::FLAGS) & grant::TSC_VALID != 0
+    }
+
+    /// Whether others wait for the GPU.
+    #[must_use]
+    pub fn contended(&self) -> bool {
+        read(self.0, grant::CONTENDED) != 0
+    }
+
+    /// GPU time that may be submitted and unfinished when the grant ends, in microseconds.
+    #[must_use]
+    pub fn in_flight_bound_us(&self) -> u64 {
+        read(self.0, grant::IN_FLIGHT_BOUND_US)
+    }
+
+    /// The value that streams on the GPU compare with.
+    #[must_use]
+    pub fn gate_word(&self) -> u32 {
+        u32::try_from(read(self.0, grant::GATE) & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+    }
+}
+
+/// The manager's side; one thread at a time. On a page mapped read-only these fault.
+impl GrantView<'_> {
+    /// Sets the page up: no grant, no flags.
+    pub fn init(&self) {
+        init(self.0, grant::MAGIC_VALUE);
+    }
+
+    /// Opens the gate until the deadlines (`u64::MAX`: standing) or moves the deadline of an open one.
+    pub fn open(&self, deadline_tsc: u64, deadline_ns: u64, epoch: u64) {
+        self.write(Grant { deadline_tsc, deadline_ns, epoch });
+    }
+
+    /// Closes the gate; the epoch stays.
+    pub fn close(&self) {
+        let epoch = self.0[grant::EPOCH].load(Ordering::Relaxed);
+        self.write(Grant { deadline_tsc: NO_GRANT, deadline_ns: NO_GRANT, epoch });
+    }
+
+    /// Says whether others wait for the GPU.
+    pub fn set_contended(&self, contended: bool) {
+        self.0[grant::CONTENDED].store(u64::from(contended), Ordering::Release);
+    }
+
+    /// Says what holds for all grants.
+    pub fn set_flags(&self, flags: Flags) {
+        let fail_closed = if flags.fail_closed { grant::FAIL_CLOSED } else { 0 };
+        let tsc_valid = if flags.tsc_valid { grant::TSC_VALID } else { 0 };
+        self.0[grant::FLAGS].store(fail_closed | tsc_valid, Ordering::Release);
+    }
+
+    /// Says how much may be in flight when a grant ends, in microseconds.
+    pub fn set_in_flight_bound_us(&self, bound: u64) {
+        self.0[grant::IN_FLIGHT_BOUND_US].store(bound, Ordering::Release);
+    }
+
+    /// Sets the value that streams on the GPU compare with.
+    pub fn set_gate_word(&self, value: u32) {
+        self.0[grant::GATE].store(u64::from(value), Ordering::Release);
+    }
+
+    fn write(&self, new: Grant) {
+        let sequence = self.0[grant::SEQUENCE].load(Ordering::Relaxed) | 1;
+        self.0[grant::SEQUENCE].store(sequence, Ordering::Relaxed);
+        // Whoever sees one of the stores below sees the odd sequence.
+        fence(Ordering::Release);
+        self.0[grant::EPOCH].store(new.epoch, Ordering::Relaxed);
+        self.0[grant::DEADLINE_NS].store(new.deadline_ns, Ordering::Release);
+        self.0[grant::DEADLINE_TSC].store(new.deadline_tsc, Ordering::Release);
+        self.0[grant::SEQUENCE].store(sequence.wrapping_add(1), Ordering::Release);
+    }
+}

@@ -1,0 +1,93 @@
+//! The report page: what the client says of itself. Any of its threads writes; the manager only reads.
+
+use super::sync::{AtomicU64, Ordering, read};
+use super::{PageError, WORDS, check, init, report};
+
+/// A view of a report page.
+#[derive(Clone, Copy)]
+pub struct ReportView<'a>(&'a [AtomicU64; WORDS]);
+
+impl<'a> ReportView<'a> {
+    /// Looks at a page.
+    #[must_use]
+    pub fn new(words: &'a [AtomicU64; WORDS]) -> Self {
+        Self(words)
+    }
+
+    /// Sets the page up: all counters zero. The manager does this before it hands the page out.
+    pub fn init(&self) {
+        init(self.0, report::MAGIC_VALUE);
+    }
+
+    /// Whether this is a report page of our version.
+    ///
+    /// # Errors
+    /// [`PageError`] says what the page begins with instead.
+    pub fn check(&self) -> Result<(), PageError> {
+        check("report", self.0, report::MAGIC_VALUE)
+    }
+
+    /// Times the client went from idle to busy, modulo 2^32.
+    #[must_use]
+    pub fn doorbell(&self) -> u32 {
+        u32::try_from(read(self.0, report::DOORBELL) & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+    }
+
+    /// The doorbell's word, whose low half is a futex: the value that [`doorbell`](Self::doorbell) read goes into
+    /// the wait.
+    #[must_use]
+    pub fn doorbell_word(&self) -> &'a AtomicU64 {
+        &self.0[report::DOORBELL]
+    }
+
+    /// Rings the doorbell; the futex wake is the caller's.
+    pub fn ring(&self) {
+        self.0[report::DOORBELL].fetch_add(1, Ordering::Release);
+    }
+
+    /// GPU time used since the process attached, in nanoseconds.
+    #[must_use]
+    pub fn busy_ns(&self) -> u64 {
+        read(self.0, report::BUSY_NS)
+    }
+
+    /// Adds GPU time, in nanoseconds.
+    pub fn add_busy_ns(&self, ns: u64) {
+        self.0[report::BUSY_NS].fetch_add(ns, Ordering::Release);
+    }
+
+    /// Launches let through since the process attached.
+    #[must_use]
+    pub fn launches(&self) -> u64 {
+        read(self.0, report::LAUNCHES)
+    }
+
+    /// Adds launches.
+    pub fn add_launches(&self, count: u64) {
+        self.0[report::LAUNCHES].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// When GPU work last finished, on CLOCK_MONOTONIC, in nanoseconds; 0 if none has.
+    #[must_use]
+    pub fn last_progress_ns(&self) -> u64 {
+        read(self.0, report::LAST_PROGRESS_NS)
+    }
+
+    /// Says that GPU work finished at `ns`. An earlier time than one reported before changes nothing.
+    pub fn progress_at(&self, ns: u64) {
+        self.0[report::LAST_PROGRESS_NS].fetch_max(ns, Ordering::Release);
+    }
+
+    /// Calls that went around the gate for a reason; 0 for a reason of 32 or above.
+    #[must_use]
+    pub fn bypassed(&self, reason: usize) -> u64 {
+        if reason < report::BYPASS_REASONS { read(self.0, report::BYPASS + reason) } else { 0 }
+    }
+
+    /// Counts one call that went around the gate. Reasons of 32 and above are not counted.
+    pub fn count_bypass(&self, reason: usize) {
+        if reason < report::BYPASS_REASONS {
+            self.0[report::BYPASS + reason].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
