@@ -89,7 +89,7 @@ impl Name {
         let mut bytes = [0; Self::MAX];
         let mut len = 0_u8;
         let prefix = name.bytes().take(KEPT).map(|byte| if byte.is_ascii_graphic() { byte } else { b'_' });
-        let digits = (0..16).rev().map(|digit| b"0123456789abcdef"[(hash >> (4 * digit)) as usize & 15]);
+        let digits = hash.to_be_bytes().into_iter().flat_map(|byte| [hex(byte >> 4), hex(byte & 15)]);
         for (slot, byte) in bytes.iter_mut().zip(prefix.chain([b'-']).chain(digits)) {
             *slot = byte;
             len += 1;
@@ -136,4 +136,9 @@ impl std::str::FromStr for Name {
     fn from_str(name: &str) -> Result<Self, NameError> {
         Self::new(name)
     }
+}
+
+/// The hexadecimal digit of 0 to 15.
+fn hex(digit: u8) -> u8 {
+    if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
 }

@@ -89,7 +89,7 @@ impl<'a> GrantView<'a> {
         // Keeps the sequence from being read before the words that it guards.
         fence(Ordering::Acquire);
         let after = self.0[grant::SEQUENCE].load(Ordering::Relaxed);
-        (before == after && before % 2 == 0).then_some(seen)
+        (before == after && before & 1 == 0).then_some(seen)
     }
 
     /// Whether the client holds its launches when the manager is gone.

@@ -1,0 +1,126 @@
+//! Bytes with descriptors beside them.
+
+use super::MAX_FDS;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Room for one control message with [`MAX_FDS`] descriptors, aligned as its header wants.
+#[repr(C)]
+union Control {
+    header: libc::cmsghdr,
+    room: [u8; CONTROL_LEN],
+}
+
+/// Bytes of descriptors in a full message.
+const FDS_LEN: u32 = 32;
+const _: () = assert!(FDS_LEN as usize == MAX_FDS * size_of::<i32>());
+
+// SAFETY: CMSG_SPACE is arithmetic on its argument.
+const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(FDS_LEN) } as usize;
+
+/// Sends bytes and, with the first of them, descriptors; returns how many bytes went. A peer that has left is an error,
+/// not a SIGPIPE. With no bytes no descriptor travels.
+///
+/// # Errors
+/// InvalidInput for more than [`MAX_FDS`] descriptors; otherwise what sendmsg says, never Interrupted.
+pub fn send_with_fds(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let len = match u32::try_from(size_of_val(fds)) {
+        Ok(len @ 0..=FDS_LEN) => len,
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let mut control = Control { room: [0; CONTROL_LEN] };
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut message = message(&mut part, &mut control);
+    if len == 0 {
+        message.msg_control = std::ptr::null_mut();
+        message.msg_controllen = 0;
+    } else {
+        // SAFETY: arithmetic on the argument.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(len) } as _;
+        // SAFETY: `control` is large enough for a header and MAX_FDS descriptors, aligned for a header, and
+        // `msg_controllen` lies within it; so CMSG_FIRSTHDR returns its start, which is not null, and CMSG_DATA a
+        // place behind the header with room for `fds.len()` integers. Unaligned writes need no alignment.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(len) as _;
+            let data = libc::CMSG_DATA(header).cast::<i32>();
+            for (index, fd) in fds.iter().enumerate() {
+                data.add(index).write_unaligned(fd.as_raw_fd());
+            }
+        }
+    }
+    retry(|| {
+        // SAFETY: `message` points at `part` and `control`, which live until the call is over; `part` describes
+        // `bytes`, which sendmsg only reads.
+        unsafe { libc::sendmsg(sock.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) }
+    })
+}
+
+/// Receives bytes and the descriptors that came with them, at most [`MAX_FDS`], all closed on exec. Surplus ones are
+/// closed. 0 bytes mean that the peer has left (or that `buf` is empty).
+///
+/// # Errors
+/// What recvmsg says, never Interrupted; WouldBlock also when a receive timeout is up.
+pub fn recv_with_fds(sock: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut control = Control { room: [0; CONTROL_LEN] };
+    let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let mut message = message(&mut part, &mut control);
+    let read = retry(|| {
+        // SAFETY: `message` points at `part` and `control`, which live until the call is over; `part` describes
+        // `buf`, which is ours to write, and `msg_controllen` does not exceed `control`.
+        unsafe { libc::recvmsg(sock.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) }
+    })?;
+    let mut received = Vec::new();
+    // SAFETY: after a successful recvmsg the kernel has set `msg_controllen` to what it wrote into `control`, so
+    // CMSG_FIRSTHDR and CMSG_NXTHDR walk whole headers within it and end with null.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    while !header.is_null() {
+        // SAFETY: not null, so a whole header within `control` that the kernel has filled in.
+        let (level, kind, len) = unsafe { ((*header).cmsg_level, (*header).cmsg_type, (*header).cmsg_len) };
+        if level == libc::SOL_SOCKET && kind == libc::SCM_RIGHTS {
+            // SAFETY: arithmetic on the argument.
+            let prefix = unsafe { libc::CMSG_LEN(0) } as usize;
+            for index in 0..len.saturating_sub(prefix) / size_of::<i32>() {
+                // SAFETY: `cmsg_len` counts the header and the descriptors that the kernel wrote behind it, so `index`
+                // is one of them. Each is a descriptor made for us by this call; it is taken over exactly once.
+                let fd = unsafe {
+                    OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().add(index).read_unaligned())
+                };
+                // One beyond the maximum (alignment leaves room for it) is closed here.
+                if received.len() < MAX_FDS {
+                    received.push(fd);
+                }
+            }
+        }
+        // SAFETY: `header` is one of `message`'s, as CMSG_NXTHDR wants.
+        header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
+    }
+    Ok((read, received))
+}
+
+/// A message of one part with room for control data.
+fn message(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
+    // SAFETY: a msghdr is pointers and integers, for which zeroes are valid.
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = part;
+    message.msg_iovlen = 1;
+    message.msg_control = std::ptr::from_mut(control).cast();
+    message.msg_controllen = CONTROL_LEN as _;
+    message
+}
+
+/// Repeats a call that a signal interrupted.
+fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        if let Ok(done) = usize::try_from(call()) {
+            return Ok(done);
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(error);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The processor's time-stamp counter, and its relation to CLOCK_MONOTONIC.
+//!
+//! Reading the counter costs a few nanoseconds and no system call, which is why deadlines are compared with it.
+
+use crate::clock;
+use std::time::Duration;
+
+/// The counter. It may be read a little before or after neighbouring instructions.
+#[must_use]
+pub fn now() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: rdtsc exists on every x86-64 and has no effect but its result.
+    unsafe {
+        std::arch::x86_64::_rdtsc()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    clock::monotonic_ns()
+}
+
+/// Whether the counter runs at one constant rate in all states of the processor, as the processor says.
+///
+/// Elsewhere than on x86-64 there is none that we use.
+#[must_use]
+pub fn invariant() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        const EXTENDED: u32 = 0x8000_0000;
+        const POWER: u32 = 0x8000_0007;
+        use std::arch::x86_64::__cpuid;
+        __cpuid(EXTENDED).eax >= POWER && __cpuid(POWER).edx & (1 << 8) != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// How counter and CLOCK_MONOTONIC relate: one moment on both, and the rate between them.
+///
+/// CLOCK_MONOTONIC is steered (NTP), the counter is not, so they drift apart by up to some parts per million from the
+/// last moment measured: whoever converts far from it calls [`refresh`](Calibration::refresh) every second or so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calibration {
+    base: Moment,
+    /// Rate as a fraction: this many ticks ...
+    ticks: u64,
+    /// ... in this many nanoseconds. Both below 2^48 and above 0.
+    ns: u64,
+}
+
+/// One moment on both clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// The counter.
+    pub ticks: u64,
+    /// CLOCK_MONOTONIC in nanoseconds.
+    pub ns: u64,
+}
+
+impl Moment {
+    /// Reads both clocks as closely together as possible: the best of a few attempts, good to some tens of nanoseconds.
+    #[must_use]
+    pub fn read() -> Self {
+        let mut best = Self { ticks: now(), ns: clock::monotonic_ns() };
+        let mut narrowest = u64::MAX;
+        for _ in 0..16 {
+            let before = now();
+            let ns = clock::monotonic_ns();
+            let width = now().wrapping_sub(before);
+            if width < narrowest {
+                (narrowest, best) = (width, Self { ticks: before.wrapping_add(width / 2), ns });
+            }
+        }
+        best
+    }
+}
+
+impl Calibration {
+    /// Measures for some 20 ms. `None` if the counter cannot serve: not invariant, or taken off the list of clocks by
+    /// the kernel (it found the counters of two sockets apart, for instance).
+    #[must_use]
+    pub fn measure() -> Option<Self> {
+        if !invariant() || !listed(AVAILABLE) {
+            return None;
+        }
+        let first = Moment::read();
+        std::thread::sleep(Duration::from_millis(20));
+        Self::between(first, Moment::read())
+    }
+
+    /// From two moments, the second after the first.
+    #[must_use]
+    pub fn between(first: Moment, second: Moment) -> Option<Self> {
+        let ticks = second.ticks.checked_sub(first.ticks)?;
+        let ns = second.ns.checked_sub(first.ns)?;
+        // 48 bits leave the rate exact to 10^-14 and the products below within 128 bits.
+        let spare = (u64::BITS - (ticks | ns).leading_zeros()).saturating_sub(48);
+        let (ticks, ns) = (ticks >> spare, ns >> spare);
+        (ticks > 0 && ns > 0).then_some(Self { base: second, ticks, ns })
+    }
+
+    /// Takes the present moment as the one to convert from, and the rate since the last as the rate, unless the two are
+    /// less than 10 ms apart. Conversions before and after may differ by what the clocks drifted meanwhile.
+    pub fn refresh(&mut self) {
+        self.refresh_at(Moment::read());
+    }
+
+    /// [`refresh`](Self::refresh) for a moment read elsewhere.
+    pub fn refresh_at(&mut self, moment: Moment) {
+        if moment.ns.saturating_sub(self.base.ns) >= 10_000_000
+            && let Some(fresh) = Self::between(self.base, moment)
+        {
+            *self = fresh;
+        }
+    }
+
+    /// The counter's value when CLOCK_MONOTONIC shows `monotonic_ns`; 0 or `u64::MAX` if it is outside its range.
+    #[must_use]
+    pub fn ticks_at(&self, monotonic_ns: u64) -> u64 {
+        convert(monotonic_ns, self.base.ns, self.ns, self.base.ticks, self.ticks)
+    }
+
+    /// CLOCK_MONOTONIC in nanoseconds when the counter shows `ticks`; 0 or `u64::MAX` if it is outside its range.
+    #[must_use]
+    pub fn ns_at(&self, ticks: u64) -> u64 {
+        convert(ticks, self.base.ticks, self.ticks, self.base.ns, self.ns)
+    }
+}
+
+/// `to + (value - from) * to_rate / from_rate`, rounded down, so that a later value never converts to an earlier one.
+fn convert(value: u64, from: u64, from_rate: u64, to: u64, to_rate: u64) -> u64 {
+    // 65 bits times 48 bits fit into 127. The divisor is positive.
+    let distance = (i128::from(value) - i128::from(from)) * i128::from(to_rate);
+    let there = i128::from(to) + distance.div_euclid(i128::from(from_rate).max(1));
+    u64::try_from(there.max(0)).unwrap_or(u64::MAX)
+}
+
+/// Where Linux lists the clocks that it finds usable.
+const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+
+/// Whether the kernel lists the TSC; where it lists nothing that we can read, the processor's word stands.
+fn listed(path: &str) -> bool {
+    std::fs::read_to_string(path).map_or(true, |clocks| clocks.split_whitespace().any(|clock| clock == "tsc"))
+}
