@@ -1,0 +1,17 @@
+/* next: prints who answers under an interposer that is not ours, launches, and says how many launches that one has seen. */
+#include "common.h"
+#include <dlfcn.h>
+
+const char *who_are_you(void);
+
+int main(void) {
+    int *seen = dlsym(RTLD_DEFAULT, "layer_launches");
+    Gpu gpu = open_gpu();
+    CUdeviceptr data = numbers(64);
+    for (int i = 0; i < 10; i++) DO(launch(gpu.mix, data, 64, 100, NULL));
+    DO(cuCtxSynchronize());
+    EXPECT(mixed(data, 64, 10));
+    SAY("%s", who_are_you());
+    SAY("%d", seen ? *seen : -1);
+    return 0;
+}

@@ -1,0 +1,2 @@
+/* The function that others interpose. */
+const char *who_are_you(void) { return "base"; }

@@ -1,0 +1,38 @@
+/* patient: one thread launches while no token is to be had; the main thread takes, asks about and gives back memory all the
+ * same, says so, and waits for the launch only when told to. */
+#include "common.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+static Gpu gpu;
+static CUdeviceptr data;
+static atomic_int launched;
+
+static void *launch_once(void *unused) {
+    (void)unused;
+    DO(cuCtxSetCurrent(gpu.context));
+    DO(launch(gpu.mix, data, 64, 100, NULL));
+    launched = 1;
+    return NULL;
+}
+
+int main(void) {
+    pthread_t thread;
+    size_t free_bytes, total;
+    gpu = open_gpu();
+    data = numbers(64);
+    EXPECT(pthread_create(&thread, NULL, launch_once, NULL) == 0);
+    for (int i = 0; i < 1000; i++) {
+        CUdeviceptr block;
+        DO(cuMemAlloc_v2(&block, 1 << 20));
+        DO(cuMemGetInfo_v2(&free_bytes, &total));
+        DO(cuMemFree_v2(block));
+    }
+    SAY("%s", launched ? "launched" : "waiting");
+    getchar();
+    pthread_join(thread, NULL);
+    DO(cuCtxSynchronize());
+    EXPECT(mixed(data, 64, 1));
+    SAY("launched");
+    return 0;
+}

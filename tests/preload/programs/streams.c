@@ -1,0 +1,72 @@
+/* streams perthread: two threads on per-thread default streams, by the _ptsz entry points and by the stream handle 2.
+ * streams destroyed: streams that are used, destroyed with work in flight and replaced by new ones, thousands of times.
+ * streams contexts:  contexts that come and go, each with streams of its own. */
+#include "common.h"
+#include <pthread.h>
+
+enum { N = 64 };
+static Gpu gpu;
+
+static void *per_thread(void *unused) {
+    unsigned n = N, micros = 200;
+    (void)unused;
+    DO(cuCtxSetCurrent(gpu.context));
+    CUdeviceptr data = numbers(N);
+    void *arguments[] = {&data, &n, &micros};
+    for (int i = 0; i < 500; i++) {
+        DO(cuLaunchKernel_ptsz(gpu.mix, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL));
+        DO(launch(gpu.mix, data, N, 200, CU_STREAM_PER_THREAD));
+        if (i % 10 == 0) DO(cuStreamSynchronize_ptsz(NULL));
+    }
+    DO(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    EXPECT(mixed(data, N, 1000));
+    return NULL;
+}
+
+static void destroyed(void) {
+    CUdeviceptr data = numbers(N);
+    for (int round = 0; round < 300; round++) {
+        CUstream streams[8];
+        for (int i = 0; i < 8; i++) {
+            DO(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+            DO(launch(gpu.add, data, N, 100, streams[i]));
+        }
+        for (int i = 0; i < 8; i++) DO(cuStreamDestroy_v2(streams[i]));
+    }
+    DO(cuCtxSynchronize());
+    EXPECT(added(data, N, 300 * 8));
+}
+
+static void contexts(void) {
+    for (int round = 0; round < 20; round++) {
+        CUcontext context;
+        CUmodule module;
+        CUfunction mix;
+        CUstream stream;
+        DO(cuCtxCreate_v2(&context, 0, gpu.device));
+        DO(cuModuleLoadData(&module, MODULE));
+        DO(cuModuleGetFunction(&mix, module, "mix"));
+        DO(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        CUdeviceptr data = numbers(N);
+        for (int i = 0; i < 20; i++) DO(launch(mix, data, N, 200, stream));
+        DO(cuStreamSynchronize(stream));
+        EXPECT(mixed(data, N, 20));
+        DO(launch(mix, data, N, 5000, stream));
+        DO(cuCtxDestroy_v2(context));
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    pthread_t threads[2];
+    gpu = open_gpu();
+    if (!strcmp(what, "destroyed")) {
+        destroyed();
+    } else if (!strcmp(what, "contexts")) {
+        contexts();
+    } else {
+        for (int i = 0; i < 2; i++) EXPECT(pthread_create(&threads[i], NULL, per_thread, NULL) == 0);
+        for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    }
+    return 0;
+}

@@ -1,0 +1,112 @@
+//! What is under test, built once per test process: hook, simulator and binary.
+//!
+//! They are built by the cargo that runs the tests, in the same profile and target directory, so that plain `cargo test`
+//! on a fresh machine tests what the sources say.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Where everything is. All paths are absolute.
+#[derive(Debug)]
+pub struct Artifacts {
+    /// `libsluice.so`, the hook.
+    pub hook: PathBuf,
+    /// The `sluice` binary.
+    pub sluice: PathBuf,
+    /// A directory with the simulator's `libcuda.so.1`, `libcuda.so` and `libnvidia-ml.so.1`.
+    pub driver: PathBuf,
+    /// A directory in which `libcuda.so.1` is the hook.
+    pub shim: PathBuf,
+    /// A directory below the target directory for compiled programs and locks; it outlives the test.
+    pub scratch: PathBuf,
+}
+
+/// Builds everything the first time, and says where it is.
+///
+/// # Panics
+/// When it cannot be built.
+pub fn built() -> &'static Artifacts {
+    static BUILT: OnceLock<Artifacts> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let layout = Layout::of_this_test();
+        layout.build();
+        layout.lay_out()
+    })
+}
+
+/// Cargo's directories, derived from where the test executable lies: `TARGET/[TRIPLE/]PROFILE/deps/test-hash`.
+struct Layout {
+    target: PathBuf,
+    triple: Option<String>,
+    profile_dir: PathBuf,
+}
+
+impl Layout {
+    fn of_this_test() -> Self {
+        let exe = env::current_exe().unwrap_or_else(|error| panic!("finding the test executable: {error}"));
+        let profile_dir = exe.parent().and_then(Path::parent).map(Path::to_path_buf);
+        let profile_dir = profile_dir.unwrap_or_else(|| panic!("{} is not in a cargo target", exe.display()));
+        let parent = profile_dir.parent().map(Path::to_path_buf).unwrap_or_default();
+        if parent.join("CACHEDIR.TAG").exists() && !parent.join("../CACHEDIR.TAG").exists() {
+            return Self { target: parent, triple: None, profile_dir };
+        }
+        let triple = parent.file_name().map(|name| name.to_string_lossy().into_owned());
+        let target = parent.parent().map(Path::to_path_buf).unwrap_or_default();
+        Self { target, triple, profile_dir }
+    }
+
+    fn build(&self) {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let profile = match self.profile_dir.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => "dev",
+            Some(name) => name,
+        };
+        let mut command = Command::new(cargo);
+        command
+            .args(["build", "--quiet", "-p", "sluice-hook", "-p", "sluice-sim-cuda", "-p", "sluice-cli"])
+            .args(["--profile", profile])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env("CARGO_TARGET_DIR", &self.target);
+        if let Some(triple) = &self.triple {
+            command.args(["--target", triple]);
+        }
+        let output = command.output().unwrap_or_else(|error| panic!("running {command:?}: {error}"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?} failed:\n{errors}");
+    }
+
+    fn lay_out(&self) -> Artifacts {
+        let scratch = self.target.join("preload-tests").join(self.profile_dir.file_name().unwrap_or_default());
+        let driver = scratch.join("driver");
+        let shim = scratch.join("shim");
+        let hook = self.profile_dir.join("libsluice.so");
+        for directory in [&driver, &shim] {
+            fs::create_dir_all(directory)
+                .unwrap_or_else(|error| panic!("creating {}: {error}", directory.display()));
+        }
+        // Several test processes use the same links: what is right stays untouched under their tenants.
+        let lock = fs::File::create(scratch.join("layout.lock"));
+        let lock = lock.unwrap_or_else(|error| panic!("creating the lock of {}: {error}", scratch.display()));
+        lock.lock().unwrap_or_else(|error| panic!("locking {}: {error}", scratch.display()));
+        let simulator = self.profile_dir.join("libcuda.so");
+        let up_to_date = sluice_sim::library::NAMES
+            .iter()
+            .all(|name| fs::read_link(driver.join(name)).is_ok_and(|target| target == simulator));
+        if !up_to_date {
+            sluice_sim::library::lay_out(&driver, &simulator)
+                .unwrap_or_else(|error| panic!("laying out {}: {error}", driver.display()));
+        }
+        replace_link(&hook, &shim.join("libcuda.so.1"));
+        Artifacts { hook, sluice: self.profile_dir.join("sluice"), driver, shim, scratch }
+    }
+}
+
+fn replace_link(target: &Path, link: &Path) {
+    let next = link.with_extension(format!("next-{}", std::process::id()));
+    std::os::unix::fs::symlink(target, &next)
+        .and_then(|()| fs::rename(&next, link))
+        .unwrap_or_else(|error| panic!("linking {}: {error}", link.display()));
+}

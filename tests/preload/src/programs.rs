@@ -1,0 +1,64 @@
+//! Compiles the C programs in `programs/`, each once per content and kind of linking.
+
+use crate::artifacts;
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How a program gets at the CUDA driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Linking {
+    /// Linked against `libcuda.so.1`, which the loader brings in at start.
+    LoadTime,
+    /// Linked against nothing of CUDA; it opens the library itself.
+    Late,
+    /// A shared library for others to load.
+    Library,
+}
+
+/// The executable (or library) made from `programs/NAME.c`, compiled if it is not there yet. `with` names further
+/// libraries of this kind that it is linked against.
+///
+/// # Panics
+/// When `cc` is missing or refuses the program.
+pub fn compiled(name: &str, linking: Linking, with: &[&Path]) -> PathBuf {
+    let artifacts = artifacts::built();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    let mut hasher = DefaultHasher::new();
+    (linking, with).hash(&mut hasher);
+    for file in [format!("{name}.c"), "common.h".into(), "cu.h".into(), "memory.h".into()] {
+        let path = sources.join(file);
+        let text = fs::read(&path).unwrap_or_else(|error| panic!("reading {}: {error}", path.display()));
+        text.hash(&mut hasher);
+    }
+    let suffix = if linking == Linking::Library { ".so" } else { "" };
+    let directory = artifacts.scratch.join("programs").join(format!("{:016x}", hasher.finish()));
+    let finished = directory.join(format!("{}{name}{suffix}", if suffix.is_empty() { "" } else { "lib" }));
+    if finished.exists() {
+        return finished;
+    }
+    fs::create_dir_all(&directory)
+        .unwrap_or_else(|error| panic!("creating {}: {error}", directory.display()));
+    // Compiled beside its place and moved there, so that tests running at the same time do not see half of it.
+    let unique = tempfile::Builder::new().prefix(name).tempfile_in(&directory);
+    let unique = unique.unwrap_or_else(|error| panic!("making room in {}: {error}", directory.display()));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]);
+    cc.arg("-o").arg(unique.path()).arg(sources.join(format!("{name}.c")));
+    cc.args(with);
+    for library in with {
+        cc.arg(format!("-Wl,-rpath,{}", library.parent().unwrap_or(Path::new(".")).display()));
+    }
+    match linking {
+        Linking::LoadTime => cc.arg("-L").arg(&artifacts.driver).arg("-l:libcuda.so.1").arg("-ldl"),
+        Linking::Late => cc.arg("-ldl"),
+        Linking::Library => cc.args(["-shared", "-fPIC", "-ldl"]).arg(format!("-Wl,-soname,lib{name}.so")),
+    };
+    let output = cc.output().unwrap_or_else(|error| panic!("running {cc:?}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{cc:?} failed:\n{errors}");
+    unique.persist(&finished).unwrap_or_else(|error| panic!("placing {}: {error}", finished.display()));
+    finished
+}

@@ -1,0 +1,117 @@
+//! Old peers: a client of Gemini's protocol with our pod-manager, and our hook with a manager of that protocol.
+
+use sluice_preload_tests::gemini::{OldClient, OldManager};
+use sluice_preload_tests::wire;
+use sluice_preload_tests::{MIB, MS, Node, alone, beside_others, checks};
+
+const SECOND: u64 = 1_000 * MS;
+
+/// An old client whose GPU work is real: a bare tenant that computes exactly as long as each token allows.
+fn compute_by_tokens(node: &Node, name: &str, until_ns: u64) -> i32 {
+    let mut worker = node.tenant(name, "tenant").without_hook().start();
+    worker.expect("ready");
+    let mut client = OldClient::connect(node.tcp(), name);
+    let mut burst = 0.0;
+    while node.ledger().gpu.now_ns < until_ns {
+        let quota_ms = client.quota(0.0, burst);
+        assert!(quota_ms > 0.0 && quota_ms <= 1_000.0, "a token of {quota_ms} ms");
+        let micros = (quota_ms * 1_000.0) as u64;
+        assert_eq!(worker.ask(&format!("launch {} 1000", micros / 1_000)), "launched");
+        assert_eq!(worker.ask("sync"), "synced");
+        burst = quota_ms;
+    }
+    assert_eq!(worker.ask("check"), "right");
+    let pid = worker.pid();
+    worker.finish().expect_success();
+    pid
+}
+
+#[test]
+fn a_client_that_speaks_only_the_old_protocol_gets_its_share_beside_ours() {
+    let _turn = alone();
+    let node = Node::start("2\nold 0.3 1.0 8589934592\nours 0.7 1.0 8589934592\n");
+    let mut ours = node.tenant("ours", "busy").arguments("1000 8").start();
+    ours.expect("ready");
+    node.when_completed(&ours, 16);
+    let begin = node.ledger().gpu.now_ns;
+    let end = begin + 9 * SECOND;
+    let old = compute_by_tokens(&node, "old", end);
+    let window = node.window((begin + SECOND, end));
+    checks::shares(&window, &[(&[old], 0.3), (&[ours.pid()], 0.7)], 0.8).unwrap();
+    ours.finish().expect_success();
+}
+
+#[test]
+fn an_old_client_is_charged_for_memory_and_its_hanging_up_gives_it_back() {
+    let _turn = beside_others();
+    let node = Node::start(&format!("1\nold 0.3 1.0 {}\n", 10 * MIB));
+    let mut first = OldClient::connect(node.tcp(), "old");
+    assert_eq!(first.memory(), (0, 10 * MIB));
+    assert!(first.update(10 * MIB, true));
+    assert!(!first.update(1, true));
+    assert!(first.update(MIB, false));
+    assert_eq!(first.memory(), (9 * MIB, 10 * MIB));
+    let mut second = OldClient::connect(node.tcp(), "old");
+    assert!(!second.update(MIB + 1, true));
+    assert!(second.update(MIB, true));
+    drop(first);
+    sluice_preload_tests::eventually("the first one's memory", || (second.memory().0 == MIB).then_some(()));
+    // More than was ever charged cannot be released.
+    second.update(5 * MIB, false);
+    assert_eq!(second.memory(), (0, 10 * MIB));
+}
+
+#[test]
+fn an_old_client_nobody_knows_meets_with_silence_and_then_with_tokens_once_it_is_known() {
+    let _turn = beside_others();
+    let node = Node::start("1\nknown 0.3 1.0 8589934592\n");
+    let mut stranger = OldClient::connect(node.tcp(), "stranger");
+    stranger.send(&wire::quota_request("stranger", 1, 0.0, 0.0));
+    node.logged(&["stranger"]);
+    // The manager is alive and answers others, and so the stranger's silence is meant.
+    let mut known = OldClient::connect(node.tcp(), "known");
+    assert!(known.quota(0.0, 0.0) > 0.0);
+    assert_eq!(known.memory().1, 8_589_934_592);
+}
+
+#[test]
+fn our_hook_gets_tokens_from_a_manager_that_speaks_only_the_old_protocol() {
+    let _turn = beside_others();
+    let node = Node::with("").without_manager().start();
+    let manager = OldManager::start(256 * MIB, 20.0);
+    let mut tenant = node
+        .tenant("kubeshare/pod", "tenant")
+        .without_environment("SLUICE_SOCKET")
+        .without_environment("SLUICE_CLIENT")
+        .environment("POD_NAME", "kubeshare/pod")
+        .environment("POD_MANAGER_IP", "127.0.0.1")
+        .environment("POD_MANAGER_PORT", manager.address().port().to_string())
+        .start();
+    tenant.expect("ready");
+    // Memory does not wait for a token, and is the old manager's to refuse.
+    assert!(tenant.ask(&format!("take alloc {}", 100 * MIB)).starts_with("took"));
+    assert_eq!(manager.used(), 100 * MIB);
+    assert_eq!(tenant.ask(&format!("take alloc {}", 157 * MIB)), "refused 2");
+    assert_eq!(tenant.ask("info"), format!("{} {}", 156 * MIB, 256 * MIB));
+    tenant.send("launch 100 1000");
+    sluice_preload_tests::eventually("a request for a token", || (manager.count(wire::QUOTA) >= 1).then_some(()));
+    assert_eq!(node.row(&tenant).kernels_submitted, 0, "it launched without a token");
+    manager.grant(true);
+    tenant.expect("launched");
+    assert_eq!(tenant.ask("sync"), "synced");
+    assert_eq!(tenant.ask("launch 100 1000"), "launched");
+    assert_eq!(tenant.ask("sync"), "synced");
+    assert_eq!(tenant.ask("check"), "right");
+    // 200 ms of work by tokens of 20 ms.
+    assert!(manager.count(wire::QUOTA) >= 5, "{} tokens for 200 ms", manager.count(wire::QUOTA));
+    for request in manager.received() {
+        assert_eq!(request.name, "kubeshare/pod");
+        assert!(request.kind <= wire::MEM_UPDATE, "an old manager does not know {request:?}");
+        if request.kind == wire::QUOTA {
+            let (overuse, burst) = (wire::f64_at(&request.payload, 0), wire::f64_at(&request.payload, 8));
+            assert!((0.0..1_000.0).contains(&overuse) && (0.0..10_000.0).contains(&burst), "{request:?}");
+        }
+    }
+    tenant.finish().expect_success();
+    sluice_preload_tests::eventually("the end of its connections", || (manager.used() == 0).then_some(()));
+}
