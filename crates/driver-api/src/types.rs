@@ -37,7 +37,12 @@ macro_rules! structs {
                 unsafe { std::mem::zeroed() }
             }
         }
-    )* };
+    )*
+
+        /// Name, size and alignment of each struct above.
+        #[cfg(test)]
+        const STRUCTS: &[(&str, usize, usize)] = &[$((stringify!($name), size_of::<$name>(), align_of::<$name>()),)*];
+    };
 }
 
 structs! {
@@ -115,5 +120,17 @@ structs! {
     CUeglFrame {
         frame: [*mut c_void; 3], width: c_uint, height: c_uint, depth: c_uint, pitch: c_uint, planeCount: c_uint,
         numChannels: c_uint, frameType: c_uint, eglColorFormat: c_uint, cuFormat: CUarray_format,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structs_are_as_large_and_aligned_as_the_c_compiler_makes_them() {
+        let mut ours = STRUCTS.to_vec();
+        ours.sort_unstable();
+        assert_eq!(ours, LAYOUTS);
     }
 }
