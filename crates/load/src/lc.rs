@@ -1,6 +1,7 @@
 //! The latency-critical generator: a request every period, on an absolute schedule, each a copy in, a short kernel, a copy out.
 
 use std::io::Write;
+use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,7 +69,8 @@ pub fn run(config: &LcConfig, out: &mut impl Write) -> Result<(), RunError> {
         BufferState::default()
     });
     let histogram_us = run.samples.histogram();
-    Record::LcFinal { counts: run.counts(), buffer, histogram_us, errors }.write_to(out)?;
+    let earlier_us = run.earlier.iter().map(Samples::quantiles).collect();
+    Record::LcFinal { counts: run.counts(), buffer, earlier_us, histogram_us, errors }.write_to(out)?;
     Ok(())
 }
 
@@ -82,6 +84,9 @@ struct Run<'s> {
     iterations: u32,
     begin: Instant,
     samples: Samples,
+    /// The series before each mark.
+    earlier: Vec<Samples>,
+    requests: u64,
     launches: u64,
     missed: u64,
 }
@@ -103,6 +108,8 @@ impl<'s> Run<'s> {
             iterations: kernel::iterations(config.duration),
             begin: Instant::now(),
             samples: Samples::default(),
+            earlier: Vec::new(),
+            requests: 0,
             launches: 0,
             missed: 0,
         };
@@ -126,6 +133,10 @@ impl<'s> Run<'s> {
             self.answer_one()?;
             let now = Instant::now();
             let latency = now - arrival;
+            if self.config.stop.marks() > self.earlier.len() as u64 {
+                self.earlier.push(mem::take(&mut self.samples));
+            }
+            self.requests += 1;
             self.samples.push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
             self.missed += u64::from(latency > deadline);
             scheduled += self.config.period;
@@ -147,7 +158,7 @@ impl<'s> Run<'s> {
     fn counts(&self) -> LcCounts {
         LcCounts {
             seconds: self.begin.elapsed().as_secs_f64(),
-            requests: self.samples.len() as u64,
+            requests: self.requests,
             launches: self.launches,
             missed: self.missed,
             latency_us: self.samples.quantiles(),

@@ -43,6 +43,8 @@ pub enum Record {
         /// The buffer at the end.
         #[serde(flatten)]
         buffer: BufferState,
+        /// Latency of the earlier series, one for each mark on standard input, in order.
+        earlier_us: Vec<Quantiles>,
         /// Pairs (upper bound in microseconds, requests).
         histogram_us: Vec<(f64, u64)>,
         /// Failed driver calls.
@@ -80,7 +82,7 @@ pub struct LcCounts {
     pub launches: u64,
     /// Requests answered after their deadline.
     pub missed: u64,
-    /// Time from a request's scheduled arrival to its answer.
+    /// Time from a request's scheduled arrival to its answer, since the last mark on standard input.
     pub latency_us: Quantiles,
 }
 

@@ -1,8 +1,9 @@
 //! When a generator ends: after a time, after a number of launches, or when its standard input closes, whatever comes first.
+//! Lines on standard input are marks: each begins a new series of measurements.
 
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,14 @@ pub struct Stop {
     after: Option<Duration>,
     count: Option<u64>,
     asked: Arc<AtomicBool>,
+    marks: Arc<AtomicU64>,
 }
 
 impl Stop {
     /// Ends `after` a time counted from the first kernel, or once `count` launches were made.
     #[must_use]
     pub fn new(after: Option<Duration>, count: Option<u64>) -> Self {
-        Self { after, count, asked: Arc::default() }
+        Self { after, count, ..Self::default() }
     }
 
     /// Ends also when standard input closes. So a generator never outlives the program that holds the other end.
@@ -26,13 +28,18 @@ impl Stop {
     /// # Errors
     /// If the thread that watches cannot be started.
     pub fn with_stdin(self) -> io::Result<Self> {
-        let asked = Arc::clone(&self.asked);
+        let (asked, marks) = (Arc::clone(&self.asked), Arc::clone(&self.marks));
         thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-            let mut buffer = [0; 64];
-            while matches!(io::stdin().read(&mut buffer), Ok(1..)) {}
+            watch(io::stdin(), &marks);
             asked.store(true, Ordering::Release);
         })?;
         Ok(self)
+    }
+
+    /// Lines that have come on standard input.
+    #[must_use]
+    pub fn marks(&self) -> u64 {
+        self.marks.load(Ordering::Acquire)
     }
 
     /// The flag that ends the run when it is set.
@@ -50,9 +57,25 @@ impl Stop {
     }
 }
 
+/// Counts lines until the input ends.
+fn watch(mut input: impl Read, marks: &AtomicU64) {
+    let mut buffer = [0; 64];
+    while let Ok(read @ 1..) = input.read(&mut buffer) {
+        let lines = buffer.iter().take(read).filter(|byte| **byte == b'\n').count();
+        marks.fetch_add(lines as u64, Ordering::Release);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_line_of_input_is_a_mark_and_the_end_of_input_ends_the_watch() {
+        let marks = AtomicU64::new(0);
+        watch(&b"\nx\nno end of line"[..], &marks);
+        assert_eq!(marks.load(Ordering::Acquire), 2);
+    }
 
     #[test]
     fn the_run_ends_at_its_time_or_at_its_count_or_when_asked() {
