@@ -1,0 +1,106 @@
+//! The token bucket that enforces a limit: credit accrues at the rate of the limit, up to a small depth.
+//!
+//! A client may be granted while its level is not negative, and pays afterwards what it used. Over any span it is
+//! therefore charged at most limit × span + depth + one grant, and after a grant of `q` it waits `q × (1 - limit) / limit`.
+
+use crate::share::{Share, WHOLE_PPM};
+
+/// A bucket with a level in nanoseconds × parts per million: exact, no remainder is lost when it fills.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LimitBucket {
+    rate: Share,
+    depth: i128,
+    level: i128,
+    filled_at: u64,
+}
+
+impl LimitBucket {
+    /// A full bucket: `rate` of the GPU, at most `depth_ns` saved up.
+    #[must_use]
+    pub fn new(rate: Share, depth_ns: u64, now: u64) -> Self {
+        let depth = i128::from(depth_ns) * i128::from(WHOLE_PPM);
+        Self { rate, depth, level: depth, filled_at: now }
+    }
+
+    /// Takes out `used_ns` of GPU time, spent between `from` and `to`. The level may become negative. What is earned
+    /// while it is spent counts even if the bucket was full.
+    pub fn charge(&mut self, from: u64, to: u64, used_ns: u64) {
+        self.fill(from);
+        self.level = self.level.saturating_sub(i128::from(used_ns) * i128::from(WHOLE_PPM));
+        self.fill(to);
+    }
+
+    /// Changes the rate from `now` on; what was earned before counts at the old rate.
+    pub fn set_rate(&mut self, rate: Share, now: u64) {
+        self.fill(now);
+        self.rate = rate;
+    }
+
+    /// When the level is no longer negative: at or before `now` if it may be granted, `None` if never (rate zero).
+    #[must_use]
+    pub fn ready_at(&self, now: u64) -> Option<u64> {
+        let level = self.level_at(now);
+        if level >= 0 {
+            return Some(now);
+        }
+        let rate = i128::from(self.rate.ppm());
+        let wait = if rate == 0 { return None } else { (-level + rate - 1) / rate };
+        Some(now.saturating_add(u64::try_from(wait).unwrap_or(u64::MAX)))
+    }
+
+    fn fill(&mut self, now: u64) {
+        self.level = self.level_at(now);
+        self.filled_at = self.filled_at.max(now);
+    }
+
+    fn level_at(&self, now: u64) -> i128 {
+        let elapsed = now.saturating_sub(self.filled_at);
+        let earned = i128::from(elapsed) * i128::from(self.rate.ppm());
+        self.level.saturating_add(earned).min(self.depth)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn half_the_gpu_waits_as_long_as_it_ran() {
+        let mut bucket = LimitBucket::new(Share::from_ppm(500_000).unwrap(), 0, 0);
+        bucket.charge(0, 100 * MS, 100 * MS);
+        assert_eq!(bucket.ready_at(100 * MS), Some(200 * MS));
+        assert_eq!(bucket.ready_at(200 * MS), Some(200 * MS));
+    }
+
+    #[test]
+    fn a_rate_of_zero_never_recovers_and_a_whole_gpu_never_waits() {
+        let mut never = LimitBucket::new(Share::ZERO, 0, 0);
+        never.charge(0, 1, 1);
+        assert_eq!(never.ready_at(1_000 * MS), None);
+        let mut whole = LimitBucket::new(Share::ONE, 0, 0);
+        whole.charge(0, 50 * MS, 50 * MS);
+        assert_eq!(whole.ready_at(50 * MS), Some(50 * MS));
+    }
+
+    proptest! {
+        #[test]
+        fn spending_whenever_allowed_keeps_to_rate_plus_depth_plus_one_grant(
+            ppm in 10_000u32..=1_000_000, grants in prop::collection::vec(1u64..150 * MS, 20..200)
+        ) {
+            let rate = Share::from_ppm(ppm).unwrap();
+            let depth = 20 * MS;
+            let mut bucket = LimitBucket::new(rate, depth, 0);
+            let (mut now, mut used) = (0, 0);
+            for grant in grants {
+                now = bucket.ready_at(now).unwrap();
+                now += grant;
+                bucket.charge(now - grant, now, grant);
+                used += grant;
+                prop_assert!(used <= rate.of(now) + depth + grant + 1);
+            }
+        }
+    }
+}

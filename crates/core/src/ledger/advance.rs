@@ -1,0 +1,231 @@
+//! Decisions: what time ends, who joins, who is next.
+
+use super::grant::Member;
+use super::{Action, Candidate, Class, Deadline, End, Grant, PeerKind, TokenLedger};
+use crate::ids::{ClientId, ProcessId};
+
+impl TokenLedger {
+    /// Decides everything that can be decided at `now` and returns what to do, in order.
+    pub fn advance(&mut self, now: u64) -> Vec<Action> {
+        let now = self.at(now);
+        self.end_by_time(now);
+        self.give_standing(now);
+        self.join_running(now);
+        while self.grants.len() < self.policy.capacity.max(1) {
+            match self.choose(now) {
+                Some(client) => self.grant(client, now),
+                None => break,
+            }
+        }
+        self.tell_contention();
+        std::mem::take(&mut self.actions)
+    }
+
+    /// When `advance` has to be called next, if nothing else happens: `None` while only events can change anything.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        let running = self.grants.iter().map(|grant| grant.next_event(self.policy.return_timeout_ns)).min();
+        if self.grants.len() >= self.policy.capacity.max(1) || self.waiting().next().is_none() {
+            return running;
+        }
+        let limited = self.clients.iter().filter(|(id, c)| c.is_best_effort() && self.is_waiting(**id));
+        let ready = limited.filter_map(|(_, client)| client.ready_at_unseen(self.now)).min();
+        let lingers = self.clients.values().filter_map(|client| client.lingers_until).min();
+        // A lingering client holds back one that is ready; a ready one that nobody holds back has been granted.
+        let ready = ready.map(|at| if at <= self.now { lingers.unwrap_or(at) } else { at });
+        [running, ready].into_iter().flatten().min()
+    }
+
+    /// Ends the grant at `index` if no process is left under it; charges it.
+    pub(super) fn finish_if_empty(&mut self, index: usize, how: End) -> bool {
+        if !self.grants[index].members.is_empty() {
+            return false;
+        }
+        let now = self.now;
+        let grant = self.grants.swap_remove(index);
+        let (held, charged) = (grant.held(), grant.charge(self.policy.usage));
+        let disposal = self.shared.saturating_sub(grant.shared_start).min(held);
+        if let Some(client) = self.clients.get_mut(&grant.client) {
+            client.charge(grant.start, grant.ended.max(grant.start), charged, disposal);
+        }
+        self.actions.push(Action::Ended { client: grant.client, held_ns: held, charged_ns: charged, how });
+        self.rest_if_quiet(grant.client, now);
+        true
+    }
+
+    /// Takes every grant of a client's processes back.
+    pub(super) fn revoke_all(&mut self, client: ClientId, now: u64) {
+        while let Some(index) = self.grants.iter().position(|g| g.client == client) {
+            self.revoke_members(index, now, |_| true, End::Withdrawn);
+        }
+        for (id, process) in &mut self.processes {
+            if process.client == client && std::mem::take(&mut process.standing) {
+                self.actions.push(Action::Revoke { process: *id, why: End::Withdrawn });
+            }
+        }
+        self.rest_if_quiet(client, now);
+    }
+
+    pub(super) fn rest_if_quiet(&mut self, client: ClientId, now: u64) {
+        let quiet = !self.is_waiting(client) && !self.grants.iter().any(|g| g.client == client);
+        if quiet && let Some(client) = self.clients.get_mut(&client) {
+            client.rests(now);
+        }
+    }
+
+    fn is_waiting(&self, client: ClientId) -> bool {
+        self.processes.values().any(|p| p.client == client && p.waiting.is_some())
+    }
+
+    fn revoke_members(&mut self, index: usize, at: u64, which: impl Fn(&Member) -> bool, why: End) -> bool {
+        let members: Vec<Member> = self.grants[index].members.iter().copied().filter(|m| which(m)).collect();
+        for member in members {
+            self.grants[index].leave(member.process, at, None);
+            self.actions.push(Action::Revoke { process: member.process, why });
+        }
+        self.finish_if_empty(index, why)
+    }
+
+    fn end_by_time(&mut self, now: u64) {
+        let mut index = 0;
+        while index < self.grants.len() {
+            let (deadline, timeout) = (self.grants[index].deadline, self.policy.return_timeout_ns);
+            if now >= deadline {
+                for member in self.grants[index].members.iter().filter(|m| m.ends_by_timer) {
+                    if let Some(process) = self.processes.get_mut(&member.process) {
+                        process.timer_ended = Some(deadline);
+                    }
+                }
+                if self.revoke_members(index, deadline, |m| m.ends_by_timer, End::Expired) {
+                    continue;
+                }
+            }
+            let overdue = now >= deadline.saturating_add(timeout);
+            if overdue && self.revoke_members(index, now, |_| true, End::NotReturned) {
+                continue;
+            }
+            index += 1;
+        }
+        for client in self.clients.values_mut() {
+            if client.lingers_until.is_some_and(|until| now >= until) {
+                client.lingers_until = None;
+            }
+        }
+    }
+
+    fn give_standing(&mut self, now: u64) {
+        for (id, process) in &mut self.processes {
+            let Some(client) = self.clients.get(&process.client) else { continue };
+            if client.spec.class != Class::LatencyCritical {
+                continue;
+            }
+            if let Some(waiting) = process.waiting.take() {
+                process.standing = true;
+                self.epoch += 1;
+                self.actions.push(Action::Grant {
+                    process: *id,
+                    client: process.client,
+                    epoch: self.epoch,
+                    deadline: Deadline::Standing,
+                    waited_ns: now.saturating_sub(waiting.since),
+                });
+            }
+        }
+    }
+
+    /// Gives the remaining time of a running grant to processes of its client that ask meanwhile.
+    fn join_running(&mut self, now: u64) {
+        for index in 0..self.grants.len() {
+            let left = self.grants[index].deadline.saturating_sub(now);
+            let least = self.policy.join_min_ns.max(1);
+            self.admit(index, now, |kind, burst| match kind {
+                PeerKind::Returns => left >= least,
+                PeerKind::ByTimer => left > 0 && burst <= left,
+            });
+        }
+    }
+
+    /// Admits the waiting processes of the grant's client for which `enough(kind, burst)` holds.
+    fn admit(&mut self, index: usize, now: u64, enough: impl Fn(PeerKind, u64) -> bool) {
+        let grant = &mut self.grants[index];
+        for (id, process) in self.processes.iter_mut().filter(|(_, p)| p.client == grant.client) {
+            let Some(waiting) = process.waiting.filter(|w| enough(process.kind, w.burst_ns)) else {
+                continue;
+            };
+            process.waiting = None;
+            if !grant.members.iter().any(|m| m.process == *id) {
+                let ends_by_timer = process.kind == PeerKind::ByTimer;
+                grant.members.push(Member { process: *id, joined: now, ends_by_timer });
+            }
+            self.actions.push(Action::Grant {
+                process: *id,
+                client: grant.client,
+                epoch: grant.epoch,
+                deadline: Deadline::At(grant.deadline),
+                waited_ns: now.saturating_sub(waiting.since),
+            });
+        }
+    }
+
+    /// The client to grant next; `None` if nobody may run, or if the best one is expected to ask again in a moment.
+    fn choose(&mut self, now: u64) -> Option<ClientId> {
+        let mut candidates: Vec<Candidate> = Vec::with_capacity(self.clients.len());
+        let ids: Vec<ClientId> = self.clients.keys().copied().collect();
+        for id in ids {
+            let since = self.waiting_since(id);
+            let running = self.grants.iter().any(|g| g.client == id);
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            let since = since.or(client.lingers_until);
+            let Some(waiting_since) = since.filter(|_| client.is_best_effort() && !running) else { continue };
+            client.count_activity(now);
+            if client.ready_at(now) != Some(now) {
+                continue;
+            }
+            client.catches_up(self.level);
+            let (entitled, had) = client.entitlement(now);
+            candidates.push(Candidate { client: id, entitled, had, level: client.level, waiting_since });
+        }
+        let least = candidates.iter().map(|c| c.level).min()?;
+        let best = candidates.into_iter().min_by(Candidate::precedence)?;
+        let lingers = self.clients.get(&best.client).is_some_and(|c| c.lingers_until.is_some());
+        if lingers {
+            return None;
+        }
+        self.level = self.level.max(least);
+        Some(best.client)
+    }
+
+    fn waiting_since(&self, client: ClientId) -> Option<u64> {
+        self.processes
+            .values()
+            .filter(|p| p.client == client)
+            .filter_map(|p| p.waiting.map(|w| w.since))
+            .min()
+    }
+
+    fn grant(&mut self, id: ClientId, now: u64) {
+        let burst = self.processes.values().filter(|p| p.client == id).map(|p| p.burst_ns).max().unwrap_or(0);
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let quota = client.quota.next(&self.policy.quota, burst, client.spec.limit);
+        self.epoch += 1;
+        self.grants.push(Grant::new(id, self.epoch, now, now.saturating_add(quota), self.shared));
+        let index = self.grants.len() - 1;
+        self.admit(index, now, |_, _| true);
+    }
+
+    fn tell_contention(&mut self) {
+        for index in 0..self.grants.len() {
+            let holder = self.grants[index].client;
+            let others = |(id, _): &(&ProcessId, &super::Process)| {
+                !self.grants.iter().any(|g| g.client == self.processes[*id].client)
+            };
+            let waits =
+                self.processes.iter().filter(|(_, p)| p.waiting.is_some()).any(|entry| others(&entry));
+            let grant = &mut self.grants[index];
+            if grant.contended != waits {
+                grant.contended = waits;
+                self.actions.push(Action::Contended { client: holder, contended: waits });
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! One running grant of a best-effort client: its deadline, the processes that run under it, what they report.
+
+use super::policy::UsageSource;
+use crate::ids::{ClientId, ProcessId};
+
+/// A process under a grant that has not returned it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Member {
+    pub(super) process: ProcessId,
+    pub(super) joined: u64,
+    /// Its part ends at the deadline by itself (a peer that cannot say YIELD).
+    pub(super) ends_by_timer: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Grant {
+    pub(super) client: ClientId,
+    pub(super) epoch: u64,
+    pub(super) start: u64,
+    pub(super) deadline: u64,
+    pub(super) members: Vec<Member>,
+    /// Latest end of a member's part so far.
+    pub(super) ended: u64,
+    /// Reading of the shared clock at the start.
+    pub(super) shared_start: u64,
+    /// GPU time of the members whose part has ended.
+    reported: u64,
+    /// Time the enforcer let it run.
+    ran: u64,
+    /// What its holders' pages say.
+    pub(super) contended: bool,
+}
+
+impl Grant {
+    pub(super) fn new(client: ClientId, epoch: u64, start: u64, deadline: u64, shared_start: u64) -> Self {
+        Self {
+            client,
+            epoch,
+            start,
+            deadline,
+            members: Vec::new(),
+            ended: start,
+            shared_start,
+            reported: 0,
+            ran: 0,
+            contended: false,
+        }
+    }
+
+    /// Ends the part of one process at `at`. `used`: what it reported; without a report it is charged what it held.
+    pub(super) fn leave(&mut self, process: ProcessId, at: u64, used: Option<u64>) -> bool {
+        let Some(index) = self.members.iter().position(|m| m.process == process) else { return false };
+        let member = self.members.swap_remove(index);
+        let held = at.saturating_sub(member.joined);
+        self.reported = self.reported.saturating_add(used.map_or(held, |used| used.min(held)));
+        self.ended = self.ended.max(at);
+        true
+    }
+
+    pub(super) fn ran(&mut self, ns: u64) {
+        self.ran = self.ran.saturating_add(ns);
+    }
+
+    /// Wall time that the whole grant lasted, once all members have left.
+    pub(super) fn held(&self) -> u64 {
+        self.ended.saturating_sub(self.start)
+    }
+
+    /// GPU time to charge, never above the time held.
+    pub(super) fn charge(&self, source: UsageSource) -> u64 {
+        let used = match source {
+            UsageSource::Events => self.reported,
+            UsageSource::Turn => self.ran,
+        };
+        used.min(self.held())
+    }
+
+    /// When the clock, and not a process, next changes this grant.
+    pub(super) fn next_event(&self, return_timeout_ns: u64) -> u64 {
+        let overdue = self.deadline.saturating_add(return_timeout_ns);
+        self.members
+            .iter()
+            .map(|m| if m.ends_by_timer { self.deadline } else { overdue })
+            .min()
+            .unwrap_or(self.start)
+    }
+}

@@ -1,0 +1,260 @@
+//! The token ledger: which set of clients may use the GPU, until when, and what they are charged.
+//!
+//! Events (`request`, `returned`, `process_gone`, changes of clients) only record; [`TokenLedger::advance`] decides and
+//! returns what to do about it. Call it after every batch of events and at [`TokenLedger::next_deadline`]. Time is
+//! nanoseconds of one monotonic clock, given by the caller; a time before the latest one seen counts as that one.
+//!
+//! * At most `capacity` best-effort clients hold a grant at once; latency-critical clients hold standing grants beside
+//!   them from their first request on, and never wait.
+//! * The processes of a client share its grant: those that wait when it begins, and those that ask while enough of it
+//!   is left, which get the remaining time. The grant ends when all of them have returned it.
+//! * A grant is not taken back at its deadline, because the GPU work under it still runs; it ends when returned, or
+//!   `return_timeout_ns` later, or (peers that cannot return it) by timer. Then it is charged, in GPU time.
+
+mod action;
+mod advance;
+mod client;
+mod grant;
+mod policy;
+mod select;
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, Ask, Deadline, End, PeerKind, Refused, Returned, Usage};
+pub use policy::{Class, ClientSpec, Policy, UsageSource};
+pub use select::Candidate;
+
+use crate::ids::{ClientId, ProcessId};
+use client::Client;
+use grant::Grant;
+use std::collections::BTreeMap;
+
+/// A process that waits for a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Waiting {
+    since: u64,
+    burst_ns: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Process {
+    client: ClientId,
+    kind: PeerKind,
+    waiting: Option<Waiting>,
+    /// Longest burst it last spoke of.
+    burst_ns: u64,
+    /// It holds a standing grant.
+    standing: bool,
+    /// When its last grant ended by timer: how far overuse can still be charged.
+    timer_ended: Option<u64>,
+}
+
+/// The ledger of one GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TokenLedger {
+    policy: Policy,
+    clients: BTreeMap<ClientId, Client>,
+    processes: BTreeMap<ProcessId, Process>,
+    grants: Vec<Grant>,
+    /// Level of the client that was last chosen among those at or above their request.
+    level: u64,
+    /// Time divided by the number of grants running: what each of them had at its disposal.
+    shared: u64,
+    now: u64,
+    epoch: u64,
+    actions: Vec<Action>,
+}
+
+impl TokenLedger {
+    /// An empty ledger.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            clients: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            grants: Vec::new(),
+            level: 0,
+            shared: 0,
+            now: 0,
+            epoch: 0,
+            actions: Vec::new(),
+        }
+    }
+
+    /// Adds a client, or changes what an existing one was promised, from `now` on. A change of class takes the grants
+    /// of its processes away: they ask again.
+    pub fn set_client(&mut self, client: ClientId, spec: ClientSpec, now: u64) {
+        let now = self.at(now);
+        match self.clients.get_mut(&client) {
+            None => {
+                self.clients.insert(client, Client::new(spec, &self.policy, now));
+            }
+            Some(known) => {
+                let turned = known.spec.class != spec.class;
+                known.set_spec(spec, now);
+                if turned {
+                    self.revoke_all(client, now);
+                }
+            }
+        }
+    }
+
+    /// Forgets a client and its processes; what they hold is taken back.
+    pub fn remove_client(&mut self, client: ClientId, now: u64) {
+        let now = self.at(now);
+        self.revoke_all(client, now);
+        self.processes.retain(|_, process| process.client != client);
+        self.clients.remove(&client);
+    }
+
+    /// Adds a process of a client; adding it twice changes nothing.
+    ///
+    /// # Errors
+    /// When the client is unknown.
+    pub fn add_process(
+        &mut self,
+        process: ProcessId,
+        client: ClientId,
+        kind: PeerKind,
+    ) -> Result<(), Refused> {
+        if !self.clients.contains_key(&client) {
+            return Err(Refused::UnknownClient(client));
+        }
+        self.processes.entry(process).or_insert(Process {
+            client,
+            kind,
+            waiting: None,
+            burst_ns: 0,
+            standing: false,
+            timer_ended: None,
+        });
+        Ok(())
+    }
+
+    /// A process wants the GPU. One that holds a grant and asks again thereby returns it, unless it is a peer that
+    /// cannot return one and what is left is enough for its burst.
+    ///
+    /// # Errors
+    /// When the process is unknown.
+    pub fn request(&mut self, process: ProcessId, now: u64, ask: Ask) -> Result<(), Refused> {
+        let now = self.at(now);
+        let entry = self.processes.get_mut(&process).ok_or(Refused::UnknownProcess(process))?;
+        let client_id = entry.client;
+        entry.burst_ns = ask.burst_ns;
+        let late =
+            entry.timer_ended.take().map(|ended| (ended, ask.overuse_ns.min(now.saturating_sub(ended))));
+        entry.waiting.get_or_insert(Waiting { since: now, burst_ns: 0 }).burst_ns = ask.burst_ns;
+        let by_timer = entry.kind == PeerKind::ByTimer;
+        let client = self.clients.get_mut(&client_id).ok_or(Refused::UnknownClient(client_id))?;
+        if let Some((ended, overuse)) = late {
+            client.charge(ended, ended + overuse, overuse, overuse);
+        }
+        client.wakes(now, &self.policy);
+        let enough = |grant: &Grant| by_timer && now.saturating_add(ask.burst_ns) <= grant.deadline;
+        if let Some(grant) = self.grants.iter().position(|g| g.client == client_id)
+            && !enough(&self.grants[grant])
+            && self.grants[grant].leave(process, now, None)
+        {
+            self.finish_if_empty(grant, End::Returned);
+        }
+        Ok(())
+    }
+
+    /// A process returns its grant: its GPU work has drained after `used_ns` on the GPU. `overuse_ns` is the part past
+    /// the deadline; it is contained in `used_ns`, or taken as all of it if it is larger.
+    ///
+    /// # Errors
+    /// When the process is unknown.
+    pub fn returned(
+        &mut self,
+        process: ProcessId,
+        now: u64,
+        used_ns: u64,
+        overuse_ns: u64,
+    ) -> Result<Returned, Refused> {
+        let now = self.at(now);
+        let client_id = self.processes.get(&process).ok_or(Refused::UnknownProcess(process))?.client;
+        let Some(index) = self.grants.iter().position(|g| g.client == client_id) else {
+            return Ok(Returned::NothingHeld);
+        };
+        if !self.grants[index].leave(process, now, Some(used_ns.max(overuse_ns))) {
+            return Ok(Returned::NothingHeld);
+        }
+        let at_deadline = now >= self.grants[index].deadline;
+        if self.finish_if_empty(index, End::Returned) && at_deadline {
+            let until = now.saturating_add(self.policy.linger_ns);
+            if let Some(client) = self.clients.get_mut(&client_id) {
+                client.lingers_until = (self.policy.linger_ns > 0).then_some(until);
+            }
+        }
+        Ok(Returned::Accepted)
+    }
+
+    /// A process cannot be asked any more: it died, or its connection did. What it held is returned at once.
+    pub fn process_gone(&mut self, process: ProcessId, now: u64) {
+        let now = self.at(now);
+        let Some(entry) = self.processes.remove(&process) else { return };
+        if let Some(index) = self.grants.iter().position(|g| g.client == entry.client)
+            && self.grants[index].leave(process, now, None)
+        {
+            self.finish_if_empty(index, End::ProcessGone);
+        }
+        self.rest_if_quiet(entry.client, now);
+    }
+
+    /// The enforcer let a client run for `ns` (counts under [`UsageSource::Turn`]).
+    pub fn ran(&mut self, client: ClientId, ns: u64) {
+        if let Some(grant) = self.grants.iter_mut().find(|g| g.client == client) {
+            grant.ran(ns);
+        }
+    }
+
+    /// A client with a standing grant used the GPU for `used_ns` (at most the span) between `from` and `to`.
+    pub fn charge_standing(&mut self, client: ClientId, from: u64, to: u64, used_ns: u64) {
+        let to = self.at(to);
+        if let Some(client) = self.clients.get_mut(&client) {
+            let used = used_ns.min(to.saturating_sub(from));
+            client.charge(from, to, used, used);
+        }
+    }
+
+    /// What a client has had, if it is known.
+    #[must_use]
+    pub fn usage(&self, client: ClientId, now: u64) -> Option<Usage> {
+        let entry = self.clients.get(&client)?;
+        let now = now.max(self.now);
+        let running =
+            self.grants.iter().find(|g| g.client == client).map_or(0, |g| now.saturating_sub(g.start));
+        Some(Usage {
+            share: entry.share(now, self.policy.window_ns),
+            charged_ns: entry.charged_ns,
+            held_ns: entry.held_ns,
+            running_ns: running,
+        })
+    }
+
+    /// Best-effort clients that hold a grant, with the deadlines.
+    pub fn holders(&self) -> impl Iterator<Item = (ClientId, u64)> + '_ {
+        self.grants.iter().map(|grant| (grant.client, grant.deadline))
+    }
+
+    /// Processes that wait.
+    pub fn waiting(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.processes.iter().filter(|(_, p)| p.waiting.is_some()).map(|(id, _)| *id)
+    }
+
+    /// Whether a process holds a standing grant or runs under a grant that it has not returned.
+    #[must_use]
+    pub fn holds(&self, process: ProcessId) -> bool {
+        let member = |grant: &Grant| grant.members.iter().any(|m| m.process == process);
+        self.processes.get(&process).is_some_and(|p| p.standing) || self.grants.iter().any(member)
+    }
+
+    fn at(&mut self, now: u64) -> u64 {
+        let elapsed = now.saturating_sub(self.now);
+        self.shared = self.shared.saturating_add(elapsed / (self.grants.len().max(1) as u64));
+        self.now = self.now.max(now);
+        self.now
+    }
+}

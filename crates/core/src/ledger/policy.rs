@@ -1,0 +1,77 @@
+//! What the token policy "quota" is set to.
+
+use crate::quota::QuotaPolicy;
+use crate::share::Share;
+
+/// How a client is let run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Takes turns by token.
+    #[default]
+    BestEffort,
+    /// Holds a standing grant from its first request on and never waits.
+    LatencyCritical,
+}
+
+/// What a client was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientSpec {
+    /// Guaranteed share of GPU time. Zero: the client gets what the others leave.
+    pub request: Share,
+    /// Largest share of GPU time; above zero and at least the request.
+    pub limit: Share,
+    /// Turns or standing grant.
+    pub class: Class,
+}
+
+/// Where the GPU time that a grant is charged with comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum UsageSource {
+    /// GPU time that processes measured with events and reported on returning the token: the sum over the client's
+    /// processes, at most the time the grant lasted. A process that did not report is charged the time it held.
+    #[default]
+    Events,
+    /// Time for which an enforcer let the client's channels run, told with [`TokenLedger::ran`](super::TokenLedger::ran);
+    /// what processes report is ignored, because event time under slices contains other tenants' slices.
+    Turn,
+}
+
+/// Settings of the token ledger; all times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// Span over which requests are kept. Default 10 s.
+    pub window_ns: u64,
+    /// Length of grants.
+    pub quota: QuotaPolicy,
+    /// Best-effort clients that may hold grants at once, at least 1. One by token; more under slices or MPS.
+    pub capacity: usize,
+    /// How long a process that has not returned its grant is waited for after the deadline. Default 2 s.
+    pub return_timeout_ns: u64,
+    /// How long a client that returned at its deadline may take to ask again before its turn passes on. Default 200 µs.
+    /// Only waited for when it would be chosen anyway, so that a client can have two grants running.
+    pub linger_ns: u64,
+    /// A pause up to this long counts as activity: all the credit that idling earns. Default 100 ms.
+    pub idle_credit_ns: u64,
+    /// A process joins its client's running grant when at least this is left; else it waits for the next. Default 1 ms.
+    pub join_min_ns: u64,
+    /// What a limited client can save up. Default 10 ms.
+    pub limit_depth_ns: u64,
+    /// What is charged.
+    pub usage: UsageSource,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            window_ns: 10_000_000_000,
+            quota: QuotaPolicy::default(),
+            capacity: 1,
+            return_timeout_ns: 2_000_000_000,
+            linger_ns: 200_000,
+            idle_credit_ns: 100_000_000,
+            join_min_ns: 1_000_000,
+            limit_depth_ns: 10_000_000,
+            usage: UsageSource::Events,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The token policy on a simulated clock.

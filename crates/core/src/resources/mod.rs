@@ -1,0 +1,71 @@
+//! The resource file: which clients there are and what they were promised.
+//!
+//! Two notations, told apart by the first word: Gemini's (`N`, then N lines `NAME REQUEST LIMIT GPU_MEM`), read
+//! unchanged, and YAML (`clients:` with a list). All or nothing: either every entry is right, or every mistake is named.
+
+mod check;
+mod gemini;
+mod mistake;
+mod quantity;
+mod yaml;
+
+pub use mistake::{Mistake, Mistakes};
+pub use quantity::parse_bytes;
+
+use crate::ledger::{Class, ClientSpec};
+use crate::share::Share;
+
+/// Longest client name in bytes: what fits into a frame of 80 bytes beside the smallest payload.
+pub const NAME_MAX: usize = 63;
+
+/// One client of the resource file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientEntry {
+    /// Unique name, 1..=63 bytes, no white space and no control characters.
+    pub name: String,
+    /// Guaranteed share. The requests of all clients add up to at most one GPU.
+    pub request: Share,
+    /// Largest share: above zero, at least the request.
+    pub limit: Share,
+    /// Memory its processes may have together, bytes.
+    pub memory: u64,
+    /// Turns or standing grant.
+    pub class: Class,
+}
+
+impl ClientEntry {
+    /// The part that the token ledger wants to know.
+    #[must_use]
+    pub const fn spec(&self) -> ClientSpec {
+        ClientSpec { request: self.request, limit: self.limit, class: self.class }
+    }
+}
+
+/// A resource file without mistakes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// In the order of the file.
+    pub clients: Vec<ClientEntry>,
+}
+
+/// How a file is to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Lines of Gemini's notation have LIMIT before REQUEST, as KubeShare 2.0 writes them.
+    pub swapped: bool,
+}
+
+/// Reads a resource file in either notation.
+///
+/// # Errors
+/// Every mistake in the file, with its place, what was found and what is expected.
+pub fn parse(text: &str, reading: Reading) -> Result<Resources, Mistakes> {
+    let first = text.split_whitespace().next().unwrap_or("");
+    let is_yaml = first.contains(':') || first.starts_with(['#', '-', '{', '%']);
+    let (entries, mut mistakes) = if is_yaml { yaml::read(text) } else { gemini::read(text, reading) };
+    let clients = check::check(entries, reading, &mut mistakes);
+    if mistakes.is_empty() { Ok(Resources { clients }) } else { Err(Mistakes::new(mistakes)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Resource files, right and wrong.

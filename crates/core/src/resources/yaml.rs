@@ -1,0 +1,125 @@
+//! The YAML notation: `clients:` with a list of `{ name, request, limit, memory, class }`.
+//!
+//! The document is read untyped and checked by hand, because a typed reader stops at the first mistake.
+
+use super::check::RawEntry;
+use super::mistake::{Mistake, Place};
+use serde_yaml::{Mapping, Value};
+
+const KEYS: &str = "name, request, limit, memory, class";
+
+/// Splits the document into entries.
+pub(super) fn read(text: &str) -> (Vec<RawEntry>, Vec<Mistake>) {
+    let mut mistakes = Vec::new();
+    let document = match serde_yaml::from_str::<Value>(text) {
+        Ok(document) => document,
+        Err(error) => {
+            let line = error.location().map(|location| location.line());
+            return (Vec::new(), vec![Mistake::new(line, "file", error, "a YAML document")]);
+        }
+    };
+    let Value::Mapping(top) = document else {
+        return (
+            Vec::new(),
+            vec![Mistake::new(Some(1), "file", kind(&document), "a mapping with the key clients")],
+        );
+    };
+    unknown_keys(&top, "file", &["clients"], "clients", &mut mistakes);
+    let entries = match top.get("clients") {
+        Some(Value::Sequence(list)) => {
+            list.iter().enumerate().filter_map(|(n, item)| entry(n, item, text, &mut mistakes)).collect()
+        }
+        Some(Value::Null) => Vec::new(),
+        Some(other) => {
+            mistakes.push(Mistake::new(None, "clients", kind(other), "a list of clients"));
+            Vec::new()
+        }
+        None => {
+            mistakes.push(Mistake::new(None, "clients", "nothing", "a list of clients"));
+            Vec::new()
+        }
+    };
+    (entries, mistakes)
+}
+
+fn entry(index: usize, item: &Value, text: &str, mistakes: &mut Vec<Mistake>) -> Option<RawEntry> {
+    let path = format!("clients[{index}]");
+    let Value::Mapping(map) = item else {
+        mistakes.push(Mistake::new(None, path, kind(item), &format!("a mapping with the keys {KEYS}")));
+        return None;
+    };
+    unknown_keys(map, &path, &["name", "request", "limit", "memory", "class"], KEYS, mistakes);
+    let named = map.get("name").and_then(Value::as_str);
+    let path = named.map_or_else(|| path.clone(), |name| format!("{path} ({name})"));
+    let place = Place { line: named.and_then(|name| line_of(text, name)), path };
+    let mut word = |key: &str, default: Option<&str>| scalar(map, key, default, &place, mistakes);
+    let name = word("name", None);
+    let request = word("request", None);
+    let limit = word("limit", Some("1"));
+    let memory = word("memory", None);
+    let class = word("class", Some("best-effort"));
+    Some(RawEntry { place, name, request, limit, memory, class })
+}
+
+fn scalar(
+    map: &Mapping,
+    key: &str,
+    default: Option<&str>,
+    place: &Place,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<String> {
+    let field = || format!("{}.{key}", place.path);
+    match map.get(key) {
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(Value::Number(number)) => Some(number.to_string()),
+        Some(other) => {
+            mistakes.push(Mistake::new(place.line, field(), kind(other), "a word or a number"));
+            None
+        }
+        None if default.is_some() => default.map(str::to_owned),
+        None => {
+            mistakes.push(Mistake::new(place.line, field(), "nothing", "a value: it has no default"));
+            None
+        }
+    }
+}
+
+fn unknown_keys(map: &Mapping, path: &str, known: &[&str], expected: &str, mistakes: &mut Vec<Mistake>) {
+    for key in map.keys() {
+        let word = key.as_str().map_or_else(|| format!("{key:?}"), str::to_owned);
+        if !known.contains(&word.as_str()) {
+            mistakes.push(Mistake::new(
+                None,
+                path,
+                format!("unknown key {word:?}"),
+                &format!("only {expected}"),
+            ));
+        }
+    }
+}
+
+/// The line that names a client, if only one does: the document tree does not keep lines.
+fn line_of(text: &str, name: &str) -> Option<usize> {
+    let names = |line: &str| {
+        let value =
+            line.split_once("name:").map(|(_, rest)| rest.trim_start().trim_start_matches(['"', '\'']));
+        value
+            .and_then(|value| value.strip_prefix(name))
+            .is_some_and(|rest| !rest.starts_with(|c: char| !",}\"' \t#".contains(c)))
+    };
+    let mut lines = text.lines().enumerate().filter(|(_, line)| names(line)).map(|(n, _)| n + 1);
+    let first = lines.next()?;
+    lines.next().is_none().then_some(first)
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a word",
+        Value::Sequence(_) => "a list",
+        Value::Mapping(_) => "a mapping",
+        Value::Tagged(_) => "a tagged value",
+    }
+}

@@ -1,0 +1,138 @@
+//! A sum over a sliding window of time, in constant memory.
+//!
+//! The window is cut into slots of a hundredth of its length. An amount is spread evenly over the time it was spent
+//! in; the oldest slot counts for the part of it that is still inside, so the sum does not jump when a slot leaves.
+
+/// Slots that make up one window; one more holds what is just leaving.
+const SLOTS: u64 = 100;
+
+/// Amounts (nanoseconds of GPU time, of activity) over the last `window_ns`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SlidingSum {
+    slot_ns: u64,
+    slots: Vec<u64>,
+    /// Absolute number of the newest slot that holds anything.
+    newest: u64,
+}
+
+impl SlidingSum {
+    /// An empty window of `window_ns` (at least 100 ns, shorter ones are lengthened).
+    #[must_use]
+    pub fn new(window_ns: u64) -> Self {
+        let slots = usize::try_from(SLOTS + 1).unwrap_or(usize::MAX);
+        Self { slot_ns: (window_ns / SLOTS).max(1), slots: vec![0; slots], newest: 0 }
+    }
+
+    /// Adds `amount`, spent evenly between `from` and `to` (nanoseconds; `to` at or after every earlier `to` is usual,
+    /// but what lies in the past is put where it belongs, and what is older than the window is dropped).
+    pub fn add(&mut self, from: u64, to: u64, amount: u64) {
+        let from = from.min(to);
+        let (last, ring) = (to / self.slot_ns, self.slots.len() as u64);
+        self.roll_to(last);
+        let oldest = self.newest.saturating_sub(ring - 1);
+        let span = to - from;
+        if span == 0 {
+            if last >= oldest {
+                self.put(last, amount);
+            }
+            return;
+        }
+        // Cumulative shares, so that the parts add up to the amount exactly.
+        let up_to = |at: u64| u128::from(amount) * u128::from(at.clamp(from, to) - from) / u128::from(span);
+        for slot in (from / self.slot_ns).max(oldest)..=last {
+            let start = slot.saturating_mul(self.slot_ns);
+            let part = up_to(start.saturating_add(self.slot_ns)) - up_to(start);
+            self.put(slot, u64::try_from(part).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// The sum of what was spent in the window that ends at `now`.
+    #[must_use]
+    pub fn total(&self, now: u64) -> u64 {
+        let current = now / self.slot_ns;
+        let inside =
+            (0..SLOTS).filter_map(|back| current.checked_sub(back)).map(|slot| self.get(slot)).sum::<u64>();
+        let leaving = current.checked_sub(SLOTS).map_or(0, |slot| {
+            let left = self.slot_ns - now % self.slot_ns;
+            u64::try_from(u128::from(self.get(slot)) * u128::from(left) / u128::from(self.slot_ns))
+                .unwrap_or(0)
+        });
+        inside.saturating_add(leaving)
+    }
+
+    fn roll_to(&mut self, slot: u64) {
+        if slot <= self.newest {
+            return;
+        }
+        let steps = (slot - self.newest).min(self.slots.len() as u64);
+        for gone in (slot + 1 - steps)..=slot {
+            let index = self.index(gone);
+            self.slots[index] = 0;
+        }
+        self.newest = slot;
+    }
+
+    fn put(&mut self, slot: u64, amount: u64) {
+        let index = self.index(slot);
+        self.slots[index] = self.slots[index].saturating_add(amount);
+    }
+
+    fn get(&self, slot: u64) -> u64 {
+        let held = slot <= self.newest && self.newest - slot < self.slots.len() as u64;
+        if held { self.slots[self.index(slot)] } else { 0 }
+    }
+
+    fn index(&self, slot: u64) -> usize {
+        usize::try_from(slot % self.slots.len() as u64).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const WINDOW: u64 = 10_000_000_000;
+
+    #[test]
+    fn what_was_spent_leaves_the_window_gradually() {
+        let mut sum = SlidingSum::new(WINDOW);
+        sum.add(0, 1_000_000_000, 500_000_000);
+        assert_eq!(sum.total(1_000_000_000), 500_000_000);
+        assert_eq!(sum.total(WINDOW), 500_000_000);
+        assert_eq!(sum.total(WINDOW + 500_000_000), 250_000_000);
+        assert_eq!(sum.total(WINDOW + 550_000_000), 225_000_000);
+        assert_eq!(sum.total(WINDOW + 1_000_000_000), 0);
+        assert_eq!(sum.total(100 * WINDOW), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_or_invented_inside_the_window(
+            parts in prop::collection::vec((0u64..50_000_000, 0u64..100_000_000), 1..60)
+        ) {
+            let mut sum = SlidingSum::new(WINDOW);
+            let (mut now, mut expected) = (5_000_000_000u64, 0);
+            for (span, amount) in parts {
+                sum.add(now, now + span, amount);
+                now += span;
+                expected += amount;
+            }
+            prop_assert_eq!(sum.total(now), expected);
+            prop_assert_eq!(sum.total(now + 2 * WINDOW), 0);
+        }
+
+        #[test]
+        fn always_busy_fills_exactly_the_window(step in 1_000_000u64..300_000_000, steps in 300u64..500) {
+            let mut sum = SlidingSum::new(WINDOW);
+            let mut now = 0;
+            for _ in 0..steps {
+                sum.add(now, now + step, step);
+                now += step;
+            }
+            let total = sum.total(now);
+            let expected = now.min(WINDOW);
+            prop_assert!(total.abs_diff(expected) <= steps, "{} of {}", total, expected);
+        }
+    }
+}
