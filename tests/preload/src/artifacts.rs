@@ -79,7 +79,8 @@ impl Layout {
     }
 
     fn lay_out(&self) -> Artifacts {
-        let scratch = self.target.join("preload-tests").join(self.profile_dir.file_name().unwrap_or_default());
+        let scratch =
+            self.target.join("preload-tests").join(self.profile_dir.file_name().unwrap_or_default());
         let driver = scratch.join("driver");
         let shim = scratch.join("shim");
         let hook = self.profile_dir.join("libsluice.so");

@@ -204,3 +204,27 @@ impl Shared {
         self.lock().used -= charged;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_old_peers_understand_each_other() {
+        let manager = OldManager::start(100, 12.5);
+        let mut client = OldClient::connect(manager.address(), "a/b");
+        assert_eq!(client.memory(), (0, 100));
+        assert!(client.update(100, true));
+        assert!(!client.update(1, true));
+        assert!(client.update(40, false));
+        assert_eq!((client.memory(), manager.used()), ((60, 100), 60));
+        manager.grant(true);
+        assert!((client.quota(1.0, 2.0) - 12.5).abs() < f64::EPSILON);
+        let received = manager.received().pop().map(|last| (last.name, last.kind, last.payload));
+        let (name, kind, payload) = received.unwrap();
+        assert_eq!((name.as_str(), kind), ("a/b", wire::QUOTA));
+        assert_eq!((wire::f64_at(&payload, 0), wire::f64_at(&payload, 8)), (1.0, 2.0));
+        drop(client);
+        eventually("the memory of the client that hung up", || (manager.used() == 0).then_some(()));
+    }
+}

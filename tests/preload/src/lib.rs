@@ -13,6 +13,7 @@ pub mod checks;
 pub mod exclusive;
 pub mod gemini;
 pub mod http;
+pub mod impostor;
 pub mod node;
 pub mod patience;
 pub mod programs;

@@ -110,7 +110,8 @@ impl Node {
     /// # Panics
     /// When the simulator does not answer.
     pub fn ledger(&self) -> Ledger {
-        sluice_sim::client::ledger(&self.simulator).unwrap_or_else(|error| panic!("reading the ledger: {error}"))
+        sluice_sim::client::ledger(&self.simulator)
+            .unwrap_or_else(|error| panic!("reading the ledger: {error}"))
     }
 
     /// Looks at the ledger until `look` finds something in it.
@@ -129,7 +130,10 @@ impl Node {
     #[track_caller]
     pub fn row(&self, tenant: &Tenant) -> ProcessLedger {
         let ledger = self.ledger();
-        ledger.by_pid(tenant.pid()).cloned().unwrap_or_else(|| panic!("the GPU knows no process {}", tenant.pid()))
+        ledger
+            .by_pid(tenant.pid())
+            .cloned()
+            .unwrap_or_else(|| panic!("the GPU knows no process {}", tenant.pid()))
     }
 
     /// Waits until the GPU has completed this many kernels of a process.

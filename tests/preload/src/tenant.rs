@@ -100,8 +100,12 @@ impl TenantOptions {
     pub fn start(self) -> Tenant {
         let libraries: Vec<&Path> = self.libraries.iter().map(PathBuf::as_path).collect();
         let program = compiled(&self.program, self.linking, &libraries);
-        let preload =
-            self.preload.iter().map(|path| path.as_os_str()).collect::<Vec<_>>().join(std::ffi::OsStr::new(" "));
+        let preload = self
+            .preload
+            .iter()
+            .map(|path| path.as_os_str())
+            .collect::<Vec<_>>()
+            .join(std::ffi::OsStr::new(" "));
         let mut command = match &self.shell {
             None => {
                 let mut command = Command::new(&program);
@@ -110,7 +114,9 @@ impl TenantOptions {
             }
             Some(script) => {
                 let mut command = Command::new("sh");
-                command.args(["-c", script, "sh", "env"]).arg(format!("LD_PRELOAD={}", preload.to_string_lossy()));
+                command
+                    .args(["-c", script, "sh", "env"])
+                    .arg(format!("LD_PRELOAD={}", preload.to_string_lossy()));
                 command.arg(&program);
                 command
             }

@@ -97,3 +97,29 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
 pub fn i32_at(bytes: &[u8], at: usize) -> i32 {
     i32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or([0; 4]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The vectors were recorded from Gemini itself (comm-protocol.md §2.4).
+    #[test]
+    fn requests_are_packed_as_gemini_packs_them() {
+        let hex = |text: &str| -> Vec<u8> {
+            let digits: String = text.split_whitespace().collect();
+            (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()
+        };
+        let quota =
+            hex("0700000000000000 636c69656e743100 0000000000000000 000000000000f83f 0000000000c07240");
+        assert_eq!(quota_request("client1", 0, 1.5, 300.0)[..40], quota);
+        let update =
+            hex("0700000000000000 636c69656e743100 0200000002000000 0000004000000000 0100000000000000");
+        assert_eq!(memory_request("client1", 2, 1 << 30, true)[..40], update);
+        let answered = hex("07000000 0000000000c07240");
+        assert_eq!(answer(7, &300.0_f64.to_le_bytes())[..12], answered);
+        assert_eq!(
+            received(&request("client1", 1, MEM_LIMIT, &[])).map(|r| (r.id, r.kind)),
+            Some((1, MEM_LIMIT))
+        );
+    }
+}

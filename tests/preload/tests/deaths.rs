@@ -109,7 +109,9 @@ fn a_tenant_that_starts_before_its_manager_computes_and_is_governed_once_there_i
     let mut node = Node::with("1\nearly 0.5 0.5 8589934592\n").without_manager().start();
     let tenant = busy(&node, "early", "open");
     node.start_manager();
-    eventually("tokens of the manager", || (node.metric("sluice_grants_total", "early") >= 2.0).then_some(()));
+    eventually("tokens of the manager", || {
+        (node.metric("sluice_grants_total", "early") >= 2.0).then_some(())
+    });
     let _ = MIB;
     tenant.finish().expect_success();
 }

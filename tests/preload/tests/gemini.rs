@@ -3,6 +3,7 @@
 use sluice_preload_tests::gemini::{OldClient, OldManager};
 use sluice_preload_tests::wire;
 use sluice_preload_tests::{MIB, MS, Node, alone, beside_others, checks};
+use std::time::Duration;
 
 const SECOND: u64 = 1_000 * MS;
 
@@ -15,8 +16,8 @@ fn compute_by_tokens(node: &Node, name: &str, until_ns: u64) -> i32 {
     while node.ledger().gpu.now_ns < until_ns {
         let quota_ms = client.quota(0.0, burst);
         assert!(quota_ms > 0.0 && quota_ms <= 1_000.0, "a token of {quota_ms} ms");
-        let micros = (quota_ms * 1_000.0) as u64;
-        assert_eq!(worker.ask(&format!("launch {} 1000", micros / 1_000)), "launched");
+        let millis = Duration::from_secs_f64(quota_ms / 1_000.0).as_millis();
+        assert_eq!(worker.ask(&format!("launch {millis} 1000")), "launched");
         assert_eq!(worker.ask("sync"), "synced");
         burst = quota_ms;
     }
@@ -94,7 +95,9 @@ fn our_hook_gets_tokens_from_a_manager_that_speaks_only_the_old_protocol() {
     assert_eq!(tenant.ask(&format!("take alloc {}", 157 * MIB)), "refused 2");
     assert_eq!(tenant.ask("info"), format!("{} {}", 156 * MIB, 256 * MIB));
     tenant.send("launch 100 1000");
-    sluice_preload_tests::eventually("a request for a token", || (manager.count(wire::QUOTA) >= 1).then_some(()));
+    sluice_preload_tests::eventually("a request for a token", || {
+        (manager.count(wire::QUOTA) >= 1).then_some(())
+    });
     assert_eq!(node.row(&tenant).kernels_submitted, 0, "it launched without a token");
     manager.grant(true);
     tenant.expect("launched");

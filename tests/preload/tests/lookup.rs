@@ -32,7 +32,9 @@ fn a_driver_opened_after_start_is_reached_through_the_hook_in_every_way() {
         let is_cuda = alone[1].starts_with("cu");
         match under_hook[2] {
             "libsluice.so" => assert!(is_cuda && found_bare, "{under_hook:?}, bare: {alone:?}"),
-            other => assert!(!(is_cuda && found_bare) && other == alone[2], "{under_hook:?}, bare: {alone:?}"),
+            other => {
+                assert!(!(is_cuda && found_bare) && other == alone[2], "{under_hook:?}, bare: {alone:?}")
+            }
         }
         // The right variant of the right version: the same name as the driver itself would give.
         if found_bare && is_cuda {

@@ -13,7 +13,12 @@ fn started(node: &Node, client: &str) -> Tenant {
 }
 
 fn bytes_on_gpu(node: &Node, client: &str) -> u64 {
-    node.ledger().processes.iter().filter(|row| row.label == client && !row.ended).map(|row| row.memory_bytes).sum()
+    node.ledger()
+        .processes
+        .iter()
+        .filter(|row| row.label == client && !row.ended)
+        .map(|row| row.memory_bytes)
+        .sum()
 }
 
 #[test]
@@ -27,7 +32,10 @@ fn four_processes_of_a_client_get_exactly_its_limit_and_not_a_byte_more() {
         loop {
             tenants.iter_mut().for_each(|tenant| tenant.send(&format!("take alloc {piece}")));
             let answers: Vec<String> = tenants.iter_mut().map(Tenant::line).collect();
-            assert!(answers.iter().all(|answer| answer.starts_with("took") || answer == REFUSED), "{answers:?}");
+            assert!(
+                answers.iter().all(|answer| answer.starts_with("took") || answer == REFUSED),
+                "{answers:?}"
+            );
             assert!(bytes_on_gpu(&node, "crowd") <= LIMIT, "more on the GPU than the limit");
             if answers.iter().all(|answer| answer == REFUSED) {
                 break;

@@ -76,16 +76,16 @@ fn a_limit_of_half_holds_for_a_lone_client_without_long_stalls() {
 #[test]
 fn what_an_idle_client_leaves_goes_to_the_others_in_proportion_to_their_requests() {
     let _turn = alone();
-    let node = Node::start(
-        "3\nsmall 0.2 1.0 8589934592\nlarge 0.3 1.0 8589934592\nidle 0.5 1.0 8589934592\n",
-    );
+    let node =
+        Node::start("3\nsmall 0.2 1.0 8589934592\nlarge 0.3 1.0 8589934592\nidle 0.5 1.0 8589934592\n");
     let mut idle = node.tenant("idle", "tenant").start();
     idle.expect("ready");
     assert_eq!(idle.ask("launch 20 1000"), "launched");
     assert_eq!(idle.ask("sync"), "synced");
     let tenants = busy(&node, &["small", "large"]);
     let span = node.let_pass(8 * SECOND);
-    checks::shares(&node.window(span), &[(&[tenants[0].pid()], 0.4), (&[tenants[1].pid()], 0.6)], 0.9).unwrap();
+    checks::shares(&node.window(span), &[(&[tenants[0].pid()], 0.4), (&[tenants[1].pid()], 0.6)], 0.9)
+        .unwrap();
     // And it gets the GPU when it comes back.
     assert_eq!(idle.ask("launch 20 1000"), "launched");
     assert_eq!(idle.ask("sync"), "synced");
