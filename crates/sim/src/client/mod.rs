@@ -1,3 +1,17 @@
 //! A process's side of the protocol, and the questions that anybody may ask the GPU.
+//!
+//! [`Gpu`] is a process that uses the GPU: contexts, memory, names and graphs by request and answer. [`Stream`] puts
+//! commands into the shared ring, without a system call. What a command does to memory is a closure that is run here,
+//! by [`Gpu::settle`], when somebody could see that the command has completed.
+
 mod ask;
-pub use ask::{ledger, timeline, window};
+mod effects;
+mod gpu;
+mod link;
+mod stream;
+
+pub use crate::wire::message::GpuInfo;
+pub use ask::{gpu_info, ledger, timeline, window};
+pub use effects::Effect;
+pub use gpu::{Gpu, GpuError};
+pub use stream::{Mark, Stream, StreamCommand};

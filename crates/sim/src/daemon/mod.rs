@@ -1,29 +1,56 @@
 //! The GPU as a process: couples the engine to CLOCK_MONOTONIC and serves it to clients.
-mod config;
-pub use config::{DaemonConfig, GpuConfig};
-use std::io;
-use std::path::PathBuf;
+//!
+//! One thread owns everything. It sleeps until somebody asks or until a time at which something that somebody waits for
+//! may have completed, and then computes the timeline up to the present. What nobody waits for is computed later, with
+//! the same result, because every command carries the time of its submission.
 
-/// A daemon on a thread of this process. Dropping it stops it.
+mod config;
+mod gpu;
+mod peer;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use config::{DaemonConfig, GpuConfig};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use server::Server;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// A daemon on a thread of this process. Dropping it stops it: clients find that their GPU is gone.
 #[derive(Debug)]
 pub struct Handle {
     socket: PathBuf,
+    stop: Arc<EventFd>,
+    thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Handle {
     /// Path of the socket.
-    pub fn socket(&self) -> &std::path::Path {
+    pub fn socket(&self) -> &Path {
         &self.socket
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The counter of an eventfd that nobody else writes cannot overflow.
+        let _ = self.stop.write(1);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
 /// Serves one GPU until the process ends.
 ///
 /// # Errors
-/// The socket cannot be bound.
+/// The socket cannot be bound, or polling fails.
 pub fn run(config: DaemonConfig) -> io::Result<()> {
-    let _ = config;
-    Err(io::ErrorKind::Unsupported.into())
+    Server::bind(config, Arc::new(event()?))?.run()
 }
 
 /// Serves one GPU on a thread until the handle is dropped; the socket accepts when this returns.
@@ -31,5 +58,13 @@ pub fn run(config: DaemonConfig) -> io::Result<()> {
 /// # Errors
 /// The socket cannot be bound.
 pub fn spawn_thread(config: DaemonConfig) -> io::Result<Handle> {
-    Ok(Handle { socket: config.socket })
+    let stop = Arc::new(event()?);
+    let socket = config.socket.clone();
+    let server = Server::bind(config, stop.clone())?;
+    let thread = std::thread::Builder::new().name("sim-gpu".into()).spawn(|| server.run())?;
+    Ok(Handle { socket, stop, thread: Some(thread) })
+}
+
+fn event() -> io::Result<EventFd> {
+    Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)
 }

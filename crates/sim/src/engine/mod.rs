@@ -1,1 +1,431 @@
-//! Engine.
+//! The GPU: a discrete-event timeline in nanoseconds.
+//!
+//! Commands come with the time at which they were submitted; [`Engine::advance`] computes everything up to a time. Nothing
+//! here reads a clock, sleeps, or knows about processes other than as [`OwnerId`]s, so tests step it.
+
+mod account;
+mod command;
+mod copies;
+mod runlist;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use account::Account;
+pub use command::{Command, CopyEngine, Graph, GroupId, Node, OwnerId, StreamId, StreamKind, Work};
+
+use crate::params;
+use copies::{Copies, Copy};
+use runlist::{Front, Group, Runlist, Task};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use stream::{Op, Progress, Stream};
+
+/// A [`Command::Record`] was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// The stream.
+    pub stream: StreamId,
+    /// The command's tag.
+    pub tag: u64,
+    /// When.
+    pub at_ns: u64,
+}
+
+/// A command of a stream is done, and with it all before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Advanced {
+    /// The stream.
+    pub stream: StreamId,
+    /// Number of the command.
+    pub seq: u64,
+}
+
+/// One simulated GPU.
+#[derive(Debug)]
+pub struct Engine {
+    now: u64,
+    account: Account,
+    streams: HashMap<StreamId, Stream>,
+    runlist: Runlist,
+    copies: Copies,
+    /// First commands of streams that the GPU cannot see yet.
+    arrivals: BinaryHeap<Reverse<(u64, u64, StreamId)>>,
+    /// Streams whose first command may begin.
+    to_look_at: VecDeque<StreamId>,
+    advanced: Vec<Advanced>,
+    records: Vec<Record>,
+    next_id: u64,
+}
+
+impl Engine {
+    /// A GPU with this much memory, whose timeline begins at `now`.
+    pub fn new(memory_bytes: u64, now: u64) -> Self {
+        Self {
+            now,
+            account: Account::new(memory_bytes),
+            streams: HashMap::new(),
+            runlist: Runlist::new(),
+            copies: Copies::default(),
+            arrivals: BinaryHeap::new(),
+            to_look_at: VecDeque::new(),
+            advanced: Vec::new(),
+            records: Vec::new(),
+            next_id: 0,
+        }
+    }
+
+    /// How far the timeline has come.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The books.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// The books, to open rows and count memory.
+    pub fn account_mut(&mut self) -> &mut Account {
+        &mut self.account
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Adds a context with its time slice in nanoseconds.
+    pub fn add_group(&mut self, owner: OwnerId, timeslice_ns: u64) -> GroupId {
+        let id = GroupId(self.id());
+        let timeslice_ns = timeslice_ns.max(1);
+        self.runlist.groups.insert(id, Group::new(owner, timeslice_ns));
+        id
+    }
+
+    /// Takes a context off with everything in it, running or queued.
+    pub fn remove_group(&mut self, group: GroupId) {
+        self.runlist.remove(group);
+        self.copies.remove(group, self.now);
+        let gone: Vec<StreamId> =
+            self.streams.iter().filter(|(_, stream)| stream.group == group).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.forget(id);
+        }
+        self.settle();
+    }
+
+    /// Sets a context's time slice in nanoseconds.
+    pub fn set_timeslice(&mut self, group: GroupId, ns: u64) {
+        self.runlist.set_timeslice(group, ns);
+        self.settle();
+    }
+
+    /// Adds a stream. `priority` as in CUDA: smaller goes first. Its commands are numbered from `last_seq + 1`.
+    pub fn add_stream(&mut self, group: GroupId, kind: StreamKind, priority: i32, last_seq: u64) -> StreamId {
+        let id = StreamId(self.id());
+        self.streams.insert(id, Stream::new(group, kind, priority, last_seq));
+        if let Some(group) = self.runlist.groups.get_mut(&group) {
+            group.of_kind(kind).insert(id);
+        }
+        id
+    }
+
+    /// Lets a stream go when its commands are done.
+    pub fn close_stream(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.closed = true;
+            if stream.queue.is_empty() {
+                self.forget(id);
+                self.settle();
+            }
+        }
+    }
+
+    /// A stream that is gone holds nobody.
+    fn forget(&mut self, id: StreamId) {
+        if let Some(mut stream) = self.streams.remove(&id) {
+            if let Some(group) = self.runlist.groups.get_mut(&stream.group) {
+                group.of_kind(stream.kind).remove(&id);
+            }
+            stream.completed = u64::MAX;
+            self.to_look_at.extend(stream.released());
+        }
+    }
+
+    /// Number of the last command of a stream that is done, or none if there is no such stream.
+    pub fn completed(&self, id: StreamId) -> Option<u64> {
+        self.streams.get(&id).map(|stream| stream.completed)
+    }
+
+    /// Puts a command, submitted at `at_ns`, into a stream and returns its number; none if there is no such stream.
+    ///
+    /// What is submitted in the past of the timeline counts as submitted at its present.
+    pub fn submit(&mut self, id: StreamId, at_ns: u64, command: Command) -> Option<u64> {
+        let mut dependencies = self.default_stream_order(id)?;
+        let takes_time = !matches!(command, Command::Wait { .. });
+        if let Command::Wait { stream, seq } = command {
+            dependencies.push((stream, seq));
+        }
+        let kernels = command.kernels();
+        let stream = self.streams.get_mut(&id)?;
+        stream.submitted += 1;
+        let seq = stream.submitted;
+        let arrival = at_ns.max(self.now) + if takes_time { params::SUBMIT_NS } else { 0 };
+        stream.queue.push_back(Op { seq, arrival, dependencies, command, progress: Progress::Waiting });
+        if let Some(group) = self.runlist.groups.get(&stream.group) {
+            self.account.submitted(group.owner, kernels);
+        }
+        if stream.queue.len() == 1 {
+            self.to_look_at.push_back(id);
+        }
+        Some(seq)
+    }
+
+    /// The commands that one put into this stream has to wait for because of the legacy default stream.
+    fn default_stream_order(&self, id: StreamId) -> Option<Vec<(StreamId, u64)>> {
+        let stream = self.streams.get(&id)?;
+        let group = self.runlist.groups.get(&stream.group)?;
+        let others = match stream.kind {
+            StreamKind::NonBlocking => return Some(Vec::new()),
+            StreamKind::Legacy => &group.blocking,
+            StreamKind::Blocking => &group.legacy,
+        };
+        let unfinished = |id: &StreamId| {
+            let other = self.streams.get(id)?;
+            (other.completed < other.submitted).then_some((*id, other.submitted))
+        };
+        Some(others.iter().filter_map(unfinished).collect())
+    }
+
+    /// The host function that a stream is held by has returned.
+    pub fn host_done(&mut self, id: StreamId, seq: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(op) = stream.queue.front_mut() else { return };
+        if op.seq == seq && op.command == Command::Host {
+            match &mut op.progress {
+                Progress::Begun { left, .. } => *left = 0,
+                Progress::Waiting => return,
+            }
+            self.complete_if_done(id);
+            self.settle();
+        }
+    }
+
+    /// When something happens next, if nobody submits anything.
+    pub fn next_event(&mut self) -> Option<u64> {
+        self.settle();
+        let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
+        [arrival, self.runlist.next_event(self.now), self.copies.next_event()].into_iter().flatten().min()
+    }
+
+    /// Computes everything up to and at `to`. The past is left alone.
+    pub fn advance(&mut self, to: u64) {
+        while let Some(at) = self.next_event().filter(|at| *at <= to) {
+            self.elapse(at);
+            for task in self.runlist.finished() {
+                self.task_done(task);
+            }
+            for copy in self.copies.finished(self.now) {
+                self.copy_done(copy);
+            }
+            while let Some(Reverse((_, _, id))) = self.arrivals.pop_if_due(self.now) {
+                self.to_look_at.push_back(id);
+            }
+        }
+        self.elapse(to.max(self.now));
+    }
+
+    fn elapse(&mut self, to: u64) {
+        let ns = to - self.now;
+        if let Front::Switching { .. } = self.runlist.front {
+            self.account.switching(ns);
+        }
+        if let Some(owner) = self.runlist.elapse(ns) {
+            self.account.ran(owner, self.now, to);
+        }
+        self.now = to;
+        self.account.at(to);
+    }
+
+    /// Begins everything that can begin at this time.
+    fn settle(&mut self) {
+        while let Some(id) = self.to_look_at.pop_front() {
+            self.look_at(id);
+        }
+        let changes = self.runlist.settle(self.now);
+        if changes.switched {
+            self.account.switched();
+        }
+        if let Some(owner) = changes.began {
+            self.account.began(owner, self.now);
+        }
+    }
+
+    /// Begins the first command of a stream if nothing holds it.
+    fn look_at(&mut self, id: StreamId) {
+        let completed_of = |id: &StreamId| self.streams.get(id).map_or(u64::MAX, |stream| stream.completed);
+        let Some(op) = self.streams.get(&id).and_then(|stream| stream.queue.front()) else { return };
+        if !matches!(op.progress, Progress::Waiting) {
+            return;
+        }
+        if op.arrival > self.now {
+            let arrival = op.arrival;
+            let serial = self.id();
+            self.arrivals.push(Reverse((arrival, serial, id)));
+            return;
+        }
+        let holding = op.dependencies.iter().find(|(other, seq)| completed_of(other) < *seq).copied();
+        match holding {
+            None => self.begin(id),
+            Some((other, seq)) => {
+                if let Some(other) = self.streams.get_mut(&other) {
+                    other.waiters.push((seq, id));
+                }
+            }
+        }
+    }
+
+    /// Begins the first command of a stream.
+    fn begin(&mut self, id: StreamId) {
+        let Some(op) = self.streams.get_mut(&id).and_then(|stream| stream.queue.front_mut()) else { return };
+        let command = op.command.clone();
+        let (left, indegrees) = match &command {
+            Command::Work(_) | Command::Host => (1, Vec::new()),
+            Command::Graph(graph) => (graph.nodes().len(), graph.indegrees().to_vec()),
+            Command::Record { .. } | Command::Wait { .. } => (0, Vec::new()),
+        };
+        let roots: Vec<usize> = (0..indegrees.len()).filter(|node| indegrees[*node] == 0).collect();
+        op.progress = Progress::Begun { left, indegrees };
+        match command {
+            Command::Work(work) => self.begin_work(id, 0, work),
+            Command::Graph(graph) => {
+                for node in roots {
+                    self.begin_work(id, node, graph.nodes()[node].work);
+                }
+            }
+            Command::Record { tag } => self.records.push(Record { stream: id, tag, at_ns: self.now }),
+            Command::Wait { .. } | Command::Host => {}
+        }
+        self.complete_if_done(id);
+    }
+
+    fn begin_work(&mut self, id: StreamId, node: usize, work: Work) {
+        let Some(stream) = self.streams.get(&id) else { return };
+        let (group, priority, ns) = (stream.group, stream.priority, work.ns());
+        match work {
+            Work::Kernel { sms, name, .. } => {
+                let sms = sms.clamp(1, params::SMS);
+                self.runlist.push(group, Task { stream: id, node, ns, sms, name: Some(name), priority });
+            }
+            Work::Fill { .. } => {
+                self.runlist
+                    .push(group, Task { stream: id, node, ns, sms: params::SMS, name: None, priority });
+            }
+            Work::Copy { engine, .. } => {
+                self.copies.push(engine, Copy { group, stream: id, node, ns }, self.now)
+            }
+            Work::Empty => self.node_done(id, node),
+        }
+    }
+
+    fn task_done(&mut self, task: Task) {
+        let owner = self.streams.get(&task.stream).and_then(|stream| self.owner(stream.group));
+        if let (Some(owner), Some(name)) = (owner, task.name) {
+            self.account.completed(owner, name, task.ns, self.now);
+        }
+        self.work_done(task.stream, task.node);
+    }
+
+    fn copy_done(&mut self, copy: Copy) {
+        if let Some(owner) = self.owner(copy.group) {
+            self.account.copied(owner, copy.ns);
+        }
+        self.work_done(copy.stream, copy.node);
+    }
+
+    fn owner(&self, group: GroupId) -> Option<OwnerId> {
+        self.runlist.groups.get(&group).map(|group| group.owner)
+    }
+
+    fn work_done(&mut self, id: StreamId, node: usize) {
+        self.node_done(id, node);
+        self.complete_if_done(id);
+    }
+
+    /// Counts a node of the first command as done and begins those that waited for it.
+    fn node_done(&mut self, id: StreamId, node: usize) {
+        let Some(op) = self.streams.get_mut(&id).and_then(|stream| stream.queue.front_mut()) else { return };
+        let Progress::Begun { left, indegrees } = &mut op.progress else { return };
+        *left = left.saturating_sub(1);
+        let Command::Graph(graph) = &op.command else { return };
+        let graph = graph.clone();
+        let mut free = Vec::new();
+        for &successor in &graph.nodes()[node].successors {
+            indegrees[successor] -= 1;
+            if indegrees[successor] == 0 {
+                free.push(successor);
+            }
+        }
+        for successor in free {
+            self.begin_work(id, successor, graph.nodes()[successor].work);
+        }
+    }
+
+    /// Takes the first command out if all of it is done.
+    fn complete_if_done(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let done = |op: &mut Op| matches!(op.progress, Progress::Begun { left: 0, .. });
+        let Some(op) = stream.queue.pop_front_if(done) else { return };
+        stream.completed = op.seq;
+        self.advanced.push(Advanced { stream: id, seq: op.seq });
+        self.to_look_at.extend(stream.released());
+        if !stream.queue.is_empty() {
+            self.to_look_at.push_back(id);
+        } else if stream.closed {
+            self.forget(id);
+        }
+    }
+
+    /// A time before which a stream cannot be as far as `seq`, whatever happens; none if it is that far.
+    pub fn earliest(&self, id: StreamId, seq: u64) -> Option<u64> {
+        let stream = self.streams.get(&id).filter(|stream| stream.completed < seq)?;
+        let mut ns = 0u64;
+        let mut needs_slice = false;
+        for op in stream.queue.iter().take_while(|op| op.seq <= seq) {
+            if let Progress::Waiting = op.progress {
+                ns = ns.max(op.arrival.saturating_sub(self.now));
+                ns = ns.saturating_add(op.command.least_ns());
+                needs_slice |= op.command.needs_slice();
+            } else if let Command::Work(Work::Kernel { .. } | Work::Fill { .. }) = op.command {
+                needs_slice = true;
+                let running = self.runlist.groups.get(&stream.group).map(|group| &group.running);
+                let mine = running.into_iter().flatten().find(|running| running.task.stream == id);
+                ns += mine.map_or(op.command.least_ns(), |running| running.left_ns);
+            }
+        }
+        let wait = if needs_slice { self.runlist.least_wait(stream.group, self.now) } else { 0 };
+        Some(self.now.saturating_add(ns).saturating_add(wait))
+    }
+
+    /// The commands done since the last call, in order of time.
+    pub fn take_advanced(&mut self) -> Vec<Advanced> {
+        std::mem::take(&mut self.advanced)
+    }
+
+    /// The records reached since the last call.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.records)
+    }
+}
+
+/// Taking what is due out of a heap of times.
+trait PopIfDue {
+    fn pop_if_due(&mut self, now: u64) -> Option<Reverse<(u64, u64, StreamId)>>;
+}
+
+impl PopIfDue for BinaryHeap<Reverse<(u64, u64, StreamId)>> {
+    fn pop_if_due(&mut self, now: u64) -> Option<Reverse<(u64, u64, StreamId)>> {
+        self.peek().is_some_and(|Reverse((at, ..))| *at <= now).then(|| self.pop()).flatten()
+    }
+}

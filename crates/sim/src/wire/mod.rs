@@ -1,1 +1,5 @@
-//! Wire.
+//! What a client and the daemon say to each other: [`region`] in shared memory, [`message`] over the socket.
+
+pub(crate) mod message;
+pub(crate) mod record;
+pub(crate) mod region;

@@ -1,0 +1,319 @@
+//! A process that uses the GPU.
+
+use super::effects::Effects;
+use super::link::{Link, has_hung_up};
+use crate::engine::Node;
+use crate::wire::message::{Answer, GpuInfo, Request, VERSION};
+use crate::wire::record::{Order, Record};
+use crate::wire::region::{EVENTS, Region, STREAMS};
+use sluice_sys::clock::monotonic_ns;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Why the GPU did not do something.
+#[derive(Debug, Error)]
+pub enum GpuError {
+    /// There is not so much device memory left.
+    #[error("the simulated GPU is out of memory")]
+    OutOfMemory,
+    /// All of its streams or timed events are in use by this process.
+    #[error("no more streams or events")]
+    Exhausted,
+    /// The daemon has refused.
+    #[error("the simulated GPU refused: {0}")]
+    Refused(String),
+    /// The daemon has gone.
+    #[error("the simulated GPU has gone: {0}")]
+    Gone(#[from] io::Error),
+}
+
+/// Numbers that are given out and come back.
+struct Free {
+    next: usize,
+    back: Vec<usize>,
+    limit: usize,
+}
+
+impl Free {
+    fn take(&mut self) -> Option<usize> {
+        self.back.pop().or_else(|| {
+            (self.next < self.limit).then(|| {
+                self.next += 1;
+                self.next - 1
+            })
+        })
+    }
+}
+
+/// A connection to a simulated GPU as a process that uses it. Dropping it is what the end of the process is.
+pub struct Gpu {
+    link: Mutex<Link>,
+    lifeline: UnixStream,
+    pub(super) region: Region,
+    poke: std::fs::File,
+    info: GpuInfo,
+    pub(super) effects: Effects,
+    slots: Mutex<Free>,
+    /// Slots of streams that are closed but not done, with the number of their last command.
+    retired: Mutex<Vec<(usize, u64)>>,
+    events: Mutex<Free>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn out_of_place(answer: &Answer) -> GpuError {
+    GpuError::Refused(format!("unexpected answer {answer:?}"))
+}
+
+impl Gpu {
+    /// Connects as a process; `label` is for the ledger.
+    ///
+    /// # Errors
+    /// No daemon answers at the socket, or one of another version.
+    pub fn connect(socket: &Path, label: &str) -> Result<Self, GpuError> {
+        let mut link = Link::open(socket)?;
+        let hello = Request::Hello { version: VERSION, label: label.to_owned() };
+        let (answer, fds) = link.ask_for_fds(&hello)?;
+        let info = match answer {
+            Answer::Gpu(info) => info,
+            Answer::Refused { why } => return Err(GpuError::Refused(why)),
+            answer => return Err(out_of_place(&answer)),
+        };
+        let mut fds = fds.into_iter();
+        let (Some(memory), Some(poke)) = (fds.next(), fds.next()) else {
+            return Err(GpuError::Refused("no shared memory came with the answer".into()));
+        };
+        Ok(Self {
+            lifeline: link.lifeline()?,
+            link: Mutex::new(link),
+            region: Region::map(std::os::fd::AsFd::as_fd(&memory))?,
+            poke: std::fs::File::from(poke),
+            info,
+            effects: Effects::default(),
+            slots: Mutex::new(Free { next: 0, back: Vec::new(), limit: STREAMS }),
+            retired: Mutex::new(Vec::new()),
+            events: Mutex::new(Free { next: 0, back: Vec::new(), limit: EVENTS }),
+        })
+    }
+
+    /// Name, identity and memory.
+    pub fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    fn ask(&self, request: &Request) -> Result<Answer, GpuError> {
+        match lock(&self.link).ask(request)? {
+            Answer::OutOfMemory => Err(GpuError::OutOfMemory),
+            Answer::Refused { why } => Err(GpuError::Refused(why)),
+            answer => Ok(answer),
+        }
+    }
+
+    fn ask_number(&self, request: &Request) -> Result<u64, GpuError> {
+        match self.ask(request)? {
+            Answer::Number(number) => Ok(number),
+            answer => Err(out_of_place(&answer)),
+        }
+    }
+
+    /// Opens a context and returns its number.
+    ///
+    /// # Errors
+    /// [`GpuError`]: out of memory, or gone.
+    pub fn open_context(&self) -> Result<u64, GpuError> {
+        self.ask_number(&Request::OpenContext)
+    }
+
+    /// Closes a context with everything in it.
+    ///
+    /// # Errors
+    /// [`GpuError`]: no such context, or gone.
+    pub fn close_context(&self, group: u64) -> Result<(), GpuError> {
+        self.ask(&Request::CloseContext { group }).map(drop)
+    }
+
+    /// Takes device memory.
+    ///
+    /// # Errors
+    /// [`GpuError`]: out of memory, or gone.
+    pub fn allocate(&self, bytes: u64) -> Result<(), GpuError> {
+        self.ask(&Request::Allocate { bytes }).map(drop)
+    }
+
+    /// Gives device memory back.
+    ///
+    /// # Errors
+    /// [`GpuError`]: gone.
+    pub fn free(&self, bytes: u64) -> Result<(), GpuError> {
+        self.ask(&Request::Free { bytes }).map(drop)
+    }
+
+    /// Free and total device memory in bytes.
+    ///
+    /// # Errors
+    /// [`GpuError`]: gone.
+    pub fn memory(&self) -> Result<(u64, u64), GpuError> {
+        match self.ask(&Request::Memory)? {
+            Answer::Memory { free, total } => Ok((free, total)),
+            answer => Err(out_of_place(&answer)),
+        }
+    }
+
+    /// Index of a kernel's name, for [`crate::engine::Work::Kernel`].
+    ///
+    /// # Errors
+    /// [`GpuError`]: gone.
+    pub fn name(&self, name: &str) -> Result<usize, GpuError> {
+        let number = self.ask_number(&Request::Name { name: name.to_owned() })?;
+        usize::try_from(number).map_err(|_| GpuError::Exhausted)
+    }
+
+    /// Tells the GPU a graph, in topological order, and returns its number.
+    ///
+    /// # Errors
+    /// [`GpuError`]: refused, or gone.
+    pub fn add_graph(&self, nodes: Vec<Node>) -> Result<u64, GpuError> {
+        self.ask_number(&Request::AddGraph { nodes })
+    }
+
+    /// The graph is not launched again.
+    ///
+    /// # Errors
+    /// [`GpuError`]: gone.
+    pub fn drop_graph(&self, graph: u64) -> Result<(), GpuError> {
+        self.ask(&Request::DropGraph { graph }).map(drop)
+    }
+
+    /// What the processes on this GPU use: the ledger.
+    ///
+    /// # Errors
+    /// [`GpuError`]: gone.
+    pub fn ledger(&self) -> Result<crate::ledger::Ledger, GpuError> {
+        match self.ask(&Request::Ledger)? {
+            Answer::Ledger(ledger) => Ok(*ledger),
+            answer => Err(out_of_place(&answer)),
+        }
+    }
+
+    /// Takes a word for an event's time.
+    ///
+    /// # Errors
+    /// [`GpuError::Exhausted`].
+    pub fn open_event(&self) -> Result<usize, GpuError> {
+        lock(&self.events).take().ok_or(GpuError::Exhausted)
+    }
+
+    /// Gives an event's word back.
+    pub fn close_event(&self, event: usize) {
+        lock(&self.events).back.push(event);
+    }
+
+    /// When an event was last reached, in nanoseconds of CLOCK_MONOTONIC; 0 for never.
+    pub fn event_time(&self, event: usize) -> u64 {
+        self.region.time(event)
+    }
+
+    /// A slot for a new stream: one whose former stream is done.
+    pub(super) fn take_slot(&self) -> Result<usize, GpuError> {
+        let done =
+            lock(&self.retired).extract_if(.., |(slot, last)| self.region.completed(*slot) >= *last).next();
+        match done {
+            Some((slot, _)) => Ok(slot),
+            None => lock(&self.slots).take().ok_or(GpuError::Exhausted),
+        }
+    }
+
+    /// The slot of a closed stream whose last command is `last`.
+    pub(super) fn retire(&self, slot: usize, last: u64) {
+        lock(&self.retired).push((slot, last));
+    }
+
+    /// Puts an order into the ring; `claimed` gets its ticket before the daemon can see it.
+    pub(super) fn push(&self, slot: usize, order: Order, claimed: impl FnOnce(u64)) -> u64 {
+        let record = Record { stamp: monotonic_ns(), slot, order };
+        let full = || {
+            self.poke();
+            self.region.wait_full();
+        };
+        self.region.push(&record, full, claimed)
+    }
+
+    /// Makes the daemon look at its rings.
+    fn poke(&self) {
+        use std::io::Write;
+        // Fails only when the counter is at its limit, and then the daemon has enough reason to look.
+        let _ = (&self.poke).write(&1u64.to_ne_bytes());
+    }
+
+    /// Makes the daemon look at its rings, if it does not do so by itself.
+    pub(super) fn poke_if_parked(&self) {
+        if self.region.is_parked() {
+            self.poke();
+        }
+    }
+
+    /// Whether command `seq` of a stream has completed. Does not wait; makes the daemon look if it may have.
+    pub(super) fn query(&self, slot: usize, seq: u64, ticket: u64) -> bool {
+        if self.region.completed(slot) < seq {
+            let known = self.region.is_taken(ticket) && monotonic_ns() < self.region.next_event_ns();
+            if !known {
+                self.poke_if_parked();
+            }
+            return self.region.completed(slot) >= seq;
+        }
+        true
+    }
+
+    /// Waits until command `seq` of a stream has completed.
+    pub(super) fn wait(&self, slot: usize, seq: u64) -> Result<(), GpuError> {
+        if self.region.completed(slot) >= seq {
+            return Ok(());
+        }
+        self.push(slot, Order::Watch { seq }, |_| {});
+        self.poke_if_parked();
+        /// How often a waiter looks whether the daemon is still there.
+        const LOOK: Duration = Duration::from_millis(200);
+        loop {
+            let seen = self.region.completed(slot);
+            if seen >= seq {
+                return Ok(());
+            }
+            self.region.wait_completed(slot, seen, LOOK);
+            if self.region.completed(slot) < seq && has_hung_up(&self.lifeline) {
+                return Err(GpuError::Gone(io::ErrorKind::ConnectionReset.into()));
+            }
+        }
+    }
+
+    /// A number that changes when something that was asked to be watched has completed.
+    pub fn notified(&self) -> u64 {
+        self.region.notified()
+    }
+
+    /// Waits until [`notified`](Self::notified) is no longer `seen`. False when the daemon has gone.
+    pub fn wait_notified(&self, seen: u64) -> bool {
+        while self.region.notified() == seen {
+            self.region.wait_notified(seen, Duration::from_millis(200));
+            if has_hung_up(&self.lifeline) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Wakes those who wait for [`notified`](Self::notified) to change.
+    pub fn notify(&self) {
+        self.region.wake_notified();
+    }
+
+    /// Applies the effects of everything that has completed. Whoever has seen a completion calls this before it tells.
+    pub fn settle(&self) {
+        self.effects.settle(&self.region);
+    }
+}

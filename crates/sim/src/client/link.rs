@@ -1,0 +1,71 @@
+//! The socket to the daemon: one request, one answer.
+
+use crate::wire::message::{self, Answer, Request};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// A connection to the daemon.
+pub(super) struct Link {
+    socket: UnixStream,
+    incoming: Vec<u8>,
+}
+
+impl Link {
+    pub(super) fn open(socket: &Path) -> io::Result<Self> {
+        Ok(Self { socket: UnixStream::connect(socket)?, incoming: Vec::new() })
+    }
+
+    /// Asks and waits for the answer.
+    pub(super) fn ask(&mut self, request: &Request) -> io::Result<Answer> {
+        self.socket.write_all(&message::encode(request)?)?;
+        loop {
+            if let Some(answer) = message::take(&mut self.incoming)? {
+                return Ok(answer);
+            }
+            let mut chunk = [0; 16 << 10];
+            match self.socket.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.incoming.extend_from_slice(&chunk[..n]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Asks for something that comes with descriptors.
+    pub(super) fn ask_for_fds(&mut self, request: &Request) -> io::Result<(Answer, Vec<OwnedFd>)> {
+        self.socket.write_all(&message::encode(request)?)?;
+        let mut all = Vec::new();
+        loop {
+            let mut chunk = [0; 16 << 10];
+            let (n, fds) = match sluice_sys::socket::recv_with_fds(self.socket.as_fd(), &mut chunk) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            if n == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            all.extend(fds);
+            self.incoming.extend_from_slice(&chunk[..n]);
+            if let Some(answer) = message::take(&mut self.incoming)? {
+                return Ok((answer, all));
+            }
+        }
+    }
+
+    /// A second descriptor of the socket, to see whether the daemon is still there.
+    pub(super) fn lifeline(&self) -> io::Result<UnixStream> {
+        self.socket.try_clone()
+    }
+}
+
+/// Whether the other side has hung up.
+pub(super) fn has_hung_up(socket: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
+    matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..))
+        && fds[0].revents().is_some_and(|events| events.intersects(gone))
+}

@@ -1,0 +1,143 @@
+//! A stream as its process sees it.
+
+use super::effects::Effect;
+use super::gpu::{Gpu, GpuError};
+use crate::engine::{StreamKind, Work};
+use crate::params;
+use crate::wire::record::Order;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A command for a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamCommand {
+    /// One piece of work.
+    Work(Work),
+    /// A graph, from [`Gpu::add_graph`].
+    Graph(u64),
+    /// Tells the time into an event's word, or only marks the place.
+    Record(Option<usize>),
+    /// Waits for a place in another stream.
+    Wait(Mark),
+    /// Holds the stream until [`Stream::host_done`].
+    Host,
+}
+
+/// A place in a stream: everything up to a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mark {
+    slot: usize,
+    seq: u64,
+    ticket: u64,
+}
+
+impl Mark {
+    /// Number of the command in its stream.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+}
+
+/// A stream. Dropping it lets it go when its commands are done.
+pub struct Stream {
+    gpu: Arc<Gpu>,
+    slot: usize,
+    /// Held while a command is given its number and put into the ring.
+    order: Mutex<()>,
+    submitted: AtomicU64,
+    ticket: AtomicU64,
+}
+
+impl Stream {
+    /// Opens a stream in a context. `priority` as in CUDA: smaller goes first.
+    ///
+    /// # Errors
+    /// [`GpuError::Exhausted`].
+    pub fn open(gpu: &Arc<Gpu>, group: u64, kind: StreamKind, priority: i32) -> Result<Self, GpuError> {
+        let slot = gpu.take_slot()?;
+        let last_seq = gpu.region.completed(slot);
+        let ticket = gpu.push(slot, Order::Open { group, kind, priority, last_seq }, |_| {});
+        Ok(Self {
+            gpu: gpu.clone(),
+            slot,
+            order: Mutex::new(()),
+            submitted: AtomicU64::new(last_seq),
+            ticket: AtomicU64::new(ticket),
+        })
+    }
+
+    /// Puts a command into the stream, and what it does to memory aside. Waits if the stream is full.
+    ///
+    /// # Errors
+    /// [`GpuError::Gone`], seen only when waiting.
+    pub fn submit(&self, command: StreamCommand, effect: Option<Effect>) -> Result<Mark, GpuError> {
+        let order = match command {
+            StreamCommand::Work(work) => Order::Work(work),
+            StreamCommand::Graph(graph) => Order::Graph { graph },
+            StreamCommand::Record(event) => Order::Mark { event },
+            StreamCommand::Wait(mark) => Order::Wait { slot: mark.slot, seq: mark.seq },
+            StreamCommand::Host => Order::Host,
+        };
+        debug_assert!(order.is_numbered(), "only numbered commands have a place in the stream");
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.submitted.load(Ordering::Relaxed);
+        if last.saturating_sub(self.gpu.region.completed(self.slot)) >= params::STREAM_DEPTH {
+            self.gpu.wait(self.slot, last - params::STREAM_RESUME)?;
+        }
+        let seq = last + 1;
+        let ticket = self.gpu.push(self.slot, order, |ticket| {
+            if let Some(effect) = effect {
+                self.gpu.effects.keep(self.slot, ticket, seq, effect);
+            }
+        });
+        self.ticket.store(ticket, Ordering::Relaxed);
+        self.submitted.store(seq, Ordering::Release);
+        Ok(Mark { slot: self.slot, seq, ticket })
+    }
+
+    /// The end of the stream as it is.
+    pub fn mark(&self) -> Mark {
+        let seq = self.submitted.load(Ordering::Acquire);
+        Mark { slot: self.slot, seq, ticket: self.ticket.load(Ordering::Relaxed) }
+    }
+
+    /// Lets the stream's [`StreamCommand::Host`] command `seq` end.
+    pub fn host_done(&self, seq: u64) {
+        self.gpu.push(self.slot, Order::HostDone { seq }, |_| {});
+        self.gpu.poke_if_parked();
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.gpu.push(self.slot, Order::Close, |_| {});
+        self.gpu.retire(self.slot, self.submitted.load(Ordering::Acquire));
+    }
+}
+
+impl Gpu {
+    /// Whether everything up to a mark has completed, with its effects applied. Does not wait.
+    pub fn is_done(&self, mark: Mark) -> bool {
+        let done = self.query(mark.slot, mark.seq, mark.ticket);
+        if done {
+            self.settle();
+        }
+        done
+    }
+
+    /// Waits until everything up to a mark has completed, and applies its effects.
+    ///
+    /// # Errors
+    /// [`GpuError::Gone`].
+    pub fn wait_for(&self, mark: Mark) -> Result<(), GpuError> {
+        self.wait(mark.slot, mark.seq)?;
+        self.settle();
+        Ok(())
+    }
+
+    /// Asks that [`notified`](Self::notified) changes when everything up to a mark has completed.
+    pub fn watch(&self, mark: Mark) {
+        self.push(mark.slot, Order::Watch { seq: mark.seq }, |_| {});
+        self.poke_if_parked();
+    }
+}

@@ -1,0 +1,243 @@
+//! The engine and the streams of its clients: ring commands go in, progress comes out.
+
+use super::config::DaemonConfig;
+use crate::engine::{Advanced, Command, Engine, Graph, GroupId, Node, OwnerId, StreamId, Work};
+use crate::wire::record::{Order, Record};
+use crate::wire::region::{EVENTS, Region, STREAMS};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A process's things on the GPU.
+pub(super) struct Tenant {
+    pub(super) owner: OwnerId,
+    pub(super) region: Region,
+    groups: Vec<GroupId>,
+    graphs: HashMap<u64, Arc<Graph>>,
+    slots: HashMap<usize, StreamId>,
+    next_graph: u64,
+}
+
+/// Somebody waits for a stream to get to a number.
+#[derive(Debug, Clone, Copy)]
+struct Watch {
+    tenant: u64,
+    slot: usize,
+    stream: StreamId,
+    seq: u64,
+}
+
+/// The GPU and those who use it.
+pub(super) struct Gpu {
+    pub(super) config: DaemonConfig,
+    pub(super) engine: Engine,
+    tenants: HashMap<u64, Tenant>,
+    /// Whose a stream is, and in which slot.
+    homes: HashMap<StreamId, (u64, usize)>,
+    watches: Vec<Watch>,
+}
+
+impl Gpu {
+    pub(super) fn new(config: DaemonConfig, now: u64) -> Self {
+        let engine = Engine::new(config.gpu.memory_bytes, now);
+        Self { config, engine, tenants: HashMap::new(), homes: HashMap::new(), watches: Vec::new() }
+    }
+
+    /// A process begins to use the GPU.
+    pub(super) fn attach(&mut self, key: u64, pid: i32, label: &str, region: Region) {
+        let owner = self.engine.account_mut().open(pid, label);
+        let tenant = Tenant {
+            owner,
+            region,
+            groups: Vec::new(),
+            graphs: HashMap::new(),
+            slots: HashMap::new(),
+            next_graph: 0,
+        };
+        self.tenants.insert(key, tenant);
+    }
+
+    /// A process has gone, with all it had.
+    pub(super) fn detach(&mut self, key: u64) {
+        let Some(tenant) = self.tenants.remove(&key) else { return };
+        for group in tenant.groups {
+            self.engine.remove_group(group);
+        }
+        self.engine.account_mut().close(tenant.owner);
+        self.homes.retain(|_, (home, _)| *home != key);
+        self.watches.retain(|watch| watch.tenant != key);
+    }
+
+    pub(super) fn tenant(&self, key: u64) -> Option<&Tenant> {
+        self.tenants.get(&key)
+    }
+
+    /// Opens a context; none if the memory does not suffice.
+    pub(super) fn open_context(&mut self, key: u64) -> Option<u64> {
+        let tenant = self.tenants.get_mut(&key)?;
+        if !self.engine.account_mut().open_context(tenant.owner, self.config.gpu.context_bytes) {
+            return None;
+        }
+        let group = self.engine.add_group(tenant.owner, self.config.gpu.timeslice_ns);
+        tenant.groups.push(group);
+        Some(group.0)
+    }
+
+    /// Closes a context with everything in it. False if the process has no such context.
+    pub(super) fn close_context(&mut self, key: u64, group: u64) -> bool {
+        let Some(tenant) = self.tenants.get_mut(&key) else { return false };
+        let Some(index) = tenant.groups.iter().position(|each| each.0 == group) else { return false };
+        let group = tenant.groups.swap_remove(index);
+        self.engine.remove_group(group);
+        self.engine.account_mut().close_context(tenant.owner, self.config.gpu.context_bytes);
+        true
+    }
+
+    /// Learns a graph; none if it is not in topological order.
+    pub(super) fn add_graph(&mut self, key: u64, nodes: Vec<Node>) -> Option<u64> {
+        let tenant = self.tenants.get_mut(&key)?;
+        let names = self.engine.account().names(tenant.owner);
+        let known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } if name >= names);
+        if !nodes.iter().all(known) {
+            return None;
+        }
+        let graph = Arc::new(Graph::new(nodes)?);
+        tenant.next_graph += 1;
+        tenant.graphs.insert(tenant.next_graph, graph);
+        Some(tenant.next_graph)
+    }
+
+    /// Forgets a graph; launches that are under way keep it.
+    pub(super) fn drop_graph(&mut self, key: u64, graph: u64) {
+        if let Some(tenant) = self.tenants.get_mut(&key) {
+            tenant.graphs.remove(&graph);
+        }
+    }
+
+    /// Takes everything out of the rings. True if there was something that somebody waits for.
+    pub(super) fn drain(&mut self) -> bool {
+        let mut urgent = false;
+        let keys: Vec<u64> = self.tenants.keys().copied().collect();
+        for key in keys {
+            let mut any = false;
+            while let Some(record) = self.tenants.get(&key).and_then(|tenant| tenant.region.pop()) {
+                any = true;
+                if let Some(record) = record {
+                    urgent |= matches!(record.order, Order::Watch { .. } | Order::HostDone { .. });
+                    self.obey(key, record);
+                }
+            }
+            if let Some(tenant) = self.tenants.get(&key).filter(|_| any) {
+                tenant.region.wake_full();
+            }
+        }
+        urgent
+    }
+
+    /// Carries out one command. What refers to things that do not exist has no effect.
+    fn obey(&mut self, key: u64, record: Record) -> Option<()> {
+        let tenant = self.tenants.get_mut(&key)?;
+        if let Order::Open { group, kind, priority, last_seq } = record.order {
+            let group = tenant.groups.iter().find(|each| each.0 == group).copied()?;
+            let stream = self.engine.add_stream(group, kind, priority, last_seq);
+            if record.slot < STREAMS {
+                if let Some(former) = tenant.slots.insert(record.slot, stream) {
+                    self.homes.remove(&former);
+                }
+                self.homes.insert(stream, (key, record.slot));
+            }
+            return Some(());
+        }
+        let stream = *tenant.slots.get(&record.slot)?;
+        let command = match record.order {
+            Order::Open { .. } => return None,
+            Order::Close => {
+                self.engine.close_stream(stream);
+                return Some(());
+            }
+            Order::HostDone { seq } => {
+                self.engine.host_done(stream, seq);
+                return Some(());
+            }
+            Order::Watch { seq } => {
+                self.watches.push(Watch { tenant: key, slot: record.slot, stream, seq });
+                return Some(());
+            }
+            Order::Work(Work::Kernel { name, .. }) if name >= self.engine.account().names(tenant.owner) => {
+                Command::Work(Work::Empty)
+            }
+            Order::Work(work) => Command::Work(work),
+            Order::Graph { graph } => match tenant.graphs.get(&graph) {
+                Some(graph) => Command::Graph(graph.clone()),
+                None => Command::Work(Work::Empty),
+            },
+            Order::Mark { event } => Command::Record { tag: event.map_or(u64::MAX, |event| event as u64) },
+            Order::Wait { slot, seq } => match tenant.slots.get(&slot) {
+                Some(other) => Command::Wait { stream: *other, seq },
+                None => Command::Work(Work::Empty),
+            },
+            Order::Host => Command::Host,
+        };
+        self.engine.submit(stream, record.stamp, command);
+        Some(())
+    }
+
+    /// Computes the timeline up to `now`, tells the clients how far they are and wakes those who waited for it.
+    pub(super) fn step(&mut self, now: u64) {
+        self.engine.advance(now);
+        let next = self.engine.next_event().unwrap_or(u64::MAX);
+        let mut progress: HashMap<u64, HashMap<usize, u64>> = HashMap::new();
+        for Advanced { stream, seq } in self.engine.take_advanced() {
+            if let Some((tenant, slot)) = self.homes.get(&stream) {
+                progress.entry(*tenant).or_default().insert(*slot, seq);
+            }
+        }
+        let mut times: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
+        for record in self.engine.take_records() {
+            let event = usize::try_from(record.tag).ok().filter(|event| *event < EVENTS);
+            if let (Some((tenant, _)), Some(event)) = (self.homes.get(&record.stream), event) {
+                times.entry(*tenant).or_default().push((event, record.at_ns));
+            }
+        }
+        for (key, tenant) in &self.tenants {
+            tenant.region.publish(next, |publisher| {
+                for (event, at) in times.get(key).into_iter().flatten() {
+                    publisher.time(*event, *at);
+                }
+                for (slot, seq) in progress.get(key).into_iter().flatten() {
+                    publisher.completed(*slot, *seq);
+                }
+            });
+        }
+        let engine = &self.engine;
+        for watch in self
+            .watches
+            .extract_if(.., |watch| engine.completed(watch.stream).is_none_or(|at| at >= watch.seq))
+        {
+            if let Some(tenant) = self.tenants.get(&watch.tenant) {
+                tenant.region.wake(watch.slot);
+            }
+        }
+    }
+
+    /// Before this time, nothing that anybody waits for can be done.
+    pub(super) fn next_wanted(&mut self) -> Option<u64> {
+        let next = self.engine.next_event()?;
+        /// With more watches than this, looking at each costs more than waking too early.
+        const MANY: usize = 32;
+        if self.watches.len() > MANY {
+            return Some(next);
+        }
+        let times = self.watches.iter().filter_map(|watch| self.engine.earliest(watch.stream, watch.seq));
+        Some(times.min()?.max(next))
+    }
+
+    /// Before sleeping: what cannot wait must poke from here on.
+    pub(super) fn park(&self) {
+        self.tenants.values().for_each(|tenant| tenant.region.park());
+    }
+
+    /// After sleeping.
+    pub(super) fn unpark(&self) {
+        self.tenants.values().for_each(|tenant| tenant.region.unpark());
+    }
+}

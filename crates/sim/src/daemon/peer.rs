@@ -1,0 +1,77 @@
+//! One connection: bytes in, requests out, answers in, bytes out.
+
+use crate::wire::message::{self, Answer, Request};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+/// A connection.
+pub(super) struct Peer {
+    pub(super) socket: UnixStream,
+    /// Readable when the process ends: children may keep the socket open.
+    pub(super) pidfd: Option<OwnedFd>,
+    pub(super) pid: i32,
+    pub(super) said_hello: bool,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+}
+
+impl Peer {
+    pub(super) fn new(socket: UnixStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let pid = sluice_sys::socket::peer_credentials(socket.as_fd())?.pid;
+        let pidfd = sluice_sys::socket::peer_pidfd(socket.as_fd()).ok();
+        Ok(Self { socket, pidfd, pid, said_hello: false, incoming: Vec::new(), outgoing: Vec::new() })
+    }
+
+    /// Reads what is there. False when the peer has hung up.
+    pub(super) fn receive(&mut self) -> io::Result<bool> {
+        let mut chunk = [0; 16 << 10];
+        loop {
+            match self.socket.read(&mut chunk) {
+                Ok(0) => return Ok(false),
+                Ok(n) => self.incoming.extend_from_slice(&chunk[..n]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The next request that has come to its end.
+    pub(super) fn request(&mut self) -> io::Result<Option<Request>> {
+        message::take(&mut self.incoming)
+    }
+
+    /// Answers; what the socket does not take yet is kept.
+    pub(super) fn answer(&mut self, answer: &Answer) -> io::Result<()> {
+        self.outgoing.extend(message::encode(answer)?);
+        self.flush()
+    }
+
+    /// Answers with descriptors; the first thing that is said on a connection.
+    pub(super) fn answer_with(&mut self, answer: &Answer, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = message::encode(answer)?;
+        let sent = sluice_sys::socket::send_with_fds(self.socket.as_fd(), &bytes, fds)?;
+        self.outgoing.extend(bytes.get(sent..).unwrap_or_default());
+        self.flush()
+    }
+
+    /// Whether there is something that the socket did not take.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Sends what has been kept.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            match self.socket.write(&self.outgoing) {
+                Ok(n) => drop(self.outgoing.drain(..n)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! The engine's books: use per process, memory, and who had the GPU when.
+
+use super::OwnerId;
+use crate::ledger::{GpuLedger, Interval, Ledger, ProcessLedger, Window};
+use crate::params;
+use std::collections::VecDeque;
+
+/// A kernel name and how often it ran to the end.
+#[derive(Debug)]
+struct Name {
+    text: String,
+    completed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Owner {
+    row: ProcessLedger,
+    names: Vec<Name>,
+}
+
+/// The books.
+#[derive(Debug, Default)]
+pub struct Account {
+    owners: Vec<Owner>,
+    gpu: GpuLedger,
+    intervals: VecDeque<Interval>,
+}
+
+impl Account {
+    pub(super) fn new(memory_total: u64) -> Self {
+        Self { gpu: GpuLedger { memory_total, ..GpuLedger::default() }, ..Self::default() }
+    }
+
+    /// Opens a row for a process.
+    pub fn open(&mut self, pid: i32, label: &str) -> OwnerId {
+        let row = ProcessLedger { pid, label: label.to_owned(), ..ProcessLedger::default() };
+        self.owners.push(Owner { row, names: Vec::new() });
+        OwnerId(self.owners.len() - 1)
+    }
+
+    /// The process has gone: its memory is free, its row stays.
+    pub fn close(&mut self, owner: OwnerId) {
+        let row = &mut self.owners[owner.0].row;
+        self.gpu.memory_used -= row.memory_bytes + row.context_bytes;
+        (row.memory_bytes, row.context_bytes, row.ended) = (0, 0, true);
+    }
+
+    /// Index of a kernel name in the owner's table, for [`super::Work::Kernel`].
+    pub fn name(&mut self, owner: OwnerId, text: &str) -> usize {
+        let names = &mut self.owners[owner.0].names;
+        names.iter().position(|name| name.text == text).unwrap_or_else(|| {
+            names.push(Name { text: text.to_owned(), completed: 0 });
+            names.len() - 1
+        })
+    }
+
+    /// Number of kernel names that the owner has.
+    pub fn names(&self, owner: OwnerId) -> usize {
+        self.owners[owner.0].names.len()
+    }
+
+    /// Takes device memory; false, and nothing taken, when there is not so much left.
+    #[must_use]
+    pub fn allocate(&mut self, owner: OwnerId, bytes: u64) -> bool {
+        if bytes > self.free_bytes() {
+            return false;
+        }
+        self.gpu.memory_used += bytes;
+        let row = &mut self.owners[owner.0].row;
+        row.memory_bytes += bytes;
+        row.memory_peak_bytes = row.memory_peak_bytes.max(row.memory_bytes);
+        true
+    }
+
+    /// Gives device memory back, at most what the owner has.
+    pub fn free(&mut self, owner: OwnerId, bytes: u64) {
+        let row = &mut self.owners[owner.0].row;
+        let bytes = bytes.min(row.memory_bytes);
+        row.memory_bytes -= bytes;
+        self.gpu.memory_used -= bytes;
+    }
+
+    /// Takes what a context needs; false when there is not so much left.
+    #[must_use]
+    pub fn open_context(&mut self, owner: OwnerId, bytes: u64) -> bool {
+        if bytes > self.free_bytes() {
+            return false;
+        }
+        self.gpu.memory_used += bytes;
+        self.owners[owner.0].row.context_bytes += bytes;
+        true
+    }
+
+    /// Gives back what a context took.
+    pub fn close_context(&mut self, owner: OwnerId, bytes: u64) {
+        let row = &mut self.owners[owner.0].row;
+        let bytes = bytes.min(row.context_bytes);
+        row.context_bytes -= bytes;
+        self.gpu.memory_used -= bytes;
+    }
+
+    /// Bytes that nobody uses.
+    pub fn free_bytes(&self) -> u64 {
+        self.gpu.memory_total - self.gpu.memory_used
+    }
+
+    pub(super) fn submitted(&mut self, owner: OwnerId, kernels: u64) {
+        self.owners[owner.0].row.kernels_submitted += kernels;
+    }
+
+    pub(super) fn began(&mut self, owner: OwnerId, at: u64) {
+        self.owners[owner.0].row.first_kernel_ns.get_or_insert(at);
+    }
+
+    pub(super) fn completed(&mut self, owner: OwnerId, name: usize, ns: u64, at: u64) {
+        let owner = &mut self.owners[owner.0];
+        owner.row.kernels_completed += 1;
+        owner.row.kernel_ns += ns;
+        owner.row.last_kernel_ns = Some(at);
+        if let Some(name) = owner.names.get_mut(name) {
+            name.completed += 1;
+        }
+    }
+
+    pub(super) fn copied(&mut self, owner: OwnerId, ns: u64) {
+        self.owners[owner.0].row.copy_ns += ns;
+    }
+
+    pub(super) fn switched(&mut self) {
+        self.gpu.switches += 1;
+    }
+
+    pub(super) fn switching(&mut self, ns: u64) {
+        self.gpu.switch_ns += ns;
+    }
+
+    /// The owner's kernels ran from `from` to `to`.
+    pub(super) fn ran(&mut self, owner: OwnerId, from: u64, to: u64) {
+        if from == to {
+            return;
+        }
+        let row = &mut self.owners[owner.0].row;
+        row.gpu_ns += to - from;
+        self.gpu.busy_ns += to - from;
+        match self.intervals.back_mut() {
+            Some(last) if last.pid == row.pid && from - last.end_ns <= params::MERGE_GAP_NS => {
+                last.end_ns = to;
+                last.busy_ns += to - from;
+            }
+            _ => {
+                if self.intervals.len() == params::TIMELINE_INTERVALS {
+                    self.intervals.pop_front();
+                }
+                self.intervals.push_back(Interval {
+                    start_ns: from,
+                    end_ns: to,
+                    pid: row.pid,
+                    busy_ns: to - from,
+                });
+            }
+        }
+    }
+
+    pub(super) fn at(&mut self, now: u64) {
+        self.gpu.now_ns = now;
+    }
+
+    /// A copy of everything counted.
+    pub fn ledger(&self) -> Ledger {
+        let processes = self.owners.iter().map(|owner| {
+            let counted = owner.names.iter().filter(|name| name.completed > 0);
+            let kernels = counted.map(|name| (name.text.clone(), name.completed)).collect();
+            ProcessLedger { kernels, ..owner.row.clone() }
+        });
+        Ledger { gpu: self.gpu.clone(), processes: processes.collect() }
+    }
+
+    /// Who had the GPU when, from `from` to `to`, cut at both.
+    pub fn timeline(&self, from: u64, to: u64) -> Vec<Interval> {
+        let begin = self.intervals.partition_point(|interval| interval.end_ns <= from);
+        let inside = self.intervals.range(begin..).take_while(|interval| interval.start_ns < to);
+        inside.map(|interval| cut(*interval, from, to)).collect()
+    }
+
+    /// Use from `from` to `to`.
+    pub fn window(&self, from: u64, to: u64) -> Window {
+        let mut window = Window { from_ns: from, to_ns: to, ..Window::default() };
+        for interval in self.timeline(from, to) {
+            window.busy_ns += interval.busy_ns;
+            *window.gpu_ns.entry(interval.pid).or_default() += interval.busy_ns;
+        }
+        window
+    }
+}
+
+fn cut(interval: Interval, from: u64, to: u64) -> Interval {
+    let (start_ns, end_ns) = (interval.start_ns.max(from), interval.end_ns.min(to));
+    let whole = u128::from(interval.end_ns - interval.start_ns);
+    let busy = u128::from(interval.busy_ns) * u128::from(end_ns - start_ns) / whole;
+    Interval { start_ns, end_ns, pid: interval.pid, busy_ns: u64::try_from(busy).unwrap_or(u64::MAX) }
+}

@@ -1,0 +1,198 @@
+//! What can be put into a stream, and the names of the things in the engine.
+
+use crate::params;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A process that uses the GPU. Never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerId(pub usize);
+
+/// A channel group: one context of one process. Never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupId(pub u64);
+
+/// A stream of a group. Never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub u64);
+
+/// How a stream relates to the legacy default stream of its context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamKind {
+    /// The legacy default stream: waits for all blocking streams, and they for it.
+    Legacy,
+    /// An ordinary or per-thread default stream.
+    Blocking,
+    /// Created with CU_STREAM_NON_BLOCKING: takes no notice.
+    NonBlocking,
+}
+
+/// Which engine a copy runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CopyEngine {
+    /// Host memory to device memory.
+    ToDevice,
+    /// Device memory to host memory.
+    ToHost,
+    /// Within the device.
+    OnDevice,
+}
+
+impl CopyEngine {
+    pub(super) const ALL: [Self; 3] = [Self::ToDevice, Self::ToHost, Self::OnDevice];
+
+    /// Time that a copy takes, in nanoseconds.
+    pub fn copy_ns(self, bytes: u64) -> u64 {
+        let per_us = match self {
+            Self::ToDevice | Self::ToHost => params::HOST_LINK_BYTES_PER_US,
+            Self::OnDevice => params::DEVICE_COPY_BYTES_PER_US,
+        };
+        transfer_ns(bytes, per_us)
+    }
+}
+
+fn transfer_ns(bytes: u64, per_us: u64) -> u64 {
+    let ns = u128::from(bytes) * 1_000 / u128::from(per_us);
+    params::COPY_LATENCY_NS.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX / 4))
+}
+
+/// A piece of work that takes time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Work {
+    /// A kernel: duration, multiprocessors that it keeps busy, index of its name in the owner's table.
+    Kernel {
+        /// Time on the GPU without interruption, in nanoseconds.
+        ns: u64,
+        /// Multiprocessors, 1 to [`params::SMS`].
+        sms: u32,
+        /// From [`super::Account::name`].
+        name: usize,
+    },
+    /// A copy of so many bytes.
+    Copy {
+        /// Engine.
+        engine: CopyEngine,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// A memset of so many bytes; it runs where kernels run.
+    Fill {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Nothing: a node that only orders others.
+    Empty,
+}
+
+impl Work {
+    /// Time that it takes by itself, in nanoseconds.
+    pub fn ns(self) -> u64 {
+        match self {
+            Self::Kernel { ns, .. } => ns.max(1),
+            Self::Copy { engine, bytes } => engine.copy_ns(bytes),
+            Self::Fill { bytes } => transfer_ns(bytes, params::FILL_BYTES_PER_US),
+            Self::Empty => 0,
+        }
+    }
+}
+
+/// A node of a graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// What it does.
+    pub work: Work,
+    /// Nodes that wait for it; each index is larger than the node's own.
+    pub successors: Vec<usize>,
+}
+
+/// A graph of work that is launched as one command.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Graph {
+    nodes: Vec<Node>,
+    indegrees: Vec<usize>,
+    longest_ns: u64,
+    kernels: u64,
+}
+
+impl Graph {
+    /// A graph of nodes in topological order; `None` where a successor does not come later than its node.
+    pub fn new(nodes: Vec<Node>) -> Option<Self> {
+        let mut indegrees = vec![0usize; nodes.len()];
+        let mut begins = vec![0u64; nodes.len()];
+        let mut longest_ns = 0;
+        for (index, node) in nodes.iter().enumerate() {
+            let end = begins[index].saturating_add(node.work.ns());
+            longest_ns = longest_ns.max(end);
+            for &successor in &node.successors {
+                if successor <= index {
+                    return None;
+                }
+                *indegrees.get_mut(successor)? += 1;
+                begins[successor] = begins[successor].max(end);
+            }
+        }
+        let kernels = nodes.iter().filter(|node| matches!(node.work, Work::Kernel { .. })).count() as u64;
+        Some(Self { nodes, indegrees, longest_ns, kernels })
+    }
+
+    /// The nodes in topological order.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub(super) fn indegrees(&self) -> &[usize] {
+        &self.indegrees
+    }
+}
+
+/// A command of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// One piece of work.
+    Work(Work),
+    /// Several, as one.
+    Graph(Arc<Graph>),
+    /// Tells when the stream got here: [`super::Record`] with this tag.
+    Record {
+        /// Free for the caller.
+        tag: u64,
+    },
+    /// Waits for another stream to get as far as a command.
+    Wait {
+        /// The other stream.
+        stream: StreamId,
+        /// Number of the command.
+        seq: u64,
+    },
+    /// Holds the stream until [`super::Engine::host_done`].
+    Host,
+}
+
+impl Command {
+    /// The least time that it takes, in nanoseconds.
+    pub(super) fn least_ns(&self) -> u64 {
+        match self {
+            Self::Work(work) => work.ns(),
+            Self::Graph(graph) => graph.longest_ns,
+            Self::Record { .. } | Self::Wait { .. } | Self::Host => 0,
+        }
+    }
+
+    /// Whether it needs the multiprocessors.
+    pub(super) fn needs_slice(&self) -> bool {
+        let needs = |work: &Work| matches!(work, Work::Kernel { .. } | Work::Fill { .. });
+        match self {
+            Self::Work(work) => needs(work),
+            Self::Graph(graph) => graph.nodes.iter().any(|node| needs(&node.work)),
+            Self::Record { .. } | Self::Wait { .. } | Self::Host => false,
+        }
+    }
+
+    pub(super) fn kernels(&self) -> u64 {
+        match self {
+            Self::Work(Work::Kernel { .. }) => 1,
+            Self::Graph(graph) => graph.kernels,
+            _ => 0,
+        }
+    }
+}

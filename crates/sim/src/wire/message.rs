@@ -1,0 +1,98 @@
+//! Requests and answers over the socket: a length of four bytes, little-endian, and JSON.
+
+use crate::engine::Node;
+use crate::ledger::{Interval, Ledger, Window};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// Version of everything between client and daemon; the two are built together.
+pub(crate) const VERSION: u32 = 1;
+/// The longest message, in bytes.
+pub(crate) const LONGEST: usize = 64 << 20;
+
+/// What a peer may ask.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// First of a process that wants to use the GPU. The answer brings the shared memory and an eventfd to poke with.
+    Hello { version: u32, label: String },
+    /// A context; its channel group's number is the answer.
+    OpenContext,
+    /// The context is gone with everything in it.
+    CloseContext { group: u64 },
+    /// Device memory.
+    Allocate { bytes: u64 },
+    /// Device memory back.
+    Free { bytes: u64 },
+    /// Memory of the whole GPU.
+    Memory,
+    /// Index of a kernel's name.
+    Name { name: String },
+    /// A graph, by its nodes in topological order.
+    AddGraph { nodes: Vec<Node> },
+    /// The graph is not launched again.
+    DropGraph { graph: u64 },
+    /// The GPU's properties.
+    Gpu,
+    /// Everything counted.
+    Ledger,
+    /// Use in a window of time.
+    Window { from_ns: u64, to_ns: u64 },
+    /// Who had the GPU when.
+    Timeline { from_ns: u64, to_ns: u64 },
+}
+
+/// What the daemon answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// Done.
+    Done,
+    /// Not done: the GPU has not so much memory left.
+    OutOfMemory,
+    /// Not done, and why.
+    Refused { why: String },
+    /// A number that was asked for.
+    Number(u64),
+    /// Free and total bytes.
+    Memory { free: u64, total: u64 },
+    /// The GPU's properties.
+    Gpu(GpuInfo),
+    /// Everything counted.
+    Ledger(Box<Ledger>),
+    /// Use in a window of time.
+    Window(Window),
+    /// Who had the GPU when.
+    Timeline(Vec<Interval>),
+}
+
+/// What a process may know of the GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuInfo {
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// Device memory in bytes.
+    pub memory_bytes: u64,
+}
+
+/// A message as bytes.
+pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let body = serde_json::to_vec(message)?;
+    let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= LONGEST);
+    let length = length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "message too long"))?;
+    Ok([length.to_le_bytes().as_slice(), &body].concat())
+}
+
+/// Takes one message off the front of a buffer, if it is there to its end.
+pub(crate) fn take<T: DeserializeOwned>(buffer: &mut Vec<u8>) -> io::Result<Option<T>> {
+    let Some(length) = buffer.first_chunk::<4>() else { return Ok(None) };
+    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    if length > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("message of {length} bytes")));
+    }
+    let Some(body) = buffer.get(4..4 + length) else { return Ok(None) };
+    let message = serde_json::from_slice(body)?;
+    buffer.drain(..4 + length);
+    Ok(Some(message))
+}

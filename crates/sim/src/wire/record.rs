@@ -1,0 +1,154 @@
+//! One command in the ring: seven words, the first of which is the time of submission.
+
+use crate::engine::{CopyEngine, StreamKind, Work};
+
+/// A command and when it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// CLOCK_MONOTONIC in nanoseconds.
+    pub(crate) stamp: u64,
+    /// Which stream it concerns.
+    pub(crate) slot: usize,
+    /// What to do.
+    pub(crate) order: Order,
+}
+
+/// What a command in the ring asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// A new stream in the slot; its commands are numbered from `last_seq + 1`.
+    Open { group: u64, kind: StreamKind, priority: i32, last_seq: u64 },
+    /// The stream goes away when its commands are done.
+    Close,
+    /// One piece of work.
+    Work(Work),
+    /// A graph that the daemon was told.
+    Graph { graph: u64 },
+    /// Tells the time into an event's word; `None` for an event without a time.
+    Mark { event: Option<usize> },
+    /// Waits for another stream.
+    Wait { slot: usize, seq: u64 },
+    /// Holds the stream until [`Order::HostDone`].
+    Host,
+    /// A host function has returned.
+    HostDone { seq: u64 },
+    /// Somebody waits for this number of the stream.
+    Watch { seq: u64 },
+}
+
+impl Order {
+    /// Whether it is a command of the stream and so has a number in it.
+    pub(crate) fn is_numbered(&self) -> bool {
+        !matches!(self, Order::Open { .. } | Order::Close | Order::HostDone { .. } | Order::Watch { .. })
+    }
+}
+
+impl Record {
+    pub(crate) fn encode(&self) -> [u64; 7] {
+        let (code, a, b, c, d) = match self.order {
+            Order::Open { group, kind, priority, last_seq } => {
+                let kind = match kind {
+                    StreamKind::Legacy => 0,
+                    StreamKind::Blocking => 1,
+                    StreamKind::NonBlocking => 2,
+                };
+                (1, group, kind, u64::from(priority.cast_unsigned()), last_seq)
+            }
+            Order::Close => (2, 0, 0, 0, 0),
+            Order::Work(Work::Kernel { ns, sms, name }) => (3, ns, sms.into(), name as u64, 0),
+            Order::Work(Work::Copy { engine, bytes }) => {
+                let engine = match engine {
+                    CopyEngine::ToDevice => 0,
+                    CopyEngine::ToHost => 1,
+                    CopyEngine::OnDevice => 2,
+                };
+                (4, engine, bytes, 0, 0)
+            }
+            Order::Work(Work::Fill { bytes }) => (5, bytes, 0, 0, 0),
+            Order::Work(Work::Empty) => (6, 0, 0, 0, 0),
+            Order::Graph { graph } => (7, graph, 0, 0, 0),
+            Order::Mark { event } => (8, event.map_or(u64::MAX, |event| event as u64), 0, 0, 0),
+            Order::Wait { slot, seq } => (9, slot as u64, seq, 0, 0),
+            Order::Host => (10, 0, 0, 0, 0),
+            Order::HostDone { seq } => (11, seq, 0, 0, 0),
+            Order::Watch { seq } => (12, seq, 0, 0, 0),
+        };
+        [self.stamp, code, self.slot as u64, a, b, c, d]
+    }
+
+    /// `None` for what no client of ours writes.
+    pub(crate) fn decode(words: [u64; 7]) -> Option<Self> {
+        let [stamp, code, slot, a, b, c, d] = words;
+        let index = |word: u64| usize::try_from(word).ok();
+        let order = match code {
+            1 => {
+                let kind = match b {
+                    0 => StreamKind::Legacy,
+                    1 => StreamKind::Blocking,
+                    2 => StreamKind::NonBlocking,
+                    _ => return None,
+                };
+                let priority = u32::try_from(c).ok()?.cast_signed();
+                Order::Open { group: a, kind, priority, last_seq: d }
+            }
+            2 => Order::Close,
+            3 => Order::Work(Work::Kernel { ns: a, sms: u32::try_from(b).ok()?, name: index(c)? }),
+            4 => {
+                let engine = match a {
+                    0 => CopyEngine::ToDevice,
+                    1 => CopyEngine::ToHost,
+                    2 => CopyEngine::OnDevice,
+                    _ => return None,
+                };
+                Order::Work(Work::Copy { engine, bytes: b })
+            }
+            5 => Order::Work(Work::Fill { bytes: a }),
+            6 => Order::Work(Work::Empty),
+            7 => Order::Graph { graph: a },
+            8 => Order::Mark { event: if a == u64::MAX { None } else { Some(index(a)?) } },
+            9 => Order::Wait { slot: index(a)?, seq: b },
+            10 => Order::Host,
+            11 => Order::HostDone { seq: a },
+            12 => Order::Watch { seq: a },
+            _ => return None,
+        };
+        Some(Self { stamp, slot: index(slot)?, order })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_comes_out_as_it_went_in() {
+        let orders = [
+            Order::Open { group: 3, kind: StreamKind::NonBlocking, priority: -5, last_seq: 9 },
+            Order::Close,
+            Order::Work(Work::Kernel { ns: 7, sms: 132, name: 2 }),
+            Order::Work(Work::Copy { engine: CopyEngine::ToHost, bytes: u64::MAX }),
+            Order::Work(Work::Fill { bytes: 8 }),
+            Order::Work(Work::Empty),
+            Order::Graph { graph: 4 },
+            Order::Mark { event: None },
+            Order::Mark { event: Some(65_535) },
+            Order::Wait { slot: 8_191, seq: 1 },
+            Order::Host,
+            Order::HostDone { seq: 5 },
+            Order::Watch { seq: 6 },
+        ];
+        for order in orders {
+            let record = Record { stamp: 11, slot: 12, order };
+            assert_eq!(Record::decode(record.encode()), Some(record));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_order() {
+        for words in
+            [[0, 0, 0, 0, 0, 0, 0], [0, 13, 0, 0, 0, 0, 0], [0, 1, 0, 0, 3, 0, 0], [0, 4, 0, 3, 0, 0, 0]]
+        {
+            assert_eq!(Record::decode(words), None);
+        }
+    }
+}

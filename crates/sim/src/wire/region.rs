@@ -1,0 +1,210 @@
+//! The memory that a client shares with the daemon: a ring of commands, and words that tell how far the GPU has come.
+//!
+//! Any thread of the client puts commands in; only the daemon takes them out. A slot of the ring is claimed by moving
+//! [`TAIL`], filled, and then marked as full with its ticket; so tickets are the order of submission.
+
+use super::record::Record;
+use sluice_sys::futex;
+use sluice_sys::region::SharedRegion;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+/// Slots of the ring.
+pub(crate) const RING: u64 = 8_192;
+/// Streams that a process can have at once.
+pub(crate) const STREAMS: usize = 8_192;
+/// Events with a time that a process can have at once.
+pub(crate) const EVENTS: usize = 65_536;
+
+const RECORD_WORDS: usize = 8;
+const PARKED: usize = 0;
+const PUBLISHING: usize = 1;
+const NEXT_EVENT: usize = 2;
+const NOTIFY: usize = 3;
+const HEAD: usize = 4;
+const TAIL: usize = 8;
+const RECORDS: usize = 16;
+const COMPLETED: usize = RECORDS + 8_192 * RECORD_WORDS;
+const TIMES: usize = COMPLETED + STREAMS;
+const WORDS: usize = TIMES + EVENTS;
+const _: () = assert!(RING == 8_192);
+
+/// One side's view of the memory.
+pub(crate) struct Region(SharedRegion);
+
+impl Region {
+    /// Makes the memory: the daemon's side.
+    pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
+        let (region, fd) = SharedRegion::create("sluice-sim", WORDS)?;
+        Ok((Self(region), fd))
+    }
+
+    /// Maps the memory: the client's side.
+    pub(crate) fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        SharedRegion::map(fd, WORDS).map(Self)
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.0.words()[index]
+    }
+
+    fn slot(&self, ticket: u64) -> &[AtomicU64] {
+        let index = usize::try_from(ticket % RING).unwrap_or(0);
+        let begin = RECORDS + index * RECORD_WORDS;
+        &self.0.words()[begin..begin + RECORD_WORDS]
+    }
+
+    /// Puts a command into the ring and returns its ticket. `full` is called as long as there is no room; `claimed` gets
+    /// the ticket before the daemon can see the command.
+    pub(crate) fn push(&self, record: &Record, full: impl Fn(), claimed: impl FnOnce(u64)) -> u64 {
+        let ticket = self.word(TAIL).fetch_add(1, Ordering::Relaxed);
+        while ticket >= self.word(HEAD).load(Ordering::Acquire) + RING {
+            full();
+        }
+        claimed(ticket);
+        let slot = self.slot(ticket);
+        for (word, value) in slot[1..].iter().zip(record.encode()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        slot[0].store(ticket + 1, Ordering::Release);
+        ticket
+    }
+
+    /// Takes the next command out: the daemon's side. What makes no sense is skipped.
+    pub(crate) fn pop(&self) -> Option<Option<Record>> {
+        let head = self.word(HEAD).load(Ordering::Relaxed);
+        let slot = self.slot(head);
+        if slot[0].load(Ordering::Acquire) != head + 1 {
+            return None;
+        }
+        let mut words = [0; RECORD_WORDS - 1];
+        for (value, word) in words.iter_mut().zip(&slot[1..]) {
+            *value = word.load(Ordering::Relaxed);
+        }
+        self.word(HEAD).store(head + 1, Ordering::Release);
+        Some(Record::decode(words))
+    }
+
+    /// Wakes clients that wait for room in the ring.
+    pub(crate) fn wake_full(&self) {
+        let _ = futex::wake_low(self.word(HEAD), u32::MAX);
+    }
+
+    /// Waits a little for room in the ring.
+    pub(crate) fn wait_full(&self) {
+        let head = self.word(HEAD);
+        let _ = futex::wait_low(head, low(head.load(Ordering::Acquire)), Some(Duration::from_millis(1)));
+    }
+
+    /// The daemon is about to sleep: from here on, commands that cannot wait must poke it.
+    pub(crate) fn park(&self) {
+        self.word(PARKED).store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The daemon is awake.
+    pub(crate) fn unpark(&self) {
+        self.word(PARKED).store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the daemon must be poked to see what was just pushed.
+    pub(crate) fn is_parked(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.word(PARKED).load(Ordering::Relaxed) != 0
+    }
+
+    /// Makes several changes appear as one: readers see all or none. The daemon's side.
+    pub(crate) fn publish(&self, next_event_ns: u64, changes: impl FnOnce(&Publisher<'_>)) {
+        let epoch = self.word(PUBLISHING).load(Ordering::Relaxed);
+        self.word(PUBLISHING).store(epoch | 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.word(NEXT_EVENT).store(next_event_ns, Ordering::Relaxed);
+        changes(&Publisher(self));
+        self.word(PUBLISHING).store((epoch | 1) + 1, Ordering::Release);
+    }
+
+    /// Reads something consistent: `read` runs again if the daemon changed anything meanwhile.
+    pub(crate) fn snapshot<T>(&self, mut read: impl FnMut() -> T) -> T {
+        for _ in 0..10_000 {
+            let before = self.word(PUBLISHING).load(Ordering::Acquire);
+            if before & 1 == 0 {
+                let value = read();
+                fence(Ordering::Acquire);
+                if self.word(PUBLISHING).load(Ordering::Relaxed) == before {
+                    return value;
+                }
+            }
+            std::thread::yield_now();
+        }
+        // A daemon that died while publishing: nothing changes any more.
+        read()
+    }
+
+    /// How far a stream has come.
+    pub(crate) fn completed(&self, slot: usize) -> u64 {
+        self.word(COMPLETED + slot % STREAMS).load(Ordering::Acquire)
+    }
+
+    /// Waits until a stream's word is no longer `seen`, or for `timeout`.
+    pub(crate) fn wait_completed(&self, slot: usize, seen: u64, timeout: Duration) {
+        let _ = futex::wait_low(self.word(COMPLETED + slot % STREAMS), low(seen), Some(timeout));
+    }
+
+    /// Time of an event's last record.
+    pub(crate) fn time(&self, event: usize) -> u64 {
+        self.word(TIMES + event % EVENTS).load(Ordering::Acquire)
+    }
+
+    /// Before this time nothing more can complete of what the daemon has seen.
+    pub(crate) fn next_event_ns(&self) -> u64 {
+        self.word(NEXT_EVENT).load(Ordering::Acquire)
+    }
+
+    /// Whether the daemon has taken everything out up to a ticket.
+    pub(crate) fn is_taken(&self, ticket: u64) -> bool {
+        self.word(HEAD).load(Ordering::Acquire) > ticket
+    }
+
+    /// Changes whenever something that was watched has completed.
+    pub(crate) fn notified(&self) -> u64 {
+        self.word(NOTIFY).load(Ordering::Acquire)
+    }
+
+    /// Waits until [`notified`](Self::notified) is no longer `seen`, or for `timeout`.
+    pub(crate) fn wait_notified(&self, seen: u64, timeout: Duration) {
+        let _ = futex::wait_low(self.word(NOTIFY), low(seen), Some(timeout));
+    }
+
+    /// Somebody waits for this stream: wake them. The daemon's side.
+    pub(crate) fn wake(&self, slot: usize) {
+        let _ = futex::wake_low(self.word(COMPLETED + slot % STREAMS), u32::MAX);
+        self.wake_notified();
+    }
+
+    /// Changes the notified word and wakes who waits for it.
+    pub(crate) fn wake_notified(&self) {
+        self.word(NOTIFY).fetch_add(1, Ordering::Release);
+        let _ = futex::wake_low(self.word(NOTIFY), u32::MAX);
+    }
+}
+
+/// The changes that [`Region::publish`] makes.
+pub(crate) struct Publisher<'a>(&'a Region);
+
+impl Publisher<'_> {
+    /// A stream has come this far.
+    pub(crate) fn completed(&self, slot: usize, seq: u64) {
+        self.0.word(COMPLETED + slot % STREAMS).store(seq, Ordering::Release);
+    }
+
+    /// An event was recorded at this time.
+    pub(crate) fn time(&self, event: usize, ns: u64) {
+        self.0.word(TIMES + event % EVENTS).store(ns, Ordering::Release);
+    }
+}
+
+fn low(value: u64) -> u32 {
+    u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0)
+}
