@@ -1,0 +1,70 @@
+//! Which streams the program is capturing into graphs.
+//!
+//! While a capture is active anywhere in the process, touching the legacy stream could invalidate it, so the tracker has
+//! to know. The count is kept from the begin and end calls; a stream drawn into a capture by an event is asked about.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+
+/// Streams between their begin-capture and end-capture calls.
+#[derive(Debug, Default)]
+pub struct Captures {
+    count: AtomicUsize,
+    streams: Mutex<Vec<u64>>,
+}
+
+impl Captures {
+    /// No capture.
+    pub const fn new() -> Self {
+        Self { count: AtomicUsize::new(0), streams: Mutex::new(Vec::new()) }
+    }
+
+    /// A capture is about to begin on the stream. Called before the driver, so that no tracker call falls in between.
+    pub fn begin(&self, stream: u64) {
+        self.change(|streams| streams.push(stream));
+    }
+
+    /// The capture on the stream is over, or never began, or the stream is gone.
+    pub fn end(&self, stream: u64) {
+        self.change(|streams| {
+            if let Some(at) = streams.iter().position(|captured| *captured == stream) {
+                streams.swap_remove(at);
+            }
+        });
+    }
+
+    /// Whether anything is being captured.
+    pub fn any(&self) -> bool {
+        self.count.load(SeqCst) != 0
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Vec<u64>)) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        edit(&mut streams);
+        self.count.store(streams.len(), SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_captures_at_once_both_have_to_end() {
+        let captures = Captures::new();
+        captures.begin(10);
+        captures.begin(11);
+        captures.end(10);
+        assert!(captures.any());
+        captures.end(11);
+        assert!(!captures.any());
+    }
+
+    #[test]
+    fn the_end_of_a_capture_that_never_began_changes_nothing() {
+        let captures = Captures::new();
+        captures.begin(10);
+        captures.end(99);
+        assert!(captures.any());
+    }
+}

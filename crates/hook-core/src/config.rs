@@ -1,0 +1,254 @@
+//! Configuration of the hook from environment variables. Nothing here is a limit: limits come from the manager.
+//!
+//! Parsing takes a look-up function instead of the environment and reports every mistake. A setting with a mistake keeps
+//! its default, because a library in a stranger's process cannot refuse to start.
+
+use std::path::PathBuf;
+
+use crate::predictor::Quantile;
+
+/// Where the unix sockets are looked for, one `<gpu-uuid>.sock` for each GPU.
+pub const DEFAULT_SOCKET_DIR: &str = "/run/sluice";
+
+/// What the hook does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// `SLUICE_DISABLE`: the kill switch; anything but empty or `0` turns the hook off.
+    pub disabled: bool,
+    /// How to reach the managers.
+    pub managers: Managers,
+    /// `SLUICE_CLIENT`, else `POD_NAME`: the name to claim. The manager decides who we are. Host name if unset.
+    pub client: Option<String>,
+    /// `SLUICE_ON_MANAGER_LOSS`: `open` (default) or `closed`, until the manager's grant page says otherwise.
+    pub fail_closed: bool,
+    /// `SLUICE_REAL_LIBCUDA`: the driver library to use instead of the one found.
+    pub real_libcuda: Option<PathBuf>,
+    /// `SLUICE_PREDICTOR`: `p90` (default) or `max`.
+    pub quantile: Quantile,
+    /// `SLUICE_LOG`: file to append to; nothing is logged by default.
+    pub log: Option<PathBuf>,
+    /// `SLUICE_IDLE_US`: how long a program must be idle before it gives its token back, 1 to 10,000,000, default 500.
+    pub idle_us: u64,
+}
+
+/// How to reach the managers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Managers {
+    /// `SLUICE_SOCKET`: one unix socket, for whichever single GPU is visible.
+    Socket(PathBuf),
+    /// `SLUICE_SOCKET_DIR`: a directory with one `<gpu-uuid>.sock` for each GPU.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Whether it was asked for. If not, a GPU without a socket is simply not managed.
+        explicit: bool,
+    },
+    /// `POD_MANAGER_IP`, `POD_MANAGER_PORT`: Gemini's managers on TCP, by device ordinal.
+    Tcp(Vec<(String, u16)>),
+}
+
+/// One setting that made no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{variable}={value:?}: expected {expected}, used the default")]
+pub struct Mistake {
+    /// The variable.
+    pub variable: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What would have been right.
+    pub expected: &'static str,
+}
+
+impl Config {
+    /// Reads all settings; `get` returns the value of a variable.
+    pub fn read(get: impl Fn(&str) -> Option<String>) -> (Self, Vec<Mistake>) {
+        let mut reader = Reader { get: |name: &str| get(name).filter(|value| !value.is_empty()), mistakes: Vec::new() };
+        let config = Self {
+            disabled: reader.text("SLUICE_DISABLE").is_some_and(|value| value != "0"),
+            managers: reader.managers(),
+            client: reader.text("SLUICE_CLIENT").or_else(|| reader.text("POD_NAME")),
+            fail_closed: reader.choice("SLUICE_ON_MANAGER_LOSS", &[("open", false), ("closed", true)], "open or closed"),
+            real_libcuda: reader.text("SLUICE_REAL_LIBCUDA").map(PathBuf::from),
+            quantile: reader.choice(
+                "SLUICE_PREDICTOR",
+                &[("p90", Quantile::P90), ("max", Quantile::Maximum)],
+                "p90 or max",
+            ),
+            log: reader.text("SLUICE_LOG").map(PathBuf::from),
+            idle_us: reader.idle_us(),
+        };
+        (config, reader.mistakes)
+    }
+}
+
+struct Reader<F> {
+    get: F,
+    mistakes: Vec<Mistake>,
+}
+
+impl<F: Fn(&str) -> Option<String>> Reader<F> {
+    fn text(&self, variable: &'static str) -> Option<String> {
+        (self.get)(variable)
+    }
+
+    fn mistake(&mut self, variable: &'static str, value: String, expected: &'static str) {
+        self.mistakes.push(Mistake { variable, value, expected });
+    }
+
+    /// The value of the word given; that of the first word if none, or a wrong one, was.
+    fn choice<T: Copy + Default>(
+        &mut self,
+        variable: &'static str,
+        words: &[(&str, T)],
+        expected: &'static str,
+    ) -> T {
+        let Some(value) = self.text(variable) else { return T::default() };
+        match words.iter().find(|(word, _)| *word == value) {
+            Some((_, chosen)) => *chosen,
+            None => {
+                self.mistake(variable, value, expected);
+                T::default()
+            }
+        }
+    }
+
+    fn idle_us(&mut self) -> u64 {
+        const DEFAULT: u64 = 500;
+        let Some(value) = self.text("SLUICE_IDLE_US") else { return DEFAULT };
+        match value.parse() {
+            Ok(us @ 1..=10_000_000) => us,
+            _ => {
+                self.mistake("SLUICE_IDLE_US", value, "microseconds from 1 to 10000000");
+                DEFAULT
+            }
+        }
+    }
+
+    fn managers(&mut self) -> Managers {
+        if let Some(path) = self.text("SLUICE_SOCKET") {
+            return Managers::Socket(path.into());
+        }
+        if let Some(path) = self.text("SLUICE_SOCKET_DIR") {
+            return Managers::Directory { path: path.into(), explicit: true };
+        }
+        match self.tcp() {
+            Some(managers) => Managers::Tcp(managers),
+            None => Managers::Directory { path: DEFAULT_SOCKET_DIR.into(), explicit: false },
+        }
+    }
+
+    /// One manager for each port of the list, or for each address if there are more of those.
+    fn tcp(&mut self) -> Option<Vec<(String, u16)>> {
+        const DEFAULT_PORT: u16 = 50052;
+        let (ips, ports) = (self.text("POD_MANAGER_IP"), self.text("POD_MANAGER_PORT"));
+        if ips.is_none() && ports.is_none() {
+            return None;
+        }
+        let ips: Vec<String> = list(ips.as_deref().unwrap_or("127.0.0.1")).map(str::to_owned).collect();
+        if ips.iter().any(|ip| ip.parse::<std::net::Ipv4Addr>().is_err()) {
+            self.mistake("POD_MANAGER_IP", ips.join(","), "IPv4 addresses separated by commas");
+            return None;
+        }
+        let mut numbers = Vec::new();
+        for port in list(ports.as_deref().unwrap_or_default()) {
+            match port.parse() {
+                Ok(number @ 1..) => numbers.push(number),
+                _ => {
+                    self.mistake("POD_MANAGER_PORT", port.to_owned(), "ports from 1 to 65535 separated by commas");
+                    return None;
+                }
+            }
+        }
+        let ordinals = ips.len().max(numbers.len());
+        let last_ip = ips.last().cloned().unwrap_or_default();
+        let last_port = numbers.last().copied().unwrap_or(DEFAULT_PORT);
+        Some(
+            (0..ordinals)
+                .map(|at| {
+                    let ip = ips.get(at).cloned().unwrap_or_else(|| last_ip.clone());
+                    (ip, numbers.get(at).copied().unwrap_or(last_port))
+                })
+                .collect(),
+        )
+    }
+}
+
+fn list(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(settings: &[(&str, &str)]) -> (Config, Vec<Mistake>) {
+        Config::read(|name| settings.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+    }
+
+    #[test]
+    fn without_settings_the_hook_looks_for_sockets_and_fails_open() {
+        let (config, mistakes) = read(&[]);
+        assert!(mistakes.is_empty());
+        assert!(!config.disabled && !config.fail_closed);
+        assert_eq!(config.managers, Managers::Directory { path: DEFAULT_SOCKET_DIR.into(), explicit: false });
+        assert_eq!((config.idle_us, config.quantile), (500, Quantile::P90));
+    }
+
+    #[test]
+    fn every_setting_arrives() {
+        let (config, mistakes) = read(&[
+            ("SLUICE_SOCKET", "/s"),
+            ("SLUICE_CLIENT", "be-a"),
+            ("POD_NAME", "other"),
+            ("SLUICE_ON_MANAGER_LOSS", "closed"),
+            ("SLUICE_DISABLE", "1"),
+            ("SLUICE_REAL_LIBCUDA", "/x/libcuda.so.1"),
+            ("SLUICE_PREDICTOR", "max"),
+            ("SLUICE_LOG", "/l"),
+            ("SLUICE_IDLE_US", "2000"),
+        ]);
+        assert!(mistakes.is_empty());
+        let expected = Config {
+            disabled: true,
+            managers: Managers::Socket("/s".into()),
+            client: Some("be-a".into()),
+            fail_closed: true,
+            real_libcuda: Some("/x/libcuda.so.1".into()),
+            quantile: Quantile::Maximum,
+            log: Some("/l".into()),
+            idle_us: 2000,
+        };
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn all_mistakes_are_named_at_once_and_leave_the_defaults() {
+        let (config, mistakes) = read(&[
+            ("SLUICE_ON_MANAGER_LOSS", "ajar"),
+            ("SLUICE_PREDICTOR", "p99"),
+            ("SLUICE_IDLE_US", "-1"),
+            ("POD_MANAGER_PORT", "50051,x"),
+        ]);
+        let names: Vec<_> = mistakes.iter().map(|mistake| mistake.variable).collect();
+        assert_eq!(names, ["POD_MANAGER_PORT", "SLUICE_ON_MANAGER_LOSS", "SLUICE_PREDICTOR", "SLUICE_IDLE_US"]);
+        assert_eq!(config, read(&[]).0);
+        assert!(mistakes[1].to_string().contains("SLUICE_ON_MANAGER_LOSS=\"ajar\": expected open or closed"));
+    }
+
+    #[test]
+    fn gemini_managers_are_listed_by_device() {
+        let managers = |settings: &[(&str, &str)]| read(settings).0.managers;
+        assert_eq!(
+            managers(&[("POD_MANAGER_PORT", "50051,50052")]),
+            Managers::Tcp(vec![("127.0.0.1".into(), 50051), ("127.0.0.1".into(), 50052)])
+        );
+        assert_eq!(managers(&[("POD_MANAGER_IP", "10.0.0.7")]), Managers::Tcp(vec![("10.0.0.7".into(), 50052)]));
+    }
+
+    #[test]
+    fn the_kill_switch_is_off_when_it_says_so() {
+        assert!(!read(&[("SLUICE_DISABLE", "0")]).0.disabled);
+        assert!(!read(&[("SLUICE_DISABLE", "")]).0.disabled);
+        assert!(read(&[("SLUICE_DISABLE", "yes")]).0.disabled);
+    }
+}

@@ -1,0 +1,124 @@
+//! The end of a grant: let launches in progress through, wait for the GPU, measure, report.
+
+use std::sync::PoisonError;
+
+use super::Device;
+use super::state::{Phase, State};
+use crate::platform::{Clock, Driver, Mark, StreamKind, TokenLink, Used};
+use crate::streams;
+
+/// How long a thread in the middle of a launch is waited for. The driver may hold it until the GPU has room, and what it
+/// waits for may be a launch that waits at the gate.
+const SETTLE_NS: u64 = 10_000_000;
+
+/// How long to leave the processor to a thread in the middle of a launch.
+const SETTLE_PAUSE_NS: u64 = 5_000;
+
+impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
+    /// Ends the grant. The phase is `Draining` and the gate closed.
+    pub(super) fn drain(&self) {
+        let whole = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
+        self.settle();
+        let (marks, contexts, first) = self.mark_all();
+        for context in contexts {
+            self.driver.drain_context(context);
+        }
+        for mark in &marks {
+            self.driver.wait(*mark);
+        }
+        let now = self.clock.now_ns();
+        let elapsed =
+            first.and_then(|(first, _)| marks.iter().filter_map(|m| self.driver.elapsed_ns(first, *m)).max());
+        for mark in marks.into_iter().chain(first.map(|(mark, _)| mark)) {
+            self.driver.discard(mark);
+        }
+        drop(whole);
+        let mut state = self.lock();
+        // A connection lost meanwhile has closed the books already.
+        if state.phase == Phase::Draining {
+            let gpu = elapsed.zip(first.map(|(_, at_ns)| at_ns));
+            self.close_books(&mut state, now, gpu);
+        }
+    }
+
+    /// Waits for threads that had passed the gate before it closed.
+    fn settle(&self) {
+        let began = self.clock.now_ns();
+        while self.gate.in_flight() && self.clock.now_ns().saturating_sub(began) < SETTLE_NS {
+            self.clock.pause(SETTLE_PAUSE_NS);
+        }
+    }
+
+    /// Records an event on every stream that may still have work; contexts that have to be drained whole come apart.
+    fn mark_all(&self) -> (Vec<Mark>, Vec<u64>, Option<(Mark, u64)>) {
+        let _handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let (used, mut marks, first) = {
+            let mut state = self.lock();
+            let used: Vec<streams::Used> = state.streams.all().to_vec();
+            state.streams.clear();
+            (used, std::mem::take(&mut state.orphans), state.grant.first.take())
+        };
+        let capturing = self.captures.any();
+        let mut contexts = Vec::new();
+        for used in used {
+            match used.stream.kind {
+                // Either would touch, and so invalidate, a capture of the program.
+                StreamKind::Legacy | StreamKind::PerThread if capturing => {}
+                StreamKind::PerThread => {
+                    if used.is_dirty() && !contexts.contains(&used.context) {
+                        contexts.push(used.context);
+                    }
+                }
+                StreamKind::Created if capturing && self.driver.is_capturing(used.stream) => {}
+                StreamKind::Legacy | StreamKind::Created => {
+                    // A launch that raced with a wait leaves a stream that looks clean and is not.
+                    if used.is_dirty() || self.driver.is_idle(used.context, used.stream) == Some(false) {
+                        marks.extend(self.driver.mark(used.context, used.stream));
+                    }
+                }
+            }
+        }
+        (marks, contexts, first)
+    }
+
+    /// Works out what the grant used and tells the manager; asks again at once if somebody waits.
+    fn close_books(&self, state: &mut State, now: u64, gpu: Option<(u64, u64)>) {
+        let mut end = state.grant.idle_since_ns.unwrap_or(now);
+        if state.is_busy() {
+            // One burst through the whole grant is what the events measured exactly; of several they saw the gaps too.
+            let exact = gpu.filter(|_| state.grant.bursts == 1);
+            end = exact.map_or(now, |(elapsed, first_at)| now.min(first_at.saturating_add(elapsed)));
+            state.end_burst(end, exact.map(|(elapsed, _)| elapsed));
+            self.report(state, end);
+        }
+        let overrun_ns = if state.grant.bursts == 0 { 0 } else { end.saturating_sub(state.grant.deadline_ns) };
+        let used = Used { used_ms: ms(state.grant.busy_ns), overuse_ms: ms(overrun_ns) };
+        state.overuse_ms = used.overuse_ms;
+        let told = state.takes_yield.then_some(used);
+        if state.wanting > 0 {
+            self.ask(state, told);
+        } else if told.is_some() {
+            state.phase = Phase::Closed;
+            state.window.interrupt();
+            if let Err(error) = self.link.send(told, None) {
+                self.lose(state, error);
+            }
+        } else {
+            state.phase = Phase::Closed;
+        }
+        // One of the threads that wait will read the answer, and wake the others when it is there.
+        if state.phase == Phase::Asking {
+            self.wanting.notify_one();
+        } else {
+            self.wanting.notify_all();
+        }
+    }
+
+    pub(super) fn report(&self, state: &State, progress_ns: u64) {
+        self.link.report(state.total_busy_ns, progress_ns, self.gate.launches());
+    }
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}

@@ -1,0 +1,143 @@
+//! What a device knows, behind one lock that is never held across a wait, a driver call or an answer from the manager.
+
+use crate::platform::Mark;
+use crate::predictor::{BURST_MERGE_MS, Predictor, Quantile, WINDOW_MERGE_MS};
+use crate::streams::StreamSet;
+
+/// Settings of a device.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Idle for this long, the token is given back, in nanoseconds.
+    pub idle_ns: u64,
+    /// What the predictors answer.
+    pub quantile: Quantile,
+    /// Hold launches without a manager, until the manager's page says otherwise.
+    pub fail_closed: bool,
+    /// How long a launch waits for the drain of the last grant, which may be waiting for that very launch.
+    pub stall_ns: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { idle_ns: 500_000, quantile: Quantile::P90, fail_closed: false, stall_ns: 5_000_000_000 }
+    }
+}
+
+/// Where the device stands with its manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Not connected yet.
+    Detached,
+    /// Attached, and no grant is held or asked for.
+    Closed,
+    /// A grant was asked for; the answer has not been read.
+    Asking,
+    /// A grant is held. Whether its deadline has passed is the page's to say.
+    Open,
+    /// The grant is over and its work is finishing.
+    Draining,
+    /// The manager went away; the tracker tries again at the time given.
+    Lost {
+        /// When to connect again.
+        retry_ns: u64,
+    },
+}
+
+/// The grant held, or the last one.
+#[derive(Debug, Default)]
+pub(super) struct Grant {
+    /// Counts grants of this process.
+    pub(super) number: u64,
+    pub(super) begin_ns: u64,
+    /// `u64::MAX` for a standing grant.
+    pub(super) deadline_ns: u64,
+    pub(super) quota_ms: f64,
+    /// GPU time of the bursts that ended within the grant.
+    pub(super) busy_ns: u64,
+    /// Bursts begun within the grant.
+    pub(super) bursts: u64,
+    /// Recorded before the grant's first launch, with the host's time.
+    pub(super) first: Option<(Mark, u64)>,
+    /// Since when nothing runs; the grant's begin if nothing has.
+    pub(super) idle_since_ns: Option<u64>,
+    /// Whether a typical pause is long enough to give the token back at once.
+    pub(super) give_back: bool,
+}
+
+impl Grant {
+    pub(super) fn is_standing(&self) -> bool {
+        self.deadline_ns == u64::MAX
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) phase: Phase,
+    /// A thread waits for the manager's answer.
+    pub(super) reading: bool,
+    /// Threads that wait to launch.
+    pub(super) wanting: usize,
+    /// The drain under way has been given up as stalled by a waiting launch.
+    pub(super) stalled: bool,
+    pub(super) burst: Predictor,
+    pub(super) window: Predictor,
+    pub(super) grant: Grant,
+    pub(super) streams: StreamSet,
+    /// Marks recorded on streams that were destroyed with work on them.
+    pub(super) orphans: Vec<Mark>,
+    pub(super) takes_yield: bool,
+    /// Overrun of the last grant, to be told with the next question.
+    pub(super) overuse_ms: f64,
+    /// GPU time used since the start.
+    pub(super) total_busy_ns: u64,
+    pub(super) retry_wait_ns: u64,
+    /// Launches seen by the tracker's last look.
+    pub(super) seen_launches: u64,
+}
+
+impl State {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            phase: Phase::Detached,
+            reading: false,
+            wanting: 0,
+            stalled: false,
+            burst: Predictor::new(BURST_MERGE_MS, settings.quantile),
+            window: Predictor::new(WINDOW_MERGE_MS, settings.quantile),
+            grant: Grant::default(),
+            streams: StreamSet::default(),
+            orphans: Vec::new(),
+            takes_yield: true,
+            overuse_ms: 0.0,
+            total_busy_ns: 0,
+            retry_wait_ns: 0,
+            seen_launches: 0,
+        }
+    }
+
+    /// Whether GPU work is running, as far as is known.
+    pub(super) fn is_busy(&self) -> bool {
+        self.burst.running_since().is_some()
+    }
+
+    /// A burst begins.
+    pub(super) fn begin_burst(&mut self, now_ns: u64) {
+        self.window.record_stop(now_ns);
+        self.burst.record_start(now_ns);
+        self.grant.bursts += 1;
+        self.grant.idle_since_ns = None;
+        self.grant.give_back = false;
+    }
+
+    /// The running burst ended at `end_ns`, having used the GPU for `busy_ns` (by default: since it began).
+    pub(super) fn end_burst(&mut self, end_ns: u64, busy_ns: Option<u64>) {
+        let Some(begin_ns) = self.burst.running_since() else { return };
+        let lasted = end_ns.saturating_sub(begin_ns);
+        let busy_ns = busy_ns.unwrap_or(lasted).min(lasted);
+        self.burst.record_stop(end_ns);
+        self.window.record_start(end_ns);
+        self.grant.busy_ns += busy_ns;
+        self.total_busy_ns += busy_ns;
+        self.grant.idle_since_ns = Some(end_ns);
+    }
+}

@@ -1,0 +1,179 @@
+//! The tracker: one thread that keeps the connection, ends grants at their deadline, and ends them early when idle.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::Device;
+use super::state::{Phase, State};
+use crate::outcome::Bypass;
+use crate::platform::{Clock, Driver, LinkError, TokenLink};
+
+/// First and longest pause between attempts to connect.
+const RETRY_NS: (u64, u64) = (20_000_000, 1_000_000_000);
+
+/// How often a quiet connection is looked at: a manager that restarts must learn soon what we hold.
+const ALIVE_NS: u64 = 250_000_000;
+
+/// How often a holder looks whether others have begun to wait.
+const UNCONTENDED_LOOK_NS: u64 = 2_000_000;
+
+/// What the tracker has to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// Nothing before this time, unless it is woken.
+    Until(u64),
+    /// Look again at once.
+    Not,
+}
+
+impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
+    /// Tracks until `stop` says so. `between` is called before each pause.
+    pub fn run_tracker(&self, stop: impl Fn() -> bool, between: impl Fn()) {
+        while !stop() {
+            match self.track() {
+                Pause::Not => {}
+                Pause::Until(at) => {
+                    between();
+                    self.sleep_until(at);
+                }
+            }
+        }
+    }
+
+    fn sleep_until(&self, at: u64) {
+        let state = self.lock();
+        let for_ns = at.saturating_sub(self.clock.now_ns());
+        // What was announced before the lock was taken shows in the phase.
+        if matches!(state.phase, Phase::Draining) || for_ns == 0 || state.grant.give_back {
+            return;
+        }
+        let woken = self.tracking.wait_timeout(state, Duration::from_nanos(for_ns));
+        drop(woken.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// One step of the tracker.
+    pub fn track(&self) -> Pause {
+        let now = self.clock.now_ns();
+        let mut state = self.lock();
+        match state.phase {
+            Phase::Detached => self.connect(state),
+            Phase::Lost { retry_ns } if now >= retry_ns => self.connect(state),
+            Phase::Lost { retry_ns } => Pause::Until(retry_ns),
+            Phase::Draining => {
+                drop(state);
+                self.drain();
+                Pause::Not
+            }
+            Phase::Asking => Pause::Until(now + ALIVE_NS),
+            Phase::Closed => self.check_alive(&mut state, now),
+            Phase::Open if !self.is_open() => {
+                self.begin_drain(&mut state);
+                Pause::Not
+            }
+            Phase::Open if state.grant.is_standing() => {
+                self.report(&state, state.grant.idle_since_ns.unwrap_or(now));
+                self.check_alive(&mut state, now)
+            }
+            Phase::Open => {
+                drop(state);
+                self.look_for_idleness(now)
+            }
+        }
+    }
+
+    fn check_alive(&self, state: &mut State, now: u64) -> Pause {
+        if !self.link.is_alive() {
+            self.lose(state, LinkError::Gone { errno: 0 });
+            return Pause::Not;
+        }
+        Pause::Until(now + ALIVE_NS)
+    }
+
+    /// A grant is held and its deadline ahead: ends it if the program has been idle while others wait.
+    fn look_for_idleness(&self, now: u64) -> Pause {
+        let contended = self.link.contended();
+        if contended {
+            self.find_out_whether_idle(now);
+        }
+        let mut state = self.lock();
+        if state.phase != Phase::Open {
+            return Pause::Not;
+        }
+        let idle_for = state.grant.idle_since_ns.map_or(0, |since| now.saturating_sub(since));
+        let idle = !state.is_busy() && (state.grant.give_back || idle_for >= self.settings.idle_ns);
+        state.grant.give_back = false;
+        if contended && idle && state.takes_yield && state.wanting == 0 {
+            self.begin_drain(&mut state);
+            return Pause::Not;
+        }
+        let look = if contended { self.settings.idle_ns } else { UNCONTENDED_LOOK_NS.max(self.settings.idle_ns) };
+        Pause::Until(state.grant.deadline_ns.min(now + look))
+    }
+
+    /// Asks the driver whether a burst that no host wait has ended is over. Launches since the last look say it is not.
+    fn find_out_whether_idle(&self, now: u64) {
+        let launches = self.gate.launches();
+        let _handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        let quiet = std::mem::replace(&mut state.seen_launches, launches) == launches;
+        if !quiet || !state.is_busy() || self.captures.any() {
+            return;
+        }
+        let epoch = self.gate.next_epoch();
+        let streams: Vec<_> = state.streams.all().iter().filter(|used| used.is_dirty()).copied().collect();
+        drop(state);
+        let all_idle = streams.iter().all(|used| self.driver.is_idle(used.context, used.stream) == Some(true));
+        if !all_idle {
+            return;
+        }
+        let mut state = self.lock();
+        for used in streams {
+            state.streams.finished(crate::streams::Waited::Stream(used.context, used.stream), epoch);
+        }
+        self.end_burst_if_clean(&mut state, now);
+    }
+
+    fn connect(&self, state: std::sync::MutexGuard<'_, State>) -> Pause {
+        drop(state);
+        let attached = self.link.connect();
+        let mut state = self.lock();
+        let pause = match attached {
+            Ok(attached) => {
+                self.gate.compare_ticks(attached.by_ticks);
+                state.takes_yield = attached.takes_yield;
+                state.retry_wait_ns = 0;
+                state.overuse_ms = 0.0;
+                self.pass_for(None);
+                state.phase = Phase::Closed;
+                if self.link.deadline_ns() == u64::MAX {
+                    self.open(&mut state, f64::INFINITY);
+                }
+                Pause::Not
+            }
+            Err(error) => {
+                self.lose(&mut state, error);
+                Pause::Not
+            }
+        };
+        self.wanting.notify_all();
+        pause
+    }
+
+    /// The connection is gone: closes the gate, and lets launches pass unless they are to be held.
+    pub(super) fn lose(&self, state: &mut State, error: LinkError) {
+        self.gate.close();
+        self.link.disconnect();
+        let now = self.clock.now_ns();
+        state.end_burst(now, None);
+        state.retry_wait_ns = (state.retry_wait_ns * 2).clamp(RETRY_NS.0, RETRY_NS.1);
+        state.phase = Phase::Lost { retry_ns: now + state.retry_wait_ns };
+        if !self.link.fail_closed().unwrap_or(self.settings.fail_closed) {
+            self.pass_for(Some(match error {
+                LinkError::NotAdmitted { .. } => Bypass::NotAdmitted,
+                LinkError::Gone { .. } | LinkError::Malformed => Bypass::ManagerGone,
+            }));
+        }
+        self.wanting.notify_all();
+        self.tracking.notify_one();
+    }
+}

@@ -1,0 +1,220 @@
+//! A launch that cannot pass at once: note it, or wait for a grant.
+
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::state::{Phase, State};
+use super::{Device, Pass};
+use crate::outcome::{Bypass, Outcome};
+use crate::platform::{Ask, Clock, Driver, Stream, TokenLink};
+use crate::predictor::estimate_full_burst;
+use crate::thread::Thread;
+
+/// How often a waiting launch looks whether the drain has stalled.
+const STALL_CHECK: Duration = Duration::from_millis(50);
+
+/// What became of noting a launch.
+enum Noted {
+    /// It may be submitted.
+    Yes,
+    /// The grant ended meanwhile, or is too short for the burst that begins.
+    NoGrant,
+    /// There is no context to launch in.
+    NoContext,
+}
+
+impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
+    #[cold]
+    pub(super) fn launch_slowly<'s>(
+        &'s self,
+        stream: Stream,
+        thread: &Thread,
+        mut pass: Pass<'s>,
+    ) -> Outcome<Pass<'s>> {
+        if self.captures.any() && self.driver.is_capturing(stream) {
+            return Outcome::Bypassed(Bypass::Capture);
+        }
+        let mut may_ask_early = true;
+        loop {
+            if let Some(reason) = self.passing() {
+                return Outcome::Bypassed(reason);
+            }
+            if self.is_open() {
+                match self.note(stream, thread, may_ask_early) {
+                    Noted::Yes => return Outcome::Governed(pass),
+                    Noted::NoContext => return Outcome::Bypassed(Bypass::NoContext),
+                    // A burst that no quota fits would ask for ever.
+                    Noted::NoGrant => may_ask_early = false,
+                }
+            }
+            // Who waits is not in the middle of a launch: the drain would wait for it.
+            drop(pass);
+            if let Err(reason) = self.wait_for_grant() {
+                return Outcome::Bypassed(reason);
+            }
+            self.gate.enter(thread.shard());
+            pass = Pass { gate: &self.gate, shard: thread.shard() };
+        }
+    }
+
+    /// Enters the launch's stream among those the grant answers for, and the beginning of a burst.
+    fn note(&self, stream: Stream, thread: &Thread, may_ask_early: bool) -> Noted {
+        let Some(located) = self.driver.locate(stream) else { return Noted::NoContext };
+        let now = self.clock.now_ns();
+        let mut state = self.lock();
+        // Read under the lock: a wait that ends later than this sees the launch as later than itself.
+        let epoch = self.gate.epoch();
+        if state.phase != Phase::Open {
+            return Noted::NoGrant;
+        }
+        let begins = !state.is_busy();
+        if begins {
+            if may_ask_early && self.should_ask_early(&mut state, now) {
+                self.begin_drain(&mut state);
+                return Noted::NoGrant;
+            }
+            state.begin_burst(now);
+        }
+        state.streams.note(located.context, stream, located.blocking, epoch);
+        let standing = state.grant.is_standing();
+        let number = state.grant.number;
+        let wants_mark = begins && !standing && state.grant.bursts == 1 && !self.captures.any();
+        drop(state);
+        if begins {
+            self.link.ring(standing);
+        }
+        if wants_mark {
+            self.mark_first(located.context, stream, number, now);
+        }
+        // During a capture every launch has to be looked at.
+        if !self.captures.any() {
+            thread.remember(self.ordinal, stream.handle, epoch);
+        }
+        Noted::Yes
+    }
+
+    /// Whether the burst that begins would run past the deadline and would fit into a fresh quota.
+    fn should_ask_early(&self, state: &mut State, now: u64) -> bool {
+        if state.grant.is_standing() {
+            return false;
+        }
+        let predicted_ms = state.burst.predict_single(now);
+        let left_ms = state.grant.deadline_ns.saturating_sub(now) as f64 / 1e6;
+        predicted_ms >= left_ms && predicted_ms < state.grant.quota_ms
+    }
+
+    fn mark_first(&self, context: u64, stream: Stream, number: u64, now: u64) {
+        let Some(mark) = self.driver.mark(context, stream) else { return };
+        let mut state = self.lock();
+        if state.grant.number == number && state.grant.first.is_none() {
+            state.grant.first = Some((mark, now));
+        } else {
+            drop(state);
+            self.driver.discard(mark);
+        }
+    }
+
+    /// Waits until a grant is open; `Err` if the launch is to pass without one.
+    fn wait_for_grant(&self) -> Result<(), Bypass> {
+        let began = self.clock.now_ns();
+        let mut state = self.lock();
+        state.wanting += 1;
+        let result = loop {
+            if let Some(reason) = self.passing() {
+                break Err(reason);
+            }
+            state = match state.phase {
+                Phase::Open if self.is_open() => break Ok(()),
+                Phase::Open => {
+                    self.begin_drain(&mut state);
+                    self.wait(state)
+                }
+                Phase::Draining => {
+                    if state.stalled || self.clock.now_ns().saturating_sub(began) >= self.settings.stall_ns {
+                        state.stalled = true;
+                        break Err(Bypass::DrainStalled);
+                    }
+                    self.wait(state)
+                }
+                Phase::Closed => {
+                    self.ask(&mut state, None);
+                    state
+                }
+                Phase::Asking if !state.reading => self.read_answer(state),
+                Phase::Asking | Phase::Detached | Phase::Lost { .. } => {
+                    self.wanting.wait(state).unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        };
+        state.wanting -= 1;
+        result
+    }
+
+    /// Waits for the drain under way, looking up from time to time.
+    fn wait<'s>(&'s self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        let woken = self.wanting.wait_timeout(state, STALL_CHECK);
+        woken.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Asks for a grant, in one write with the report of the last one if there is one.
+    pub(super) fn ask(&self, state: &mut State, used: Option<crate::platform::Used>) {
+        let now = self.clock.now_ns();
+        let (burst_ms, window_ms) = (state.burst.predict_merged(now), state.window.predict_merged(now));
+        let ask = Ask { overuse_ms: state.overuse_ms, next_burst_ms: estimate_full_burst(burst_ms, window_ms) };
+        // The pause from here to the grant is the manager's doing and says nothing about the program.
+        state.window.interrupt();
+        state.overuse_ms = 0.0;
+        match self.link.send(used, Some(ask)) {
+            Ok(()) => state.phase = Phase::Asking,
+            Err(error) => self.lose(state, error),
+        }
+    }
+
+    /// Waits for the answer on behalf of everybody, without the lock.
+    fn read_answer<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        state.reading = true;
+        drop(state);
+        let answer = self.link.receive();
+        let mut state = self.lock();
+        state.reading = false;
+        match answer {
+            // The connection was lost and replaced meanwhile; the answer was to a question nobody asks any more.
+            _ if state.phase != Phase::Asking => {}
+            Ok(quota_ms) => self.open(&mut state, quota_ms),
+            Err(error) => self.lose(&mut state, error),
+        }
+        self.wanting.notify_all();
+        state
+    }
+
+    /// A grant begins.
+    pub(super) fn open(&self, state: &mut State, quota_ms: f64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let stale = state.grant.first.take();
+        let number = state.grant.number + 1;
+        let now = self.clock.now_ns();
+        state.grant = super::state::Grant {
+            number,
+            begin_ns: now,
+            deadline_ns: self.link.deadline_ns(),
+            quota_ms,
+            idle_since_ns: Some(now),
+            ..Default::default()
+        };
+        state.phase = Phase::Open;
+        self.counters.grants.fetch_add(1, Relaxed);
+        self.gate.open();
+        self.tracking.notify_one();
+        if let Some((mark, _)) = stale {
+            self.driver.discard(mark);
+        }
+    }
+
+    /// The grant is over: closes the gate and leaves the rest to the tracker.
+    pub(super) fn begin_drain(&self, state: &mut State) {
+        self.gate.close();
+        state.phase = Phase::Draining;
+        state.stalled = false;
+        self.tracking.notify_one();
+    }
+}

@@ -1,0 +1,239 @@
+//! Fakes of driver, manager and clock for the tests of this crate.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::platform::*;
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A clock that stands until it is set; ticks are nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    pub(crate) fn set(&self, ns: u64) {
+        self.0.store(ns, SeqCst);
+    }
+
+    pub(crate) fn advance(&self, ns: u64) {
+        self.0.fetch_add(ns, SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_ns(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+
+    fn ticks(&self) -> u64 {
+        self.now_ns()
+    }
+
+    fn pause(&self, ns: u64) {
+        self.advance(ns);
+        std::thread::yield_now();
+    }
+}
+
+/// A manager that grants `quota_ms` to every question and writes down what it was told.
+#[derive(Debug, Default)]
+pub(crate) struct FakeLink {
+    pub(crate) deadline: AtomicU64,
+    pub(crate) contended: AtomicBool,
+    pub(crate) closed: AtomicBool,
+    pub(crate) standing: AtomicBool,
+    pub(crate) dead: AtomicBool,
+    pub(crate) legacy: AtomicBool,
+    pub(crate) quota_ms: AtomicU64,
+    pub(crate) rings: AtomicU64,
+    pub(crate) connects: AtomicU64,
+    pub(crate) busy_ns: AtomicU64,
+    pub(crate) sent: Mutex<Vec<(Option<Used>, Option<Ask>)>>,
+    pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
+}
+
+impl FakeLink {
+    pub(crate) fn set_deadline(&self, deadline: u64) {
+        self.deadline.store(deadline, SeqCst);
+    }
+
+    pub(crate) fn sent(&self) -> Vec<(Option<Used>, Option<Ask>)> {
+        lock(&self.sent).clone()
+    }
+
+    fn check(&self) -> Result<(), LinkError> {
+        if self.dead.load(SeqCst) { Err(LinkError::Gone { errno: 32 }) } else { Ok(()) }
+    }
+}
+
+impl TokenLink for FakeLink {
+    fn connect(&self) -> Result<Attached, LinkError> {
+        self.connects.fetch_add(1, SeqCst);
+        self.check()?;
+        self.set_deadline(if self.standing.load(SeqCst) { u64::MAX } else { 0 });
+        Ok(Attached { by_ticks: true, takes_yield: !self.legacy.load(SeqCst) })
+    }
+
+    fn disconnect(&self) {}
+
+    fn is_alive(&self) -> bool {
+        !self.dead.load(SeqCst)
+    }
+
+    fn send(&self, used: Option<Used>, ask: Option<Ask>) -> Result<(), LinkError> {
+        self.check()?;
+        lock(&self.sent).push((used, ask));
+        Ok(())
+    }
+
+    fn receive(&self) -> Result<f64, LinkError> {
+        self.check()?;
+        let quota_ms = self.quota_ms.load(SeqCst);
+        let now = lock(&self.clock).as_ref().map_or(0, |clock| clock.now_ns());
+        self.set_deadline(now + quota_ms * 1_000_000);
+        Ok(quota_ms as f64)
+    }
+
+    fn deadline_ticks(&self) -> u64 {
+        self.deadline.load(SeqCst)
+    }
+
+    fn deadline_ns(&self) -> u64 {
+        self.deadline.load(SeqCst)
+    }
+
+    fn contended(&self) -> bool {
+        self.contended.load(SeqCst)
+    }
+
+    fn fail_closed(&self) -> Option<bool> {
+        Some(self.closed.load(SeqCst))
+    }
+
+    fn ring(&self, wake: bool) {
+        self.rings.fetch_add(u64::from(wake), SeqCst);
+    }
+
+    fn report(&self, busy_ns: u64, _progress_ns: u64, _launches: u64) {
+        self.busy_ns.store(busy_ns, SeqCst);
+    }
+}
+
+/// A driver whose streams have work until they are told otherwise. A mark's event is the clock when it was waited for.
+#[derive(Debug, Default)]
+pub(crate) struct FakeDriver {
+    pub(crate) busy: Mutex<Vec<u64>>,
+    pub(crate) capturing: Mutex<Vec<u64>>,
+    pub(crate) marked: Mutex<Vec<u64>>,
+    pub(crate) drained: Mutex<Vec<u64>>,
+    /// How long a wait for a mark takes.
+    pub(crate) drain_ns: AtomicU64,
+    pub(crate) elapsed_ns: AtomicU64,
+    pub(crate) live_marks: AtomicU64,
+    pub(crate) no_context: AtomicBool,
+    pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
+}
+
+impl Driver for FakeDriver {
+    fn locate(&self, _stream: Stream) -> Option<Located> {
+        (!self.no_context.load(SeqCst)).then_some(Located { context: 7, blocking: true })
+    }
+
+    fn is_capturing(&self, stream: Stream) -> bool {
+        lock(&self.capturing).contains(&stream.handle)
+    }
+
+    fn mark(&self, context: u64, stream: Stream) -> Option<Mark> {
+        lock(&self.marked).push(stream.handle);
+        self.live_marks.fetch_add(1, SeqCst);
+        Some(Mark { context, event: stream.handle })
+    }
+
+    fn wait(&self, mark: Mark) {
+        if let Some(clock) = lock(&self.clock).as_ref() {
+            clock.advance(self.drain_ns.load(SeqCst));
+        }
+        lock(&self.busy).retain(|stream| *stream != mark.event);
+    }
+
+    fn elapsed_ns(&self, _from: Mark, _to: Mark) -> Option<u64> {
+        let ns = self.elapsed_ns.load(SeqCst);
+        (ns != 0).then_some(ns)
+    }
+
+    fn discard(&self, _mark: Mark) {
+        self.live_marks.fetch_sub(1, SeqCst);
+    }
+
+    fn is_idle(&self, _context: u64, stream: Stream) -> Option<bool> {
+        (stream.kind != StreamKind::PerThread).then(|| !lock(&self.busy).contains(&stream.handle))
+    }
+
+    fn drain_context(&self, context: u64) {
+        lock(&self.drained).push(context);
+    }
+}
+
+/// A manager's memory account.
+#[derive(Debug)]
+pub(crate) struct FakeMemory {
+    limit: u64,
+    used: AtomicU64,
+    connected: AtomicBool,
+    dead: AtomicBool,
+}
+
+impl FakeMemory {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { limit, used: AtomicU64::new(0), connected: AtomicBool::new(false), dead: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn die(&self) {
+        self.dead.store(true, SeqCst);
+        self.connected.store(false, SeqCst);
+    }
+
+    pub(crate) fn return_empty(&self) {
+        self.used.store(0, SeqCst);
+        self.dead.store(false, SeqCst);
+    }
+}
+
+impl MemoryLink for FakeMemory {
+    fn connect(&self, used_bytes: u64) -> Result<(), LinkError> {
+        if self.dead.load(SeqCst) {
+            return Err(LinkError::Gone { errno: 111 });
+        }
+        self.used.fetch_add(used_bytes, SeqCst);
+        self.connected.store(true, SeqCst);
+        Ok(())
+    }
+
+    fn is_alive(&self) -> bool {
+        self.connected.load(SeqCst)
+    }
+
+    fn usage(&self) -> Result<(u64, u64), LinkError> {
+        Ok((self.used.load(SeqCst), self.limit))
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<bool, LinkError> {
+        let fits = self.used.load(SeqCst) + bytes <= self.limit;
+        if fits {
+            self.used.fetch_add(bytes, SeqCst);
+        }
+        Ok(fits)
+    }
+
+    fn release(&self, bytes: u64) -> Result<(), LinkError> {
+        self.used.fetch_sub(bytes, SeqCst);
+        Ok(())
+    }
+
+    fn fail_closed(&self) -> Option<bool> {
+        None
+    }
+}

@@ -1,0 +1,176 @@
+//! Memory of one device: reserve before the driver allocates, release after it freed.
+//!
+//! The manager's answer is exact across the processes of a client because the reservation is made before the driver is
+//! called. While the manager is away, the last limit it gave holds for this process alone; the connection that follows
+//! tells it what is in use.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+
+use crate::outcome::{Bypass, Outcome, Refusal};
+use crate::platform::{LinkError, MemoryLink};
+
+/// No limit is known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// The memory account of this process on one device.
+#[derive(Debug)]
+pub struct Memory<L> {
+    link: L,
+    fail_closed: bool,
+    /// Bytes this process holds or is about to allocate, as the manager would be told.
+    charged: AtomicU64,
+    limit: AtomicU64,
+    /// Makes (connection, charge) change together, so that an attachment never tells a stale sum.
+    order: Mutex<()>,
+}
+
+impl<L: MemoryLink> Memory<L> {
+    /// An empty account. `fail_closed` holds until the manager says otherwise.
+    pub fn new(link: L, fail_closed: bool) -> Self {
+        Self { link, fail_closed, charged: AtomicU64::new(0), limit: AtomicU64::new(UNKNOWN), order: Mutex::new(()) }
+    }
+
+    /// Asks for `bytes` before the driver is called. After `Governed` the caller must allocate, or [`release`](Self::release).
+    ///
+    /// `Bypassed` is charged as well: the next manager is told, and the free is the same.
+    pub fn reserve(&self, bytes: u64) -> Outcome<()> {
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        // A connection that breaks under the question may be one to a manager that was replaced: ask once more.
+        let ask = || self.ensure().and_then(|()| self.link.reserve(bytes));
+        let verdict = ask().or_else(|_| ask());
+        let outcome = match verdict {
+            Ok(true) => Outcome::Governed(()),
+            Ok(false) => Outcome::Refused(Refusal::MemoryLimit),
+            Err(error) => self.without_manager(bytes, error),
+        };
+        if !matches!(outcome, Outcome::Refused(_)) {
+            self.charged.fetch_add(bytes, SeqCst);
+        }
+        outcome
+    }
+
+    /// Gives back what was freed, or reserved in vain.
+    pub fn release(&self, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let charged = self.charged.load(SeqCst);
+        self.charged.store(charged.saturating_sub(bytes), SeqCst);
+        if self.link.is_alive() {
+            // If it fails, the next connection tells the sum, in which these bytes are missing already.
+            let _told = self.link.release(bytes);
+        }
+    }
+
+    /// (used, limit) of the client, over all its processes, in bytes; `None` if no manager answers.
+    pub fn usage(&self) -> Option<(u64, u64)> {
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ensure().and_then(|()| self.link.usage()).inspect(|(_, limit)| self.limit.store(*limit, SeqCst)).ok()
+    }
+
+    /// Bytes charged to this process.
+    pub fn charged(&self) -> u64 {
+        self.charged.load(SeqCst)
+    }
+
+    /// Connects again if the manager was lost and this process holds memory it should know of.
+    pub fn keep_attached(&self) {
+        if self.charged() != 0 && !self.link.is_alive() {
+            let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+            let _attached = self.ensure();
+        }
+    }
+
+    fn ensure(&self) -> Result<(), LinkError> {
+        if self.link.is_alive() {
+            return Ok(());
+        }
+        self.link.connect(self.charged.load(SeqCst))?;
+        let (_, limit) = self.link.usage()?;
+        self.limit.store(limit, SeqCst);
+        Ok(())
+    }
+
+    fn without_manager(&self, bytes: u64, error: LinkError) -> Outcome<()> {
+        let reason = match error {
+            LinkError::NotAdmitted { .. } => Bypass::NotAdmitted,
+            LinkError::Gone { .. } | LinkError::Malformed => Bypass::ManagerGone,
+        };
+        let limit = self.limit.load(SeqCst);
+        let fits = self.charged.load(SeqCst).checked_add(bytes).is_some_and(|total| total <= limit);
+        let closed = self.link.fail_closed().unwrap_or(self.fail_closed);
+        if !fits || (limit == UNKNOWN && closed) {
+            return Outcome::Refused(Refusal::MemoryLimit);
+        }
+        Outcome::Bypassed(reason)
+    }
+}
+
+/// What `cuMemGetInfo` tells a program: (free, total) in bytes.
+///
+/// The total is the limit, and no more is free than the GPU really has.
+pub fn visible_memory(used: u64, limit: u64, physical_free: u64, physical_total: u64) -> (u64, u64) {
+    let total = limit.min(physical_total);
+    (total.saturating_sub(used).min(physical_free), total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fakes::FakeMemory;
+
+    fn account(limit: u64, fail_closed: bool) -> Memory<FakeMemory> {
+        Memory::new(FakeMemory::new(limit), fail_closed)
+    }
+
+    #[test]
+    fn the_limit_holds_to_the_byte() {
+        let memory = account(100, false);
+        assert_eq!(memory.reserve(60), Outcome::Governed(()));
+        assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
+        assert_eq!(memory.reserve(40), Outcome::Governed(()));
+        memory.release(40);
+        assert_eq!(memory.usage(), Some((60, 100)));
+    }
+
+    #[test]
+    fn a_manager_that_returns_learns_what_is_in_use() {
+        let memory = account(100, false);
+        memory.reserve(60);
+        memory.link.die();
+        memory.release(10);
+        assert_eq!(memory.reserve(5), Outcome::Bypassed(Bypass::ManagerGone));
+        memory.link.return_empty();
+        memory.keep_attached();
+        assert_eq!(memory.usage(), Some((55, 100)));
+    }
+
+    #[test]
+    fn without_a_manager_the_last_limit_still_holds() {
+        let memory = account(100, false);
+        memory.reserve(60);
+        memory.link.die();
+        assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
+        assert_eq!(memory.reserve(40), Outcome::Bypassed(Bypass::ManagerGone));
+    }
+
+    #[test]
+    fn a_manager_that_was_never_there_is_passed_or_refused_as_configured() {
+        let open = account(100, false);
+        open.link.die();
+        assert_eq!(open.reserve(1_000_000), Outcome::Bypassed(Bypass::ManagerGone));
+        let closed = account(100, true);
+        closed.link.die();
+        assert_eq!(closed.reserve(1), Outcome::Refused(Refusal::MemoryLimit));
+    }
+
+    #[test]
+    fn a_program_sees_its_limit_and_what_is_left_of_it() {
+        assert_eq!(visible_memory(3, 10, 100, 1000), (7, 10));
+        assert_eq!(visible_memory(3, 10, 5, 1000), (5, 10), "no more than the GPU has");
+        assert_eq!(visible_memory(30, 10, 100, 1000), (0, 10), "used beyond the limit does not wrap");
+        assert_eq!(visible_memory(3, 5000, 100, 1000), (100, 1000), "a limit above the GPU is the GPU");
+    }
+}

@@ -1,0 +1,92 @@
+//! How a call through the hook ended: governed, bypassed for a named reason, or refused.
+
+/// How one call ended. Every call of a governed function is counted under exactly one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// The rules were applied and the call went on.
+    Governed(T),
+    /// The call went to the driver as if the hook were not there.
+    Bypassed(Bypass),
+    /// The call never reached the driver.
+    Refused(Refusal),
+}
+
+/// Why a call was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The allocation does not fit into the memory limit.
+    MemoryLimit,
+}
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+) => {
+        /// Why a call was let through without being governed.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Bypass { $($(#[doc = $doc])+ $name,)+ }
+
+        impl Bypass {
+            /// All reasons, in the order of their counters.
+            pub const ALL: &[Bypass] = &[$(Bypass::$name),+];
+
+            /// The reason as counters and metrics name it.
+            pub fn label(self) -> &'static str {
+                match self { $(Bypass::$name => $label,)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The kill switch is on.
+    Disabled = "disabled",
+    /// No manager is configured for this GPU.
+    NotManaged = "not_managed",
+    /// The manager does not answer and the client is to go on without it.
+    ManagerGone = "manager_gone",
+    /// The manager answered and does not admit this client.
+    NotAdmitted = "not_admitted",
+    /// The stream is being captured: the call records a graph node and runs nothing.
+    Capture = "capture",
+    /// The calling thread has no current context: the driver will say so.
+    NoContext = "no_context",
+    /// The call came from inside another governed call.
+    Nested = "nested",
+    /// The process is a fork of one that had used the driver.
+    Forked = "forked",
+    /// The end of the last grant waits for GPU work that may itself wait for this launch.
+    DrainStalled = "drain_stalled",
+    /// The driver handed out a function whose signature the table does not know.
+    UnknownAbi = "unknown_abi",
+    /// The hook failed inside and stood aside.
+    InternalError = "internal_error",
+    /// The allocation's size cannot be known before the driver has made it.
+    UnknownSize = "unknown_size",
+}
+
+impl Bypass {
+    /// Index of the reason's counter, below 32.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_counter_of_its_own() {
+        for (index, reason) in Bypass::ALL.iter().enumerate() {
+            assert_eq!(reason.index(), index);
+        }
+        assert!(Bypass::ALL.len() <= 32, "the report page holds 32 counters");
+    }
+
+    #[test]
+    fn no_two_reasons_share_a_name() {
+        for (index, reason) in Bypass::ALL.iter().enumerate() {
+            assert!(Bypass::ALL.iter().skip(index + 1).all(|other| other.label() != reason.label()));
+        }
+    }
+}
