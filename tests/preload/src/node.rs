@@ -47,7 +47,7 @@ impl NodeOptions {
         let simulator = directory.path().join("sim.sock");
         let log = log_file(&directory.path().join("sim.log"));
         let daemon = Command::new(&artifacts.sluice)
-            .arg("sim")
+            .args(["--parent", &std::process::id().to_string(), "sim"])
             .arg("--socket")
             .arg(&simulator)
             .stdin(Stdio::null())
@@ -235,7 +235,7 @@ impl Node {
         assert!(self.manager.is_none(), "a pod-manager runs already");
         let log = log_file(&self.directory.path().join("manager.log"));
         let manager = Command::new(&self.artifacts.sluice)
-            .arg("pod-manager")
+            .args(["--parent", &std::process::id().to_string(), "pod-manager"])
             .arg("--socket")
             .arg(self.socket())
             .arg("--resource-file")
@@ -243,6 +243,7 @@ impl Node {
             .args(["--tcp", &self.tcp.to_string(), "--metrics", &self.metrics.to_string()])
             .args(&self.options.manager_arguments)
             .env("RUST_LOG", "info")
+            .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .stdout(log.0)
             .stderr(log.1)

@@ -89,7 +89,8 @@ fn without_a_manager_fail_open_tenants_go_on_and_attach_again_when_it_returns() 
 #[test]
 fn without_a_manager_fail_closed_tenants_hold_until_it_returns() {
     let _turn = alone();
-    let mut node = Node::with("1\nclosed 0.5 1.0 8589934592\n").manager_arguments("--on-loss closed").start();
+    let mut node =
+        Node::with("1\nclosed 0.5 1.0 8589934592\n").manager_arguments("--on-manager-loss closed").start();
     let tenant = busy(&node, "closed", "closed");
     node.kill_manager();
     // What the last grant allowed is soon done; from then on nothing is launched.
@@ -112,6 +113,20 @@ fn a_tenant_that_starts_before_its_manager_computes_and_is_governed_once_there_i
     eventually("tokens of the manager", || {
         (node.metric("sluice_grants_total", "early") >= 2.0).then_some(())
     });
-    let _ = MIB;
     tenant.finish().expect_success();
+}
+
+/// A tenant that keeps the GPU past all bounds cannot keep the token for ever.
+#[test]
+fn a_grant_that_does_not_come_back_is_waited_for_only_so_long() {
+    let _turn = alone();
+    let node = Node::with("2\nholder 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n")
+        .manager_arguments("--return-timeout-ms 500")
+        .start();
+    let mut holder = node.tenant("holder", "tenant").start();
+    holder.expect("ready");
+    assert_eq!(holder.ask("launch 1 600000000"), "launched");
+    let other = busy(&node, "other", "open");
+    assert!(node.metric("sluice_grants_not_returned_total", "holder") >= 1.0);
+    other.finish().expect_success();
 }

@@ -7,6 +7,11 @@ use std::fs;
 const ONE: &str = "1\nmain 0.5 1.0 8589934592\n";
 const TWO: &str = "2\nmain 0.5 1.0 8589934592\nhog 0.5 1.0 8589934592\n";
 
+/// A node whose manager is patient with a grant that does not come back.
+fn patient() -> Node {
+    Node::with(TWO).manager_arguments("--return-timeout-ms 60000").start()
+}
+
 /// A tenant of client "hog" that has the token and cannot give it back while it lives.
 fn hog(node: &Node) -> Tenant {
     let mut hog = node.tenant("hog", "tenant").start();
@@ -99,7 +104,7 @@ fn every_way_of_ending_ends_with_work_in_flight_and_nothing_destroyed() {
 #[test]
 fn every_way_of_ending_ends_while_a_thread_waits_for_a_token() {
     let _turn = beside_others();
-    let node = Node::start(TWO);
+    let node = patient();
     let hog = hog(&node);
     for how in ["return", "exit", "quick", "thread", "detach", "abort"] {
         let mut tenant = node.tenant("main", "exits").arguments(how).arguments("wait").start();
@@ -118,7 +123,7 @@ fn every_way_of_ending_ends_while_a_thread_waits_for_a_token() {
 #[test]
 fn a_thread_that_waits_for_a_token_does_not_keep_another_from_allocating() {
     let _turn = beside_others();
-    let node = Node::start(TWO);
+    let node = patient();
     let hog = hog(&node);
     let mut tenant = node.tenant("main", "patient").start();
     tenant.expect("waiting");
@@ -131,7 +136,7 @@ fn a_thread_that_waits_for_a_token_does_not_keep_another_from_allocating() {
 #[test]
 fn a_signal_ends_a_tenant_that_waits_for_a_token() {
     let _turn = beside_others();
-    let node = Node::start(TWO);
+    let node = patient();
     let _hog = hog(&node);
     let mut tenant = node.tenant("main", "tenant").start();
     tenant.expect("ready");
