@@ -307,7 +307,7 @@ def emit(headers):
         out.append(f"{word.get(base, 'forward'):<7} {symbol} (\"{base}\", {since}, {variant}) fn({args});\n")
     out.append("    } };\n}\n\n")
     out.append("/// Further keys of `cuGetProcAddress`: name, version from which it holds, symbol that it means.\n")
-    out.append("pub(crate) const ALIASES: &[(&str, u32, &str)] = &[\n")
+    out.append("pub const ALIASES: &[(&str, u32, &str)] = &[\n")
     for base, since, _, symbol in ALIASES:
         out.append(f"    (\"{base}\", {since}, \"{symbol}\"),\n")
     out.append("];\n")

@@ -738,6 +738,6 @@ forward cuWaitExternalSemaphoresAsync_ptsz ("cuWaitExternalSemaphoresAsync", 100
 }
 
 /// Further keys of `cuGetProcAddress`: name, version from which it holds, symbol that it means.
-pub(crate) const ALIASES: &[(&str, u32, &str)] = &[
+pub const ALIASES: &[(&str, u32, &str)] = &[
     ("cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"),
 ];

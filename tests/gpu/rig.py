@@ -1,0 +1,220 @@
+"""What the GPU tests share: paths, child processes that end with us, a pod-manager, results with their facts.
+
+Standard library only, so that every script starts where nothing but Python is installed.
+"""
+
+import atexit
+import datetime
+import json
+import os
+import pathlib
+import queue
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPO = HERE.parent.parent
+BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD", REPO / "target" / "release"))
+SLUICE = BUILD / "sluice"
+HOOK = pathlib.Path(os.environ.get("SLUICE_HOOK", BUILD / "libsluice.so"))
+OUT = pathlib.Path(os.environ.get("OUT", tempfile.gettempdir()))
+STARTED = time.monotonic()
+CHILDREN = []
+
+
+def say(*words):
+    """Prints with the time since the start, at once."""
+    print(f"[{time.monotonic() - STARTED:7.1f}]", *words, flush=True)
+
+
+def fail(message):
+    say("error:", message)
+    sys.exit(2)
+
+
+class Child:
+    """A process whose output lines can be waited for; it is ended by its id when this script ends."""
+
+    def __init__(self, name, command, env=None):
+        self.name, self.lines = name, queue.Queue()
+        self.log = tempfile.NamedTemporaryFile("w+", prefix=f"sluice-gpu-{name}-", suffix=".log", delete=False)
+        self.process = subprocess.Popen(
+            [str(word) for word in command], env=env, text=True, bufsize=1,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+        )
+        CHILDREN.append(self)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put((time.time(), line.rstrip("\n")))
+        self.lines.put((time.time(), None))
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def answer(self, timeout):
+        """The next line that is a JSON object. Other output is shown."""
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                _, line = self.lines.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                self.stop()
+                fail(f"{self.name} said nothing for {timeout:.0f} s\n{self.errors()}")
+            if line is None:
+                fail(f"{self.name} ended with status {self.process.wait()}\n{self.errors()}")
+            if line.startswith("{"):
+                return json.loads(line)
+            say(f"{self.name}:", line)
+
+    def records(self):
+        """All JSON lines so far, each with the time at which it came."""
+        found = []
+        while not self.lines.empty():
+            when, line = self.lines.get()
+            if line and line.startswith("{"):
+                found.append((when, json.loads(line)))
+        return found
+
+    def errors(self):
+        self.log.flush()
+        return pathlib.Path(self.log.name).read_text()[-4000:]
+
+    def stop(self, patience=5.0):
+        for send in (self.process.terminate, self.process.kill):
+            if self.process.poll() is None:
+                send()
+                try:
+                    self.process.wait(patience)
+                except subprocess.TimeoutExpired:
+                    continue
+        return self.process.returncode
+
+
+@atexit.register
+def _stop_all():
+    for child in CHILDREN:
+        child.stop()
+        try:
+            os.unlink(child.log.name)
+        except OSError:
+            pass
+
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def limit(seconds):
+    """Ends this script, and with it its children, after so long."""
+    def ring(*_):
+        fail(f"took longer than its limit of {seconds} s")
+    signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+
+
+class Manager:
+    """A `sluice pod-manager` with the clients given as dictionaries of the resource file."""
+
+    def __init__(self, clients, extra=()):
+        for path in (SLUICE, HOOK):
+            if not path.is_file():
+                fail(f"{path} is missing: build it with `cargo xtask build` and carry target/release")
+        self.folder = tempfile.TemporaryDirectory(prefix="sluice-gpu-")
+        folder = pathlib.Path(self.folder.name)
+        self.socket = folder / "manager.sock"
+        text = "clients:\n" + "".join(f"  - {{ {', '.join(f'{k}: {v}' for k, v in c.items())} }}\n" for c in clients)
+        (folder / "resources.yaml").write_text(text)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.metrics_at = f"127.0.0.1:{probe.getsockname()[1]}"
+        command = [SLUICE, "pod-manager", "--socket", self.socket, "--resource-file", folder / "resources.yaml"]
+        command += ["--metrics", self.metrics_at, *extra]
+        self.child = Child("pod-manager", command)
+        wait_for_socket(self.socket, self.child)
+
+    def env(self, client, **more):
+        """Environment of a program under the hook, as the client of that name."""
+        return plain_env(LD_PRELOAD=str(HOOK), SLUICE_SOCKET=str(self.socket), SLUICE_CLIENT=client, **more)
+
+    def metrics(self):
+        """The samples that /metrics shows, by name and labels; histogram buckets left out."""
+        with urllib.request.urlopen(f"http://{self.metrics_at}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = [line.rpartition(" ") for line in lines if line.startswith("sluice_") and "_bucket{" not in line]
+        return {name: float(value) for name, _, value in samples}
+
+    def grants(self, client):
+        """Grants that a client has had: none means that the hook was not in force."""
+        found = [v for k, v in self.metrics().items() if k.startswith("sluice_grants_total") and f'client="{client}"' in k]
+        return sum(found)
+
+    def stop(self):
+        self.child.stop()
+        self.folder.cleanup()
+
+
+def wait_for_socket(path, child, seconds=10.0):
+    """Returns when something accepts connections at `path`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if child.process.poll() is not None:
+            fail(f"{child.name} ended with status {child.process.returncode}\n{child.errors()}")
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(str(path))
+                return
+            except OSError:
+                time.sleep(0.02)
+    fail(f"{child.name} does not answer at {path} after {seconds:.0f} s\n{child.errors()}")
+
+
+def plain_env(**more):
+    """This environment without anything that would put a program under a hook, plus `more`."""
+    kept = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("SLUICE_")}
+    return {**kept, "PYTHONUNBUFFERED": "1", **more}
+
+
+def python(name, *arguments):
+    """Command line of a workload."""
+    return [sys.executable, HERE / "workloads" / name, *arguments]
+
+
+def facts():
+    """Device, driver, commit, date and command: what every result carries."""
+    def run(*command):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=REPO)
+            return done.stdout.strip() if done.returncode == 0 else ""
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+    card = run("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader").split("\n")[0].split(", ")
+    card += [""] * (3 - len(card))
+    return {
+        "device": card[0] or "none", "driver": card[1], "device_memory": card[2],
+        "commit": os.environ.get("SLUICE_COMMIT") or run("git", "rev-parse", "HEAD") or "unknown",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": " ".join(sys.argv), "host_cores": os.cpu_count(),
+    }
+
+
+def write(name, result):
+    """Writes `result` and the facts as $OUT/name.json and prints where."""
+    path = OUT / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**facts(), **result}, indent=1) + "\n")
+    say(f"{path}: ok={result.get('ok')}")
+    return path
+
+
+def spread(values):
+    """Median, extremes and count of a series."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "n": len(values)} if values else {}
