@@ -1,0 +1,63 @@
+//! The longest name that each type of request can carry, and one byte more.
+#![cfg(not(loom))]
+
+use sluice_comm::{Channel, FrameError, Name, NameError, Request, RequestBody, RequestKind};
+
+/// Every type of request with the longest name that leaves room for its payload, payload filled to the last byte.
+const MAXIMA: [(RequestBody, usize); 7] = [
+    (RequestBody::Quota { overuse_ms: 1e300, next_burst_ms: f64::MAX }, 47),
+    (RequestBody::MemLimit, 63),
+    (RequestBody::MemUpdate { bytes: u64::MAX, allocate: true }, 51),
+    (RequestBody::Attach { version: u32::MAX, channel: Channel::Token, used_bytes: u64::MAX }, 47),
+    (RequestBody::Yield { used_ms: 1e300, overuse_ms: f64::MAX }, 47),
+    (RequestBody::Hint { lead_us: u32::MAX }, 59),
+    (RequestBody::Detach, 63),
+];
+
+#[test]
+fn the_table_covers_every_type() {
+    assert_eq!(MAXIMA.map(|(body, _)| body.kind()), RequestKind::ALL);
+    assert_eq!(MAXIMA.map(|(_, max)| max), RequestKind::ALL.map(RequestKind::max_name_len));
+}
+
+#[test]
+fn a_name_at_the_maximum_comes_back_whole() {
+    for (body, max) in MAXIMA {
+        let request = Request { name: Name::new(&"x".repeat(max)).unwrap(), id: i32::MIN, body };
+        let frame = request.encode().unwrap();
+        assert_eq!(Request::decode(&frame), Ok(request), "{:?}", body.kind());
+    }
+}
+
+#[test]
+fn a_name_one_byte_longer_is_not_sent_and_the_error_says_why() {
+    for (body, max) in MAXIMA.into_iter().filter(|(_, max)| *max < Name::MAX) {
+        let kind = body.kind();
+        let request = Request { name: Name::new(&"x".repeat(max + 1)).unwrap(), id: 0, body };
+        let error = request.encode().unwrap_err();
+        assert_eq!(error, FrameError::NameTooLong { kind, len: max + 1 });
+        assert_eq!(
+            error.to_string(),
+            format!("client name has {} bytes, a {kind:?} request has room for {max}", max + 1)
+        );
+    }
+}
+
+#[test]
+fn a_frame_whose_name_pushed_the_payload_out_is_refused() {
+    for kind in RequestKind::ALL.into_iter().filter(|kind| kind.max_name_len() < Name::MAX) {
+        let len = kind.max_name_len() + 1;
+        let mut frame = [0; 80];
+        frame[0] = u8::try_from(len).unwrap();
+        frame[8..8 + len].fill(b'x');
+        frame[13 + len..17 + len].copy_from_slice(&(kind as u32).to_le_bytes());
+        assert_eq!(Request::decode(&frame), Err(FrameError::NameTooLong { kind, len }));
+    }
+}
+
+#[test]
+fn no_name_has_64_bytes() {
+    let error = Name::new(&"x".repeat(64)).unwrap_err();
+    assert_eq!(error, NameError::TooLong { len: 64 });
+    assert_eq!(error.to_string(), "client name has 64 bytes, expected 1 to 63");
+}

@@ -1,0 +1,154 @@
+//! The layout of the two pages, word by word: both sides of it may be of different builds.
+#![cfg(not(loom))]
+
+use sluice_comm::page::{Flags, Grant, GrantView, PageError, ReportView};
+use std::array;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+type Words = [AtomicU64; 512];
+
+fn words() -> Words {
+    array::from_fn(|_| AtomicU64::new(0))
+}
+
+/// The words that are not zero, in order.
+fn used(words: &Words) -> Vec<(usize, u64)> {
+    words.iter().map(|word| word.load(Relaxed)).enumerate().filter(|(_, value)| *value != 0).collect()
+}
+
+#[test]
+fn the_grant_page_has_the_layout_of_version_1() {
+    let words = words();
+    let page = GrantView::new(&words);
+    page.init();
+    page.set_flags(Flags { fail_closed: true, tsc_valid: false });
+    page.set_in_flight_bound_us(1500);
+    page.open(111, 222, 7);
+    page.set_contended(true);
+    page.set_gate_word(99);
+    let magic = u64::from_le_bytes(*b"SLUICEGR");
+    let expected =
+        [(0, magic), (1, 1), (2, 1), (3, 1500), (16, 111), (17, 222), (18, 7), (19, 2), (32, 1), (48, 99)];
+    assert_eq!(used(&words), expected);
+    page.set_flags(Flags { fail_closed: false, tsc_valid: true });
+    assert_eq!(words[2].load(Relaxed), 2);
+    assert_eq!(sluice_comm::page::grant::GATE_BYTES, 384);
+}
+
+#[test]
+fn the_report_page_has_the_layout_of_version_1() {
+    let words = words();
+    let page = ReportView::new(&words);
+    page.init();
+    page.ring();
+    page.add_busy_ns(1000);
+    page.progress_at(5000);
+    page.add_launches(3);
+    page.count_bypass(0);
+    page.count_bypass(31);
+    let magic = u64::from_le_bytes(*b"SLUICERP");
+    let expected = [(0, magic), (1, 1), (16, 1), (32, 1000), (33, 5000), (48, 3), (64, 1), (95, 1)];
+    assert_eq!(used(&words), expected);
+}
+
+#[test]
+fn the_client_reads_what_the_manager_wrote() {
+    let words = words();
+    let page = GrantView::new(&words);
+    page.init();
+    assert_eq!(page.check(), Ok(()));
+    assert_eq!(page.grant(), Some(Grant { deadline_tsc: 0, deadline_ns: 0, epoch: 0 }));
+    page.open(u64::MAX, u64::MAX, 1);
+    assert_eq!((page.deadline_tsc(), page.deadline_ns(), page.epoch()), (u64::MAX, u64::MAX, 1));
+    page.open(111, 222, 2);
+    assert_eq!(page.grant(), Some(Grant { deadline_tsc: 111, deadline_ns: 222, epoch: 2 }));
+    page.close();
+    assert_eq!(page.grant(), Some(Grant { deadline_tsc: 0, deadline_ns: 0, epoch: 2 }));
+    page.set_contended(true);
+    assert!(page.contended());
+    page.set_contended(false);
+    assert!(!page.contended());
+    page.set_gate_word(u32::MAX);
+    page.set_in_flight_bound_us(1500);
+    assert_eq!((page.gate_word(), page.in_flight_bound_us()), (u32::MAX, 1500));
+    for flags in [(true, false), (false, true), (true, true), (false, false)] {
+        page.set_flags(Flags { fail_closed: flags.0, tsc_valid: flags.1 });
+        assert_eq!((page.fail_closed(), page.tsc_valid()), flags);
+    }
+}
+
+#[test]
+fn the_manager_reads_what_the_client_reported() {
+    let words = words();
+    let page = ReportView::new(&words);
+    page.init();
+    assert_eq!(page.check(), Ok(()));
+    words[16].store(u64::from(u32::MAX), Relaxed);
+    page.ring();
+    assert_eq!(page.doorbell(), 0, "the doorbell counts modulo 2^32");
+    page.progress_at(5000);
+    page.progress_at(4000);
+    assert_eq!(page.last_progress_ns(), 5000, "progress does not go back");
+    page.count_bypass(4);
+    page.count_bypass(4);
+    page.count_bypass(32);
+    assert_eq!((page.bypassed(4), page.bypassed(32), page.bypassed(5)), (2, 0, 0));
+}
+
+#[test]
+fn another_page_or_version_is_refused_and_the_error_says_what_it_is() {
+    let words = words();
+    let grant = GrantView::new(&words);
+    let expected = u64::from_le_bytes(*b"SLUICEGR");
+    assert_eq!(grant.check(), Err(PageError::Magic { page: "grant", found: 0, expected }));
+    ReportView::new(&words).init();
+    let found = u64::from_le_bytes(*b"SLUICERP");
+    assert_eq!(grant.check(), Err(PageError::Magic { page: "grant", found, expected }));
+    grant.init();
+    words[1].store(2, Relaxed);
+    let error = grant.check().unwrap_err();
+    assert_eq!(error.to_string(), "grant page has layout version 2, expected 1");
+    grant.init();
+    assert!(ReportView::new(&words).check().is_err());
+}
+
+#[test]
+fn a_manager_that_died_while_writing_leaves_no_grant_behind() {
+    let words = words();
+    let page = GrantView::new(&words);
+    page.init();
+    page.open(111, 222, 7);
+    words[19].fetch_add(1, Relaxed);
+    assert_eq!(page.grant(), None);
+    page.open(333, 444, 8);
+    assert_eq!(page.grant(), Some(Grant { deadline_tsc: 333, deadline_ns: 444, epoch: 8 }));
+}
+
+#[test]
+fn a_grant_is_never_mixed_of_two_while_the_manager_keeps_writing() {
+    let words = words();
+    let page = GrantView::new(&words);
+    page.init();
+    let last = if cfg!(miri) { 50 } else { 100_000 };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for epoch in 1..=last {
+                page.open(1_000_000 + epoch, 2_000_000 + epoch, epoch);
+                page.close();
+            }
+        });
+        let mut seen = 0;
+        while seen < last {
+            // With one core the writer may not have run since; a spin would only hold it up.
+            thread::yield_now();
+            let Some(grant) = page.grant() else { continue };
+            assert!(grant.epoch >= seen, "the epoch went back from {seen} to {}", grant.epoch);
+            seen = grant.epoch;
+            let open = (1_000_000 + seen, 2_000_000 + seen);
+            let deadlines = (grant.deadline_tsc, grant.deadline_ns);
+            assert!(deadlines == open || deadlines == (0, 0), "epoch {seen} with {deadlines:?}");
+        }
+    });
+    assert_eq!(page.deadline_tsc(), 0);
+}
