@@ -1,0 +1,59 @@
+//! The command line: one variant per subcommand, each handled by a module of its own.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{bench, commands, demo, signals};
+
+/// Share one GPU between processes: time by token, memory to the byte.
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, about)]
+pub(crate) struct Arguments {
+    /// End with the process of this id, which started this one.
+    #[arg(long, global = true, hide = true, value_name = "PID")]
+    parent: Option<i32>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show it: three tenants share a GPU, simulated or real, and every claim is checked
+    Demo(demo::Arguments),
+    /// Run the daemon that hands out the GPU: tokens, memory limits, metrics
+    PodManager(commands::pod_manager::Arguments),
+    /// Run a simulated GPU, or ask one what it has done
+    Sim(commands::sim::Arguments),
+    /// Generate GPU load, best-effort or latency-critical, and print JSON lines
+    Load(commands::load::Arguments),
+    /// Measure what Sluice costs
+    Bench(bench::Arguments),
+}
+
+impl Arguments {
+    /// Runs the subcommand.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(parent) = self.parent {
+            signals::end_with_parent(parent)?;
+        }
+        match self.command {
+            Command::Demo(arguments) => demo::run(&arguments),
+            Command::PodManager(arguments) => commands::pod_manager::run(&arguments),
+            Command::Sim(arguments) => commands::sim::run(&arguments),
+            Command::Load(arguments) => commands::load::run(&arguments),
+            Command::Bench(arguments) => bench::run(&arguments),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,166 @@
+//! `sluice load be|lc`: flags to [`sluice_load`] configurations.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use sluice_load::be::{self, BeConfig};
+use sluice_load::lc::{self, LcConfig};
+use sluice_load::stop::Stop;
+
+use crate::quantity::parse_bytes;
+
+/// Flags of `sluice load`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kind {
+    /// Best effort: kernels that fill the GPU, back to back
+    Be(Be),
+    /// Latency-critical: a small request every period
+    Lc(Lc),
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// Device ordinal
+    #[arg(long, default_value_t = 0)]
+    device: i32,
+    /// End after this many seconds, counted from the first kernel
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// End after this many launches
+    #[arg(long)]
+    count: Option<u64>,
+    /// End also when standard input closes
+    #[arg(long)]
+    stop_with_stdin: bool,
+    /// Words in the buffer whose checksum is printed at the end
+    #[arg(long, default_value_t = 8192)]
+    elements: u32,
+}
+
+#[derive(Debug, Args)]
+struct Be {
+    #[command(flatten)]
+    common: Common,
+    /// Time of one kernel on an H200
+    #[arg(long, default_value_t = 1000.0)]
+    duration_us: f64,
+    /// Kernels in flight
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    depth: u32,
+    /// Blocks of 1024 threads per kernel
+    #[arg(long, default_value_t = be::BLOCKS)]
+    blocks: u32,
+    /// Device memory to hold, such as 2Gi
+    #[arg(long, default_value = "0", value_parser = parse_bytes)]
+    memory: u64,
+    /// Allocate while running until not one more byte is granted
+    #[arg(long)]
+    grow: bool,
+    /// Once set up, wait for a line on standard input
+    #[arg(long, requires = "stop_with_stdin")]
+    start_with_mark: bool,
+    /// Launch nothing after this many seconds, but stay
+    #[arg(long, value_name = "SECONDS")]
+    idle_after: Option<f64>,
+    /// Launch for this long, then pause for --gap-ms, and again
+    #[arg(long, requires = "gap_ms")]
+    burst_ms: Option<f64>,
+    /// Pause between bursts
+    #[arg(long, requires = "burst_ms")]
+    gap_ms: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+struct Lc {
+    #[command(flatten)]
+    common: Common,
+    /// Time of a request's kernel on an H200
+    #[arg(long, default_value_t = 100.0)]
+    duration_us: f64,
+    /// Time between two requests
+    #[arg(long, default_value_t = 10_000.0)]
+    period_us: f64,
+    /// Move each arrival by up to this part of the period, at random
+    #[arg(long, default_value_t = 0.0)]
+    jitter: f64,
+    /// A request answered later than this is missed; the period if absent
+    #[arg(long)]
+    deadline_us: Option<f64>,
+    /// Blocks of 1024 threads per kernel
+    #[arg(long, default_value_t = lc::BLOCKS)]
+    blocks: u32,
+    /// Bytes of a request and of its answer
+    #[arg(long, default_value = "64Ki", value_parser = parse_bytes)]
+    payload: u64,
+}
+
+/// Runs the generator; records go to standard output.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    match &arguments.kind {
+        Kind::Be(flags) => be::run(&flags.config()?, &mut out)?,
+        Kind::Lc(flags) => lc::run(&flags.config()?, &mut out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Common {
+    fn stop(&self) -> anyhow::Result<Stop> {
+        let after = self.seconds.map(|seconds| time("--seconds", seconds)).transpose()?;
+        let stop = Stop::new(after, self.count);
+        if self.stop_with_stdin { stop.with_stdin().context("cannot watch standard input") } else { Ok(stop) }
+    }
+}
+
+impl Be {
+    fn config(&self) -> anyhow::Result<BeConfig> {
+        let bursts = match (self.burst_ms, self.gap_ms) {
+            (Some(burst), Some(gap)) => {
+                Some((time("--burst-ms", burst / 1e3)?, time("--gap-ms", gap / 1e3)?))
+            }
+            _ => None,
+        };
+        Ok(BeConfig {
+            device: self.common.device,
+            duration: time("--duration-us", self.duration_us / 1e6)?,
+            depth: self.depth,
+            blocks: self.blocks,
+            elements: self.common.elements,
+            memory: self.memory,
+            grow: self.grow,
+            idle_after: self.idle_after.map(|seconds| time("--idle-after", seconds)).transpose()?,
+            bursts,
+            start_with_mark: self.start_with_mark,
+            stop: self.common.stop()?,
+        })
+    }
+}
+
+impl Lc {
+    fn config(&self) -> anyhow::Result<LcConfig> {
+        Ok(LcConfig {
+            device: self.common.device,
+            duration: time("--duration-us", self.duration_us / 1e6)?,
+            period: time("--period-us", self.period_us / 1e6)?,
+            jitter: self.jitter,
+            deadline: self.deadline_us.map(|us| time("--deadline-us", us / 1e6)).transpose()?,
+            blocks: self.blocks,
+            elements: self.common.elements,
+            payload: u32::try_from(self.payload).context("--payload is more than 4 GiB")?,
+            stop: self.common.stop()?,
+        })
+    }
+}
+
+fn time(flag: &str, seconds: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(seconds).with_context(|| format!("{flag} is not a time"))
+}

@@ -1,0 +1,124 @@
+//! `sluice pod-manager`: flags to [`sluice_pod_manager`]'s configuration, whose checks and defaults are the only ones.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use sluice_pod_manager::{Config, OnManagerLoss};
+use tracing_subscriber::EnvFilter;
+
+/// Flags of `sluice pod-manager`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Unix socket to serve
+    #[arg(long)]
+    socket: PathBuf,
+    /// Clients with their shares and memory limits, Gemini's notation or YAML; changes are picked up
+    #[arg(long, value_name = "FILE")]
+    resource_file: PathBuf,
+    /// The resource file has LIMIT before REQUEST, as KubeShare 2.0 writes it
+    #[arg(long)]
+    swapped: bool,
+    /// Permission bits of the socket, octal
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    socket_mode: Option<u32>,
+    /// Serve Gemini's protocol over TCP too, loopback only, such as 127.0.0.1:50051
+    #[arg(long, value_name = "ADDRESS")]
+    tcp: Option<SocketAddr>,
+    /// Serve Prometheus metrics at http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// What clients do while no manager answers
+    #[arg(long, value_enum)]
+    on_manager_loss: Option<Loss>,
+    /// Span over which requests are kept
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    window_ms: Option<Duration>,
+    /// First and unhinted length of a grant
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    base_quota_ms: Option<Duration>,
+    /// Shortest grant
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    min_quota_ms: Option<Duration>,
+    /// Longest grant
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    max_quota_ms: Option<Duration>,
+    /// A client with limit L gets grants of at most L times this
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    limit_period_ms: Option<Duration>,
+    /// Best-effort clients that may hold grants at once
+    #[arg(long, value_name = "CLIENTS")]
+    capacity: Option<usize>,
+    /// How long a grant that is not returned is waited for
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    return_timeout_ms: Option<Duration>,
+    /// How long the next turn is held back for a client that would be chosen again
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    linger_ms: Option<Duration>,
+    /// The longest pause of a client that still counts as activity
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    idle_credit_ms: Option<Duration>,
+    /// Time around a deadline during which the manager polls instead of sleeping
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    busy_poll_ms: Option<Duration>,
+    /// Connections served at once
+    #[arg(long)]
+    max_connections: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Loss {
+    /// They go on without tokens
+    Open,
+    /// They hold their launches
+    Closed,
+}
+
+/// Serves until it is told to end.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    sluice_pod_manager::run(arguments.config()).context("pod-manager")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Arguments {
+    fn config(&self) -> Config {
+        let d = Config::new(&self.socket, &self.resource_file);
+        Config {
+            socket_mode: self.socket_mode.unwrap_or(d.socket_mode),
+            tcp: self.tcp,
+            swapped: self.swapped,
+            metrics: self.metrics,
+            on_manager_loss: match self.on_manager_loss {
+                None => d.on_manager_loss,
+                Some(Loss::Open) => OnManagerLoss::Open,
+                Some(Loss::Closed) => OnManagerLoss::Closed,
+            },
+            window: self.window_ms.unwrap_or(d.window),
+            base_quota: self.base_quota_ms.unwrap_or(d.base_quota),
+            min_quota: self.min_quota_ms.unwrap_or(d.min_quota),
+            max_quota: self.max_quota_ms.unwrap_or(d.max_quota),
+            limit_period: self.limit_period_ms.unwrap_or(d.limit_period),
+            capacity: self.capacity.unwrap_or(d.capacity),
+            return_timeout: self.return_timeout_ms.unwrap_or(d.return_timeout),
+            linger: self.linger_ms.unwrap_or(d.linger),
+            idle_credit: self.idle_credit_ms.unwrap_or(d.idle_credit),
+            busy_poll: self.busy_poll_ms.unwrap_or(d.busy_poll),
+            max_connections: self.max_connections.unwrap_or(d.max_connections),
+            ..d
+        }
+    }
+}
+
+fn parse_ms(text: &str) -> Result<Duration, String> {
+    let ms: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of milliseconds"))?;
+    Duration::try_from_secs_f64(ms / 1e3).map_err(|why| why.to_string())
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8).map_err(|_| format!("`{text}` is not an octal mode, such as 660"))
+}

@@ -1,0 +1,225 @@
+//! `sluice demo`: three tenants share a GPU as separate processes under the real hook, and every promise is checked against
+//! what the GPU itself says.
+
+mod cast;
+mod plan;
+mod screen;
+mod verdict;
+mod witness;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use sluice_load::driver::Driver;
+use sluice_load::samples::Quantiles;
+use sluice_sys::clock::monotonic_ns;
+
+use crate::metrics::Metrics;
+use crate::signals::Interrupts;
+use crate::stage::{Setting, Stage};
+use cast::Cast;
+use plan::{Class, Tenant};
+use screen::{Picture, Screen, time};
+use verdict::{Run, Verdict, judge};
+use witness::{Sight, SimulatorWitness};
+
+/// How long the latency-critical tenant has the GPU to itself, to know its latency alone.
+const ALONE: Duration = Duration::from_millis(1500);
+/// Time between two pictures.
+const PICTURE_EVERY: Duration = Duration::from_millis(500);
+/// How often output, children and signals are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Flags of `sluice demo`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// How long the tenants share the GPU
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=40))]
+    seconds: u32,
+    /// Which GPU: a real one if there is a driver that finds one, or a simulated one
+    #[arg(long, value_enum, default_value_t = Gpu::Auto)]
+    gpu: Gpu,
+    /// Write the result to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Gpu {
+    /// Real if there is one, else simulated
+    Auto,
+    /// Simulated
+    Sim,
+    /// Real
+    Real,
+}
+
+/// Runs the demo; the exit code says whether every check held.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let interrupts = Interrupts::hold()?;
+    let mut screen = Screen::new();
+    let (verdict, alone, beside) = perform(arguments, &interrupts, &mut screen)?;
+    screen.say(&summary(&verdict, alone, beside))?;
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&verdict)? + "\n";
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn perform(
+    arguments: &Arguments,
+    interrupts: &Interrupts,
+    screen: &mut Screen,
+) -> anyhow::Result<(Verdict, Option<Quantiles>, Quantiles)> {
+    let simulated = is_simulated(arguments.gpu)?;
+    let tenants = plan::tenants();
+    screen.say(&introduction(simulated, arguments.seconds, &tenants))?;
+    let mut stage = Stage::build(Setting {
+        simulated,
+        resource_file: plan::resource_file(&tenants),
+        ..Setting::default()
+    })?;
+    let witness = SimulatorWitness { socket: stage.simulator_socket() };
+    let mut cast = Cast::empty();
+    let look = || {
+        thread::sleep(LOOK_EVERY);
+        interrupts.check()
+    };
+
+    let (first, others): (Vec<_>, Vec<_>) =
+        tenants.iter().partition(|tenant| tenant.class == Class::LatencyCritical);
+    for tenant in first {
+        cast.enter(&stage, tenant)?;
+    }
+    cast.wait_for_start(look)?;
+    let alone_until = Instant::now() + ALONE;
+    while Instant::now() < alone_until {
+        cast.listen()?;
+        look()?;
+    }
+    for tenant in others {
+        cast.enter(&stage, tenant)?;
+    }
+    cast.wait_for_start(look)?;
+    for player in &mut cast.players {
+        player.process.mark()?;
+    }
+
+    let (begin, from_ns) = (Instant::now(), monotonic_ns());
+    let length = Duration::from_secs(arguments.seconds.into());
+    let (mut pictured, mut scraped) = (begin, None);
+    while begin.elapsed() < length {
+        look()?;
+        cast.listen()?;
+        stage.check_running()?;
+        if pictured.elapsed() >= PICTURE_EVERY {
+            pictured = Instant::now();
+            let sight = witness.look(from_ns, monotonic_ns())?;
+            let metrics = Metrics::scrape(stage.metrics).ok().filter(|metrics| names_all(metrics, &tenants));
+            let time = (begin.elapsed().as_secs_f64(), length.as_secs_f64());
+            screen.show(&Picture {
+                time,
+                players: &cast.players,
+                sight: &sight,
+                metrics: metrics.as_ref(),
+            })?;
+            scraped = metrics.or(scraped);
+        }
+    }
+    let to_ns = monotonic_ns();
+    cast.leave(look)?;
+    let sight = witness.look(from_ns, to_ns)?;
+    Ok(conclude(&cast, &sight, to_ns - from_ns, scraped.is_some()))
+}
+
+fn conclude(
+    cast: &Cast,
+    sight: &Sight,
+    window_ns: u64,
+    metrics_scraped: bool,
+) -> (Verdict, Option<Quantiles>, Quantiles) {
+    let outcomes: Vec<_> = cast
+        .players
+        .iter()
+        .map(|player| (player.tenant.clone(), player.outcome(sight.of(player.process.pid()))))
+        .collect();
+    let run =
+        Run { gpu: "sim".to_owned(), seconds: window_ns as f64 / 1e9, busy: sight.busy, metrics_scraped };
+    let critical = cast.players.iter().find(|player| player.tenant.class == Class::LatencyCritical);
+    let alone = critical.and_then(cast::Player::latency_before_mark);
+    let beside = critical.map(|player| player.lc.latency_us).unwrap_or_default();
+    (judge(run, &outcomes), alone, beside)
+}
+
+/// Whether to simulate: `auto` does unless a driver finds a device.
+fn is_simulated(gpu: Gpu) -> anyhow::Result<bool> {
+    let count = || Driver::open().and_then(|driver| driver.device_count());
+    match gpu {
+        Gpu::Sim => Ok(true),
+        Gpu::Auto => Ok(!matches!(count(), Ok(1..))),
+        Gpu::Real => match count().context("there is no real GPU to use")? {
+            1.. => Ok(false),
+            _ => bail!("the driver finds no GPU"),
+        },
+    }
+}
+
+fn names_all(metrics: &Metrics, tenants: &[Tenant]) -> bool {
+    tenants.iter().all(|tenant| {
+        ["sluice_share", "sluice_memory_limit_bytes"]
+            .iter()
+            .all(|metric| metrics.get(metric, tenant.name).is_some())
+    })
+}
+
+fn introduction(simulated: bool, seconds: u32, tenants: &[Tenant]) -> String {
+    let gpu = if simulated { "a simulated H200 (no GPU is touched)" } else { "this machine's GPU" };
+    let mut text = format!(
+        "Three programs share {gpu} for {seconds} seconds, each in a process of its own under libsluice.so:\n"
+    );
+    for tenant in tenants {
+        let promise = match tenant.class {
+            Class::BestEffort => {
+                format!("always has work; is promised {:.0} % of the GPU", tenant.quota * 100.0)
+            }
+            Class::LatencyCritical => {
+                "has a small request every 10 ms and never waits for its turn".to_owned()
+            }
+        };
+        text += &format!(
+            "  {:6} {:16}  {promise}, {} of memory\n",
+            tenant.name,
+            tenant.class.name(),
+            crate::quantity::bytes(tenant.memory_limit)
+        );
+    }
+    text
+}
+
+fn summary(verdict: &Verdict, alone: Option<Quantiles>, beside: Quantiles) -> String {
+    let mut text = String::from("\n");
+    for check in &verdict.checks {
+        text += &format!("  {}  {}\n", if check.ok { "ok    " } else { "FAILED" }, check.text);
+    }
+    if let Some(alone) = alone {
+        text += &format!(
+            "  note    lc's requests took {} (p50) and {} (p99) beside them, {} and {} alone; what is left to wait for is the\n          neighbours' time slices: holding those back (preemption) is not in this version\n",
+            time(beside.p50),
+            time(beside.p99),
+            time(alone.p50),
+            time(alone.p99)
+        );
+    }
+    text += if verdict.ok {
+        "\nEvery promise was kept. Shares, memory and kernel counts are the GPU's own, not what the tenants or the manager say."
+    } else {
+        "\nNot every promise was kept: see FAILED above."
+    };
+    text
+}

@@ -1,0 +1,56 @@
+//! Amounts of memory on the command line and in what people read.
+
+/// Parses `64Mi`, `2Gi`, `500M`, `1G` or a plain number of bytes.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let factor: u64 = match text.get(digits.len()..).unwrap_or_default() {
+        "" => 1,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        unit => return Err(format!("`{unit}` is not a unit of memory; use Ki, Mi, Gi, k, M or G")),
+    };
+    let number: u64 =
+        digits.parse().map_err(|_| format!("`{text}` is not an amount of memory, such as 64Mi"))?;
+    number.checked_mul(factor).ok_or_else(|| format!("`{text}` is more than 64 bits of bytes"))
+}
+
+/// `1.25 GiB`, or the exact number of bytes below one MiB.
+pub(crate) fn bytes(amount: u64) -> String {
+    match amount {
+        0..1_048_576 => format!("{amount} B"),
+        1_048_576..1_073_741_824 => format!("{:.0} MiB", amount as f64 / 1_048_576.0),
+        _ => format!("{:.2} GiB", amount as f64 / 1_073_741_824.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_those_of_kubernetes() {
+        assert_eq!(parse_bytes("64Mi"), Ok(64 << 20));
+        assert_eq!(parse_bytes("3"), Ok(3));
+        assert_eq!(parse_bytes("2G"), Ok(2_000_000_000));
+    }
+
+    #[test]
+    fn what_is_no_amount_is_refused_with_the_text_in_the_message() {
+        for text in ["", "Gi", "-1", "1.5Gi", "12 Gi", "99999999999Gi", "1KiB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+        assert!(parse_bytes("1KiB").unwrap_err().contains("KiB"));
+    }
+
+    #[test]
+    fn a_person_reads_gibibytes() {
+        assert_eq!(
+            (bytes(5), bytes(64 << 20), bytes(3 << 29)),
+            ("5 B".into(), "64 MiB".into(), "1.50 GiB".into())
+        );
+    }
+}
