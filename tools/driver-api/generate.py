@@ -210,6 +210,10 @@ def rows(headers, types):
     for header in headers:
         functions.update(header.functions)
         pointers.update(header.pointers)
+    for header in headers:
+        for symbol, declared in header.functions.items():
+            if [t for _, t in arguments(types, declared)] != [t for _, t in arguments(types, functions[symbol])]:
+                sys.exit(f"{symbol} has another signature in {header.folder}: one symbol is one ABI, so a type was misread")
     symbols, versions = collections.defaultdict(list), collections.defaultdict(list)
     for symbol in functions:
         base, abi, variant = split(symbol)
