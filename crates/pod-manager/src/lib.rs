@@ -1,1 +1,28 @@
-//! Placeholder.
+//! The pod-manager: one process per GPU that hands out tokens and memory to the clients of one resource file.
+//!
+//! [`run`] serves until a signal; [`start`] serves beside the caller. One thread, the data plane, owns tokens, ledgers,
+//! connections and pages; it takes no lock and waits for nothing but its epoll. Everything that may block (reading the
+//! resource file, HTTP) is on other threads and reaches it by messages.
+#![forbid(unsafe_code)]
+
+mod client_table;
+pub mod clock;
+mod config;
+mod connection;
+mod control;
+mod data_plane;
+mod error;
+mod http;
+pub mod identity;
+mod listen;
+mod metrics;
+pub mod peer;
+mod process;
+mod reason;
+mod server;
+mod watch;
+
+pub use config::{Config, ConfigMistakes, OnManagerLoss};
+pub use error::{Error, Result};
+pub use reason::Reason;
+pub use server::{Handle, Parts, run, start, start_with};

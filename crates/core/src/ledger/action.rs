@@ -84,6 +84,8 @@ pub enum Action {
         held_ns: u64,
         /// GPU time charged.
         charged_ns: u64,
+        /// How long past its deadline it ended.
+        overrun_ns: u64,
         /// How it ended.
         how: End,
     },

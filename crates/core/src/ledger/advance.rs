@@ -48,7 +48,14 @@ impl TokenLedger {
         if let Some(client) = self.clients.get_mut(&grant.client) {
             client.charge(grant.start, grant.ended.max(grant.start), charged, disposal);
         }
-        self.actions.push(Action::Ended { client: grant.client, held_ns: held, charged_ns: charged, how });
+        let overrun = grant.ended.saturating_sub(grant.deadline);
+        self.actions.push(Action::Ended {
+            client: grant.client,
+            held_ns: held,
+            charged_ns: charged,
+            overrun_ns: overrun,
+            how,
+        });
         self.rest_if_quiet(grant.client, now);
         true
     }

@@ -61,8 +61,8 @@ fn check_name(entry: &RawEntry, seen: &BTreeMap<String, Place>, mistakes: &mut V
     if name.is_empty() || name.len() > NAME_MAX {
         wrong(format!("{name:?} of {} bytes", name.len()), "a name of 1 to 63 bytes");
     }
-    if name.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        wrong(format!("{name:?}"), "a name without white space and control characters");
+    if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        wrong(format!("{name:?}"), "a name of graphic ASCII characters, without spaces");
     }
     if let Some(first) = seen.get(name) {
         let at = first.line.map_or_else(|| first.path.clone(), |line| format!("line {line}"));

@@ -21,7 +21,7 @@ pub const NAME_MAX: usize = 63;
 /// One client of the resource file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientEntry {
-    /// Unique name, 1..=63 bytes, no white space and no control characters.
+    /// Unique name, 1..=63 bytes of graphic ASCII.
     pub name: String,
     /// Guaranteed share. The requests of all clients add up to at most one GPU.
     pub request: Share,

@@ -1,0 +1,211 @@
+//! What a pod-manager is told at its start. Every mistake is reported at once.
+
+use sluice_core::ledger::{Policy, UsageSource};
+use sluice_core::quota::QuotaPolicy;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What clients do while no manager answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnManagerLoss {
+    /// They go on without tokens (fail-open).
+    #[default]
+    Open,
+    /// They hold their launches until a manager answers again (fail-closed).
+    Closed,
+}
+
+/// The whole configuration of one pod-manager. [`Config::new`] fills in the defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Path of the unix socket, at most 107 bytes. Its directory is created; a stale socket is replaced.
+    pub socket: PathBuf,
+    /// Permission bits of the socket. Default 0666: who may have a share is decided by identity, not by file mode.
+    pub socket_mode: u32,
+    /// Address for Gemini's protocol over TCP, loopback only. Default: none. Port 0 picks one.
+    pub tcp: Option<SocketAddr>,
+    /// The resource file, watched for changes.
+    pub resource_file: PathBuf,
+    /// Gemini's notation has LIMIT before REQUEST, as KubeShare 2.0 writes it. Default: no.
+    pub swapped: bool,
+    /// Address for GET /metrics and /healthz. Default: none. Port 0 picks one.
+    pub metrics: Option<SocketAddr>,
+    /// What clients do while no manager answers. Default: they go on.
+    pub on_manager_loss: OnManagerLoss,
+    /// Span over which requests are kept: 100 ms to 1 hour. Default 10 s.
+    pub window: Duration,
+    /// First and unhinted length of a grant: between the minimum and the cap. Default 50 ms.
+    pub base_quota: Duration,
+    /// Shortest grant, from 1 ms. Default 10 ms.
+    pub min_quota: Duration,
+    /// Longest grant, at most the window. Default 100 ms.
+    pub max_quota: Duration,
+    /// A client with limit L gets grants of at most L × this, so that its pauses stay below this; at most the window.
+    /// Default 200 ms.
+    pub limit_period: Duration,
+    /// Best-effort clients that may hold grants at once, 1 to 64. Default 1.
+    pub capacity: usize,
+    /// How long a grant that is not returned is waited for after its deadline, at most 1 minute. Default 2 s.
+    pub return_timeout: Duration,
+    /// How long the next turn is held back for the client that has just returned a grant at its deadline, if it would
+    /// be chosen again: at most 10 ms. Default 200 µs.
+    pub linger: Duration,
+    /// The longest pause of a client that still counts as activity, at most the window. Default 100 ms.
+    pub idle_credit: Duration,
+    /// Time before and after a deadline during which the data plane polls instead of sleeping, while somebody waits:
+    /// at most 10 ms. Zero: never. Default 50 µs.
+    pub busy_poll: Duration,
+    /// Connections served at once, 1 to 65536; further ones are closed. Default 4096.
+    pub max_connections: usize,
+}
+
+impl Config {
+    /// The defaults for a socket and a resource file.
+    #[must_use]
+    pub fn new(socket: impl Into<PathBuf>, resource_file: impl Into<PathBuf>) -> Self {
+        Self {
+            socket: socket.into(),
+            socket_mode: 0o666,
+            tcp: None,
+            resource_file: resource_file.into(),
+            swapped: false,
+            metrics: None,
+            on_manager_loss: OnManagerLoss::Open,
+            window: Duration::from_secs(10),
+            base_quota: Duration::from_millis(50),
+            min_quota: Duration::from_millis(10),
+            max_quota: Duration::from_millis(100),
+            limit_period: Duration::from_millis(200),
+            capacity: 1,
+            return_timeout: Duration::from_secs(2),
+            linger: Duration::from_micros(200),
+            idle_credit: Duration::from_millis(100),
+            busy_poll: Duration::from_micros(50),
+            max_connections: 4096,
+        }
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// All mistakes, each with the field, what it is and what it may be.
+    pub fn check(&self) -> Result<(), ConfigMistakes> {
+        let mut mistakes = Vec::new();
+        let mut expect = |holds: bool, field: &'static str, found: String, expected: &'static str| {
+            if !holds {
+                mistakes.push(format!("{field} is {found}, expected {expected}"));
+            }
+        };
+        let path = self.socket.as_os_str().len();
+        expect((1..=80).contains(&path), "socket", format!("a path of {path} bytes"), "1 to 80 bytes");
+        expect(self.socket_mode <= 0o777, "socket_mode", format!("{:o}", self.socket_mode), "at most 777");
+        if let Some(tcp) = self.tcp {
+            expect(
+                tcp.ip().is_loopback(),
+                "tcp",
+                tcp.to_string(),
+                "a loopback address: its peers prove nothing",
+            );
+        }
+        expect(!self.resource_file.as_os_str().is_empty(), "resource_file", "empty".into(), "a path");
+        let window = self.window;
+        let mut span = |field, value: Duration, least: Duration, most: Duration, expected| {
+            expect(value >= least && value <= most, field, format!("{value:?}"), expected);
+        };
+        let (ms, us) = (Duration::from_millis, Duration::from_micros);
+        span("window", window, ms(100), ms(3_600_000), "100 ms to 1 h");
+        span("min_quota", self.min_quota, ms(1), self.max_quota, "1 ms to max_quota");
+        span("base_quota", self.base_quota, self.min_quota, self.max_quota, "min_quota to max_quota");
+        span("max_quota", self.max_quota, ms(1), window, "1 ms to window");
+        span("limit_period", self.limit_period, ms(1), window, "1 ms to window");
+        span("return_timeout", self.return_timeout, us(0), ms(60_000), "at most 1 min");
+        span("linger", self.linger, us(0), ms(10), "at most 10 ms");
+        span("idle_credit", self.idle_credit, us(0), window, "at most window");
+        span("busy_poll", self.busy_poll, us(0), ms(10), "at most 10 ms");
+        expect((1..=64).contains(&self.capacity), "capacity", self.capacity.to_string(), "1 to 64");
+        let connections = self.max_connections;
+        expect((1..=65_536).contains(&connections), "max_connections", connections.to_string(), "1 to 65536");
+        if mistakes.is_empty() { Ok(()) } else { Err(ConfigMistakes(mistakes)) }
+    }
+
+    /// The token policy that this configuration asks for.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        Policy {
+            window_ns: nanos(self.window),
+            quota: QuotaPolicy {
+                base_ns: nanos(self.base_quota),
+                min_ns: nanos(self.min_quota),
+                cap_ns: nanos(self.max_quota),
+                limit_period_ns: nanos(self.limit_period),
+            },
+            capacity: self.capacity,
+            return_timeout_ns: nanos(self.return_timeout),
+            linger_ns: nanos(self.linger),
+            idle_credit_ns: nanos(self.idle_credit),
+            usage: UsageSource::Events,
+            ..Policy::default()
+        }
+    }
+}
+
+/// A duration in nanoseconds, saturating after some 584 years.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Every mistake of a configuration; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigMistakes(Vec<String>);
+
+impl ConfigMistakes {
+    /// The mistakes, in the order of the fields.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl std::error::Error for ConfigMistakes {}
+
+impl fmt::Display for ConfigMistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_without_mistakes() {
+        assert_eq!(Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources").check(), Ok(()));
+    }
+
+    #[test]
+    fn every_mistake_is_named_at_once() {
+        let config = Config {
+            tcp: Some(([192, 168, 0, 1], 50051).into()),
+            min_quota: Duration::from_millis(200),
+            capacity: 0,
+            socket_mode: 0o1000,
+            linger: Duration::from_secs(1),
+            ..Config::new("", "")
+        };
+        let mistakes = config.check().unwrap_err();
+        let fields: Vec<&str> = mistakes.iter().filter_map(|text| text.split(' ').next()).collect();
+        let expected = [
+            "socket",
+            "socket_mode",
+            "tcp",
+            "resource_file",
+            "min_quota",
+            "base_quota",
+            "linger",
+            "capacity",
+        ];
+        assert_eq!(fields, expected);
+    }
+}

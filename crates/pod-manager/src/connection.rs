@@ -1,0 +1,120 @@
+//! One connection: a socket, the frame that is coming in, and what the connection has turned out to be.
+
+use crate::peer::Peer;
+use crate::reason::Reason;
+use sluice_comm::{Channel, FrameReader, REQUEST_LEN, Request, Response};
+use sluice_core::ProcessId;
+use sluice_sys::socket::{recv_with_fds, send_with_fds};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The most descriptors that one frame may bring along.
+const MAX_FDS: usize = 1;
+
+/// How the peer is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// All request types; unknown peers are closed.
+    Unix,
+    /// Gemini's protocol only; silent to unknown names.
+    Tcp,
+}
+
+/// What a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It has not said anything that counts.
+    New,
+    /// A channel of an attached process.
+    Attached(ProcessId, Channel),
+    /// A peer of the old protocol: a process by itself.
+    Legacy(ProcessId),
+}
+
+/// What came in.
+pub(crate) enum Incoming {
+    /// A request, and the descriptors that came with it.
+    Request(Request, Vec<OwnedFd>),
+    /// Nothing more for the moment.
+    Nothing,
+    /// The peer has left, in order.
+    End,
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    pub(crate) transport: Transport,
+    pub(crate) role: Role,
+    /// Who is there, until it is known to be a process of ours.
+    pub(crate) peer: Option<Peer>,
+    /// For the log: process or address.
+    pub(crate) label: String,
+    frames: FrameReader<REQUEST_LEN>,
+    fds: Vec<OwnedFd>,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd, transport: Transport, peer: Option<Peer>, label: String) -> Self {
+        Self { socket, transport, role: Role::New, peer, label, frames: FrameReader::new(), fds: Vec::new() }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Reads at most one frame.
+    pub(crate) fn read(&mut self) -> Result<Incoming, Reason> {
+        loop {
+            if let Some(frame) = self.frames.next() {
+                let request = Request::decode(&frame)?;
+                return Ok(Incoming::Request(request, std::mem::take(&mut self.fds)));
+            }
+            match recv_with_fds(self.socket.as_fd(), self.frames.spare()) {
+                Ok((0, _)) if self.frames.is_mid_frame() => return Err(Reason::ClosedMidFrame),
+                Ok((0, _)) => return Ok(Incoming::End),
+                Ok((count, fds)) => {
+                    self.fds.extend(fds);
+                    if self.fds.len() > MAX_FDS {
+                        return Err(Reason::BadPayload(format!(
+                            "{} descriptors, expected one",
+                            self.fds.len()
+                        )));
+                    }
+                    self.frames.filled(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Incoming::Nothing),
+                Err(error)
+                    if error.kind() == io::ErrorKind::ConnectionReset && !self.frames.is_mid_frame() =>
+                {
+                    return Ok(Incoming::End);
+                }
+                Err(_) if self.frames.is_mid_frame() => return Err(Reason::ClosedMidFrame),
+                Err(error) => return Err(Reason::Socket(error)),
+            }
+        }
+    }
+
+    /// Sends one answer, whole or not at all. A peer that has left is not an error: the read side will tell.
+    pub(crate) fn send(&self, response: &Response, fds: &[BorrowedFd<'_>]) -> Result<(), Reason> {
+        let bytes = response.encode();
+        match send_with_fds(self.socket.as_fd(), &bytes, fds) {
+            Ok(sent) if sent == bytes.len() => Ok(()),
+            Ok(_) => Err(Reason::NotReading),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Reason::NotReading),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(Reason::Socket(error)),
+        }
+    }
+}
+
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label)
+    }
+}

@@ -1,0 +1,66 @@
+//! Messages from other threads to the data plane.
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_core::resources::Resources;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
+
+/// What the data plane is asked to do.
+#[derive(Debug)]
+pub(crate) enum Control {
+    /// The resource file has changed and is right.
+    Resources(Resources),
+    /// Bring the gauges up to date, then say so.
+    Refresh(oneshot::Sender<()>),
+    /// Stop serving.
+    Stop,
+}
+
+/// The sending end: any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    sender: Sender<Control>,
+    wake: Arc<EventFd>,
+}
+
+impl Remote {
+    /// Sends a message and wakes the data plane. Without a data plane the message is dropped.
+    pub(crate) fn send(&self, message: Control) {
+        if self.sender.send(message).is_ok() {
+            // The counter is full only after 2^64 - 2 unread messages.
+            let _ = self.wake.write(1);
+        }
+    }
+}
+
+/// The receiving end.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    receiver: Receiver<Control>,
+    wake: Arc<EventFd>,
+}
+
+impl Inbox {
+    /// Readable when a message may be there.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// All messages, oldest first.
+    pub(crate) fn take(&self) -> Vec<Control> {
+        // Read before looking, so that a message sent meanwhile wakes again.
+        let _ = self.wake.read();
+        self.receiver.try_iter().collect()
+    }
+}
+
+/// A new pair.
+pub(crate) fn pair() -> io::Result<(Remote, Inbox)> {
+    let (sender, receiver) = channel();
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+    let wake = Arc::new(EventFd::from_value_and_flags(0, flags)?);
+    Ok((Remote { sender, wake: Arc::clone(&wake) }, Inbox { receiver, wake }))
+}

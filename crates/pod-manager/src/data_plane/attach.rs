@@ -1,0 +1,181 @@
+//! ATTACH: a connection becomes a channel of a process.
+
+use super::DataPlane;
+use super::frames::Outcome;
+use crate::connection::{Connection, Role};
+use crate::peer::Peer;
+use crate::process::{Pages, Process};
+use crate::reason::Reason;
+use sluice_comm::attach::{ATTACH_VERSION, AttachPayload, MAX_LEN};
+use sluice_comm::page::PAGE_VERSION;
+use sluice_comm::{AttachStatus, Channel, Request, Response, ResponseBody};
+use sluice_core::ledger::{Ask, Class, PeerKind};
+use sluice_core::{ClientId, ProcessId};
+use sluice_sys::memfd;
+use std::os::fd::{AsFd, OwnedFd};
+use tracing::{debug, info};
+
+/// More memory than any GPU has: whoever declares that is out of its mind.
+const MOST_DECLARED_BYTES: u64 = 1 << 44;
+
+impl DataPlane {
+    /// Attaches, or answers why not and has the connection closed.
+    pub(super) fn attach(
+        &mut self,
+        number: u64,
+        request: &Request,
+        version: u32,
+        channel: Channel,
+        used_bytes: u64,
+        fds: Vec<OwnedFd>,
+    ) -> Outcome {
+        self.try_attach(number, request, version, channel, used_bytes, fds).map_err(|reason| {
+            let status = match reason {
+                Reason::UnknownClient(_) => AttachStatus::UnknownClient,
+                Reason::WrongVersion { .. } => AttachStatus::WrongVersion,
+                Reason::BadPayload(_) => AttachStatus::BadPayload,
+                _ => AttachStatus::NotAllowed,
+            };
+            // The reason for closing is worth more than the answer's.
+            let _ =
+                self.answer(number, request.id, ResponseBody::Attach { status, page_version: PAGE_VERSION });
+            reason
+        })
+    }
+
+    pub(super) fn attach_twice(&mut self, number: u64, id: i32) -> Outcome {
+        let status = AttachStatus::NotAllowed;
+        self.answer(number, id, ResponseBody::Attach { status, page_version: PAGE_VERSION })?;
+        Err(Reason::NotAllowed("a second ATTACH, or one after requests of the old protocol".into()))
+    }
+
+    fn try_attach(
+        &mut self,
+        number: u64,
+        request: &Request,
+        version: u32,
+        channel: Channel,
+        used_bytes: u64,
+        fds: Vec<OwnedFd>,
+    ) -> Outcome {
+        if version != ATTACH_VERSION {
+            return Err(Reason::WrongVersion { found: version, expected: ATTACH_VERSION });
+        }
+        if used_bytes > MOST_DECLARED_BYTES {
+            return Err(Reason::BadPayload(format!("{used_bytes} bytes in use")));
+        }
+        let payload = read_payload(&fds)?;
+        let connection = self.connections.get_mut(&number);
+        let Some(peer) = connection.and_then(|connection| connection.peer.take()) else {
+            return Err(Reason::NotAllowed("nothing is known of the peer".into()));
+        };
+        let client = self.who(&request.name, Some(peer.credentials))?;
+        let id = self.process_of(number, peer, client)?;
+        self.take_channel(number, id, channel);
+        // What a process holds is told again after a manager's restart. While its memory channel is open the manager
+        // knows better, because a reservation may be under way there.
+        let process = self.processes.get(&id);
+        if channel == Channel::Memory || process.is_some_and(|process| process.memory.is_none()) {
+            self.memory.redeclare(id, used_bytes);
+        }
+        debug!(
+            client = self.clients.name(client),
+            claimed_pid = payload.pid,
+            ?channel,
+            used_bytes,
+            "attached"
+        );
+        self.welcome(number, id, channel, request.id)?;
+        if channel == Channel::Token {
+            self.open_token_channel(id, client)?;
+        }
+        Ok(())
+    }
+
+    /// The process at the other end: the one that its other connection belongs to, or a new one.
+    fn process_of(&mut self, number: u64, peer: Peer, client: ClientId) -> Result<ProcessId, Reason> {
+        let key = peer.started.map(|started| (peer.credentials.pid, started));
+        let known = key.and_then(|key| self.by_peer.get(&key).copied());
+        if let Some((id, process)) = known.and_then(|id| Some((id, self.processes.get(&id)?))) {
+            return if process.client == client {
+                Ok(id)
+            } else {
+                let (first, second) = (self.clients.name(process.client), self.clients.name(client));
+                Err(Reason::NotAllowed(format!(
+                    "the process belongs to client {first:?} and claims {second:?}"
+                )))
+            };
+        }
+        let pages = Pages::create(self.flags, self.clock.now_ns()).map_err(Reason::Pages)?;
+        let id = ProcessId(self.next_number(true));
+        let label = self.connections.get(&number).map(Connection::to_string).unwrap_or_default();
+        info!(client = self.clients.name(client), peer = %label, "process attached");
+        self.memory.open(id, client);
+        let process = Process {
+            client,
+            label,
+            key,
+            pidfd: peer.pidfd,
+            token: None,
+            memory: None,
+            pending: Vec::new(),
+            pages: Some(pages),
+        };
+        self.keep_process(id, process);
+        Ok(id)
+    }
+
+    /// Makes a connection the channel of a process. One that was there before is dropped: the process has opened the
+    /// channel anew (after exec, for instance), and the end of the old connection is on its way.
+    fn take_channel(&mut self, number: u64, id: ProcessId, channel: Channel) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let slot = match channel {
+            Channel::Token => &mut process.token,
+            Channel::Memory => &mut process.memory,
+        };
+        let before = slot.replace(number);
+        if before.is_some() && channel == Channel::Token {
+            process.pending.clear();
+            if let Some(pages) = &process.pages {
+                pages.grant().close();
+            }
+            self.tokens.process_gone(id, self.clock.now_ns());
+        }
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.role = Role::Attached(id, channel);
+        }
+        if let Some(before) = before {
+            self.drop_connection(before);
+        }
+    }
+
+    /// Answers an ATTACH; the pages go with the token channel's answer.
+    fn welcome(&mut self, number: u64, id: ProcessId, channel: Channel, request: i32) -> Outcome {
+        let body = ResponseBody::Attach { status: AttachStatus::Ok, page_version: PAGE_VERSION };
+        let response = Response { id: request, body };
+        let Some(connection) = self.connections.get(&number) else { return Ok(()) };
+        let pages = self.processes.get(&id).and_then(|process| process.pages.as_ref());
+        match pages.filter(|_| channel == Channel::Token) {
+            Some(pages) => connection.send(&response, &[pages.grant_fd.as_fd(), pages.report_fd.as_fd()]),
+            None => connection.send(&response, &[]),
+        }
+    }
+
+    fn open_token_channel(&mut self, id: ProcessId, client: ClientId) -> Outcome {
+        self.tokens.add_process(id, client, PeerKind::Returns).map_err(|_| Reason::ClientRemoved)?;
+        let is_critical = self.clients.get(client).is_some_and(|c| c.entry.class == Class::LatencyCritical);
+        if is_critical {
+            // Its gate is open before it asks.
+            let asked = self.tokens.request(id, self.clock.now_ns(), Ask::default());
+            asked.map_err(|_| Reason::ClientRemoved)?;
+        }
+        Ok(())
+    }
+}
+
+fn read_payload(fds: &[OwnedFd]) -> Result<AttachPayload, Reason> {
+    let bad = |error: &dyn std::fmt::Display| Reason::BadPayload(error.to_string());
+    let fd = fds.first().ok_or_else(|| bad(&"no descriptor beside ATTACH"))?;
+    let bytes = memfd::read_sealed(fd.as_fd(), MAX_LEN).map_err(|error| bad(&error))?;
+    AttachPayload::decode(&bytes).map_err(|error| bad(&error))
+}

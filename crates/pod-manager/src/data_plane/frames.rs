@@ -1,0 +1,201 @@
+//! What a frame means, by what its connection is.
+
+use super::DataPlane;
+use crate::connection::{Role, Transport};
+use crate::identity::Claim;
+use crate::process::{MAX_PENDING, Process};
+use crate::reason::Reason;
+use sluice_comm::{Name, Request, RequestBody, Response, ResponseBody};
+use sluice_core::ledger::{Ask, PeerKind, Returned};
+use sluice_core::memory::Verdict;
+use sluice_core::{ClientId, ProcessId};
+use std::os::fd::OwnedFd;
+use tracing::debug;
+
+/// A frame was dealt with, or its connection is to be closed.
+pub(super) type Outcome = Result<(), Reason>;
+
+impl DataPlane {
+    pub(super) fn handle(&mut self, number: u64, request: &Request, fds: Vec<OwnedFd>) -> Outcome {
+        let Some(connection) = self.connections.get(&number) else { return Ok(()) };
+        let (role, transport) = (connection.role, connection.transport);
+        if let RequestBody::Attach { version, channel, used_bytes } = request.body {
+            return match (role, transport) {
+                (_, Transport::Tcp) => Err(Reason::OutOfOrder("ATTACH over TCP")),
+                (Role::New, Transport::Unix) => {
+                    self.attach(number, request, version, channel, used_bytes, fds)
+                }
+                _ => self.attach_twice(number, request.id),
+            };
+        }
+        if !fds.is_empty() {
+            return Err(Reason::BadPayload("a descriptor beside something else than ATTACH".into()));
+        }
+        match role {
+            Role::Attached(process, _) => self.handle_attached(number, process, request),
+            Role::New | Role::Legacy(_) => self.handle_legacy(number, request),
+        }
+    }
+
+    fn handle_attached(&mut self, number: u64, process: ProcessId, request: &Request) -> Outcome {
+        match request.body {
+            RequestBody::Yield { used_ms, overuse_ms } => {
+                let now = self.clock.now_ns();
+                let outcome = self.tokens.returned(process, now, ms_to_ns(used_ms), ms_to_ns(overuse_ms));
+                if outcome == Ok(Returned::NothingHeld) {
+                    debug!(?process, "returned a grant that it does not hold");
+                    return Ok(());
+                }
+                if let Some(pages) = self.processes.get(&process).and_then(|process| process.pages.as_ref()) {
+                    pages.grant().close();
+                }
+                Ok(())
+            }
+            // Nothing acts on hints while grants are by token only.
+            RequestBody::Hint { .. } => Ok(()),
+            RequestBody::Detach => {
+                self.answer(number, request.id, ResponseBody::Detach)?;
+                self.drop_connection(number);
+                Ok(())
+            }
+            _ => self.handle_common(number, process, request),
+        }
+    }
+
+    /// The requests of the old protocol, from whichever peer.
+    fn handle_common(&mut self, number: u64, id: ProcessId, request: &Request) -> Outcome {
+        match request.body {
+            RequestBody::Quota { overuse_ms, next_burst_ms } => {
+                let now = self.clock.now_ns();
+                let Some(process) = self.processes.get_mut(&id) else { return Ok(()) };
+                if process.token != Some(number) {
+                    return Err(Reason::OutOfOrder("QUOTA on the memory channel"));
+                }
+                if process.pending.len() >= MAX_PENDING {
+                    return Err(Reason::OutOfOrder("too many QUOTA requests at once"));
+                }
+                process.pending.push(request.id);
+                let ask = Ask { burst_ns: ms_to_ns(next_burst_ms), overuse_ns: ms_to_ns(overuse_ms) };
+                if let Err(refused) = self.tokens.request(id, now, ask) {
+                    debug!(%refused, "request for a token");
+                }
+                Ok(())
+            }
+            RequestBody::MemLimit => {
+                let client = self.processes.get(&id).map(|process| process.client);
+                let account = client.and_then(|client| self.memory.client(client)).unwrap_or_default();
+                self.answer(
+                    number,
+                    request.id,
+                    ResponseBody::MemLimit { used: account.used, limit: account.limit },
+                )
+            }
+            RequestBody::MemUpdate { bytes, allocate } => {
+                let granted = self.update_memory(id, bytes, allocate);
+                self.answer(number, request.id, ResponseBody::MemUpdate { granted })
+            }
+            _ => Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH")),
+        }
+    }
+
+    fn handle_legacy(&mut self, number: u64, request: &Request) -> Outcome {
+        let Some(connection) = self.connections.get(&number) else { return Ok(()) };
+        let (role, transport) = (connection.role, connection.transport);
+        if matches!(request.body, RequestBody::Yield { .. } | RequestBody::Hint { .. } | RequestBody::Detach)
+        {
+            return Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH"));
+        }
+        let credentials = connection.peer.as_ref().map(|peer| peer.credentials);
+        let client = match self.who(&request.name, credentials) {
+            Ok(client) => client,
+            // Gemini's peers take a closed connection for an answer, so they get silence, as from Gemini.
+            Err(reason) if transport == Transport::Tcp => {
+                debug!(connection = number, "no answer: {reason}");
+                return Ok(());
+            }
+            Err(reason) => return Err(reason),
+        };
+        let process = match role {
+            Role::Legacy(process) => {
+                let first = self.processes.get(&process).map(|process| process.client);
+                if let Some(first) = first.filter(|first| *first != client) {
+                    let (first, second) =
+                        (self.clients.name(first).to_owned(), self.clients.name(client).to_owned());
+                    return Err(Reason::NameChanged { first, second });
+                }
+                process
+            }
+            _ => self.add_legacy(number, client)?,
+        };
+        self.handle_common(number, process, request)
+    }
+
+    /// A connection of the old protocol becomes a process by itself.
+    fn add_legacy(&mut self, number: u64, client: ClientId) -> Result<ProcessId, Reason> {
+        let id = ProcessId(self.next_number(true));
+        let Some(connection) = self.connections.get_mut(&number) else { return Ok(id) };
+        connection.role = Role::Legacy(id);
+        let process = Process {
+            client,
+            label: connection.label.clone(),
+            key: None,
+            pidfd: connection.peer.take().and_then(|peer| peer.pidfd),
+            token: Some(number),
+            memory: None,
+            pending: Vec::new(),
+            pages: None,
+        };
+        self.memory.open(id, client);
+        let added = self.tokens.add_process(id, client, PeerKind::ByTimer);
+        self.keep_process(id, process);
+        added.map_err(|_| Reason::ClientRemoved)?;
+        Ok(id)
+    }
+
+    /// The client that a peer belongs to.
+    pub(super) fn who(
+        &mut self,
+        name: &Name,
+        credentials: Option<sluice_sys::socket::PeerCredentials>,
+    ) -> Result<ClientId, Reason> {
+        let name = self
+            .identify
+            .identify(&Claim { name, credentials })
+            .map_err(|refusal| Reason::NotAllowed(refusal.to_string()))?;
+        self.clients.find(&name).ok_or_else(|| Reason::UnknownClient(name.as_str().to_owned()))
+    }
+
+    pub(super) fn answer(&mut self, number: u64, id: i32, body: ResponseBody) -> Outcome {
+        let Some(connection) = self.connections.get(&number) else { return Ok(()) };
+        connection.send(&Response { id, body }, &[])
+    }
+
+    fn update_memory(&mut self, id: ProcessId, bytes: u64, allocate: bool) -> bool {
+        let granted = if allocate {
+            self.memory.reserve(id, bytes) == Verdict::Granted
+        } else {
+            let released = self.memory.release(id, bytes);
+            if released < bytes {
+                debug!(process = ?id, bytes, released, "released more than it holds");
+            }
+            true
+        };
+        if !granted
+            && let Some(client) = self.processes.get(&id).and_then(|process| self.clients.get(process.client))
+        {
+            client.metrics.memory_denied.inc();
+            debug!(client = client.entry.name, bytes, "memory denied");
+        }
+        granted
+    }
+}
+
+/// Milliseconds of the wire, checked there to be finite and not negative, in nanoseconds; saturates.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "float to integer conversion saturates, and the codec lets no negative time through"
+)]
+fn ms_to_ns(ms: f64) -> u64 {
+    (ms * 1e6) as u64
+}

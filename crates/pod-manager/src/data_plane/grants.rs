@@ -1,0 +1,149 @@
+//! Carries out what the token ledger decides: pages, answers, metrics.
+
+use super::DataPlane;
+use crate::process::Process;
+use sluice_comm::ResponseBody;
+use sluice_comm::page::STANDING;
+use sluice_core::ProcessId;
+use sluice_core::ledger::{Action, Class, Deadline, End};
+use sluice_core::share::Share;
+use tracing::{debug, warn};
+
+/// What a standing grant is called in milliseconds, for peers that look at the answer instead of the page: a day.
+const STANDING_MS: f64 = 86_400_000.0;
+
+impl DataPlane {
+    /// Decides and acts until there is nothing left to decide.
+    pub(super) fn settle(&mut self) {
+        loop {
+            let now = self.clock.now_ns();
+            let actions = self.tokens.advance(now);
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                self.act(action, now);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action, now: u64) {
+        match action {
+            Action::Grant { process, client, epoch, deadline, waited_ns } => {
+                if let Some(client) = self.clients.get(client) {
+                    client.metrics.grants.inc();
+                    client.metrics.wait_seconds.observe(seconds(waited_ns));
+                }
+                self.grant(process, epoch, deadline, now);
+            }
+            Action::Revoke { process, why } => self.revoke(process, why),
+            Action::Contended { client, contended } => {
+                if let Some(client) = self.clients.get_mut(client) {
+                    client.contended = contended;
+                }
+                for process in self.processes.values().filter(|process| process.client == client) {
+                    if let Some(pages) = &process.pages {
+                        pages.grant().set_contended(contended);
+                    }
+                }
+            }
+            Action::Ended { client, held_ns, charged_ns, overrun_ns, how } => {
+                let Some(client) = self.clients.get_mut(client) else { return };
+                client.contended = false;
+                client.metrics.held_seconds.inc_by(seconds(held_ns));
+                client.metrics.gpu_seconds.inc_by(seconds(charged_ns));
+                client.metrics.overrun_seconds.inc_by(seconds(overrun_ns));
+                if how == End::NotReturned {
+                    client.metrics.not_returned.inc();
+                }
+            }
+        }
+    }
+
+    /// Opens the gate, then answers: whoever sees the answer sees the gate open.
+    fn grant(&mut self, id: ProcessId, epoch: u64, deadline: Deadline, now: u64) {
+        let (deadline_ns, quota_ms) = match deadline {
+            Deadline::Standing => (STANDING, STANDING_MS),
+            Deadline::At(at) => (at, seconds(at.saturating_sub(now)) * 1e3),
+        };
+        let deadline_tsc = match deadline {
+            Deadline::Standing => STANDING,
+            Deadline::At(at) => self.clock.ticks_at(at).unwrap_or(0),
+        };
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if let Some(pages) = &process.pages {
+            let contended = self.clients.get(process.client).is_some_and(|client| client.contended);
+            pages.grant().set_contended(contended);
+            pages.grant().open(deadline_tsc, deadline_ns, epoch);
+        }
+        let Some(number) = process.token else { return };
+        for request in std::mem::take(&mut process.pending) {
+            if let Err(reason) = self.answer(number, request, ResponseBody::Quota { quota_ms }) {
+                return self.close(number, &reason);
+            }
+        }
+    }
+
+    fn revoke(&mut self, id: ProcessId, why: End) {
+        let Some(process) = self.processes.get(&id) else { return };
+        if let Some(pages) = &process.pages {
+            pages.grant().close();
+        }
+        let client = self.clients.name(process.client);
+        match why {
+            End::NotReturned => {
+                warn!(client, peer = %process.label, "grant was not returned within the timeout and is taken back");
+            }
+            _ => debug!(client, peer = %process.label, ?why, "grant is over"),
+        }
+    }
+
+    /// Charges what a process with a standing grant says it used since it was last looked at; the time gone by bounds
+    /// it, so nobody is charged more than was possible.
+    pub(super) fn charge_standing(&mut self, process: &Process, now: u64) {
+        let Some(client) = self.clients.get(process.client) else { return };
+        if client.entry.class != Class::LatencyCritical {
+            return;
+        }
+        let Some(pages) = &process.pages else { return };
+        let (busy, since) = pages.busy_seen;
+        let used = pages.report().busy_ns().saturating_sub(busy).min(now.saturating_sub(since));
+        client.metrics.gpu_seconds.inc_by(seconds(used));
+        self.tokens.charge_standing(process.client, since, now, used);
+    }
+
+    /// Brings the gauges up to date, for somebody who is about to read them.
+    pub(super) fn refresh_gauges(&mut self) {
+        let now = self.clock.now_ns();
+        let ids: Vec<ProcessId> = self.processes.keys().copied().collect();
+        for id in ids {
+            let Some(mut process) = self.processes.remove(&id) else { continue };
+            self.charge_standing(&process, now);
+            if let Some(pages) = &mut process.pages {
+                pages.busy_seen = (pages.report().busy_ns(), now);
+            }
+            self.processes.insert(id, process);
+        }
+        for (id, client) in self.clients.iter() {
+            let share = self.tokens.usage(id, now).map_or(Share::ZERO, |usage| usage.share);
+            let account = self.memory.client(id).unwrap_or_default();
+            let processes = self.processes.values().filter(|process| process.client == id).count();
+            client.metrics.share.set(share.as_fraction());
+            client.metrics.memory_used.set(gauge(account.used));
+            client.metrics.memory_limit.set(gauge(account.limit));
+            client.metrics.processes.set(gauge(processes as u64));
+        }
+    }
+}
+
+fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "2^53 ns are 104 days; beyond that a metric may lose nanoseconds"
+)]
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

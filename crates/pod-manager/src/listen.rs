@@ -1,0 +1,94 @@
+//! Listening sockets: a unix socket that replaces a stale one safely, and loopback TCP.
+
+use crate::error::{Error, Result};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// A listening unix socket and its path, which goes when this does.
+#[derive(Debug)]
+pub(crate) struct UnixSocket {
+    pub(crate) listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of our socket: another manager's is left alone.
+    inode: (u64, u64),
+}
+
+impl UnixSocket {
+    /// Opens a socket at `path` with the permissions `mode`; makes the directory.
+    ///
+    /// It is made beside the path and then renamed onto it, so a client finds either the old socket or a new one that
+    /// already listens with the right permissions, and a stale one never stands in the way.
+    pub(crate) fn open(path: &Path, mode: u32) -> Result<Self> {
+        Self::open_io(path, mode).map_err(|source| Error::Socket { path: path.to_owned(), source })
+    }
+
+    fn open_io(path: &Path, mode: u32) -> io::Result<Self> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(parent) = parent {
+            fs::create_dir_all(parent)?;
+        }
+        refuse_what_is_there(path)?;
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}", std::process::id()));
+        let beside = PathBuf::from(beside);
+        // What a manager with our number left behind when it was killed in the middle of this.
+        let _ = fs::remove_file(&beside);
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        bind(std::os::fd::AsRawFd::as_raw_fd(&fd), &UnixAddr::new(&beside)?)?;
+        let placed = fs::set_permissions(&beside, fs::Permissions::from_mode(mode))
+            .and_then(|()| Ok(listen(&fd, Backlog::new(1024)?)?))
+            .and_then(|()| fs::symlink_metadata(&beside))
+            .and_then(|made| fs::rename(&beside, path).map(|()| made));
+        match placed {
+            Ok(made) => {
+                Ok(Self { listener: fd.into(), path: path.to_owned(), inode: (made.dev(), made.ino()) })
+            }
+            Err(error) => {
+                let _ = fs::remove_file(&beside);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        let ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.inode);
+        if ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Refuses a path where something else than a dead socket is.
+fn refuse_what_is_there(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"))
+        }
+        Ok(_) => match UnixStream::connect(path) {
+            Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another manager listens there")),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// Opens a TCP socket that does not block.
+pub(crate) fn tcp(address: SocketAddr) -> Result<TcpListener> {
+    let open = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    open().map_err(|source| Error::Tcp { address, source })
+}

@@ -1,0 +1,148 @@
+//! The metrics: counters that the data plane bumps without a lock, and the registry that the HTTP thread owns.
+
+use crate::reason::Reason;
+use prometheus::core::Collector;
+use prometheus::{
+    Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry, TextEncoder,
+};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Bounds of the waiting-time histogram, seconds: hand-overs are microseconds, turns are milliseconds.
+const WAIT_BUCKETS: [f64; 14] =
+    [0.000_01, 0.000_05, 0.000_2, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 10.0];
+
+/// The series of one client.
+#[derive(Debug)]
+pub(crate) struct ClientMetrics {
+    pub(crate) wait_seconds: Histogram,
+    pub(crate) held_seconds: Counter,
+    pub(crate) gpu_seconds: Counter,
+    pub(crate) overrun_seconds: Counter,
+    pub(crate) not_returned: IntCounter,
+    pub(crate) grants: IntCounter,
+    pub(crate) share: Gauge,
+    pub(crate) memory_used: IntGauge,
+    pub(crate) memory_limit: IntGauge,
+    pub(crate) memory_denied: IntCounter,
+    pub(crate) processes: IntGauge,
+}
+
+impl ClientMetrics {
+    fn new(client: &str) -> prometheus::Result<Self> {
+        let opts = |name: &str, help: &str| Opts::new(name, help).const_label("client", client);
+        let counter = |name, help| Counter::with_opts(opts(name, help));
+        let int_counter = |name, help| IntCounter::with_opts(opts(name, help));
+        let int_gauge = |name, help| IntGauge::with_opts(opts(name, help));
+        let wait = HistogramOpts::new("sluice_token_wait_seconds", "Time that requests waited for the token")
+            .const_label("client", client)
+            .buckets(WAIT_BUCKETS.to_vec());
+        Ok(Self {
+            wait_seconds: Histogram::with_opts(wait)?,
+            held_seconds: counter("sluice_token_held_seconds_total", "Wall time that the token was held")?,
+            gpu_seconds: counter("sluice_gpu_seconds_total", "GPU time charged")?,
+            overrun_seconds: counter(
+                "sluice_token_overrun_seconds_total",
+                "Time that grants were held past their deadline, until the GPU work under them had drained",
+            )?,
+            not_returned: int_counter(
+                "sluice_grants_not_returned_total",
+                "Grants taken back because they were not returned within the timeout",
+            )?,
+            grants: int_counter("sluice_grants_total", "Requests that were granted")?,
+            share: Gauge::with_opts(opts("sluice_share", "Share of GPU time over the window"))?,
+            memory_used: int_gauge("sluice_memory_used_bytes", "Memory reserved by all processes")?,
+            memory_limit: int_gauge("sluice_memory_limit_bytes", "Memory that they may reserve together")?,
+            memory_denied: int_counter("sluice_memory_denied_total", "Reservations refused")?,
+            processes: int_gauge("sluice_processes", "Processes connected")?,
+        })
+    }
+
+    fn collectors(&self) -> Vec<Box<dyn Collector>> {
+        vec![
+            Box::new(self.wait_seconds.clone()),
+            Box::new(self.held_seconds.clone()),
+            Box::new(self.gpu_seconds.clone()),
+            Box::new(self.overrun_seconds.clone()),
+            Box::new(self.not_returned.clone()),
+            Box::new(self.grants.clone()),
+            Box::new(self.share.clone()),
+            Box::new(self.memory_used.clone()),
+            Box::new(self.memory_limit.clone()),
+            Box::new(self.memory_denied.clone()),
+            Box::new(self.processes.clone()),
+        ]
+    }
+}
+
+/// What the registry's owner is told.
+enum Notice {
+    Add(Arc<ClientMetrics>),
+    Remove(Arc<ClientMetrics>),
+}
+
+/// The data plane's end: makes and drops the series of clients, counts refused connections.
+pub(crate) struct Meters {
+    notices: Sender<Notice>,
+    refused: Vec<IntCounter>,
+}
+
+impl Meters {
+    pub(crate) fn add(&self, client: &str) -> prometheus::Result<Arc<ClientMetrics>> {
+        let metrics = Arc::new(ClientMetrics::new(client)?);
+        // Without an HTTP thread nobody listens, and nobody asks.
+        let _ = self.notices.send(Notice::Add(Arc::clone(&metrics)));
+        Ok(metrics)
+    }
+
+    pub(crate) fn remove(&self, metrics: Arc<ClientMetrics>) {
+        let _ = self.notices.send(Notice::Remove(metrics));
+    }
+
+    pub(crate) fn refused(&self, reason: &Reason) {
+        self.refused[reason.index()].inc();
+    }
+}
+
+/// The HTTP thread's end: the registry.
+pub(crate) struct Exposition {
+    registry: Registry,
+    notices: Receiver<Notice>,
+}
+
+impl Exposition {
+    /// All metrics in Prometheus's text format.
+    pub(crate) fn text(&self) -> prometheus::Result<String> {
+        for notice in self.notices.try_iter() {
+            match notice {
+                Notice::Add(metrics) => {
+                    for collector in metrics.collectors() {
+                        self.registry.register(collector)?;
+                    }
+                }
+                Notice::Remove(metrics) => {
+                    for collector in metrics.collectors() {
+                        self.registry.unregister(collector)?;
+                    }
+                }
+            }
+        }
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+/// A new pair.
+pub(crate) fn pair() -> prometheus::Result<(Meters, Exposition)> {
+    let (sender, receiver) = channel();
+    let registry = Registry::new();
+    let mut refused = Vec::with_capacity(Reason::LABELS.len());
+    for label in Reason::LABELS {
+        let opts =
+            Opts::new("sluice_refused_connections_total", "Connections closed by the manager, by reason")
+                .const_label("reason", label);
+        let counter = IntCounter::with_opts(opts)?;
+        registry.register(Box::new(counter.clone()))?;
+        refused.push(counter);
+    }
+    Ok((Meters { notices: sender, refused }, Exposition { registry, notices: receiver }))
+}

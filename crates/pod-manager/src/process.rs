@@ -1,0 +1,68 @@
+//! A process as the manager sees it: its client, its connections, its two pages, what it is still to be answered.
+
+use sluice_comm::page::{Flags, GrantView, ReportView};
+use sluice_core::ClientId;
+use sluice_sys::page::SharedPage;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The most QUOTA requests of one process that may be open at once.
+pub(crate) const MAX_PENDING: usize = 16;
+
+/// A process, or a connection of the old protocol, which is one by itself.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) client: ClientId,
+    /// For the log.
+    pub(crate) label: String,
+    /// Pid and start; `None` if its connections cannot be told to belong together.
+    pub(crate) key: Option<(i32, u64)>,
+    /// Readable when it ends.
+    pub(crate) pidfd: Option<OwnedFd>,
+    /// The connection that carries tokens; for a peer of the old protocol the only one.
+    pub(crate) token: Option<u64>,
+    pub(crate) memory: Option<u64>,
+    /// QUOTA requests not answered yet.
+    pub(crate) pending: Vec<i32>,
+    /// Only attached processes have pages.
+    pub(crate) pages: Option<Pages>,
+}
+
+impl Process {
+    pub(crate) fn connections(&self) -> impl Iterator<Item = u64> + use<> {
+        [self.token, self.memory].into_iter().flatten()
+    }
+}
+
+/// The two pages of a process and the descriptors that it gets.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    grant: SharedPage,
+    report: SharedPage,
+    pub(crate) grant_fd: OwnedFd,
+    pub(crate) report_fd: OwnedFd,
+    /// What was charged of `busy_ns`, and when: for standing grants.
+    pub(crate) busy_seen: (u64, u64),
+}
+
+impl Pages {
+    /// Makes both pages; the process cannot write the grant page, whatever it does with its descriptor.
+    pub(crate) fn create(flags: Flags, now: u64) -> io::Result<Self> {
+        let (grant, writable) = SharedPage::create("sluice-grant")?;
+        GrantView::new(grant.words()).init();
+        GrantView::new(grant.words()).set_flags(flags);
+        SharedPage::seal_future_write(&writable)?;
+        let grant_fd = SharedPage::reopen_read_only(&writable)?;
+        let (report, report_fd) = SharedPage::create("sluice-report")?;
+        ReportView::new(report.words()).init();
+        Ok(Self { grant, report, grant_fd, report_fd, busy_seen: (0, now) })
+    }
+
+    pub(crate) fn grant(&self) -> GrantView<'_> {
+        GrantView::new(self.grant.words())
+    }
+
+    pub(crate) fn report(&self) -> ReportView<'_> {
+        ReportView::new(self.report.words())
+    }
+}

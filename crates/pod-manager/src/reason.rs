@@ -1,0 +1,102 @@
+//! Why a connection was closed by the manager: one word for the metric, one sentence for the log.
+
+use sluice_comm::FrameError;
+
+/// Why a connection was closed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A frame breaks the protocol.
+    #[error("bad frame: {0}")]
+    BadFrame(#[from] FrameError),
+    /// The peer left in the middle of a frame.
+    #[error("closed in the middle of a frame")]
+    ClosedMidFrame,
+    /// Nobody of that identity has a share of this GPU.
+    #[error("client {0:?} is not in the resource file")]
+    UnknownClient(String),
+    /// Another version of the extended protocol.
+    #[error("attaches with protocol version {found}, expected {expected}")]
+    WrongVersion {
+        /// What it speaks.
+        found: u32,
+        /// What we speak.
+        expected: u32,
+    },
+    /// The descriptor beside an ATTACH is missing or not a payload.
+    #[error("bad attach payload: {0}")]
+    BadPayload(String),
+    /// Identity says no, or the process is somebody else already.
+    #[error("not allowed: {0}")]
+    NotAllowed(String),
+    /// A frame that does not belong here.
+    #[error("{0}")]
+    OutOfOrder(&'static str),
+    /// A peer of the old protocol speaks for another client than before.
+    #[error("speaks for client {second:?} after {first:?}")]
+    NameChanged {
+        /// Whom it spoke for.
+        first: String,
+        /// Whom it speaks for.
+        second: String,
+    },
+    /// Its client was removed from the resource file.
+    #[error("its client was removed from the resource file")]
+    ClientRemoved,
+    /// It does not read its answers.
+    #[error("does not read its answers")]
+    NotReading,
+    /// There are too many connections.
+    #[error("too many connections")]
+    TooMany,
+    /// The socket failed.
+    #[error("socket: {0}")]
+    Socket(std::io::Error),
+    /// Its pages could not be made.
+    #[error("no pages for it: {0}")]
+    Pages(std::io::Error),
+}
+
+impl Reason {
+    /// Every label, so that each counter is there from the start.
+    pub(crate) const LABELS: [&'static str; 13] = [
+        "bad_frame",
+        "closed_mid_frame",
+        "unknown_client",
+        "wrong_version",
+        "bad_payload",
+        "not_allowed",
+        "out_of_order",
+        "name_changed",
+        "client_removed",
+        "not_reading",
+        "too_many",
+        "socket",
+        "pages",
+    ];
+
+    /// Position in [`Self::LABELS`].
+    pub(crate) fn index(&self) -> usize {
+        match self {
+            Self::BadFrame(_) => 0,
+            Self::ClosedMidFrame => 1,
+            Self::UnknownClient(_) => 2,
+            Self::WrongVersion { .. } => 3,
+            Self::BadPayload(_) => 4,
+            Self::NotAllowed(_) => 5,
+            Self::OutOfOrder(_) => 6,
+            Self::NameChanged { .. } => 7,
+            Self::ClientRemoved => 8,
+            Self::NotReading => 9,
+            Self::TooMany => 10,
+            Self::Socket(_) => 11,
+            Self::Pages(_) => 12,
+        }
+    }
+
+    /// The word for the metric's label `reason`.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        Self::LABELS[self.index()]
+    }
+}

@@ -1,0 +1,172 @@
+//! Puts the parts together and runs them.
+
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::control::{self, Control, Remote};
+use crate::data_plane::{DataPlane, Inputs};
+use crate::error::{Attempt, Error, Result};
+use crate::http;
+use crate::identity::{ByName, Identify};
+use crate::listen::{self, UnixSocket};
+use crate::metrics;
+use crate::peer::{KernelPeers, Peers};
+use crate::watch::Watcher;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use sluice_core::resources::Reading;
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+use tracing::info;
+
+/// What can be exchanged: time, and what is believed about peers.
+pub struct Parts {
+    /// Time.
+    pub clock: Box<dyn Clock>,
+    /// Which process is at the other end.
+    pub peers: Box<dyn Peers>,
+    /// Which client it is.
+    pub identify: Box<dyn Identify>,
+}
+
+impl Parts {
+    /// The system's clock, the kernel's word on peers, names as claimed.
+    ///
+    /// # Errors
+    /// When the timer cannot be opened.
+    pub fn standalone() -> Result<Self> {
+        let clock = SystemClock::new().attempt("timerfd_create")?;
+        Ok(Self { clock: Box::new(clock), peers: Box::new(KernelPeers), identify: Box::new(ByName) })
+    }
+}
+
+/// A manager that serves on threads of its own. Dropping it leaves it running; [`Handle::stop`] ends it.
+#[derive(Debug)]
+pub struct Handle {
+    remote: Remote,
+    side: Side,
+    data_plane: JoinHandle<Result<()>>,
+    tcp: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+}
+
+impl Handle {
+    /// Where Gemini's protocol is served.
+    #[must_use]
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        self.tcp
+    }
+
+    /// Where /metrics and /healthz are served.
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Ends the manager in order: its socket is gone when this returns.
+    ///
+    /// # Errors
+    /// What went wrong while it ran.
+    pub fn stop(self) -> Result<()> {
+        self.remote.send(Control::Stop);
+        let served = self.data_plane.join().map_err(|_| Error::Panicked("data plane"))?;
+        self.side.stop()?;
+        served
+    }
+}
+
+/// The threads beside the data plane.
+#[derive(Debug)]
+struct Side {
+    watcher: Watcher,
+    http: Option<http::Server>,
+}
+
+impl Side {
+    fn stop(self) -> Result<()> {
+        let watched = self.watcher.stop();
+        let served = self.http.map_or(Ok(()), http::Server::stop);
+        watched.and(served)
+    }
+}
+
+struct Assembled {
+    plane: DataPlane,
+    remote: Remote,
+    side: Side,
+    tcp: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+}
+
+/// Serves until SIGTERM or SIGINT on the calling thread, which should be the process's only one. The socket is gone
+/// when this returns.
+///
+/// # Errors
+/// When the configuration or the resource file is wrong (every mistake is named), or a socket cannot be opened.
+pub fn run(config: Config) -> Result<()> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTERM);
+    signals.add(Signal::SIGINT);
+    // Before any thread is started, so that all inherit it.
+    signals.thread_block().attempt("block signals")?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    let signals = SignalFd::with_flags(&signals, flags).attempt("signalfd")?;
+    let assembled = assemble(&config, Parts::standalone()?, Some(signals))?;
+    let served = assembled.plane.serve();
+    assembled.side.stop()?;
+    served
+}
+
+/// Serves on threads of its own, without handling signals.
+///
+/// # Errors
+/// As [`run`].
+pub fn start(config: Config) -> Result<Handle> {
+    start_with(config, Parts::standalone()?)
+}
+
+/// As [`start`], with other parts than the standalone ones.
+///
+/// # Errors
+/// As [`run`].
+pub fn start_with(config: Config, parts: Parts) -> Result<Handle> {
+    let Assembled { plane, remote, side, tcp, metrics } = assemble(&config, parts, None)?;
+    let data_plane = std::thread::Builder::new()
+        .name("sluice-tokens".into())
+        .spawn(move || plane.serve())
+        .attempt("start the data plane")?;
+    Ok(Handle { remote, side, data_plane, tcp, metrics })
+}
+
+fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<Assembled> {
+    config.check()?;
+    let (remote, inbox) = control::pair().attempt("eventfd")?;
+    let reading = Reading { swapped: config.swapped };
+    let (watcher, resources) = Watcher::start(&config.resource_file, reading, remote.clone())?;
+    let outcome = (|| {
+        let tcp = config.tcp.map(listen::tcp).transpose()?;
+        let http = config.metrics.map(listen::tcp).transpose()?;
+        let (meters, exposition) =
+            metrics::pair().map_err(std::io::Error::other).attempt("make the metrics")?;
+        let addresses = (
+            tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
+            http.as_ref().and_then(|listener| listener.local_addr().ok()),
+        );
+        let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
+        let Parts { clock, peers, identify } = parts;
+        let inputs = Inputs { unix, tcp, signals, inbox, meters, clock, peers, identify };
+        let plane = DataPlane::new(config, resources, inputs)?;
+        let http =
+            http.map(|listener| http::Server::start(listener, remote.clone(), exposition)).transpose()?;
+        Ok((plane, http, addresses))
+    })();
+    match outcome {
+        Ok((plane, http, (tcp, metrics))) => {
+            info!(socket = %config.socket.display(), ?tcp, ?metrics, "serves");
+            Ok(Assembled { plane, remote, side: Side { watcher, http }, tcp, metrics })
+        }
+        Err(error) => {
+            watcher.stop()?;
+            Err(error)
+        }
+    }
+}

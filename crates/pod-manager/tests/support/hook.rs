@@ -1,0 +1,193 @@
+//! A process of a client as the manager sees it: two connections, and the pages mapped for real.
+
+use super::peers::FakeProcess;
+use sluice_comm::attach::{ATTACH_VERSION, AttachPayload};
+use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView};
+use sluice_comm::{
+    AttachStatus, Channel, Name, REQUEST_LEN, RESPONSE_LEN, Request, RequestBody, RequestKind, Response,
+    ResponseBody,
+};
+use sluice_sys::memfd;
+use sluice_sys::page::{Access, SharedPage};
+use sluice_sys::socket::{recv_with_fds, send_with_fds};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Nothing in these tests takes longer unless it hangs.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One connection that speaks frames.
+pub struct Line {
+    pub stream: UnixStream,
+    pub name: Name,
+    id: i32,
+}
+
+impl Line {
+    pub fn open(socket: &Path, process: &FakeProcess, client: &str) -> io::Result<Self> {
+        let stream = process.connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self { stream, name: Name::new(client).unwrap(), id: 0 })
+    }
+
+    /// Sends a request and says its id.
+    pub fn send(&mut self, body: RequestBody) -> i32 {
+        self.id += 1;
+        let frame = Request { name: self.name, id: self.id, body }.encode().unwrap();
+        self.stream.write_all(&frame).unwrap();
+        self.id
+    }
+
+    pub fn receive(&mut self, kind: RequestKind) -> io::Result<Response> {
+        let mut frame = [0; RESPONSE_LEN];
+        self.stream.read_exact(&mut frame)?;
+        Ok(Response::decode(&frame, kind).unwrap())
+    }
+
+    pub fn ask(&mut self, body: RequestBody) -> ResponseBody {
+        let id = self.send(body);
+        let response = self.receive(body.kind()).unwrap();
+        assert_eq!(response.id, id);
+        response.body
+    }
+
+    /// Sends an ATTACH with these descriptors.
+    pub fn send_attach(&mut self, version: u32, channel: Channel, used_bytes: u64, fds: &[BorrowedFd<'_>]) {
+        self.id += 1;
+        let body = RequestBody::Attach { version, channel, used_bytes };
+        let frame = Request { name: self.name, id: self.id, body }.encode().unwrap();
+        assert_eq!(send_with_fds(self.stream.as_fd(), &frame, fds).unwrap(), REQUEST_LEN);
+    }
+
+    /// Attaches in order; what came back, and the descriptors.
+    pub fn attach(&mut self, channel: Channel, used_bytes: u64) -> io::Result<(AttachStatus, Vec<OwnedFd>)> {
+        let payload = payload();
+        self.send_attach(ATTACH_VERSION, channel, used_bytes, &[payload.as_fd()]);
+        self.attach_answer()
+    }
+
+    pub fn attach_answer(&mut self) -> io::Result<(AttachStatus, Vec<OwnedFd>)> {
+        let mut frame = [0; RESPONSE_LEN];
+        let (count, fds) = recv_with_fds(self.stream.as_fd(), &mut frame)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        assert_eq!(count, RESPONSE_LEN);
+        match Response::decode(&frame, RequestKind::Attach).unwrap().body {
+            ResponseBody::Attach { status, page_version } => {
+                assert_eq!(page_version, PAGE_VERSION);
+                Ok((status, fds))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Whether the manager has closed the connection; waits for it.
+    pub fn is_closed(&mut self) -> bool {
+        let mut byte = [0];
+        match self.stream.read(&mut byte) {
+            Ok(0) => true,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => true,
+            other => panic!("not closed: {other:?}"),
+        }
+    }
+
+    /// Whether nothing has come (does not wait).
+    pub fn is_silent(&mut self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let nothing =
+            matches!(self.stream.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        self.stream.set_nonblocking(false).unwrap();
+        nothing
+    }
+}
+
+pub fn payload() -> OwnedFd {
+    let payload = AttachPayload { pid: 1, device_ordinal: 0, device_uuid: [1; 16], contexts: Vec::new() };
+    memfd::sealed("attach", &payload.encode()).unwrap()
+}
+
+/// An attached process.
+pub struct Hook {
+    pub token: Line,
+    pub memory: Line,
+    pub grant_fd: OwnedFd,
+    pub report_fd: OwnedFd,
+    grant: SharedPage,
+    report: SharedPage,
+    pub process: FakeProcess,
+}
+
+impl Hook {
+    pub fn attach(socket: &Path, process: &FakeProcess, client: &str, used_bytes: u64) -> io::Result<Self> {
+        let mut token = Line::open(socket, process, client)?;
+        let (status, mut fds) = token.attach(Channel::Token, used_bytes)?;
+        assert_eq!(status, AttachStatus::Ok);
+        assert_eq!(fds.len(), 2);
+        let (report_fd, grant_fd) = (fds.pop().unwrap(), fds.pop().unwrap());
+        let mut memory = Line::open(socket, process, client)?;
+        let (status, fds) = memory.attach(Channel::Memory, used_bytes)?;
+        assert_eq!((status, fds.len()), (AttachStatus::Ok, 0));
+        let grant = SharedPage::map(grant_fd.as_fd(), Access::ReadOnly)?;
+        let report = SharedPage::map(report_fd.as_fd(), Access::ReadWrite)?;
+        GrantView::new(grant.words()).check().unwrap();
+        ReportView::new(report.words()).check().unwrap();
+        Ok(Self { token, memory, grant_fd, report_fd, grant, report, process: process.clone() })
+    }
+
+    pub fn page(&self) -> GrantView<'_> {
+        GrantView::new(self.grant.words())
+    }
+
+    pub fn report(&self) -> ReportView<'_> {
+        ReportView::new(self.report.words())
+    }
+
+    /// Asks for the token; the answer comes later.
+    pub fn want(&mut self) {
+        self.want_burst(0.0);
+    }
+
+    pub fn want_burst(&mut self, next_burst_ms: f64) {
+        self.token.send(RequestBody::Quota { overuse_ms: 0.0, next_burst_ms });
+    }
+
+    /// Waits for the token; milliseconds granted.
+    pub fn granted(&mut self) -> f64 {
+        match self.token.receive(RequestKind::Quota).unwrap().body {
+            ResponseBody::Quota { quota_ms } => quota_ms,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Returns the token.
+    pub fn give_back(&mut self, used_ms: f64) {
+        self.token.send(RequestBody::Yield { used_ms, overuse_ms: 0.0 });
+    }
+
+    pub fn reserve(&mut self, bytes: u64) -> bool {
+        self.update(bytes, true)
+    }
+
+    pub fn release(&mut self, bytes: u64) -> bool {
+        self.update(bytes, false)
+    }
+
+    fn update(&mut self, bytes: u64, allocate: bool) -> bool {
+        match self.memory.ask(RequestBody::MemUpdate { bytes, allocate }) {
+            ResponseBody::MemUpdate { granted } => granted,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Used and allowed bytes of the client.
+    pub fn account(&mut self) -> (u64, u64) {
+        match self.memory.ask(RequestBody::MemLimit) {
+            ResponseBody::MemLimit { used, limit } => (used, limit),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A pod-manager in a directory of its own, with a clock and peers that the test controls, and peers to talk to it.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::new_without_default, reason = "tests")]
+
+pub mod clock;
+pub mod gemini;
+pub mod hook;
+pub mod http;
+pub mod logs;
+pub mod peers;
+
+use clock::ManualClock;
+use hook::Hook;
+use peers::ScriptedPeers;
+use sluice_pod_manager::identity::ByName;
+use sluice_pod_manager::{Config, Handle, Parts, start_with};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// One millisecond in nanoseconds.
+pub const MS: u64 = 1_000_000;
+/// One gibibyte.
+pub const GIB: u64 = 1 << 30;
+
+/// Two clients that take turns, one that does not.
+pub const CLIENTS: &str = "
+clients:
+  - { name: be-a, request: 0.3, memory: 8Gi }
+  - { name: be-b, request: 0.5, memory: 10Gi }
+  - { name: lc, request: 0.2, memory: 1Gi, class: latency-critical }
+";
+
+/// A running manager.
+pub struct World {
+    pub clock: ManualClock,
+    pub peers: ScriptedPeers,
+    pub config: Config,
+    handle: Option<Handle>,
+    pub directory: TempDir,
+}
+
+impl World {
+    /// Starts one with [`CLIENTS`].
+    pub fn new() -> Self {
+        Self::with(CLIENTS, |_| {})
+    }
+
+    /// Starts one with these clients and whatever `change` makes of the configuration.
+    pub fn with(clients: &str, change: impl FnOnce(&mut Config)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("resources");
+        std::fs::write(&file, clients).unwrap();
+        let mut config = Config::new(directory.path().join("gpu.sock"), file);
+        config.metrics = Some(([127, 0, 0, 1], 0).into());
+        change(&mut config);
+        let mut world = Self {
+            clock: ManualClock::new(),
+            peers: ScriptedPeers::default(),
+            config,
+            handle: None,
+            directory,
+        };
+        world.start();
+        world
+    }
+
+    /// Starts the manager (again).
+    pub fn start(&mut self) {
+        let parts = Parts {
+            clock: Box::new(self.clock.clone()),
+            peers: Box::new(self.peers.clone()),
+            identify: Box::new(ByName),
+        };
+        self.handle = Some(start_with(self.config.clone(), parts).unwrap());
+    }
+
+    /// Stops the manager.
+    pub fn stop(&mut self) {
+        self.handle.take().unwrap().stop().unwrap();
+    }
+
+    pub fn handle(&self) -> &Handle {
+        self.handle.as_ref().unwrap()
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.config.socket.clone()
+    }
+
+    /// A fresh process of a client, attached on both channels.
+    pub fn process(&self, client: &str) -> Hook {
+        Hook::attach(&self.socket(), &self.peers.process(), client, 0).unwrap()
+    }
+
+    /// The text of /metrics.
+    pub fn metrics(&self) -> String {
+        http::get(self.handle().metrics().unwrap(), "/metrics").1
+    }
+
+    /// One sample of /metrics; `None` if there is no such series.
+    pub fn metric(&self, series: &str) -> Option<f64> {
+        self.metrics().lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+    }
+
+    /// Returns once everything sent before has been dealt with: the answer comes from the data plane, and a second one
+    /// comes a round later, when what the first round decided has been done.
+    pub fn settle(&self) {
+        for _ in 0..2 {
+            assert_eq!(http::get(self.handle().metrics().unwrap(), "/healthz").0, 200);
+        }
+    }
+
+    /// Moves time on and waits until the manager has acted on it.
+    pub fn advance(&self, ns: u64) {
+        self.clock.advance(ns);
+        self.settle();
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            handle.stop().unwrap();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Processes that the test makes up: every connection of this test comes from one real process, and the manager has to
+//! take them for several.
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_pod_manager::peer::{Peer, Peers};
+use sluice_sys::socket::PeerCredentials;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A made-up process; [`Self::die`] ends it.
+#[derive(Clone)]
+pub struct FakeProcess {
+    pub pid: i32,
+    end: Arc<EventFd>,
+    script: ScriptedPeers,
+}
+
+impl FakeProcess {
+    /// Its pidfd becomes readable; its sockets stay open, as a forked child would keep them.
+    pub fn die(&self) {
+        self.end.write(1).unwrap();
+    }
+
+    /// Connects as this process.
+    pub fn connect(&self, socket: &Path) -> io::Result<UnixStream> {
+        // Held until the manager has accepted, so that connections and processes stay in the same order.
+        let mut next = self.script.next.lock().unwrap();
+        next.insert(0, self.clone());
+        UnixStream::connect(socket)
+    }
+}
+
+/// Names the processes in the order in which they connected.
+#[derive(Clone, Default)]
+pub struct ScriptedPeers {
+    next: Arc<Mutex<Vec<FakeProcess>>>,
+    last: Arc<AtomicI32>,
+}
+
+impl ScriptedPeers {
+    pub fn process(&self) -> FakeProcess {
+        let end = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
+        let pid = 1000 + self.last.fetch_add(1, Ordering::SeqCst);
+        FakeProcess { pid, end: Arc::new(end), script: self.clone() }
+    }
+}
+
+impl Peers for ScriptedPeers {
+    fn look(&mut self, _socket: BorrowedFd<'_>) -> io::Result<Peer> {
+        let process = self.next.lock().unwrap().pop().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Peer {
+            credentials: PeerCredentials { pid: process.pid, uid: 0, gid: 0 },
+            started: Some(7),
+            pidfd: Some(process.end.as_fd().try_clone_to_owned()?),
+        })
+    }
+}
