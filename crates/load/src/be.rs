@@ -40,6 +40,8 @@ pub struct BeConfig {
     pub idle_after: Option<Duration>,
     /// Launch for the first time, wait, pause for the second, and again.
     pub bursts: Option<(Duration, Duration)>,
+    /// Once set up, wait for a mark on standard input.
+    pub start_with_mark: bool,
     /// When to end.
     pub stop: Stop,
 }
@@ -55,6 +57,10 @@ pub fn run(config: &BeConfig, out: &mut impl Write) -> Result<(), RunError> {
     let (_, memory_total) = session.memory_info()?;
     Record::Started { pid: std::process::id(), device: session.device_name().to_owned(), memory_total }
         .write_to(out)?;
+    if config.start_with_mark {
+        config.stop.wait_for_mark();
+        run.begin = Instant::now();
+    }
     let mut errors = Vec::new();
     if let Err(why) = run.until_end(out) {
         match why {
@@ -241,6 +247,7 @@ mod tests {
             grow: false,
             idle_after,
             bursts,
+            start_with_mark: false,
             stop: Stop::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! The CUDA driver as an ordinary program finds it: `dlopen("libcuda.so.1")`, `dlsym`. A preloaded hook sees both.
 
 use std::ffi::{CStr, c_void};
+use std::path::Path;
 use std::ptr;
 
 use libloading::Library;
@@ -11,8 +12,13 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The library is not there or cannot be loaded.
-    #[error("cannot load libcuda.so.1: {0}")]
-    NoLibrary(String),
+    #[error("cannot load {path}: {why}")]
+    NoLibrary {
+        /// What was to be loaded.
+        path: String,
+        /// What the loader says.
+        why: String,
+    },
     /// The library lacks a function that the generators need.
     #[error("libcuda.so.1 has no {0}")]
     NoFunction(&'static str),
@@ -62,9 +68,18 @@ impl Driver {
     /// # Errors
     /// If there is no such library, or it finds no device.
     pub fn open() -> Result<Self, Error> {
-        // SAFETY: libcuda's initialisers have no preconditions; any CUDA program runs them in the same way.
-        let library =
-            unsafe { Library::new("libcuda.so.1") }.map_err(|why| Error::NoLibrary(why.to_string()))?;
+        Self::open_library("libcuda.so.1".as_ref())
+    }
+
+    /// The same with another library that exports the driver API: the hook, say, beside the driver that it forwards to.
+    ///
+    /// # Errors
+    /// If there is no such library, or it finds no device.
+    pub fn open_library(path: &Path) -> Result<Self, Error> {
+        // SAFETY: libcuda's initialisers have no preconditions; any CUDA program runs them in the same way. So it is with
+        // the hook's, which is made to be loaded into programs that know nothing of it.
+        let library = unsafe { Library::new(path) }
+            .map_err(|why| Error::NoLibrary { path: path.display().to_string(), why: why.to_string() })?;
         let library: &'static Library = Box::leak(Box::new(library));
         // SAFETY: each address is what libcuda exports under that name, hence a function of the driver's type for that
         // name, and the library is never unloaded.

@@ -35,7 +35,14 @@ impl Session {
     /// # Errors
     /// Those of the driver, and a driver that is missing.
     pub fn open(ordinal: i32) -> Result<Self, Error> {
-        let driver = Driver::open()?;
+        Self::with_driver(Driver::open()?, ordinal)
+    }
+
+    /// The same with a driver that is open already.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn with_driver(driver: Driver, ordinal: i32) -> Result<Self, Error> {
         let mut device: CUdevice = 0;
         let get = function!(driver, cuDeviceGet)?;
         // SAFETY: the driver writes one device ordinal to a local.

@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// How often a generator that waits for a mark looks for one.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
 /// The conditions; the default never ends.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
@@ -40,6 +43,13 @@ impl Stop {
     #[must_use]
     pub fn marks(&self) -> u64 {
         self.marks.load(Ordering::Acquire)
+    }
+
+    /// Waits for the first mark, or for the end.
+    pub fn wait_for_mark(&self) {
+        while self.marks() == 0 && !self.asked.load(Ordering::Acquire) {
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// The flag that ends the run when it is set.
