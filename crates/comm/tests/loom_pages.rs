@@ -2,6 +2,7 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p sluice-comm --test loom_pages --release`
 #![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};

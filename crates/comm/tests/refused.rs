@@ -1,5 +1,6 @@
 //! Frames that break the protocol are refused, and the error names the field, what it held and what was expected.
 #![cfg(not(loom))]
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use sluice_comm::{FrameError, Name, NameError, Request, RequestBody, RequestKind, Response, ResponseBody};
 

@@ -1,0 +1,126 @@
+//! Shared pages: what the other side cannot do to us, and what a reader cannot do at all.
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
+
+use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
+use sluice_sys::page::{Access, SharedPage, WORDS};
+use sluice_sys::region::SharedRegion;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A grant page as a manager hands it out: its own mapping, its own descriptor, and the reader's.
+fn sealed() -> (SharedPage, OwnedFd, OwnedFd) {
+    let (page, fd) = SharedPage::create("page").unwrap();
+    SharedPage::seal_future_write(&fd).unwrap();
+    let reader = SharedPage::reopen_read_only(&fd).unwrap();
+    (page, fd, reader)
+}
+
+/// A memfd of so many bytes without any seal.
+fn unsealed(bytes: u64) -> File {
+    let flags = nix::sys::memfd::MFdFlags::MFD_ALLOW_SEALING;
+    let file = File::from(nix::sys::memfd::memfd_create("unsealed", flags).unwrap());
+    file.set_len(bytes).unwrap();
+    file
+}
+
+#[test]
+fn what_one_side_stores_the_other_side_loads() {
+    let (ours, fd) = SharedPage::create("page").unwrap();
+    let theirs = SharedPage::map(fd.as_fd(), Access::ReadWrite).unwrap();
+    assert!(theirs.words().iter().all(|word| word.load(Relaxed) == 0));
+    ours.words()[0].store(1, Relaxed);
+    theirs.words()[WORDS - 1].store(2, Relaxed);
+    assert_eq!((theirs.words()[0].load(Relaxed), ours.words()[WORDS - 1].load(Relaxed)), (1, 2));
+}
+
+#[test]
+fn a_sealed_page_still_takes_the_stores_of_its_owner() {
+    let (page, _fd, reader) = sealed();
+    let view = SharedPage::map(reader.as_fd(), Access::ReadOnly).unwrap();
+    page.words()[16].store(7, Relaxed);
+    assert_eq!(view.words()[16].load(Relaxed), 7);
+}
+
+#[test]
+fn a_sealed_page_cannot_be_mapped_for_writing_whatever_the_receiver_tries() {
+    let (_page, fd, reader) = sealed();
+    let refused = |fd: &OwnedFd| SharedPage::map(fd.as_fd(), Access::ReadWrite).unwrap_err().kind();
+    assert_eq!(refused(&reader), ErrorKind::PermissionDenied);
+    // A receiver of the same user can open the file behind the descriptor for writing; the seal still holds.
+    let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+    let mut reopened = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    assert_eq!(reopened.write(&[1]).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    assert_eq!(reopened.set_len(0).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    let hole = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    assert_eq!(fallocate(&reopened, hole, 0, 4096), Err(nix::Error::EPERM));
+    assert_eq!(refused(&reopened.into()), ErrorKind::PermissionDenied);
+    // Nor does the owner's own descriptor give a second mapping for writing.
+    assert_eq!(refused(&fd), ErrorKind::PermissionDenied);
+    assert!(SharedPage::map(fd.as_fd(), Access::ReadOnly).is_ok());
+}
+
+#[test]
+fn the_receiver_of_a_report_page_cannot_resize_it() {
+    let (_page, fd) = SharedPage::create("page").unwrap();
+    let file = File::from(fd);
+    for size in [0, 4095, 8192] {
+        assert_eq!(file.set_len(size).unwrap_err().kind(), ErrorKind::PermissionDenied, "{size} bytes");
+    }
+}
+
+#[test]
+fn a_page_that_could_be_shrunk_under_our_feet_is_not_mapped() {
+    let file = unsealed(4096);
+    for access in [Access::ReadOnly, Access::ReadWrite] {
+        let error = SharedPage::map(file.as_fd(), access).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        assert_eq!(error.to_string(), "memfd has seals 0x0, expected at least 0x2");
+    }
+    fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK)).unwrap();
+    assert!(SharedPage::map(file.as_fd(), Access::ReadOnly).is_ok());
+}
+
+#[test]
+fn a_file_of_another_size_or_kind_is_not_a_page() {
+    for bytes in [0, 4088, 8192] {
+        let file = unsealed(bytes);
+        fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK)).unwrap();
+        let error = SharedPage::map(file.as_fd(), Access::ReadOnly).unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot map memfd: it has {bytes} bytes, expected 4096"));
+    }
+    let ordinary = File::open(std::env::current_exe().unwrap()).unwrap();
+    assert!(SharedPage::map(ordinary.as_fd(), Access::ReadOnly).is_err());
+}
+
+#[test]
+fn a_child_process_shares_an_anonymous_page() {
+    let page = SharedPage::anonymous().unwrap();
+    // SAFETY: the child only stores to shared memory and leaves with _exit; both may be done between fork and exec of a
+    // process with several threads.
+    match unsafe { nix::unistd::fork() }.unwrap() {
+        nix::unistd::ForkResult::Child => {
+            page.words()[3].store(99, Relaxed);
+            // SAFETY: _exit takes an integer and does not return.
+            unsafe { nix::libc::_exit(0) }
+        }
+        nix::unistd::ForkResult::Parent { child } => {
+            nix::sys::wait::waitpid(child, None).unwrap();
+            assert_eq!(page.words()[3].load(Relaxed), 99);
+        }
+    }
+}
+
+#[test]
+fn a_region_has_the_length_asked_for_and_no_other() {
+    let (ours, fd) = SharedRegion::create("ring", 3 * WORDS).unwrap();
+    assert_eq!(ours.words().len(), 3 * WORDS);
+    let theirs = SharedRegion::map(fd.as_fd(), 3 * WORDS).unwrap();
+    theirs.words()[3 * WORDS - 1].store(5, Relaxed);
+    assert_eq!(ours.words()[3 * WORDS - 1].load(Relaxed), 5);
+    assert_eq!(SharedRegion::map(fd.as_fd(), WORDS).unwrap_err().kind(), ErrorKind::InvalidData);
+    assert!(SharedRegion::create("ring", 0).is_err());
+    assert!(SharedRegion::create("ring", usize::MAX).is_err());
+    assert_eq!(SharedRegion::anonymous(5).unwrap().words().len(), 5);
+}

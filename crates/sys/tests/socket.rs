@@ -1,0 +1,181 @@
+//! Descriptors beside bytes, and who the peer is.
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use sluice_sys::socket::{MAX_FDS, peer_credentials, peer_pidfd, recv_with_fds, send_with_fds};
+use sluice_sys::{memfd, pidfd};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+fn pair() -> (UnixStream, UnixStream) {
+    UnixStream::pair().unwrap()
+}
+
+/// Sends bytes with so many pipe ends; the other ends tell when all copies are closed.
+fn send_pipes(sock: &UnixStream, count: usize) -> Vec<std::io::PipeReader> {
+    let (readers, writers): (Vec<_>, Vec<_>) = (0..count).map(|_| std::io::pipe().unwrap()).unzip();
+    let fds: Vec<_> = writers.iter().map(AsFd::as_fd).collect();
+    assert_eq!(send_with_fds(sock.as_fd(), b"pipes", &fds).unwrap(), 5);
+    readers
+}
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], PollTimeout::ZERO).unwrap() == 1
+}
+
+#[test]
+fn descriptors_arrive_with_the_bytes_in_order_and_close_on_exec() {
+    let (a, b) = pair();
+    let messages = [&b"one"[..], b"two"].map(|text| memfd::sealed("message", text).unwrap());
+    let sent = send_with_fds(a.as_fd(), &[9; 80], &[messages[0].as_fd(), messages[1].as_fd()]);
+    assert_eq!(sent.unwrap(), 80);
+    let mut buf = [0; 80];
+    let (read, fds) = recv_with_fds(b.as_fd(), &mut buf).unwrap();
+    assert_eq!((read, buf), (80, [9; 80]));
+    let texts: Vec<_> = fds.iter().map(|fd| memfd::read_sealed(fd.as_fd(), 9).unwrap()).collect();
+    assert_eq!(texts, [b"one", b"two"]);
+    for fd in fds {
+        let flags = FdFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFD).unwrap());
+        assert!(flags.contains(FdFlag::FD_CLOEXEC));
+    }
+}
+
+#[test]
+fn bytes_without_descriptors_come_alone() {
+    let (a, b) = pair();
+    assert_eq!(send_with_fds(a.as_fd(), b"plain", &[]).unwrap(), 5);
+    let mut buf = [0; 80];
+    let (read, fds) = recv_with_fds(b.as_fd(), &mut buf).unwrap();
+    assert_eq!((&buf[..read], fds.len()), (&b"plain"[..], 0));
+}
+
+#[test]
+fn descriptors_belong_to_the_frame_that_is_being_read() {
+    let (mut a, b) = pair();
+    a.write_all(&[1; 80]).unwrap();
+    let message = memfd::sealed("message", b"second").unwrap();
+    send_with_fds(a.as_fd(), &[2; 80], &[message.as_fd()]).unwrap();
+    a.write_all(&[3; 80]).unwrap();
+    let came: Vec<_> = (0..3)
+        .map(|_| {
+            let mut buf = [0; 80];
+            let (read, fds) = recv_with_fds(b.as_fd(), &mut buf).unwrap();
+            (read, buf[0], fds.len())
+        })
+        .collect();
+    assert_eq!(came, [(80, 1, 0), (80, 2, 1), (80, 3, 0)]);
+}
+
+#[test]
+fn the_most_descriptors_travel_and_one_more_is_not_sent() {
+    let (a, b) = pair();
+    let readers = send_pipes(&a, MAX_FDS);
+    let (_, fds) = recv_with_fds(b.as_fd(), &mut [0; 80]).unwrap();
+    assert_eq!((fds.len(), readers.len()), (MAX_FDS, MAX_FDS));
+    let too_many = vec![a.as_fd(); MAX_FDS + 1];
+    let error = send_with_fds(a.as_fd(), b"x", &too_many).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn surplus_descriptors_are_closed() {
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+    use std::os::fd::AsRawFd;
+    let (a, b) = pair();
+    let (readers, writers): (Vec<_>, Vec<_>) = (0..MAX_FDS + 5).map(|_| std::io::pipe().unwrap()).unzip();
+    let raw: Vec<_> = writers.iter().map(AsRawFd::as_raw_fd).collect();
+    let bytes = [std::io::IoSlice::new(b"flood")];
+    let rights = [ControlMessage::ScmRights(&raw)];
+    sendmsg::<()>(a.as_raw_fd(), &bytes, &rights, MsgFlags::empty(), None).unwrap();
+    drop(writers);
+    let (read, kept) = recv_with_fds(b.as_fd(), &mut [0; 80]).unwrap();
+    assert_eq!((read, kept.len()), (5, MAX_FDS));
+    // A pipe without a writer is at its end: so many copies are gone.
+    let closed =
+        |readers: &[std::io::PipeReader]| readers.iter().filter(|reader| is_readable(reader.as_fd())).count();
+    assert_eq!(closed(&readers), 5);
+    drop(kept);
+    assert_eq!(closed(&readers), MAX_FDS + 5);
+}
+
+#[test]
+fn a_peer_that_has_left_is_an_error_and_not_a_signal() {
+    let (a, b) = pair();
+    drop(b);
+    assert_eq!(send_with_fds(a.as_fd(), b"x", &[]).unwrap_err().kind(), ErrorKind::BrokenPipe);
+    assert_eq!(recv_with_fds(a.as_fd(), &mut [0; 80]).unwrap().0, 0);
+}
+
+#[test]
+fn a_socket_without_data_would_block() {
+    let (a, _b) = pair();
+    a.set_nonblocking(true).unwrap();
+    assert_eq!(recv_with_fds(a.as_fd(), &mut [0; 80]).unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn the_peer_of_a_pair_is_this_process() {
+    let (a, _b) = pair();
+    let peer = peer_credentials(a.as_fd()).unwrap();
+    assert_eq!(peer.pid.unsigned_abs(), std::process::id());
+    assert_eq!((peer.uid, peer.gid), (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw()));
+}
+
+#[test]
+fn what_is_no_unix_socket_has_no_peer_process() {
+    let file = std::fs::File::open("/dev/null").unwrap();
+    assert!(peer_credentials(file.as_fd()).is_err());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    assert!(peer_pidfd(stream.as_fd()).is_err());
+}
+
+#[test]
+fn the_peers_descriptor_outlives_its_socket_and_tells_when_the_process_ends() {
+    let dir = std::env::temp_dir().join(format!("sluice-sys-peer-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    // The child is this test binary again, running the test below.
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "as_a_child_connect_and_wait_for_the_end_of_input"])
+        .env("SLUICE_SYS_CONNECT", &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    let pidfd = peer_pidfd(stream.as_fd()).unwrap();
+    assert_eq!(peer_credentials(stream.as_fd()).unwrap().pid.unsigned_abs(), child.id());
+    drop(stream);
+    assert!(!is_readable(pidfd.as_fd()), "the process lives");
+    drop(child.stdin.take());
+    assert_eq!(poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE), Ok(1));
+    child.wait().unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn as_a_child_connect_and_wait_for_the_end_of_input() {
+    if let Some(path) = std::env::var_os("SLUICE_SYS_CONNECT") {
+        let _stream = UnixStream::connect(path).unwrap();
+        std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    }
+}
+
+#[test]
+fn a_pidfd_becomes_readable_when_its_process_ends_and_not_before() {
+    let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let fd: OwnedFd = pidfd::open(child.id().cast_signed()).unwrap();
+    assert!(!is_readable(fd.as_fd()));
+    drop(child.stdin.take());
+    assert_eq!(poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE), Ok(1));
+    child.wait().unwrap();
+    let gone = pidfd::open(child.id().cast_signed()).unwrap_err();
+    assert_eq!(gone.raw_os_error(), Some(nix::libc::ESRCH));
+    assert_eq!(pidfd::open(-1).unwrap_err().raw_os_error(), Some(nix::libc::EINVAL));
+}
