@@ -23,7 +23,7 @@ def ratio(rounds, over, under):
 
 
 def measure(workload, options):
-    manager = rig.Manager([{"name": n, "request": 0.5, "limit": 1.0} for n in ("h1", "h2")])
+    manager = rig.Manager([{"name": n, "request": 0.5, "limit": 1.0, "memory": "60Gi"} for n in ("h1", "h2")])
     command = rig.python("torch_model.py", workload, *(["--batch", options.batch] if options.batch else []))
     children = {n: rig.Child(n, command, manager.env(n) if n[0] == "h" else rig.plain_env()) for n in NAMES}
     ready = {name: child.answer(options.start_seconds) for name, child in children.items()}

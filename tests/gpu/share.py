@@ -31,7 +31,7 @@ def main():
     options = parser.parse_args()
     rig.limit(options.limit)
     quotas = options.quota
-    manager = rig.Manager([{"name": n, "request": q, "limit": 1.0} for n, q in zip("ab", quotas)])
+    manager = rig.Manager([{"name": n, "request": q, "limit": 1.0, "memory": "60Gi"} for n, q in zip("ab", quotas)])
     command = rig.python("torch_model.py", "resnet50", "--batch", options.batch)
     tenants = {n: rig.Child(n, command, manager.env(n)) for n in "ab"}
     tenants |= {n: rig.Child(n, command, rig.plain_env()) for n in "cd"}
