@@ -94,20 +94,31 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Asks leave for one launch on `stream`; waits for a grant if there is none.
-    ///
-    /// While a grant is valid and the thread has launched on the stream before, this takes no lock, allocates nothing and
-    /// makes no system call.
     #[inline]
     pub fn launch(&self, stream: Stream, thread: &Thread) -> Outcome<Pass<'_>> {
+        match self.launch_at_once(stream, thread) {
+            Ok(pass) => Outcome::Governed(pass),
+            Err(pass) => self.launch_slowly(stream, thread, pass),
+        }
+    }
+
+    /// The launch path: `Ok` while a grant is valid and the thread has launched on the stream within it.
+    ///
+    /// Takes no lock, allocates nothing, makes no system call and cannot panic. `Err` is for [`Self::launch_slowly`].
+    ///
+    /// # Errors
+    /// The launch has to be noted, or to wait.
+    #[inline]
+    pub fn launch_at_once(&self, stream: Stream, thread: &Thread) -> Result<Pass<'_>, Pass<'_>> {
         let shard = thread.shard();
         self.gate.enter(shard);
         let pass = Pass { gate: &self.gate, shard };
         if self.gate.is_open(&self.clock, &self.link)
             && thread.knows(self.ordinal, stream.handle, self.gate.epoch())
         {
-            return Outcome::Governed(pass);
+            return Ok(pass);
         }
-        self.launch_slowly(stream, thread, pass)
+        Err(pass)
     }
 
     /// Launches begun.
@@ -119,6 +130,19 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub fn abandon(&self) {
         self.pass_for(Some(Bypass::Forked));
         self.gate.close();
+    }
+
+    /// Lets everything pass from here on: the hook failed inside.
+    pub fn stand_aside(&self) {
+        // Under the lock, so that nobody begins to wait between the two lines.
+        let _state = self.lock();
+        self.pass_for(Some(Bypass::InternalError));
+        self.wanting.notify_all();
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &D {
+        &self.driver
     }
 
     /// The connection to the manager.

@@ -70,6 +70,11 @@ impl<L: MemoryLink> Memory<L> {
         self.ensure().and_then(|()| self.link.usage()).inspect(|(_, limit)| self.limit.store(*limit, SeqCst)).ok()
     }
 
+    /// The connection to the manager.
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
     /// Bytes charged to this process.
     pub fn charged(&self) -> u64 {
         self.charged.load(SeqCst)

@@ -48,7 +48,6 @@ pub(super) enum Phase {
 pub(super) struct Grant {
     /// Counts grants of this process.
     pub(super) number: u64,
-    pub(super) begin_ns: u64,
     /// `u64::MAX` for a standing grant.
     pub(super) deadline_ns: u64,
     pub(super) quota_ms: f64,

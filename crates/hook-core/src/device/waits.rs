@@ -46,6 +46,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
+    /// A capture is about to begin: every launch has to be looked at from here on, and the tracker is off the streams.
+    pub fn capture_begins(&self) {
+        self.gate.next_epoch();
+        drop(self.handles.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// The program is about to destroy a stream: marks what it still has to do, so that the handle is not needed again.
     ///
     /// The guard must live until the driver's call is over: until then the tracker keeps off all stream handles.

@@ -24,8 +24,9 @@ enum Noted {
 }
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
+    /// Notes a launch that [`Self::launch_at_once`] could not let through, after waiting for a grant if there is none.
     #[cold]
-    pub(super) fn launch_slowly<'s>(
+    pub fn launch_slowly<'s>(
         &'s self,
         stream: Stream,
         thread: &Thread,
@@ -195,7 +196,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let now = self.clock.now_ns();
         state.grant = super::state::Grant {
             number,
-            begin_ns: now,
             deadline_ns: self.link.deadline_ns(),
             quota_ms,
             idle_since_ns: Some(now),

@@ -1,0 +1,44 @@
+//! Stream captures are counted, so that nobody touches a stream at the wrong time.
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::CUstream;
+use sluice_hook_core::platform::Stream;
+
+use super::guarded;
+use crate::process::{self, CAPTURES};
+
+/// Begin-capture and end-capture functions, told apart by name.
+pub(crate) fn call(
+    symbol: &'static str,
+    stream: CUstream,
+    per_thread: bool,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id())).handle;
+    if symbol.starts_with("cuStreamBegin") { begin(stream, real) } else { end(stream, real) }
+}
+
+fn begin(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+    guarded((), || {
+        CAPTURES.begin(stream);
+        // From here on every launch has to be looked at, and the tracker has to have finished with the legacy stream.
+        for managed in process::all() {
+            managed.device.capture_begins();
+        }
+    });
+    let result = real();
+    if result != CUresult::SUCCESS {
+        guarded((), || CAPTURES.end(stream));
+    }
+    result
+}
+
+fn end(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+    let result = real();
+    // Only these leave the capture active.
+    let goes_on = [CUresult::ERROR_STREAM_CAPTURE_WRONG_THREAD, CUresult::ERROR_INVALID_VALUE].contains(&result);
+    if !goes_on {
+        guarded((), || CAPTURES.end(stream));
+    }
+    result
+}

@@ -1,0 +1,157 @@
+//! The steps that all allocations share: reserve, let the driver allocate, remember; and back.
+
+use sluice_driver_api::CUresult;
+use sluice_hook_core::ledger::{Allocation, Backing, DriverKind, Space};
+use sluice_hook_core::outcome::{Bypass, Outcome};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::guarded;
+use crate::gpu;
+use crate::process::{self, COUNTERS, Managed};
+
+/// What is about to be allocated.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) bytes: u64,
+    pub(crate) space: Space,
+    pub(crate) kind: DriverKind,
+}
+
+/// Bytes reserved for one allocation that the driver has not made yet.
+struct Reserved {
+    managed: &'static Managed,
+    bytes: u64,
+}
+
+/// Whether an allocation may go to the driver.
+enum Leave {
+    Reserved(Reserved),
+    Uncharged,
+    Refused,
+}
+
+/// Allocates with `real`, charged to `device`, or to the current device if that is `None`.
+///
+/// `made` reads the handle that the driver has written, and what the allocation really takes where that differs from what
+/// was wanted. `undo` frees the allocation again if the difference does not fit.
+pub(crate) fn allocate(
+    wanted: Wanted,
+    device: Option<i32>,
+    real: impl FnOnce() -> CUresult,
+    made: impl FnOnce() -> (u64, u64),
+    undo: impl FnOnce(u64),
+) -> CUresult {
+    // The driver may reach one allocation function through another; the outer one is charged.
+    process::with_thread(|thread| {
+        let Some(_inside) = thread.enter() else {
+            process::count_bypass(Bypass::Nested);
+            return real();
+        };
+        let leave = guarded(Leave::Uncharged, || reserve(wanted.bytes, device));
+        let reserved = match leave {
+            Leave::Uncharged => return real(),
+            Leave::Refused => return CUresult::ERROR_OUT_OF_MEMORY,
+            Leave::Reserved(reserved) => reserved,
+        };
+        let result = real();
+        if result != CUresult::SUCCESS {
+            guarded((), || reserved.managed.memory.release(reserved.bytes));
+            return result;
+        }
+        let (handle, bytes) = made();
+        if guarded(true, || settle(&reserved, wanted, handle, bytes)) {
+            return result;
+        }
+        undo(handle);
+        CUresult::ERROR_OUT_OF_MEMORY
+    })
+}
+
+fn reserve(bytes: u64, device: Option<i32>) -> Leave {
+    if bytes == 0 {
+        return Leave::Uncharged;
+    }
+    let managed = match device {
+        Some(device) => process::managed(device),
+        None => process::current(),
+    };
+    let managed = match managed {
+        Ok(managed) => managed,
+        Err(reason) => {
+            process::count_bypass(reason);
+            return Leave::Uncharged;
+        }
+    };
+    match managed.memory.reserve(bytes) {
+        Outcome::Governed(()) => Leave::Reserved(Reserved { managed, bytes }),
+        Outcome::Bypassed(reason) => {
+            process::count_bypass(reason);
+            Leave::Reserved(Reserved { managed, bytes })
+        }
+        Outcome::Refused(_) => {
+            COUNTERS.refused.fetch_add(1, Relaxed);
+            Leave::Refused
+        }
+    }
+}
+
+/// Enters the allocation at its real size; `false` if the part that was not reserved does not fit.
+fn settle(reserved: &Reserved, wanted: Wanted, handle: u64, bytes: u64) -> bool {
+    let memory = &reserved.managed.memory;
+    if bytes > reserved.bytes {
+        if let Outcome::Refused(_) = memory.reserve(bytes - reserved.bytes) {
+            COUNTERS.refused.fetch_add(1, Relaxed);
+            memory.release(reserved.bytes);
+            return false;
+        }
+    } else {
+        memory.release(reserved.bytes - bytes);
+    }
+    let context = match wanted.kind {
+        DriverKind::Linear | DriverKind::Managed | DriverKind::Array => gpu::current_context().unwrap_or(0),
+        DriverKind::StreamOrdered | DriverKind::Physical => 0,
+    };
+    let allocation = Allocation {
+        bytes,
+        device: reserved.managed.ordinal,
+        context,
+        backing: Backing::Driver { kind: wanted.kind },
+    };
+    let replaced = process::ledger().insert(wanted.space, handle, allocation);
+    if let Some(replaced) = replaced {
+        release(replaced);
+    }
+    true
+}
+
+/// Frees with `real`, and gives the charge back if that succeeded.
+///
+/// The entry is taken out first: once the driver has freed it, another thread may be given the same address.
+pub(crate) fn free(space: Space, handle: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+    process::with_thread(|thread| {
+        let Some(_inside) = thread.enter() else { return real() };
+        if process::has_forked() {
+            return real();
+        }
+        let taken = guarded(None, || {
+            let mut ledger = process::ledger();
+            let known = ledger.get(space, handle).is_some();
+            known.then(|| ledger.release(space, handle))
+        });
+        let result = real();
+        let Some(taken) = taken else { return result };
+        guarded((), || match taken {
+            _ if result != CUresult::SUCCESS => process::ledger().restore(space, handle, taken),
+            Some(allocation) => release(allocation),
+            None => {}
+        });
+        result
+    })
+}
+
+/// Gives the charge of an allocation back to the device it was charged to.
+pub(crate) fn release(allocation: Allocation) {
+    if let Some(managed) = process::in_use(allocation.device) {
+        managed.memory.release(allocation.bytes);
+    }
+}

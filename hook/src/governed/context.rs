@@ -1,0 +1,108 @@
+//! Contexts: which one is current, and the end of one with everything in it.
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
+
+use super::guarded;
+use crate::process;
+use crate::real;
+
+/// Functions after which another context may be current.
+pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
+    let result = real();
+    process::with_thread(|thread| thread.forget());
+    result
+}
+
+/// `cuCtxDestroy` and its relatives.
+pub(crate) fn destroy(context: CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
+    let context = context.expose_provenance() as u64;
+    ending(context, real, |result| result == CUresult::SUCCESS)
+}
+
+/// `cuGreenCtxDestroy`.
+pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) -> CUresult {
+    let mut context = std::ptr::null_mut();
+    if let Some(get) = real::table().cuCtxFromGreenCtx {
+        // SAFETY: the program says that the handle is a green context; `context` is writable.
+        let _found = unsafe { get(&raw mut context, green) };
+    }
+    // The memory of a green context is its device's.
+    ending(context.expose_provenance() as u64, real, |_| false)
+}
+
+/// `cuDevicePrimaryCtxReset`.
+pub(crate) fn reset_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
+    match primary(device) {
+        Some(context) => ending(context, real, |result| result == CUresult::SUCCESS),
+        None => real(),
+    }
+}
+
+/// `cuDevicePrimaryCtxRelease`: the last release ends the context.
+pub(crate) fn release_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
+    match primary(device) {
+        Some(context) => {
+            ending(context, real, |result| result == CUresult::SUCCESS && is_active(device) == Some(false))
+        }
+        None => real(),
+    }
+}
+
+/// Calls `real`, which may end the context, with nobody using its streams or events; if `ended`, its memory is released.
+fn ending(
+    context: u64,
+    real: impl FnOnce() -> CUresult,
+    ended: impl FnOnce(CUresult) -> bool,
+) -> CUresult {
+    if process::passing().is_err() || context == 0 {
+        return changes_current(real);
+    }
+    let guards: Vec<_> = guarded(Vec::new(), || {
+        process::all()
+            .map(|managed| {
+                let guards = managed.device.forget_context(context);
+                managed.device.driver().forget_context(context);
+                guards
+            })
+            .collect()
+    });
+    let result = changes_current(real);
+    drop(guards);
+    if ended(result) {
+        guarded((), || {
+            let freed = process::ledger().remove_context(context);
+            for (device, bytes) in freed {
+                if let Some(managed) = process::in_use(device) {
+                    managed.memory.release(bytes);
+                }
+            }
+        });
+    }
+    result
+}
+
+fn is_active(device: CUdevice) -> Option<bool> {
+    let (mut flags, mut active) = (0, 0);
+    // SAFETY: both are writable.
+    let asked = unsafe { real::table().cuDevicePrimaryCtxGetState?(device, &raw mut flags, &raw mut active) };
+    (asked == CUresult::SUCCESS).then_some(active != 0)
+}
+
+/// The primary context of a device, if it is active.
+fn primary(device: CUdevice) -> Option<u64> {
+    if is_active(device) != Some(true) {
+        return None;
+    }
+    let table = real::table();
+    let release = table.cuDevicePrimaryCtxRelease_v2.or(table.cuDevicePrimaryCtxRelease)?;
+    let mut context = std::ptr::null_mut();
+    // SAFETY: `context` is writable; the reference taken is given back at once, and is not the last one.
+    let retained = unsafe { table.cuDevicePrimaryCtxRetain?(&raw mut context, device) };
+    if retained != CUresult::SUCCESS {
+        return None;
+    }
+    // SAFETY: gives back the reference taken above.
+    let _released = unsafe { release(device) };
+    Some(context.expose_provenance() as u64)
+}

@@ -1,0 +1,134 @@
+//! Launches wait at the gate.
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::CUstream;
+use sluice_hook_core::device::Pass;
+use sluice_hook_core::outcome::{Bypass, Outcome};
+use sluice_hook_core::platform::Stream;
+use sluice_hook_core::thread::Thread;
+
+use super::guarded;
+use crate::process::{self, Managed};
+
+/// Calls `real` when the gate lets the launch on `stream` through.
+#[inline]
+pub(crate) fn call(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
+    process::with_thread(|thread| {
+        // The driver may reach one launch function through another; the outer one has the leave already.
+        let Some(_inside) = thread.enter() else {
+            process::count_bypass(Bypass::Nested);
+            return real();
+        };
+        let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());
+        let Some(managed) = process::single() else { return first(stream, thread, real) };
+        match managed.device.launch_at_once(stream, thread) {
+            Ok(_pass) => real(),
+            Err(pass) => slow(managed, stream, thread, pass, real),
+        }
+    })
+}
+
+/// A launch before the device is known to be the only one.
+#[cold]
+fn first(stream: Stream, thread: &Thread, real: impl FnOnce() -> CUresult) -> CUresult {
+    let managed = guarded(Err(Bypass::InternalError), process::launching);
+    match managed {
+        Ok(managed) => match managed.device.launch_at_once(stream, thread) {
+            Ok(_pass) => real(),
+            Err(pass) => slow(managed, stream, thread, pass, real),
+        },
+        Err(reason) => {
+            process::count_bypass(reason);
+            real()
+        }
+    }
+}
+
+#[cold]
+fn slow(
+    managed: &'static Managed,
+    stream: Stream,
+    thread: &Thread,
+    pass: Pass<'static>,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let outcome = guarded(Outcome::Bypassed(Bypass::InternalError), || {
+        managed.device.launch_slowly(stream, thread, pass)
+    });
+    match outcome {
+        Outcome::Governed(_pass) => real(),
+        Outcome::Bypassed(reason) => {
+            process::count_bypass(reason);
+            real()
+        }
+        // A launch is never refused; if it were, the driver's word would count.
+        Outcome::Refused(_) => real(),
+    }
+}
+
+/// The stream that each launch function names.
+pub(crate) mod stream_of {
+    use std::ffi::{c_int, c_uint, c_void};
+    use std::ptr::null_mut;
+
+    use sluice_driver_api::types::*;
+
+    type Params = *mut *mut c_void;
+    type U = c_uint;
+
+    macro_rules! with_grid {
+        ($($name:ident ($($extra:ident)?);)*) => { $(
+            #[inline]
+            #[expect(clippy::too_many_arguments, reason = "the driver's signature")]
+            pub(crate) fn $name(
+                _: CUfunction, _: U, _: U, _: U, _: U, _: U, _: U, _: U, stream: CUstream, _: Params, $(_: $extra)?
+            ) -> CUstream {
+                stream
+            }
+        )* };
+    }
+
+    with_grid! {
+        cuLaunchKernel(Params);
+        cuLaunchKernel_ptsz(Params);
+        cuLaunchCooperativeKernel();
+        cuLaunchCooperativeKernel_ptsz();
+    }
+
+    #[inline]
+    pub(crate) fn cuLaunchKernelEx(config: *const CUlaunchConfig, _: CUfunction, _: Params, _: Params) -> CUstream {
+        // SAFETY: the program passes null, which the driver refuses, or a configuration that is readable.
+        unsafe { config.as_ref() }.map_or(null_mut(), |config| config.hStream)
+    }
+    pub(crate) use cuLaunchKernelEx as cuLaunchKernelEx_ptsz;
+
+    pub(crate) fn cuGraphLaunch(_: CUgraphExec, stream: CUstream) -> CUstream {
+        stream
+    }
+    pub(crate) use cuGraphLaunch as cuGraphLaunch_ptsz;
+
+    /// The launches of one call may be on several devices; the calling thread's own is the one that is asked.
+    pub(crate) fn cuLaunchCooperativeKernelMultiDevice(
+        list: *mut CUDA_LAUNCH_PARAMS,
+        count: c_uint,
+        _: c_uint,
+    ) -> CUstream {
+        if count == 0 {
+            return null_mut();
+        }
+        // SAFETY: the program passes null, which the driver refuses, or `count` readable entries.
+        unsafe { list.as_ref() }.map_or(null_mut(), |first| first.hStream)
+    }
+
+    pub(crate) fn cuLaunch(_: CUfunction) -> CUstream {
+        null_mut()
+    }
+
+    pub(crate) fn cuLaunchGrid(_: CUfunction, _: c_int, _: c_int) -> CUstream {
+        null_mut()
+    }
+
+    pub(crate) fn cuLaunchGridAsync(_: CUfunction, _: c_int, _: c_int, stream: CUstream) -> CUstream {
+        stream
+    }
+}

@@ -1,0 +1,66 @@
+//! Waits of the host for the GPU: they tell which streams are idle.
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::{CUcontext, CUstream};
+use sluice_hook_core::platform::{Stream, StreamKind};
+use sluice_hook_core::streams::Waited;
+
+use super::guarded;
+use crate::gpu;
+use crate::process::{self, Managed};
+
+/// `cuCtxSynchronize` of the current context, or of the one given.
+pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
+    observed(real, |_| {
+        let context = context.filter(|context| !context.is_null()).map(|context| context.expose_provenance() as u64);
+        context.or_else(gpu::current_context).map(Waited::Context)
+    })
+}
+
+/// `cuStreamSynchronize`.
+pub(crate) fn stream(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
+    let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
+    observed(real, |context| waited_for(context, stream))
+}
+
+/// `cuEventSynchronize`. Which stream the event was recorded on is not known, so nothing is concluded from it; the tracker
+/// finds out by itself.
+pub(crate) fn event(real: impl FnOnce() -> CUresult) -> CUresult {
+    real()
+}
+
+/// A copy that returns when it is done. Only those to the host's memory surely wait for the GPU: others may be staged, or
+/// be ordered by the GPU alone.
+pub(crate) fn copy(symbol: &'static str, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
+    if !symbol.contains("toH") {
+        return real();
+    }
+    let stream = process::with_thread(|thread| Stream::new(0, per_thread, thread.id()));
+    observed(real, |context| waited_for(context, stream))
+}
+
+/// Everything before the wait has finished when the wait for this stream returns.
+fn waited_for(context: u64, stream: Stream) -> Option<Waited> {
+    Some(match stream.kind {
+        StreamKind::Legacy => Waited::Legacy(context),
+        StreamKind::Created | StreamKind::PerThread => Waited::Stream(context, stream),
+    })
+}
+
+/// Calls `real`, and tells the device what it has waited for if it succeeded.
+fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce(u64) -> Option<Waited>) -> CUresult {
+    let begun: Option<(&'static Managed, u64)> = guarded(None, || {
+        let managed = process::for_waits()?;
+        Some((managed, managed.device.wait_begins()))
+    });
+    let result = real();
+    if let Some((managed, epoch)) = begun.filter(|_| result == CUresult::SUCCESS) {
+        guarded((), || {
+            let waited = gpu::current_context().and_then(what);
+            if let Some(waited) = waited {
+                managed.device.wait_ended(waited, epoch);
+            }
+        });
+    }
+    result
+}

@@ -1,0 +1,201 @@
+//! The real driver behind the core's [`Driver`] trait.
+//!
+//! Contexts, streams and events cross the trait as numbers. The core promises not to use a stream after its destruction has
+//! been announced, and the callers in [`crate::governed`] announce it before they call the driver.
+
+use std::sync::{Mutex, PoisonError};
+
+use sluice_driver_api::types::*;
+use sluice_hook_core::platform::{Driver, Located, Mark, Stream, StreamKind};
+
+use crate::real;
+
+const EVENT_BLOCKING_SYNC: c_uint = 1;
+const STREAM_NON_BLOCKING: c_uint = 1;
+
+/// Events kept for the next grant.
+const POOL: usize = 64;
+
+/// The driver, and events that wait to be used again.
+#[derive(Debug, Default)]
+pub(crate) struct Gpu {
+    pool: Mutex<Vec<Mark>>,
+}
+
+impl Driver for Gpu {
+    fn locate(&self, stream: Stream) -> Option<Located> {
+        let context = current_context()?;
+        let blocking = stream.kind != StreamKind::Created || {
+            let mut flags = 0;
+            // SAFETY: the program is about to launch on the stream, so it is alive; `flags` is writable.
+            let asked = real::table().cuStreamGetFlags.map(|get| unsafe { get(handle(stream), &raw mut flags) });
+            asked == Some(CUresult::SUCCESS) && flags & STREAM_NON_BLOCKING == 0
+        };
+        Some(Located { context, blocking })
+    }
+
+    fn is_capturing(&self, stream: Stream) -> bool {
+        let mut status = 0;
+        // SAFETY: the stream is alive, see the module's header; `status` is writable.
+        let asked = real::table().cuStreamIsCapturing.map(|ask| unsafe { ask(handle(stream), &raw mut status) });
+        asked == Some(CUresult::SUCCESS) && status != 0
+    }
+
+    fn mark(&self, context: u64, stream: Stream) -> Option<Mark> {
+        within(context, || {
+            let mark = self.event(context)?;
+            let record = real::table().cuEventRecord?;
+            // SAFETY: event and stream are alive and of the current context.
+            let recorded = unsafe { record(pointer(mark.event), handle(stream)) };
+            if recorded == CUresult::SUCCESS {
+                Some(mark)
+            } else {
+                self.discard(mark);
+                None
+            }
+        })
+        .flatten()
+    }
+
+    fn wait(&self, mark: Mark) {
+        within(mark.context, || {
+            // SAFETY: the event is ours, and alive until its context is destroyed, which waits for the drain.
+            real::table().cuEventSynchronize.map(|wait| unsafe { wait(pointer(mark.event)) })
+        });
+    }
+
+    fn elapsed_ns(&self, from: Mark, to: Mark) -> Option<u64> {
+        if from.context != to.context {
+            return None;
+        }
+        let elapsed = real::table().cuEventElapsedTime?;
+        let mut ms = 0f32;
+        // SAFETY: both events are ours, alive, and of one context; `ms` is writable.
+        let asked = within(from.context, || unsafe { elapsed(&raw mut ms, pointer(from.event), pointer(to.event)) });
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a positive time")]
+        (asked == Some(CUresult::SUCCESS) && ms.is_finite() && ms >= 0.0).then(|| (f64::from(ms) * 1e6) as u64)
+    }
+
+    fn discard(&self, mark: Mark) {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if pool.len() < POOL {
+            pool.push(mark);
+            return;
+        }
+        drop(pool);
+        within(mark.context, || {
+            // SAFETY: the event is ours and used no more.
+            real::table().cuEventDestroy_v2.map(|destroy| unsafe { destroy(pointer(mark.event)) })
+        });
+    }
+
+    fn is_idle(&self, context: u64, stream: Stream) -> Option<bool> {
+        if stream.kind == StreamKind::PerThread {
+            return None;
+        }
+        let query = real::table().cuStreamQuery?;
+        // SAFETY: the stream is alive, see the module's header.
+        let status = within(context, || unsafe { query(handle(stream)) })?;
+        // A context with an error runs nothing any more.
+        Some(status != CUresult::ERROR_NOT_READY)
+    }
+
+    fn drain_context(&self, context: u64) {
+        within(context, || {
+            // SAFETY: no arguments; waits for the context that `within` made current.
+            real::table().cuCtxSynchronize.map(|wait| unsafe { wait() })
+        });
+    }
+}
+
+impl Gpu {
+    /// Forgets the events of a context that is about to take them with it.
+    pub(crate) fn forget_context(&self, context: u64) {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).retain(|mark| mark.context != context);
+    }
+
+    fn event(&self, context: u64) -> Option<Mark> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = pool.iter().position(|mark| mark.context == context) {
+            return Some(pool.swap_remove(at));
+        }
+        drop(pool);
+        let create = real::table().cuEventCreate?;
+        let mut event = std::ptr::null_mut();
+        // SAFETY: `event` is writable, and the context it is to belong to is current.
+        let created = unsafe { create(&raw mut event, EVENT_BLOCKING_SYNC) };
+        (created == CUresult::SUCCESS).then(|| Mark { context, event: event.expose_provenance() as u64 })
+    }
+}
+
+/// The calling thread's context.
+pub(crate) fn current_context() -> Option<u64> {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: `context` is writable.
+    let asked = unsafe { real::table().cuCtxGetCurrent?(&raw mut context) };
+    (asked == CUresult::SUCCESS && !context.is_null()).then(|| context.expose_provenance() as u64)
+}
+
+/// The device of the calling thread's context.
+pub(crate) fn current_device() -> Option<CUdevice> {
+    let mut device = 0;
+    // SAFETY: `device` is writable.
+    let asked = unsafe { real::table().cuCtxGetDevice?(&raw mut device) };
+    (asked == CUresult::SUCCESS).then_some(device)
+}
+
+/// How many devices this process sees.
+pub(crate) fn device_count() -> Option<c_int> {
+    let mut count = 0;
+    // SAFETY: `count` is writable.
+    let asked = unsafe { real::table().cuDeviceGetCount?(&raw mut count) };
+    (asked == CUresult::SUCCESS).then_some(count)
+}
+
+/// The device's UUID, that of the MIG instance if it is one.
+pub(crate) fn device_uuid(device: CUdevice) -> Option<[u8; 16]> {
+    let mut uuid = CUuuid::default();
+    let get = real::table().cuDeviceGetUuid_v2.or(real::table().cuDeviceGetUuid)?;
+    // SAFETY: `uuid` is writable.
+    let asked = unsafe { get(&raw mut uuid, device) };
+    (asked == CUresult::SUCCESS).then_some(uuid.bytes)
+}
+
+/// Lets the tracker's calls go on while the program captures a graph: they touch no stream that is being captured.
+pub(crate) fn stand_aside_from_captures() {
+    const RELAXED: CUstreamCaptureMode = 2;
+    let mut mode = RELAXED;
+    if let Some(exchange) = real::table().cuThreadExchangeStreamCaptureMode {
+        // SAFETY: `mode` is readable and writable.
+        let _previous = unsafe { exchange(&raw mut mode) };
+    }
+}
+
+/// Runs `call` with `context` current, whatever context the calling thread had; `None` if it cannot be made current.
+fn within<T>(context: u64, call: impl FnOnce() -> T) -> Option<T> {
+    if current_context() == Some(context) {
+        return Some(call());
+    }
+    let (push, pop) = (real::table().cuCtxPushCurrent_v2?, real::table().cuCtxPopCurrent_v2?);
+    // SAFETY: the context is alive: its destruction waits for whoever uses it here.
+    if unsafe { push(pointer(context)) } != CUresult::SUCCESS {
+        return None;
+    }
+    let result = call();
+    let mut popped = std::ptr::null_mut();
+    // SAFETY: `popped` is writable; pops what was pushed above.
+    let _popped = unsafe { pop(&raw mut popped) };
+    Some(result)
+}
+
+fn handle(stream: Stream) -> CUstream {
+    match stream.kind {
+        // The null handle means the legacy stream in every entry point used here.
+        StreamKind::Legacy => std::ptr::null_mut(),
+        StreamKind::Created | StreamKind::PerThread => pointer(stream.driver_handle()),
+    }
+}
+
+fn pointer<T>(number: u64) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(usize::try_from(number).unwrap_or(0))
+}

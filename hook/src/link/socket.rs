@@ -1,0 +1,210 @@
+//! One connection: 80-byte requests out, 40-byte answers in.
+//!
+//! The descriptor is an atomic so that the child of a fork can close it without a lock.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicI32, Ordering::*};
+use std::time::Duration;
+
+use sluice_comm::attach::ATTACH_VERSION;
+use sluice_comm::{
+    AttachStatus, Channel, FrameReader, RESPONSE_LEN, Request, RequestBody, RequestKind, Response, ResponseBody,
+};
+use sluice_hook_core::platform::LinkError;
+use sluice_sys::socket::{recv_with_fds, send_with_fds};
+
+use super::{Address, Identity};
+use crate::log::above_standard;
+
+/// How long a manager may take for what it can answer at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a TCP manager may take to accept.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Answers that came too late to be of use are skipped, up to this many in a row.
+const STALE_ANSWERS: usize = 16;
+
+/// A connection, or none.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: AtomicI32,
+    next_id: AtomicI32,
+}
+
+impl Socket {
+    pub(super) const fn closed() -> Self {
+        Self { fd: AtomicI32::new(-1), next_id: AtomicI32::new(0) }
+    }
+
+    /// Connects, in place of whatever was connected.
+    pub(super) fn connect(&self, address: &Address) -> Result<(), LinkError> {
+        self.close();
+        let stream: OwnedFd = match address {
+            Address::Unix(path) => UnixStream::connect(path).map(OwnedFd::from),
+            Address::Tcp(ip, port) => connect_tcp(ip, *port),
+        }
+        .map_err(gone)?;
+        let ours = above_standard(stream.as_fd()).ok_or_else(|| gone(io::Error::last_os_error()))?;
+        self.fd.store(ours.into_raw_fd(), Release);
+        self.patience(Some(PATIENCE))
+    }
+
+    /// Attaches to a manager of ours; returns the pages it handed out, grant page first.
+    pub(super) fn attach(
+        &self,
+        identity: &Identity,
+        channel: Channel,
+        used_bytes: u64,
+    ) -> Result<Vec<OwnedFd>, LinkError> {
+        let payload = sluice_sys::memfd::sealed("sluice-attach", &identity.payload().encode()).map_err(gone)?;
+        let body = RequestBody::Attach { version: ATTACH_VERSION, channel, used_bytes };
+        let (id, frame) = self.request(identity, body)?;
+        self.with(|fd| {
+            let sent = send_with_fds(fd, &frame, &[payload.as_fd()]).map_err(gone)?;
+            self.send_rest(fd, &frame, sent)
+        })?;
+        let (answer, pages) = self.answer(id, RequestKind::Attach)?;
+        match answer {
+            ResponseBody::Attach { status: AttachStatus::Ok, .. } => Ok(pages),
+            ResponseBody::Attach { status, .. } => Err(LinkError::NotAdmitted { status: status as i32 }),
+            _ => Err(LinkError::Malformed),
+        }
+    }
+
+    /// Numbers and encodes a request.
+    pub(super) fn request(&self, identity: &Identity, body: RequestBody) -> Result<(i32, [u8; 80]), LinkError> {
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let frame = Request { name: identity.name, id, body }.encode().map_err(|_| LinkError::Malformed)?;
+        Ok((id, frame))
+    }
+
+    /// Writes whole frames.
+    pub(super) fn send(&self, frames: &[u8]) -> Result<(), LinkError> {
+        self.with(|fd| self.send_rest(fd, frames, 0))
+    }
+
+    /// Waits for the answer to the request `id`.
+    pub(super) fn answer(&self, id: i32, kind: RequestKind) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
+        for _ in 0..STALE_ANSWERS {
+            let (frame, fds) = self.with(read_frame)?;
+            let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Malformed)?;
+            if of == id {
+                return Ok((body, fds));
+            }
+        }
+        Err(LinkError::Malformed)
+    }
+
+    /// Sends one request and waits for its answer.
+    pub(super) fn round_trip(&self, identity: &Identity, body: RequestBody) -> Result<ResponseBody, LinkError> {
+        let kind = Request { name: identity.name, id: 0, body }.body.kind();
+        let (id, frame) = self.request(identity, body)?;
+        let answer = self.send(&frame).and_then(|()| self.answer(id, kind));
+        // After a failure in the middle of a conversation nothing on this connection means what it says.
+        answer.map(|(body, _)| body).inspect_err(|_| self.close())
+    }
+
+    /// How long to wait for answers; `None` for ever.
+    pub(super) fn patience(&self, limit: Option<Duration>) -> Result<(), LinkError> {
+        let limit = limit.unwrap_or(Duration::ZERO);
+        let time = libc::timeval {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_usec: i64::from(limit.subsec_micros()),
+        };
+        self.with(|fd| {
+            let length = libc::socklen_t::try_from(size_of::<libc::timeval>()).unwrap_or(0);
+            // SAFETY: `time` is readable for `length` bytes.
+            let set = unsafe {
+                libc::setsockopt(
+                    fd.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_RCVTIMEO,
+                    (&raw const time).cast(),
+                    length,
+                )
+            };
+            if set == 0 { Ok(()) } else { Err(gone(io::Error::last_os_error())) }
+        })
+    }
+
+    /// Whether the peer has neither closed the connection nor gone away, without waiting.
+    pub(super) fn is_alive(&self) -> bool {
+        let fd = self.fd.load(Acquire);
+        if fd < 0 {
+            return false;
+        }
+        let mut byte = 0u8;
+        // SAFETY: one byte is writable; a descriptor that is no socket of ours any more gives an error or data, not harm.
+        let seen = unsafe {
+            libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT)
+        };
+        match seen {
+            0 => false,
+            1.. => true,
+            _ => matches!(io::Error::last_os_error().kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        }
+    }
+
+    /// Closes the connection, if there is one. Allowed in the child of a fork.
+    pub(super) fn close(&self) {
+        let fd = self.fd.swap(-1, AcqRel);
+        if fd >= 0 {
+            // SAFETY: the descriptor was ours, and the swap took it away from everybody else.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+    }
+
+    fn with<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> Result<T, LinkError>) -> Result<T, LinkError> {
+        let fd = self.fd.load(Acquire);
+        if fd < 0 {
+            return Err(LinkError::Gone { errno: libc::ENOTCONN });
+        }
+        // SAFETY: the descriptor is open: only the owner of the connection closes it, and does so between calls.
+        call(unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    fn send_rest(&self, fd: BorrowedFd<'_>, frames: &[u8], mut sent: usize) -> Result<(), LinkError> {
+        while let Some(rest) = frames.get(sent..).filter(|rest| !rest.is_empty()) {
+            match send_with_fds(fd, rest, &[]) {
+                Ok(more) => sent += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(gone(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_frame(fd: BorrowedFd<'_>) -> Result<([u8; RESPONSE_LEN], Vec<OwnedFd>), LinkError> {
+    let mut reader = FrameReader::<RESPONSE_LEN>::new();
+    let mut received = Vec::new();
+    loop {
+        match recv_with_fds(fd, reader.spare()) {
+            Ok((0, _)) => return Err(LinkError::Gone { errno: 0 }),
+            Ok((read, fds)) => {
+                reader.filled(read);
+                received.extend(fds);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(gone(error)),
+        }
+        if let Some(frame) = reader.next() {
+            return Ok((frame, received));
+        }
+    }
+}
+
+fn connect_tcp(ip: &str, port: u16) -> io::Result<OwnedFd> {
+    let ip: Ipv4Addr = ip.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
+    let stream = TcpStream::connect_timeout(&SocketAddrV4::new(ip, port).into(), CONNECT_PATIENCE)?;
+    stream.set_nodelay(true)?;
+    Ok(stream.into())
+}
+
+pub(super) fn gone(error: io::Error) -> LinkError {
+    LinkError::Gone { errno: error.raw_os_error().unwrap_or(0) }
+}

@@ -1,0 +1,222 @@
+//! The token connection of one device, and the pages that came with it.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
+use std::sync::{Mutex, PoisonError};
+
+use sluice_comm::page::{GrantView, ReportView, WORDS};
+use sluice_comm::{Channel, RequestBody, RequestKind, ResponseBody};
+use sluice_hook_core::outcome::Bypass;
+use sluice_hook_core::platform::{Ask, Attached, LinkError, TokenLink, Used};
+use sluice_sys::page::{Access, SharedPage};
+use sluice_sys::tsc::Calibration;
+
+use super::socket::{Socket, gone};
+use super::{Address, Identity};
+
+type Words = [AtomicU64; WORDS];
+
+/// What is looked at before there is a page: no grant.
+static BLANK: Words = [const { AtomicU64::new(0) }; WORDS];
+
+/// Which way [`TokenLink::fail_closed`] goes: nobody said.
+const UNSAID: u8 = 2;
+
+/// The connection over which a device's grants come.
+#[derive(Debug)]
+pub(crate) struct TokenConnection {
+    address: Address,
+    identity: Identity,
+    socket: Socket,
+    asked: AtomicI32,
+    /// Pages of the last attachment. Older ones stay mapped: a launch may be looking at them.
+    grant: AtomicPtr<Words>,
+    report: AtomicPtr<Words>,
+    fail_closed: AtomicU8,
+    attached: AtomicBool,
+    /// For managers without pages: what turns a quota into a deadline.
+    calibration: Mutex<Option<Calibration>>,
+    told_busy_ns: AtomicU64,
+    told_launches: AtomicU64,
+}
+
+impl TokenConnection {
+    pub(crate) fn new(address: Address, identity: Identity) -> Self {
+        Self {
+            address,
+            identity,
+            socket: Socket::closed(),
+            asked: AtomicI32::new(0),
+            grant: AtomicPtr::new((&raw const BLANK).cast_mut()),
+            report: AtomicPtr::new(std::ptr::null_mut()),
+            fail_closed: AtomicU8::new(UNSAID),
+            attached: AtomicBool::new(false),
+            calibration: Mutex::new(None),
+            told_busy_ns: AtomicU64::new(0),
+            told_launches: AtomicU64::new(0),
+        }
+    }
+
+    /// Closes the descriptor in the child of a fork.
+    pub(crate) fn close_in_child(&self) {
+        self.socket.close();
+    }
+
+    /// Counts a bypassed call where the manager can see it.
+    pub(crate) fn count_bypass(&self, reason: Bypass) {
+        if let Some(report) = self.report_view() {
+            report.count_bypass(reason.index());
+        }
+    }
+
+    #[inline]
+    fn grant_view(&self) -> GrantView<'static> {
+        // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.
+        GrantView::new(unsafe { &*self.grant.load(Acquire) })
+    }
+
+    fn report_view(&self) -> Option<ReportView<'static>> {
+        // SAFETY: the pointer is null or that of a page that is mapped and never unmapped.
+        unsafe { self.report.load(Acquire).as_ref() }.map(ReportView::new)
+    }
+
+    fn attach(&self) -> Result<Attached, LinkError> {
+        let pages = self.socket.attach(&self.identity, Channel::Token, 0)?;
+        let [grant, report] = pages.as_slice() else { return Err(LinkError::Malformed) };
+        let grant = keep(SharedPage::map(grant.as_fd(), Access::ReadOnly).map_err(gone)?);
+        let report = keep(SharedPage::map(report.as_fd(), Access::ReadWrite).map_err(gone)?);
+        let view = GrantView::new(grant);
+        view.check().map_err(|_| LinkError::Malformed)?;
+        ReportView::new(report).check().map_err(|_| LinkError::Malformed)?;
+        self.fail_closed.store(u8::from(view.fail_closed()), Release);
+        self.grant.store(std::ptr::from_ref(grant).cast_mut(), Release);
+        self.report.store(std::ptr::from_ref(report).cast_mut(), Release);
+        Ok(Attached { by_ticks: view.tsc_valid(), takes_yield: true })
+    }
+
+    /// A Gemini manager has no pages: the deadline is kept on one of our own.
+    fn adopt(&self) -> Result<Attached, LinkError> {
+        let mut calibration = self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
+        if calibration.is_none() && sluice_sys::tsc::invariant() {
+            *calibration = Calibration::measure();
+        }
+        if std::ptr::eq(self.grant.load(Acquire), &raw const BLANK) {
+            let page = keep(SharedPage::anonymous().map_err(gone)?);
+            GrantView::new(page).init();
+            self.grant.store(std::ptr::from_ref(page).cast_mut(), Release);
+        }
+        self.grant_view().close();
+        Ok(Attached { by_ticks: calibration.is_some(), takes_yield: false })
+    }
+
+    fn open_own_page(&self, quota_ms: f64) {
+        let now = sluice_sys::clock::monotonic_ns();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a day")]
+        let deadline_ns = now + (quota_ms.clamp(0.0, 86_400_000.0) * 1e6) as u64;
+        let mut calibration = self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
+        let deadline_ticks = calibration.as_mut().map_or(0, |calibration| {
+            calibration.refresh();
+            calibration.ticks_at(deadline_ns)
+        });
+        let view = self.grant_view();
+        view.open(deadline_ticks, deadline_ns, view.epoch() + 1);
+    }
+}
+
+impl TokenLink for TokenConnection {
+    fn connect(&self) -> Result<Attached, LinkError> {
+        self.disconnect();
+        self.socket.connect(&self.address)?;
+        let attached = match self.address {
+            Address::Unix(_) => self.attach(),
+            Address::Tcp(..) => self.adopt(),
+        };
+        match attached.and_then(|attached| self.socket.patience(None).map(|()| attached)) {
+            Ok(attached) => {
+                self.told_busy_ns.store(0, Relaxed);
+                self.attached.store(true, Release);
+                Ok(attached)
+            }
+            Err(error) => {
+                self.socket.close();
+                Err(error)
+            }
+        }
+    }
+
+    fn disconnect(&self) {
+        self.attached.store(false, Release);
+        self.socket.close();
+    }
+
+    fn is_alive(&self) -> bool {
+        self.attached.load(Acquire) && self.socket.is_alive()
+    }
+
+    fn send(&self, used: Option<Used>, ask: Option<Ask>) -> Result<(), LinkError> {
+        let mut frames = [0u8; 160];
+        let mut length = 0;
+        let mut add = |body| -> Result<i32, LinkError> {
+            let (id, frame) = self.socket.request(&self.identity, body)?;
+            frames[length..length + frame.len()].copy_from_slice(&frame);
+            length += frame.len();
+            Ok(id)
+        };
+        if let Some(Used { used_ms, overuse_ms }) = used {
+            add(RequestBody::Yield { used_ms, overuse_ms })?;
+        }
+        if let Some(Ask { overuse_ms, next_burst_ms }) = ask {
+            self.asked.store(add(RequestBody::Quota { overuse_ms, next_burst_ms })?, Release);
+        }
+        self.socket.send(&frames[..length])
+    }
+
+    fn receive(&self) -> Result<f64, LinkError> {
+        let (answer, _) = self.socket.answer(self.asked.load(Acquire), RequestKind::Quota)?;
+        let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Malformed) };
+        if matches!(self.address, Address::Tcp(..)) {
+            self.open_own_page(quota_ms);
+        }
+        Ok(quota_ms)
+    }
+
+    #[inline]
+    fn deadline_ticks(&self) -> u64 {
+        self.grant_view().deadline_tsc()
+    }
+
+    #[inline]
+    fn deadline_ns(&self) -> u64 {
+        self.grant_view().deadline_ns()
+    }
+
+    fn contended(&self) -> bool {
+        self.grant_view().contended()
+    }
+
+    fn fail_closed(&self) -> Option<bool> {
+        match self.fail_closed.load(Acquire) {
+            UNSAID => None,
+            said => Some(said != 0),
+        }
+    }
+
+    fn ring(&self, wake: bool) {
+        if let Some(report) = self.report_view().filter(|_| wake) {
+            report.ring();
+            sluice_sys::futex::wake_low(report.doorbell_word(), 1);
+        }
+    }
+
+    fn report(&self, busy_ns: u64, progress_ns: u64, launches: u64) {
+        let Some(report) = self.report_view() else { return };
+        report.add_busy_ns(busy_ns.saturating_sub(self.told_busy_ns.swap(busy_ns, Relaxed)));
+        report.add_launches(launches.saturating_sub(self.told_launches.swap(launches, Relaxed)));
+        report.progress_at(progress_ns);
+    }
+}
+
+/// Keeps a page mapped for the rest of the process.
+fn keep(page: SharedPage) -> &'static Words {
+    Box::leak(Box::new(page)).words()
+}

@@ -1,0 +1,32 @@
+//! A log file, if one was asked for. Only rare events are written; never anything on a launch.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+/// Opens the file for appending, away from the descriptors that belong to the program.
+pub(crate) fn open(path: &Path) -> Option<File> {
+    let file = OpenOptions::new().append(true).create(true).open(path).ok()?;
+    above_standard(file.as_fd()).map(File::from)
+}
+
+/// Writes one line. Failure is nobody's concern.
+pub(crate) fn line(file: Option<&File>, text: std::fmt::Arguments<'_>) {
+    if let Some(mut file) = file {
+        let ns = sluice_sys::clock::monotonic_ns();
+        let line = format!("{}.{:06} {} {text}\n", ns / 1_000_000_000, ns / 1000 % 1_000_000, std::process::id());
+        let _written = file.write_all(line.as_bytes());
+    }
+}
+
+/// A copy of a descriptor that is none of 0-2 and closed on exec; away from the low numbers if possible, because programs
+/// close those, or rely on which comes next.
+pub(crate) fn above_standard(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
+    [200, 3].into_iter().find_map(|least| {
+        // SAFETY: duplicating a descriptor that is borrowed, and so open.
+        let copy = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
+        // SAFETY: the descriptor was made just above and belongs to nobody else.
+        (copy >= 0).then(|| unsafe { OwnedFd::from_raw_fd(copy) })
+    })
+}

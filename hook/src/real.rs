@@ -1,0 +1,128 @@
+//! The real driver: where it is, and its functions.
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString, OsString, c_void};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::{AtomicPtr, Ordering::*};
+
+use sluice_driver_api::{CUresult, RealDriver};
+
+use crate::symbols;
+
+static TABLE: AtomicPtr<RealDriver> = AtomicPtr::new(std::ptr::null_mut());
+static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static NOTHING: RealDriver = RealDriver::EMPTY;
+
+/// Where driver packages and container runtimes put the library.
+const STANDARD_PLACES: &[&CStr] = &[
+    c"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    c"/lib/x86_64-linux-gnu/libcuda.so.1",
+    c"/usr/lib64/libcuda.so.1",
+    c"/usr/lib/libcuda.so.1",
+    c"/usr/local/nvidia/lib64/libcuda.so.1",
+    c"/usr/local/nvidia/lib/libcuda.so.1",
+    c"/usr/lib/wsl/lib/libcuda.so.1",
+    c"/run/opengl-driver/lib/libcuda.so.1",
+    c"/usr/local/cuda/compat/libcuda.so.1",
+];
+
+thread_local! {
+    /// The thread is looking for the library; a constructor of something it loads may call the driver.
+    static LOOKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The real driver's functions; none if there is no driver.
+#[inline]
+pub(crate) fn table() -> &'static RealDriver {
+    let table = TABLE.load(Acquire);
+    // SAFETY: the pointer is null or comes from `Box::into_raw` in `find`, which nobody frees.
+    unsafe { table.as_ref() }.unwrap_or_else(find)
+}
+
+/// What a function returns that the real driver does not have.
+#[cold]
+pub(crate) fn missing() -> CUresult {
+    if TABLE.load(Acquire).is_null() { CUresult::ERROR_NO_DEVICE } else { CUresult::ERROR_NOT_FOUND }
+}
+
+/// The address that the real driver's own symbol table gives for `symbol`.
+pub(crate) fn symbol(symbol: &CStr) -> *mut c_void {
+    let _table = table();
+    let handle = HANDLE.load(Acquire);
+    if handle.is_null() { std::ptr::null_mut() } else { symbols::real_dlsym(handle, symbol) }
+}
+
+/// Finds the library and reads its symbols. Without a lock, because loading runs other libraries' constructors; two
+/// threads may both do it, and the first one's table stays.
+#[cold]
+fn find() -> &'static RealDriver {
+    if LOOKING.replace(true) {
+        return &NOTHING;
+    }
+    let found = open_any();
+    LOOKING.set(false);
+    let Some(handle) = found else { return &NOTHING };
+    // SAFETY: symbols of a library that is the driver (it defines cuInit and is not us) are functions with the ABI that the
+    // table states, and the handle is never closed.
+    let table = unsafe { RealDriver::load(|symbol| symbols::real_dlsym(handle, symbol)) };
+    HANDLE.store(handle, Release);
+    let fresh = Box::into_raw(Box::new(table));
+    match TABLE.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
+        // SAFETY: `fresh` is valid and from here on shared and never freed.
+        Ok(_) => unsafe { &*fresh },
+        Err(first) => {
+            // SAFETY: `fresh` was not published, so this is its only owner; `first` was published and is never freed.
+            unsafe {
+                drop(Box::from_raw(fresh));
+                &*first
+            }
+        }
+    }
+}
+
+fn open_any() -> Option<*mut c_void> {
+    if let Some(path) = std::env::var_os("SLUICE_REAL_LIBCUDA").filter(|path| !path.is_empty()) {
+        // Whoever names a library means that one and no other.
+        return open(&c_string(path)?, 0);
+    }
+    loaded_already()
+        .or_else(|| open(c"libcuda.so.1", 0))
+        .or_else(|| library_path().iter().find_map(|path| open(path, 0)))
+        .or_else(|| STANDARD_PLACES.iter().find_map(|path| open(path, 0)))
+}
+
+/// The driver that the program itself has loaded, whichever file that was.
+fn loaded_already() -> Option<*mut c_void> {
+    symbols::driver_path_seen().and_then(|path| open(&path, libc::RTLD_NOLOAD))
+}
+
+/// `libcuda.so.1` in each directory of `LD_LIBRARY_PATH`.
+fn library_path() -> Vec<CString> {
+    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .filter(|directory| directory.is_absolute())
+        .filter_map(|directory| c_string(directory.join("libcuda.so.1").into_os_string()))
+        .collect()
+}
+
+fn c_string(path: OsString) -> Option<CString> {
+    CString::new(path.into_vec()).ok()
+}
+
+/// Opens a library if it is a driver, and not this hook under another name.
+fn open(path: &CStr, flags: i32) -> Option<*mut c_void> {
+    // SAFETY: `path` is a C string; loading runs the library's constructors, which is what the program asked for when it
+    // called a driver function.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | flags) };
+    if handle.is_null() {
+        return None;
+    }
+    let is_hook = !symbols::real_dlsym(handle, c"sluice_hook_marker").is_null();
+    let is_driver = !symbols::real_dlsym(handle, c"cuInit").is_null();
+    if is_driver && !is_hook {
+        return Some(handle);
+    }
+    // SAFETY: the handle came from dlopen above and is not used again.
+    unsafe { libc::dlclose(handle) };
+    None
+}

@@ -1,0 +1,253 @@
+//! `dlsym` and `dlvsym`: hands out our wrapper where the real look-up would have found a governed driver function.
+//!
+//! Both are naked functions that ask a helper and then *jump* to the real function, so that it sees the program's return
+//! address: `RTLD_NEXT` and `RTLD_DEFAULT` depend on who asks. Everything here may run before `main`, inside the loader and
+//! inside a memory allocator, so nothing here allocates, locks or uses thread-local storage.
+
+mod elf;
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
+
+use sluice_driver_api::ENTRIES;
+
+use crate::exports::EXPORTS;
+
+/// The version of this hook's interface; the symbol is how one copy of the hook recognises another.
+#[unsafe(no_mangle)]
+pub(crate) static sluice_hook_marker: u32 = 1;
+
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
+
+static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static REAL_DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Where the driver that the program uses is mapped, once we have seen one of its symbols.
+static DRIVER_BASE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// Its name; the loader keeps the string for as long as the library is loaded.
+static DRIVER_NAME: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Whether this library was loaded under the driver's name: 0 unknown, 1 no, 2 yes.
+static SHIM: AtomicU8 = AtomicU8::new(0);
+
+/// What a helper tells its naked function, in `rax` and `rdx`.
+#[repr(C)]
+struct Answer {
+    address: *mut c_void,
+    /// 0: ask the real function.
+    decided: usize,
+}
+
+impl Answer {
+    const PASS: Self = Self { address: std::ptr::null_mut(), decided: 0 };
+
+    fn with(address: *mut c_void) -> Self {
+        Self { address, decided: 1 }
+    }
+}
+
+/// `dlsym` of libc, with our wrappers for governed driver functions.
+///
+/// # Safety
+/// As libc documents it.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    std::arch::naked_asm!(
+        "endbr64",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {helper}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "test rdx, rdx",
+        "jz 2f",
+        "ret",
+        "2:",
+        "jmp qword ptr [rip + {real}]",
+        helper = sym answer_dlsym,
+        real = sym REAL_DLSYM,
+    )
+}
+
+/// `dlvsym` of libc, with our wrappers for governed driver functions.
+///
+/// # Safety
+/// As libc documents it.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn dlvsym(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+) -> *mut c_void {
+    std::arch::naked_asm!(
+        "endbr64",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "call {helper}",
+        "mov r11, rdx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "test r11, r11",
+        "jz 2f",
+        "ret",
+        "2:",
+        "jmp qword ptr [rip + {real}]",
+        helper = sym answer_dlvsym,
+        real = sym REAL_DLVSYM,
+    )
+}
+
+extern "C" fn answer_dlsym(handle: *mut c_void, name: *const c_char) -> Answer {
+    prepare();
+    answer(handle, name, |handle, name| {
+        // SAFETY: `prepare` stored the address of libc's dlsym, or of `nothing`, which takes any arguments.
+        let dlsym: Dlsym = unsafe { std::mem::transmute(REAL_DLSYM.load(Acquire)) };
+        // SAFETY: the arguments are the program's own, or RTLD_NEXT.
+        unsafe { dlsym(handle, name) }
+    })
+}
+
+extern "C" fn answer_dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> Answer {
+    prepare();
+    answer(handle, name, |handle, name| {
+        // SAFETY: `prepare` stored the address of libc's dlvsym, or of `nothing`, which takes any arguments.
+        let dlvsym: Dlvsym = unsafe { std::mem::transmute(REAL_DLVSYM.load(Acquire)) };
+        // SAFETY: the arguments are the program's own, or RTLD_NEXT.
+        unsafe { dlvsym(handle, name, version) }
+    })
+}
+
+/// What to answer a look-up, where `real` asks the real function on our behalf.
+fn answer(
+    handle: *mut c_void,
+    name: *const c_char,
+    real: impl Fn(*mut c_void, *const c_char) -> *mut c_void,
+) -> Answer {
+    let Some(index) = known(name) else { return Answer::PASS };
+    let pseudo = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
+    let found = if pseudo { std::ptr::null_mut() } else { real(handle, name) };
+    if pseudo || elf::is_ours(found) {
+        // The scope asked for begins before us or with us, and so finds our exports first, whether or not there is a
+        // driver behind them. Under the driver's name that is right; else only a driver's symbol counts.
+        if is_shim() {
+            return Answer::PASS;
+        }
+        let behind_us = real(libc::RTLD_NEXT, name);
+        let wrapped = is_driver(behind_us).then(|| wrapper(index)).flatten();
+        return Answer::with(wrapped.unwrap_or(behind_us));
+    }
+    match is_driver(found).then(|| wrapper(index)).flatten() {
+        Some(wrapper) => Answer::with(wrapper),
+        None => Answer::PASS,
+    }
+}
+
+/// The row of a name that is in the table.
+fn known(name: *const c_char) -> Option<usize> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the caller of dlsym passes a C string; bytes are read one by one and never behind its end.
+    let mut bytes = (0..).map(|at| unsafe { *name.add(at).cast::<u8>() });
+    // Names of the driver go on with a capital letter; those of its libraries (cudaMalloc, cublasCreate) do not.
+    let is_driver_name =
+        bytes.next() == Some(b'c') && bytes.next() == Some(b'u') && bytes.next().is_some_and(|b| b.is_ascii_uppercase());
+    if !is_driver_name {
+        return None;
+    }
+    // SAFETY: as above.
+    let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
+    let entry = sluice_driver_api::find_symbol(name)?;
+    // The row's place among all rows is its distance from the first.
+    let offset = std::ptr::from_ref(entry).addr().checked_sub(ENTRIES.as_ptr().addr())?;
+    Some(offset / size_of::<sluice_driver_api::Entry>())
+}
+
+/// Our function for a row, if it does more than the driver's.
+pub(crate) fn wrapper(index: usize) -> Option<*mut c_void> {
+    EXPORTS.get(index).filter(|export| export.governed).map(|export| export.address.cast_mut())
+}
+
+/// Whether the address lies in a CUDA driver other than this library.
+fn is_driver(address: *mut c_void) -> bool {
+    let Some(place) = elf::place(address) else { return false };
+    if place.dli_fbase == DRIVER_BASE.load(Acquire) {
+        return true;
+    }
+    if elf::is_ours(address) || !is_named_like_driver(place.dli_fname) {
+        return false;
+    }
+    DRIVER_NAME.store(place.dli_fname.cast_mut(), Release);
+    DRIVER_BASE.store(place.dli_fbase, Release);
+    true
+}
+
+fn is_named_like_driver(path: *const c_char) -> bool {
+    if path.is_null() {
+        return false;
+    }
+    // SAFETY: dladdr returns C strings that live as long as the library is loaded.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    name.starts_with(b"libcuda.so")
+}
+
+/// Whether this library stands in for the driver under its name.
+fn is_shim() -> bool {
+    match SHIM.load(Relaxed) {
+        0 => {
+            let ours = std::ptr::from_ref(&sluice_hook_marker).cast_mut().cast();
+            let shim = elf::place(ours).is_some_and(|place| is_named_like_driver(place.dli_fname));
+            SHIM.store(if shim { 2 } else { 1 }, Relaxed);
+            shim
+        }
+        known => known == 2,
+    }
+}
+
+/// The name of the driver file that the program has loaded, if any.
+pub(crate) fn driver_path_seen() -> Option<CString> {
+    if DRIVER_BASE.load(Acquire).is_null() && !is_shim() {
+        let next = real_dlsym(libc::RTLD_NEXT, c"cuInit");
+        is_driver(next);
+    }
+    let name = DRIVER_NAME.load(Acquire);
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the string belongs to a library whose symbol the program has just looked up, so it is loaded.
+    Some(unsafe { CStr::from_ptr(name) }.to_owned())
+}
+
+/// libc's dlsym, asked by this library.
+pub(crate) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
+    prepare();
+    // SAFETY: `prepare` stored the address of libc's dlsym, or of `nothing`, which takes any arguments.
+    let dlsym: Dlsym = unsafe { std::mem::transmute(REAL_DLSYM.load(Acquire)) };
+    // SAFETY: the handle is RTLD_NEXT or one that dlopen gave us; the name is a C string.
+    unsafe { dlsym(handle, name.as_ptr()) }
+}
+
+/// Finds libc's own functions, once. Two threads that do it at once store the same.
+pub(crate) fn prepare() {
+    if REAL_DLSYM.load(Acquire).is_null() {
+        let found = elf::find([c"dlsym", c"dlvsym"]);
+        let or_nothing = |address: *mut c_void| if address.is_null() { nothing as *mut c_void } else { address };
+        REAL_DLVSYM.store(or_nothing(found[1]), Release);
+        REAL_DLSYM.store(or_nothing(found[0]), Release);
+    }
+}
+
+/// Stands in for a libc without the function: finds nothing.
+extern "C" fn nothing() -> *mut c_void {
+    std::ptr::null_mut()
+}
