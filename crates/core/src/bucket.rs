@@ -1,32 +1,50 @@
-//! The token bucket that enforces a limit: credit accrues at the rate of the limit, up to a small depth.
+//! The token bucket that enforces a limit: credit accrues at the rate of the limit, up to a depth.
 //!
 //! A client may be granted while its level is not negative, and pays afterwards what it used. Over any span it is
 //! therefore charged at most limit × span + depth + one grant, and after a grant of `q` it waits `q × (1 - limit) / limit`.
+//!
+//! There are two depths. What is earned while idle is kept up to a small one. What is earned while waiting for others
+//! is kept up to limit × some time, or a client whose limit equals its request would lose, each time it waits for
+//! somebody else's grant, what it needs to make up for it.
 
 use crate::share::{Share, WHOLE_PPM};
+
+/// How much can be saved up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Depth {
+    /// While idle, nanoseconds of GPU time.
+    pub idle_ns: u64,
+    /// While wanting the GPU: what is earned in this time, nanoseconds.
+    pub waiting_ns: u64,
+}
 
 /// A bucket with a level in nanoseconds × parts per million: exact, no remainder is lost when it fills.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LimitBucket {
     rate: Share,
-    depth: i128,
+    depth: Depth,
     level: i128,
     filled_at: u64,
 }
 
 impl LimitBucket {
-    /// A full bucket: `rate` of the GPU, at most `depth_ns` saved up.
+    /// A bucket for `rate` of the GPU, as full as it gets while idle.
     #[must_use]
-    pub fn new(rate: Share, depth_ns: u64, now: u64) -> Self {
-        let depth = i128::from(depth_ns) * i128::from(WHOLE_PPM);
-        Self { rate, depth, level: depth, filled_at: now }
+    pub fn new(rate: Share, depth: Depth, now: u64) -> Self {
+        Self { rate, depth, level: scaled(depth.idle_ns), filled_at: now }
+    }
+
+    /// The client was idle until `now`: what it has saved up beyond the idle depth is lost.
+    pub fn was_idle(&mut self, now: u64) {
+        self.fill(now);
+        self.level = self.level.min(scaled(self.depth.idle_ns));
     }
 
     /// Takes out `used_ns` of GPU time, spent between `from` and `to`. The level may become negative. What is earned
     /// while it is spent counts even if the bucket was full.
     pub fn charge(&mut self, from: u64, to: u64, used_ns: u64) {
         self.fill(from);
-        self.level = self.level.saturating_sub(i128::from(used_ns) * i128::from(WHOLE_PPM));
+        self.level = self.level.saturating_sub(scaled(used_ns));
         self.fill(to);
     }
 
@@ -55,9 +73,15 @@ impl LimitBucket {
 
     fn level_at(&self, now: u64) -> i128 {
         let elapsed = now.saturating_sub(self.filled_at);
-        let earned = i128::from(elapsed) * i128::from(self.rate.ppm());
-        self.level.saturating_add(earned).min(self.depth)
+        let rate = i128::from(self.rate.ppm());
+        let most = (i128::from(self.depth.waiting_ns) * rate).max(scaled(self.depth.idle_ns));
+        self.level.saturating_add(i128::from(elapsed) * rate).min(most)
     }
+}
+
+/// GPU time in the unit of the level.
+fn scaled(ns: u64) -> i128 {
+    i128::from(ns) * i128::from(WHOLE_PPM)
 }
 
 #[cfg(test)]
@@ -66,10 +90,11 @@ mod tests {
     use proptest::prelude::*;
 
     const MS: u64 = 1_000_000;
+    const NONE: Depth = Depth { idle_ns: 0, waiting_ns: 0 };
 
     #[test]
     fn half_the_gpu_waits_as_long_as_it_ran() {
-        let mut bucket = LimitBucket::new(Share::from_ppm(500_000).unwrap(), 0, 0);
+        let mut bucket = LimitBucket::new(Share::from_ppm(500_000).unwrap(), NONE, 0);
         bucket.charge(0, 100 * MS, 100 * MS);
         assert_eq!(bucket.ready_at(100 * MS), Some(200 * MS));
         assert_eq!(bucket.ready_at(200 * MS), Some(200 * MS));
@@ -77,12 +102,25 @@ mod tests {
 
     #[test]
     fn a_rate_of_zero_never_recovers_and_a_whole_gpu_never_waits() {
-        let mut never = LimitBucket::new(Share::ZERO, 0, 0);
+        let mut never = LimitBucket::new(Share::ZERO, NONE, 0);
         never.charge(0, 1, 1);
         assert_eq!(never.ready_at(1_000 * MS), None);
-        let mut whole = LimitBucket::new(Share::ONE, 0, 0);
+        let mut whole = LimitBucket::new(Share::ONE, NONE, 0);
         whole.charge(0, 50 * MS, 50 * MS);
         assert_eq!(whole.ready_at(50 * MS), Some(50 * MS));
+    }
+
+    #[test]
+    fn what_is_earned_waiting_is_kept_and_what_is_earned_idle_is_not() {
+        let depth = Depth { idle_ns: 10 * MS, waiting_ns: 1_000 * MS };
+        let mut waiting = LimitBucket::new(Share::from_ppm(500_000).unwrap(), depth, 0);
+        let mut idle = waiting.clone();
+        idle.was_idle(400 * MS);
+        // 210 ms and 10 ms are there; 300 ms are used.
+        waiting.charge(400 * MS, 400 * MS, 300 * MS);
+        idle.charge(400 * MS, 400 * MS, 300 * MS);
+        assert_eq!(waiting.ready_at(400 * MS), Some(580 * MS));
+        assert_eq!(idle.ready_at(400 * MS), Some(980 * MS));
     }
 
     proptest! {
@@ -92,7 +130,7 @@ mod tests {
         ) {
             let rate = Share::from_ppm(ppm).unwrap();
             let depth = 20 * MS;
-            let mut bucket = LimitBucket::new(rate, depth, 0);
+            let mut bucket = LimitBucket::new(rate, Depth { idle_ns: depth, waiting_ns: 0 }, 0);
             let (mut now, mut used) = (0, 0);
             for grant in grants {
                 now = bucket.ready_at(now).unwrap();

@@ -1,7 +1,7 @@
 //! What the ledger knows of one client: its promise, its windows, its limit bucket, its level.
 
 use super::policy::{Class, ClientSpec, Policy};
-use crate::bucket::LimitBucket;
+use crate::bucket::{Depth, LimitBucket};
 use crate::quota::AdaptiveQuota;
 use crate::share::{Share, WHOLE_PPM};
 use crate::window::SlidingSum;
@@ -37,10 +37,11 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(spec: ClientSpec, policy: &Policy, now: u64) -> Self {
+        let depth = Depth { idle_ns: policy.limit_depth_ns, waiting_ns: policy.limit_wait_ns };
         Self {
             spec,
             quota: AdaptiveQuota::new(&policy.quota),
-            bucket: LimitBucket::new(spec.limit, policy.limit_depth_ns, now),
+            bucket: LimitBucket::new(spec.limit, depth, now),
             used: SlidingSum::new(policy.window_ns),
             held: SlidingSum::new(policy.window_ns),
             active: SlidingSum::new(policy.window_ns),
@@ -75,6 +76,7 @@ impl Client {
             }
             self.active_until = Some(now);
             self.behind = true;
+            self.bucket.was_idle(now);
         }
     }
 

@@ -54,8 +54,10 @@ pub struct Policy {
     pub idle_credit_ns: u64,
     /// A process joins its client's running grant when at least this is left; else it waits for the next. Default 1 ms.
     pub join_min_ns: u64,
-    /// What a limited client can save up. Default 10 ms.
+    /// GPU time that a limited client can save up while idle. Default 10 ms.
     pub limit_depth_ns: u64,
+    /// A limited client that waits for others goes on earning for so long. Default 1 s.
+    pub limit_wait_ns: u64,
     /// What is charged.
     pub usage: UsageSource,
 }
@@ -71,6 +73,7 @@ impl Default for Policy {
             idle_credit_ns: 100_000_000,
             join_min_ns: 1_000_000,
             limit_depth_ns: 10_000_000,
+            limit_wait_ns: 1_000_000_000,
             usage: UsageSource::Events,
         }
     }

@@ -1,1 +1,162 @@
 //! Resource files, right and wrong.
+
+use super::{Class, ClientEntry, Mistakes, Reading, Resources, parse};
+use crate::share::Share;
+use proptest::prelude::*;
+
+const SWAPPED: Reading = Reading { swapped: true };
+
+fn read(text: &str) -> Result<Resources, Mistakes> {
+    parse(text, Reading::default())
+}
+
+fn entry(name: &str, request: f64, limit: f64, memory: u64, class: Class) -> ClientEntry {
+    let share = |fraction| Share::from_fraction(fraction).unwrap();
+    ClientEntry { name: name.into(), request: share(request), limit: share(limit), memory, class }
+}
+
+/// Where each mistake is, and what was found.
+fn mistakes(text: &str) -> Vec<(Option<usize>, String, String)> {
+    let mistakes = read(text).unwrap_err();
+    mistakes.iter().map(|m| (m.line, m.field.clone(), m.found.clone())).collect()
+}
+
+#[test]
+fn geminis_file_is_read_unchanged() {
+    let read = read("2\nclient1 0.5 1.0 1073741824\n ns/pod-2\t0.3  0.30 0\n\n").unwrap();
+    let first = entry("client1", 0.5, 1.0, 1 << 30, Class::BestEffort);
+    let second = entry("ns/pod-2", 0.3, 0.3, 0, Class::BestEffort);
+    assert_eq!(read.clients, [first, second]);
+    assert_eq!(self::read("0\n").unwrap().clients, []);
+}
+
+#[test]
+fn yaml_has_defaults_quantities_and_classes() {
+    let text = "
+# who is here
+clients:
+  - { name: be-a, request: 0.3, limit: 1.0, memory: 8Gi, class: best-effort }
+  - name: lc
+    request: 20%
+    memory: 10737418240
+    class: latency-critical
+";
+    let expected = [
+        entry("be-a", 0.3, 1.0, 8 << 30, Class::BestEffort),
+        entry("lc", 0.2, 1.0, 10 << 30, Class::LatencyCritical),
+    ];
+    assert_eq!(read(text).unwrap().clients, expected);
+    assert_eq!(read("clients: []").unwrap().clients, []);
+}
+
+#[test]
+fn every_mistake_in_geminis_file_is_named_with_its_line() {
+    let text = "5\na -0.1 1.0 1\nb 0.2 1.5 1\nc NaN abc 1\nd 0.1 0 8GiB\na 0.2 0.3\nd 0.1 0.2 -5\n";
+    let found = mistakes(text);
+    let expected = [
+        (Some(1), "count", "5"),
+        (Some(2), "a.request", "\"-0.1\" (negative)"),
+        (Some(3), "b.limit", "\"1.5\" (more than a whole GPU)"),
+        (Some(4), "c.request", "\"NaN\" (not a number)"),
+        (Some(4), "c.limit", "\"abc\" (not a number)"),
+        (Some(5), "d.limit", "\"0\" (such a client could never run)"),
+        (Some(5), "d.memory", "\"8GiB\""),
+        (Some(6), "client \"a\"", "3 words"),
+        (Some(7), "d.name", "\"d\" a second time (first at line 5)"),
+        (Some(7), "d.memory", "\"-5\""),
+    ];
+    let found: Vec<_> =
+        found.iter().map(|(line, field, found)| (*line, field.as_str(), found.as_str())).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn every_mistake_in_yaml_is_named_with_its_field() {
+    let text = "
+clients:
+  - { name: be-a, request: 1.2, limit: .nan, memory: lots, class: gold, colour: red }
+  - { name: '', request: [1], memory: -1 }
+  - just a word
+  - { request: 0.1, memory: 1 }
+speed: fast
+";
+    let found = mistakes(text);
+    let fields: Vec<_> = found.iter().map(|(_, field, _)| field.as_str()).collect();
+    let expected = [
+        "file",
+        "clients[0]",
+        "clients[2]",
+        "clients[3].name",
+        "clients[0] (be-a).request",
+        "clients[0] (be-a).limit",
+        "clients[0] (be-a).memory",
+        "clients[0] (be-a).class",
+        "clients[1] ().request",
+        "clients[1] ().name",
+        "clients[1] ().memory",
+    ];
+    assert_eq!(fields, expected);
+    let lines: Vec<_> = found.iter().skip(4).map(|(line, _, _)| *line).collect();
+    assert_eq!(lines, [3, 3, 3, 3, 4, 4, 4].map(Some));
+}
+
+#[test]
+fn a_request_above_the_limit_points_to_kubeshare_and_the_switch() {
+    let text = "1\npod 1.0 0.3 1024\n";
+    let message = read(text).unwrap_err().to_string();
+    assert!(message.contains("KubeShare 2.0") && message.contains("--swapped"), "{message}");
+    assert_eq!(parse(text, SWAPPED).unwrap().clients, [entry("pod", 0.3, 1.0, 1024, Class::BestEffort)]);
+    let message = parse("1\npod 0.3 1.0 1024\n", SWAPPED).unwrap_err().to_string();
+    assert!(message.contains("does not look swapped"), "{message}");
+}
+
+#[test]
+fn requests_above_one_gpu_are_refused_with_everybodys_name() {
+    let text = "3\na 0.5 1 1\nb 0.4 1 1\nc 0.2 1 1\n";
+    assert_eq!(mistakes(text), [(None, "requests".into(), "1.1 in sum (a 0.5 + b 0.4 + c 0.2)".into())]);
+    assert!(read("3\na 0.5 1 1\nb 0.3 1 1\nc 0.2 1 1\n").is_ok());
+}
+
+#[test]
+fn names_have_at_most_63_bytes_and_nothing_that_breaks_a_line() {
+    let longest = "n".repeat(63);
+    assert!(read(&format!("1\n{longest} 0.1 1 1\n")).is_ok());
+    assert_eq!(mistakes(&format!("1\n{longest}n 0.1 1 1\n")).len(), 1);
+    assert_eq!(mistakes("clients: [{ name: 'two words', request: 0.1, memory: 1 }]").len(), 1);
+    assert_eq!(mistakes("clients: [{ name: über, request: 0.1, memory: 1 }]").len(), 1);
+}
+
+#[test]
+fn what_is_neither_notation_says_what_was_expected() {
+    for text in ["", "  \n", "hello\n", "x 0.1 1 1\n"] {
+        let message = read(text).unwrap_err().to_string();
+        assert!(message.contains("the number of clients"), "{text:?}: {message}");
+    }
+    let message = read("clients: [").unwrap_err().to_string();
+    assert!(message.contains("a YAML document"), "{message}");
+    let message = read("clients:\n  - {name: a, name: b, request: 0.1, memory: 1}").unwrap_err().to_string();
+    assert!(message.contains("duplicate"), "{message}");
+    let message = read("tenants: []").unwrap_err().to_string();
+    assert!(message.contains("tenants") && message.contains("clients"), "{message}");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_fail_otherwise_than_by_naming_mistakes(text in "[a-z0-9 .:{}\\[\\],\n%-]{0,120}") {
+        if let Err(mistakes) = read(&text) {
+            prop_assert!(mistakes.iter().count() > 0);
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_keeps_the_rules(shares in prop::collection::vec((0.0f64..=1.0, 0.0f64..=1.0), 0..5)) {
+        let lines: String =
+            shares.iter().enumerate().map(|(n, (request, limit))| format!("c{n} {request} {limit} {n}\n")).collect();
+        if let Ok(resources) = read(&format!("{}\n{lines}", shares.len())) {
+            let sum: u32 = resources.clients.iter().map(|client| client.request.ppm()).sum();
+            prop_assert!(sum <= Share::ONE.ppm());
+            prop_assert!(resources.clients.iter().all(|client| client.request <= client.limit));
+            prop_assert_eq!(resources.clients.len(), shares.len());
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! The token policy on a simulated clock.

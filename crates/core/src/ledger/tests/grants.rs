@@ -1,0 +1,159 @@
+//! One grant at a time, how it begins and ends.
+
+use super::super::{End, Refused, Returned};
+use super::*;
+
+#[test]
+fn the_token_passes_on_when_it_is_returned_early() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    assert_eq!(granted(&ledger.advance(0)), [(0, Deadline::At(50 * MS))]);
+    ask(&mut ledger, 1, MS);
+    assert_eq!(granted(&ledger.advance(MS)), []);
+    ledger.returned(ProcessId(0), 5 * MS, 5 * MS, 0).unwrap();
+    assert_eq!(granted(&ledger.advance(5 * MS)), [(1, Deadline::At(55 * MS))]);
+}
+
+#[test]
+fn a_grant_is_waited_for_after_its_deadline_and_taken_back_in_the_end() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ask(&mut ledger, 1, 0);
+    ledger.advance(0);
+    assert_eq!(ledger.next_deadline(), Some(50 * MS + 2 * S));
+    assert_eq!(ledger.advance(50 * MS + 2 * S - 1), []);
+    let actions = ledger.advance(50 * MS + 2 * S);
+    let revoked = Action::Revoke { process: ProcessId(0), why: End::NotReturned };
+    assert!(actions.contains(&revoked), "{actions:?}");
+    assert_eq!(ended(&actions), [(0, 2 * S + 50 * MS, 2 * S + 50 * MS)]);
+    assert_eq!(granted(&actions).len(), 1);
+    // What comes too late changes nothing.
+    assert_eq!(ledger.returned(ProcessId(0), 3 * S, MS, 0), Ok(Returned::NothingHeld));
+}
+
+#[test]
+fn a_dead_holders_token_passes_on_at_once() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ask(&mut ledger, 1, 0);
+    ledger.advance(0);
+    ledger.process_gone(ProcessId(0), 3 * MS);
+    let actions = ledger.advance(3 * MS);
+    assert_eq!(granted(&actions), [(1, Deadline::At(53 * MS))]);
+    assert_eq!(ended(&actions), [(0, 3 * MS, 3 * MS)]);
+}
+
+#[test]
+fn who_waits_and_dies_is_forgotten() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ask(&mut ledger, 1, 0);
+    ledger.advance(0);
+    ledger.process_gone(ProcessId(1), MS);
+    ledger.returned(ProcessId(0), 2 * MS, 2 * MS, 0).unwrap();
+    assert_eq!(granted(&ledger.advance(2 * MS)), []);
+    assert_eq!(
+        ledger.request(ProcessId(1), 3 * MS, Ask::default()),
+        Err(Refused::UnknownProcess(ProcessId(1)))
+    );
+}
+
+#[test]
+fn a_client_that_is_still_owed_may_run_twice_in_a_row() {
+    let mut ledger = ledger_of(Policy::default(), &[spec(0.9, 1.0), spec(0.1, 1.0)]);
+    ask(&mut ledger, 0, 0);
+    ask(&mut ledger, 1, 0);
+    ledger.advance(0);
+    ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
+    // The other runs, and the first one is owed a lot from then on.
+    assert_eq!(granted(&ledger.advance(50 * MS)), [(1, Deadline::At(100 * MS))]);
+    ask(&mut ledger, 0, 50 * MS);
+    ledger.returned(ProcessId(1), 100 * MS, 50 * MS, 0).unwrap();
+    ask(&mut ledger, 1, 100 * MS);
+    assert_eq!(granted(&ledger.advance(100 * MS)), [(0, Deadline::At(150 * MS))]);
+    // It returns and asks again a little later: its turn is kept for it so long.
+    ledger.returned(ProcessId(0), 150 * MS, 50 * MS, 0).unwrap();
+    assert_eq!(granted(&ledger.advance(150 * MS)), []);
+    assert_eq!(ledger.next_deadline(), Some(150 * MS + 200_000));
+    ask(&mut ledger, 0, 150 * MS + 100_000);
+    assert_eq!(granted(&ledger.advance(150 * MS + 100_000)), [(0, Deadline::At(200 * MS + 100_000))]);
+    // Had it not asked, the other would have run.
+    ledger.returned(ProcessId(0), 200 * MS + 100_000, 50 * MS, 0).unwrap();
+    ledger.advance(200 * MS + 100_000);
+    assert_eq!(granted(&ledger.advance(200 * MS + 300_000)).first().map(|grant| grant.0), Some(1));
+}
+
+#[test]
+fn the_holder_is_told_when_somebody_begins_and_ceases_to_wait() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ask(&mut ledger, 1, MS);
+    assert_eq!(ledger.advance(MS), [Action::Contended { client: ClientId(0), contended: true }]);
+    ledger.process_gone(ProcessId(1), 2 * MS);
+    assert_eq!(ledger.advance(2 * MS), [Action::Contended { client: ClientId(0), contended: false }]);
+}
+
+#[test]
+fn a_latency_critical_client_never_waits_and_takes_nobodys_token() {
+    let mut ledger = pair();
+    let critical = ClientSpec { class: Class::LatencyCritical, ..spec(0.2, 1.0) };
+    ledger.set_client(ClientId(9), critical, 0);
+    ledger.add_process(ProcessId(9), ClientId(9), PeerKind::Returns).unwrap();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ask(&mut ledger, 9, MS);
+    assert_eq!(granted(&ledger.advance(MS)), [(9, Deadline::Standing)]);
+    assert!(ledger.holds(ProcessId(9)) && ledger.holds(ProcessId(0)));
+    assert_eq!(ledger.returned(ProcessId(9), 2 * MS, MS, 0), Ok(Returned::NothingHeld));
+    // It becomes an ordinary client: its grant is taken back, and it takes its turn.
+    ledger.set_client(ClientId(9), spec(0.2, 1.0), 3 * MS);
+    let revoked = Action::Revoke { process: ProcessId(9), why: End::Withdrawn };
+    assert_eq!(ledger.advance(3 * MS), [revoked]);
+    ask(&mut ledger, 9, 4 * MS);
+    assert_eq!(granted(&ledger.advance(4 * MS)), []);
+}
+
+#[test]
+fn a_removed_client_is_forgotten_and_its_token_passes_on() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ask(&mut ledger, 1, 0);
+    ledger.advance(0);
+    ledger.remove_client(ClientId(0), MS);
+    assert_eq!(granted(&ledger.advance(MS)), [(1, Deadline::At(51 * MS))]);
+    assert_eq!(ledger.usage(ClientId(0), MS), None);
+    let refused = ledger.add_process(ProcessId(7), ClientId(0), PeerKind::Returns);
+    assert_eq!(refused, Err(Refused::UnknownClient(ClientId(0))));
+}
+
+#[test]
+fn with_more_capacity_several_clients_run_at_once_and_share_the_time_held() {
+    let policy = Policy { capacity: 2, ..Policy::default() };
+    let mut ledger = ledger_of(policy, &[spec(0.3, 1.0), spec(0.3, 1.0), spec(0.3, 1.0)]);
+    for process in 0..3 {
+        ask(&mut ledger, process, 0);
+    }
+    assert_eq!(granted(&ledger.advance(0)).len(), 2);
+    ledger.returned(ProcessId(0), 40 * MS, 20 * MS, 0).unwrap();
+    assert_eq!(granted(&ledger.advance(40 * MS)), [(2, Deadline::At(90 * MS))]);
+    assert_eq!(ledger.usage(ClientId(0), 40 * MS).unwrap().held_ns, 20 * MS);
+}
+
+#[test]
+fn bursts_adapt_the_length_of_grants() {
+    let mut ledger = pair();
+    let mut now = 0;
+    let mut lengths = Vec::new();
+    for _ in 0..4 {
+        ledger.request(ProcessId(0), now, Ask { burst_ns: MS, overuse_ns: 0 }).unwrap();
+        let actions = ledger.advance(now);
+        let Some((0, Deadline::At(deadline))) = granted(&actions).first().copied() else {
+            panic!("{actions:?}")
+        };
+        lengths.push(deadline - now);
+        now = deadline;
+        ledger.returned(ProcessId(0), now, 0, 0).unwrap();
+    }
+    assert_eq!(lengths, [25_500_000, 13_250_000, 10 * MS, 10 * MS]);
+}

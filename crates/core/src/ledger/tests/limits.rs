@@ -1,0 +1,59 @@
+//! Limits: kept, without long pauses, at once when they change.
+
+use super::simulation::{Habit, Simulation};
+use super::*;
+
+#[test]
+fn half_the_gpu_alone_is_half_without_long_stalls() {
+    let busy = Some(Habit::Busy { overuse_ns: 15 * MS });
+    let mut gpu = Simulation::new(Policy::default(), &[(spec(0.5, 0.5), busy)]);
+    gpu.run_until(20 * S);
+    let share = gpu.had[0].share_between(0, 20 * S);
+    assert!((share - 0.5).abs() <= 0.01, "{share}");
+    assert!(gpu.had[0].longest_stall() < 200 * MS, "{}", gpu.had[0].longest_stall());
+}
+
+#[test]
+fn even_a_small_limit_pauses_for_less_than_the_limit_period() {
+    let busy = Some(Habit::Busy { overuse_ns: 0 });
+    let mut gpu = Simulation::new(Policy::default(), &[(spec(0.05, 0.05), busy)]);
+    gpu.run_until(20 * S);
+    let share = gpu.had[0].share_between(0, 20 * S);
+    assert!((share - 0.05).abs() <= 0.005, "{share}");
+    assert!(gpu.had[0].longest_stall() <= 200 * MS, "{}", gpu.had[0].longest_stall());
+}
+
+#[test]
+fn what_a_limited_client_may_not_use_goes_to_the_other() {
+    let busy = Some(Habit::Busy { overuse_ns: 0 });
+    let clients = [(spec(0.3, 0.3), busy), (spec(0.1, 1.0), busy)];
+    let mut gpu = Simulation::new(Policy::default(), &clients);
+    gpu.run_until(20 * S);
+    let (first, second) = (gpu.had[0].share_between(0, 20 * S), gpu.had[1].share_between(0, 20 * S));
+    assert!((first - 0.3).abs() <= 0.01, "{first}");
+    assert!((second - 0.7).abs() <= 0.01, "{second}");
+}
+
+#[test]
+fn a_changed_limit_counts_at_once() {
+    let busy = Some(Habit::Busy { overuse_ns: 0 });
+    let mut gpu = Simulation::new(Policy::default(), &[(spec(0.1, 1.0), busy)]);
+    gpu.run_until(5 * S);
+    gpu.ledger.set_client(ClientId(0), spec(0.1, 0.2), gpu.now);
+    gpu.run_until(10 * S);
+    let share = gpu.had[0].share_between(5 * S, 10 * S);
+    assert!((share - 0.2).abs() <= 0.02, "{share}");
+}
+
+#[test]
+fn a_limited_client_that_waits_is_given_a_time_when_it_will_be_served() {
+    let mut ledger = ledger_of(Policy::default(), &[spec(0.5, 0.5)]);
+    ask(&mut ledger, 0, 0);
+    assert_eq!(granted(&ledger.advance(0)), [(0, Deadline::At(50 * MS))]);
+    ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
+    ask(&mut ledger, 0, 50 * MS);
+    assert_eq!(granted(&ledger.advance(50 * MS)), []);
+    // 25 ms are missing after a depth of 10 ms: 15 ms of credit at half speed.
+    assert_eq!(ledger.next_deadline(), Some(80 * MS));
+    assert_eq!(granted(&ledger.advance(80 * MS)), [(0, Deadline::At(130 * MS))]);
+}

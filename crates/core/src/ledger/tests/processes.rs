@@ -1,0 +1,102 @@
+//! Several processes of one client, and peers whose grants end by timer.
+
+use super::*;
+
+fn two_processes(kind: PeerKind) -> TokenLedger {
+    let mut ledger = pair();
+    ledger.add_process(ProcessId(10), ClientId(0), kind).unwrap();
+    ledger.add_process(ProcessId(11), ClientId(0), kind).unwrap();
+    ledger
+}
+
+#[test]
+fn a_second_process_gets_the_remaining_time_and_both_have_to_return() {
+    let mut ledger = two_processes(PeerKind::Returns);
+    ask(&mut ledger, 10, 0);
+    ledger.advance(0);
+    ask(&mut ledger, 1, 0);
+    ask(&mut ledger, 11, 20 * MS);
+    assert_eq!(granted(&ledger.advance(20 * MS)), [(11, Deadline::At(50 * MS))]);
+    ledger.returned(ProcessId(10), 30 * MS, 30 * MS, 0).unwrap();
+    assert_eq!(granted(&ledger.advance(30 * MS)), []);
+    ledger.returned(ProcessId(11), 50 * MS, 30 * MS, 0).unwrap();
+    let actions = ledger.advance(50 * MS);
+    // Each counts its own time, in which the other's is contained: together at most the time that passed.
+    assert_eq!(ended(&actions), [(0, 50 * MS, 50 * MS)]);
+    assert_eq!(granted(&actions), [(1, Deadline::At(100 * MS))]);
+}
+
+#[test]
+fn too_little_remaining_time_is_not_given_to_anybody() {
+    let mut ledger = two_processes(PeerKind::Returns);
+    ask(&mut ledger, 10, 0);
+    ledger.advance(0);
+    ask(&mut ledger, 11, 50 * MS - 999_999);
+    assert_eq!(granted(&ledger.advance(50 * MS - 999_999)), []);
+}
+
+#[test]
+fn all_waiting_processes_of_a_client_run_under_one_grant() {
+    let mut ledger = two_processes(PeerKind::Returns);
+    ask(&mut ledger, 10, 0);
+    ask(&mut ledger, 11, 0);
+    assert_eq!(granted(&ledger.advance(0)), [(10, Deadline::At(50 * MS)), (11, Deadline::At(50 * MS))]);
+}
+
+#[test]
+fn one_of_two_processes_dies_and_the_other_goes_on() {
+    let mut ledger = two_processes(PeerKind::Returns);
+    ask(&mut ledger, 10, 0);
+    ask(&mut ledger, 11, 0);
+    ask(&mut ledger, 1, 0);
+    ledger.advance(0);
+    ledger.process_gone(ProcessId(10), 10 * MS);
+    assert_eq!(granted(&ledger.advance(10 * MS)), []);
+    ledger.returned(ProcessId(11), 20 * MS, 5 * MS, 0).unwrap();
+    let actions = ledger.advance(20 * MS);
+    // The dead one said nothing: it is charged what it held.
+    assert_eq!(ended(&actions), [(0, 20 * MS, 15 * MS)]);
+    assert_eq!(granted(&actions).len(), 1);
+}
+
+#[test]
+fn a_process_that_asks_again_while_it_holds_has_thereby_returned() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ask(&mut ledger, 1, 0);
+    ledger.advance(0);
+    ask(&mut ledger, 0, 20 * MS);
+    let actions = ledger.advance(20 * MS);
+    assert_eq!(ended(&actions), [(0, 20 * MS, 20 * MS)]);
+    assert_eq!(granted(&actions), [(1, Deadline::At(70 * MS))]);
+}
+
+#[test]
+fn geminis_grant_ends_by_timer_and_its_overuse_is_charged_when_it_asks_next() {
+    let mut ledger = two_processes(PeerKind::ByTimer);
+    ask(&mut ledger, 10, 0);
+    ask(&mut ledger, 1, 0);
+    ledger.advance(0);
+    assert_eq!(ledger.next_deadline(), Some(50 * MS));
+    let actions = ledger.advance(50 * MS);
+    assert_eq!(ended(&actions), [(0, 50 * MS, 50 * MS)]);
+    assert_eq!(granted(&actions), [(1, Deadline::At(100 * MS))]);
+    ledger.request(ProcessId(10), 60 * MS, Ask { burst_ns: 0, overuse_ns: 4 * MS }).unwrap();
+    assert_eq!(ledger.usage(ClientId(0), 60 * MS).unwrap().charged_ns, 54 * MS);
+    // Told once, charged once, and never more than the time that has passed.
+    ledger.request(ProcessId(10), 61 * MS, Ask { burst_ns: 0, overuse_ns: 9 * S }).unwrap();
+    assert_eq!(ledger.usage(ClientId(0), 61 * MS).unwrap().charged_ns, 54 * MS);
+}
+
+#[test]
+fn gemini_is_answered_from_the_running_grant_while_its_burst_fits() {
+    let mut ledger = two_processes(PeerKind::ByTimer);
+    ask(&mut ledger, 10, 0);
+    ledger.advance(0);
+    ledger.request(ProcessId(10), 20 * MS, Ask { burst_ns: 30 * MS, overuse_ns: 0 }).unwrap();
+    assert_eq!(granted(&ledger.advance(20 * MS)), [(10, Deadline::At(50 * MS))]);
+    ledger.request(ProcessId(10), 30 * MS, Ask { burst_ns: 30 * MS, overuse_ns: 0 }).unwrap();
+    let actions = ledger.advance(30 * MS);
+    assert_eq!(ended(&actions), [(0, 30 * MS, 30 * MS)]);
+    assert!(matches!(granted(&actions)[..], [(10, Deadline::At(at))] if at > 50 * MS));
+}

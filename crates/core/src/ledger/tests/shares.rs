@@ -1,0 +1,119 @@
+//! Who gets how much.
+
+use super::simulation::{Habit, Simulation};
+use super::*;
+
+const BUSY: Option<Habit> = Some(Habit::Busy { overuse_ns: 0 });
+
+fn near(got: f64, expected: f64) {
+    assert!((got - expected).abs() <= 0.01, "{got} instead of {expected}");
+}
+
+#[test]
+fn two_busy_clients_get_what_they_asked_for() {
+    let mut gpu = Simulation::new(Policy::default(), &[(spec(0.3, 1.0), BUSY), (spec(0.7, 1.0), BUSY)]);
+    gpu.run_until(20 * S);
+    near(gpu.had[0].share_between(0, 20 * S), 0.3);
+    near(gpu.had[1].share_between(0, 20 * S), 0.7);
+}
+
+#[test]
+fn what_nobody_asked_for_is_shared_in_proportion_to_the_requests() {
+    let clients = [(spec(0.2, 1.0), BUSY), (spec(0.3, 1.0), BUSY), (spec(0.1, 1.0), BUSY)];
+    let mut gpu = Simulation::new(Policy::default(), &clients);
+    gpu.run_until(20 * S);
+    for (had, expected) in gpu.had.iter().zip([1.0 / 3.0, 0.5, 1.0 / 6.0]) {
+        near(had.share_between(0, 20 * S), expected);
+    }
+}
+
+#[test]
+fn an_idle_clients_part_goes_to_the_others_and_comes_back_at_once() {
+    let mut gpu = Simulation::new(Policy::default(), &[(spec(0.3, 1.0), BUSY), (spec(0.3, 1.0), None)]);
+    gpu.run_until(15 * S);
+    near(gpu.had[0].share_between(0, 15 * S), 1.0);
+    gpu.habit(1, BUSY);
+    gpu.run_until(17 * S);
+    // Neither is it paid for having been idle, nor is the other punished for having used what was free.
+    near(gpu.had[0].share_between(15 * S, 17 * S), 0.5);
+    near(gpu.had[1].share_between(15 * S, 17 * S), 0.5);
+}
+
+#[test]
+fn a_client_that_was_idle_for_long_does_not_lock_the_others_out() {
+    let clients = [(spec(0.5, 1.0), BUSY), (spec(0.5, 1.0), BUSY), (spec(0.0, 1.0), None)];
+    let mut gpu = Simulation::new(Policy::default(), &clients);
+    gpu.run_until(3 * S);
+    gpu.habit(1, None);
+    gpu.run_until(30 * S);
+    gpu.habit(1, BUSY);
+    gpu.run_until(31 * S);
+    near(gpu.had[0].share_between(30 * S, 31 * S), 0.5);
+    assert!(gpu.had[0].longest_stall() <= 110 * MS, "{}", gpu.had[0].longest_stall());
+}
+
+#[test]
+fn short_pauses_do_not_cost_a_client_its_request() {
+    // It uses 30 ms and computes 15 ms on the CPU; the other one takes all it can get, 50 ms at a time.
+    let pausing = Some(Habit::Pausing { use_ns: 30 * MS, pause_ns: 15 * MS });
+    let mut gpu = Simulation::new(Policy::default(), &[(spec(0.3, 1.0), pausing), (spec(0.3, 1.0), BUSY)]);
+    gpu.run_until(20 * S);
+    let share = gpu.had[0].share_between(0, 20 * S);
+    assert!(share >= 0.3, "{share}");
+}
+
+#[test]
+fn clients_without_request_share_what_is_left_and_nothing_more() {
+    let clients = [(spec(0.6, 0.6), BUSY), (spec(0.0, 1.0), BUSY), (spec(0.0, 1.0), BUSY)];
+    let mut gpu = Simulation::new(Policy::default(), &clients);
+    gpu.run_until(20 * S);
+    near(gpu.had[0].share_between(0, 20 * S), 0.6);
+    near(gpu.had[1].share_between(0, 20 * S), 0.2);
+    near(gpu.had[2].share_between(0, 20 * S), 0.2);
+
+    let clients = [(spec(1.0, 1.0), BUSY), (spec(0.0, 1.0), BUSY)];
+    let mut gpu = Simulation::new(Policy::default(), &clients);
+    gpu.run_until(20 * S);
+    assert!(gpu.had[1].share_between(0, 20 * S) <= 0.01);
+}
+
+#[test]
+fn a_client_that_holds_without_using_does_not_starve_the_others() {
+    let hoarding = Some(Habit::Hoarding { one_in: 20 });
+    let mut gpu = Simulation::new(Policy::default(), &[(spec(0.8, 1.0), hoarding), (spec(0.2, 1.0), BUSY)]);
+    gpu.run_until(20 * S);
+    let share = gpu.had[1].share_between(5 * S, 20 * S);
+    assert!(share >= 0.19, "{share}");
+}
+
+#[test]
+fn time_used_is_charged_and_not_time_held() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ledger.returned(ProcessId(0), 50 * MS, 10 * MS, 0).unwrap();
+    assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 10 * MS)]);
+    let usage = ledger.usage(ClientId(0), 50 * MS).unwrap();
+    assert_eq!((usage.charged_ns, usage.share), (10 * MS, share(0.2)));
+}
+
+#[test]
+fn nobody_is_charged_more_than_the_grant_lasted() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ledger.returned(ProcessId(0), 60 * MS, 9 * S, 7 * S).unwrap();
+    assert_eq!(ended(&ledger.advance(60 * MS)), [(0, 60 * MS, 60 * MS)]);
+}
+
+#[test]
+fn under_turns_the_enforcers_word_counts() {
+    let policy = Policy { usage: super::super::UsageSource::Turn, ..Policy::default() };
+    let mut ledger = ledger_of(policy, &[spec(0.5, 1.0)]);
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ledger.ran(ClientId(0), 20 * MS);
+    ledger.ran(ClientId(0), 5 * MS);
+    ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
+    assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 25 * MS)]);
+}

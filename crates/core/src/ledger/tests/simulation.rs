@@ -1,0 +1,140 @@
+//! Clients that behave in a given way for a while, and what they got.
+
+use super::*;
+
+/// How a client behaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Habit {
+    /// Uses every grant to its deadline and this much longer, then asks again at once.
+    Busy { overuse_ns: u64 },
+    /// Uses this much, returns early, pauses, asks again.
+    Pausing { use_ns: u64, pause_ns: u64 },
+    /// Holds every grant to its deadline, but uses only one part in so many of it.
+    Hoarding { one_in: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Doing {
+    Asks(u64),
+    Waits(u64),
+    Runs { since: u64, until: u64 },
+    Away,
+}
+
+/// What one client had.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Had {
+    /// GPU time used: (from, to, used).
+    pub(super) runs: Vec<(u64, u64, u64)>,
+    pub(super) longest_wait: u64,
+}
+
+impl Had {
+    pub(super) fn used_between(&self, from: u64, to: u64) -> u64 {
+        self.runs.iter().filter(|(start, end, _)| *start >= from && *end <= to).map(|(_, _, used)| used).sum()
+    }
+
+    pub(super) fn share_between(&self, from: u64, to: u64) -> f64 {
+        self.used_between(from, to) as f64 / (to - from) as f64
+    }
+
+    /// Longest time without the GPU, ends of grants to beginnings.
+    pub(super) fn longest_stall(&self) -> u64 {
+        self.runs.windows(2).map(|pair| pair[1].0 - pair[0].1).max().unwrap_or(0)
+    }
+}
+
+/// A simulated GPU under the ledger.
+pub(super) struct Simulation {
+    pub(super) ledger: TokenLedger,
+    habits: Vec<Option<Habit>>,
+    doing: Vec<Doing>,
+    pub(super) had: Vec<Had>,
+    pub(super) now: u64,
+}
+
+impl Simulation {
+    pub(super) fn new(policy: Policy, clients: &[(ClientSpec, Option<Habit>)]) -> Self {
+        let specs: Vec<ClientSpec> = clients.iter().map(|(spec, _)| *spec).collect();
+        let doing = clients.iter().map(|(_, habit)| habit.map_or(Doing::Away, |_| Doing::Asks(0))).collect();
+        Self {
+            ledger: ledger_of(policy, &specs),
+            habits: clients.iter().map(|(_, habit)| *habit).collect(),
+            doing,
+            had: vec![Had::default(); clients.len()],
+            now: 0,
+        }
+    }
+
+    /// Changes what a client does: it begins at once, or stops after the grant it has.
+    pub(super) fn habit(&mut self, client: usize, habit: Option<Habit>) {
+        if self.habits[client].is_none() && habit.is_some() {
+            self.doing[client] = Doing::Asks(self.now);
+        }
+        self.habits[client] = habit;
+    }
+
+    /// Runs until `end`.
+    pub(super) fn run_until(&mut self, end: u64) {
+        while let Some(next) = self.next_event().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            for client in 0..self.doing.len() {
+                self.step(client);
+            }
+            let actions = self.ledger.advance(self.now);
+            self.apply(&actions);
+        }
+        self.now = end;
+    }
+
+    fn next_event(&self) -> Option<u64> {
+        let theirs = self.doing.iter().filter_map(|doing| match doing {
+            Doing::Asks(at) => Some(*at),
+            Doing::Runs { until, .. } => Some(*until),
+            Doing::Waits(_) | Doing::Away => None,
+        });
+        theirs.chain(self.ledger.next_deadline()).min()
+    }
+
+    fn step(&mut self, client: usize) {
+        let process = ProcessId(client as u64);
+        match self.doing[client] {
+            Doing::Asks(at) if at <= self.now => {
+                ask(&mut self.ledger, process.0, self.now);
+                self.doing[client] = Doing::Waits(self.now);
+            }
+            Doing::Runs { since, until } if until <= self.now => {
+                let held = self.now - since;
+                let (used, pause) = match self.habits[client] {
+                    Some(Habit::Hoarding { one_in }) => (held / one_in, Some(0)),
+                    Some(Habit::Pausing { pause_ns, .. }) => (held, Some(pause_ns)),
+                    Some(Habit::Busy { .. }) => (held, Some(0)),
+                    None => (held, None),
+                };
+                self.had[client].runs.push((since, self.now, used));
+                self.ledger.returned(process, self.now, used, 0).unwrap();
+                self.doing[client] = pause.map_or(Doing::Away, |pause| Doing::Asks(self.now + pause));
+                // Who asks again at once does so in the same breath.
+                self.step(client);
+            }
+            _ => {}
+        }
+    }
+
+    fn apply(&mut self, actions: &[Action]) {
+        for (process, deadline) in granted(actions) {
+            let client = process as usize;
+            let Deadline::At(deadline) = deadline else { continue };
+            if let Doing::Waits(since) = self.doing[client] {
+                self.had[client].longest_wait = self.had[client].longest_wait.max(self.now - since);
+            }
+            let until = match self.habits[client] {
+                Some(Habit::Busy { overuse_ns }) => deadline + overuse_ns,
+                Some(Habit::Pausing { use_ns, .. }) => deadline.min(self.now + use_ns),
+                Some(Habit::Hoarding { .. }) | None => deadline,
+            };
+            self.doing[client] = Doing::Runs { since: self.now, until };
+        }
+        assert!(self.ledger.holders().count() <= 1, "two best-effort grants at once");
+    }
+}
