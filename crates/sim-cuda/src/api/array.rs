@@ -1,0 +1,3 @@
+//! Arrays and mipmapped arrays.
+
+pub(crate) use super::vmm::*;

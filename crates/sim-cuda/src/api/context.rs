@@ -1,0 +1,231 @@
+//! Contexts.
+
+pub(crate) use super::device::*;
+
+use crate::border::{Ptr, Status};
+use crate::state::context::{Context, current, current_or_none, pop, push};
+use crate::state::driver::driver;
+use crate::state::lock;
+use sluice_driver_api::types::*;
+use std::sync::Arc;
+
+/// The context of a handle; null is the current one.
+fn context(handle: Ptr<CUctx_st>) -> Result<Arc<Context>, CUresult> {
+    if handle.is_null() {
+        return current();
+    }
+    driver()?.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)
+}
+
+fn create(handle: Ptr<CUcontext>, flags: c_uint, device: CUdevice) -> Status {
+    let driver = driver()?;
+    let context = Context::open(driver, driver.device(device)?, flags)?;
+    push(context.clone());
+    handle.write_handle(context.handle)
+}
+
+pub(crate) fn cuCtxCreate(handle: Ptr<CUcontext>, flags: c_uint, device: CUdevice) -> Status {
+    create(handle, flags, device)
+}
+
+pub(crate) fn cuCtxCreate_v2(handle: Ptr<CUcontext>, flags: c_uint, device: CUdevice) -> Status {
+    create(handle, flags, device)
+}
+
+pub(crate) fn cuCtxCreate_v3(
+    handle: Ptr<CUcontext>,
+    _params: Ptr<CUexecAffinityParam>,
+    count: c_int,
+    flags: c_uint,
+    device: CUdevice,
+) -> Status {
+    if count != 0 {
+        return Err(CUresult::ERROR_UNSUPPORTED_EXEC_AFFINITY);
+    }
+    create(handle, flags, device)
+}
+
+pub(crate) fn cuCtxCreate_v4(
+    handle: Ptr<CUcontext>,
+    _params: Ptr<CUctxCreateParams>,
+    flags: c_uint,
+    device: CUdevice,
+) -> Status {
+    create(handle, flags, device)
+}
+
+pub(crate) fn cuCtxDestroy(handle: Ptr<CUctx_st>) -> Status {
+    cuCtxDestroy_v2(handle)
+}
+
+pub(crate) fn cuCtxDestroy_v2(handle: Ptr<CUctx_st>) -> Status {
+    let driver = driver()?;
+    let context = driver.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
+    context.destroy(driver)
+}
+
+pub(crate) fn cuCtxDetach(handle: Ptr<CUctx_st>) -> Status {
+    cuCtxDestroy_v2(handle)
+}
+
+pub(crate) fn cuCtxAttach(handle: Ptr<CUcontext>, _flags: c_uint) -> Status {
+    handle.write_handle(current()?.handle)
+}
+
+pub(crate) fn cuCtxGetCurrent(handle: Ptr<CUcontext>) -> Status {
+    driver()?;
+    handle.write_handle(current_or_none().map_or(0, |context| context.handle))
+}
+
+pub(crate) fn cuCtxSetCurrent(handle: Ptr<CUctx_st>) -> Status {
+    driver()?;
+    let next = if handle.is_null() { None } else { Some(context(handle)?) };
+    pop();
+    next.into_iter().for_each(push);
+    Ok(())
+}
+
+pub(crate) fn cuCtxPushCurrent(handle: Ptr<CUctx_st>) -> Status {
+    cuCtxPushCurrent_v2(handle)
+}
+
+pub(crate) fn cuCtxPushCurrent_v2(handle: Ptr<CUctx_st>) -> Status {
+    driver()?;
+    if handle.is_null() {
+        return Err(CUresult::ERROR_INVALID_CONTEXT);
+    }
+    push(context(handle)?);
+    Ok(())
+}
+
+pub(crate) fn cuCtxPopCurrent(handle: Ptr<CUcontext>) -> Status {
+    cuCtxPopCurrent_v2(handle)
+}
+
+pub(crate) fn cuCtxPopCurrent_v2(handle: Ptr<CUcontext>) -> Status {
+    driver()?;
+    let context = pop().ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
+    if !handle.is_null() {
+        handle.write_handle(context.handle)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn cuCtxGetDevice(device: Ptr<CUdevice>) -> Status {
+    device.write(current()?.device.number())
+}
+
+pub(crate) fn cuCtxGetDevice_v2(device: Ptr<CUdevice>, handle: Ptr<CUctx_st>) -> Status {
+    device.write(context(handle)?.device.number())
+}
+
+pub(crate) fn cuCtxGetFlags(flags: Ptr<c_uint>) -> Status {
+    flags.write(current()?.flags)
+}
+
+pub(crate) fn cuCtxGetId(handle: Ptr<CUctx_st>, id: Ptr<c_ulonglong>) -> Status {
+    id.write(context(handle)?.handle as u64)
+}
+
+pub(crate) fn cuCtxGetApiVersion(handle: Ptr<CUctx_st>, version: Ptr<c_uint>) -> Status {
+    context(handle)?;
+    version.write(3_020)
+}
+
+pub(crate) fn cuCtxGetStreamPriorityRange(least: Ptr<c_int>, greatest: Ptr<c_int>) -> Status {
+    current()?;
+    least.write_if_wanted(0);
+    greatest.write_if_wanted(super::stream::GREATEST_PRIORITY);
+    Ok(())
+}
+
+pub(crate) fn cuCtxGetLimit(value: Ptr<usize>, limit: CUlimit) -> Status {
+    current()?;
+    value.write(match limit {
+        0 => 1_024,
+        1 => 1 << 20,
+        2 => 8 << 20,
+        _ => 0,
+    })
+}
+
+pub(crate) fn cuCtxSetLimit(_limit: CUlimit, _value: usize) -> Status {
+    current().map(drop)
+}
+
+pub(crate) fn cuCtxGetCacheConfig(config: Ptr<CUfunc_cache>) -> Status {
+    current()?;
+    config.write(0)
+}
+
+pub(crate) fn cuCtxSetCacheConfig(_config: CUfunc_cache) -> Status {
+    current().map(drop)
+}
+
+pub(crate) fn cuCtxGetSharedMemConfig(config: Ptr<CUsharedconfig>) -> Status {
+    current()?;
+    config.write(0)
+}
+
+pub(crate) fn cuCtxSetSharedMemConfig(_config: CUsharedconfig) -> Status {
+    current().map(drop)
+}
+
+pub(crate) fn cuCtxResetPersistingL2Cache() -> Status {
+    current().map(drop)
+}
+
+fn synchronize(context: &Context) -> Status {
+    driver()?.captures.forbid_context(context)?;
+    driver()?.captures.unsafe_call()?;
+    context.synchronize()
+}
+
+pub(crate) fn cuCtxSynchronize() -> Status {
+    synchronize(&*current()?)
+}
+
+pub(crate) fn cuCtxSynchronize_v2(handle: Ptr<CUctx_st>) -> Status {
+    synchronize(&*context(handle)?)
+}
+
+pub(crate) fn cuDevicePrimaryCtxRetain(handle: Ptr<CUcontext>, device: CUdevice) -> Status {
+    let driver = driver()?;
+    let context = driver.device(device)?.retain(driver)?;
+    handle.write_handle(context.handle)
+}
+
+pub(crate) fn cuDevicePrimaryCtxRelease(device: CUdevice) -> Status {
+    cuDevicePrimaryCtxRelease_v2(device)
+}
+
+pub(crate) fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> Status {
+    let driver = driver()?;
+    driver.device(device)?.release(driver, false)
+}
+
+pub(crate) fn cuDevicePrimaryCtxReset(device: CUdevice) -> Status {
+    cuDevicePrimaryCtxReset_v2(device)
+}
+
+pub(crate) fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> Status {
+    let driver = driver()?;
+    driver.device(device)?.release(driver, true)
+}
+
+pub(crate) fn cuDevicePrimaryCtxSetFlags(device: CUdevice, flags: c_uint) -> Status {
+    cuDevicePrimaryCtxSetFlags_v2(device, flags)
+}
+
+pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_uint) -> Status {
+    lock(&driver()?.device(device)?.primary).flags = flags;
+    Ok(())
+}
+
+pub(crate) fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: Ptr<c_uint>, active: Ptr<c_int>) -> Status {
+    let device = driver()?.device(device)?;
+    let primary = lock(&device.primary);
+    flags.write_if_wanted(primary.flags);
+    active.write_if_wanted(primary.context.is_some().into());
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Kernel launches.
+
+pub(crate) use super::event::*;
+
+use super::module::function;
+use super::with_twin;
+use crate::border::{Ptr, Status};
+use crate::state::context::Context;
+use crate::state::driver::driver;
+use crate::state::module::Function;
+use crate::state::stream::{Effect, Null, Stream, stream};
+use sluice_driver_api::types::*;
+use sluice_sim::effect;
+use sluice_sim::engine::Work;
+use sluice_sim::module::Launch;
+use sluice_sim::params;
+use std::sync::Arc;
+
+/// Dynamic shared memory that a block of this GPU can have at most, in bytes.
+const MAX_SHARED: u32 = 227 << 10;
+
+/// Geometry of a launch.
+struct Geometry {
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared: c_uint,
+}
+
+impl Geometry {
+    /// Blocks and threads per block; what the driver would refuse is refused.
+    fn check(&self) -> Result<(u64, u32), CUresult> {
+        let limits = [(self.grid, [i32::MAX.cast_unsigned(), 65_535, 65_535]), (self.block, [1_024, 1_024, 64])];
+        let fits = limits.iter().all(|(size, limit)| size.iter().zip(limit).all(|(n, max)| (1..=*max).contains(n)));
+        let product = |[x, y, z]: [c_uint; 3]| u64::from(x).saturating_mul(u64::from(y)).saturating_mul(u64::from(z));
+        let threads = u32::try_from(product(self.block)).ok().filter(|threads| *threads <= 1_024);
+        match threads {
+            Some(threads) if fits && self.shared <= MAX_SHARED => Ok((product(self.grid), threads)),
+            _ => Err(CUresult::ERROR_INVALID_VALUE),
+        }
+    }
+}
+
+/// The parameters of a launch as a packed buffer, from either way to pass them.
+fn packed(function: &Function, kernel_params: Ptr<*mut c_void>, extra: Ptr<*mut c_void>) -> Result<Vec<u8>, CUresult> {
+    let kernel = &function.kernel;
+    if !extra.is_null() {
+        return packed_extra(extra);
+    }
+    let mut buffer = vec![0; kernel.params_size];
+    for (index, param) in kernel.params.iter().enumerate() {
+        let value = kernel_params.at(index);
+        if kernel_params.is_null() {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        let bytes = value.read_pointer()?.cast::<u8>().read_all(param.kind.size())?;
+        buffer[param.offset..param.offset + bytes.len()].copy_from_slice(&bytes);
+    }
+    Ok(buffer)
+}
+
+/// The list (1, buffer), (2, pointer to its size), 0.
+fn packed_extra(extra: Ptr<*mut c_void>) -> Result<Vec<u8>, CUresult> {
+    let (mut buffer, mut size) = (Ptr::<u8>::null(), 0);
+    for index in (0..).step_by(2).take(8) {
+        match extra.at(index).read_pointer()?.address() {
+            0 => break,
+            1 => buffer = extra.at(index + 1).read_pointer()?.cast(),
+            2 => size = extra.at(index + 1).read_pointer()?.cast::<usize>().read()?,
+            _ => return Err(CUresult::ERROR_INVALID_VALUE),
+        }
+    }
+    if size == 0 { Ok(Vec::new()) } else { buffer.read_all(size) }
+}
+
+/// What the kernel does, when the time has come. What it touches is looked up then, as the GPU would.
+fn effect_of(context: &Arc<Context>, launch: Launch) -> Option<Effect> {
+    if launch.effect == effect::Effect::None || launch.words == 0 {
+        return None;
+    }
+    let context = context.clone();
+    Some(Arc::new(move || {
+        let touch = || {
+            let address = usize::try_from(launch.ptr).ok()?;
+            let len = usize::try_from(launch.words).ok()?.checked_mul(8)?;
+            driver().ok()?.memory.span(address, len)
+        };
+        match touch() {
+            None => context.fail(CUresult::ERROR_ILLEGAL_ADDRESS),
+            Some(span) => {
+                if span.with_words(|words| launch.effect.apply(words)).is_none() {
+                    context.fail(CUresult::ERROR_MISALIGNED_ADDRESS);
+                }
+            }
+        }
+    }))
+}
+
+fn launch(
+    of: Ptr<CUfunc_st>,
+    geometry: &Geometry,
+    stream: &Stream,
+    kernel_params: Ptr<*mut c_void>,
+    extra: Ptr<*mut c_void>,
+) -> Status {
+    let function = function(of)?;
+    let (blocks, threads) = geometry.check()?;
+    let packed = packed(&function, kernel_params, extra)?;
+    let launch = function.kernel.launch(blocks, threads, &packed).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let name = function.name_on(&stream.context.device)?;
+    stream.work(Work::Kernel { ns: launch.ns, sms: launch.sms, name }, effect_of(&stream.context, launch))
+}
+
+/// All blocks of a cooperative launch run at the same time, or none do.
+fn fits_at_once(geometry: &Geometry) -> Status {
+    let (blocks, threads) = geometry.check()?;
+    let per_sm = (params::THREADS_PER_SM / threads).min(params::BLOCKS_PER_SM);
+    if blocks > u64::from(per_sm * params::SMS) { Err(CUresult::ERROR_COOPERATIVE_LAUNCH_TOO_LARGE) } else { Ok(()) }
+}
+
+with_twin! {
+    fn cuLaunchKernel / cuLaunchKernel_ptsz(
+        of: Ptr<CUfunc_st>, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared: c_uint, on: Ptr<CUstream_st>, kernel_params: Ptr<*mut c_void>, extra: Ptr<*mut c_void>
+    ) |null| {
+        let geometry = Geometry { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
+        launch(of, &geometry, &*stream(on, null)?, kernel_params, extra)
+    }
+
+    fn cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
+        of: Ptr<CUfunc_st>, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared: c_uint, on: Ptr<CUstream_st>, kernel_params: Ptr<*mut c_void>
+    ) |null| {
+        let geometry = Geometry { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
+        fits_at_once(&geometry)?;
+        launch(of, &geometry, &*stream(on, null)?, kernel_params, Ptr::null())
+    }
+
+    fn cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
+        config: Ptr<CUlaunchConfig>, of: Ptr<CUfunc_st>, kernel_params: Ptr<*mut c_void>, extra: Ptr<*mut c_void>
+    ) |null| {
+        let config = config.read()?;
+        let geometry = Geometry {
+            grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
+            block: [config.blockDimX, config.blockDimY, config.blockDimZ],
+            shared: config.sharedMemBytes,
+        };
+        let on = Ptr::to_address(config.hStream.expose_provenance());
+        launch(of, &geometry, &*stream(on, null)?, kernel_params, extra)
+    }
+}

@@ -1,0 +1,213 @@
+//! Allocation, registration, and what a pointer is.
+
+pub(crate) use super::module::*;
+
+use crate::border::{Ptr, Span, Status};
+use crate::state::context::current;
+use crate::state::driver::driver;
+use crate::state::memory::{Found, Origin};
+use crate::state::status_of;
+use sluice_driver_api::types::*;
+
+/// Row alignment of pitched allocations (what the driver chooses on this GPU).
+const PITCH: usize = 512;
+
+/// An address as this process has it.
+pub(super) fn address(pointer: CUdeviceptr) -> Result<usize, CUresult> {
+    usize::try_from(pointer).map_err(|_| CUresult::ERROR_INVALID_VALUE)
+}
+
+/// Device memory, or host memory that the device can use.
+pub(super) fn span(pointer: CUdeviceptr, len: usize) -> Result<Span, CUresult> {
+    driver()?.memory.span(address(pointer)?, len).ok_or(CUresult::ERROR_INVALID_VALUE)
+}
+
+fn allocate(pointer: Ptr<CUdeviceptr>, len: usize, origin: Origin, flags: c_uint) -> Status {
+    let driver = driver()?;
+    driver.captures.unsafe_call()?;
+    let context = current()?;
+    if pointer.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    pointer.write(driver.memory.allocate(&context, len, origin, flags)? as u64)
+}
+
+pub(crate) fn cuMemAlloc_v2(pointer: Ptr<CUdeviceptr>, len: usize) -> Status {
+    allocate(pointer, len, Origin::Device, 0)
+}
+
+pub(crate) fn cuMemAllocManaged(pointer: Ptr<CUdeviceptr>, len: usize, flags: c_uint) -> Status {
+    if !matches!(flags, 1 | 2) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    allocate(pointer, len, Origin::Managed, flags)
+}
+
+pub(crate) fn cuMemAllocPitch_v2(
+    pointer: Ptr<CUdeviceptr>,
+    pitch: Ptr<usize>,
+    width: usize,
+    height: usize,
+    element: c_uint,
+) -> Status {
+    if !matches!(element, 4 | 8 | 16) || width == 0 || height == 0 {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let row = width.checked_next_multiple_of(PITCH).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let len = row.checked_mul(height).ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
+    allocate(pointer, len, Origin::Device, 0)?;
+    pitch.write(row)
+}
+
+pub(crate) fn cuMemFree_v2(pointer: CUdeviceptr) -> Status {
+    let driver = driver()?;
+    driver.captures.unsafe_call()?;
+    if pointer == 0 {
+        return Ok(());
+    }
+    let address = address(pointer)?;
+    let is_ours = |origin| matches!(origin, Origin::Device | Origin::Managed | Origin::Pool(_));
+    let found = driver.memory.at(address).filter(|found| is_ours(found.origin)).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    wait_for_users(&found)?;
+    driver.memory.release(address, is_ours)
+}
+
+/// A free waits for everything that was submitted to the memory's context.
+fn wait_for_users(found: &Found) -> Status {
+    match driver()?.contexts.get(found.context) {
+        Some(context) => context.synchronize(),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn cuMemGetInfo_v2(free: Ptr<usize>, total: Ptr<usize>) -> Status {
+    let (now_free, of) = current()?.device.gpu.memory().map_err(|error| status_of(&error))?;
+    free.write_if_wanted(usize::try_from(now_free).unwrap_or(usize::MAX));
+    total.write_if_wanted(usize::try_from(of).unwrap_or(usize::MAX));
+    Ok(())
+}
+
+fn allocate_host(pointer: Ptr<*mut c_void>, len: usize, flags: c_uint) -> Status {
+    let driver = driver()?;
+    driver.captures.unsafe_call()?;
+    let address = driver.memory.allocate(&*current()?, len, Origin::Host, flags)?;
+    pointer.write_handle(address)
+}
+
+pub(crate) fn cuMemAllocHost(pointer: Ptr<*mut c_void>, len: c_uint) -> Status {
+    allocate_host(pointer, len as usize, 0)
+}
+
+pub(crate) fn cuMemAllocHost_v2(pointer: Ptr<*mut c_void>, len: usize) -> Status {
+    allocate_host(pointer, len, 0)
+}
+
+pub(crate) fn cuMemHostAlloc(pointer: Ptr<*mut c_void>, len: usize, flags: c_uint) -> Status {
+    allocate_host(pointer, len, flags)
+}
+
+pub(crate) fn cuMemFreeHost(pointer: Ptr<c_void>) -> Status {
+    let driver = driver()?;
+    driver.captures.unsafe_call()?;
+    let found = driver.memory.at(pointer.address()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    wait_for_users(&found)?;
+    driver.memory.release(pointer.address(), |origin| origin == Origin::Host)
+}
+
+pub(crate) fn cuMemHostRegister_v2(pointer: Ptr<c_void>, len: usize, flags: c_uint) -> Status {
+    driver()?.captures.unsafe_call()?;
+    driver()?.memory.register(&*current()?, pointer.address(), len, flags)
+}
+
+pub(crate) fn cuMemHostRegister(pointer: Ptr<c_void>, len: usize, flags: c_uint) -> Status {
+    cuMemHostRegister_v2(pointer, len, flags)
+}
+
+pub(crate) fn cuMemHostUnregister(pointer: Ptr<c_void>) -> Status {
+    let driver = driver()?;
+    let unknown = CUresult::ERROR_HOST_MEMORY_NOT_REGISTERED;
+    let found = driver.memory.at(pointer.address()).ok_or(unknown)?;
+    wait_for_users(&found)?;
+    driver.memory.release(pointer.address(), |origin| origin == Origin::Registered).map_err(|_| unknown)
+}
+
+pub(crate) fn cuMemHostGetDevicePointer_v2(out: Ptr<CUdeviceptr>, pointer: Ptr<c_void>, _flags: c_uint) -> Status {
+    let found = driver()?.memory.find(pointer.address()).filter(|found| found.origin.is_host());
+    found.ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    out.write(pointer.address() as u64)
+}
+
+pub(crate) fn cuMemHostGetFlags(flags: Ptr<c_uint>, pointer: Ptr<c_void>) -> Status {
+    let found = driver()?.memory.find(pointer.address()).filter(|found| found.origin.is_host());
+    flags.write(found.ok_or(CUresult::ERROR_INVALID_VALUE)?.flags)
+}
+
+pub(crate) fn cuMemGetAddressRange_v2(base: Ptr<CUdeviceptr>, len: Ptr<usize>, pointer: CUdeviceptr) -> Status {
+    let found = driver()?.memory.find(address(pointer)?).ok_or(CUresult::ERROR_NOT_FOUND)?;
+    base.write_if_wanted(found.base as u64);
+    len.write_if_wanted(found.len);
+    Ok(())
+}
+
+/// One attribute of a pointer, or why it has none.
+fn attribute(data: Ptr<c_void>, attribute: CUpointer_attribute, pointer: CUdeviceptr) -> Status {
+    let at = address(pointer)?;
+    let found = driver()?.memory.find(at).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let is_host = found.origin.is_host();
+    match attribute {
+        CU_POINTER_ATTRIBUTE_CONTEXT => data.cast().write(found.context),
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE => {
+            data.cast().write(if is_host { CU_MEMORYTYPE_HOST } else { CU_MEMORYTYPE_DEVICE })
+        }
+        CU_POINTER_ATTRIBUTE_DEVICE_POINTER => data.cast().write(pointer),
+        CU_POINTER_ATTRIBUTE_HOST_POINTER if is_host || found.origin == Origin::Managed => data.cast().write(at),
+        CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(CUresult::ERROR_INVALID_VALUE),
+        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => data.cast().write(0i32),
+        CU_POINTER_ATTRIBUTE_BUFFER_ID => data.cast().write(found.base as u64),
+        CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().write(i32::from(found.origin == Origin::Managed)),
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().write(found.device),
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().write(found.base),
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.cast().write(found.len),
+        CU_POINTER_ATTRIBUTE_MAPPED => data.cast().write(1i32),
+        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => data.cast().write(match found.origin {
+            Origin::Pool(pool) => pool,
+            _ => 0,
+        }),
+        _ => data.cast().write(0i32),
+    }
+}
+
+pub(crate) fn cuPointerGetAttribute(data: Ptr<c_void>, which: CUpointer_attribute, pointer: CUdeviceptr) -> Status {
+    if data.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    attribute(data, which, pointer)
+}
+
+/// Of a pointer that the driver does not know all attributes are 0, and that is no error.
+pub(crate) fn cuPointerGetAttributes(
+    count: c_uint,
+    which: Ptr<CUpointer_attribute>,
+    data: Ptr<*mut c_void>,
+    pointer: CUdeviceptr,
+) -> Status {
+    for index in 0..count as usize {
+        let (which, data) = (which.at(index).read()?, data.at(index).read_pointer()?);
+        if attribute(data, which, pointer).is_err() {
+            match which {
+                CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+                | CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+                | CU_POINTER_ATTRIBUTE_IS_MANAGED
+                | CU_POINTER_ATTRIBUTE_MAPPED => data.cast().write(0i32)?,
+                CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().write(-2i32)?,
+                _ => data.cast().write(0usize)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn cuPointerSetAttribute(_value: Ptr<c_void>, _which: CUpointer_attribute, pointer: CUdeviceptr) -> Status {
+    let found = driver()?.memory.find(address(pointer)?);
+    found.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
+}

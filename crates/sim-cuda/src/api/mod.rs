@@ -1,0 +1,43 @@
+//! The functions of the driver API, a file per chapter.
+//!
+//! Each chapter takes over all functions of the one before it and lays its own over them: what it defines hides what it
+//! takes over. [`fallback`] has them all, as not supported; [`lookup`], the last, is the whole API.
+
+mod array;
+mod capture;
+mod context;
+mod copy;
+mod device;
+mod event;
+mod fallback;
+mod graph;
+mod launch;
+mod lookup;
+mod memory;
+mod module;
+mod pool;
+mod set;
+mod stream;
+mod vmm;
+
+pub(crate) use lookup::*;
+
+/// Defines a function and its twin for which the null stream is the thread's. `$null` is which one it is.
+macro_rules! with_twin {
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident / $twin:ident ($($argument:ident : $kind:ty),* $(,)?) |$null:ident| $body:block
+    )*) => { $(
+        $(#[$meta])*
+        pub(crate) fn $name($($argument: $kind),*) -> Status {
+            let $null = Null::Legacy;
+            $body
+        }
+        $(#[$meta])*
+        pub(crate) fn $twin($($argument: $kind),*) -> Status {
+            let $null = Null::PerThread;
+            $body
+        }
+    )* };
+}
+use with_twin;

@@ -1,0 +1,249 @@
+//! Modules, libraries, functions and kernels.
+
+pub(crate) use super::context::*;
+
+use crate::border::{Ptr, Status};
+use crate::state::context::current;
+use crate::state::driver::driver;
+use crate::state::module::{Function, ModuleObject, add, parse, remove};
+use sluice_driver_api::types::*;
+use sluice_sim::params;
+use std::sync::Arc;
+
+/// The function of a handle; a CUkernel is one, too.
+pub(super) fn function<T>(handle: Ptr<T>) -> Result<Arc<Function>, CUresult> {
+    driver()?.functions.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)
+}
+
+fn module<T>(handle: Ptr<T>) -> Result<Arc<ModuleObject>, CUresult> {
+    driver()?.modules.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)
+}
+
+fn load(handle: Ptr<CUmodule>, image: Ptr<c_void>) -> Status {
+    let context = current()?;
+    let module = add(driver()?, parse(image)?, Some(context.handle));
+    handle.write_handle(module.handle)
+}
+
+pub(crate) fn cuModuleLoadData(handle: Ptr<CUmodule>, image: Ptr<c_void>) -> Status {
+    load(handle, image)
+}
+
+pub(crate) fn cuModuleLoadDataEx(
+    handle: Ptr<CUmodule>,
+    image: Ptr<c_void>,
+    _count: c_uint,
+    _options: Ptr<CUjit_option>,
+    _values: Ptr<*mut c_void>,
+) -> Status {
+    load(handle, image)
+}
+
+pub(crate) fn cuModuleLoadFatBinary(handle: Ptr<CUmodule>, image: Ptr<c_void>) -> Status {
+    load(handle, image)
+}
+
+pub(crate) fn cuModuleLoad(handle: Ptr<CUmodule>, path: Ptr<c_char>) -> Status {
+    let context = current()?;
+    let bytes = std::fs::read(path.text()?).map_err(|_| CUresult::ERROR_FILE_NOT_FOUND)?;
+    let text = String::from_utf8(bytes).map_err(|_| CUresult::ERROR_INVALID_IMAGE)?;
+    let parsed = sluice_sim::module::Module::parse(&text).map_err(|_| CUresult::ERROR_INVALID_IMAGE)?;
+    handle.write_handle(add(driver()?, parsed, Some(context.handle)).handle)
+}
+
+pub(crate) fn cuModuleUnload(handle: Ptr<CUmod_st>) -> Status {
+    let context = current()?;
+    module(handle)?;
+    // What was submitted may still use it.
+    context.synchronize()?;
+    remove(driver()?, handle.address())
+}
+
+pub(crate) fn cuModuleGetLoadingMode(mode: Ptr<CUmoduleLoadingMode>) -> Status {
+    mode.write(1)
+}
+
+fn find(module: &ModuleObject, name: Ptr<c_char>) -> Result<usize, CUresult> {
+    let name = name.text()?;
+    let found = module.functions.iter().find(|function| function.kernel.name == name);
+    found.map(|function| function.handle).ok_or(CUresult::ERROR_NOT_FOUND)
+}
+
+pub(crate) fn cuModuleGetFunction(handle: Ptr<CUfunction>, of: Ptr<CUmod_st>, name: Ptr<c_char>) -> Status {
+    handle.write_handle(find(&*module(of)?, name)?)
+}
+
+pub(crate) fn cuModuleGetFunctionCount(count: Ptr<c_uint>, of: Ptr<CUmod_st>) -> Status {
+    count.write(u32::try_from(module(of)?.functions.len()).unwrap_or(u32::MAX))
+}
+
+pub(crate) fn cuModuleEnumerateFunctions(out: Ptr<CUfunction>, count: c_uint, of: Ptr<CUmod_st>) -> Status {
+    let module = module(of)?;
+    for (index, function) in module.functions.iter().take(count as usize).enumerate() {
+        out.at(index).write_handle(function.handle)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn cuModuleGetGlobal_v2(
+    _pointer: Ptr<CUdeviceptr>,
+    _bytes: Ptr<usize>,
+    of: Ptr<CUmod_st>,
+    _name: Ptr<c_char>,
+) -> Status {
+    module(of)?;
+    Err(CUresult::ERROR_NOT_FOUND)
+}
+
+pub(crate) fn cuLibraryLoadData(
+    handle: Ptr<CUlibrary>,
+    image: Ptr<c_void>,
+    _jit_options: Ptr<CUjit_option>,
+    _jit_values: Ptr<*mut c_void>,
+    _jit_count: c_uint,
+    _options: Ptr<CUlibraryOption>,
+    _values: Ptr<*mut c_void>,
+    _count: c_uint,
+) -> Status {
+    handle.write_handle(add(driver()?, parse(image)?, None).handle)
+}
+
+pub(crate) fn cuLibraryUnload(handle: Ptr<CUlib_st>) -> Status {
+    remove(driver()?, handle.address())
+}
+
+pub(crate) fn cuLibraryGetKernel(handle: Ptr<CUkernel>, of: Ptr<CUlib_st>, name: Ptr<c_char>) -> Status {
+    handle.write_handle(find(&*module(of)?, name)?)
+}
+
+pub(crate) fn cuLibraryGetModule(handle: Ptr<CUmodule>, of: Ptr<CUlib_st>) -> Status {
+    current()?;
+    handle.write_handle(module(of)?.handle)
+}
+
+pub(crate) fn cuLibraryGetKernelCount(count: Ptr<c_uint>, of: Ptr<CUlib_st>) -> Status {
+    cuModuleGetFunctionCount(count, of.cast())
+}
+
+pub(crate) fn cuLibraryEnumerateKernels(out: Ptr<CUkernel>, count: c_uint, of: Ptr<CUlib_st>) -> Status {
+    cuModuleEnumerateFunctions(out.cast(), count, of.cast())
+}
+
+pub(crate) fn cuKernelGetFunction(handle: Ptr<CUfunction>, kernel: Ptr<CUkern_st>) -> Status {
+    current()?;
+    handle.write_handle(function(kernel)?.handle)
+}
+
+pub(crate) fn cuKernelGetLibrary(handle: Ptr<CUlibrary>, kernel: Ptr<CUkern_st>) -> Status {
+    handle.write_handle(function(kernel)?.module)
+}
+
+pub(crate) fn cuKernelGetName(name: Ptr<*const c_char>, kernel: Ptr<CUkern_st>) -> Status {
+    name.write(function(kernel)?.c_name.as_ptr())
+}
+
+pub(crate) fn cuFuncGetName(name: Ptr<*const c_char>, of: Ptr<CUfunc_st>) -> Status {
+    name.write(function(of)?.c_name.as_ptr())
+}
+
+pub(crate) fn cuFuncGetModule(handle: Ptr<CUmodule>, of: Ptr<CUfunc_st>) -> Status {
+    handle.write_handle(function(of)?.module)
+}
+
+pub(crate) fn cuFuncGetParamInfo(of: Ptr<CUfunc_st>, index: usize, offset: Ptr<usize>, size: Ptr<usize>) -> Status {
+    let function = function(of)?;
+    let param = function.kernel.params.get(index).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    size.write_if_wanted(param.kind.size());
+    offset.write(param.offset)
+}
+
+pub(crate) fn cuKernelGetParamInfo(of: Ptr<CUkern_st>, index: usize, offset: Ptr<usize>, size: Ptr<usize>) -> Status {
+    cuFuncGetParamInfo(of.cast(), index, offset, size)
+}
+
+pub(crate) fn cuFuncGetParamCount(of: Ptr<CUfunc_st>, count: Ptr<usize>) -> Status {
+    count.write(function(of)?.kernel.params.len())
+}
+
+pub(crate) fn cuKernelGetParamCount(of: Ptr<CUkern_st>, count: Ptr<usize>) -> Status {
+    cuFuncGetParamCount(of.cast(), count)
+}
+
+pub(crate) fn cuFuncIsLoaded(state: Ptr<CUfunctionLoadingState>, of: Ptr<CUfunc_st>) -> Status {
+    function(of)?;
+    state.write(1)
+}
+
+pub(crate) fn cuFuncLoad(of: Ptr<CUfunc_st>) -> Status {
+    function(of).map(drop)
+}
+
+/// Attributes of a small kernel for compute capability 9.0.
+pub(crate) fn cuFuncGetAttribute(value: Ptr<c_int>, attribute: CUfunction_attribute, of: Ptr<CUfunc_st>) -> Status {
+    function(of)?;
+    value.write(match attribute {
+        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => 1_024,
+        CU_FUNC_ATTRIBUTE_NUM_REGS => 32,
+        CU_FUNC_ATTRIBUTE_PTX_VERSION | CU_FUNC_ATTRIBUTE_BINARY_VERSION => 90,
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => 48 << 10,
+        _ => 0,
+    })
+}
+
+pub(crate) fn cuKernelGetAttribute(
+    value: Ptr<c_int>,
+    attribute: CUfunction_attribute,
+    kernel: Ptr<CUkern_st>,
+    device: CUdevice,
+) -> Status {
+    driver()?.device(device)?;
+    cuFuncGetAttribute(value, attribute, kernel.cast())
+}
+
+pub(crate) fn cuFuncSetAttribute(of: Ptr<CUfunc_st>, _attribute: CUfunction_attribute, _value: c_int) -> Status {
+    function(of).map(drop)
+}
+
+pub(crate) fn cuKernelSetAttribute(
+    _attribute: CUfunction_attribute,
+    _value: c_int,
+    kernel: Ptr<CUkern_st>,
+    device: CUdevice,
+) -> Status {
+    driver()?.device(device)?;
+    function(kernel).map(drop)
+}
+
+pub(crate) fn cuFuncSetCacheConfig(of: Ptr<CUfunc_st>, _config: CUfunc_cache) -> Status {
+    function(of).map(drop)
+}
+
+pub(crate) fn cuKernelSetCacheConfig(kernel: Ptr<CUkern_st>, _config: CUfunc_cache, _device: CUdevice) -> Status {
+    function(kernel).map(drop)
+}
+
+pub(crate) fn cuFuncSetSharedMemConfig(of: Ptr<CUfunc_st>, _config: CUsharedconfig) -> Status {
+    function(of).map(drop)
+}
+
+pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    count: Ptr<c_int>,
+    of: Ptr<CUfunc_st>,
+    block_size: c_int,
+    _shared: usize,
+) -> Status {
+    function(of)?;
+    let threads = u32::try_from(block_size).ok().filter(|threads| (1..=1_024).contains(threads));
+    let threads = threads.ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    count.write((params::THREADS_PER_SM / threads).min(params::BLOCKS_PER_SM).cast_signed())
+}
+
+pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    count: Ptr<c_int>,
+    of: Ptr<CUfunc_st>,
+    block_size: c_int,
+    shared: usize,
+    _flags: c_uint,
+) -> Status {
+    cuOccupancyMaxActiveBlocksPerMultiprocessor(count, of, block_size, shared)
+}

@@ -1,0 +1,3 @@
+//! Memory pools and stream-ordered allocation.
+
+pub(crate) use super::memory::*;

@@ -1,0 +1,156 @@
+//! Streams.
+
+pub(crate) use super::set::*;
+
+use super::with_twin;
+use crate::border::{Ptr, Status};
+use crate::state::capture;
+use crate::state::context::current;
+use crate::state::driver::driver;
+use crate::state::event::Recorded;
+use crate::state::host::{self, Call};
+use crate::state::graph::Body;
+use crate::state::stream::{Null, Stream, stream};
+use sluice_driver_api::types::*;
+use sluice_sim::client::StreamCommand;
+use sluice_sim::engine::StreamKind;
+
+/// The most urgent priority; 0 is the least.
+pub(super) const GREATEST_PRIORITY: i32 = -5;
+
+fn create(handle: Ptr<CUstream>, flags: c_uint, priority: c_int) -> Status {
+    let kind = match flags {
+        CU_STREAM_DEFAULT => StreamKind::Blocking,
+        CU_STREAM_NON_BLOCKING => StreamKind::NonBlocking,
+        _ => return Err(CUresult::ERROR_INVALID_VALUE),
+    };
+    let priority = priority.clamp(GREATEST_PRIORITY, 0);
+    let stream = Stream::open(driver()?, &current()?, kind, flags, priority)?;
+    handle.write_handle(stream.handle)
+}
+
+pub(crate) fn cuStreamCreate(handle: Ptr<CUstream>, flags: c_uint) -> Status {
+    create(handle, flags, 0)
+}
+
+pub(crate) fn cuStreamCreateWithPriority(handle: Ptr<CUstream>, flags: c_uint, priority: c_int) -> Status {
+    create(handle, flags, priority)
+}
+
+pub(crate) fn cuStreamDestroy(handle: Ptr<CUstream_st>) -> Status {
+    cuStreamDestroy_v2(handle)
+}
+
+pub(crate) fn cuStreamDestroy_v2(handle: Ptr<CUstream_st>) -> Status {
+    let driver = driver()?;
+    let stream = driver.streams.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
+    driver.captures.forbid_stream(&stream)?;
+    driver.streams.remove(stream.handle);
+    stream.context.disown(&stream);
+    Ok(())
+}
+
+with_twin! {
+    fn cuStreamSynchronize / cuStreamSynchronize_ptsz(on: Ptr<CUstream_st>) |null| {
+        let stream = stream(on, null)?;
+        driver()?.captures.forbid_stream(&stream)?;
+        driver()?.captures.unsafe_call()?;
+        stream.synchronize()
+    }
+
+    fn cuStreamQuery / cuStreamQuery_ptsz(on: Ptr<CUstream_st>) |null| {
+        let stream = stream(on, null)?;
+        driver()?.captures.forbid_stream(&stream)?;
+        driver()?.captures.unsafe_call()?;
+        stream.query()
+    }
+
+    fn cuStreamGetFlags / cuStreamGetFlags_ptsz(on: Ptr<CUstream_st>, flags: Ptr<c_uint>) |null| {
+        flags.write(stream(on, null)?.flags)
+    }
+
+    fn cuStreamGetPriority / cuStreamGetPriority_ptsz(on: Ptr<CUstream_st>, priority: Ptr<c_int>) |null| {
+        priority.write(stream(on, null)?.priority)
+    }
+
+    fn cuStreamGetId / cuStreamGetId_ptsz(on: Ptr<CUstream_st>, id: Ptr<c_ulonglong>) |null| {
+        id.write(stream(on, null)?.handle as u64)
+    }
+
+    fn cuStreamGetCtx / cuStreamGetCtx_ptsz(on: Ptr<CUstream_st>, context: Ptr<CUcontext>) |null| {
+        context.write_handle(stream(on, null)?.context.handle)
+    }
+
+    fn cuStreamGetCtx_v2 / cuStreamGetCtx_v2_ptsz(
+        on: Ptr<CUstream_st>, context: Ptr<CUcontext>, green: Ptr<CUgreenCtx>
+    ) |null| {
+        green.write_if_wanted(std::ptr::null_mut());
+        context.write_handle(stream(on, null)?.context.handle)
+    }
+
+    fn cuStreamGetDevice / cuStreamGetDevice_ptsz(on: Ptr<CUstream_st>, device: Ptr<CUdevice>) |null| {
+        device.write(stream(on, null)?.context.device.number())
+    }
+
+    fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz(on: Ptr<CUstream_st>, event: Ptr<CUevent_st>, _flags: c_uint) |null| {
+        let stream = stream(on, null)?;
+        let event = driver()?.events.get(event.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
+        match event.recorded() {
+            Recorded::Captured(tips) => capture::wait_for(&stream, &tips),
+            recorded => {
+                // Work of before the capture cannot be in the graph.
+                let isolated = |part: &mut capture::Participation| {
+                    part.tips.capture.invalidate();
+                    Err(CUresult::ERROR_STREAM_CAPTURE_ISOLATION)
+                };
+                stream.is_captured(isolated)?;
+                let Recorded::At { context, mark } = recorded else { return Ok(()) };
+                if context.device.ordinal == stream.context.device.ordinal {
+                    stream.submit(StreamCommand::Wait(mark), None)?;
+                    return Ok(());
+                }
+                // Two simulated GPUs have no common timeline: the caller waits in the stream's place.
+                context.device.gpu.wait_for(mark).map_err(|error| crate::state::status_of(&error))
+            }
+        }
+    }
+
+    fn cuStreamAttachMemAsync / cuStreamAttachMemAsync_ptsz(
+        on: Ptr<CUstream_st>, _pointer: CUdeviceptr, _len: usize, _flags: c_uint
+    ) |null| {
+        stream(on, null).map(drop)
+    }
+
+    fn cuLaunchHostFunc / cuLaunchHostFunc_ptsz(on: Ptr<CUstream_st>, function: CUhostFn, data: Ptr<c_void>) |null| {
+        call(on, null, Call::Function { function, data: data.address() })
+    }
+
+    fn cuLaunchHostFunc_v2 / cuLaunchHostFunc_v2_ptsz(
+        on: Ptr<CUstream_st>, function: CUhostFn, data: Ptr<c_void>, _sync_mode: c_uint
+    ) |null| {
+        call(on, null, Call::Function { function, data: data.address() })
+    }
+
+    fn cuStreamAddCallback / cuStreamAddCallback_ptsz(
+        on: Ptr<CUstream_st>, function: CUstreamCallback, data: Ptr<c_void>, _flags: c_uint
+    ) |null| {
+        let stream = stream(on, null)?;
+        driver()?.captures.forbid_stream(&stream)?;
+        call(on, null, Call::Callback { function, stream: on.address(), data: data.address() })
+    }
+}
+
+fn call(on: Ptr<CUstream_st>, null: Null, call: Call) -> Status {
+    let is_null = match call {
+        Call::Function { function, .. } => function.is_none(),
+        Call::Callback { function, .. } => function.is_none(),
+    };
+    if is_null {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let stream = stream(on, null)?;
+    if stream.is_captured(|part| part.add_node(&stream, Body::Host(call)))? {
+        return Ok(());
+    }
+    host::launch(&stream, call)
+}

@@ -1,0 +1,3 @@
+//! Virtual memory management.
+
+pub(crate) use super::pool::*;

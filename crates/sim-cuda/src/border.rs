@@ -1,0 +1,238 @@
+//! How arguments come over the border from C: pointers become [`Ptr`], everything else stays what it is.
+//!
+//! A caller of the driver API promises that each pointer is null or valid for what the function's documentation says, for
+//! as long as it says. [`Border::cross`] is where that promise is taken; from there on the code is safe.
+
+use sluice_driver_api::types::*;
+use std::ffi::CStr;
+
+/// How a driver function ends.
+pub(crate) type Status = Result<(), CUresult>;
+
+/// An argument that comes from C.
+pub(crate) trait Border {
+    /// What it is on this side.
+    type Safe;
+    /// Takes the argument over.
+    ///
+    /// # Safety
+    /// The argument is what the function's documentation asks for: a pointer is null, or valid for reads and writes of
+    /// what the function reads and writes through it, also by commands of a stream for as long as they are under way.
+    unsafe fn cross(self) -> Self::Safe;
+}
+
+/// A pointer argument: null, or valid for what the function does with it.
+pub(crate) struct Ptr<T>(*mut T);
+
+impl<T> Clone for Ptr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Ptr<T> {}
+
+impl<T> Border for *mut T {
+    type Safe = Ptr<T>;
+    unsafe fn cross(self) -> Ptr<T> {
+        Ptr(self)
+    }
+}
+
+impl<T> Border for *const T {
+    type Safe = Ptr<T>;
+    unsafe fn cross(self) -> Ptr<T> {
+        Ptr(self.cast_mut())
+    }
+}
+
+macro_rules! as_they_are {
+    ($($kind:ty)*) => { $(
+        impl Border for $kind {
+            type Safe = $kind;
+            unsafe fn cross(self) -> $kind {
+                self
+            }
+        }
+    )* };
+}
+as_they_are!(i8 u8 i16 u16 i32 u32 i64 u64 usize f32 f64);
+as_they_are!(CUresult CUuuid CUipcMemHandle CUipcEventHandle CUmemLocation CUeglFrame CUhostFn CUstreamCallback);
+
+impl<T> Ptr<T> {
+    /// A null pointer.
+    pub(crate) fn null() -> Self {
+        Ptr(std::ptr::null_mut())
+    }
+
+    /// Memory of the program at an address that it passed as a number: under the same promise.
+    pub(crate) fn to_address(address: usize) -> Self {
+        Ptr(std::ptr::with_exposed_provenance_mut(address))
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The address; for a handle, the handle.
+    pub(crate) fn address(self) -> usize {
+        self.0.expose_provenance()
+    }
+
+    /// The pointer as something else.
+    pub(crate) fn cast<U>(self) -> Ptr<U> {
+        Ptr(self.0.cast())
+    }
+
+    /// The pointer `count` items on.
+    pub(crate) fn at(self, count: usize) -> Ptr<T> {
+        Ptr(self.0.wrapping_add(count))
+    }
+}
+
+impl<T: Copy> Ptr<T> {
+    /// Writes a result; a null pointer is INVALID_VALUE.
+    pub(crate) fn write(self, value: T) -> Status {
+        if self.0.is_null() {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        self.write_if_wanted(value);
+        Ok(())
+    }
+
+    /// Writes a result that the caller may not want.
+    pub(crate) fn write_if_wanted(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: not null, so by the promise taken in `cross` valid for a write; unaligned because some callers' are.
+            unsafe { self.0.write_unaligned(value) };
+        }
+    }
+
+    /// Reads an argument; a null pointer is INVALID_VALUE.
+    pub(crate) fn read(self) -> Result<T, CUresult> {
+        if self.0.is_null() {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        // SAFETY: not null, so by the promise taken in `cross` valid for a read.
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+
+    /// Reads `count` items.
+    pub(crate) fn read_all(self, count: usize) -> Result<Vec<T>, CUresult> {
+        (0..count).map(|index| self.at(index).read()).collect()
+    }
+}
+
+impl<T> Ptr<*mut T> {
+    /// Reads a pointer, which is covered by the same promise.
+    pub(crate) fn read_pointer(self) -> Result<Ptr<T>, CUresult> {
+        self.read().map(Ptr)
+    }
+
+    /// Writes a handle.
+    pub(crate) fn write_handle(self, handle: usize) -> Status {
+        self.write(std::ptr::with_exposed_provenance_mut(handle))
+    }
+}
+
+impl Ptr<c_char> {
+    /// The text up to its NUL; a null pointer and what is not UTF-8 are INVALID_VALUE.
+    pub(crate) fn text(self) -> Result<String, CUresult> {
+        if self.0.is_null() {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        // SAFETY: not null, so by the promise taken in `cross` a C string.
+        let text = unsafe { CStr::from_ptr(self.0) };
+        text.to_str().map(str::to_owned).map_err(|_| CUresult::ERROR_INVALID_VALUE)
+    }
+
+    /// Writes a text with its NUL into a buffer of `size` bytes, cut if need be.
+    pub(crate) fn write_text(self, text: &str, size: usize) -> Status {
+        if self.0.is_null() || size == 0 {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        let bytes = text.bytes().take(size - 1).chain([0]);
+        for (index, byte) in bytes.enumerate() {
+            self.at(index).write(byte.cast_signed())?;
+        }
+        Ok(())
+    }
+}
+
+/// A run of bytes in this process: host memory that the caller named, or device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    address: usize,
+    len: usize,
+}
+
+impl Span {
+    /// Memory that the caller named and promised.
+    pub(crate) fn host<T>(pointer: Ptr<T>, len: usize) -> Result<Self, CUresult> {
+        if pointer.is_null() && len > 0 {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        Ok(Self { address: pointer.address(), len })
+    }
+
+    /// Memory that [`crate::state::memory::Memory`] has found to be allocated.
+    pub(crate) fn found(address: usize, len: usize) -> Self {
+        Self { address, len }
+    }
+
+    pub(crate) fn address(self) -> usize {
+        self.address
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// Copies all of this to the beginning of `to`, as much as both hold.
+    pub(crate) fn copy_to(self, to: Span) {
+        let len = self.len.min(to.len);
+        let from: *const u8 = std::ptr::with_exposed_provenance(self.address);
+        let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to.address);
+        // SAFETY: both spans are promised by the caller until the command has completed, or are device memory, which is
+        // unmapped only after the commands that use it; `copy` allows overlap.
+        unsafe { std::ptr::copy(from, to, len) };
+    }
+
+    /// Copies of the bytes as they are.
+    pub(crate) fn to_vec(self) -> Vec<u8> {
+        let mut bytes = vec![0u8; self.len];
+        let from: *const u8 = std::ptr::with_exposed_provenance(self.address);
+        // SAFETY: as in `copy_to`; the vector is of this length and nobody else's.
+        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), self.len) };
+        bytes
+    }
+
+    /// Overwrites the beginning of this with the bytes, as much as fits.
+    pub(crate) fn overwrite(self, bytes: &[u8]) {
+        let to: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address);
+        // SAFETY: as in `copy_to`; the slice is not device memory of ours, so the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len().min(self.len)) };
+    }
+
+    /// The span as 64-bit words, for a kernel's effect. None if it is not aligned.
+    pub(crate) fn with_words(self, work: impl FnOnce(&mut [u64])) -> Option<()> {
+        if !self.address.is_multiple_of(8) {
+            return None;
+        }
+        let words: *mut u64 = std::ptr::with_exposed_provenance_mut(self.address);
+        // SAFETY: device memory (see `copy_to`) or pinned host memory, aligned for u64, of at least `len` bytes. Effects run
+        // one at a time, under the lock of `Gpu::settle`; a program that touches the memory at the same time races with
+        // its own kernel, as on a GPU.
+        work(unsafe { std::slice::from_raw_parts_mut(words, self.len / 8) });
+        Some(())
+    }
+
+    /// Fills the span with a pattern of 1, 2 or 4 bytes.
+    pub(crate) fn fill(self, pattern: &[u8]) {
+        let to: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address);
+        for offset in (0..self.len.saturating_sub(pattern.len() - 1)).step_by(pattern.len()) {
+            // SAFETY: as in `copy_to`; the offset leaves room for the pattern.
+            unsafe { std::ptr::copy_nonoverlapping(pattern.as_ptr(), to.add(offset), pattern.len()) };
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The C face: every symbol of the driver table, and the addresses that `cuGetProcAddress` hands out.
+
+use crate::border::{Border, Status};
+use sluice_driver_api::types::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs a function of the API. A panic, which would be a bug, ends here as CUDA_ERROR_UNKNOWN.
+fn guard(work: impl FnOnce() -> Status) -> CUresult {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => CUresult::SUCCESS,
+        Ok(Err(status)) => status,
+        Err(_) => CUresult::ERROR_UNKNOWN,
+    }
+}
+
+macro_rules! exports {
+    ($($policy:ident $symbol:ident ($name:literal, $since:literal, $variant:ident) fn($($argument:ident : $kind:ty),*);)*) => {
+        /// The functions under names that the dynamic linker does not know: an address taken here cannot turn out to be
+        /// that of a library that was preloaded in front of this one.
+        mod inner {
+            use super::*;
+            $(
+                pub(super) unsafe extern "C" fn $symbol($($argument: $kind),*) -> CUresult {
+                    guard(|| {
+                        // SAFETY: the caller of the driver API promises exactly what `cross` asks for.
+                        crate::api::$symbol($(unsafe { <$kind as Border>::cross($argument) }),*)
+                    })
+                }
+            )*
+        }
+
+        mod symbols {
+            use super::*;
+            $(
+                #[unsafe(no_mangle)]
+                unsafe extern "C" fn $symbol($($argument: $kind),*) -> CUresult {
+                    // SAFETY: the same function, called with the same arguments.
+                    unsafe { inner::$symbol($($argument),*) }
+                }
+            )*
+        }
+
+        /// Address of each function, in the order of `sluice_driver_api::ENTRIES`.
+        static ADDRESSES: &[unsafe extern "C" fn()] = &[$(
+            // SAFETY: only the type changes, and nobody calls it by this one: it is handed out as an address.
+            unsafe { std::mem::transmute::<unsafe extern "C" fn($($kind),*) -> CUresult, unsafe extern "C" fn()>(inner::$symbol) },
+        )*];
+    };
+}
+driver_api!(exports);
+
+/// Address of the function at this place of the table.
+pub(crate) fn address(index: usize) -> Option<usize> {
+    ADDRESSES.get(index).map(|function| (*function as *const ()).expose_provenance())
+}

@@ -1,0 +1,292 @@
+//! Stream capture: work that goes into a graph instead of to the GPU, and everything that must not happen meanwhile.
+
+use super::context::Context;
+use super::graph::{Body, GraphNode};
+use super::lock;
+use super::stream::{Effect, Stream};
+use crate::border::Status;
+use sluice_driver_api::CUresult;
+use sluice_sim::engine::{StreamKind, Work};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+
+/// What other work a capture forbids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Unsafe calls of any thread.
+    Global,
+    /// Unsafe calls of the thread that began it.
+    ThreadLocal,
+    /// Nothing.
+    Relaxed,
+}
+
+impl Mode {
+    /// The driver's number.
+    pub(crate) fn parse(number: u32) -> Result<Self, CUresult> {
+        match number {
+            0 => Ok(Self::Global),
+            1 => Ok(Self::ThreadLocal),
+            2 => Ok(Self::Relaxed),
+            _ => Err(CUresult::ERROR_INVALID_VALUE),
+        }
+    }
+
+    /// The driver's number.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Global => 0,
+            Self::ThreadLocal => 1,
+            Self::Relaxed => 2,
+        }
+    }
+}
+
+/// What has been captured.
+#[derive(Default)]
+pub(crate) struct Graph {
+    pub(crate) nodes: Vec<GraphNode>,
+    /// Something forbidden happened: nothing can come of it any more.
+    pub(crate) invalid: bool,
+    /// The capture is over.
+    pub(crate) ended: bool,
+}
+
+/// One capture under way.
+pub(crate) struct Capture {
+    pub(crate) id: u64,
+    mode: Mode,
+    context: usize,
+    thread: ThreadId,
+    pub(crate) origin: usize,
+    pub(crate) graph: Mutex<Graph>,
+    /// Whether a stream that synchronises with the legacy default stream takes part.
+    blocking: Mutex<bool>,
+}
+
+impl Capture {
+    pub(crate) fn invalidate(&self) {
+        lock(&self.graph).invalid = true;
+    }
+
+    fn is_active(&self) -> bool {
+        !lock(&self.graph).ended
+    }
+}
+
+/// A place in a capture: nodes after which comes what depends on it.
+#[derive(Clone)]
+pub(crate) struct Tips {
+    pub(crate) capture: Arc<Capture>,
+    pub(crate) nodes: Vec<usize>,
+}
+
+/// A stream's part in a capture.
+pub(crate) struct Participation {
+    pub(crate) tips: Tips,
+}
+
+impl Participation {
+    /// Adds a node of work behind the stream's last ones.
+    pub(crate) fn add(&mut self, stream: &Stream, work: Work, effect: Option<Effect>) -> Status {
+        self.add_node(stream, Body::Work { work, effect })
+    }
+
+    /// Adds a node.
+    pub(crate) fn add_node(&mut self, stream: &Stream, body: Body) -> Status {
+        stream.context.check()?;
+        let mut graph = lock(&self.tips.capture.graph);
+        if graph.invalid {
+            return Err(CUresult::ERROR_STREAM_CAPTURE_INVALIDATED);
+        }
+        let dependencies = std::mem::take(&mut self.tips.nodes);
+        graph.nodes.push(GraphNode { body, dependencies });
+        self.tips.nodes = vec![graph.nodes.len() - 1];
+        Ok(())
+    }
+
+    /// Adds all nodes of a graph behind the stream's last ones.
+    pub(crate) fn add_graph(&mut self, nodes: &[GraphNode]) -> Status {
+        let mut graph = lock(&self.tips.capture.graph);
+        if graph.invalid {
+            return Err(CUresult::ERROR_STREAM_CAPTURE_INVALIDATED);
+        }
+        let first = graph.nodes.len();
+        let before = std::mem::take(&mut self.tips.nodes);
+        for node in nodes {
+            let mut dependencies: Vec<usize> = node.dependencies.iter().map(|index| first + index).collect();
+            if dependencies.is_empty() {
+                dependencies.clone_from(&before);
+            }
+            graph.nodes.push(GraphNode { body: node.body.clone(), dependencies });
+        }
+        self.tips.nodes = if nodes.is_empty() { before } else { super::graph::leaves(&graph.nodes[first..], first) };
+        Ok(())
+    }
+}
+
+/// All captures under way in this process.
+#[derive(Default)]
+pub(crate) struct Captures {
+    active: Mutex<Vec<Arc<Capture>>>,
+    count: AtomicUsize,
+    next_id: AtomicU64,
+}
+
+thread_local! {
+    /// What captures of others mean for this thread.
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
+}
+
+/// Sets what captures mean for this thread, and returns what they meant.
+pub(crate) fn exchange_mode(mode: Mode) -> Mode {
+    MODE.replace(mode)
+}
+
+impl Captures {
+    /// Whether there is any capture at all: one load.
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Begins a capture on a stream.
+    pub(crate) fn begin(&self, stream: &Stream, mode: Mode) -> Status {
+        if stream.kind == StreamKind::Legacy {
+            return Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }
+        let mut part = lock(&stream.capture);
+        if part.is_some() {
+            return Err(CUresult::ERROR_ILLEGAL_STATE);
+        }
+        let capture = Arc::new(Capture {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed) + 1,
+            mode,
+            context: stream.context.handle,
+            thread: std::thread::current().id(),
+            origin: stream.handle,
+            graph: Mutex::new(Graph::default()),
+            blocking: Mutex::new(stream.kind == StreamKind::Blocking),
+        });
+        lock(&self.active).push(capture.clone());
+        self.count.fetch_add(1, Ordering::Relaxed);
+        *part = Some(Participation { tips: Tips { capture, nodes: Vec::new() } });
+        Ok(())
+    }
+
+    /// Ends the capture that began on a stream and returns what was captured.
+    pub(crate) fn end(&self, stream: &Stream) -> Result<Vec<GraphNode>, CUresult> {
+        let (capture, tips) = match lock(&stream.capture).as_ref() {
+            Some(part) => (part.tips.capture.clone(), part.tips.nodes.clone()),
+            None => return Err(CUresult::ERROR_ILLEGAL_STATE),
+        };
+        if capture.origin != stream.handle {
+            capture.invalidate();
+            return Err(CUresult::ERROR_STREAM_CAPTURE_UNMATCHED);
+        }
+        if capture.mode != Mode::Relaxed && capture.thread != std::thread::current().id() {
+            return Err(CUresult::ERROR_STREAM_CAPTURE_WRONG_THREAD);
+        }
+        let nodes = {
+            let mut graph = lock(&capture.graph);
+            graph.ended = true;
+            let unjoined = super::graph::leaves(&graph.nodes, 0).iter().any(|leaf| !tips.contains(leaf));
+            match (graph.invalid, unjoined) {
+                (true, _) => Err(CUresult::ERROR_STREAM_CAPTURE_INVALIDATED),
+                (_, true) => Err(CUresult::ERROR_STREAM_CAPTURE_UNJOINED),
+                _ => Ok(std::mem::take(&mut graph.nodes)),
+            }
+        };
+        lock(&self.active).retain(|other| other.id != capture.id);
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        for member in stream.context.streams() {
+            lock(&member.capture).take_if(|part| part.tips.capture.id == capture.id);
+        }
+        nodes
+    }
+
+    /// A call that is not safe while somebody captures: forbidden captures end invalid, and the call fails.
+    pub(crate) fn unsafe_call(&self) -> Status {
+        if !self.any() || MODE.get() == Mode::Relaxed {
+            return Ok(());
+        }
+        let here = std::thread::current().id();
+        let forbids = |capture: &&Arc<Capture>| match capture.mode {
+            Mode::Relaxed => false,
+            Mode::ThreadLocal => capture.thread == here,
+            Mode::Global => capture.thread == here || MODE.get() == Mode::Global,
+        };
+        self.forbid(forbids, CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    }
+
+    /// The legacy default stream of a context is used: that would tie captured blocking streams to it.
+    pub(crate) fn forbid_legacy(&self, context: &Context) -> Status {
+        let forbids = |capture: &&Arc<Capture>| capture.context == context.handle && *lock(&capture.blocking);
+        self.forbid(forbids, CUresult::ERROR_STREAM_CAPTURE_IMPLICIT)
+    }
+
+    /// The legacy default stream is asked whether it is captured: no answer while it would be tied to captured streams,
+    /// and no harm done.
+    pub(crate) fn ask_legacy(&self, context: &Context) -> Status {
+        let ties = |capture: &Arc<Capture>| capture.context == context.handle && *lock(&capture.blocking);
+        if lock(&self.active).iter().any(ties) { Err(CUresult::ERROR_STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
+    }
+
+    /// The whole context is waited for.
+    pub(crate) fn forbid_context(&self, context: &Context) -> Status {
+        if !self.any() {
+            return Ok(());
+        }
+        self.forbid(|capture| capture.context == context.handle, CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    }
+
+    /// A captured stream is waited for or asked.
+    pub(crate) fn forbid_stream(&self, stream: &Stream) -> Status {
+        match lock(&stream.capture).as_ref().filter(|_| self.any()) {
+            None => Ok(()),
+            Some(part) => {
+                part.tips.capture.invalidate();
+                Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
+            }
+        }
+    }
+
+    fn forbid(&self, which: impl FnMut(&&Arc<Capture>) -> bool, error: CUresult) -> Status {
+        let active = lock(&self.active);
+        let forbidding: Vec<_> = active.iter().filter(which).collect();
+        forbidding.iter().for_each(|capture| capture.invalidate());
+        if forbidding.is_empty() { Ok(()) } else { Err(error) }
+    }
+}
+
+/// A stream is to wait for a place in a capture: it joins the capture, or its own part of it waits.
+pub(crate) fn wait_for(stream: &Stream, tips: &Tips) -> Status {
+    if !tips.capture.is_active() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    if stream.kind == StreamKind::Legacy {
+        tips.capture.invalidate();
+        return Err(CUresult::ERROR_STREAM_CAPTURE_IMPLICIT);
+    }
+    let mut part = lock(&stream.capture);
+    match part.as_mut() {
+        None => {
+            *lock(&tips.capture.blocking) |= stream.kind == StreamKind::Blocking;
+            *part = Some(Participation { tips: tips.clone() });
+        }
+        Some(part) if part.tips.capture.id == tips.capture.id => {
+            for node in &tips.nodes {
+                if !part.tips.nodes.contains(node) {
+                    part.tips.nodes.push(*node);
+                }
+            }
+        }
+        Some(part) => {
+            part.tips.capture.invalidate();
+            tips.capture.invalidate();
+            return Err(CUresult::ERROR_STREAM_CAPTURE_MERGE);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! Devices and contexts, and which context is current in a thread.
+
+use super::driver::{Driver, driver};
+use super::host::HostThread;
+use super::memory::PoolId;
+use super::stream::Stream;
+use super::{lock, status_of};
+use crate::border::Status;
+use sluice_driver_api::CUresult;
+use sluice_sim::client::{Gpu, Mark};
+use sluice_sim::engine::StreamKind;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The primary context of a device.
+#[derive(Default)]
+pub(crate) struct Primary {
+    pub(crate) retained: usize,
+    pub(crate) context: Option<Arc<Context>>,
+    pub(crate) flags: u32,
+}
+
+/// A simulated GPU as a device of this process.
+pub(crate) struct Device {
+    pub(crate) ordinal: usize,
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) primary: Mutex<Primary>,
+    /// The pool that stream-ordered allocations come from.
+    pub(crate) current_pool: Mutex<Option<PoolId>>,
+    /// Where its host functions run.
+    pub(crate) host: HostThread,
+}
+
+impl Device {
+    pub(super) fn connect(ordinal: usize, socket: &Path, label: &str) -> Result<Self, CUresult> {
+        let gpu = Gpu::connect(socket, label).map_err(|_| CUresult::ERROR_NO_DEVICE)?;
+        Ok(Self {
+            ordinal,
+            gpu: Arc::new(gpu),
+            primary: Mutex::new(Primary::default()),
+            current_pool: Mutex::new(None),
+            host: HostThread::default(),
+        })
+    }
+
+    /// The device's number as the driver's functions have it.
+    pub(crate) fn number(&self) -> i32 {
+        i32::try_from(self.ordinal).unwrap_or(i32::MAX)
+    }
+
+    /// Retains the primary context, made if need be.
+    pub(crate) fn retain(self: &Arc<Self>, driver: &Driver) -> Result<Arc<Context>, CUresult> {
+        let mut primary = lock(&self.primary);
+        let context = match &primary.context {
+            Some(context) => context.clone(),
+            None => Context::open(driver, self, primary.flags)?,
+        };
+        primary.retained += 1;
+        primary.context = Some(context.clone());
+        Ok(context)
+    }
+
+    /// Releases the primary context; the last release destroys it, `all` does so at once.
+    pub(crate) fn release(&self, driver: &Driver, all: bool) -> Status {
+        let context = {
+            let mut primary = lock(&self.primary);
+            if primary.retained == 0 && !all {
+                return Err(CUresult::ERROR_INVALID_CONTEXT);
+            }
+            primary.retained = if all { primary.retained } else { primary.retained - 1 };
+            if primary.retained > 0 && !all {
+                return Ok(());
+            }
+            primary.context.take()
+        };
+        context.map_or(Ok(()), |context| context.destroy(driver))
+    }
+}
+
+/// A context.
+pub(crate) struct Context {
+    pub(crate) handle: usize,
+    pub(crate) device: Arc<Device>,
+    /// Its channel group.
+    pub(crate) group: u64,
+    pub(crate) flags: u32,
+    /// The legacy default stream, and all others that are open, by handle.
+    streams: Mutex<BTreeMap<usize, Arc<Stream>>>,
+    legacy: Mutex<Option<Arc<Stream>>>,
+    /// Ends of streams that were closed with work in them.
+    closing: Mutex<Vec<Mark>>,
+    alive: AtomicBool,
+    /// The first asynchronous error: every later call gets it. 0 for none.
+    error: AtomicU32,
+}
+
+impl Context {
+    /// Makes a context on a device.
+    pub(crate) fn open(driver: &Driver, device: &Arc<Device>, flags: u32) -> Result<Arc<Self>, CUresult> {
+        let group = device.gpu.open_context().map_err(|error| status_of(&error))?;
+        let context = driver.contexts.add(|handle| Self {
+            handle,
+            device: device.clone(),
+            group,
+            flags,
+            streams: Mutex::new(BTreeMap::new()),
+            legacy: Mutex::new(None),
+            closing: Mutex::new(Vec::new()),
+            alive: AtomicBool::new(true),
+            error: AtomicU32::new(0),
+        });
+        *lock(&context.legacy) = Some(Stream::open(driver, &context, StreamKind::Legacy, 0, 0)?);
+        Ok(context)
+    }
+
+    /// Whether it has not been destroyed.
+    pub(crate) fn check(&self) -> Status {
+        if self.alive.load(Ordering::Relaxed) { Ok(()) } else { Err(CUresult::ERROR_CONTEXT_IS_DESTROYED) }
+    }
+
+    /// The asynchronous error that has happened, if any.
+    pub(crate) fn healthy(&self) -> Status {
+        CUresult(self.error.load(Ordering::Relaxed)).ok()
+    }
+
+    /// An asynchronous error: the first one stays.
+    pub(crate) fn fail(&self, error: CUresult) {
+        let _ = self.error.compare_exchange(0, error.0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The legacy default stream.
+    pub(crate) fn legacy(&self) -> Result<Arc<Stream>, CUresult> {
+        lock(&self.legacy).clone().ok_or(CUresult::ERROR_CONTEXT_IS_DESTROYED)
+    }
+
+    pub(super) fn adopt(&self, stream: &Arc<Stream>) {
+        lock(&self.streams).insert(stream.handle, stream.clone());
+    }
+
+    /// A stream is closed: what is in it still counts for [`synchronize`](Self::synchronize).
+    pub(crate) fn disown(&self, stream: &Stream) {
+        lock(&self.streams).remove(&stream.handle);
+        let mut closing = lock(&self.closing);
+        closing.retain(|mark| !self.device.gpu.is_done(*mark));
+        closing.push(stream.sim.mark());
+    }
+
+    /// All open streams.
+    pub(crate) fn streams(&self) -> Vec<Arc<Stream>> {
+        lock(&self.streams).values().cloned().collect()
+    }
+
+    /// Waits for everything submitted to the context.
+    pub(crate) fn synchronize(&self) -> Status {
+        let marks: Vec<Mark> =
+            self.streams().iter().map(|stream| stream.sim.mark()).chain(lock(&self.closing).iter().copied()).collect();
+        for mark in marks {
+            self.device.gpu.wait_for(mark).map_err(|error| status_of(&error))?;
+        }
+        lock(&self.closing).retain(|mark| !self.device.gpu.is_done(*mark));
+        self.healthy()
+    }
+
+    /// Ends the context with everything in it, after what was submitted is done.
+    pub(crate) fn destroy(&self, driver: &Driver) -> Status {
+        if !self.alive.swap(false, Ordering::Relaxed) {
+            return Err(CUresult::ERROR_CONTEXT_IS_DESTROYED);
+        }
+        let synchronized = self.synchronize();
+        driver.contexts.remove(self.handle);
+        driver.streams.remove_all(|stream| stream.context.handle == self.handle);
+        driver.modules.remove_all(|module| module.context == Some(self.handle));
+        driver.memory.release_context(self.handle);
+        lock(&self.streams).clear();
+        lock(&self.legacy).take();
+        CURRENT.with_borrow_mut(|stack| stack.retain(|other| other.handle != self.handle));
+        self.device.gpu.close_context(self.group).map_err(|error| status_of(&error))?;
+        // An asynchronous error ends with its context.
+        let _ = synchronized;
+        Ok(())
+    }
+}
+
+thread_local! {
+    /// The contexts that this thread has pushed; the last is current.
+    static CURRENT: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The current context of this thread.
+pub(crate) fn current() -> Result<Arc<Context>, CUresult> {
+    driver()?;
+    let context = current_or_none().ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
+    context.check()?;
+    Ok(context)
+}
+
+/// The current context of this thread, destroyed or not, or none.
+pub(crate) fn current_or_none() -> Option<Arc<Context>> {
+    CURRENT.try_with(|stack| stack.borrow().last().cloned()).ok().flatten()
+}
+
+/// Makes a context current in addition to those that are.
+pub(crate) fn push(context: Arc<Context>) {
+    CURRENT.with_borrow_mut(|stack| stack.push(context));
+}
+
+/// Takes the current context off.
+pub(crate) fn pop() -> Option<Arc<Context>> {
+    CURRENT.with_borrow_mut(Vec::pop)
+}

@@ -1,0 +1,105 @@
+//! The driver of this process: its devices, and the tables of everything that has a handle.
+
+use super::capture::Captures;
+use super::context::{Context, Device};
+use super::event::Event;
+use super::graph::{Exec, GraphObject};
+use super::lock;
+use super::memory::Memory;
+use super::module::{Function, ModuleObject};
+use super::stream::Stream;
+use super::table::{Kind, Table};
+use crate::border::Status;
+use sluice_driver_api::CUresult;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Where the daemons are: one socket, or several with commas between them, one per device.
+const SOCKET: &str = "SLUICE_SIM_SOCKET";
+/// What the ledger calls this process.
+const LABEL: &str = "SLUICE_SIM_LABEL";
+
+/// Everything that this process has of the driver.
+pub(crate) struct Driver {
+    pub(crate) devices: Vec<Arc<Device>>,
+    pub(crate) contexts: Table<Context>,
+    pub(crate) modules: Table<ModuleObject>,
+    pub(crate) functions: Table<Function>,
+    pub(crate) streams: Table<Stream>,
+    pub(crate) events: Table<Event>,
+    pub(crate) graphs: Table<GraphObject>,
+    pub(crate) execs: Table<Exec>,
+    pub(crate) memory: Memory,
+    pub(crate) captures: Captures,
+}
+
+static DRIVER: OnceLock<Driver> = OnceLock::new();
+/// Initialisation has begun in this process or in one that it was forked from.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+/// This process was forked from one that had begun: as with the real driver, nothing works here any more.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// The driver, if `cuInit` has succeeded in this process.
+pub(crate) fn driver() -> Result<&'static Driver, CUresult> {
+    if FORKED.load(Ordering::Relaxed) {
+        return Err(CUresult::ERROR_NOT_INITIALIZED);
+    }
+    DRIVER.get().ok_or(CUresult::ERROR_NOT_INITIALIZED)
+}
+
+extern "C" fn in_forked_child() {
+    FORKED.store(BEGUN.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// Connects to the daemons. The second time it does nothing.
+pub(crate) fn init() -> Status {
+    static ONE_AT_A_TIME: Mutex<bool> = Mutex::new(false);
+    if FORKED.load(Ordering::Relaxed) {
+        return Err(CUresult::ERROR_NOT_INITIALIZED);
+    }
+    if DRIVER.get().is_some() {
+        return Ok(());
+    }
+    let mut registered = lock(&ONE_AT_A_TIME);
+    if DRIVER.get().is_some() {
+        return Ok(());
+    }
+    if !*registered {
+        super::host::at_fork(in_forked_child);
+        *registered = true;
+    }
+    let sockets = std::env::var(SOCKET).map_err(|_| CUresult::ERROR_NO_DEVICE)?;
+    let label = std::env::var(LABEL).unwrap_or_default();
+    let mut devices = Vec::new();
+    for socket in sockets.split(',').filter(|socket| !socket.is_empty()) {
+        devices.push(Arc::new(Device::connect(devices.len(), Path::new(socket), &label)?));
+    }
+    if devices.is_empty() {
+        return Err(CUresult::ERROR_NO_DEVICE);
+    }
+    BEGUN.store(true, Ordering::Relaxed);
+    let driver = Driver {
+        devices,
+        contexts: Table::new(Kind::Context),
+        modules: Table::new(Kind::Module),
+        functions: Table::new(Kind::Function),
+        streams: Table::new(Kind::Stream),
+        events: Table::new(Kind::Event),
+        graphs: Table::new(Kind::Graph),
+        execs: Table::new(Kind::GraphExec),
+        memory: Memory::new(),
+        captures: Captures::default(),
+    };
+    // Nobody else can have set it: the lock is held.
+    let _ = DRIVER.set(driver);
+    Ok(())
+}
+
+impl Driver {
+    /// The device of an ordinal.
+    pub(crate) fn device(&self, ordinal: i32) -> Result<&Arc<Device>, CUresult> {
+        let index = usize::try_from(ordinal).map_err(|_| CUresult::ERROR_INVALID_DEVICE)?;
+        self.devices.get(index).ok_or(CUresult::ERROR_INVALID_DEVICE)
+    }
+}

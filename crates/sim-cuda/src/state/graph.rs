@@ -1,0 +1,126 @@
+//! Graphs: what was captured, and what is launched of it.
+
+use super::context::{Context, Device};
+use super::host::{self, Call};
+use super::status_of;
+use super::stream::{Effect, Stream};
+use crate::border::Status;
+use sluice_driver_api::CUresult;
+use sluice_sim::client;
+use sluice_sim::client::StreamCommand;
+use sluice_sim::engine::{Node, Work};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+/// What a node does.
+#[derive(Clone)]
+pub(crate) enum Body {
+    /// Work of the GPU.
+    Work { work: Work, effect: Option<Effect> },
+    /// A function on the CPU.
+    Host(Call),
+}
+
+/// A node of a graph.
+#[derive(Clone)]
+pub(crate) struct GraphNode {
+    pub(crate) body: Body,
+    /// Nodes before it, all with smaller numbers.
+    pub(crate) dependencies: Vec<usize>,
+}
+
+/// A graph that the program has a handle of.
+pub(crate) struct GraphObject {
+    pub(crate) handle: usize,
+    pub(crate) nodes: Mutex<Vec<GraphNode>>,
+}
+
+/// The nodes that no other waits for; `first` is the number of the first one in the slice.
+pub(crate) fn leaves(nodes: &[GraphNode], first: usize) -> Vec<usize> {
+    let inner: HashSet<usize> = nodes.iter().flat_map(|node| node.dependencies.iter().copied()).collect();
+    (first..first + nodes.len()).filter(|index| !inner.contains(index)).collect()
+}
+
+/// A stretch of a graph that is launched as one command.
+enum Part {
+    /// A graph that the GPU knows, and what its nodes do to memory in topological order.
+    Device { graph: u64, effects: Vec<Effect> },
+    /// A function on the CPU, between two such.
+    Host(Call),
+}
+
+/// A graph that can be launched. Host nodes cut it into parts that run one after the other.
+pub(crate) struct Exec {
+    pub(crate) handle: usize,
+    pub(crate) nodes: Vec<GraphNode>,
+    device: Arc<Device>,
+    parts: Vec<Part>,
+}
+
+impl Exec {
+    /// Tells the GPU a graph.
+    pub(crate) fn new(handle: usize, context: &Context, nodes: Vec<GraphNode>) -> Result<Self, CUresult> {
+        let device = context.device.clone();
+        let mut parts = Vec::new();
+        let mut begin = 0;
+        while begin < nodes.len() {
+            let is_host = |node: &GraphNode| matches!(node.body, Body::Host(_));
+            let end = nodes[begin..].iter().position(is_host).map_or(nodes.len(), |offset| begin + offset);
+            if end > begin {
+                parts.push(device_part(&device, &nodes, begin, end)?);
+            }
+            if let Some(Body::Host(call)) = nodes.get(end).map(|node| &node.body) {
+                parts.push(Part::Host(*call));
+            }
+            begin = end + 1;
+        }
+        Ok(Self { handle, nodes, device, parts })
+    }
+
+    /// Launches the graph into a stream that is not captured.
+    pub(crate) fn launch(&self, stream: &Arc<Stream>) -> Status {
+        for part in &self.parts {
+            match part {
+                Part::Host(call) => host::launch(stream, *call)?,
+                Part::Device { graph, effects } => {
+                    let effects = effects.clone();
+                    let all = (!effects.is_empty())
+                        .then(|| Box::new(move || effects.iter().for_each(|effect| effect())) as client::Effect);
+                    stream.submit(StreamCommand::Graph(*graph), all)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Nodes `begin` to `end` as a graph that the GPU knows.
+fn device_part(device: &Device, nodes: &[GraphNode], begin: usize, end: usize) -> Result<Part, CUresult> {
+    let mut told: Vec<Node> = Vec::new();
+    let mut effects = Vec::new();
+    for (index, node) in nodes[begin..end].iter().enumerate() {
+        let Body::Work { work, effect } = &node.body else { continue };
+        told.push(Node { work: *work, successors: Vec::new() });
+        effects.extend(effect.clone());
+        for dependency in node.dependencies.iter().filter(|dependency| **dependency >= begin) {
+            told[dependency - begin].successors.push(index);
+        }
+    }
+    let graph = device.gpu.add_graph(told).map_err(|error| status_of(&error))?;
+    Ok(Part::Device { graph, effects })
+}
+
+impl Drop for Exec {
+    fn drop(&mut self) {
+        for part in &self.parts {
+            if let Part::Device { graph, .. } = part {
+                let _ = self.device.gpu.drop_graph(*graph);
+            }
+        }
+    }
+}
+
+/// Work that takes no time and does nothing: a node that only orders others.
+pub(crate) fn empty() -> Body {
+    Body::Work { work: Work::Empty, effect: None }
+}

@@ -1,0 +1,103 @@
+//! Host functions: what a stream runs on the CPU, on a thread of ours.
+//!
+//! In the stream stands a mark, then a command that holds the stream. The thread waits for the mark, calls the function and
+//! lets the stream go on.
+
+use super::context::Device;
+use super::lock;
+use super::stream::Stream;
+use crate::border::Status;
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::{CUhostFn, CUstreamCallback, c_void};
+use sluice_sim::client::{Mark, StreamCommand};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Calls a function in every child that this process forks.
+pub(crate) fn at_fork(child: extern "C" fn()) {
+    // SAFETY: the function only stores to an atomic, which is allowed between fork and exec; it lives as long as this
+    // library, which is never unloaded (its descriptors and threads would be left behind).
+    unsafe { libc::pthread_atfork(None, None, Some(child)) };
+}
+
+/// A function and its argument, as the caller gave them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Call {
+    /// `cuLaunchHostFunc`.
+    Function { function: CUhostFn, data: usize },
+    /// `cuStreamAddCallback`.
+    Callback { function: CUstreamCallback, stream: usize, data: usize },
+}
+
+impl Call {
+    fn call(self) {
+        let pointer = |data: usize| std::ptr::with_exposed_provenance_mut::<c_void>(data);
+        match self {
+            Call::Function { function: Some(function), data } => {
+                // SAFETY: the caller of cuLaunchHostFunc promised that the function may be called with this argument.
+                unsafe { function(pointer(data)) }
+            }
+            Call::Callback { function: Some(function), stream, data } => {
+                let stream = std::ptr::with_exposed_provenance_mut(stream);
+                // SAFETY: the caller of cuStreamAddCallback promised that the function may be called with this argument.
+                unsafe { function(stream, CUresult::SUCCESS, pointer(data)) }
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Job {
+    stream: Arc<Stream>,
+    before: Mark,
+    hold: Mark,
+    call: Call,
+}
+
+/// The thread that runs host functions of one device.
+#[derive(Default)]
+pub(crate) struct HostThread {
+    jobs: Arc<Mutex<Vec<Job>>>,
+    started: OnceLock<()>,
+}
+
+/// Puts a host function into a stream that is not captured.
+pub(crate) fn launch(stream: &Arc<Stream>, call: Call) -> Status {
+    let device = &stream.context.device;
+    // The list is locked so that the order of functions in it is that of their commands.
+    let mut jobs = lock(&device.host.jobs);
+    let before = stream.submit(StreamCommand::Record(None), None)?;
+    let hold = stream.submit(StreamCommand::Host, None)?;
+    jobs.push(Job { stream: stream.clone(), before, hold, call });
+    drop(jobs);
+    device.host.started.get_or_init(|| start(device));
+    device.gpu.watch(before);
+    device.gpu.notify();
+    Ok(())
+}
+
+fn start(device: &Arc<Device>) {
+    let (gpu, jobs) = (device.gpu.clone(), device.host.jobs.clone());
+    let run = move || {
+        loop {
+            let seen = gpu.notified();
+            while let Some(job) = next_job(&jobs, |mark| gpu.is_done(mark)) {
+                job.call.call();
+                job.stream.sim.host_done(job.hold.seq());
+            }
+            if !gpu.wait_notified(seen) {
+                return;
+            }
+        }
+    };
+    // Without a thread the functions are not called and their streams stay held, which the caller sees.
+    let _ = std::thread::Builder::new().name("cuda-sim-host".into()).spawn(run);
+}
+
+/// The first function whose turn has come; in one stream the first is the only one to look at.
+fn next_job(jobs: &Mutex<Vec<Job>>, is_done: impl Fn(Mark) -> bool) -> Option<Job> {
+    let mut jobs = lock(jobs);
+    let mut looked_at = HashSet::new();
+    let index = jobs.iter().position(|job| looked_at.insert(job.stream.handle) && is_done(job.before))?;
+    Some(jobs.remove(index))
+}

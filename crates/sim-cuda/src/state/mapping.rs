@@ -1,0 +1,100 @@
+//! Address space of this process that stands for device memory. Nothing is committed before it is written.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The least unit of a mapping.
+pub(crate) const PAGE: usize = 4096;
+
+/// A mapping of our own; unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    address: usize,
+    len: usize,
+}
+
+impl Mapping {
+    /// Zeroed memory.
+    pub(crate) fn memory(len: usize) -> io::Result<Self> {
+        Self::map(len, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// Addresses without memory, a multiple of `alignment`, which is a power of two.
+    pub(crate) fn addresses(len: usize, alignment: usize) -> io::Result<Self> {
+        let alignment = alignment.max(PAGE);
+        let wide = len.checked_add(alignment).ok_or(io::ErrorKind::OutOfMemory)?;
+        let all = Self::map(wide, libc::PROT_NONE)?;
+        let begin = all.address.next_multiple_of(alignment);
+        let (before, after) = (begin - all.address, all.address + all.len - begin - len);
+        let end = begin + len;
+        let first = all.address;
+        drop_parts(all, [(first, before), (end, after)]);
+        Ok(Self { address: begin, len })
+    }
+
+    fn map(len: usize, protection: libc::c_int) -> io::Result<Self> {
+        let len = len.max(1).checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { address: address.expose_provenance(), len })
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.address
+    }
+
+    /// Length in bytes, of whole pages.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Puts a file's memory into a part of these addresses; without a file, takes memory out again.
+    pub(crate) fn back(&self, offset: usize, len: usize, file: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let (protection, flags, fd) = match file {
+            Some(file) => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd()),
+            None => (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        };
+        let address: *mut c_void = std::ptr::with_exposed_provenance_mut(self.address + offset);
+        // SAFETY: the range lies within this mapping (checked above), so MAP_FIXED replaces only what is ours.
+        let mapped = unsafe { libc::mmap(address, len, protection, flags | libc::MAP_FIXED, fd, 0) };
+        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// Unmaps parts of a mapping instead of all of it.
+fn drop_parts(whole: Mapping, parts: [(usize, usize); 2]) {
+    let whole = std::mem::ManuallyDrop::new(whole);
+    for (address, len) in parts.into_iter().filter(|(_, len)| *len > 0) {
+        debug_assert!(address >= whole.address && address + len <= whole.address + whole.len);
+        drop(Mapping { address, len });
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let address: *mut c_void = std::ptr::with_exposed_provenance_mut(self.address);
+        // SAFETY: the mapping is ours alone, and whoever used the memory has completed: frees wait for the GPU.
+        unsafe { libc::munmap(address, self.len) };
+    }
+}
+
+/// A file of memory that can be mapped at several places, and out and in again without loss.
+pub(crate) fn file(len: usize) -> io::Result<OwnedFd> {
+    // SAFETY: a C string that outlives the call; the result is checked.
+    let fd = unsafe { libc::memfd_create(c"cuda-sim-chunk".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that was just made, and is nobody else's.
+    let file = unsafe { std::fs::File::from_raw_fd(fd) };
+    file.set_len(len as u64)?;
+    Ok(file.into())
+}

@@ -1,0 +1,31 @@
+//! What the driver's functions work on.
+
+pub(crate) mod capture;
+pub(crate) mod context;
+pub(crate) mod driver;
+pub(crate) mod event;
+pub(crate) mod graph;
+pub(crate) mod host;
+pub(crate) mod mapping;
+pub(crate) mod memory;
+pub(crate) mod module;
+pub(crate) mod stream;
+pub(crate) mod table;
+
+use sluice_driver_api::CUresult;
+use sluice_sim::client::GpuError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks; a panic elsewhere, which would be a bug, does not spread.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the driver says when the simulated GPU refuses.
+pub(crate) fn status_of(error: &GpuError) -> CUresult {
+    match error {
+        GpuError::OutOfMemory | GpuError::Exhausted => CUresult::ERROR_OUT_OF_MEMORY,
+        GpuError::Refused(_) => CUresult::ERROR_UNKNOWN,
+        GpuError::Gone(_) => CUresult::ERROR_DEVICE_UNAVAILABLE,
+    }
+}

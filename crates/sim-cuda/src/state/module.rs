@@ -1,0 +1,90 @@
+//! Modules and functions.
+
+use super::context::Device;
+use super::driver::Driver;
+use super::status_of;
+use crate::border::Ptr;
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::{c_char, c_void};
+use sluice_sim::module::{Kernel, Module};
+use std::ffi::CString;
+use std::sync::{Arc, OnceLock};
+
+/// A loaded module or library.
+pub(crate) struct ModuleObject {
+    pub(crate) handle: usize,
+    /// The context that it was loaded into; none for a library.
+    pub(crate) context: Option<usize>,
+    pub(crate) functions: Vec<Arc<Function>>,
+}
+
+/// A kernel that can be launched.
+pub(crate) struct Function {
+    pub(crate) handle: usize,
+    pub(crate) kernel: Kernel,
+    /// Its name as C has it.
+    pub(crate) c_name: CString,
+    pub(crate) module: usize,
+    /// Index of the name on each device.
+    names: Vec<OnceLock<usize>>,
+}
+
+impl Function {
+    /// Index of the kernel's name on a device.
+    pub(crate) fn name_on(&self, device: &Device) -> Result<usize, CUresult> {
+        let name = self.names.get(device.ordinal).ok_or(CUresult::ERROR_INVALID_DEVICE)?;
+        if let Some(name) = name.get() {
+            return Ok(*name);
+        }
+        let index = device.gpu.name(&self.kernel.name).map_err(|error| status_of(&error))?;
+        Ok(*name.get_or_init(|| index))
+    }
+}
+
+/// Reads a module image: ours are texts; of others only the kind is recognised.
+pub(crate) fn parse(image: Ptr<c_void>) -> Result<Module, CUresult> {
+    if image.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let image: Ptr<c_char> = image.cast();
+    // Byte by byte: an image of another kind has no length that we know, and may be short.
+    let begins = |with: &[u8]| {
+        with.iter().enumerate().all(|(index, byte)| image.at(index).read().is_ok_and(|read| read.cast_unsigned() == *byte))
+    };
+    if begins(sluice_sim::module::MAGIC.as_bytes()) {
+        return Module::parse(&image.text()?).map_err(|_| CUresult::ERROR_INVALID_IMAGE);
+    }
+    if begins(b"\x7fELF") || begins(&[0x50, 0xed, 0x55, 0xba]) || begins(&[0xb1, 0x43, 0x62, 0x46]) {
+        return Err(CUresult::ERROR_NO_BINARY_FOR_GPU);
+    }
+    if begins(b".version") || begins(b"//") {
+        return Err(CUresult::ERROR_INVALID_PTX);
+    }
+    Err(CUresult::ERROR_INVALID_IMAGE)
+}
+
+/// Makes a module, or a library if there is no context, with its functions.
+pub(crate) fn add(driver: &Driver, module: Module, context: Option<usize>) -> Arc<ModuleObject> {
+    driver.modules.add(|handle| {
+        let functions = module.kernels.into_iter().map(|kernel| {
+            driver.functions.add(|function| Function {
+                handle: function,
+                // Names come from a C string, so there is no NUL within.
+                c_name: CString::new(kernel.name.as_str()).unwrap_or_default(),
+                kernel,
+                module: handle,
+                names: driver.devices.iter().map(|_| OnceLock::new()).collect(),
+            })
+        });
+        ModuleObject { handle, context, functions: functions.collect() }
+    })
+}
+
+/// Unloads a module or library.
+pub(crate) fn remove(driver: &Driver, handle: usize) -> Result<(), CUresult> {
+    let module = driver.modules.remove(handle).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
+    for function in &module.functions {
+        driver.functions.remove(function.handle);
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! Streams, and which one a handle means.
+
+use super::capture::Participation;
+use super::context::{Context, current};
+use super::driver::{Driver, driver};
+use super::{lock, status_of};
+use crate::border::{Ptr, Status};
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::CUstream_st;
+use sluice_sim::client::{self, Mark, StreamCommand};
+use sluice_sim::engine::{StreamKind, Work};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// What a command does to memory; a graph does it again and again.
+pub(crate) type Effect = Arc<dyn Fn() + Send + Sync>;
+
+/// A stream.
+pub(crate) struct Stream {
+    pub(crate) handle: usize,
+    pub(crate) context: Arc<Context>,
+    pub(crate) sim: client::Stream,
+    pub(crate) kind: StreamKind,
+    pub(crate) flags: u32,
+    pub(crate) priority: i32,
+    /// The capture that the stream takes part in.
+    pub(crate) capture: Mutex<Option<Participation>>,
+}
+
+/// Which default stream the null handle means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Null {
+    /// The context's.
+    Legacy,
+    /// The thread's.
+    PerThread,
+}
+
+impl Stream {
+    /// Makes a stream in a context.
+    pub(crate) fn open(
+        driver: &Driver,
+        context: &Arc<Context>,
+        kind: StreamKind,
+        flags: u32,
+        priority: i32,
+    ) -> Result<Arc<Self>, CUresult> {
+        context.check()?;
+        let sim = client::Stream::open(&context.device.gpu, context.group, kind, priority)
+            .map_err(|error| status_of(&error))?;
+        let stream = driver.streams.add(|handle| Self {
+            handle,
+            context: context.clone(),
+            sim,
+            kind,
+            flags,
+            priority,
+            capture: Mutex::new(None),
+        });
+        context.adopt(&stream);
+        Ok(stream)
+    }
+
+    /// Puts work into the stream, or into the graph that it is captured to.
+    pub(crate) fn work(&self, work: Work, effect: Option<Effect>) -> Status {
+        if self.is_captured(|participation| participation.add(self, work, effect.clone()))? {
+            return Ok(());
+        }
+        self.submit(StreamCommand::Work(work), effect.map(|effect| Box::new(move || effect()) as client::Effect))?;
+        Ok(())
+    }
+
+    /// Puts a command into the stream, whatever is captured.
+    pub(crate) fn submit(&self, command: StreamCommand, effect: Option<client::Effect>) -> Result<Mark, CUresult> {
+        self.context.check()?;
+        self.context.healthy()?;
+        self.sim.submit(command, effect).map_err(|error| status_of(&error))
+    }
+
+    /// Does something to the capture that the stream takes part in. False if it takes part in none.
+    pub(crate) fn is_captured(&self, work: impl FnOnce(&mut Participation) -> Status) -> Result<bool, CUresult> {
+        if !driver()?.captures.any() {
+            return Ok(false);
+        }
+        if self.kind == StreamKind::Legacy {
+            driver()?.captures.forbid_legacy(&self.context)?;
+        }
+        match lock(&self.capture).as_mut() {
+            Some(participation) => work(participation).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Waits for everything in the stream.
+    pub(crate) fn synchronize(&self) -> Status {
+        self.context.check()?;
+        self.context.device.gpu.wait_for(self.sim.mark()).map_err(|error| status_of(&error))?;
+        self.context.healthy()
+    }
+
+    /// Whether everything in the stream is done.
+    pub(crate) fn query(&self) -> Status {
+        self.context.check()?;
+        if !self.context.device.gpu.is_done(self.sim.mark()) {
+            return Err(CUresult::ERROR_NOT_READY);
+        }
+        self.context.healthy()
+    }
+}
+
+/// The default streams of one thread, by context. They end with the thread.
+struct ThreadStreams(HashMap<usize, Arc<Stream>>);
+
+impl Drop for ThreadStreams {
+    fn drop(&mut self) {
+        if let Ok(driver) = driver() {
+            for (_, stream) in self.0.drain() {
+                driver.streams.remove(stream.handle);
+                stream.context.disown(&stream);
+            }
+        }
+    }
+}
+
+thread_local! {
+    static THREAD_STREAMS: RefCell<ThreadStreams> = RefCell::new(ThreadStreams(HashMap::new()));
+}
+
+/// The default stream of this thread in the current context.
+fn per_thread(driver: &Driver) -> Result<Arc<Stream>, CUresult> {
+    let context = current()?;
+    let known = THREAD_STREAMS.try_with(|streams| streams.borrow().0.get(&context.handle).cloned());
+    match known {
+        Ok(Some(stream)) => Ok(stream),
+        // A thread that is ending has no streams any more.
+        Err(_) => context.legacy(),
+        Ok(None) => {
+            let stream = Stream::open(driver, &context, StreamKind::Blocking, 0, 0)?;
+            let kept = stream.clone();
+            let _ = THREAD_STREAMS.try_with(|streams| streams.borrow_mut().0.insert(context.handle, kept));
+            Ok(stream)
+        }
+    }
+}
+
+/// The stream that a handle means.
+pub(crate) fn stream(handle: Ptr<CUstream_st>, null: Null) -> Result<Arc<Stream>, CUresult> {
+    let driver = driver()?;
+    match (handle.address(), null) {
+        (0, Null::Legacy) | (1, _) => current()?.legacy(),
+        (0, Null::PerThread) | (2, _) => per_thread(driver),
+        (handle, _) => {
+            let stream = driver.streams.get(handle).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
+            stream.context.check()?;
+            Ok(stream)
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Handles: numbers that stand for objects of the driver. A stale or foreign handle is found out, never followed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What a handle stands for; part of its value, so that handles of different kinds differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// CUcontext.
+    Context = 1,
+    /// CUmodule and CUlibrary.
+    Module,
+    /// CUfunction and CUkernel.
+    Function,
+    /// CUstream.
+    Stream,
+    /// CUevent.
+    Event,
+    /// CUgraph.
+    Graph,
+    /// CUgraphExec.
+    GraphExec,
+    /// CUarray.
+    Array,
+    /// CUmipmappedArray.
+    Mipmap,
+    /// CUmemoryPool.
+    Pool,
+    /// CUmemGenericAllocationHandle.
+    Chunk,
+}
+
+struct Rows<T> {
+    objects: HashMap<usize, Arc<T>>,
+    next: usize,
+}
+
+/// All objects of one kind.
+pub(crate) struct Table<T> {
+    kind: Kind,
+    rows: RwLock<Rows<T>>,
+}
+
+impl<T> Table<T> {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind, rows: RwLock::new(Rows { objects: HashMap::new(), next: 1 }) }
+    }
+
+    /// Adds an object, which is told its handle, and returns it.
+    pub(crate) fn add(&self, make: impl FnOnce(usize) -> T) -> Arc<T> {
+        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        // Looks like an address, and is none that a process has.
+        let handle = 0x00c0_de00_0000_0000 | (self.kind as usize) << 40 | rows.next << 4;
+        rows.next += 1;
+        let object = Arc::new(make(handle));
+        rows.objects.insert(handle, object.clone());
+        object
+    }
+
+    /// The object of a handle.
+    pub(crate) fn get(&self, handle: usize) -> Option<Arc<T>> {
+        self.rows.read().unwrap_or_else(PoisonError::into_inner).objects.get(&handle).cloned()
+    }
+
+    /// Takes the object of a handle out; the handle is stale from here on.
+    pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
+        self.rows.write().unwrap_or_else(PoisonError::into_inner).objects.remove(&handle)
+    }
+
+    /// Takes out all objects that answer yes.
+    pub(crate) fn remove_all(&self, mut which: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
+        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        rows.objects.extract_if(|_, object| which(object)).map(|(_, object)| object).collect()
+    }
+}
