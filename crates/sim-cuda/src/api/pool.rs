@@ -1,3 +1,197 @@
 //! Memory pools and stream-ordered allocation.
+//!
+//! An allocation is counted when it is asked for, and given back when its stream has come to the free.
 
 pub(crate) use super::memory::*;
+
+use super::memory::address;
+use super::with_twin;
+use crate::border::{Ptr, Status};
+use crate::state::context::Device;
+use crate::state::driver::driver;
+use crate::state::lock;
+use crate::state::memory::{Origin, PoolId};
+use crate::state::stream::{Effect, Null, stream};
+use sluice_driver_api::types::*;
+use sluice_sim::engine::Work;
+use std::sync::Arc;
+
+/// The only location kind that a pool or chunk can be at.
+const LOCATION_DEVICE: CUmemLocationType = 1;
+
+/// The device of a location.
+pub(super) fn device_of(location: CUmemLocation) -> Result<Arc<Device>, CUresult> {
+    if location.kind != LOCATION_DEVICE {
+        return Err(CUresult::ERROR_NOT_SUPPORTED);
+    }
+    driver()?.device(location.id).cloned()
+}
+
+/// The pool that a device allocates from.
+fn current_pool(device: &Arc<Device>) -> Result<PoolId, CUresult> {
+    let set = *lock(&device.current_pool);
+    Ok(set.unwrap_or(driver()?.memory.default_pool(device)))
+}
+
+fn allocate(out: Ptr<CUdeviceptr>, len: usize, pool: Option<PoolId>, on: Ptr<CUstream_st>, null: Null) -> Status {
+    let driver = driver()?;
+    let stream = stream(on, null)?;
+    let pool = match pool {
+        Some(pool) => pool,
+        None => current_pool(&stream.context.device)?,
+    };
+    let of_device = driver.memory.with_pool(pool, |pool, _, _| Ok(pool.device.ordinal))?;
+    if of_device != stream.context.device.ordinal || out.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let address = driver.memory.allocate(&stream.context, len, Origin::Pool(pool), 0)?;
+    // In a graph the node only orders; the address is the graph's from here on.
+    if let Err(error) = stream.work(Work::Empty, None) {
+        driver.memory.release(address, |_| true)?;
+        return Err(error);
+    }
+    out.write(address as u64)
+}
+
+with_twin! {
+    fn cuMemAllocAsync / cuMemAllocAsync_ptsz(out: Ptr<CUdeviceptr>, len: usize, on: Ptr<CUstream_st>) |null| {
+        allocate(out, len, None, on, null)
+    }
+
+    fn cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(
+        out: Ptr<CUdeviceptr>, len: usize, pool: Ptr<CUmemPoolHandle_st>, on: Ptr<CUstream_st>
+    ) |null| {
+        allocate(out, len, Some(pool.address()), on, null)
+    }
+
+    fn cuMemFreeAsync / cuMemFreeAsync_ptsz(pointer: CUdeviceptr, on: Ptr<CUstream_st>) |null| {
+        let stream = stream(on, null)?;
+        if pointer == 0 {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        let address = address(pointer)?;
+        let is_ours = |origin| matches!(origin, Origin::Device | Origin::Managed | Origin::Pool(_));
+        driver()?.memory.at(address).filter(|found| is_ours(found.origin)).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        if stream.is_captured(|part| part.add(&stream, Work::Empty, None))? {
+            return Ok(());
+        }
+        let free: Effect = Arc::new(move || {
+            // A second free of the same memory finds nothing, as with the real driver's pools.
+            let _ = driver().and_then(|driver| driver.memory.release(address, is_ours));
+        });
+        stream.work(Work::Empty, Some(free))
+    }
+}
+
+pub(crate) fn cuDeviceGetDefaultMemPool(out: Ptr<CUmemoryPool>, device: CUdevice) -> Status {
+    let driver = driver()?;
+    out.write_handle(driver.memory.default_pool(driver.device(device)?))
+}
+
+pub(crate) fn cuDeviceGetMemPool(out: Ptr<CUmemoryPool>, device: CUdevice) -> Status {
+    out.write_handle(current_pool(driver()?.device(device)?)?)
+}
+
+pub(crate) fn cuDeviceSetMemPool(device: CUdevice, pool: Ptr<CUmemPoolHandle_st>) -> Status {
+    let driver = driver()?;
+    driver.memory.with_pool(pool.address(), |_, _, _| Ok(()))?;
+    *lock(&driver.device(device)?.current_pool) = Some(pool.address());
+    Ok(())
+}
+
+pub(crate) fn cuMemGetDefaultMemPool(
+    out: Ptr<CUmemoryPool>,
+    location: Ptr<CUmemLocation>,
+    _kind: CUmemAllocationType,
+) -> Status {
+    out.write_handle(driver()?.memory.default_pool(&device_of(location.read()?)?))
+}
+
+pub(crate) fn cuMemGetMemPool(
+    out: Ptr<CUmemoryPool>,
+    location: Ptr<CUmemLocation>,
+    _kind: CUmemAllocationType,
+) -> Status {
+    out.write_handle(current_pool(&device_of(location.read()?)?)?)
+}
+
+pub(crate) fn cuMemPoolCreate(out: Ptr<CUmemoryPool>, props: Ptr<CUmemPoolProps>) -> Status {
+    let device = device_of(props.read()?.location)?;
+    out.write_handle(driver()?.memory.create_pool(&device))
+}
+
+pub(crate) fn cuMemPoolDestroy(pool: Ptr<CUmemPoolHandle_st>) -> Status {
+    driver()?.memory.destroy_pool(pool.address())
+}
+
+pub(crate) fn cuMemPoolTrimTo(pool: Ptr<CUmemPoolHandle_st>, _keep: usize) -> Status {
+    driver()?.memory.with_pool(pool.address(), |pool, _, _| {
+        pool.device.gpu.settle();
+        Ok(())
+    })
+}
+
+pub(crate) fn cuMemPoolSetAccess(
+    pool: Ptr<CUmemPoolHandle_st>,
+    _descriptors: Ptr<CUmemAccessDesc>,
+    _count: usize,
+) -> Status {
+    driver()?.memory.with_pool(pool.address(), |_, _, _| Ok(()))
+}
+
+/// How wide an attribute of a pool is, and whether it tells of use.
+enum Attribute {
+    /// A flag of four bytes.
+    Flag,
+    /// The release threshold, eight bytes.
+    Threshold,
+    /// Bytes in use.
+    Current,
+    /// Most bytes in use so far.
+    High,
+}
+
+impl Attribute {
+    fn of(attribute: CUmemPool_attribute) -> Result<Self, CUresult> {
+        match attribute {
+            1..=3 => Ok(Self::Flag),
+            4 => Ok(Self::Threshold),
+            5 | 7 => Ok(Self::Current),
+            6 | 8 => Ok(Self::High),
+            _ => Err(CUresult::ERROR_INVALID_VALUE),
+        }
+    }
+}
+
+pub(crate) fn cuMemPoolGetAttribute(
+    pool: Ptr<CUmemPoolHandle_st>,
+    attribute: CUmemPool_attribute,
+    value: Ptr<c_void>,
+) -> Status {
+    let kind = Attribute::of(attribute)?;
+    driver()?.memory.with_pool(pool.address(), |pool, used, high| {
+        let set = pool.attributes.get(&attribute).copied();
+        match kind {
+            Attribute::Flag => value.cast().write(i32::from(set.unwrap_or(1) != 0)),
+            Attribute::Threshold => value.cast().write(set.unwrap_or(0)),
+            Attribute::Current => value.cast().write(used as u64),
+            Attribute::High => value.cast().write(high as u64),
+        }
+    })
+}
+
+pub(crate) fn cuMemPoolSetAttribute(
+    pool: Ptr<CUmemPoolHandle_st>,
+    attribute: CUmemPool_attribute,
+    value: Ptr<c_void>,
+) -> Status {
+    let set = match Attribute::of(attribute)? {
+        Attribute::Flag => u64::from(value.cast::<u32>().read()?),
+        Attribute::Threshold | Attribute::High => value.cast::<u64>().read()?,
+        Attribute::Current => return Err(CUresult::ERROR_INVALID_VALUE),
+    };
+    driver()?.memory.with_pool(pool.address(), |pool, _, _| {
+        pool.attributes.insert(attribute, set);
+        Ok(())
+    })
+}

@@ -1,5 +1,6 @@
 //! The driver of this process: its devices, and the tables of everything that has a handle.
 
+use super::array::{Array, Mipmap};
 use super::capture::Captures;
 use super::context::{Context, Device};
 use super::event::Event;
@@ -30,6 +31,8 @@ pub(crate) struct Driver {
     pub(crate) events: Table<Event>,
     pub(crate) graphs: Table<GraphObject>,
     pub(crate) execs: Table<Exec>,
+    pub(crate) arrays: Table<Array>,
+    pub(crate) mipmaps: Table<Mipmap>,
     pub(crate) memory: Memory,
     pub(crate) captures: Captures,
 }
@@ -88,6 +91,8 @@ pub(crate) fn init() -> Status {
         events: Table::new(Kind::Event),
         graphs: Table::new(Kind::Graph),
         execs: Table::new(Kind::GraphExec),
+        arrays: Table::new(Kind::Array),
+        mipmaps: Table::new(Kind::Mipmap),
         memory: Memory::new(),
         captures: Captures::default(),
     };

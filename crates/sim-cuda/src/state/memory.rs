@@ -9,6 +9,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
+/// Begin of the handles of pools; beyond those of [`super::table`].
+const POOL_HANDLES: usize = 0x00c0_ded0_0000_0000;
+/// Begin of the handles of chunks.
+const CHUNK_HANDLES: usize = 0x00c0_dee0_0000_0000;
+
 /// A memory pool, by its handle.
 pub(crate) type PoolId = usize;
 
@@ -255,7 +260,7 @@ impl Memory {
         count(device, len)?;
         let mut state = lock(&self.0);
         state.next_handle += 1;
-        let handle = 0x00c0_de0b_0000_0000 | state.next_handle << 4;
+        let handle = CHUNK_HANDLES | state.next_handle << 4;
         state.chunks.insert(handle, Arc::new(Chunk { len, device: device.clone(), file }));
         Ok(handle)
     }
@@ -266,7 +271,18 @@ impl Memory {
         chunk.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
     }
 
-    /// Length of a chunk.
+    /// A handle for the chunk that is mapped at an address.
+    pub(crate) fn retain_chunk(&self, address: usize) -> Result<usize, CUresult> {
+        let mut state = lock(&self.0);
+        let mapped = state.mapped.range(..=address).next_back().filter(|(base, chunk)| address < *base + chunk.len);
+        let chunk = mapped.map(|(_, chunk)| chunk.clone()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        state.next_handle += 1;
+        let handle = CHUNK_HANDLES | state.next_handle << 4;
+        state.chunks.insert(handle, chunk);
+        Ok(handle)
+    }
+
+    /// The chunk of a handle.
     pub(crate) fn chunk(&self, handle: usize) -> Option<Arc<Chunk>> {
         lock(&self.0).chunks.get(&handle).cloned()
     }
@@ -326,7 +342,7 @@ impl Memory {
     pub(crate) fn create_pool(&self, device: &Arc<Device>) -> PoolId {
         let mut state = lock(&self.0);
         state.next_handle += 1;
-        let id = 0x00c0_de0a_0000_0000 | state.next_handle << 4;
+        let id = POOL_HANDLES | state.next_handle << 4;
         state.pools.insert(id, Pool { device: device.clone(), attributes: HashMap::new(), used_high: 0 });
         id
     }

@@ -1,5 +1,6 @@
 //! What the driver's functions work on.
 
+pub(crate) mod array;
 pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod driver;

@@ -25,10 +25,6 @@ pub(crate) enum Kind {
     Array,
     /// CUmipmappedArray.
     Mipmap,
-    /// CUmemoryPool.
-    Pool,
-    /// CUmemGenericAllocationHandle.
-    Chunk,
 }
 
 struct Rows<T> {
@@ -51,7 +47,7 @@ impl<T> Table<T> {
     pub(crate) fn add(&self, make: impl FnOnce(usize) -> T) -> Arc<T> {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         // Looks like an address, and is none that a process has.
-        let handle = 0x00c0_de00_0000_0000 | (self.kind as usize) << 40 | rows.next << 4;
+        let handle = 0x00c0_de00_0000_0000 | (self.kind as usize) << 36 | rows.next << 4;
         rows.next += 1;
         let object = Arc::new(make(handle));
         rows.objects.insert(handle, object.clone());
