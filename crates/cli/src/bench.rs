@@ -1,14 +1,121 @@
-//! `sluice bench`: what Sluice costs.
+//! `sluice bench`: what Sluice costs, and how it behaves when things go wrong. Each benchmark builds its own stage.
 
+mod comm;
+mod figures;
+mod hook;
+mod launches;
+mod scenarios;
+mod syscalls;
+mod timeline;
+mod token;
+mod troupe;
+mod wire;
+
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use crate::signals::Interrupts;
+use crate::stage::Setting;
 
 /// Flags of `sluice bench`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Debug, Subcommand)]
+enum Benchmark {
+    /// Time that the hook adds to a kernel launch while a grant is valid
+    Hook(Common),
+    /// Time of a frame and of a round trip to the pod-manager
+    Comm(Common),
+    /// Time from one client's YIELD until the next one may launch
+    Token(Common),
+    /// Limits, idle tenants, killed tenants, killed managers, full memory: on the simulated GPU
+    Scenarios {
+        #[command(flatten)]
+        common: Common,
+        /// Only these
+        #[arg(value_enum)]
+        only: Vec<scenarios::Scenario>,
+    },
+    /// The process that `hook` measures in
+    #[command(hide = true)]
+    HookWorker(launches::Arguments),
+    /// A client that `token` hands the token to
+    #[command(hide = true)]
+    TokenPeer(token::PeerArguments),
+    /// A process under the hook that `token` hands the token to
+    #[command(hide = true)]
+    TokenLauncher(token::LauncherArguments),
+}
+
+/// Flags that all benchmarks have.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Which GPU
+    #[arg(long, value_enum, default_value_t = Gpu::Sim)]
+    gpu: Gpu,
+    /// Write the figures to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Gpu {
+    /// Simulated
+    Sim,
+    /// This machine's
+    Real,
+}
 
 /// Runs the benchmark.
-pub(crate) fn run(_arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not connected")
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    match &arguments.benchmark {
+        Benchmark::HookWorker(flags) => launches::run(flags)?,
+        Benchmark::TokenPeer(flags) => token::run_peer(flags)?,
+        Benchmark::TokenLauncher(flags) => token::run_launcher(flags)?,
+        Benchmark::Hook(common) => common.publish(&hook::measure(common, &Interrupts::hold()?)?)?,
+        Benchmark::Comm(common) => common.publish(&comm::measure(common, &Interrupts::hold()?)?)?,
+        Benchmark::Token(common) => common.publish(&token::measure(common, &Interrupts::hold()?)?)?,
+        Benchmark::Scenarios { common, only } => {
+            common.publish(&scenarios::measure(only, &Interrupts::hold()?)?)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Common {
+    /// A stage for this GPU with these clients, `name: (request, limit, memory)`.
+    fn setting(&self, clients: &[(&str, f64, f64, u64)]) -> Setting {
+        Setting {
+            simulated: self.gpu == Gpu::Sim,
+            resource_file: resource_file(clients),
+            ..Setting::default()
+        }
+    }
+
+    /// Writes the figures where they were asked for; people have read them by then.
+    fn publish(&self, figures: &impl Serialize) -> anyhow::Result<()> {
+        self.json.as_deref().map_or(Ok(()), |path| write(path, figures))
+    }
+}
+
+fn write(path: &Path, figures: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(figures)? + "\n";
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A resource file of best-effort clients: (name, request, limit, memory in bytes).
+fn resource_file(clients: &[(&str, f64, f64, u64)]) -> String {
+    let lines = clients.iter().map(|(name, request, limit, memory)| {
+        format!("  - {{ name: {name}, request: {request}, limit: {limit}, memory: {memory} }}\n")
+    });
+    format!("clients:\n{}", lines.collect::<String>())
 }

@@ -67,34 +67,47 @@ impl Stage {
         simulator_socket(self.dir.path())
     }
 
-    /// Starts a tenant under the hook, `sluice load ARGUMENTS`.
+    /// Starts a process of a client under the hook, `sluice load ARGUMENTS`; the simulator's ledger knows it by `name`.
     ///
     /// # Errors
     /// If it cannot be started.
     pub(crate) fn start_tenant(
         &self,
         name: &str,
+        client: &str,
         load: impl IntoIterator<Item = impl AsRef<str>>,
         lines: Sender<Line>,
     ) -> anyhow::Result<Process> {
-        let mut command = Process::command(&self.artifacts.sluice);
+        let mut command = self.program();
         command.arg("load");
         for argument in load {
             command.arg(argument.as_ref());
         }
         command.arg("--stop-with-stdin");
-        self.govern(&mut command, name);
-        Process::start(name, command, self.dir.path(), Some(lines))
+        self.show_gpu(&mut command, name);
+        self.preload(&mut command, client);
+        self.start(name, command, Some(lines))
+    }
+
+    /// This program, as a child.
+    pub(crate) fn program(&self) -> Command {
+        Process::command(&self.artifacts.sluice)
+    }
+
+    /// The hook.
+    pub(crate) fn hook(&self) -> PathBuf {
+        self.dir.path().join("libsluice.so")
     }
 
     /// Puts a command under the hook as the client of this name.
-    pub(crate) fn govern(&self, command: &mut Command, name: &str) {
-        let dir = self.dir.path();
-        self.show_gpu(command, name);
-        command
-            .env("LD_PRELOAD", dir.join("libsluice.so"))
-            .env("SLUICE_SOCKET", manager_socket(dir))
-            .env("SLUICE_CLIENT", name);
+    pub(crate) fn preload(&self, command: &mut Command, client: &str) {
+        command.env("LD_PRELOAD", self.hook());
+        self.show_manager(command, client);
+    }
+
+    /// Lets a hook find the manager.
+    pub(crate) fn show_manager(&self, command: &mut Command, client: &str) {
+        command.env("SLUICE_SOCKET", self.manager_socket()).env("SLUICE_CLIENT", client);
     }
 
     /// Lets a command find the GPU, without the hook.
@@ -105,6 +118,19 @@ impl Stage {
                 .env("SLUICE_SIM_SOCKET", self.simulator_socket())
                 .env("SLUICE_SIM_LABEL", label);
         }
+    }
+
+    /// Starts a command that came from [`Stage::program`]; its log lies in the stage's directory.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn start(
+        &self,
+        name: &str,
+        command: Command,
+        lines: Option<Sender<Line>>,
+    ) -> anyhow::Result<Process> {
+        Process::start(name, command, self.dir.path(), lines)
     }
 
     /// Socket of the pod-manager.

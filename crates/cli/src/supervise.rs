@@ -9,8 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 /// How often a child that is to end is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -109,6 +107,12 @@ impl Process {
         }
     }
 
+    /// Whether it has ended otherwise than in success.
+    pub(crate) fn has_failed(&mut self) -> anyhow::Result<bool> {
+        let status = self.child.try_wait().with_context(|| format!("cannot look at {}", self.name))?;
+        Ok(status.is_some_and(|status| !status.success()))
+    }
+
     /// Writes a line to its standard input.
     ///
     /// # Errors
@@ -136,13 +140,6 @@ impl Process {
             }
             thread::sleep(LOOK_EVERY);
         }
-    }
-
-    /// Asks it to end, waits up to `grace`, then kills it.
-    pub(crate) fn end(mut self, grace: Duration) {
-        // A pid that has not been reaped cannot have been given to another process.
-        let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
-        let _ = self.wait(Instant::now() + grace);
     }
 
     /// Kills it with SIGKILL and reaps it.
@@ -173,6 +170,8 @@ impl Drop for Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::signal::kill;
+    use nix::unistd::Pid;
 
     fn shell(script: &str, logs: &Path, lines: Option<Sender<Line>>) -> Process {
         let mut command = Command::new("sh");

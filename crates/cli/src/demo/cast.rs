@@ -81,8 +81,12 @@ impl Cast {
     /// If it cannot be started.
     pub(crate) fn enter(&mut self, stage: &Stage, tenant: &Tenant) -> anyhow::Result<()> {
         let waits = matches!(tenant.class, Class::BestEffort).then_some("--start-with-mark");
-        let process =
-            stage.start_tenant(tenant.name, tenant.load.iter().copied().chain(waits), self.sender.clone())?;
+        let process = stage.start_tenant(
+            tenant.name,
+            tenant.name,
+            tenant.load.iter().copied().chain(waits),
+            self.sender.clone(),
+        )?;
         self.players.push(Player {
             tenant: tenant.clone(),
             process,

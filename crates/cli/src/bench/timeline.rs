@@ -1,0 +1,50 @@
+//! What a GPU's timeline says about stalls: pure functions over the simulator's intervals, which come in order of time.
+
+use sluice_sim::ledger::Interval;
+
+/// The longest time within `from..to` in which none of these processes had the GPU, nanoseconds.
+pub(crate) fn longest_gap(timeline: &[Interval], pids: &[i32], from: u64, to: u64) -> u64 {
+    let (mut idle_since, mut longest) = (from, 0);
+    for interval in timeline.iter().filter(|interval| pids.contains(&interval.pid)) {
+        longest = longest.max(interval.start_ns.min(to).saturating_sub(idle_since));
+        idle_since = idle_since.max(interval.end_ns.min(to));
+    }
+    longest.max(to.saturating_sub(idle_since))
+}
+
+/// When this process first had the GPU after `time`; `None` if it never did, or had it at `time` already.
+pub(crate) fn next_start(timeline: &[Interval], pid: i32, time: u64) -> Option<u64> {
+    let next = timeline.iter().find(|interval| interval.pid == pid && interval.end_ns > time)?;
+    (next.start_ns >= time).then_some(next.start_ns)
+}
+
+/// Who had the GPU last.
+pub(crate) fn last_user(timeline: &[Interval]) -> Option<i32> {
+    timeline.last().map(|interval| interval.pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(pid: i32, start_ns: u64, end_ns: u64) -> Interval {
+        Interval { start_ns, end_ns, pid, busy_ns: end_ns - start_ns }
+    }
+
+    #[test]
+    fn a_gap_counts_at_the_begin_in_the_middle_and_at_the_end() {
+        let timeline = [at(1, 10, 20), at(2, 20, 90), at(1, 90, 95)];
+        assert_eq!(longest_gap(&timeline, &[1], 0, 100), 70);
+        assert_eq!(longest_gap(&timeline, &[1, 2], 0, 100), 10);
+        assert_eq!(longest_gap(&timeline, &[2], 0, 300), 210);
+        assert_eq!(longest_gap(&[], &[1], 5, 9), 4);
+    }
+
+    #[test]
+    fn who_had_the_gpu_already_did_not_take_it_over() {
+        let timeline = [at(1, 10, 20), at(2, 30, 90)];
+        assert_eq!(next_start(&timeline, 2, 15), Some(30));
+        assert_eq!(next_start(&timeline, 2, 50), None);
+        assert_eq!(next_start(&timeline, 1, 50), None);
+    }
+}
