@@ -29,7 +29,7 @@ def main():
     told["free_at_limit"] = torch.cuda.mem_get_info()[0]
     # The comparison needs room of its own, in blocks of other sizes than the one given back.
     last = held.pop()
-    told["contents_ok"] = last.tolist()[0] == len(held)
+    told["contents_ok"] = float(last[0]) == len(held)
     del last
     torch.cuda.empty_cache()
     told["contents_ok"] &= all(bool((tensor == index).all()) for index, tensor in enumerate(held))
