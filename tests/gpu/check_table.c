@@ -171,7 +171,7 @@ int main(int argc, char **argv)
             versions[kinds++] = rows[i].since;
     versions[kinds++] = version;
     qsort(versions, (size_t)kinds, sizeof *versions, compare_numbers);
-    int lookups = 0, bad = 0, kept = 0;
+    int lookups = 0, bad = 0, kept = 0, unnamed = 0;
     for (int i = 0; i < count; i++) {
         int first = 1;
         const void *shown[3] = {NULL, NULL, NULL};
@@ -190,6 +190,7 @@ int main(int argc, char **argv)
                 if (given == (row ? row->address : NULL))
                     continue;
                 bad++;
+                unnamed += given && !strcmp(named(given), "unnamed");
                 /* Each row that the rule names wrongly is shown once, at the first version. */
                 if (shown[flags] != (row ? (const void *)row : "none") && kept++ < MAX_SHOWN)
                     printf("%s\n  [\"%s\", %d, %llu, \"table: %s\", \"driver: %s\"]", kept > 1 ? "," : "", rows[i].name, versions[v], flags, row ? row->symbol : "none", named(given));
@@ -197,6 +198,6 @@ int main(int argc, char **argv)
             }
         }
     }
-    printf("],\n \"lookups\": %d, \"lookup_mismatch_count\": %d, \"ok\": %s}\n", lookups, bad, wrong || bad ? "false" : "true");
+    printf("],\n \"lookups\": %d, \"lookup_mismatch_count\": %d,\n \"given_by_addresses_without_a_symbol\": %d, \"ok\": %s}\n", lookups, bad, unnamed, wrong || bad ? "false" : "true");
     return wrong || bad ? 1 : 0;
 }
