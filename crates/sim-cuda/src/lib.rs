@@ -7,7 +7,7 @@
 //!
 //! Nothing may link this crate: it exports the driver's symbols. Unsafe code is in `border`, `exports`, `nvml` and
 //! `state::mapping` only.
-#![allow(non_snake_case, reason = "functions have the driver's names")]
+#![allow(non_snake_case, clippy::too_many_arguments, reason = "functions have the driver's names and arguments")]
 
 #[macro_use]
 extern crate sluice_driver_api;
@@ -15,4 +15,5 @@ extern crate sluice_driver_api;
 mod api;
 mod border;
 mod exports;
+mod nvml;
 mod state;

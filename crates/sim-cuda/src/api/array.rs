@@ -77,7 +77,10 @@ pub(crate) fn cuArrayGetDescriptor_v2(out: Ptr<CUDA_ARRAY_DESCRIPTOR>, handle: P
     out.write(CUDA_ARRAY_DESCRIPTOR { Width, Height, Format, NumChannels })
 }
 
-pub(crate) fn cuArray3DGetDescriptor_v2(out: Ptr<CUDA_ARRAY3D_DESCRIPTOR>, handle: Ptr<CUarray_st>) -> Status {
+pub(crate) fn cuArray3DGetDescriptor_v2(
+    out: Ptr<CUDA_ARRAY3D_DESCRIPTOR>,
+    handle: Ptr<CUarray_st>,
+) -> Status {
     let Shape { size: [Width, Height, Depth], format: Format, channels: NumChannels, flags: Flags } =
         array(handle)?.shape;
     out.write(CUDA_ARRAY3D_DESCRIPTOR { Width, Height, Depth, Format, NumChannels, Flags })
@@ -110,7 +113,11 @@ pub(crate) fn cuMipmappedArrayCreate(
     out.write_handle(driver.mipmaps.add(|handle| Mipmap { handle, address, levels: arrays }).handle)
 }
 
-pub(crate) fn cuMipmappedArrayGetLevel(out: Ptr<CUarray>, handle: Ptr<CUmipmappedArray_st>, level: c_uint) -> Status {
+pub(crate) fn cuMipmappedArrayGetLevel(
+    out: Ptr<CUarray>,
+    handle: Ptr<CUmipmappedArray_st>,
+    level: c_uint,
+) -> Status {
     let mipmap = driver()?.mipmaps.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
     out.write_handle(mipmap.levels.get(level as usize).ok_or(CUresult::ERROR_INVALID_VALUE)?.handle)
 }

@@ -79,7 +79,8 @@ pub(super) fn sync_stream(null: Null) -> Result<Arc<Stream>, CUresult> {
     stream(Ptr::<CUstream_st>::null(), null)
 }
 
-fn host<T>(pointer: Ptr<T>, len: usize) -> Result<(Span, Side), CUresult> {
+/// Host memory that the caller named.
+pub(super) fn host_end<T>(pointer: Ptr<T>, len: usize) -> Result<(Span, Side), CUresult> {
     Ok((Span::host(pointer, len)?, side(pointer.address())?))
 }
 
@@ -91,18 +92,18 @@ fn device(pointer: CUdeviceptr, len: usize) -> Result<(Span, Side), CUresult> {
 fn unified(pointer: CUdeviceptr, len: usize) -> Result<(Span, Side), CUresult> {
     let at = address(pointer)?;
     match side(at)? {
-        Side::Pageable => host(Ptr::<c_void>::to_address(at), len),
+        Side::Pageable => host_end(Ptr::<c_void>::to_address(at), len),
         _ => device(pointer, len),
     }
 }
 
 with_twin! {
     fn cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: CUdeviceptr, from: Ptr<c_void>, len: usize) |null| {
-        copy(device(to, len)?, host(from, len)?, &*sync_stream(null)?, Waits::Sync)
+        copy(device(to, len)?, host_end(from, len)?, &*sync_stream(null)?, Waits::Sync)
     }
 
     fn cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: Ptr<c_void>, from: CUdeviceptr, len: usize) |null| {
-        copy(host(to, len)?, device(from, len)?, &*sync_stream(null)?, Waits::Sync)
+        copy(host_end(to, len)?, device(from, len)?, &*sync_stream(null)?, Waits::Sync)
     }
 
     fn cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: CUdeviceptr, from: CUdeviceptr, len: usize) |null| {
@@ -122,13 +123,13 @@ with_twin! {
     fn cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(
         to: CUdeviceptr, from: Ptr<c_void>, len: usize, on: Ptr<CUstream_st>
     ) |null| {
-        copy(device(to, len)?, host(from, len)?, &*stream(on, null)?, Waits::Async)
+        copy(device(to, len)?, host_end(from, len)?, &*stream(on, null)?, Waits::Async)
     }
 
     fn cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(
         to: Ptr<c_void>, from: CUdeviceptr, len: usize, on: Ptr<CUstream_st>
     ) |null| {
-        copy(host(to, len)?, device(from, len)?, &*stream(on, null)?, Waits::Async)
+        copy(host_end(to, len)?, device(from, len)?, &*stream(on, null)?, Waits::Async)
     }
 
     fn cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(

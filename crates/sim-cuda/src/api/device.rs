@@ -103,7 +103,11 @@ pub(crate) fn cuDeviceGetP2PAttribute(
     cuDeviceCanAccessPeer(value, device, peer)
 }
 
-pub(crate) fn cuDeviceGetAttribute(value: Ptr<c_int>, attribute: CUdevice_attribute, device: CUdevice) -> Status {
+pub(crate) fn cuDeviceGetAttribute(
+    value: Ptr<c_int>,
+    attribute: CUdevice_attribute,
+    device: CUdevice,
+) -> Status {
     let device = driver()?.device(device)?;
     if attribute == 0 {
         return Err(CUresult::ERROR_INVALID_VALUE);
@@ -130,7 +134,8 @@ fn attribute_of_h200(attribute: CUdevice_attribute) -> c_int {
         CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK => 1 << 10,
         CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY => 64 << 10,
         CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
-        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK | CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => 65_536,
+        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK
+        | CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => 65_536,
         CU_DEVICE_ATTRIBUTE_CLOCK_RATE => 1_980_000,
         CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE => 3_201_000,
         CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => 6_144,

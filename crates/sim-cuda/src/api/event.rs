@@ -26,7 +26,8 @@ pub(crate) fn cuEventCreate(handle: Ptr<CUevent>, flags: c_uint) -> Status {
         0 => Some(context.device.gpu.open_event().map_err(|error| status_of(&error))?),
         _ => None,
     };
-    let event = driver()?.events.add(|handle| Event { handle, context, word, recorded: Mutex::new(Recorded::Never) });
+    let event =
+        driver()?.events.add(|handle| Event { handle, context, word, recorded: Mutex::new(Recorded::Never) });
     handle.write_handle(event.handle)
 }
 
@@ -100,7 +101,10 @@ pub(crate) fn cuEventSynchronize(of: Ptr<CUevent_st>) -> Status {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "the driver's result is a float of half a microsecond's resolution")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the driver's result is a float of half a microsecond's resolution"
+)]
 pub(crate) fn cuEventElapsedTime_v2(out: Ptr<f32>, from: Ptr<CUevent_st>, to: Ptr<CUevent_st>) -> Status {
     let (from, to) = (event(from)?.time()?, event(to)?.time()?);
     out.write((to as f64 - from as f64) as f32 / 1e6)

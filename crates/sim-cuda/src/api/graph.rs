@@ -74,7 +74,11 @@ pub(crate) fn cuGraphInstantiate_v2(
     instantiate(handle, of)
 }
 
-pub(crate) fn cuGraphInstantiateWithFlags(handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>, _flags: u64) -> Status {
+pub(crate) fn cuGraphInstantiateWithFlags(
+    handle: Ptr<CUgraphExec>,
+    of: Ptr<CUgraph_st>,
+    _flags: u64,
+) -> Status {
     instantiate(handle, of)
 }
 

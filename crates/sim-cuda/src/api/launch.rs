@@ -29,9 +29,12 @@ struct Geometry {
 impl Geometry {
     /// Blocks and threads per block; what the driver would refuse is refused.
     fn check(&self) -> Result<(u64, u32), CUresult> {
-        let limits = [(self.grid, [i32::MAX.cast_unsigned(), 65_535, 65_535]), (self.block, [1_024, 1_024, 64])];
-        let fits = limits.iter().all(|(size, limit)| size.iter().zip(limit).all(|(n, max)| (1..=*max).contains(n)));
-        let product = |[x, y, z]: [c_uint; 3]| u64::from(x).saturating_mul(u64::from(y)).saturating_mul(u64::from(z));
+        let limits =
+            [(self.grid, [i32::MAX.cast_unsigned(), 65_535, 65_535]), (self.block, [1_024, 1_024, 64])];
+        let fits =
+            limits.iter().all(|(size, limit)| size.iter().zip(limit).all(|(n, max)| (1..=*max).contains(n)));
+        let product =
+            |[x, y, z]: [c_uint; 3]| u64::from(x).saturating_mul(u64::from(y)).saturating_mul(u64::from(z));
         let threads = u32::try_from(product(self.block)).ok().filter(|threads| *threads <= 1_024);
         match threads {
             Some(threads) if fits && self.shared <= MAX_SHARED => Ok((product(self.grid), threads)),
@@ -41,7 +44,11 @@ impl Geometry {
 }
 
 /// The parameters of a launch as a packed buffer, from either way to pass them.
-fn packed(function: &Function, kernel_params: Ptr<*mut c_void>, extra: Ptr<*mut c_void>) -> Result<Vec<u8>, CUresult> {
+fn packed(
+    function: &Function,
+    kernel_params: Ptr<*mut c_void>,
+    extra: Ptr<*mut c_void>,
+) -> Result<Vec<u8>, CUresult> {
     let kernel = &function.kernel;
     if !extra.is_null() {
         return packed_extra(extra);
@@ -114,7 +121,11 @@ fn launch(
 fn fits_at_once(geometry: &Geometry) -> Status {
     let (blocks, threads) = geometry.check()?;
     let per_sm = (params::THREADS_PER_SM / threads).min(params::BLOCKS_PER_SM);
-    if blocks > u64::from(per_sm * params::SMS) { Err(CUresult::ERROR_COOPERATIVE_LAUNCH_TOO_LARGE) } else { Ok(()) }
+    if blocks > u64::from(per_sm * params::SMS) {
+        Err(CUresult::ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)
+    } else {
+        Ok(())
+    }
 }
 
 with_twin! {

@@ -42,6 +42,11 @@ pub(crate) fn cuGetProcAddress_v2(
     }
 }
 
-pub(crate) fn cuGetProcAddress(name: Ptr<c_char>, function: Ptr<*mut c_void>, version: c_int, flags: u64) -> Status {
+pub(crate) fn cuGetProcAddress(
+    name: Ptr<c_char>,
+    function: Ptr<*mut c_void>,
+    version: c_int,
+    flags: u64,
+) -> Status {
     cuGetProcAddress_v2(name, function, version, flags, Ptr::null())
 }

@@ -67,7 +67,11 @@ pub(crate) fn cuMemFree_v2(pointer: CUdeviceptr) -> Status {
     }
     let address = address(pointer)?;
     let is_ours = |origin| matches!(origin, Origin::Device | Origin::Managed | Origin::Pool(_));
-    let found = driver.memory.at(address).filter(|found| is_ours(found.origin)).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let found = driver
+        .memory
+        .at(address)
+        .filter(|found| is_ours(found.origin))
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
     wait_for_users(&found)?;
     driver.memory.release(address, is_ours)
 }
@@ -131,7 +135,11 @@ pub(crate) fn cuMemHostUnregister(pointer: Ptr<c_void>) -> Status {
     driver.memory.release(pointer.address(), |origin| origin == Origin::Registered).map_err(|_| unknown)
 }
 
-pub(crate) fn cuMemHostGetDevicePointer_v2(out: Ptr<CUdeviceptr>, pointer: Ptr<c_void>, _flags: c_uint) -> Status {
+pub(crate) fn cuMemHostGetDevicePointer_v2(
+    out: Ptr<CUdeviceptr>,
+    pointer: Ptr<c_void>,
+    _flags: c_uint,
+) -> Status {
     let found = driver()?.memory.find(pointer.address()).filter(|found| found.origin.is_host());
     found.ok_or(CUresult::ERROR_INVALID_VALUE)?;
     out.write(pointer.address() as u64)
@@ -142,7 +150,11 @@ pub(crate) fn cuMemHostGetFlags(flags: Ptr<c_uint>, pointer: Ptr<c_void>) -> Sta
     flags.write(found.ok_or(CUresult::ERROR_INVALID_VALUE)?.flags)
 }
 
-pub(crate) fn cuMemGetAddressRange_v2(base: Ptr<CUdeviceptr>, len: Ptr<usize>, pointer: CUdeviceptr) -> Status {
+pub(crate) fn cuMemGetAddressRange_v2(
+    base: Ptr<CUdeviceptr>,
+    len: Ptr<usize>,
+    pointer: CUdeviceptr,
+) -> Status {
     let found = driver()?.memory.find(address(pointer)?).ok_or(CUresult::ERROR_NOT_FOUND)?;
     base.write_if_wanted(found.base as u64);
     len.write_if_wanted(found.len);
@@ -160,7 +172,9 @@ fn attribute(data: Ptr<c_void>, attribute: CUpointer_attribute, pointer: CUdevic
             data.cast().write(if is_host { CU_MEMORYTYPE_HOST } else { CU_MEMORYTYPE_DEVICE })
         }
         CU_POINTER_ATTRIBUTE_DEVICE_POINTER => data.cast().write(pointer),
-        CU_POINTER_ATTRIBUTE_HOST_POINTER if is_host || found.origin == Origin::Managed => data.cast().write(at),
+        CU_POINTER_ATTRIBUTE_HOST_POINTER if is_host || found.origin == Origin::Managed => {
+            data.cast().write(at)
+        }
         CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(CUresult::ERROR_INVALID_VALUE),
         CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => data.cast().write(0i32),
         CU_POINTER_ATTRIBUTE_BUFFER_ID => data.cast().write(found.base as u64),
@@ -177,7 +191,11 @@ fn attribute(data: Ptr<c_void>, attribute: CUpointer_attribute, pointer: CUdevic
     }
 }
 
-pub(crate) fn cuPointerGetAttribute(data: Ptr<c_void>, which: CUpointer_attribute, pointer: CUdeviceptr) -> Status {
+pub(crate) fn cuPointerGetAttribute(
+    data: Ptr<c_void>,
+    which: CUpointer_attribute,
+    pointer: CUdeviceptr,
+) -> Status {
     if data.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
@@ -207,7 +225,11 @@ pub(crate) fn cuPointerGetAttributes(
     Ok(())
 }
 
-pub(crate) fn cuPointerSetAttribute(_value: Ptr<c_void>, _which: CUpointer_attribute, pointer: CUdeviceptr) -> Status {
+pub(crate) fn cuPointerSetAttribute(
+    _value: Ptr<c_void>,
+    _which: CUpointer_attribute,
+    pointer: CUdeviceptr,
+) -> Status {
     let found = driver()?.memory.find(address(pointer)?);
     found.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
 }

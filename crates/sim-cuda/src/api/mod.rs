@@ -7,6 +7,7 @@ mod array;
 mod capture;
 mod context;
 mod copy;
+mod copy2d;
 mod device;
 mod event;
 mod fallback;

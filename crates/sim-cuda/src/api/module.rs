@@ -150,14 +150,24 @@ pub(crate) fn cuFuncGetModule(handle: Ptr<CUmodule>, of: Ptr<CUfunc_st>) -> Stat
     handle.write_handle(function(of)?.module)
 }
 
-pub(crate) fn cuFuncGetParamInfo(of: Ptr<CUfunc_st>, index: usize, offset: Ptr<usize>, size: Ptr<usize>) -> Status {
+pub(crate) fn cuFuncGetParamInfo(
+    of: Ptr<CUfunc_st>,
+    index: usize,
+    offset: Ptr<usize>,
+    size: Ptr<usize>,
+) -> Status {
     let function = function(of)?;
     let param = function.kernel.params.get(index).ok_or(CUresult::ERROR_INVALID_VALUE)?;
     size.write_if_wanted(param.kind.size());
     offset.write(param.offset)
 }
 
-pub(crate) fn cuKernelGetParamInfo(of: Ptr<CUkern_st>, index: usize, offset: Ptr<usize>, size: Ptr<usize>) -> Status {
+pub(crate) fn cuKernelGetParamInfo(
+    of: Ptr<CUkern_st>,
+    index: usize,
+    offset: Ptr<usize>,
+    size: Ptr<usize>,
+) -> Status {
     cuFuncGetParamInfo(of.cast(), index, offset, size)
 }
 
@@ -179,7 +189,11 @@ pub(crate) fn cuFuncLoad(of: Ptr<CUfunc_st>) -> Status {
 }
 
 /// Attributes of a small kernel for compute capability 9.0.
-pub(crate) fn cuFuncGetAttribute(value: Ptr<c_int>, attribute: CUfunction_attribute, of: Ptr<CUfunc_st>) -> Status {
+pub(crate) fn cuFuncGetAttribute(
+    value: Ptr<c_int>,
+    attribute: CUfunction_attribute,
+    of: Ptr<CUfunc_st>,
+) -> Status {
     function(of)?;
     value.write(match attribute {
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => 1_024,
@@ -200,7 +214,11 @@ pub(crate) fn cuKernelGetAttribute(
     cuFuncGetAttribute(value, attribute, kernel.cast())
 }
 
-pub(crate) fn cuFuncSetAttribute(of: Ptr<CUfunc_st>, _attribute: CUfunction_attribute, _value: c_int) -> Status {
+pub(crate) fn cuFuncSetAttribute(
+    of: Ptr<CUfunc_st>,
+    _attribute: CUfunction_attribute,
+    _value: c_int,
+) -> Status {
     function(of).map(drop)
 }
 
@@ -218,7 +236,11 @@ pub(crate) fn cuFuncSetCacheConfig(of: Ptr<CUfunc_st>, _config: CUfunc_cache) ->
     function(of).map(drop)
 }
 
-pub(crate) fn cuKernelSetCacheConfig(kernel: Ptr<CUkern_st>, _config: CUfunc_cache, _device: CUdevice) -> Status {
+pub(crate) fn cuKernelSetCacheConfig(
+    kernel: Ptr<CUkern_st>,
+    _config: CUfunc_cache,
+    _device: CUdevice,
+) -> Status {
     function(kernel).map(drop)
 }
 

@@ -33,7 +33,13 @@ fn current_pool(device: &Arc<Device>) -> Result<PoolId, CUresult> {
     Ok(set.unwrap_or(driver()?.memory.default_pool(device)))
 }
 
-fn allocate(out: Ptr<CUdeviceptr>, len: usize, pool: Option<PoolId>, on: Ptr<CUstream_st>, null: Null) -> Status {
+fn allocate(
+    out: Ptr<CUdeviceptr>,
+    len: usize,
+    pool: Option<PoolId>,
+    on: Ptr<CUstream_st>,
+    null: Null,
+) -> Status {
     let driver = driver()?;
     let stream = stream(on, null)?;
     let pool = match pool {

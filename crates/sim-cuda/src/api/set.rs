@@ -1,6 +1,6 @@
 //! Memsets.
 
-pub(crate) use super::copy::*;
+pub(crate) use super::copy2d::*;
 
 use super::copy::sync_stream;
 use super::memory::{address, span};
@@ -28,7 +28,13 @@ impl Rows {
         Ok(Self { pointer, pitch: width, width, height: 1 })
     }
 
-    fn many(pointer: CUdeviceptr, pitch: usize, items: usize, size: usize, height: usize) -> Result<Self, CUresult> {
+    fn many(
+        pointer: CUdeviceptr,
+        pitch: usize,
+        items: usize,
+        size: usize,
+        height: usize,
+    ) -> Result<Self, CUresult> {
         let width = items.checked_mul(size).filter(|width| *width <= pitch || height <= 1);
         Ok(Self { pointer, pitch, width: width.ok_or(CUresult::ERROR_INVALID_VALUE)?, height })
     }

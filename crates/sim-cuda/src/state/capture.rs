@@ -122,7 +122,8 @@ impl Participation {
             }
             graph.nodes.push(GraphNode { body: node.body.clone(), dependencies });
         }
-        self.tips.nodes = if nodes.is_empty() { before } else { super::graph::leaves(&graph.nodes[first..], first) };
+        self.tips.nodes =
+            if nodes.is_empty() { before } else { super::graph::leaves(&graph.nodes[first..], first) };
         Ok(())
     }
 }
@@ -230,7 +231,11 @@ impl Captures {
     /// and no harm done.
     pub(crate) fn ask_legacy(&self, context: &Context) -> Status {
         let ties = |capture: &Arc<Capture>| capture.context == context.handle && *lock(&capture.blocking);
-        if lock(&self.active).iter().any(ties) { Err(CUresult::ERROR_STREAM_CAPTURE_IMPLICIT) } else { Ok(()) }
+        if lock(&self.active).iter().any(ties) {
+            Err(CUresult::ERROR_STREAM_CAPTURE_IMPLICIT)
+        } else {
+            Ok(())
+        }
     }
 
     /// The whole context is waited for.

@@ -155,8 +155,12 @@ impl Context {
 
     /// Waits for everything submitted to the context.
     pub(crate) fn synchronize(&self) -> Status {
-        let marks: Vec<Mark> =
-            self.streams().iter().map(|stream| stream.sim.mark()).chain(lock(&self.closing).iter().copied()).collect();
+        let marks: Vec<Mark> = self
+            .streams()
+            .iter()
+            .map(|stream| stream.sim.mark())
+            .chain(lock(&self.closing).iter().copied())
+            .collect();
         for mark in marks {
             self.device.gpu.wait_for(mark).map_err(|error| status_of(&error))?;
         }

@@ -84,8 +84,9 @@ impl Exec {
                 Part::Host(call) => host::launch(stream, *call)?,
                 Part::Device { graph, effects } => {
                     let effects = effects.clone();
-                    let all = (!effects.is_empty())
-                        .then(|| Box::new(move || effects.iter().for_each(|effect| effect())) as client::Effect);
+                    let all = (!effects.is_empty()).then(|| {
+                        Box::new(move || effects.iter().for_each(|effect| effect())) as client::Effect
+                    });
                     stream.submit(StreamCommand::Graph(*graph), all)?;
                 }
             }
@@ -118,9 +119,4 @@ impl Drop for Exec {
             }
         }
     }
-}
-
-/// Work that takes no time and does nothing: a node that only orders others.
-pub(crate) fn empty() -> Body {
-    Body::Work { work: Work::Empty, effect: None }
 }

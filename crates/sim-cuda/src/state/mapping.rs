@@ -48,11 +48,6 @@ impl Mapping {
         self.address
     }
 
-    /// Length in bytes, of whole pages.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     /// Puts a file's memory into a part of these addresses; without a file, takes memory out again.
     pub(crate) fn back(&self, offset: usize, len: usize, file: Option<BorrowedFd<'_>>) -> io::Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {

@@ -123,7 +123,13 @@ impl Memory {
     }
 
     /// Takes device or host memory. Zero bytes are INVALID_VALUE.
-    pub(crate) fn allocate(&self, context: &Context, len: usize, origin: Origin, flags: u32) -> Result<usize, CUresult> {
+    pub(crate) fn allocate(
+        &self,
+        context: &Context,
+        len: usize,
+        origin: Origin,
+        flags: u32,
+    ) -> Result<usize, CUresult> {
         if len == 0 {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
@@ -179,11 +185,24 @@ impl Memory {
     }
 
     /// Addresses without memory.
-    pub(crate) fn reserve(&self, device: &Arc<Device>, len: usize, alignment: usize) -> Result<usize, CUresult> {
+    pub(crate) fn reserve(
+        &self,
+        device: &Arc<Device>,
+        len: usize,
+        alignment: usize,
+    ) -> Result<usize, CUresult> {
         let mapping = Mapping::addresses(len, alignment).map_err(|_| CUresult::ERROR_OUT_OF_MEMORY)?;
         let address = mapping.address();
         let origin = Origin::Reserved;
-        self.keep(Piece { address, len, origin, device: device.clone(), context: 0, flags: 0, mapping: Some(mapping) });
+        self.keep(Piece {
+            address,
+            len,
+            origin,
+            device: device.clone(),
+            context: 0,
+            flags: 0,
+            mapping: Some(mapping),
+        });
         Ok(address)
     }
 
@@ -274,7 +293,8 @@ impl Memory {
     /// A handle for the chunk that is mapped at an address.
     pub(crate) fn retain_chunk(&self, address: usize) -> Result<usize, CUresult> {
         let mut state = lock(&self.0);
-        let mapped = state.mapped.range(..=address).next_back().filter(|(base, chunk)| address < *base + chunk.len);
+        let mapped =
+            state.mapped.range(..=address).next_back().filter(|(base, chunk)| address < *base + chunk.len);
         let chunk = mapped.map(|(_, chunk)| chunk.clone()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
         state.next_handle += 1;
         let handle = CHUNK_HANDLES | state.next_handle << 4;
@@ -291,7 +311,11 @@ impl Memory {
     pub(crate) fn map_chunk(&self, address: usize, len: usize, handle: usize) -> Status {
         let mut state = lock(&self.0);
         let chunk = state.chunks.get(&handle).cloned().ok_or(CUresult::ERROR_INVALID_VALUE)?;
-        let free = state.mapped.range(..address + len).next_back().is_none_or(|(base, other)| base + other.len <= address);
+        let free = state
+            .mapped
+            .range(..address + len)
+            .next_back()
+            .is_none_or(|(base, other)| base + other.len <= address);
         let piece = state.pieces.range(..=address).next_back().map(|(_, piece)| piece);
         match piece {
             Some(piece) if piece.origin == Origin::Reserved && len == chunk.len && free => {

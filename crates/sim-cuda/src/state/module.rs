@@ -49,7 +49,9 @@ pub(crate) fn parse(image: Ptr<c_void>) -> Result<Module, CUresult> {
     let image: Ptr<c_char> = image.cast();
     // Byte by byte: an image of another kind has no length that we know, and may be short.
     let begins = |with: &[u8]| {
-        with.iter().enumerate().all(|(index, byte)| image.at(index).read().is_ok_and(|read| read.cast_unsigned() == *byte))
+        with.iter()
+            .enumerate()
+            .all(|(index, byte)| image.at(index).read().is_ok_and(|read| read.cast_unsigned() == *byte))
     };
     if begins(sluice_sim::module::MAGIC.as_bytes()) {
         return Module::parse(&image.text()?).map_err(|_| CUresult::ERROR_INVALID_IMAGE);

@@ -67,19 +67,29 @@ impl Stream {
         if self.is_captured(|participation| participation.add(self, work, effect.clone()))? {
             return Ok(());
         }
-        self.submit(StreamCommand::Work(work), effect.map(|effect| Box::new(move || effect()) as client::Effect))?;
+        self.submit(
+            StreamCommand::Work(work),
+            effect.map(|effect| Box::new(move || effect()) as client::Effect),
+        )?;
         Ok(())
     }
 
     /// Puts a command into the stream, whatever is captured.
-    pub(crate) fn submit(&self, command: StreamCommand, effect: Option<client::Effect>) -> Result<Mark, CUresult> {
+    pub(crate) fn submit(
+        &self,
+        command: StreamCommand,
+        effect: Option<client::Effect>,
+    ) -> Result<Mark, CUresult> {
         self.context.check()?;
         self.context.healthy()?;
         self.sim.submit(command, effect).map_err(|error| status_of(&error))
     }
 
     /// Does something to the capture that the stream takes part in. False if it takes part in none.
-    pub(crate) fn is_captured(&self, work: impl FnOnce(&mut Participation) -> Status) -> Result<bool, CUresult> {
+    pub(crate) fn is_captured(
+        &self,
+        work: impl FnOnce(&mut Participation) -> Status,
+    ) -> Result<bool, CUresult> {
         if !driver()?.captures.any() {
             return Ok(false);
         }
