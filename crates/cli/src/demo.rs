@@ -107,6 +107,7 @@ fn perform(
         cast.enter(&stage, tenant)?;
     }
     cast.wait_for_start(look)?;
+    cast.arrange(&tenants);
     for player in &mut cast.players {
         player.process.mark()?;
     }

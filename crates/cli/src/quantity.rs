@@ -18,11 +18,13 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| format!("`{text}` is more than 64 bits of bytes"))
 }
 
-/// `1.25 GiB`, or the exact number of bytes below one MiB.
+/// For people: `1.25 GiB`, `64 MiB`.
 pub(crate) fn bytes(amount: u64) -> String {
     match amount {
-        0..1_048_576 => format!("{amount} B"),
+        0..1024 => format!("{amount} B"),
+        1024..1_048_576 => format!("{:.0} KiB", amount as f64 / 1024.0),
         1_048_576..1_073_741_824 => format!("{:.0} MiB", amount as f64 / 1_048_576.0),
+        _ if amount.is_multiple_of(1 << 30) => format!("{} GiB", amount >> 30),
         _ => format!("{:.2} GiB", amount as f64 / 1_073_741_824.0),
     }
 }

@@ -17,7 +17,7 @@ use crate::stop::Stop;
 pub const BLOCKS: u32 = 264;
 
 /// Time between two steps of memory growth, so that it happens beside the kernels and not before them.
-const GROW_EVERY: Duration = Duration::from_millis(20);
+const GROW_EVERY: Duration = Duration::from_millis(5);
 
 /// What to run.
 #[derive(Debug, Clone)]

@@ -58,7 +58,7 @@ pub(crate) struct Launches {
     pub(crate) bare_ns: Spread,
     /// Through the hook, under grants that expire and are renewed.
     pub(crate) hooked_ns: Spread,
-    /// Difference of neighbouring blocks' medians, its median (p50); difference of the two p99 above (p99).
+    /// Difference of neighbouring blocks' typical launches, its median (p50); difference of the two p99 above (p99).
     pub(crate) added_ns: Spread,
     /// The same as `added_ns.p50`, of bare against bare: what a difference of nothing looks like.
     pub(crate) noise_ns: f64,
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Ticks per launch of one thread, by side, and the medians of each round's four blocks.
+/// Ticks per launch of one thread, by side, and what is typical of each round's four blocks.
 #[derive(Default)]
 struct Series {
     bare: Vec<u64>,
@@ -130,21 +130,21 @@ fn one_thread(bare: &Session, hooked: &Session, barrier: &Barrier, rounds: usize
     let lanes = Lane::new(bare).and_then(|bare| Ok([bare, Lane::new(hooked)?]));
     let mut series = Ok(Series::default());
     for _ in 0..rounds {
-        let mut medians = [0.0; 4];
-        for (median_ticks, hook) in medians.iter_mut().zip([false, true, true, false]) {
+        let mut typical = [0.0; 4];
+        for (place, hook) in typical.iter_mut().zip([false, true, true, false]) {
             // All threads measure the same side at the same time.
             barrier.wait();
             let (Ok(lanes), Ok(measured)) = (&lanes, &mut series) else { continue };
             match lanes[usize::from(hook)].block() {
                 Ok(ticks) => {
-                    *median_ticks = median(ticks.iter().map(|ticks| *ticks as f64).collect());
+                    *place = trimmed_mean(&ticks);
                     if hook { measured.hooked.extend(ticks) } else { measured.bare.extend(ticks) }
                 }
                 Err(why) => series = Err(why),
             }
         }
         if let Ok(measured) = &mut series {
-            measured.rounds.push(medians);
+            measured.rounds.push(typical);
         }
     }
     lanes?;
@@ -210,6 +210,14 @@ pub(crate) fn block_length() -> usize {
     BLOCK
 }
 
+/// The mean of the faster nine tenths: finer than the counter's steps, and blind to interrupts.
+fn trimmed_mean(ticks: &[u64]) -> f64 {
+    let mut sorted = ticks.to_vec();
+    sorted.sort_unstable();
+    let kept = sorted.len() - sorted.len() / 10;
+    sorted.iter().take(kept).sum::<u64>() as f64 / kept.max(1) as f64
+}
+
 /// Ticks between two readings with nothing in between.
 fn stamp_overhead() -> u64 {
     (0..1000)
@@ -224,4 +232,15 @@ fn stamp_overhead() -> u64 {
 fn nanoseconds_per_tick(clock: Calibration) -> f64 {
     let base = clock.ns_at(1 << 40);
     clock.ns_at((1 << 40) + 1_000_000_000).saturating_sub(base) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_does_not_move_what_is_typical() {
+        assert_eq!(trimmed_mean(&[3, 3, 4, 4, 3, 3, 4, 4, 3, 90_000]), 31.0 / 9.0);
+        assert_eq!(trimmed_mean(&[]), 0.0);
+    }
 }

@@ -59,7 +59,7 @@ impl Player {
     }
 }
 
-/// All tenants of a run, in the order of their start.
+/// All tenants of a run.
 #[derive(Debug)]
 pub(crate) struct Cast {
     /// The tenants.
@@ -96,6 +96,11 @@ impl Cast {
             ending: None,
         });
         Ok(())
+    }
+
+    /// Puts the tenants into this order.
+    pub(crate) fn arrange(&mut self, order: &[Tenant]) {
+        self.players.sort_by_key(|player| order.iter().position(|tenant| tenant.name == player.tenant.name));
     }
 
     /// Takes in what the tenants have said since the last time, and fails if one of them has ended.
