@@ -26,9 +26,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 CRATE = HERE.parent.parent / "crates" / "driver-api" / "src"
 HEADERS = ["cuda.h", "cudaTypedefs.h", "cudaGLTypedefs.h", "cudaEGLTypedefs.h", "cudaVDPAUTypedefs.h", "cudaProfilerTypedefs.h"]
 
-# cuda.h sends these (name, version) pairs to a symbol whose own name differs, by a macro that leaves no trace in the typedefs.
-ALIASES = [("cuGraphInstantiate", 12000, "default", "cuGraphInstantiateWithFlags")]
-
 # Types with a layout of their own in src/types.rs; every other struct is opaque behind a pointer.
 LAID_OUT = [
     "CUuuid", "CUipcMemHandle", "CUipcEventHandle", "CUmemLocation", "CUlaunchConfig", "CUlaunchAttribute",
@@ -310,11 +307,6 @@ def emit(headers):
         args = ", ".join(f"{name}: {kind}" for name, kind in signature)
         out.append(f"{word.get(base, 'forward'):<7} {symbol} (\"{base}\", {since}, {variant}) fn({args});\n")
     out.append("    } };\n}\n\n")
-    out.append("/// Further keys of `cuGetProcAddress`: name, version from which it holds, symbol that it means.\n")
-    out.append("pub const ALIASES: &[(&str, u32, &str)] = &[\n")
-    for base, since, _, symbol in ALIASES:
-        out.append(f"    (\"{base}\", {since}, \"{symbol}\"),\n")
-    out.append("];\n")
     files["table.rs"] = "".join(out)
 
     out = [head, "//! Handles, enums and opaque types that the table's signatures mention.\n\nuse std::ffi::{c_int, c_uint, c_ulonglong, c_void};\n\n"]

@@ -3,14 +3,11 @@
 
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
-use sluice_driver_api::{ALIASES, ENTRIES, Variant};
+use sluice_driver_api::{ENTRIES, Variant};
 
 fn main() {
     for entry in ENTRIES {
         let flags = if entry.variant == Variant::Ptsz { 2 } else { 0 };
         println!("{} {} {} {flags}", entry.symbol, entry.name, entry.since);
-    }
-    for (name, since, symbol) in ALIASES {
-        println!("{symbol} {name} {since} 0");
     }
 }

@@ -1,7 +1,5 @@
 //! The table as a sorted array, and the search that `cuGetProcAddress` does in it.
 
-use crate::table::ALIASES;
-
 /// What the hook does with a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
@@ -84,8 +82,8 @@ driver_api!(entries);
 const PER_THREAD: u64 = 2;
 
 /// The symbol that the driver answers to `cuGetProcAddress(name, version, flags)`: the newest ABI that is not newer than
-/// `version`, and with flag 2 the per-thread variant where that ABI has one. `None` for unknown names, and for versions
-/// before the function existed. Does not allocate.
+/// `version`; with flag 2 among the per-thread variants, if the name has any. `None` for unknown names, and for versions
+/// before the function (or, with flag 2, its per-thread variant) existed. Does not allocate.
 pub fn lookup(name: &str, version: i32, flags: u64) -> Option<&'static Entry> {
     lookup_index(name, version, flags).map(|index| &ENTRIES[index])
 }
@@ -94,25 +92,13 @@ pub fn lookup(name: &str, version: i32, flags: u64) -> Option<&'static Entry> {
 pub fn lookup_index(name: &str, version: i32, flags: u64) -> Option<usize> {
     let version = u32::try_from(version).ok()?;
     let (first, rows) = rows_of(name);
-    let allowed = |entry: &Entry| {
-        entry.since <= version && (entry.variant == Variant::Default || flags & PER_THREAD != 0)
-    };
-    // A per-thread row wins over a default one of the same ABI generation: both lists end in the same ABI.
-    let found = rows
-        .iter()
+    let per_thread = flags & PER_THREAD != 0 && rows.iter().any(|entry| entry.variant == Variant::Ptsz);
+    let variant = if per_thread { Variant::Ptsz } else { Variant::Default };
+    rows.iter()
         .enumerate()
-        .filter(|(_, entry)| allowed(entry))
-        .max_by_key(|(_, entry)| (entry.since, entry.variant));
-    let renamed = ALIASES
-        .iter()
-        .filter(|(alias, since, _)| *alias == name && *since <= version)
-        .max_by_key(|alias| alias.1);
-    match (found, renamed) {
-        (found, Some((_, since, symbol))) if found.is_none_or(|(_, entry)| entry.since < *since) => {
-            position(symbol)
-        }
-        (found, _) => found.map(|(index, _)| first + index),
-    }
+        .filter(|(_, entry)| entry.since <= version && entry.variant == variant)
+        .max_by_key(|(_, entry)| entry.since)
+        .map(|(index, _)| first + index)
 }
 
 /// The row of an exported symbol, as `dlsym` knows it.

@@ -28,4 +28,3 @@ pub mod types;
 pub use entry::{ENTRIES, Entry, Policy, Variant, find_symbol, lookup, lookup_index};
 pub use real::RealDriver;
 pub use status::CUresult;
-pub use table::ALIASES;

@@ -736,8 +736,3 @@ forward cuWaitExternalSemaphoresAsync ("cuWaitExternalSemaphoresAsync", 10000, d
 forward cuWaitExternalSemaphoresAsync_ptsz ("cuWaitExternalSemaphoresAsync", 10000, ptsz) fn(ext_sem_array: *const CUexternalSemaphore, params_array: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, num_ext_sems: c_uint, stream: CUstream);
     } };
 }
-
-/// Further keys of `cuGetProcAddress`: name, version from which it holds, symbol that it means.
-pub const ALIASES: &[(&str, u32, &str)] = &[
-    ("cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"),
-];

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use sluice_driver_api::{ALIASES, ENTRIES, Variant};
+use sluice_driver_api::{ENTRIES, Variant};
 
 #[test]
 fn the_text_for_real_drivers_is_current() {
@@ -10,9 +10,6 @@ fn the_text_for_real_drivers_is_current() {
     for entry in ENTRIES {
         let flags = if entry.variant == Variant::Ptsz { 2 } else { 0 };
         writeln!(text, "{} {} {} {flags}", entry.symbol, entry.name, entry.since).unwrap();
-    }
-    for (name, since, symbol) in ALIASES {
-        writeln!(text, "{symbol} {name} {since} 0").unwrap();
     }
     let committed = include_str!("../../../tests/gpu/driver-table.txt");
     assert!(
