@@ -306,7 +306,7 @@ def emit(headers):
     for symbol, base, since, variant, signature in table:
         args = ", ".join(f"{name}: {kind}" for name, kind in signature)
         out.append(f"{word.get(base, 'forward'):<7} {symbol} (\"{base}\", {since}, {variant}) fn({args});\n")
-    out.append("    } };\n}\n\n")
+    out.append("    } };\n}\n")
     files["table.rs"] = "".join(out)
 
     out = [head, "//! Handles, enums and opaque types that the table's signatures mention.\n\nuse std::ffi::{c_int, c_uint, c_ulonglong, c_void};\n\n"]
