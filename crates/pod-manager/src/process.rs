@@ -41,7 +41,7 @@ pub(crate) struct Pages {
     report: SharedPage,
     pub(crate) grant_fd: OwnedFd,
     pub(crate) report_fd: OwnedFd,
-    /// What was charged of `busy_ns`, and when: for standing grants.
+    /// Reading of `busy_ns` when it was last charged, and when that was: for standing grants.
     pub(crate) busy_seen: (u64, u64),
 }
 

@@ -1,8 +1,14 @@
 //! Tokens over real sockets and pages, on a clock that the test moves.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod support;
 
-use support::{MS, World};
+use sluice_comm::page::STANDING;
+use sluice_pod_manager::OnManagerLoss;
+use std::time::Duration;
+use support::hook::Hook;
+use support::{CLIENTS, MS, World};
 
 #[test]
 fn the_gate_is_open_until_the_deadline_when_the_answer_comes() {
@@ -13,6 +19,7 @@ fn the_gate_is_open_until_the_deadline_when_the_answer_comes() {
     assert_eq!(a.granted(), 50.0);
     let deadline = world.clock.now() + 50 * MS;
     assert_eq!((a.page().deadline_ns(), a.page().deadline_tsc()), (deadline, 10 * deadline));
+    assert!(a.page().tsc_valid());
 }
 
 #[test]
@@ -29,4 +36,172 @@ fn the_second_client_runs_as_soon_as_the_first_gives_back() {
     assert_eq!(b.granted(), 50.0);
     assert_eq!(a.page().deadline_ns(), 0);
     assert!(!b.page().contended());
+    assert!(!a.page().contended());
+}
+
+#[test]
+fn a_holder_is_waited_for_after_its_deadline_but_not_for_ever() {
+    let world = World::new();
+    let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
+    a.want();
+    a.granted();
+    b.want();
+    world.advance(50 * MS + 1_999 * MS);
+    assert!(b.token.is_silent());
+    world.advance(MS);
+    assert_eq!(b.granted(), 50.0);
+    assert_eq!(a.page().deadline_ns(), 0);
+    assert_eq!(world.metric("sluice_grants_not_returned_total{client=\"be-a\"}"), Some(1.0));
+    // What comes too late disturbs nobody.
+    a.give_back(50.0);
+    world.settle();
+    assert!(b.page().deadline_ns() > world.clock.now());
+}
+
+#[test]
+fn processes_of_one_client_share_the_token_and_both_have_to_give_it_back() {
+    let world = World::new();
+    let (mut first, mut second) = (world.process("be-a"), world.process("be-a"));
+    let mut other = world.process("be-b");
+    first.want();
+    first.granted();
+    other.want();
+    world.advance(20 * MS);
+    second.want();
+    assert_eq!(second.granted(), 30.0);
+    assert_eq!(first.page().deadline_ns(), second.page().deadline_ns());
+    assert_eq!(first.page().epoch(), second.page().epoch());
+    assert!(second.page().contended());
+    first.give_back(20.0);
+    world.settle();
+    assert!(other.token.is_silent());
+    second.give_back(5.0);
+    assert_eq!(other.granted(), 50.0);
+    assert_eq!(world.metric("sluice_gpu_seconds_total{client=\"be-a\"}"), Some(0.02));
+    assert_eq!(world.metric("sluice_token_held_seconds_total{client=\"be-a\"}"), Some(0.02));
+}
+
+#[test]
+fn what_was_used_is_charged_and_shown() {
+    let world = World::new();
+    let mut a = world.process("be-a");
+    a.want();
+    a.granted();
+    world.advance(40 * MS);
+    a.give_back(10.0);
+    world.advance(60 * MS);
+    assert_eq!(world.metric("sluice_gpu_seconds_total{client=\"be-a\"}"), Some(0.01));
+    assert_eq!(world.metric("sluice_token_held_seconds_total{client=\"be-a\"}"), Some(0.04));
+    assert_eq!(world.metric("sluice_share{client=\"be-a\"}"), Some(0.1));
+    assert_eq!(world.metric("sluice_grants_total{client=\"be-a\"}"), Some(1.0));
+    assert_eq!(world.metric("sluice_token_wait_seconds_count{client=\"be-a\"}"), Some(1.0));
+}
+
+#[test]
+fn a_latency_critical_process_may_run_from_the_start_and_stops_nobody() {
+    let world = World::new();
+    let mut a = world.process("be-a");
+    a.want();
+    a.granted();
+    let mut lc = world.process("lc");
+    world.settle();
+    assert_eq!((lc.page().deadline_tsc(), lc.page().deadline_ns()), (STANDING, STANDING));
+    assert!(a.page().deadline_ns() > world.clock.now());
+    // If it asks all the same, it is answered at once.
+    lc.want();
+    assert!(lc.granted() > 1e6);
+    // What it reports is shown as its share, at most the time that went by.
+    world.advance(100 * MS);
+    lc.report().add_busy_ns(20 * MS);
+    assert_eq!(world.metric("sluice_gpu_seconds_total{client=\"lc\"}"), Some(0.02));
+    lc.report().add_busy_ns(u64::MAX / 2);
+    world.advance(100 * MS);
+    let charged = world.metric("sluice_gpu_seconds_total{client=\"lc\"}").unwrap();
+    assert!((charged - 0.12).abs() < 1e-9, "{charged}");
+}
+
+#[test]
+fn the_pages_say_what_to_do_without_a_manager() {
+    for (loss, fail_closed) in [(OnManagerLoss::Open, false), (OnManagerLoss::Closed, true)] {
+        let world = World::with(CLIENTS, |config| config.on_manager_loss = loss);
+        assert_eq!(world.process("be-a").page().fail_closed(), fail_closed);
+    }
+}
+
+#[test]
+fn a_process_cannot_write_its_grant_page() {
+    use sluice_sys::page::{Access, SharedPage};
+    use std::os::fd::AsFd;
+    let world = World::new();
+    let a = world.process("be-a");
+    assert!(SharedPage::map(a.grant_fd.as_fd(), Access::ReadWrite).is_err());
+    // Opening it anew through /proc does not help either: the seal is the file's, not the descriptor's.
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&a.grant_fd));
+    if let Ok(file) = std::fs::OpenOptions::new().read(true).write(true).open(path) {
+        assert!(SharedPage::map(file.as_fd(), Access::ReadWrite).is_err());
+        assert!(std::io::Write::write(&mut &file, b"x").is_err());
+    }
+}
+
+#[test]
+fn a_restarted_manager_learns_what_its_processes_hold() {
+    let mut world = World::new();
+    let process = world.peers.process();
+    let mut a = Hook::attach(&world.socket(), &process, "be-a", 0).unwrap();
+    assert!(a.reserve(3000));
+    a.want();
+    a.granted();
+    world.stop();
+    // Its gate is closed behind the manager's back, and its sockets say so.
+    assert_eq!(a.page().deadline_ns(), 0);
+    assert!(a.token.is_closed() && a.memory.is_closed());
+    world.start();
+    let mut again = Hook::attach(&world.socket(), &process, "be-a", 3000).unwrap();
+    assert_eq!(again.account().0, 3000);
+    again.want();
+    assert_eq!(again.granted(), 50.0);
+}
+
+#[test]
+fn the_two_channels_of_a_process_declare_its_memory_once() {
+    let world = World::new();
+    let process = world.peers.process();
+    let mut a = Hook::attach(&world.socket(), &process, "be-a", 5000).unwrap();
+    assert_eq!(a.account().0, 5000);
+    // The token channel alone is opened anew: what is reserved meanwhile counts, not what it says.
+    assert!(a.reserve(100));
+    let mut token = support::hook::Line::open(&world.socket(), &process, "be-a").unwrap();
+    token.attach(sluice_comm::Channel::Token, 9).unwrap();
+    assert_eq!(a.account().0, 5100);
+    assert!(a.token.is_closed());
+}
+
+#[test]
+fn hints_and_detach_are_understood() {
+    use sluice_comm::{RequestBody, ResponseBody};
+    let world = World::new();
+    let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
+    assert!(a.reserve(10));
+    a.token.send(RequestBody::Hint { lead_us: 300 });
+    a.want();
+    a.granted();
+    b.want();
+    assert_eq!(a.token.ask(RequestBody::Detach), ResponseBody::Detach);
+    assert_eq!(b.granted(), 50.0);
+    assert_eq!(a.memory.ask(RequestBody::Detach), ResponseBody::Detach);
+    world.settle();
+    assert_eq!(world.metric("sluice_processes{client=\"be-a\"}"), Some(0.0));
+    assert_eq!(world.metric("sluice_memory_used_bytes{client=\"be-a\"}"), Some(0.0));
+}
+
+#[test]
+fn polling_around_the_deadline_changes_nothing_but_the_wait() {
+    let world = World::with(CLIENTS, |config| config.busy_poll = Duration::from_millis(5));
+    let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
+    a.want();
+    a.granted();
+    b.want();
+    world.advance(48 * MS);
+    a.give_back(48.0);
+    assert_eq!(b.granted(), 50.0);
 }

@@ -73,6 +73,14 @@ impl TokenLedger {
         self.rest_if_quiet(client, now);
     }
 
+    /// Holds the client's turn back until `until`, should it be chosen.
+    pub(super) fn linger(&mut self, client: ClientId, until: u64) {
+        let waits = self.is_waiting(client);
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.lingers_until = (until > self.now && !waits).then_some(until);
+        }
+    }
+
     pub(super) fn rest_if_quiet(&mut self, client: ClientId, now: u64) {
         let quiet = !self.is_waiting(client) && !self.grants.iter().any(|g| g.client == client);
         if quiet && let Some(client) = self.clients.get_mut(&client) {
@@ -103,7 +111,9 @@ impl TokenLedger {
                         process.timer_ended = Some(deadline);
                     }
                 }
+                let client = self.grants[index].client;
                 if self.revoke_members(index, deadline, |m| m.ends_by_timer, End::Expired) {
+                    self.linger(client, deadline.saturating_add(self.policy.timer_linger_ns));
                     continue;
                 }
             }

@@ -183,10 +183,7 @@ impl TokenLedger {
         }
         let at_deadline = now >= self.grants[index].deadline;
         if self.finish_if_empty(index, End::Returned) && at_deadline {
-            let until = now.saturating_add(self.policy.linger_ns);
-            if let Some(client) = self.clients.get_mut(&client_id) {
-                client.lingers_until = (self.policy.linger_ns > 0).then_some(until);
-            }
+            self.linger(client_id, now.saturating_add(self.policy.linger_ns));
         }
         Ok(Returned::Accepted)
     }

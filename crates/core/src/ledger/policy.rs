@@ -50,6 +50,8 @@ pub struct Policy {
     /// How long a client that returned at its deadline may take to ask again before its turn passes on. Default 200 µs.
     /// Only waited for when it would be chosen anyway, so that a client can have two grants running.
     pub linger_ns: u64,
+    /// The same for peers whose grants end by timer, which notice the end of a grant later. Default 2 ms.
+    pub timer_linger_ns: u64,
     /// A pause up to this long counts as activity: all the credit that idling earns. Default 100 ms.
     pub idle_credit_ns: u64,
     /// A process joins its client's running grant when at least this is left; else it waits for the next. Default 1 ms.
@@ -70,6 +72,7 @@ impl Default for Policy {
             capacity: 1,
             return_timeout_ns: 2_000_000_000,
             linger_ns: 200_000,
+            timer_linger_ns: 2_000_000,
             idle_credit_ns: 100_000_000,
             join_min_ns: 1_000_000,
             limit_depth_ns: 10_000_000,

@@ -173,9 +173,9 @@ impl DataPlane {
 
     /// Forgets a process: its token and its memory go back at once, its connections are closed.
     pub(super) fn forget_process(&mut self, id: ProcessId, how: &str) {
-        let Some(process) = self.processes.remove(&id) else { return };
         let now = self.clock.now_ns();
-        self.charge_standing(&process, now);
+        self.charge_standing(id, now);
+        let Some(process) = self.processes.remove(&id) else { return };
         self.tokens.process_gone(id, now);
         let bytes = self.memory.process_gone(id);
         if let Some(key) = process.key {

@@ -1,12 +1,11 @@
 //! Carries out what the token ledger decides: pages, answers, metrics.
 
 use super::DataPlane;
-use crate::process::Process;
 use sluice_comm::ResponseBody;
 use sluice_comm::page::STANDING;
-use sluice_core::ProcessId;
 use sluice_core::ledger::{Action, Class, Deadline, End};
 use sluice_core::share::Share;
+use sluice_core::{ClientId, ProcessId};
 use tracing::{debug, warn};
 
 /// What a standing grant is called in milliseconds, for peers that look at the answer instead of the page: a day.
@@ -37,25 +36,28 @@ impl DataPlane {
                 self.grant(process, epoch, deadline, now);
             }
             Action::Revoke { process, why } => self.revoke(process, why),
-            Action::Contended { client, contended } => {
-                if let Some(client) = self.clients.get_mut(client) {
-                    client.contended = contended;
-                }
-                for process in self.processes.values().filter(|process| process.client == client) {
-                    if let Some(pages) = &process.pages {
-                        pages.grant().set_contended(contended);
-                    }
-                }
-            }
+            Action::Contended { client, contended } => self.tell_contention(client, contended),
             Action::Ended { client, held_ns, charged_ns, overrun_ns, how } => {
-                let Some(client) = self.clients.get_mut(client) else { return };
-                client.contended = false;
+                self.tell_contention(client, false);
+                let Some(client) = self.clients.get(client) else { return };
                 client.metrics.held_seconds.inc_by(seconds(held_ns));
                 client.metrics.gpu_seconds.inc_by(seconds(charged_ns));
                 client.metrics.overrun_seconds.inc_by(seconds(overrun_ns));
                 if how == End::NotReturned {
                     client.metrics.not_returned.inc();
                 }
+            }
+        }
+    }
+
+    fn tell_contention(&mut self, id: ClientId, contended: bool) {
+        let Some(client) = self.clients.get_mut(id).filter(|client| client.contended != contended) else {
+            return;
+        };
+        client.contended = contended;
+        for process in self.processes.values().filter(|process| process.client == id) {
+            if let Some(pages) = &process.pages {
+                pages.grant().set_contended(contended);
             }
         }
     }
@@ -98,18 +100,23 @@ impl DataPlane {
         }
     }
 
-    /// Charges what a process with a standing grant says it used since it was last looked at; the time gone by bounds
-    /// it, so nobody is charged more than was possible.
-    pub(super) fn charge_standing(&mut self, process: &Process, now: u64) {
+    /// Charges what a process with a standing grant says it used since it was last charged; the time gone by bounds it,
+    /// so nobody is charged more than was possible.
+    pub(super) fn charge_standing(&mut self, id: ProcessId, now: u64) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
         let Some(client) = self.clients.get(process.client) else { return };
-        if client.entry.class != Class::LatencyCritical {
+        let Some(pages) = process.pages.as_mut().filter(|_| client.entry.class == Class::LatencyCritical)
+        else {
             return;
+        };
+        let (seen, since) = pages.busy_seen;
+        let busy = pages.report().busy_ns();
+        let used = busy.saturating_sub(seen).min(now.saturating_sub(since));
+        if used > 0 {
+            pages.busy_seen = (busy, now);
+            client.metrics.gpu_seconds.inc_by(seconds(used));
+            self.tokens.charge_standing(process.client, since, now, used);
         }
-        let Some(pages) = &process.pages else { return };
-        let (busy, since) = pages.busy_seen;
-        let used = pages.report().busy_ns().saturating_sub(busy).min(now.saturating_sub(since));
-        client.metrics.gpu_seconds.inc_by(seconds(used));
-        self.tokens.charge_standing(process.client, since, now, used);
     }
 
     /// Brings the gauges up to date, for somebody who is about to read them.
@@ -117,12 +124,7 @@ impl DataPlane {
         let now = self.clock.now_ns();
         let ids: Vec<ProcessId> = self.processes.keys().copied().collect();
         for id in ids {
-            let Some(mut process) = self.processes.remove(&id) else { continue };
-            self.charge_standing(&process, now);
-            if let Some(pages) = &mut process.pages {
-                pages.busy_seen = (pages.report().busy_ns(), now);
-            }
-            self.processes.insert(id, process);
+            self.charge_standing(id, now);
         }
         for (id, client) in self.clients.iter() {
             let share = self.tokens.usage(id, now).map_or(Share::ZERO, |usage| usage.share);

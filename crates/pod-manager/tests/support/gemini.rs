@@ -64,3 +64,24 @@ impl Gemini {
         }
     }
 }
+
+impl Gemini {
+    /// A frame that is not sent.
+    pub fn frame(&mut self, body: RequestBody) -> [u8; sluice_comm::REQUEST_LEN] {
+        self.id += 1;
+        Request { name: self.name, id: self.id, body }.encode().unwrap()
+    }
+
+    pub fn rename(&mut self, client: &str) {
+        self.name = Name::new(client).unwrap();
+    }
+
+    /// Whether the manager has closed the connection; waits for it.
+    pub fn is_closed(&mut self) -> bool {
+        match self.stream.read(&mut [0]) {
+            Ok(0) => true,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => true,
+            other => panic!("not closed: {other:?}"),
+        }
+    }
+}

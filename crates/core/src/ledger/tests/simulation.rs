@@ -123,7 +123,7 @@ impl Simulation {
 
     fn apply(&mut self, actions: &[Action]) {
         for (process, deadline) in granted(actions) {
-            let client = process as usize;
+            let client = usize::try_from(process).unwrap();
             let Deadline::At(deadline) = deadline else { continue };
             if let Doing::Waits(since) = self.doing[client] {
                 self.had[client].longest_wait = self.had[client].longest_wait.max(self.now - since);

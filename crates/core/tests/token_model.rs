@@ -1,0 +1,220 @@
+//! Every order of events that a few processes can produce within some milliseconds, checked one by one: clients with one
+//! and two processes, one of them speaking Gemini's protocol, asking, returning, dying, overrunning their grants.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use sluice_core::ledger::{Action, Ask, Class, ClientSpec, PeerKind, Policy, TokenLedger};
+use sluice_core::quota::QuotaPolicy;
+use sluice_core::{ClientId, ProcessId, Share};
+use stateright::{Checker, Model, Property};
+
+const MS: u64 = 1_000_000;
+
+/// Client and kind of each process: two of the first client, one of the second that cannot return, one of the third.
+const PROCESSES: [(u64, PeerKind); 4] =
+    [(0, PeerKind::Returns), (0, PeerKind::Returns), (1, PeerKind::ByTimer), (2, PeerKind::Returns)];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum View {
+    Idle,
+    Waits,
+    Runs,
+    Dead,
+}
+
+/// The ledger, and what the processes believe.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    ledger: TokenLedger,
+    views: [View; PROCESSES.len()],
+    now: u64,
+    deaths: u8,
+    /// Who has done something in this millisecond: what follows at once is no different from what follows later.
+    acted: [bool; PROCESSES.len()],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Event {
+    Asks(usize),
+    Returns(usize),
+    Dies(usize),
+    AMillisecondPasses,
+}
+
+struct Protocol {
+    last_ms: u64,
+}
+
+impl State {
+    fn new() -> Self {
+        let quota = QuotaPolicy { base_ns: 2 * MS, min_ns: MS, cap_ns: 2 * MS, limit_period_ns: 4 * MS };
+        let policy = Policy {
+            window_ns: 8 * MS,
+            quota,
+            return_timeout_ns: MS,
+            linger_ns: MS / 2,
+            timer_linger_ns: MS / 2,
+            idle_credit_ns: MS,
+            limit_depth_ns: MS,
+            ..Policy::default()
+        };
+        let mut ledger = TokenLedger::new(policy);
+        // The third client is limited, so that somebody may wait although nobody holds.
+        for (client, (request, limit)) in
+            (0..).zip([(500_000, 1_000_000), (0, 1_000_000), (250_000, 500_000)])
+        {
+            let share = |ppm| Share::from_ppm(ppm).unwrap();
+            let spec = ClientSpec { request: share(request), limit: share(limit), class: Class::BestEffort };
+            ledger.set_client(ClientId(client), spec, 0);
+        }
+        for (process, (client, kind)) in (0..).zip(PROCESSES) {
+            ledger.add_process(ProcessId(process), ClientId(client), kind).unwrap();
+        }
+        Self {
+            ledger,
+            views: [View::Idle; PROCESSES.len()],
+            now: 0,
+            deaths: 0,
+            acted: [false; PROCESSES.len()],
+        }
+    }
+
+    fn advance(&mut self) {
+        for action in self.ledger.advance(self.now) {
+            match action {
+                Action::Grant { process, .. } => self.see(process, View::Runs),
+                Action::Revoke { process, .. } => self.see(process, View::Idle),
+                Action::Contended { .. } | Action::Ended { .. } => {}
+            }
+        }
+    }
+
+    fn see(&mut self, process: ProcessId, view: View) {
+        let index = usize::try_from(process.0).unwrap();
+        // A process that has asked again while its grant ends by timer goes on waiting.
+        if !(view == View::Idle && self.views[index] == View::Waits) {
+            self.views[index] = view;
+        }
+    }
+
+    /// Whether all who wait are served if nothing happens but time.
+    fn all_are_served_in_the_end(&self) -> bool {
+        let mut ledger = self.ledger.clone();
+        let mut waiting: Vec<ProcessId> = ledger.waiting().collect();
+        for _ in 0..32 {
+            if waiting.is_empty() {
+                return true;
+            }
+            let Some(next) = ledger.next_deadline() else { return false };
+            for action in ledger.advance(next) {
+                if let Action::Grant { process, .. } = action {
+                    waiting.retain(|waits| *waits != process);
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new()]
+    }
+
+    fn actions(&self, state: &State, events: &mut Vec<Event>) {
+        for (process, view) in state.views.iter().enumerate().filter(|(process, _)| !state.acted[*process]) {
+            match view {
+                View::Idle => events.push(Event::Asks(process)),
+                View::Runs if PROCESSES[process].1 == PeerKind::Returns => {
+                    events.push(Event::Returns(process))
+                }
+                // A peer that cannot return asks again, early or late.
+                View::Runs => events.push(Event::Asks(process)),
+                View::Waits | View::Dead => {}
+            }
+            if *view != View::Dead && state.deaths < 1 {
+                events.push(Event::Dies(process));
+            }
+        }
+        events.push(Event::AMillisecondPasses);
+    }
+
+    fn next_state(&self, before: &State, event: Event) -> Option<State> {
+        let mut state = before.clone();
+        let id = |process: usize| ProcessId(process as u64);
+        match event {
+            Event::Asks(process) | Event::Returns(process) | Event::Dies(process) => {
+                state.acted[process] = true
+            }
+            Event::AMillisecondPasses => state.acted = [false; PROCESSES.len()],
+        }
+        match event {
+            Event::Asks(process) => {
+                state.views[process] = View::Waits;
+                state.ledger.request(id(process), state.now, Ask { burst_ns: MS, overuse_ns: MS }).unwrap();
+            }
+            Event::Returns(process) => {
+                state.views[process] = View::Idle;
+                state.ledger.returned(id(process), state.now, MS, 0).unwrap();
+            }
+            Event::Dies(process) => {
+                state.views[process] = View::Dead;
+                state.deaths += 1;
+                state.ledger.process_gone(id(process), state.now);
+            }
+            Event::AMillisecondPasses => state.now += MS,
+        }
+        state.advance();
+        Some(state)
+    }
+
+    fn within_boundary(&self, state: &State) -> bool {
+        state.now <= self.last_ms * MS
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("at most one best-effort client holds a grant", |_, state: &State| {
+                let runs = |client| {
+                    (0..)
+                        .zip(PROCESSES)
+                        .any(|(p, (c, _)): (usize, _)| c == client && state.views[p] == View::Runs)
+                };
+                state.ledger.holders().count() <= 1 && (0..3).filter(|client| runs(*client)).count() <= 1
+            }),
+            Property::always("who believes to wait is known to wait", |_, state: &State| {
+                let waiting: Vec<ProcessId> = state.ledger.waiting().collect();
+                (0..)
+                    .zip(state.views)
+                    .all(|(p, view)| waiting.contains(&ProcessId(p)) == (view == View::Waits))
+            }),
+            Property::always("who believes to run is known to run", |_, state: &State| {
+                (0..)
+                    .zip(state.views)
+                    .all(|(p, view)| state.ledger.holds(ProcessId(p)) == (view == View::Runs))
+            }),
+            Property::always("everybody who waits is served in the end", |_, state: &State| {
+                state.all_are_served_in_the_end()
+            }),
+            Property::sometimes("two processes share a grant", |_, state: &State| {
+                state.views[0] == View::Runs && state.views[1] == View::Runs
+            }),
+            Property::sometimes("a client waits for its limit while nobody holds", |_, state: &State| {
+                state.views[3] == View::Waits && state.ledger.holders().next().is_none()
+            }),
+            Property::sometimes("a grant is overrun", |_, state: &State| {
+                state.ledger.holders().any(|(_, deadline)| state.now > deadline)
+            }),
+        ]
+    }
+}
+
+#[test]
+fn the_token_protocol_keeps_its_promises_in_every_order_of_events() {
+    let checker = Protocol { last_ms: 3 }.checker().spawn_dfs().join();
+    println!("{} states", checker.unique_state_count());
+    checker.assert_properties();
+}

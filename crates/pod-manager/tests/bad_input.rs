@@ -1,0 +1,255 @@
+//! Bad input: the connection is closed with a reason that names the peer, nothing changes, nobody else is disturbed.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use sluice_comm::attach::ATTACH_VERSION;
+use sluice_comm::{AttachStatus, Channel, Name, Request, RequestBody};
+use sluice_sys::memfd;
+use std::io::Write;
+use std::os::fd::AsFd;
+use support::hook::{Hook, Line, payload};
+use support::peers::FakeProcess;
+use support::{MS, World, logs};
+
+/// A world with a client that holds the token and memory, and one that waits: both must not notice anything.
+struct Neighbours {
+    world: World,
+    holder: Hook,
+    waiter: Hook,
+}
+
+impl Neighbours {
+    fn new() -> Self {
+        logs::collect();
+        let world = World::new();
+        let (mut holder, mut waiter) = (world.process("be-a"), world.process("be-b"));
+        holder.want();
+        holder.granted();
+        assert!(holder.reserve(1000));
+        waiter.want();
+        world.settle();
+        Self { world, holder, waiter }
+    }
+
+    fn stranger(&self) -> (FakeProcess, Line) {
+        let process = self.world.peers.process();
+        let line = Line::open(&self.world.socket(), &process, "be-a").unwrap();
+        (process, line)
+    }
+
+    /// The peer's connection is closed for this reason, once, and the log says who it was; the others go on.
+    fn closed_for(mut self, mut line: Line, process: &FakeProcess, reason: &str, says: &str) {
+        assert!(line.is_closed());
+        let counter = format!("sluice_refused_connections_total{{reason=\"{reason}\"}}");
+        assert_eq!(self.world.metric(&counter), Some(1.0));
+        let pid = format!("pid {}", process.pid);
+        let lines = logs::lines_with(&["connection closed", &pid, reason, says]);
+        assert!(!lines.is_empty(), "{:?}", logs::lines_with(&["connection closed"]));
+        assert_eq!(self.holder.account().0, 1000);
+        assert!(self.holder.page().deadline_ns() > self.world.clock.now());
+        assert!(self.waiter.token.is_silent());
+        self.world.clock.advance(MS);
+        self.holder.give_back(1.0);
+        assert_eq!(self.waiter.granted(), 50.0);
+    }
+}
+
+#[test]
+fn garbage_is_a_bad_frame() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    line.stream.write_all(&[0xff; 80]).unwrap();
+    neighbours.closed_for(line, &process, "bad_frame", "name length");
+}
+
+#[test]
+fn a_name_that_fills_the_frame_is_a_bad_frame() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    let mut frame = [b'n'; 80];
+    frame[..8].copy_from_slice(&64u64.to_le_bytes());
+    line.stream.write_all(&frame).unwrap();
+    neighbours.closed_for(line, &process, "bad_frame", "64");
+}
+
+#[test]
+fn a_name_too_long_for_its_request_is_a_bad_frame() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    // 63 bytes fit beside REQ_MEM_LIMIT; with the type changed to REQ_QUOTA they do not.
+    let name = Name::new(&"n".repeat(63)).unwrap();
+    let mut frame = Request { name, id: 1, body: RequestBody::MemLimit }.encode().unwrap();
+    frame[76..80].copy_from_slice(&0u32.to_le_bytes());
+    line.stream.write_all(&frame).unwrap();
+    neighbours.closed_for(line, &process, "bad_frame", "room for 47");
+}
+
+#[test]
+fn an_unknown_type_and_an_impossible_time_are_bad_frames() {
+    for at in [0, 1] {
+        let neighbours = Neighbours::new();
+        let (process, mut line) = neighbours.stranger();
+        let quota = RequestBody::Quota { overuse_ms: 1.0, next_burst_ms: 1.0 };
+        let mut frame = Request { name: line.name, id: 1, body: quota }.encode().unwrap();
+        let header = 17 + line.name.len();
+        if at == 0 {
+            frame[header - 4..header].copy_from_slice(&77u32.to_le_bytes());
+        } else {
+            frame[header..header + 8].copy_from_slice(&(-1.0f64).to_le_bytes());
+        }
+        line.stream.write_all(&frame).unwrap();
+        neighbours.closed_for(line, &process, "bad_frame", ["77", "overuse_ms"][at]);
+    }
+}
+
+#[test]
+fn leaving_in_the_middle_of_a_frame_is_noticed() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    line.stream.write_all(&[7; 30]).unwrap();
+    line.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    neighbours.closed_for(line, &process, "closed_mid_frame", "middle");
+}
+
+#[test]
+fn an_unknown_client_is_told_and_closed() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    line.name = Name::new("nobody").unwrap();
+    assert_eq!(line.attach(Channel::Token, 0).unwrap().0, AttachStatus::UnknownClient);
+    neighbours.closed_for(line, &process, "unknown_client", "nobody");
+}
+
+#[test]
+fn an_unknown_client_of_the_old_protocol_is_closed_on_the_unix_socket() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    line.name = Name::new("nobody").unwrap();
+    line.send(RequestBody::MemLimit);
+    neighbours.closed_for(line, &process, "unknown_client", "nobody");
+}
+
+#[test]
+fn a_known_client_of_the_old_protocol_is_served_on_the_unix_socket() {
+    let neighbours = Neighbours::new();
+    let (_, mut line) = neighbours.stranger();
+    let answer = line.ask(RequestBody::MemLimit);
+    assert!(matches!(answer, sluice_comm::ResponseBody::MemLimit { used: 1000, .. }), "{answer:?}");
+}
+
+#[test]
+fn another_protocol_version_is_told_and_closed() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    line.send_attach(ATTACH_VERSION + 1, Channel::Token, 0, &[payload().as_fd()]);
+    assert_eq!(line.attach_answer().unwrap().0, AttachStatus::WrongVersion);
+    neighbours.closed_for(line, &process, "wrong_version", "version 2, expected 1");
+}
+
+#[test]
+fn a_payload_that_is_missing_unsealed_wrong_or_too_long_is_told_and_closed() {
+    let unsealed = std::fs::File::open("/dev/null").unwrap();
+    let wrong = memfd::sealed("attach", b"something else").unwrap();
+    let long = memfd::sealed("attach", &[0; 1 << 20]).unwrap();
+    let cases = [None, Some(unsealed.as_fd()), Some(wrong.as_fd()), Some(long.as_fd())];
+    for fd in cases {
+        let neighbours = Neighbours::new();
+        let (process, mut line) = neighbours.stranger();
+        line.send_attach(ATTACH_VERSION, Channel::Token, 0, fd.as_slice());
+        assert_eq!(line.attach_answer().unwrap().0, AttachStatus::BadPayload);
+        neighbours.closed_for(line, &process, "bad_payload", "payload");
+    }
+}
+
+#[test]
+fn memory_that_no_gpu_has_is_not_believed() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    assert_eq!(line.attach(Channel::Memory, u64::MAX).unwrap().0, AttachStatus::BadPayload);
+    neighbours.closed_for(line, &process, "bad_payload", "bytes in use");
+}
+
+#[test]
+fn two_descriptors_and_descriptors_beside_other_requests_are_refused() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    line.send_attach(ATTACH_VERSION, Channel::Token, 0, &[payload().as_fd(), payload().as_fd()]);
+    neighbours.closed_for(line, &process, "bad_payload", "2 descriptors");
+
+    let neighbours = Neighbours::new();
+    let (process, line) = neighbours.stranger();
+    let frame = Request { name: line.name, id: 1, body: RequestBody::MemLimit }.encode().unwrap();
+    sluice_sys::socket::send_with_fds(line.stream.as_fd(), &frame, &[payload().as_fd()]).unwrap();
+    neighbours.closed_for(line, &process, "bad_payload", "beside something else");
+}
+
+#[test]
+fn attaching_twice_is_not_allowed() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    assert_eq!(line.attach(Channel::Memory, 0).unwrap().0, AttachStatus::Ok);
+    assert_eq!(line.attach(Channel::Memory, 0).unwrap().0, AttachStatus::NotAllowed);
+    neighbours.closed_for(line, &process, "not_allowed", "second ATTACH");
+}
+
+#[test]
+fn one_process_cannot_be_two_clients() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    assert_eq!(line.attach(Channel::Memory, 0).unwrap().0, AttachStatus::Ok);
+    let mut second = Line::open(&neighbours.world.socket(), &process, "be-b").unwrap();
+    assert_eq!(second.attach(Channel::Token, 0).unwrap().0, AttachStatus::NotAllowed);
+    neighbours.closed_for(second, &process, "not_allowed", "be-b");
+}
+
+#[test]
+fn requests_that_do_not_belong_here_are_refused() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    line.send(RequestBody::Yield { used_ms: 1.0, overuse_ms: 0.0 });
+    neighbours.closed_for(line, &process, "out_of_order", "before ATTACH");
+
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    assert_eq!(line.attach(Channel::Memory, 0).unwrap().0, AttachStatus::Ok);
+    line.send(RequestBody::Quota { overuse_ms: 0.0, next_burst_ms: 0.0 });
+    neighbours.closed_for(line, &process, "out_of_order", "memory channel");
+}
+
+#[test]
+fn more_requests_than_anybody_needs_at_once_are_refused() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    // A second process of the client that waits, so none of its requests is answered.
+    line.name = Name::new("be-b").unwrap();
+    assert_eq!(line.attach(Channel::Token, 0).unwrap().0, AttachStatus::Ok);
+    for _ in 0..17 {
+        line.send(RequestBody::Quota { overuse_ms: 0.0, next_burst_ms: 0.0 });
+    }
+    neighbours.closed_for(line, &process, "out_of_order", "too many QUOTA requests");
+}
+
+#[test]
+fn who_does_not_read_is_closed() {
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    assert_eq!(line.attach(Channel::Memory, 0).unwrap().0, AttachStatus::Ok);
+    let frame = Request { name: line.name, id: 1, body: RequestBody::MemLimit }.encode().unwrap();
+    // Until the manager's answers fill the socket's buffer and it gives up.
+    while line.stream.write_all(&frame).is_ok() {}
+    let lines = logs::lines_with(&["connection closed", &format!("pid {}", process.pid), "not_reading"]);
+    neighbours.world.settle();
+    assert_eq!(lines.len(), 1);
+}
+
+#[test]
+fn connections_beyond_the_maximum_are_closed() {
+    let world = World::with(support::CLIENTS, |config| config.max_connections = 2);
+    let mut a = world.process("be-a");
+    let mut third = Line::open(&world.socket(), &world.peers.process(), "be-a").unwrap();
+    assert!(third.is_closed());
+    assert!(a.reserve(1));
+    assert_eq!(world.metric("sluice_refused_connections_total{reason=\"too_many\"}"), Some(1.0));
+}
