@@ -44,8 +44,18 @@ fn attach(socket: &str, channel: Channel) -> UnixStream {
     stream
 }
 
+/// Ends a process that is nobody's child any more.
+struct Orphan(Pid);
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGKILL);
+    }
+}
+
 /// What a child does, if this program is one: reserves memory, takes the token, says so, waits.
 #[test]
+#[expect(clippy::zombie_processes, reason = "the sleeper is to outlive this process, and init reaps it")]
 fn part_of_a_child() {
     let Ok(part) = std::env::var(PART) else { return };
     let socket = std::env::var(SOCKET).unwrap();
@@ -169,7 +179,7 @@ fn a_parent_that_dies_gives_back_what_it_held_although_its_child_holds_the_socke
     let real = Real::new();
     let handle = real.start();
     let mut actor = Actor::start("with a child", &real.socket());
-    let sleeper = Pid::from_raw(actor.says("sleeper "));
+    let sleeper = Orphan(Pid::from_raw(actor.says("sleeper ")));
     actor.says("ready ");
     until(&handle, "sluice_memory_used_bytes{client=\"be-a\"} 1000");
     actor.kill();
@@ -177,8 +187,7 @@ fn a_parent_that_dies_gives_back_what_it_held_although_its_child_holds_the_socke
     // It gets the token, which the dead one had; and the dead one's memory is free, though the child still lives.
     next.says("ready ");
     until(&handle, "sluice_memory_used_bytes{client=\"be-a\"} 1000");
-    assert_eq!(kill(sleeper, None), Ok(()), "the child was to outlive its parent");
-    kill(sleeper, Signal::SIGKILL).unwrap();
+    assert_eq!(kill(sleeper.0, None), Ok(()), "the child was to outlive its parent");
     handle.stop().unwrap();
 }
 

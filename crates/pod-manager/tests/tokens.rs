@@ -89,6 +89,7 @@ fn what_was_used_is_charged_and_shown() {
     a.granted();
     world.advance(40 * MS);
     a.give_back(10.0);
+    world.settle();
     world.advance(60 * MS);
     assert_eq!(world.metric("sluice_gpu_seconds_total{client=\"be-a\"}"), Some(0.01));
     assert_eq!(world.metric("sluice_token_held_seconds_total{client=\"be-a\"}"), Some(0.04));
