@@ -1,39 +1,255 @@
 //! A daemon on a thread and clients in the same process.
 
 use super::*;
-use crate::client::{self, Gpu, Stream, StreamCommand};
-use crate::engine::{StreamKind, Work};
+use crate::client::{self, Gpu, GpuError, Stream, StreamCommand};
+use crate::engine::{CopyEngine, Node, StreamKind, Work};
+use crate::ledger::ProcessLedger;
+use std::sync::Mutex;
 
-fn daemon() -> (tempfile::TempDir, Handle) {
+struct Bench {
+    handle: Handle,
+    _dir: tempfile::TempDir,
+}
+
+fn daemon() -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let handle = spawn_thread(DaemonConfig::at(dir.path().join("gpu"))).unwrap();
-    (dir, handle)
+    Bench { handle, _dir: dir }
+}
+
+impl Bench {
+    fn process(&self, label: &str) -> Process {
+        let gpu = Arc::new(Gpu::connect(self.handle.socket(), label).unwrap());
+        let group = gpu.open_context().unwrap();
+        let name = gpu.name("spin").unwrap();
+        Process { gpu, group, name }
+    }
+
+    fn row(&self, label: &str) -> ProcessLedger {
+        client::ledger(self.handle.socket()).unwrap().by_label(label).unwrap().clone()
+    }
+}
+
+struct Process {
+    gpu: Arc<Gpu>,
+    group: u64,
+    name: usize,
+}
+
+impl Process {
+    fn stream(&self, kind: StreamKind) -> Stream {
+        Stream::open(&self.gpu, self.group, kind, 0).unwrap()
+    }
+
+    fn kernel(&self, us: u64) -> StreamCommand {
+        StreamCommand::Work(Work::Kernel { ns: us * 1_000, sms: 132, name: self.name })
+    }
 }
 
 #[test]
 fn a_process_runs_kernels_and_the_ledger_tells_of_it_after_its_end() {
-    let (_dir, handle) = daemon();
-    let gpu = Arc::new(Gpu::connect(handle.socket(), "me").unwrap());
-    let group = gpu.open_context().unwrap();
-    let stream = Stream::open(&gpu, group, StreamKind::Blocking, 0).unwrap();
-    let name = gpu.name("spin").unwrap();
-    gpu.allocate(1_000).unwrap();
-    let effects = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let bench = daemon();
+    let process = bench.process("me");
+    let stream = process.stream(StreamKind::Blocking);
+    process.gpu.allocate(1_000).unwrap();
+    let effects = Arc::new(Mutex::new(Vec::new()));
     for i in 0..10 {
         let seen = effects.clone();
-        let work = Work::Kernel { ns: 100_000, sms: 132, name };
-        let effect = Box::new(move || seen.lock().unwrap().push(i));
-        stream.submit(StreamCommand::Work(work), Some(effect)).unwrap();
+        stream.submit(process.kernel(100), Some(Box::new(move || seen.lock().unwrap().push(i)))).unwrap();
     }
-    gpu.wait_for(stream.mark()).unwrap();
+    process.gpu.wait_for(stream.mark()).unwrap();
     assert_eq!(*effects.lock().unwrap(), (0..10).collect::<Vec<_>>());
-    let row = client::ledger(handle.socket()).unwrap().by_label("me").unwrap().clone();
+    let row = bench.row("me");
     assert_eq!((row.kernels_submitted, row.kernels_completed, row.gpu_ns), (10, 10, 1_000_000));
     assert_eq!((row.memory_bytes, row.ended, row.kernels["spin"]), (1_000, false, 10));
-    drop(stream);
-    drop(Arc::try_unwrap(gpu).ok().unwrap());
-    let ledger = client::ledger(handle.socket()).unwrap();
+    drop((stream, process));
+    let ledger = client::ledger(bench.handle.socket()).unwrap();
     let row = ledger.by_label("me").unwrap();
     assert_eq!((row.memory_bytes, row.memory_peak_bytes, row.ended), (0, 1_000, true));
     assert_eq!(ledger.gpu.memory_used, 0);
+}
+
+#[test]
+fn memory_is_counted_to_the_byte_across_processes() {
+    let bench = daemon();
+    let (a, b) = (bench.process("a"), bench.process("b"));
+    let (free, total) = a.gpu.memory().unwrap();
+    assert_eq!(
+        (free, total),
+        (crate::params::MEMORY_BYTES - 2 * crate::params::CONTEXT_BYTES, crate::params::MEMORY_BYTES)
+    );
+    a.gpu.allocate(free - 10).unwrap();
+    assert!(matches!(b.gpu.allocate(11), Err(GpuError::OutOfMemory)));
+    b.gpu.allocate(10).unwrap();
+    a.gpu.free(1).unwrap();
+    b.gpu.allocate(1).unwrap();
+    assert_eq!(b.gpu.memory().unwrap().0, 0);
+    assert_eq!((bench.row("a").memory_bytes, bench.row("b").memory_bytes), (free - 11, 11));
+    drop(a);
+    assert_eq!(bench.row("b").memory_bytes, 11);
+    // The end of `a` is seen with the next look at the ledger.
+    assert_eq!(b.gpu.memory().unwrap().0, total - crate::params::CONTEXT_BYTES - 11);
+}
+
+#[test]
+fn what_a_dead_process_had_queued_is_dropped_and_the_others_go_on() {
+    let bench = daemon();
+    let (a, b) = (bench.process("a"), bench.process("b"));
+    let (busy, mine) = (a.stream(StreamKind::NonBlocking), b.stream(StreamKind::NonBlocking));
+    for _ in 0..100 {
+        busy.submit(a.kernel(1_000_000), None).unwrap();
+    }
+    drop((busy, a));
+    mine.submit(b.kernel(100), None).unwrap();
+    b.gpu.wait_for(mine.mark()).unwrap();
+    let row = bench.row("a");
+    assert_eq!((row.ended, row.kernels_completed, row.kernels_submitted), (true, 0, 100));
+    assert_eq!(bench.row("b").kernels_completed, 1);
+}
+
+#[test]
+fn effects_follow_the_order_that_events_make_between_streams() {
+    let bench = daemon();
+    let process = bench.process("me");
+    let (first, second) = (process.stream(StreamKind::NonBlocking), process.stream(StreamKind::NonBlocking));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let effect = |what: &'static str| {
+        let order = order.clone();
+        Some(Box::new(move || order.lock().unwrap().push(what)) as client::Effect)
+    };
+    let copy = StreamCommand::Work(Work::Copy { engine: CopyEngine::ToHost, bytes: 8 });
+    first.submit(process.kernel(300), effect("produce")).unwrap();
+    let produced = first.submit(StreamCommand::Record(None), None).unwrap();
+    second.submit(StreamCommand::Wait(produced), None).unwrap();
+    second.submit(copy, effect("consume")).unwrap();
+    process.gpu.wait_for(second.mark()).unwrap();
+    assert_eq!(*order.lock().unwrap(), ["produce", "consume"]);
+}
+
+#[test]
+fn an_event_has_the_time_at_which_its_stream_came_to_it() {
+    let bench = daemon();
+    let process = bench.process("me");
+    let stream = process.stream(StreamKind::NonBlocking);
+    let events: Vec<usize> = (0..2).map(|_| process.gpu.open_event().unwrap()).collect();
+    stream.submit(process.kernel(10), None).unwrap();
+    stream.submit(StreamCommand::Record(Some(events[0])), None).unwrap();
+    stream.submit(process.kernel(500), None).unwrap();
+    stream.submit(StreamCommand::Record(Some(events[1])), None).unwrap();
+    process.gpu.wait_for(stream.mark()).unwrap();
+    let times: Vec<u64> = events.iter().map(|event| process.gpu.event_time(*event)).collect();
+    assert!(times[1] - times[0] >= 500_000, "{times:?}");
+}
+
+#[test]
+fn a_full_stream_makes_the_launch_wait_and_loses_nothing() {
+    let bench = daemon();
+    let process = bench.process("me");
+    let stream = process.stream(StreamKind::NonBlocking);
+    for _ in 0..5_000 {
+        stream.submit(process.kernel(2), None).unwrap();
+    }
+    process.gpu.wait_for(stream.mark()).unwrap();
+    assert_eq!(bench.row("me").kernels_completed, 5_000);
+}
+
+#[test]
+fn a_stream_that_is_let_go_finishes_and_its_place_is_used_again() {
+    let bench = daemon();
+    let process = bench.process("me");
+    for _ in 0..20_000 {
+        let stream = process.stream(StreamKind::NonBlocking);
+        let mark = stream.submit(process.kernel(2), None).unwrap();
+        drop(stream);
+        process.gpu.wait_for(mark).unwrap();
+    }
+    assert_eq!(bench.row("me").kernels_completed, 20_000);
+}
+
+#[test]
+fn a_graph_runs_as_one_command_and_counts_its_kernels() {
+    let bench = daemon();
+    let process = bench.process("me");
+    let stream = process.stream(StreamKind::Blocking);
+    let work = Work::Kernel { ns: 50_000, sms: 66, name: process.name };
+    let nodes = vec![
+        Node { work, successors: vec![2] },
+        Node { work, successors: vec![2] },
+        Node { work, successors: vec![] },
+    ];
+    let graph = process.gpu.add_graph(nodes).unwrap();
+    for _ in 0..10 {
+        stream.submit(StreamCommand::Graph(graph), None).unwrap();
+    }
+    process.gpu.wait_for(stream.mark()).unwrap();
+    let row = bench.row("me");
+    // Two of the three kernels run side by side.
+    assert_eq!((row.kernels_completed, row.gpu_ns, row.kernel_ns), (30, 1_000_000, 1_500_000));
+    let backwards = vec![Node { work, successors: vec![0] }];
+    assert!(matches!(process.gpu.add_graph(backwards), Err(GpuError::Refused(_))));
+}
+
+#[test]
+fn many_threads_launch_and_wait_at_the_same_time() {
+    let bench = daemon();
+    let process = bench.process("me");
+    let shared = process.stream(StreamKind::NonBlocking);
+    std::thread::scope(|scope| {
+        for _ in 0..200 {
+            scope.spawn(|| {
+                let own = process.stream(StreamKind::NonBlocking);
+                for _ in 0..20 {
+                    shared.submit(process.kernel(2), None).unwrap();
+                    own.submit(process.kernel(2), None).unwrap();
+                }
+                process.gpu.wait_for(own.mark()).unwrap();
+                process.gpu.wait_for(shared.mark()).unwrap();
+            });
+        }
+    });
+    assert_eq!(bench.row("me").kernels_completed, 8_000);
+}
+
+#[test]
+fn a_host_command_holds_its_stream_until_it_is_told() {
+    let bench = daemon();
+    let process = bench.process("me");
+    let stream = process.stream(StreamKind::NonBlocking);
+    let held = stream.submit(StreamCommand::Host, None).unwrap();
+    let after = stream.submit(process.kernel(10), None).unwrap();
+    let other = process.stream(StreamKind::NonBlocking);
+    let elsewhere = other.submit(process.kernel(10), None).unwrap();
+    process.gpu.wait_for(elsewhere).unwrap();
+    assert!(!process.gpu.is_done(after));
+    stream.host_done(held.seq());
+    process.gpu.wait_for(after).unwrap();
+}
+
+#[test]
+fn a_client_whose_daemon_has_gone_is_told_so_instead_of_waiting_for_ever() {
+    let bench = daemon();
+    let process = bench.process("me");
+    let stream = process.stream(StreamKind::NonBlocking);
+    stream.submit(process.kernel(3_600_000_000), None).unwrap();
+    let mark = stream.mark();
+    drop(bench);
+    assert!(matches!(process.gpu.wait_for(mark), Err(GpuError::Gone(_))));
+    assert!(matches!(process.gpu.allocate(1), Err(GpuError::Gone(_))));
+}
+
+#[test]
+fn shares_and_gaps_can_be_read_from_the_timeline() {
+    let bench = daemon();
+    let process = bench.process("me");
+    let stream = process.stream(StreamKind::NonBlocking);
+    stream.submit(process.kernel(1_000), None).unwrap();
+    process.gpu.wait_for(stream.mark()).unwrap();
+    let row = bench.row("me");
+    let (first, last) = (row.first_kernel_ns.unwrap(), row.last_kernel_ns.unwrap());
+    let window = client::window(bench.handle.socket(), first, last).unwrap();
+    assert_eq!((window.busy_ns, window.share_of_busy(row.pid)), (1_000_000, 1.0));
+    let half = client::window(bench.handle.socket(), first, first + 500_000).unwrap();
+    assert_eq!(half.busy_ns, 500_000);
+    let timeline = client::timeline(bench.handle.socket(), 0, u64::MAX).unwrap();
+    assert_eq!((timeline.len(), timeline[0].start_ns, timeline[0].pid), (1, first, row.pid));
 }

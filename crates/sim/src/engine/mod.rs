@@ -390,22 +390,31 @@ impl Engine {
     /// A time before which a stream cannot be as far as `seq`, whatever happens; none if it is that far.
     pub fn earliest(&self, id: StreamId, seq: u64) -> Option<u64> {
         let stream = self.streams.get(&id).filter(|stream| stream.completed < seq)?;
+        let wait = self.runlist.least_wait(stream.group, self.now);
+        let running = self.runlist.groups.get(&stream.group).map(|group| &group.running);
         let mut ns = 0u64;
-        let mut needs_slice = false;
         for op in stream.queue.iter().take_while(|op| op.seq <= seq) {
-            if let Progress::Waiting = op.progress {
-                ns = ns.max(op.arrival.saturating_sub(self.now));
-                ns = ns.saturating_add(op.command.least_ns());
-                needs_slice |= op.command.needs_slice();
-            } else if let Command::Work(Work::Kernel { .. } | Work::Fill { .. }) = op.command {
-                needs_slice = true;
-                let running = self.runlist.groups.get(&stream.group).map(|group| &group.running);
-                let mine = running.into_iter().flatten().find(|running| running.task.stream == id);
-                ns += mine.map_or(op.command.least_ns(), |running| running.left_ns);
-            }
+            let left = match op.progress {
+                Progress::Waiting => {
+                    ns = ns.max(op.arrival.saturating_sub(self.now));
+                    op.command.least_ns()
+                }
+                // Of what has begun only the time of a kernel is known without looking further.
+                Progress::Begun { .. } => {
+                    let mine = running.into_iter().flatten().find(|running| running.task.stream == id);
+                    mine.filter(|_| matches!(op.command, Command::Work(_)))
+                        .map_or(0, |running| running.left_ns)
+                }
+            };
+            let wait = if op.command.needs_slice() { wait } else { 0 };
+            ns = match (&op.command, &op.progress) {
+                // Which of a graph's nodes wait for the slice is not looked at: some of it may go on without.
+                (Command::Graph(_), Progress::Waiting) => ns.saturating_add(left).max(wait),
+                (Command::Graph(_), Progress::Begun { .. }) => ns,
+                _ => ns.max(wait).saturating_add(left),
+            };
         }
-        let wait = if needs_slice { self.runlist.least_wait(stream.group, self.now) } else { 0 };
-        Some(self.now.saturating_add(ns).saturating_add(wait))
+        Some(self.now.saturating_add(ns))
     }
 
     /// The commands done since the last call, in order of time.

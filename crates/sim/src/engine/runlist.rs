@@ -34,6 +34,8 @@ pub(super) struct Group {
     /// Begin when there is room, in this order.
     pub(super) ready: VecDeque<Task>,
     pub(super) running: Vec<Running>,
+    /// It was taken off at the end of a slice, and has work left: putting it back costs more.
+    taken_off: bool,
     /// The legacy default stream, if it was made.
     pub(super) legacy: BTreeSet<StreamId>,
     /// The streams that synchronise with the legacy default stream.
@@ -48,6 +50,7 @@ impl Group {
             timeslice_ns,
             ready: VecDeque::new(),
             running: Vec::new(),
+            taken_off: false,
             legacy: BTreeSet::new(),
             blocking: BTreeSet::new(),
             non_blocking: BTreeSet::new(),
@@ -189,7 +192,8 @@ impl Runlist {
         loop {
             match self.front {
                 Front::Switching { to, until } if until <= now => {
-                    if self.groups.get(&to).is_some_and(Group::is_runnable) {
+                    if let Some(group) = self.groups.get_mut(&to).filter(|group| group.is_runnable()) {
+                        group.taken_off = false;
                         self.resident = Some(to);
                         self.front = Front::Running { group: to, slice_start: now, ends: None };
                     } else {
@@ -231,8 +235,11 @@ impl Runlist {
                     if let (Some(to), Some(end)) = (other, ends)
                         && end <= now
                     {
-                        let stalled = !self.groups[&to].running.is_empty();
-                        let cost = params::PREEMPT_NS + if stalled { params::LOAD_NS } else { 0 };
+                        let cost =
+                            params::PREEMPT_NS + if self.groups[&to].taken_off { params::LOAD_NS } else { 0 };
+                        if let Some(group) = self.groups.get_mut(&id) {
+                            group.taken_off = true;
+                        }
                         changes.switched = true;
                         self.front = Front::Switching { to, until: now + cost };
                         continue;
