@@ -2,6 +2,7 @@
 //! what the GPU itself says.
 
 mod cast;
+mod device;
 mod plan;
 mod screen;
 mod verdict;
@@ -10,7 +11,6 @@ mod witness;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -26,14 +26,14 @@ use cast::Cast;
 use plan::{Class, Tenant};
 use screen::{Picture, Screen, time};
 use verdict::{Run, Verdict, judge};
-use witness::{Sight, SimulatorWitness};
+use witness::{Sight, Witness};
 
 /// How long the latency-critical tenant has the GPU to itself, to know its latency alone.
 const ALONE: Duration = Duration::from_millis(1500);
+/// The demo ends by itself within a minute, whatever happens.
+const LONGEST: Duration = Duration::from_secs(57);
 /// Time between two pictures.
 const PICTURE_EVERY: Duration = Duration::from_millis(500);
-/// How often output, children and signals are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Flags of `sluice demo`.
 #[derive(Debug, Args)]
@@ -80,33 +80,32 @@ fn perform(
     let simulated = is_simulated(arguments.gpu)?;
     let tenants = plan::tenants();
     screen.say(&introduction(simulated, arguments.seconds, &tenants))?;
-    let mut stage = Stage::build(Setting {
-        simulated,
-        resource_file: plan::resource_file(&tenants),
-        ..Setting::default()
-    })?;
-    let witness = SimulatorWitness { socket: stage.simulator_socket() };
-    let mut cast = Cast::empty();
+    let begun = Instant::now();
     let look = || {
-        thread::sleep(LOOK_EVERY);
-        interrupts.check()
+        if begun.elapsed() > LONGEST {
+            bail!("the demo takes too long and is given up");
+        }
+        interrupts.pause()
     };
+    let setting = Setting { simulated, resource_file: plan::resource_file(&tenants), ..Setting::default() };
+    let mut stage = Stage::build(setting, look)?;
+    let mut witness = Witness::find(simulated.then(|| stage.simulator_socket()))?;
+    let mut cast = Cast::empty();
 
-    let (first, others): (Vec<_>, Vec<_>) =
-        tenants.iter().partition(|tenant| tenant.class == Class::LatencyCritical);
-    for tenant in first {
+    // One after the other, the latency-critical one first: a witness that sees only the whole GPU knows whose memory is whose.
+    let mut order: Vec<&Tenant> = tenants.iter().collect();
+    order.sort_by_key(|tenant| tenant.class != Class::LatencyCritical);
+    for tenant in order {
         cast.enter(&stage, tenant)?;
+        cast.wait_for_start(look)?;
+        cast.players.last().map_or(Ok(()), |player| witness.arrived(player))?;
+        let alone_until =
+            Instant::now() + if tenant.class == Class::LatencyCritical { ALONE } else { Duration::ZERO };
+        while Instant::now() < alone_until {
+            cast.listen()?;
+            look()?;
+        }
     }
-    cast.wait_for_start(look)?;
-    let alone_until = Instant::now() + ALONE;
-    while Instant::now() < alone_until {
-        cast.listen()?;
-        look()?;
-    }
-    for tenant in others {
-        cast.enter(&stage, tenant)?;
-    }
-    cast.wait_for_start(look)?;
     cast.arrange(&tenants);
     for player in &mut cast.players {
         player.process.mark()?;
@@ -121,7 +120,7 @@ fn perform(
         stage.check_running()?;
         if pictured.elapsed() >= PICTURE_EVERY {
             pictured = Instant::now();
-            let sight = witness.look(from_ns, monotonic_ns())?;
+            let sight = witness.look(&cast.players, from_ns, monotonic_ns())?;
             let metrics = Metrics::scrape(stage.metrics).ok().filter(|metrics| names_all(metrics, &tenants));
             let time = (begin.elapsed().as_secs_f64(), length.as_secs_f64());
             screen.show(&Picture {
@@ -135,23 +134,23 @@ fn perform(
     }
     let to_ns = monotonic_ns();
     cast.leave(look)?;
-    let sight = witness.look(from_ns, to_ns)?;
-    Ok(conclude(&cast, &sight, to_ns - from_ns, scraped.is_some()))
+    let sight = witness.look(&cast.players, from_ns, to_ns)?;
+    let run = Run {
+        gpu: witness.gpu(),
+        seconds: (to_ns - from_ns) as f64 / 1e9,
+        busy: sight.busy,
+        memory_slack: witness.memory_slack(),
+        metrics_scraped: scraped.is_some(),
+    };
+    Ok(conclude(run, &cast, &sight))
 }
 
-fn conclude(
-    cast: &Cast,
-    sight: &Sight,
-    window_ns: u64,
-    metrics_scraped: bool,
-) -> (Verdict, Option<Quantiles>, Quantiles) {
+fn conclude(run: Run, cast: &Cast, sight: &Sight) -> (Verdict, Option<Quantiles>, Quantiles) {
     let outcomes: Vec<_> = cast
         .players
         .iter()
         .map(|player| (player.tenant.clone(), player.outcome(sight.of(player.process.pid()))))
         .collect();
-    let run =
-        Run { gpu: "sim".to_owned(), seconds: window_ns as f64 / 1e9, busy: sight.busy, metrics_scraped };
     let critical = cast.players.iter().find(|player| player.tenant.class == Class::LatencyCritical);
     let alone = critical.and_then(cast::Player::latency_before_mark);
     let beside = critical.map(|player| player.lc.latency_us).unwrap_or_default();

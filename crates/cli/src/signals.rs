@@ -1,12 +1,16 @@
 //! Ends that come from outside: Ctrl-C for a program that has children, and the parent's end for a child.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd;
+
+/// A moment, in programs that wait for others: what they notice can be this late.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// SIGINT, SIGTERM and SIGHUP as something to look at, instead of an end in the middle of things. Children inherit the mask;
 /// ours lift it in [`end_with_parent`].
@@ -37,11 +41,11 @@ impl Interrupts {
             Err(why) => Err(why).context("cannot read pending signals"),
         }
     }
-}
 
-impl AsFd for Interrupts {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    /// Lets a moment pass, then the same as [`Interrupts::check`].
+    pub(crate) fn pause(&self) -> anyhow::Result<()> {
+        thread::sleep(PAUSE);
+        self.check()
     }
 }
 

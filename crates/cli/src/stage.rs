@@ -6,7 +6,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::Sender;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -18,7 +17,9 @@ use crate::supervise::{Line, Process};
 
 /// How long a daemon may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What a wait does between two looks; it takes its time and may fail.
+type Meanwhile<'a> = &'a mut dyn FnMut() -> anyhow::Result<()>;
 
 /// What a stage is built for.
 #[derive(Debug, Clone, Default)]
@@ -46,19 +47,27 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Builds it and waits until all of it answers.
+    /// Builds it and waits until all of it answers; `meanwhile` is called often and may end the wait.
     ///
     /// # Errors
-    /// If a part cannot be started or does not answer.
-    pub(crate) fn build(setting: Setting) -> anyhow::Result<Self> {
+    /// If a part cannot be started or does not answer, and those of `meanwhile`.
+    pub(crate) fn build(
+        setting: Setting,
+        mut meanwhile: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
         let artifacts = Artifacts::find()?;
         let dir = tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot make a directory")?;
         // A path without blanks and colons, which LD_PRELOAD could not hold.
         symlink(&artifacts.hook, dir.path().join("libsluice.so")).context("cannot link the hook")?;
-        let simulator = if setting.simulated { Some(start_simulator(&artifacts, dir.path())?) } else { None };
+        let simulator = if setting.simulated {
+            Some(start_simulator(&artifacts, dir.path(), &mut meanwhile)?)
+        } else {
+            None
+        };
         fs::write(dir.path().join("clients.yaml"), &setting.resource_file)
             .context("cannot write clients.yaml")?;
-        let (manager, metrics) = start_manager(&artifacts, dir.path(), &setting.manager_flags)?;
+        let (manager, metrics) =
+            start_manager(&artifacts, dir.path(), &setting.manager_flags, &mut meanwhile)?;
         Ok(Self { manager, simulator, metrics, setting, artifacts, dir })
     }
 
@@ -155,9 +164,12 @@ impl Stage {
     ///
     /// # Errors
     /// If it does not come up.
-    pub(crate) fn restart_manager(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn restart_manager(
+        &mut self,
+        mut meanwhile: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         (self.manager, self.metrics) =
-            start_manager(&self.artifacts, self.dir.path(), &self.setting.manager_flags)?;
+            start_manager(&self.artifacts, self.dir.path(), &self.setting.manager_flags, &mut meanwhile)?;
         Ok(())
     }
 }
@@ -170,14 +182,14 @@ fn simulator_socket(dir: &Path) -> PathBuf {
     dir.join("gpu.sock")
 }
 
-fn start_simulator(artifacts: &Artifacts, dir: &Path) -> anyhow::Result<Process> {
+fn start_simulator(artifacts: &Artifacts, dir: &Path, meanwhile: Meanwhile<'_>) -> anyhow::Result<Process> {
     sluice_sim::library::lay_out(&dir.join("driver"), &artifacts.simulator)
         .context("cannot lay out the simulator")?;
     let socket = simulator_socket(dir);
     let mut command = Process::command(&artifacts.sluice);
     command.arg("sim").arg("--socket").arg(&socket);
     let mut process = Process::start("simulator", command, dir, None)?;
-    wait_for(&mut process, || sluice_sim::client::ledger(&socket).is_ok())?;
+    wait_for(&mut process, meanwhile, || sluice_sim::client::ledger(&socket).is_ok())?;
     Ok(process)
 }
 
@@ -185,6 +197,7 @@ fn start_manager(
     artifacts: &Artifacts,
     dir: &Path,
     flags: &[String],
+    meanwhile: Meanwhile<'_>,
 ) -> anyhow::Result<(Process, SocketAddr)> {
     let metrics = free_port().context("no free port for /metrics")?;
     let mut command = Process::command(&artifacts.sluice);
@@ -192,7 +205,7 @@ fn start_manager(
     command.arg("--resource-file").arg(dir.join("clients.yaml")).arg("--metrics").arg(metrics.to_string());
     command.args(flags);
     let mut process = Process::start("pod-manager", command, dir, None)?;
-    wait_for(&mut process, || manager_socket(dir).exists() && Metrics::scrape(metrics).is_ok())?;
+    wait_for(&mut process, meanwhile, || manager_socket(dir).exists() && Metrics::scrape(metrics).is_ok())?;
     Ok((process, metrics))
 }
 
@@ -201,14 +214,18 @@ fn free_port() -> std::io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
-fn wait_for(process: &mut Process, mut ready: impl FnMut() -> bool) -> anyhow::Result<()> {
+fn wait_for(
+    process: &mut Process,
+    meanwhile: Meanwhile<'_>,
+    mut ready: impl FnMut() -> bool,
+) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !ready() {
         process.check_running()?;
         if Instant::now() >= deadline {
             bail!("{} does not answer{}", process.name(), process.log_tail());
         }
-        thread::sleep(LOOK_EVERY);
+        meanwhile()?;
     }
     Ok(())
 }

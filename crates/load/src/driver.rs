@@ -5,6 +5,7 @@ use std::path::Path;
 use std::ptr;
 
 use libloading::Library;
+use sluice_driver_api::types::CUuuid;
 use sluice_driver_api::{CUresult, RealDriver};
 use thiserror::Error;
 
@@ -103,13 +104,54 @@ impl Driver {
         Ok(count)
     }
 
+    /// Identity of a device, as NVML writes it: `GPU-` and the UUID.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn device_uuid(&self, ordinal: i32) -> Result<String, Error> {
+        let (mut device, mut uuid) = (0, CUuuid { bytes: [0; 16] });
+        let get = function!(self, cuDeviceGet)?;
+        // SAFETY: the driver writes one device to a local.
+        check("cuDeviceGet", unsafe { get(&raw mut device, ordinal) })?;
+        let get_uuid = function!(self, cuDeviceGetUuid_v2)?;
+        // SAFETY: the driver writes one UUID to a local; `device` came from the driver.
+        check("cuDeviceGetUuid", unsafe { get_uuid(&raw mut uuid, device) })?;
+        Ok(nvml_uuid(uuid.bytes))
+    }
+
     pub(crate) fn api(&self) -> &RealDriver {
         &self.api
     }
+}
+
+fn nvml_uuid(bytes: [u8; 16]) -> String {
+    let mut text = String::from("GPU");
+    for (place, byte) in bytes.iter().enumerate() {
+        let dash = if matches!(place, 0 | 4 | 6 | 8 | 10) { "-" } else { "" };
+        text += &format!("{dash}{byte:02x}");
+    }
+    text
 }
 
 fn address(library: &'static Library, name: &CStr) -> *mut c_void {
     // SAFETY: the symbol is only read as an address; `RealDriver` gives it the type of the function of that name.
     let found = unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) };
     found.map_or(ptr::null_mut(), |symbol| *symbol)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_written_as_nvml_writes_it() {
+        let bytes = [0x5a, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff];
+        assert_eq!(nvml_uuid(bytes), "GPU-5a010203-0405-0607-0809-0a0b0c0d0eff");
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        let why = Driver::open_library(Path::new("/nowhere/libcuda.so.1")).err().map(|why| why.to_string());
+        assert!(why.is_some_and(|why| why.starts_with("cannot load /nowhere/libcuda.so.1")));
+    }
 }

@@ -41,7 +41,7 @@ pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Resul
     };
     let response = Response { id: 7, body: ResponseBody::Quota { quota_ms: 50.0 } };
     let (request_frame, response_frame) = (request.encode()?, response.encode());
-    let stage = Stage::build(common.setting(&[(CLIENT, 1.0, 1.0, 1 << 30)]))?;
+    let stage = Stage::build(common.setting(&[(CLIENT, 1.0, 1.0, 1 << 30)]), || interrupts.pause())?;
     let figures = CommFigures {
         request_encode_ns: per_frame(|| black_box(&request).encode()),
         request_decode_ns: per_frame(|| Request::decode(black_box(&request_frame))),

@@ -48,7 +48,7 @@ struct Nanoseconds {
 
 /// Measures and tells people.
 pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Result<HookFigures> {
-    let stage = Stage::build(common.setting(&[(CLIENT, 1.0, 1.0, 8 << 30)]))?;
+    let stage = Stage::build(common.setting(&[(CLIENT, 1.0, 1.0, 8 << 30)]), || interrupts.pause())?;
     let one = worker(&stage, &["--rounds", "400"], interrupts)?;
     let many = worker(&stage, &["--rounds", "60", "--threads", "16"], interrupts)?;
     let calls = |side| match count_calls(&stage, side, interrupts) {

@@ -160,7 +160,7 @@ fn kill_manager(interrupts: &Interrupts, on_loss: &str) -> anyhow::Result<Value>
     let without = troupe.window(settled, back)?;
     let busy = without.busy_ns as f64 / (back - settled) as f64;
     let gap = longest_gap(&timeline, &[small, large], killed, back);
-    troupe.stage.restart_manager()?;
+    troupe.restart_manager()?;
     let returned = Instant::now();
     while !both_attached(&troupe) {
         if returned.elapsed() > Duration::from_secs(10) {

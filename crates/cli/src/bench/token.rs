@@ -81,7 +81,7 @@ struct Stamps {
 /// Measures and tells people.
 pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Result<TokenFigures> {
     let clients = CLIENTS.map(|name| (name, 0.5, 1.0, 1 << 30));
-    let stage = Stage::build(common.setting(&clients))?;
+    let stage = Stage::build(common.setting(&clients), || interrupts.pause())?;
     let bare = passes(&stage, [false, false], 6.0, interrupts)?;
     let hooked = passes(&stage, [false, true], 8.0, interrupts)?;
     let all: Samples = handovers(&bare[0], &bare[1]).chain(handovers(&bare[1], &bare[0])).collect();

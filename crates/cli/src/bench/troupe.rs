@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -16,7 +15,6 @@ use crate::stage::{Setting, Stage};
 use crate::supervise::{Line, Process};
 
 const PATIENCE: Duration = Duration::from_secs(12);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A stage with tenants that come and go. Tenants are dropped before the stage.
 #[derive(Debug)]
@@ -37,11 +35,12 @@ impl<'a> Troupe<'a> {
         manager_flags: &[&str],
         interrupts: &'a Interrupts,
     ) -> anyhow::Result<Self> {
-        let stage = Stage::build(Setting {
+        let setting = Setting {
             simulated: true,
             resource_file: super::resource_file(clients),
             manager_flags: manager_flags.iter().map(|flag| (*flag).to_owned()).collect(),
-        })?;
+        };
+        let stage = Stage::build(setting, || interrupts.pause())?;
         let (sender, lines) = channel();
         Ok(Self { tenants: Vec::new(), stage, lines: RefCell::new(lines), sender, interrupts })
     }
@@ -102,7 +101,11 @@ impl<'a> Troupe<'a> {
 
     /// A moment, and the end of the run if that is what a signal asks for.
     pub(crate) fn look(&self) -> anyhow::Result<()> {
-        thread::sleep(LOOK_EVERY);
-        self.interrupts.check()
+        self.interrupts.pause()
+    }
+
+    /// Starts a manager in place of one that was killed.
+    pub(crate) fn restart_manager(&mut self) -> anyhow::Result<()> {
+        self.stage.restart_manager(|| self.interrupts.pause())
     }
 }

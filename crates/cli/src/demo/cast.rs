@@ -39,6 +39,14 @@ impl Player {
         self.be.denied
     }
 
+    /// Kernels it says it has launched, and those it says have ended: a claim that its buffer has to prove.
+    pub(crate) fn claimed_kernels(&self) -> (u64, u64) {
+        match self.tenant.class {
+            Class::BestEffort => (self.be.launches, self.be.completed),
+            Class::LatencyCritical => (self.lc.launches, self.lc.launches),
+        }
+    }
+
     /// What is known of it after its end.
     pub(crate) fn outcome(&self, seen: Seen) -> Outcome {
         let (buffer, errors) = match &self.ending {
@@ -75,18 +83,12 @@ impl Cast {
         Self { players: Vec::new(), lines, sender }
     }
 
-    /// Starts a tenant under the hook; the best-effort ones wait for a mark before they work.
+    /// Starts a tenant under the hook.
     ///
     /// # Errors
     /// If it cannot be started.
     pub(crate) fn enter(&mut self, stage: &Stage, tenant: &Tenant) -> anyhow::Result<()> {
-        let waits = matches!(tenant.class, Class::BestEffort).then_some("--start-with-mark");
-        let process = stage.start_tenant(
-            tenant.name,
-            tenant.name,
-            tenant.load.iter().copied().chain(waits),
-            self.sender.clone(),
-        )?;
+        let process = stage.start_tenant(tenant.name, tenant.name, tenant.load(), self.sender.clone())?;
         self.players.push(Player {
             tenant: tenant.clone(),
             process,

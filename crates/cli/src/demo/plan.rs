@@ -36,8 +36,28 @@ pub(crate) struct Tenant {
     pub(crate) memory_limit: u64,
     /// It is told to allocate until it is refused.
     pub(crate) runs_into_limit: bool,
-    /// Arguments of `sluice load`.
-    pub(crate) load: &'static [&'static str],
+    /// Time of one of its kernels on an H200, microseconds.
+    pub(crate) kernel_us: u32,
+    /// Device memory that it allocates before it reports its start, bytes.
+    pub(crate) holds_at_start: u64,
+}
+
+impl Tenant {
+    /// Arguments of `sluice load`. Best-effort tenants wait for a mark before they work.
+    pub(crate) fn load(&self) -> Vec<String> {
+        let mut arguments: Vec<String> = match self.class {
+            Class::BestEffort => vec!["be".into(), "--depth".into(), "4".into(), "--start-with-mark".into()],
+            Class::LatencyCritical => vec!["lc".into(), "--period-us".into(), "10000".into()],
+        };
+        arguments.extend(["--duration-us".into(), self.kernel_us.to_string()]);
+        if self.holds_at_start > 0 {
+            arguments.extend(["--memory".into(), self.holds_at_start.to_string()]);
+        }
+        if self.runs_into_limit {
+            arguments.push("--grow".into());
+        }
+        arguments
+    }
 }
 
 /// The demo's three tenants.
@@ -50,7 +70,8 @@ pub(crate) fn tenants() -> Vec<Tenant> {
             limit: 1.0,
             memory_limit: 2 << 30,
             runs_into_limit: true,
-            load: &["be", "--duration-us", "1000", "--depth", "4", "--grow"],
+            kernel_us: 1000,
+            holds_at_start: 0,
         },
         Tenant {
             name: "be-70",
@@ -59,7 +80,8 @@ pub(crate) fn tenants() -> Vec<Tenant> {
             limit: 1.0,
             memory_limit: 8 << 30,
             runs_into_limit: false,
-            load: &["be", "--duration-us", "1000", "--depth", "4", "--memory", "1Gi"],
+            kernel_us: 1000,
+            holds_at_start: 1 << 30,
         },
         Tenant {
             name: "lc",
@@ -68,7 +90,8 @@ pub(crate) fn tenants() -> Vec<Tenant> {
             limit: 1.0,
             memory_limit: 1 << 30,
             runs_into_limit: false,
-            load: &["lc", "--duration-us", "100", "--period-us", "10000"],
+            kernel_us: 100,
+            holds_at_start: 0,
         },
     ]
 }

@@ -74,6 +74,8 @@ pub(crate) struct Run {
     pub(crate) seconds: f64,
     /// Part of the window in which the GPU worked.
     pub(crate) busy: f64,
+    /// How many bytes the witness's memory figures may be too high.
+    pub(crate) memory_slack: u64,
     /// The manager's metrics were fetched and named every tenant.
     pub(crate) metrics_scraped: bool,
 }
@@ -98,7 +100,7 @@ pub(crate) fn judge(run: Run, tenants: &[(Tenant, Outcome)]) -> Verdict {
     let mut checks: Vec<Check> = tenants
         .iter()
         .zip(&results)
-        .flat_map(|((tenant, outcome), result)| checks_of(tenant, outcome, result))
+        .flat_map(|((tenant, outcome), result)| checks_of(tenant, outcome, result, run.memory_slack))
         .collect();
     checks.push(Check {
         ok: run.busy >= LEAST_BUSY,
@@ -140,7 +142,7 @@ fn result_of(tenant: &Tenant, outcome: &Outcome, share: f64) -> TenantResult {
     }
 }
 
-fn checks_of(tenant: &Tenant, outcome: &Outcome, result: &TenantResult) -> Vec<Check> {
+fn checks_of(tenant: &Tenant, outcome: &Outcome, result: &TenantResult, memory_slack: u64) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut check = |ok, text| checks.push(Check { ok, text });
     let name = tenant.name;
@@ -155,18 +157,19 @@ fn checks_of(tenant: &Tenant, outcome: &Outcome, result: &TenantResult) -> Vec<C
         );
     }
     let (peak, limit) = (result.memory_peak, tenant.memory_limit);
+    let within = peak <= limit.saturating_add(memory_slack);
     if tenant.runs_into_limit {
         let (refused, held) =
             (outcome.denied, if peak == limit { "exactly all".to_owned() } else { bytes(peak) });
         check(
-            peak <= limit && refused > 0,
+            within && refused > 0,
             format!(
                 "{name} asked for more and more memory: it got {held} of its {}, was refused {refused} times, and went on",
                 bytes(limit)
             ),
         );
     } else {
-        check(peak <= limit, format!("{name} held {} of the {} it may", bytes(peak), bytes(limit)));
+        check(within, format!("{name} held {} of the {} it may", bytes(peak), bytes(limit)));
     }
     let proof = match (result.lost, result.results_ok) {
         (0, true) => "all results correct, nothing lost, nothing run twice".to_owned(),
@@ -204,7 +207,8 @@ mod tests {
 
     /// Three tenants as promised, changed by `spoil`.
     fn judged(spoil: impl FnOnce(&mut Run, &mut [(Tenant, Outcome)])) -> Verdict {
-        let mut run = Run { gpu: "sim".to_owned(), seconds: 10.0, busy: 0.95, metrics_scraped: true };
+        let mut run =
+            Run { gpu: "sim".to_owned(), seconds: 10.0, busy: 0.95, memory_slack: 0, metrics_scraped: true };
         let outcomes = [outcome(3_000_000_000, 27), outcome(7_000_000_000, 0), outcome(100_000_000, 0)];
         let mut tenants: Vec<_> = plan::tenants().into_iter().zip(outcomes).collect();
         spoil(&mut run, &mut tenants);

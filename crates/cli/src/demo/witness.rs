@@ -1,10 +1,14 @@
 //! Who says what really happened. It is the GPU itself, never the manager or the tenants.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use sluice_load::driver::Driver;
 use sluice_sim::client;
+
+use super::cast::Player;
+use super::device::DeviceWitness;
 
 /// What was seen of one tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -37,33 +41,85 @@ impl Sight {
     }
 }
 
-/// The simulated GPU's own ledger.
-#[derive(Debug, Clone)]
-pub(crate) struct SimulatorWitness {
-    /// Socket of the daemon.
-    pub(crate) socket: PathBuf,
+/// Whoever can see what the GPU did.
+#[derive(Debug)]
+pub(crate) enum Witness {
+    /// The simulated GPU's own ledger.
+    Simulator {
+        /// Socket of the daemon.
+        socket: PathBuf,
+    },
+    /// NVML, and the proof of work in the tenants' buffers.
+    Device(Box<DeviceWitness>),
 }
 
-impl SimulatorWitness {
+impl Witness {
+    /// The one for a simulated GPU (`socket`) or for device 0 of the system's driver.
+    ///
+    /// # Errors
+    /// If NVML does not answer.
+    pub(crate) fn find(simulator_socket: Option<PathBuf>) -> anyhow::Result<Self> {
+        match simulator_socket {
+            Some(socket) => Ok(Self::Simulator { socket }),
+            None => {
+                let uuid = Driver::open().and_then(|driver| driver.device_uuid(0)).context("the real GPU")?;
+                Ok(Self::Device(Box::new(DeviceWitness::open(&uuid)?)))
+            }
+        }
+    }
+
+    /// What the result calls the GPU: `sim`, or the device's name.
+    pub(crate) fn gpu(&self) -> String {
+        match self {
+            Self::Simulator { .. } => "sim".to_owned(),
+            Self::Device(device) => device.name(),
+        }
+    }
+
+    /// How many bytes the memory figures may be too high.
+    pub(crate) fn memory_slack(&self) -> u64 {
+        match self {
+            Self::Simulator { .. } => 0,
+            Self::Device(_) => super::device::MEMORY_SLACK,
+        }
+    }
+
+    /// A tenant has started: its driver's own memory is there, and what it allocates at its start.
+    ///
+    /// # Errors
+    /// If the witness does not answer.
+    pub(crate) fn arrived(&mut self, player: &Player) -> anyhow::Result<()> {
+        match self {
+            Self::Simulator { .. } => Ok(()),
+            Self::Device(device) => device.arrived(player),
+        }
+    }
+
     /// Looks at the window between two times of CLOCK_MONOTONIC, nanoseconds.
     ///
     /// # Errors
-    /// If the simulator does not answer.
-    pub(crate) fn look(&self, from_ns: u64, to_ns: u64) -> anyhow::Result<Sight> {
-        let window =
-            client::window(&self.socket, from_ns, to_ns).context("the simulator's ledger does not answer")?;
-        let ledger = client::ledger(&self.socket).context("the simulator's ledger does not answer")?;
-        let length = to_ns.saturating_sub(from_ns).max(1);
-        let tenants = ledger.processes.iter().map(|row| {
-            let seen = Seen {
-                gpu_ns: window.gpu_ns.get(&row.pid).copied().unwrap_or(0),
-                memory: row.memory_bytes,
-                memory_peak: row.memory_peak_bytes,
-                submitted: row.kernels_submitted,
-                completed: row.kernels_completed,
-            };
-            (row.pid, seen)
-        });
-        Ok(Sight { tenants: tenants.collect(), busy: window.busy_ns as f64 / length as f64 })
+    /// If the witness does not answer.
+    pub(crate) fn look(&mut self, players: &[Player], from_ns: u64, to_ns: u64) -> anyhow::Result<Sight> {
+        match self {
+            Self::Simulator { socket } => look_at_simulator(socket, from_ns, to_ns),
+            Self::Device(device) => device.look(players),
+        }
     }
+}
+
+fn look_at_simulator(socket: &Path, from_ns: u64, to_ns: u64) -> anyhow::Result<Sight> {
+    let window = client::window(socket, from_ns, to_ns).context("the simulator's ledger does not answer")?;
+    let ledger = client::ledger(socket).context("the simulator's ledger does not answer")?;
+    let length = to_ns.saturating_sub(from_ns).max(1);
+    let tenants = ledger.processes.iter().map(|row| {
+        let seen = Seen {
+            gpu_ns: window.gpu_ns.get(&row.pid).copied().unwrap_or(0),
+            memory: row.memory_bytes,
+            memory_peak: row.memory_peak_bytes,
+            submitted: row.kernels_submitted,
+            completed: row.kernels_completed,
+        };
+        (row.pid, seen)
+    });
+    Ok(Sight { tenants: tenants.collect(), busy: window.busy_ns as f64 / length as f64 })
 }
