@@ -28,7 +28,8 @@ impl Driver for Gpu {
         let blocking = stream.kind != StreamKind::Created || {
             let mut flags = 0;
             // SAFETY: the program is about to launch on the stream, so it is alive; `flags` is writable.
-            let asked = real::table().cuStreamGetFlags.map(|get| unsafe { get(handle(stream), &raw mut flags) });
+            let asked =
+                real::table().cuStreamGetFlags.map(|get| unsafe { get(handle(stream), &raw mut flags) });
             asked == Some(CUresult::SUCCESS) && flags & STREAM_NON_BLOCKING == 0
         };
         Some(Located { context, blocking })
@@ -37,7 +38,8 @@ impl Driver for Gpu {
     fn is_capturing(&self, stream: Stream) -> bool {
         let mut status = 0;
         // SAFETY: the stream is alive, see the module's header; `status` is writable.
-        let asked = real::table().cuStreamIsCapturing.map(|ask| unsafe { ask(handle(stream), &raw mut status) });
+        let asked =
+            real::table().cuStreamIsCapturing.map(|ask| unsafe { ask(handle(stream), &raw mut status) });
         asked == Some(CUresult::SUCCESS) && status != 0
     }
 
@@ -71,9 +73,15 @@ impl Driver for Gpu {
         let elapsed = real::table().cuEventElapsedTime?;
         let mut ms = 0f32;
         // SAFETY: both events are ours, alive, and of one context; `ms` is writable.
-        let asked = within(from.context, || unsafe { elapsed(&raw mut ms, pointer(from.event), pointer(to.event)) });
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a positive time")]
-        (asked == Some(CUresult::SUCCESS) && ms.is_finite() && ms >= 0.0).then(|| (f64::from(ms) * 1e6) as u64)
+        let asked =
+            within(from.context, || unsafe { elapsed(&raw mut ms, pointer(from.event), pointer(to.event)) });
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked to be a positive time"
+        )]
+        (asked == Some(CUresult::SUCCESS) && ms.is_finite() && ms >= 0.0)
+            .then(|| (f64::from(ms) * 1e6) as u64)
     }
 
     fn discard(&self, mark: Mark) {

@@ -15,7 +15,8 @@ pub(crate) fn open(path: &Path) -> Option<File> {
 pub(crate) fn line(file: Option<&File>, text: std::fmt::Arguments<'_>) {
     if let Some(mut file) = file {
         let ns = sluice_sys::clock::monotonic_ns();
-        let line = format!("{}.{:06} {} {text}\n", ns / 1_000_000_000, ns / 1000 % 1_000_000, std::process::id());
+        let line =
+            format!("{}.{:06} {} {text}\n", ns / 1_000_000_000, ns / 1000 % 1_000_000, std::process::id());
         let _written = file.write_all(line.as_bytes());
     }
 }

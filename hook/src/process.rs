@@ -34,7 +34,8 @@ pub(crate) static CAPTURES: Captures = Captures::new();
 
 static LEDGER: Mutex<Ledger> = Mutex::new(Ledger::new());
 static SETUP: AtomicPtr<Setup> = AtomicPtr::new(std::ptr::null_mut());
-static DEVICES: [AtomicPtr<Managed>; MAX_DEVICES] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_DEVICES];
+static DEVICES: [AtomicPtr<Managed>; MAX_DEVICES] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_DEVICES];
 /// The device, if the process sees only one and it is managed.
 static SINGLE: AtomicPtr<Managed> = AtomicPtr::new(std::ptr::null_mut());
 /// Bit n: device n has no manager.
@@ -57,6 +58,15 @@ pub(crate) struct Managed {
     pub(crate) memory: Memory<MemoryConnection>,
     pub(crate) ordinal: u32,
     tracked: AtomicBool,
+}
+
+impl Managed {
+    /// Starts the tracker if it does not run: it keeps the connections, so whoever launches or holds memory needs it.
+    pub(crate) fn track(&'static self) {
+        if !self.tracked.load(Acquire) && !self.tracked.swap(true, AcqRel) && !tracker::start(self) {
+            self.device.stand_aside();
+        }
+    }
 }
 
 /// What was configured.
@@ -90,9 +100,7 @@ pub(crate) fn single() -> Option<&'static Managed> {
 pub(crate) fn launching() -> Result<&'static Managed, Bypass> {
     let ordinal = gpu::current_device().ok_or(Bypass::NoContext)?;
     let managed = managed(ordinal)?;
-    if !managed.tracked.swap(true, AcqRel) && !tracker::start(managed) {
-        managed.device.stand_aside();
-    }
+    managed.track();
     if gpu::device_count() == Some(1) {
         SINGLE.store(std::ptr::from_ref(managed).cast_mut(), Release);
     }
@@ -213,7 +221,10 @@ fn make(ordinal: CUdevice) -> Option<Managed> {
     let ordinal = u32::try_from(ordinal).ok()?;
     let address = address(&setup.config.managers, at, &uuid)?;
     let identity = Identity { name: setup.name, ordinal, uuid };
-    log(format_args!("device {ordinal} has its manager at {address:?}, client name {:?}", setup.name.as_str()));
+    log(format_args!(
+        "device {ordinal} has its manager at {address:?}, client name {:?}",
+        setup.name.as_str()
+    ));
     let settings = Settings {
         idle_ns: setup.config.idle_us * 1000,
         quantile: setup.config.quantile,
@@ -270,7 +281,8 @@ fn set_up() -> &'static Setup {
     }
     let claimed = config.client.clone().unwrap_or_else(host_name);
     let disabled = config.disabled || switched_off(&config.managers);
-    let fresh = Box::into_raw(Box::new(Setup { name: Name::shortened(&claimed), config, log: log_file, disabled }));
+    let fresh =
+        Box::into_raw(Box::new(Setup { name: Name::shortened(&claimed), config, log: log_file, disabled }));
     match SETUP.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
         // SAFETY: `fresh` is valid and from here on shared and never freed.
         Ok(_) => unsafe { &*fresh },

@@ -159,8 +159,9 @@ fn known(name: *const c_char) -> Option<usize> {
     // SAFETY: the caller of dlsym passes a C string; bytes are read one by one and never behind its end.
     let mut bytes = (0..).map(|at| unsafe { *name.add(at).cast::<u8>() });
     // Names of the driver go on with a capital letter; those of its libraries (cudaMalloc, cublasCreate) do not.
-    let is_driver_name =
-        bytes.next() == Some(b'c') && bytes.next() == Some(b'u') && bytes.next().is_some_and(|b| b.is_ascii_uppercase());
+    let is_driver_name = bytes.next() == Some(b'c')
+        && bytes.next() == Some(b'u')
+        && bytes.next().is_some_and(|b| b.is_ascii_uppercase());
     if !is_driver_name {
         return None;
     }
@@ -241,7 +242,8 @@ pub(crate) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
 pub(crate) fn prepare() {
     if REAL_DLSYM.load(Acquire).is_null() {
         let found = elf::find([c"dlsym", c"dlvsym"]);
-        let or_nothing = |address: *mut c_void| if address.is_null() { nothing as *mut c_void } else { address };
+        let or_nothing =
+            |address: *mut c_void| if address.is_null() { nothing as *mut c_void } else { address };
         REAL_DLVSYM.store(or_nothing(found[1]), Release);
         REAL_DLSYM.store(or_nothing(found[0]), Release);
     }

@@ -62,12 +62,17 @@ pub struct Mistake {
 impl Config {
     /// Reads all settings; `get` returns the value of a variable.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> (Self, Vec<Mistake>) {
-        let mut reader = Reader { get: |name: &str| get(name).filter(|value| !value.is_empty()), mistakes: Vec::new() };
+        let mut reader =
+            Reader { get: |name: &str| get(name).filter(|value| !value.is_empty()), mistakes: Vec::new() };
         let config = Self {
             disabled: reader.text("SLUICE_DISABLE").is_some_and(|value| value != "0"),
             managers: reader.managers(),
             client: reader.text("SLUICE_CLIENT").or_else(|| reader.text("POD_NAME")),
-            fail_closed: reader.choice("SLUICE_ON_MANAGER_LOSS", &[("open", false), ("closed", true)], "open or closed"),
+            fail_closed: reader.choice(
+                "SLUICE_ON_MANAGER_LOSS",
+                &[("open", false), ("closed", true)],
+                "open or closed",
+            ),
             real_libcuda: reader.text("SLUICE_REAL_LIBCUDA").map(PathBuf::from),
             quantile: reader.choice(
                 "SLUICE_PREDICTOR",
@@ -154,7 +159,11 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             match port.parse() {
                 Ok(number @ 1..) => numbers.push(number),
                 _ => {
-                    self.mistake("POD_MANAGER_PORT", port.to_owned(), "ports from 1 to 65535 separated by commas");
+                    self.mistake(
+                        "POD_MANAGER_PORT",
+                        port.to_owned(),
+                        "ports from 1 to 65535 separated by commas",
+                    );
                     return None;
                 }
             }
@@ -230,7 +239,10 @@ mod tests {
             ("POD_MANAGER_PORT", "50051,x"),
         ]);
         let names: Vec<_> = mistakes.iter().map(|mistake| mistake.variable).collect();
-        assert_eq!(names, ["POD_MANAGER_PORT", "SLUICE_ON_MANAGER_LOSS", "SLUICE_PREDICTOR", "SLUICE_IDLE_US"]);
+        assert_eq!(
+            names,
+            ["POD_MANAGER_PORT", "SLUICE_ON_MANAGER_LOSS", "SLUICE_PREDICTOR", "SLUICE_IDLE_US"]
+        );
         assert_eq!(config, read(&[]).0);
         assert!(mistakes[1].to_string().contains("SLUICE_ON_MANAGER_LOSS=\"ajar\": expected open or closed"));
     }
@@ -242,7 +254,10 @@ mod tests {
             managers(&[("POD_MANAGER_PORT", "50051,50052")]),
             Managers::Tcp(vec![("127.0.0.1".into(), 50051), ("127.0.0.1".into(), 50052)])
         );
-        assert_eq!(managers(&[("POD_MANAGER_IP", "10.0.0.7")]), Managers::Tcp(vec![("10.0.0.7".into(), 50052)]));
+        assert_eq!(
+            managers(&[("POD_MANAGER_IP", "10.0.0.7")]),
+            Managers::Tcp(vec![("10.0.0.7".into(), 50052)])
+        );
     }
 
     #[test]

@@ -188,7 +188,12 @@ pub(crate) struct FakeMemory {
 
 impl FakeMemory {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { limit, used: AtomicU64::new(0), connected: AtomicBool::new(false), dead: AtomicBool::new(false) }
+        Self {
+            limit,
+            used: AtomicU64::new(0),
+            connected: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn die(&self) {

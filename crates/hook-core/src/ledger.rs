@@ -120,7 +120,11 @@ impl Ledger {
 
     /// Bytes of all allocations on a device.
     pub fn bytes_on(&self, device: u32) -> u64 {
-        self.slots.values().filter(|slot| slot.allocation.device == device).map(|slot| slot.allocation.bytes).sum()
+        self.slots
+            .values()
+            .filter(|slot| slot.allocation.device == device)
+            .map(|slot| slot.allocation.bytes)
+            .sum()
     }
 
     /// What stands under a handle.

@@ -28,7 +28,13 @@ pub struct Memory<L> {
 impl<L: MemoryLink> Memory<L> {
     /// An empty account. `fail_closed` holds until the manager says otherwise.
     pub fn new(link: L, fail_closed: bool) -> Self {
-        Self { link, fail_closed, charged: AtomicU64::new(0), limit: AtomicU64::new(UNKNOWN), order: Mutex::new(()) }
+        Self {
+            link,
+            fail_closed,
+            charged: AtomicU64::new(0),
+            limit: AtomicU64::new(UNKNOWN),
+            order: Mutex::new(()),
+        }
     }
 
     /// Asks for `bytes` before the driver is called. After `Governed` the caller must allocate, or [`release`](Self::release).
@@ -67,7 +73,10 @@ impl<L: MemoryLink> Memory<L> {
     /// (used, limit) of the client, over all its processes, in bytes; `None` if no manager answers.
     pub fn usage(&self) -> Option<(u64, u64)> {
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ensure().and_then(|()| self.link.usage()).inspect(|(_, limit)| self.limit.store(*limit, SeqCst)).ok()
+        self.ensure()
+            .and_then(|()| self.link.usage())
+            .inspect(|(_, limit)| self.limit.store(*limit, SeqCst))
+            .ok()
     }
 
     /// The connection to the manager.

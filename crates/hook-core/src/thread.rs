@@ -19,7 +19,11 @@ pub struct Thread {
 impl Thread {
     /// A thread that remembers nothing.
     pub const fn new() -> Self {
-        Self { id: Cell::new(0), inside: Cell::new(false), known: [const { Cell::new((0, 0, 0)) }; REMEMBERED] }
+        Self {
+            id: Cell::new(0),
+            inside: Cell::new(false),
+            known: [const { Cell::new((0, 0, 0)) }; REMEMBERED],
+        }
     }
 
     /// A number of this thread's own, from 1 on.

@@ -14,7 +14,8 @@ pub(crate) fn call(
     per_thread: bool,
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id())).handle;
+    let stream =
+        process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id())).handle;
     if symbol.starts_with("cuStreamBegin") { begin(stream, real) } else { end(stream, real) }
 }
 
@@ -36,7 +37,8 @@ fn begin(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
 fn end(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
     let result = real();
     // Only these leave the capture active.
-    let goes_on = [CUresult::ERROR_STREAM_CAPTURE_WRONG_THREAD, CUresult::ERROR_INVALID_VALUE].contains(&result);
+    let goes_on =
+        [CUresult::ERROR_STREAM_CAPTURE_WRONG_THREAD, CUresult::ERROR_INVALID_VALUE].contains(&result);
     if !goes_on {
         guarded((), || CAPTURES.end(stream));
     }

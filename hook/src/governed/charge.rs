@@ -82,6 +82,7 @@ fn reserve(bytes: u64, device: Option<i32>) -> Leave {
             return Leave::Uncharged;
         }
     };
+    managed.track();
     match managed.memory.reserve(bytes) {
         Outcome::Governed(()) => Leave::Reserved(Reserved { managed, bytes }),
         Outcome::Bypassed(reason) => {

@@ -50,11 +50,7 @@ pub(crate) fn release_primary(device: CUdevice, real: impl FnOnce() -> CUresult)
 }
 
 /// Calls `real`, which may end the context, with nobody using its streams or events; if `ended`, its memory is released.
-fn ending(
-    context: u64,
-    real: impl FnOnce() -> CUresult,
-    ended: impl FnOnce(CUresult) -> bool,
-) -> CUresult {
+fn ending(context: u64, real: impl FnOnce() -> CUresult, ended: impl FnOnce(CUresult) -> bool) -> CUresult {
     if process::passing().is_err() || context == 0 {
         return changes_current(real);
     }

@@ -96,7 +96,12 @@ pub(crate) mod stream_of {
     }
 
     #[inline]
-    pub(crate) fn cuLaunchKernelEx(config: *const CUlaunchConfig, _: CUfunction, _: Params, _: Params) -> CUstream {
+    pub(crate) fn cuLaunchKernelEx(
+        config: *const CUlaunchConfig,
+        _: CUfunction,
+        _: Params,
+        _: Params,
+    ) -> CUstream {
         // SAFETY: the program passes null, which the driver refuses, or a configuration that is readable.
         unsafe { config.as_ref() }.map_or(null_mut(), |config| config.hStream)
     }

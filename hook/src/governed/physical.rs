@@ -46,7 +46,10 @@ pub(crate) unsafe fn cuMemCreate(
 
 /// # Safety
 /// As the driver documents it.
-pub(crate) unsafe fn cuMemRelease(real: unsafe extern "C" fn(Handle) -> CUresult, handle: Handle) -> CUresult {
+pub(crate) unsafe fn cuMemRelease(
+    real: unsafe extern "C" fn(Handle) -> CUresult,
+    handle: Handle,
+) -> CUresult {
     // SAFETY: the program's argument, unchanged.
     charge::free(Space::Physical, handle, || unsafe { real(handle) })
 }
@@ -111,7 +114,8 @@ pub(crate) unsafe fn unmap(
         guarded((), || {
             let end = pointer.saturating_add(size as u64);
             let gone = mappings(|all| {
-                let inside: Vec<_> = all.range(pointer..end).map(|(start, (_, handle))| (*start, *handle)).collect();
+                let inside: Vec<_> =
+                    all.range(pointer..end).map(|(start, (_, handle))| (*start, *handle)).collect();
                 for (start, _) in &inside {
                     all.remove(start);
                 }

@@ -12,7 +12,8 @@ use crate::process::{self, Managed};
 /// `cuCtxSynchronize` of the current context, or of the one given.
 pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
     observed(real, |_| {
-        let context = context.filter(|context| !context.is_null()).map(|context| context.expose_provenance() as u64);
+        let context =
+            context.filter(|context| !context.is_null()).map(|context| context.expose_provenance() as u64);
         context.or_else(gpu::current_context).map(Waited::Context)
     })
 }

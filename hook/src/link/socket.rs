@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicI32, Ordering::*};
 use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
+use sluice_comm::page::PAGE_VERSION;
 use sluice_comm::{
-    AttachStatus, Channel, FrameReader, RESPONSE_LEN, Request, RequestBody, RequestKind, Response, ResponseBody,
+    AttachStatus, Channel, FrameReader, RESPONSE_LEN, Request, RequestBody, RequestKind, Response,
+    ResponseBody,
 };
 use sluice_hook_core::platform::LinkError;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
@@ -60,7 +62,8 @@ impl Socket {
         channel: Channel,
         used_bytes: u64,
     ) -> Result<Vec<OwnedFd>, LinkError> {
-        let payload = sluice_sys::memfd::sealed("sluice-attach", &identity.payload().encode()).map_err(gone)?;
+        let payload =
+            sluice_sys::memfd::sealed("sluice-attach", &identity.payload().encode()).map_err(gone)?;
         let body = RequestBody::Attach { version: ATTACH_VERSION, channel, used_bytes };
         let (id, frame) = self.request(identity, body)?;
         self.with(|fd| {
@@ -69,14 +72,19 @@ impl Socket {
         })?;
         let (answer, pages) = self.answer(id, RequestKind::Attach)?;
         match answer {
-            ResponseBody::Attach { status: AttachStatus::Ok, .. } => Ok(pages),
+            ResponseBody::Attach { status: AttachStatus::Ok, page_version: PAGE_VERSION } => Ok(pages),
+            ResponseBody::Attach { status: AttachStatus::Ok, .. } => Err(LinkError::Malformed),
             ResponseBody::Attach { status, .. } => Err(LinkError::NotAdmitted { status: status as i32 }),
             _ => Err(LinkError::Malformed),
         }
     }
 
     /// Numbers and encodes a request.
-    pub(super) fn request(&self, identity: &Identity, body: RequestBody) -> Result<(i32, [u8; 80]), LinkError> {
+    pub(super) fn request(
+        &self,
+        identity: &Identity,
+        body: RequestBody,
+    ) -> Result<(i32, [u8; 80]), LinkError> {
         let id = self.next_id.fetch_add(1, Relaxed);
         let frame = Request { name: identity.name, id, body }.encode().map_err(|_| LinkError::Malformed)?;
         Ok((id, frame))
@@ -88,10 +96,15 @@ impl Socket {
     }
 
     /// Waits for the answer to the request `id`.
-    pub(super) fn answer(&self, id: i32, kind: RequestKind) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
+    pub(super) fn answer(
+        &self,
+        id: i32,
+        kind: RequestKind,
+    ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
         for _ in 0..STALE_ANSWERS {
             let (frame, fds) = self.with(read_frame)?;
-            let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Malformed)?;
+            let Response { id: of, body } =
+                Response::decode(&frame, kind).map_err(|_| LinkError::Malformed)?;
             if of == id {
                 return Ok((body, fds));
             }
@@ -100,7 +113,11 @@ impl Socket {
     }
 
     /// Sends one request and waits for its answer.
-    pub(super) fn round_trip(&self, identity: &Identity, body: RequestBody) -> Result<ResponseBody, LinkError> {
+    pub(super) fn round_trip(
+        &self,
+        identity: &Identity,
+        body: RequestBody,
+    ) -> Result<ResponseBody, LinkError> {
         let kind = Request { name: identity.name, id: 0, body }.body.kind();
         let (id, frame) = self.request(identity, body)?;
         let answer = self.send(&frame).and_then(|()| self.answer(id, kind));
@@ -139,13 +156,14 @@ impl Socket {
         }
         let mut byte = 0u8;
         // SAFETY: one byte is writable; a descriptor that is no socket of ours any more gives an error or data, not harm.
-        let seen = unsafe {
-            libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT)
-        };
+        let seen = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
         match seen {
             0 => false,
             1.. => true,
-            _ => matches!(io::Error::last_os_error().kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+            _ => matches!(
+                io::Error::last_os_error().kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            ),
         }
     }
 

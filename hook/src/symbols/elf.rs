@@ -54,7 +54,9 @@ pub(super) fn find<const N: usize>(names: [&'static CStr; N]) -> [*mut c_void; N
     let mut search = Search { names, behind: none, anywhere: none, passed_us: false };
     // SAFETY: the callback gets our search back as its third argument, for the length of this call.
     unsafe { libc::dl_iterate_phdr(Some(visit::<N>), (&raw mut search).cast()) };
-    std::array::from_fn(|at| if search.behind[at].is_null() { search.anywhere[at] } else { search.behind[at] })
+    std::array::from_fn(
+        |at| if search.behind[at].is_null() { search.anywhere[at] } else { search.behind[at] },
+    )
 }
 
 unsafe extern "C" fn visit<const N: usize>(info: *mut dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
@@ -143,7 +145,8 @@ impl Symbols {
     }
 
     unsafe fn find_by_gnu_hash(&self, name: &CStr) -> *mut c_void {
-        let wanted = name.to_bytes().iter().fold(5381u32, |h, b| h.wrapping_mul(33).wrapping_add(u32::from(*b)));
+        let wanted =
+            name.to_bytes().iter().fold(5381u32, |h, b| h.wrapping_mul(33).wrapping_add(u32::from(*b)));
         // SAFETY: the table begins with four words, a filter of 64-bit words, buckets, and chains that end with an odd hash.
         unsafe {
             let (buckets, first, filter) = (*self.gnu_hash, *self.gnu_hash.add(1), *self.gnu_hash.add(2));
@@ -174,7 +177,10 @@ impl Symbols {
 
     unsafe fn scan(&self, name: &CStr, count: u32) -> *mut c_void {
         // SAFETY: the table has `count` symbols.
-        (0..count).map(|at| unsafe { self.matches(at, name) }).find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
+        (0..count)
+            .map(|at| unsafe { self.matches(at, name) })
+            .find(|found| !found.is_null())
+            .unwrap_or(std::ptr::null_mut())
     }
 
     /// The address of the symbol at a place of the table, if it is a function of that name which the object defines.

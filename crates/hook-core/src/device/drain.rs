@@ -91,7 +91,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             state.end_burst(end, exact.map(|(elapsed, _)| elapsed));
             self.report(state, end);
         }
-        let overrun_ns = if state.grant.bursts == 0 { 0 } else { end.saturating_sub(state.grant.deadline_ns) };
+        let overrun_ns =
+            if state.grant.bursts == 0 { 0 } else { end.saturating_sub(state.grant.deadline_ns) };
         let used = Used { used_ms: ms(state.grant.busy_ns), overuse_ms: ms(overrun_ns) };
         state.overuse_ms = used.overuse_ms;
         let told = state.takes_yield.then_some(used);

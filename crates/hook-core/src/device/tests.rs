@@ -125,9 +125,16 @@ fn a_grant_that_nobody_wants_any_more_is_given_back_at_its_deadline() {
     device.track();
     device.track();
     let sent = device.link.sent();
-    assert_eq!(used(&device, 1), (10.0, 0.0), "the idle part of the grant is not charged, nor the late wake-up");
+    assert_eq!(
+        used(&device, 1),
+        (10.0, 0.0),
+        "the idle part of the grant is not charged, nor the late wake-up"
+    );
     assert_eq!(sent[1].1, None);
-    assert!(lock(&device.driver.marked).iter().filter(|mark| **mark == 100).count() == 1, "only the first mark");
+    assert!(
+        lock(&device.driver.marked).iter().filter(|mark| **mark == 100).count() == 1,
+        "only the first mark"
+    );
 }
 
 #[test]
@@ -287,7 +294,11 @@ fn launches_into_a_capture_pass_and_no_stream_of_it_is_touched() {
     bench.clock.advance(200 * MS);
     device.track();
     device.track();
-    assert_eq!(*lock(&device.driver.marked), [0u64; 0], "an event on the legacy stream would end the capture");
+    assert_eq!(
+        *lock(&device.driver.marked),
+        [0u64; 0],
+        "an event on the legacy stream would end the capture"
+    );
 }
 
 #[test]
@@ -499,9 +510,20 @@ fn a_thousand_threads_share_one_question() {
     let bench = Bench::new();
     let device = bench.device();
     let governed = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..1000).map(|at| scope.spawn({ let device = &device; move || launch(device, &Thread::new(), 100 + at) })).collect();
-        threads.into_iter().filter(|_| true).map(|thread| thread.join()).filter(|done| matches!(done, Ok(true))).count()
+        let threads: Vec<_> = (0..1000)
+            .map(|at| {
+                scope.spawn({
+                    let device = &device;
+                    move || launch(device, &Thread::new(), 100 + at)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .filter(|_| true)
+            .map(|thread| thread.join())
+            .filter(|done| matches!(done, Ok(true)))
+            .count()
     });
     assert_eq!(governed, 1000);
     assert_eq!(device.link.sent().len(), 1);

@@ -17,6 +17,9 @@ const ALIVE_NS: u64 = 250_000_000;
 /// How often a holder looks whether others have begun to wait.
 const UNCONTENDED_LOOK_NS: u64 = 2_000_000;
 
+/// Idle for this long, the token is given back though nobody waits: time held counts against the promise.
+const UNCONTENDED_IDLE_NS: u64 = 20_000_000;
+
 /// What the tracker has to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
@@ -89,24 +92,26 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         Pause::Until(now + ALIVE_NS)
     }
 
-    /// A grant is held and its deadline ahead: ends it if the program has been idle while others wait.
+    /// A grant is held and its deadline ahead: ends it if the program has been idle, sooner if others wait.
     fn look_for_idleness(&self, now: u64) -> Pause {
         let contended = self.link.contended();
-        if contended {
-            self.find_out_whether_idle(now);
-        }
+        self.find_out_whether_idle(now);
         let mut state = self.lock();
         if state.phase != Phase::Open {
             return Pause::Not;
         }
+        self.read_deadline(&mut state);
         let idle_for = state.grant.idle_since_ns.map_or(0, |since| now.saturating_sub(since));
-        let idle = !state.is_busy() && (state.grant.give_back || idle_for >= self.settings.idle_ns);
-        state.grant.give_back = false;
-        if contended && idle && state.takes_yield && state.wanting == 0 {
+        let give_back = std::mem::take(&mut state.grant.give_back);
+        let patience =
+            if contended { self.settings.idle_ns } else { UNCONTENDED_IDLE_NS.max(self.settings.idle_ns) };
+        let idle = !state.is_busy() && (contended && give_back || idle_for >= patience);
+        if idle && state.takes_yield && state.wanting == 0 {
             self.begin_drain(&mut state);
             return Pause::Not;
         }
-        let look = if contended { self.settings.idle_ns } else { UNCONTENDED_LOOK_NS.max(self.settings.idle_ns) };
+        let look =
+            if contended { self.settings.idle_ns } else { UNCONTENDED_LOOK_NS.max(self.settings.idle_ns) };
         Pause::Until(state.grant.deadline_ns.min(now + look))
     }
 
@@ -122,7 +127,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let epoch = self.gate.next_epoch();
         let streams: Vec<_> = state.streams.all().iter().filter(|used| used.is_dirty()).copied().collect();
         drop(state);
-        let all_idle = streams.iter().all(|used| self.driver.is_idle(used.context, used.stream) == Some(true));
+        let all_idle =
+            streams.iter().all(|used| self.driver.is_idle(used.context, used.stream) == Some(true));
         if !all_idle {
             return;
         }
@@ -131,6 +137,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             state.streams.finished(crate::streams::Waited::Stream(used.context, used.stream), epoch);
         }
         self.end_burst_if_clean(&mut state, now);
+    }
+
+    /// A manager moves the deadline while nobody else waits; where it took the grant back there is none.
+    pub(super) fn read_deadline(&self, state: &mut State) {
+        match self.link.deadline_ns() {
+            0 => {}
+            at => state.grant.deadline_ns = at,
+        }
     }
 
     fn connect(&self, state: std::sync::MutexGuard<'_, State>) -> Pause {

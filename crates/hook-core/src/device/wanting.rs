@@ -100,8 +100,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return false;
         }
         let predicted_ms = state.burst.predict_single(now);
-        let left_ms = state.grant.deadline_ns.saturating_sub(now) as f64 / 1e6;
-        predicted_ms >= left_ms && predicted_ms < state.grant.quota_ms
+        let left_ms = self.link.deadline_ns().saturating_sub(now) as f64 / 1e6;
+        // Without anybody who waits the manager will move the deadline.
+        self.link.contended() && predicted_ms >= left_ms && predicted_ms < state.grant.quota_ms
     }
 
     fn mark_first(&self, context: u64, stream: Stream, number: u64, now: u64) {
@@ -161,7 +162,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub(super) fn ask(&self, state: &mut State, used: Option<crate::platform::Used>) {
         let now = self.clock.now_ns();
         let (burst_ms, window_ms) = (state.burst.predict_merged(now), state.window.predict_merged(now));
-        let ask = Ask { overuse_ms: state.overuse_ms, next_burst_ms: estimate_full_burst(burst_ms, window_ms) };
+        let ask =
+            Ask { overuse_ms: state.overuse_ms, next_burst_ms: estimate_full_burst(burst_ms, window_ms) };
         // The pause from here to the grant is the manager's doing and says nothing about the program.
         state.window.interrupt();
         state.overuse_ms = 0.0;
@@ -213,6 +215,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// The grant is over: closes the gate and leaves the rest to the tracker.
     pub(super) fn begin_drain(&self, state: &mut State) {
         self.gate.close();
+        self.read_deadline(state);
         state.phase = Phase::Draining;
         state.stalled = false;
         self.tracking.notify_one();

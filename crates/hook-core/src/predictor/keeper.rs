@@ -148,7 +148,11 @@ mod tests {
         let Some(last) = window.len().checked_sub(1) else { return 0.0 };
         match quantile {
             Quantile::Maximum => window[last],
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index below 1024")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "an index below 1024"
+            )]
             Quantile::P90 => window[((last as f64) * 0.9).round() as usize],
         }
     }
