@@ -59,6 +59,19 @@ macro_rules! as_they_are {
 as_they_are!(i8 u8 i16 u16 i32 u32 i64 u64 usize f32 f64);
 as_they_are!(CUresult CUuuid CUipcMemHandle CUipcEventHandle CUmemLocation CUeglFrame CUhostFn CUstreamCallback);
 
+#[cfg(test)]
+impl<T> Ptr<T> {
+    /// A pointer to something of a test's own.
+    pub(crate) fn of(value: &mut T) -> Self {
+        Ptr(value)
+    }
+
+    /// A pointer to the first of several.
+    pub(crate) fn first_of(values: &mut [T]) -> Self {
+        Ptr(values.as_mut_ptr())
+    }
+}
+
 impl<T> Ptr<T> {
     /// A null pointer.
     pub(crate) fn null() -> Self {

@@ -15,11 +15,10 @@ fn guard(work: impl FnOnce() -> Status) -> CUresult {
 
 macro_rules! exports {
     ($($policy:ident $symbol:ident ($name:literal, $since:literal, $variant:ident) fn($($argument:ident : $kind:ty),*);)*) => {
-        /// The functions under names that the dynamic linker does not know: an address taken here cannot turn out to be
-        /// that of a library that was preloaded in front of this one.
-        mod inner {
+        mod symbols {
             use super::*;
             $(
+                #[unsafe(no_mangle)]
                 pub(super) unsafe extern "C" fn $symbol($($argument: $kind),*) -> CUresult {
                     guard(|| {
                         // SAFETY: the caller of the driver API promises exactly what `cross` asks for.
@@ -29,21 +28,11 @@ macro_rules! exports {
             )*
         }
 
-        mod symbols {
-            use super::*;
-            $(
-                #[unsafe(no_mangle)]
-                unsafe extern "C" fn $symbol($($argument: $kind),*) -> CUresult {
-                    // SAFETY: the same function, called with the same arguments.
-                    unsafe { inner::$symbol($($argument),*) }
-                }
-            )*
-        }
-
-        /// Address of each function, in the order of `sluice_driver_api::ENTRIES`.
+        /// Address of each function, in the order of `sluice_driver_api::ENTRIES`: the one that `dlsym` gives, as with the
+        /// real driver. The library is linked so that a library preloaded in front of it does not change them.
         static ADDRESSES: &[unsafe extern "C" fn()] = &[$(
             // SAFETY: only the type changes, and nobody calls it by this one: it is handed out as an address.
-            unsafe { std::mem::transmute::<unsafe extern "C" fn($($kind),*) -> CUresult, unsafe extern "C" fn()>(inner::$symbol) },
+            unsafe { std::mem::transmute::<unsafe extern "C" fn($($kind),*) -> CUresult, unsafe extern "C" fn()>(symbols::$symbol) },
         )*];
     };
 }

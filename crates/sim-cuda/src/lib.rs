@@ -6,8 +6,12 @@
 //! * [`nvml`] is the management library.
 //!
 //! Nothing may link this crate: it exports the driver's symbols. Unsafe code is in `border`, `exports`, `nvml` and
-//! `state::mapping` only.
-#![allow(non_snake_case, clippy::too_many_arguments, reason = "functions have the driver's names and arguments")]
+//! `state::{mapping, host}` only.
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    reason = "functions have the driver's names and arguments"
+)]
 
 #[macro_use]
 extern crate sluice_driver_api;
@@ -17,3 +21,5 @@ mod border;
 mod exports;
 mod nvml;
 mod state;
+#[cfg(test)]
+mod tests;

@@ -176,7 +176,9 @@ impl Context {
         let synchronized = self.synchronize();
         driver.contexts.remove(self.handle);
         driver.streams.remove_all(|stream| stream.context.handle == self.handle);
-        driver.modules.remove_all(|module| module.context == Some(self.handle));
+        for module in driver.modules.remove_all(|module| module.context == Some(self.handle)) {
+            module.functions.iter().for_each(|function| drop(driver.functions.remove(function.handle)));
+        }
         driver.memory.release_context(self.handle);
         lock(&self.streams).clear();
         lock(&self.legacy).take();

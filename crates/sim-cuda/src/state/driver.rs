@@ -55,8 +55,14 @@ extern "C" fn in_forked_child() {
     FORKED.store(BEGUN.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Connects to the daemons. The second time it does nothing.
+/// Connects to the daemons that the environment names. The second time it does nothing.
 pub(crate) fn init() -> Status {
+    let sockets = std::env::var(SOCKET).unwrap_or_default();
+    init_at(&sockets, &std::env::var(LABEL).unwrap_or_default())
+}
+
+/// Connects to these daemons, if none have been connected to.
+pub(crate) fn init_at(sockets: &str, label: &str) -> Status {
     static ONE_AT_A_TIME: Mutex<bool> = Mutex::new(false);
     if FORKED.load(Ordering::Relaxed) {
         return Err(CUresult::ERROR_NOT_INITIALIZED);
@@ -72,11 +78,9 @@ pub(crate) fn init() -> Status {
         super::host::at_fork(in_forked_child);
         *registered = true;
     }
-    let sockets = std::env::var(SOCKET).map_err(|_| CUresult::ERROR_NO_DEVICE)?;
-    let label = std::env::var(LABEL).unwrap_or_default();
     let mut devices = Vec::new();
     for socket in sockets.split(',').filter(|socket| !socket.is_empty()) {
-        devices.push(Arc::new(Device::connect(devices.len(), Path::new(socket), &label)?));
+        devices.push(Arc::new(Device::connect(devices.len(), Path::new(socket), label)?));
     }
     if devices.is_empty() {
         return Err(CUresult::ERROR_NO_DEVICE);

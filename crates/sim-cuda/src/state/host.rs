@@ -64,12 +64,12 @@ pub(crate) struct HostThread {
 /// Puts a host function into a stream that is not captured.
 pub(crate) fn launch(stream: &Arc<Stream>, call: Call) -> Status {
     let device = &stream.context.device;
-    // The list is locked so that the order of functions in it is that of their commands.
-    let mut jobs = lock(&device.host.jobs);
+    // The order of a stream's functions in the list is that of their commands. The list itself is not locked meanwhile:
+    // a full stream makes us wait, and it may be full because of functions that have not been called yet.
+    let _order = lock(&stream.host_order);
     let before = stream.submit(StreamCommand::Record(None), None)?;
     let hold = stream.submit(StreamCommand::Host, None)?;
-    jobs.push(Job { stream: stream.clone(), before, hold, call });
-    drop(jobs);
+    lock(&device.host.jobs).push(Job { stream: stream.clone(), before, hold, call });
     device.host.started.get_or_init(|| start(device));
     device.gpu.watch(before);
     device.gpu.notify();

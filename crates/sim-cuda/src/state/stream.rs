@@ -24,6 +24,8 @@ pub(crate) struct Stream {
     pub(crate) kind: StreamKind,
     pub(crate) flags: u32,
     pub(crate) priority: i32,
+    /// Held while a host function is put into the stream.
+    pub(super) host_order: Mutex<()>,
     /// The capture that the stream takes part in.
     pub(crate) capture: Mutex<Option<Participation>>,
 }
@@ -56,6 +58,7 @@ impl Stream {
             kind,
             flags,
             priority,
+            host_order: Mutex::new(()),
             capture: Mutex::new(None),
         });
         context.adopt(&stream);
