@@ -155,9 +155,8 @@ impl Real {
 
 /// Waits until the manager shows this.
 fn until(handle: &Handle, sample: &str) {
-    while !http::get(handle.metrics().unwrap(), "/metrics").1.lines().any(|line| line == sample) {
-        std::thread::yield_now();
-    }
+    let shows = || http::get(handle.metrics().unwrap(), "/metrics").1.lines().any(|line| line == sample);
+    support::until(sample, shows);
 }
 
 #[test]

@@ -8,14 +8,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use support::hook::Line;
-use support::{CLIENTS, GIB, World, logs};
+use support::{CLIENTS, GIB, World, logs, until};
 
 /// Returns once the manager shows this memory limit for `be-a` (`None`: no such client).
 fn until_limit_is(world: &World, limit: Option<u64>) {
     let series = "sluice_memory_limit_bytes{client=\"be-a\"}";
-    while world.metric(series) != limit.map(|limit| limit as f64) {
-        std::thread::yield_now();
-    }
+    until(&format!("the limit is {limit:?}"), || world.metric(series) == limit.map(|limit| limit as f64));
 }
 
 fn with_limit(gib: u64) -> String {
@@ -73,9 +71,9 @@ fn a_file_with_mistakes_changes_nothing_and_names_them_all() {
     let mut a = world.process("be-a");
     let wrong = CLIENTS.replace("0.3", "1.3").replace("10Gi", "ten").replace("8Gi", "9Gi");
     fs::write(&world.config.resource_file, wrong).unwrap();
-    while logs::lines_with(&["be-a", "1.3"]).is_empty() || logs::lines_with(&["be-b", "ten"]).is_empty() {
-        std::thread::yield_now();
-    }
+    until("both mistakes are logged", || {
+        !logs::lines_with(&["be-a", "1.3"]).is_empty() && !logs::lines_with(&["be-b", "ten"]).is_empty()
+    });
     assert_eq!(a.account(), (0, 8 * GIB));
     // A missing file does not change anything either; the next right one does.
     fs::remove_file(&world.config.resource_file).unwrap();

@@ -1,8 +1,8 @@
 //! The data plane: one thread that owns tokens, ledgers, connections and pages of one GPU.
 //!
 //! It turns what epoll reports into events of the ledgers, lets the token ledger decide once per round, and carries out
-//! what it decided. Nothing here waits, takes a lock or reads a file; what others have to do for it comes back as a
-//! [`Control`] message.
+//! what it decided. Nothing here waits, takes a lock or reads a file (but /proc, once per connection); what others have to
+//! do for it comes back as a [`Control`] message.
 
 mod attach;
 mod clients;

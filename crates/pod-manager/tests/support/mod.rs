@@ -22,6 +22,15 @@ pub const MS: u64 = 1_000_000;
 /// One gibibyte.
 pub const GIB: u64 = 1 << 30;
 
+/// Waits for something that another thread does; whoever waits in vain is told for what.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < hook::PATIENCE, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
+
 /// Two clients that take turns, one that does not.
 pub const CLIENTS: &str = "
 clients:
@@ -52,6 +61,8 @@ impl World {
         std::fs::write(&file, clients).unwrap();
         let mut config = Config::new(directory.path().join("gpu.sock"), file);
         config.metrics = Some(([127, 0, 0, 1], 0).into());
+        // On a clock that stands still it would poll for ever.
+        config.busy_poll = std::time::Duration::ZERO;
         change(&mut config);
         let mut world = Self {
             clock: ManualClock::new(),
