@@ -60,8 +60,6 @@ reasons! {
     UnknownAbi = "unknown_abi",
     /// The hook failed inside and stood aside.
     InternalError = "internal_error",
-    /// The allocation's size cannot be known before the driver has made it.
-    UnknownSize = "unknown_size",
 }
 
 impl Bypass {

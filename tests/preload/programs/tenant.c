@@ -1,6 +1,7 @@
 /* A tenant on a lead: does what each line on stdin says and answers it with one line; ends with its input.
  *   take WAY BYTES    -> took N | refused CODE          drop N       -> dropped
  *   launch N MICROS   -> launched (N "mix" kernels)      sync         -> synced
+ *   spin N MICROS     -> launched (N kernels that touch no memory)
  *   check             -> right | wrong (each launch ran exactly once)
  *   info              -> FREE TOTAL (cuMemGetInfo)       total        -> TOTAL (cuDeviceTotalMem)
  *   leave CODE        -> (exits without freeing anything) */
@@ -30,6 +31,9 @@ int main(void) {
         } else if (sscanf(line, "launch %lu %lu", &a, &b) == 2) {
             if (!data) data = numbers(n);
             for (unsigned long i = 0; i < a; i++, launched++) DO(launch(gpu.mix, data, n, (unsigned)b, NULL));
+            SAY("launched");
+        } else if (sscanf(line, "spin %lu %lu", &a, &b) == 2) {
+            for (unsigned long i = 0; i < a; i++) DO(launch(gpu.spin, 0, 0, (unsigned)b, NULL));
             SAY("launched");
         } else if (!strncmp(line, "sync", 4)) {
             DO(cuCtxSynchronize());

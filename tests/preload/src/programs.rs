@@ -43,10 +43,12 @@ pub fn compiled(name: &str, linking: Linking, with: &[&Path]) -> PathBuf {
         .unwrap_or_else(|error| panic!("creating {}: {error}", directory.display()));
     // Compiled beside its place and moved there, so that tests running at the same time do not see half of it.
     let unique = tempfile::Builder::new().prefix(name).tempfile_in(&directory);
+    // Only its name is kept: a program that any process has open for writing cannot be executed.
     let unique = unique.unwrap_or_else(|error| panic!("making room in {}: {error}", directory.display()));
+    let unique = unique.into_temp_path();
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]);
-    cc.arg("-o").arg(unique.path()).arg(sources.join(format!("{name}.c")));
+    cc.arg("-o").arg(&unique).arg(sources.join(format!("{name}.c")));
     cc.args(with);
     for library in with {
         cc.arg(format!("-Wl,-rpath,{}", library.parent().unwrap_or(Path::new(".")).display()));

@@ -285,7 +285,13 @@ impl Tenant {
             assert!(start.elapsed() < PATIENCE, "{} does not end; it said: {}", self.name(), self.errors());
             thread::sleep(std::time::Duration::from_millis(2));
         };
-        Ending { status, lines: self.lines.try_iter().collect(), errors: self.errors() }
+        // Its last lines may still be on their way; the channel ends with the pipe.
+        let lines = std::iter::from_fn(|| match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("{} has left its stdout to somebody", self.name()),
+        });
+        Ending { status, lines: lines.collect(), errors: self.errors() }
     }
 
     /// What it has written to stderr so far.

@@ -277,7 +277,7 @@ fn a_fail_closed_tenant_does_not_trust_pages_of_another_version() {
             .environment("SLUICE_ON_MANAGER_LOSS", "closed")
             .start();
         tenant.expect("ready");
-        tenant.send("launch 1 100");
+        tenant.send("spin 1 100");
         eventually("several attempts to attach", || (answered.load(Ordering::SeqCst) >= 3).then_some(()));
         assert_eq!(node.row(&tenant).kernels_submitted, 0, "{flaw:?}");
     }
