@@ -237,7 +237,7 @@ fn impossible_quotas_are_all_named_and_what_held_before_holds() {
         assert_eq!(node.metric("sluice_memory_limit_bytes", "good"), 67_108_864.0);
         bystander.is_undisturbed(&mut node);
     }
-    // And a good one is taken up, by rename and by a swapped symlink.
+    // And a good one is taken up.
     node.write_resources(&CLIENTS.replace("67108864", "134217728"));
     eventually("the new limit", || {
         (node.metric("sluice_memory_limit_bytes", "good") == 134_217_728.0).then_some(())

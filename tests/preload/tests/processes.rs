@@ -165,12 +165,19 @@ fn a_program_started_with_its_standard_streams_closed_runs_and_nobody_writes_int
 fn with_the_kill_switch_a_program_runs_as_if_there_were_no_hook() {
     let _turn = beside_others();
     let node = Node::start(ONE);
-    let mut tenant = node.tenant("main", "tenant").environment("SLUICE_DISABLE", "1").start();
-    tenant.expect("ready");
-    assert_eq!(tenant.ask("total"), node.ledger().gpu.memory_total.to_string());
-    assert_eq!(tenant.ask("launch 10 100"), "launched");
-    assert_eq!(tenant.ask("sync"), "synced");
-    assert_eq!(tenant.ask("check"), "right");
+    let by_environment = || node.tenant("main", "tenant").environment("SLUICE_DISABLE", "1").start();
+    let by_file = || {
+        // Beside the sockets: the switch for a whole node.
+        fs::write(node.path().join("disable"), "").expect("the node's directory is writable");
+        node.tenant("main", "tenant").start()
+    };
+    for mut tenant in [by_environment(), by_file()] {
+        tenant.expect("ready");
+        assert_eq!(tenant.ask("total"), node.ledger().gpu.memory_total.to_string());
+        assert_eq!(tenant.ask("launch 10 100"), "launched");
+        assert_eq!(tenant.ask("sync"), "synced");
+        assert_eq!(tenant.ask("check"), "right");
+        tenant.finish().expect_success();
+    }
     assert_eq!(node.metric("sluice_grants_total", "main"), 0.0);
-    tenant.finish().expect_success();
 }

@@ -104,3 +104,26 @@ fn a_lone_client_with_a_small_request_gets_the_whole_gpu() {
     assert!(share >= 0.9, "alone, it had {share:.4} of the GPU's time");
     end(tenants);
 }
+
+#[test]
+fn a_latency_critical_client_waits_for_nobody() {
+    let _turn = alone();
+    let node = Node::with(
+        "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
+    )
+    .manager_arguments("--return-timeout-ms 60000")
+    .start();
+    // One kernel that keeps the token of all others for as long as it runs.
+    let mut batch = node.tenant("batch", "tenant").start();
+    batch.expect("ready");
+    assert_eq!(batch.ask("launch 1 600000000"), "launched");
+    let mut service = node.tenant("service", "tenant").start();
+    service.expect("ready");
+    for _ in 0..10 {
+        assert_eq!(service.ask("launch 5 100"), "launched");
+        assert_eq!(service.ask("sync"), "synced");
+    }
+    assert_eq!(service.ask("check"), "right");
+    assert_eq!(node.row(&batch).kernels_completed, 0, "it was to hold the token all the time");
+    service.finish().expect_success();
+}

@@ -51,3 +51,8 @@ fn streams_may_be_destroyed_with_work_in_flight() {
 fn contexts_may_come_and_go() {
     beside_a_rival("streams", "contexts");
 }
+
+#[test]
+fn signals_interrupt_neither_the_wait_for_a_token_nor_an_allocation() {
+    beside_a_rival("signals", "");
+}
