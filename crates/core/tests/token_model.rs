@@ -56,6 +56,8 @@ impl State {
             timer_linger_ns: MS / 2,
             idle_credit_ns: MS,
             limit_depth_ns: MS,
+            renew_ahead_ns: MS,
+            renew_total_ns: 4 * MS,
             ..Policy::default()
         };
         let mut ledger = TokenLedger::new(policy);
@@ -84,7 +86,7 @@ impl State {
             match action {
                 Action::Grant { process, .. } => self.see(process, View::Runs),
                 Action::Revoke { process, .. } => self.see(process, View::Idle),
-                Action::Contended { .. } | Action::Ended { .. } => {}
+                Action::Prolong { .. } | Action::Contended { .. } | Action::Ended { .. } => {}
             }
         }
     }

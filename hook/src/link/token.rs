@@ -103,6 +103,8 @@ impl TokenConnection {
         if std::ptr::eq(self.grant.load(Acquire), &raw const BLANK) {
             let page = keep(SharedPage::anonymous().map_err(gone)?);
             GrantView::new(page).init();
+            // Such a manager never says whether others wait: assume it.
+            GrantView::new(page).set_contended(true);
             self.grant.store(std::ptr::from_ref(page).cast_mut(), Release);
         }
         self.grant_view().close();

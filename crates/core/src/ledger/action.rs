@@ -62,6 +62,15 @@ pub enum Action {
         /// How long it waited.
         waited_ns: u64,
     },
+    /// Move the deadline in the page of a process: nobody else waits.
+    Prolong {
+        /// Who.
+        process: ProcessId,
+        /// Number of the grant.
+        epoch: u64,
+        /// Its deadline from now on, nanoseconds.
+        deadline: u64,
+    },
     /// Close the page of a process: its grant was taken back.
     Revoke {
         /// Who.

@@ -3,6 +3,7 @@
 use super::grant::Member;
 use super::{Action, Candidate, Class, Deadline, End, Grant, PeerKind, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
+use crate::share::Share;
 
 impl TokenLedger {
     /// Decides everything that can be decided at `now` and returns what to do, in order.
@@ -17,6 +18,7 @@ impl TokenLedger {
                 None => break,
             }
         }
+        self.prolong(now);
         self.tell_contention();
         std::mem::take(&mut self.actions)
     }
@@ -24,7 +26,9 @@ impl TokenLedger {
     /// When `advance` has to be called next, if nothing else happens: `None` while only events can change anything.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        let running = self.grants.iter().map(|grant| grant.next_event(self.policy.return_timeout_ns)).min();
+        let running = self.grants.iter().map(|grant| grant.next_event(self.policy.return_timeout_ns));
+        let prolonged = self.grants.iter().filter_map(|grant| self.prolonged_at(grant));
+        let running = running.chain(prolonged).min();
         if self.grants.len() >= self.policy.capacity.max(1) || self.waiting().next().is_none() {
             return running;
         }
@@ -228,6 +232,33 @@ impl TokenLedger {
         self.grants.push(Grant::new(id, self.epoch, now, now.saturating_add(quota), self.shared));
         let index = self.grants.len() - 1;
         self.admit(index, now, |_, _| true);
+    }
+
+    /// When a grant is to be prolonged next: `None` if somebody waits, its time is up, or it may not be.
+    fn prolonged_at(&self, grant: &Grant) -> Option<u64> {
+        let unlimited = self.clients.get(&grant.client).is_some_and(|c| c.spec.limit == Share::ONE);
+        let returns = grant.members.iter().all(|m| !m.ends_by_timer);
+        let total = grant.deadline.saturating_add(self.policy.quota.base_ns).saturating_sub(grant.start);
+        let allowed =
+            self.policy.renew_ahead_ns > 0 && unlimited && returns && total <= self.policy.renew_total_ns;
+        let free = allowed && self.now < grant.deadline && self.waiting().next().is_none();
+        free.then(|| grant.deadline.saturating_sub(self.policy.renew_ahead_ns))
+    }
+
+    /// Moves the deadlines of grants that nobody else waits for and that are about to end.
+    fn prolong(&mut self, now: u64) {
+        let due = |grant: &Grant| self.prolonged_at(grant).is_some_and(|at| at <= now);
+        let due: Vec<usize> = (0..self.grants.len()).filter(|index| due(&self.grants[*index])).collect();
+        for index in due {
+            let grant = &mut self.grants[index];
+            grant.deadline = grant.deadline.saturating_add(self.policy.quota.base_ns);
+            let (epoch, deadline) = (grant.epoch, grant.deadline);
+            self.actions.extend(grant.members.iter().map(|m| Action::Prolong {
+                process: m.process,
+                epoch,
+                deadline,
+            }));
+        }
     }
 
     fn tell_contention(&mut self) {

@@ -60,6 +60,12 @@ pub struct Policy {
     pub limit_depth_ns: u64,
     /// A limited client that waits for others goes on earning for so long. Default 1 s.
     pub limit_wait_ns: u64,
+    /// A grant that nobody else waits for is prolonged by the base quota when no more than this is left of it, so that a
+    /// program alone on the GPU need not drain. 0: never. Only for clients with limit 1 that return their grants. Default
+    /// 5 ms.
+    pub renew_ahead_ns: u64,
+    /// A grant lasts no longer than this, however often it is prolonged: what it used is charged when it ends. Default 2 s.
+    pub renew_total_ns: u64,
     /// What is charged.
     pub usage: UsageSource,
 }
@@ -77,6 +83,8 @@ impl Default for Policy {
             join_min_ns: 1_000_000,
             limit_depth_ns: 10_000_000,
             limit_wait_ns: 1_000_000_000,
+            renew_ahead_ns: 5_000_000,
+            renew_total_ns: 2_000_000_000,
             usage: UsageSource::Events,
         }
     }

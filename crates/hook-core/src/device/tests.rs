@@ -249,7 +249,8 @@ fn a_burst_that_does_not_fit_any_more_asks_before_it_begins() {
         wait_for(&device, 100);
     }
     bench.clock.advance(10 * MS);
-    // 10 ms are left of the grant, and the program's bursts take 20.
+    // 10 ms are left of the grant, somebody waits, and the program's bursts take 20.
+    device.link.contended.store(true, SeqCst);
     std::thread::scope(|scope| {
         let held = scope.spawn(|| launch(&device, &thread_of_its_own(), 100));
         while device.lock().wanting == 0 {

@@ -35,6 +35,7 @@ impl DataPlane {
                 }
                 self.grant(process, epoch, deadline, now);
             }
+            Action::Prolong { process, epoch, deadline } => self.prolong(process, epoch, deadline),
             Action::Revoke { process, why } => self.revoke(process, why),
             Action::Contended { client, contended } => self.tell_contention(client, contended),
             Action::Ended { client, held_ns, charged_ns, overrun_ns, how } => {
@@ -83,6 +84,14 @@ impl DataPlane {
             if let Err(reason) = self.answer(number, request, ResponseBody::Quota { quota_ms }) {
                 return self.close(number, &reason);
             }
+        }
+    }
+
+    /// Moves the deadline; the process learns of it from its page.
+    fn prolong(&mut self, id: ProcessId, epoch: u64, deadline: u64) {
+        let ticks = self.clock.ticks_at(deadline).unwrap_or(0);
+        if let Some(pages) = self.processes.get(&id).and_then(|process| process.pages.as_ref()) {
+            pages.grant().open(ticks, deadline, epoch);
         }
     }
 

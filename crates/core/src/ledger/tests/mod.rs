@@ -3,6 +3,7 @@
 mod grants;
 mod limits;
 mod processes;
+mod prolong;
 mod properties;
 mod shares;
 mod simulation;

@@ -1,0 +1,57 @@
+//! Grants that nobody else waits for.
+
+use super::*;
+
+/// Deadlines that processes were given anew.
+fn prolonged(actions: &[Action]) -> Vec<(u64, u64)> {
+    let prolong = |action: &Action| match action {
+        Action::Prolong { process, deadline, .. } => Some((process.0, *deadline)),
+        _ => None,
+    };
+    actions.iter().filter_map(prolong).collect()
+}
+
+/// Follows the ledger's own deadlines from `now` to `end`; everything it prolonged.
+fn follow(ledger: &mut TokenLedger, now: u64, end: u64) -> Vec<(u64, u64)> {
+    let mut found = prolonged(&ledger.advance(now));
+    while let Some(next) = ledger.next_deadline().filter(|next| *next <= end) {
+        found.extend(prolonged(&ledger.advance(next)));
+    }
+    found
+}
+
+#[test]
+fn a_client_alone_goes_on_without_asking_until_its_grant_has_to_be_charged() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    let found = follow(&mut ledger, 0, 2 * S);
+    assert_eq!(found.first(), Some(&(0, 100 * MS)), "50 ms more, 5 ms before the first 50 are over");
+    assert_eq!(found.last(), Some(&(0, 2 * S)));
+    assert_eq!(found.len(), 39);
+}
+
+#[test]
+fn nobody_is_prolonged_while_another_client_waits() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ask(&mut ledger, 1, 40 * MS);
+    assert_eq!(follow(&mut ledger, 40 * MS, 49 * MS), []);
+    ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
+    assert_eq!(granted(&ledger.advance(50 * MS)), [(1, Deadline::At(100 * MS))]);
+}
+
+#[test]
+fn a_limited_client_keeps_its_short_grants() {
+    let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 0.9)]);
+    ask(&mut ledger, 0, 0);
+    assert_eq!(follow(&mut ledger, 0, S), []);
+}
+
+#[test]
+fn all_that_was_used_in_a_prolonged_grant_is_charged_when_it_ends() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    follow(&mut ledger, 0, 900 * MS);
+    ledger.returned(ProcessId(0), 900 * MS, 880 * MS, 0).unwrap();
+    assert_eq!(ended(&ledger.advance(900 * MS)), [(0, 900 * MS, 880 * MS)]);
+}
