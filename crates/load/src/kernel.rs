@@ -6,8 +6,10 @@ use std::time::Duration;
 /// Name of the kernel in both module texts.
 pub const NAME: &str = "spin";
 
-/// The kernel for a GPU, any since sm_50.
-pub const PTX: &str = include_str!("kernels/spin.ptx");
+/// The kernel for a GPU, any since sm_50, before its innermost line is repeated.
+const PTX: &str = include_str!("kernels/spin.ptx");
+/// The line that [`module_for`] repeats, as it is marked, and how often.
+const REPEATED: (&str, usize) = ("    fma.rn.f32 %x, %x, %a, %b; // 256 times\n", 256);
 
 /// The same kernel for the simulator.
 pub const SIMULATED: &str = include_str!("kernels/spin.sim");
@@ -26,8 +28,12 @@ const INCREMENT: u64 = 1_442_695_040_888_963_407;
 
 /// The module text that a device of this name understands.
 #[must_use]
-pub fn module_for(device_name: &str) -> &'static str {
-    if device_name.starts_with(SIMULATED_DEVICE) { SIMULATED } else { PTX }
+pub fn module_for(device_name: &str) -> String {
+    if device_name.starts_with(SIMULATED_DEVICE) {
+        return SIMULATED.to_owned();
+    }
+    let (line, times) = REPEATED;
+    PTX.replace(line, &line.replace(" // 256 times", "").repeat(times))
 }
 
 /// Iterations that take about `duration` on an H200; saturates at 2^31.
@@ -125,5 +131,13 @@ mod tests {
     fn the_module_follows_the_name_of_the_device() {
         assert!(module_for("Sluice Simulated H200").starts_with("SLUICE-SIM"));
         assert!(module_for("NVIDIA H200").contains(".entry spin"));
+    }
+
+    #[test]
+    fn the_loop_of_the_gpu_kernel_is_long() {
+        let text = module_for("NVIDIA H200");
+        let body = text.split_once("MANY:\n").and_then(|(_, rest)| rest.split_once("bra MANY")).unwrap().0;
+        assert_eq!(body.matches("fma.rn.f32").count(), 256);
+        assert!(text.contains("shr.u32 %left, %left, 8;"), "256 iterations per round");
     }
 }

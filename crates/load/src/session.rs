@@ -125,7 +125,7 @@ impl Session {
     }
 
     fn load_kernel(&self) -> Result<CUfunction, Error> {
-        let mut image = kernel::module_for(&self.name).as_bytes().to_vec();
+        let mut image = kernel::module_for(&self.name).into_bytes();
         image.push(0);
         let mut module: CUmodule = ptr::null_mut();
         let load = function!(self.driver, cuModuleLoadData)?;
