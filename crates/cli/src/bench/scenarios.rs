@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use sluice_load::samples::Samples;
 use sluice_sys::clock::monotonic_ns;
 
-use super::timeline::{last_user, longest_gap, next_start};
+use super::figures::Spread;
+use super::timeline::{handovers, last_user, longest_gap, next_start};
 use super::troupe::Troupe;
 use crate::metrics::Metrics;
 use crate::signals::Interrupts;
@@ -73,11 +75,15 @@ fn shares(interrupts: &Interrupts) -> anyhow::Result<Value> {
     let large = troupe.enter("be-70", "be-70", &[])?;
     let from = monotonic_ns();
     troupe.let_pass(Duration::from_secs(20))?;
-    let window = troupe.window(from, monotonic_ns())?;
+    let to = monotonic_ns();
+    let window = troupe.window(from, to)?;
+    let idle: Samples = handovers(&troupe.timeline(from, to)?).collect();
     Ok(json!({
         "share_of_30": window.share_of_busy(small),
         "share_of_70": window.share_of_busy(large),
         "busy": window.share_of_time(small) + window.share_of_time(large),
+        "handovers": idle.len(),
+        "gpu_idle_at_handover_us": Spread::of(&idle, 1e3),
     }))
 }
 

@@ -18,6 +18,12 @@ pub(crate) fn next_start(timeline: &[Interval], pid: i32, time: u64) -> Option<u
     (next.start_ns >= time).then_some(next.start_ns)
 }
 
+/// For each time that the GPU passed from one process to another: how long nobody had it, nanoseconds.
+pub(crate) fn handovers(timeline: &[Interval]) -> impl Iterator<Item = u64> + '_ {
+    let pairs = timeline.iter().zip(timeline.iter().skip(1));
+    pairs.filter(|(a, b)| a.pid != b.pid).map(|(a, b)| b.start_ns.saturating_sub(a.end_ns))
+}
+
 /// Who had the GPU last.
 pub(crate) fn last_user(timeline: &[Interval]) -> Option<i32> {
     timeline.last().map(|interval| interval.pid)
@@ -38,6 +44,12 @@ mod tests {
         assert_eq!(longest_gap(&timeline, &[1, 2], 0, 100), 10);
         assert_eq!(longest_gap(&timeline, &[2], 0, 300), 210);
         assert_eq!(longest_gap(&[], &[1], 5, 9), 4);
+    }
+
+    #[test]
+    fn a_pause_of_one_process_is_no_hand_over() {
+        let timeline = [at(1, 0, 10), at(1, 15, 20), at(2, 27, 30), at(1, 30, 31)];
+        assert_eq!(handovers(&timeline).collect::<Vec<_>>(), [7, 0]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `sluice bench token`: from one client's YIELD until another one, which waits without using the processor, may launch.
 //!
-//! Two ways: between two bare clients of the wire, in processes of their own, and from a bare client to a process whose
-//! launch call waits in the hook. Stamps are CLOCK_MONOTONIC, which all processes share.
+//! Three ways: between two bare clients of the wire, in processes of their own, of which the first gives its grant back at the
+//! deadline; the same, long before the deadline; and from a bare client to a process whose launch call waits in the hook.
+//! Stamps are CLOCK_MONOTONIC, which all processes share.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -27,10 +28,14 @@ use crate::supervise::Process;
 
 /// The two clients.
 const CLIENTS: [&str; 2] = ["bench-a", "bench-b"];
-/// How long a bare client keeps the token: the other one has gone to sleep by then.
+/// How long a bare client keeps the token that does not wait for the deadline: the other one has gone to sleep by then.
 const HOLD: Duration = Duration::from_millis(2);
+/// All grants are this long, so that there are many of them.
+const GRANT_MS: &str = "5";
 /// How long it stays away after giving it back: the other one is served first.
 const AWAY: Duration = Duration::from_millis(1);
+/// How long each way is measured.
+const SECONDS: &str = "6";
 /// A launch that took longer had waited for the token.
 const WAITED_NS: u64 = 300_000;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,6 +50,9 @@ pub(crate) struct PeerArguments {
     /// Its name
     #[arg(long)]
     name: String,
+    /// Give it back at the deadline
+    #[arg(long)]
+    to_deadline: bool,
     /// How long to pass the token on
     #[arg(long)]
     seconds: f64,
@@ -61,9 +69,12 @@ pub(crate) struct LauncherArguments {
 /// What was measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct TokenFigures {
-    /// Between two bare clients.
+    /// Between two bare clients, at the deadline: what happens while all have work.
     handover_us: Spread,
     handovers: usize,
+    /// Between two bare clients, long before the deadline: what happens when one goes idle.
+    early_handover_us: Spread,
+    early_handovers: usize,
     /// From a bare client to a launch call that waits in the hook, until the call returns.
     hooked_handover_us: Spread,
     hooked_handovers: usize,
@@ -81,19 +92,28 @@ struct Stamps {
 /// Measures and tells people.
 pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Result<TokenFigures> {
     let clients = CLIENTS.map(|name| (name, 0.5, 1.0, 1 << 30));
-    let stage = Stage::build(common.setting(&clients), || interrupts.pause())?;
-    let bare = passes(&stage, [false, false], 6.0, interrupts)?;
-    let hooked = passes(&stage, [false, true], 8.0, interrupts)?;
-    let all: Samples = handovers(&bare[0], &bare[1]).chain(handovers(&bare[1], &bare[0])).collect();
-    let to_hook: Samples = handovers(&hooked[0], &hooked[1]).collect();
-    if all.is_empty() || to_hook.is_empty() {
+    let mut setting = common.setting(&clients);
+    for flag in ["--base-quota-ms", "--min-quota-ms", "--max-quota-ms"] {
+        setting.manager_flags.extend([flag.to_owned(), GRANT_MS.to_owned()]);
+    }
+    let stage = Stage::build(setting, || interrupts.pause())?;
+    let both_ways = |way| -> anyhow::Result<Samples> {
+        let stamps = passes(&stage, [way, way], interrupts)?;
+        Ok(handovers(&stamps[0], &stamps[1]).chain(handovers(&stamps[1], &stamps[0])).collect())
+    };
+    let (deadline, early) = (both_ways(Way::ToDeadline)?, both_ways(Way::Early)?);
+    let hooked = passes(&stage, [Way::ToDeadline, Way::Hooked], interrupts)?;
+    let hooked: Samples = handovers(&hooked[0], &hooked[1]).collect();
+    if deadline.is_empty() || early.is_empty() || hooked.is_empty() {
         bail!("the token was never handed over while somebody waited");
     }
     let figures = TokenFigures {
-        handover_us: Spread::of(&all, 1e3),
-        handovers: all.len(),
-        hooked_handover_us: Spread::of(&to_hook, 1e3),
-        hooked_handovers: to_hook.len(),
+        handover_us: Spread::of(&deadline, 1e3),
+        handovers: deadline.len(),
+        early_handover_us: Spread::of(&early, 1e3),
+        early_handovers: early.len(),
+        hooked_handover_us: Spread::of(&hooked, 1e3),
+        hooked_handovers: hooked.len(),
     };
     figures.tell()?;
     Ok(figures)
@@ -102,18 +122,27 @@ pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Resul
 impl TokenFigures {
     fn tell(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        writeln!(out, "from YIELD to the next one's go, µs       p50      p99   hand-overs")?;
-        writeln!(
-            out,
-            "  between bare clients               {:8.1} {:8.1}   {:10}",
-            self.handover_us.p50, self.handover_us.p99, self.handovers
-        )?;
-        writeln!(
-            out,
-            "  to a launch waiting in the hook    {:8.1} {:8.1}   {:10}",
-            self.hooked_handover_us.p50, self.hooked_handover_us.p99, self.hooked_handovers
-        )
+        writeln!(out, "from YIELD to the next one's go, µs          p50      p99   hand-overs")?;
+        for (what, spread, count) in [
+            ("between bare clients, at the deadline", self.handover_us, self.handovers),
+            ("between bare clients, early", self.early_handover_us, self.early_handovers),
+            ("to a launch waiting in the hook", self.hooked_handover_us, self.hooked_handovers),
+        ] {
+            writeln!(out, "  {what:38} {:8.1} {:8.1}   {count:10}", spread.p50, spread.p99)?;
+        }
+        Ok(())
     }
+}
+
+/// How a client passes the token on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Bare, at the deadline.
+    ToDeadline,
+    /// Bare, before the deadline.
+    Early,
+    /// By launching under the hook.
+    Hooked,
 }
 
 /// The time from each YIELD of `from` to the next opening at `to`, if that came before the next YIELD of `from`.
@@ -125,26 +154,22 @@ fn handovers<'a>(from: &'a Stamps, to: &'a Stamps) -> impl Iterator<Item = u64> 
     })
 }
 
-/// Lets two clients pass the token to each other; those that are `hooked` do it by launching under the hook.
-fn passes(
-    stage: &Stage,
-    hooked: [bool; 2],
-    seconds: f64,
-    interrupts: &Interrupts,
-) -> anyhow::Result<[Stamps; 2]> {
+/// Lets two clients pass the token to each other.
+fn passes(stage: &Stage, ways: [Way; 2], interrupts: &Interrupts) -> anyhow::Result<[Stamps; 2]> {
     let (sender, lines) = channel();
     let mut processes = Vec::<Process>::new();
-    for (name, hooked) in CLIENTS.into_iter().zip(hooked) {
+    for (name, way) in CLIENTS.into_iter().zip(ways) {
         let mut command = stage.program();
         command.arg("bench");
-        if hooked {
+        if way == Way::Hooked {
             command.arg("token-launcher");
             stage.show_gpu(&mut command, name);
             stage.preload(&mut command, name);
         } else {
             command.args(["token-peer", "--name", name, "--manager"]).arg(stage.manager_socket());
+            command.args((way == Way::ToDeadline).then_some("--to-deadline"));
         }
-        command.args(["--seconds", &seconds.to_string()]);
+        command.args(["--seconds", SECONDS]);
         processes.push(stage.start(name, command, Some(sender.clone()))?);
     }
     let mut stamps: [Option<Stamps>; 2] = [None, None];
@@ -178,15 +203,18 @@ pub(crate) fn run_peer(arguments: &PeerArguments) -> anyhow::Result<()> {
         let asked = monotonic_ns();
         wire.ask(RequestBody::Quota { overuse_ms: 0.0, next_burst_ms: 0.0 })?;
         let answered = monotonic_ns();
-        if !wire.gate_is_open() {
+        let deadline = wire.deadline_ns();
+        if deadline == 0 {
             bail!("the grant was announced while the gate was closed");
         }
         if answered - asked > WAITED_NS {
             stamps.opened.push(answered);
         }
-        thread::sleep(HOLD);
+        let hold = Duration::from_nanos(deadline.saturating_sub(monotonic_ns()));
+        let hold = if arguments.to_deadline { hold } else { hold.min(HOLD) };
+        thread::sleep(hold);
         stamps.yielded.push(monotonic_ns());
-        wire.send(RequestBody::Yield { used_ms: HOLD.as_secs_f64() * 1e3, overuse_ms: 0.0 })?;
+        wire.send(RequestBody::Yield { used_ms: hold.as_secs_f64() * 1e3, overuse_ms: 0.0 })?;
         thread::sleep(AWAY);
     }
     Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&stamps)?)?)

@@ -110,9 +110,9 @@ impl Wire {
         Ok(request)
     }
 
-    /// Whether the grant page is open.
-    pub(crate) fn gate_is_open(&self) -> bool {
-        self.grant_page.as_ref().is_some_and(|page| GrantView::new(page.words()).deadline_ns() != 0)
+    /// End of the grant on CLOCK_MONOTONIC, nanoseconds, as the grant page says; 0 if the gate is closed.
+    pub(crate) fn deadline_ns(&self) -> u64 {
+        self.grant_page.as_ref().map_or(0, |page| GrantView::new(page.words()).deadline_ns())
     }
 
     fn request(&mut self, body: RequestBody) -> Request {
