@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_comm::Name;
@@ -38,6 +38,8 @@ static DEVICES: [AtomicPtr<Managed>; MAX_DEVICES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_DEVICES];
 /// The device, if the process sees only one and it is managed.
 static SINGLE: AtomicPtr<Managed> = AtomicPtr::new(std::ptr::null_mut());
+/// Devices the process sees; 0 until asked.
+static COUNT: AtomicI32 = AtomicI32::new(0);
 /// Bit n: device n has no manager.
 static UNMANAGED: AtomicU64 = AtomicU64::new(0);
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -98,10 +100,15 @@ pub(crate) fn single() -> Option<&'static Managed> {
 /// The managed device of the calling thread's context, ready for launches.
 #[cold]
 pub(crate) fn launching() -> Result<&'static Managed, Bypass> {
+    passing()?;
     let ordinal = gpu::current_device().ok_or(Bypass::NoContext)?;
     let managed = managed(ordinal)?;
     managed.track();
-    if gpu::device_count() == Some(1) {
+    // Asked once: a process with several devices comes here for each launch.
+    if COUNT.load(Relaxed) == 0 {
+        COUNT.store(gpu::device_count().unwrap_or(0), Relaxed);
+    }
+    if COUNT.load(Relaxed) == 1 {
         SINGLE.store(std::ptr::from_ref(managed).cast_mut(), Release);
     }
     Ok(managed)

@@ -1,0 +1,263 @@
+//! Grants: asked for, used, measured, given back.
+
+use super::*;
+
+#[test]
+fn the_first_launch_asks_once_and_later_ones_pass_without_asking() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    assert!(launch(&device, &thread, 100));
+    assert_eq!(device.link.sent().len(), 1);
+    assert!(device.launch_at_once(stream(100), &thread).is_ok());
+    assert_eq!(device.link.sent().len(), 1);
+    assert!(device.launch_at_once(stream(101), &thread).is_err(), "another stream has to be noted first");
+}
+
+#[test]
+fn a_launch_after_the_deadline_is_held_until_the_last_grant_has_drained() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    bench.clock.advance(100 * MS);
+    assert!(device.launch_at_once(stream(100), &thread).is_err());
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &Thread::new())));
+        while device.lock().wanting == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(device.link.sent().len(), 1, "nothing is asked while work of the last grant runs");
+        device.driver.drain_ns.store(3 * MS, SeqCst);
+        device.track();
+        assert!(held.join().expect("the launch returns"));
+    });
+    let sent = device.link.sent();
+    assert_eq!(sent.len(), 2, "report and question are one message");
+    assert_eq!(used(&device, 1), (103.0, 3.0));
+    let ask = sent[1].1.expect("a question with the report");
+    assert_eq!((ask.overuse_ms, ask.next_burst_ms), (3.0, 206.0), "it never paused, so the burst was cut");
+}
+
+#[test]
+fn a_grant_that_nobody_wants_any_more_is_given_back_at_its_deadline() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    bench.clock.advance(10 * MS);
+    wait_for(&device, 100);
+    bench.clock.advance(200 * MS);
+    device.track();
+    device.track();
+    let sent = device.link.sent();
+    assert_eq!(
+        used(&device, 1),
+        (10.0, 0.0),
+        "the idle part of the grant is not charged, nor the late wake-up"
+    );
+    assert_eq!(sent[1].1, None);
+    assert!(
+        lock(&device.driver.marked).iter().filter(|mark| **mark == 100).count() == 1,
+        "only the first mark"
+    );
+}
+
+#[test]
+fn only_the_busy_time_of_several_bursts_is_charged() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    for _ in 0..3 {
+        launch(&device, &thread, 100);
+        bench.clock.advance(2 * MS);
+        wait_for(&device, 100);
+        bench.clock.advance(5 * MS);
+    }
+    bench.clock.advance(100 * MS);
+    device.track();
+    device.track();
+    assert_eq!(used(&device, 1), (6.0, 0.0));
+}
+
+#[test]
+fn events_measure_a_grant_that_was_one_burst() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    bench.clock.advance(100 * MS);
+    device.driver.drain_ns.store(7 * MS, SeqCst);
+    device.driver.elapsed_ns.store(104 * MS, SeqCst);
+    device.track();
+    device.track();
+    assert_eq!(used(&device, 1), (104.0, 4.0), "GPU time, not the time at which the tracker woke up");
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0, "every event comes back");
+}
+
+#[test]
+fn an_idle_holder_gives_the_token_back_when_others_wait() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    bench.clock.advance(MS);
+    wait_for(&device, 100);
+    bench.clock.advance(10 * MS);
+    device.track();
+    assert_eq!(device.link.sent().len(), 1, "nobody else wants it");
+    device.link.contended.store(true, SeqCst);
+    device.track();
+    device.track();
+    assert_eq!(used(&device, 1), (1.0, 0.0));
+    assert!(device.launch_at_once(stream(100), &thread).is_err(), "what was given back is not used");
+}
+
+#[test]
+fn a_holder_that_was_idle_for_a_moment_only_keeps_the_token() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    device.link.contended.store(true, SeqCst);
+    launch(&device, &thread, 100);
+    bench.clock.advance(MS);
+    wait_for(&device, 100);
+    bench.clock.advance(bench.settings.idle_ns - 1);
+    device.track();
+    device.track();
+    assert_eq!(device.link.sent().len(), 1);
+    bench.clock.advance(1);
+    device.track();
+    device.track();
+    assert_eq!(device.link.sent().len(), 2);
+}
+
+#[test]
+fn a_program_known_for_long_pauses_gives_the_token_back_at_once() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    for _ in 0..4 {
+        launch(&device, &thread, 100);
+        bench.clock.advance(MS);
+        wait_for(&device, 100);
+        bench.clock.advance(9 * MS);
+    }
+    device.link.contended.store(true, SeqCst);
+    launch(&device, &thread, 100);
+    wait_for(&device, 100);
+    device.track();
+    device.track();
+    assert_eq!(used(&device, 1), (4.0, 0.0));
+}
+
+#[test]
+fn a_program_that_never_waits_is_found_idle_by_asking_the_driver() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    device.link.contended.store(true, SeqCst);
+    launch(&device, &thread, 100);
+    bench.clock.advance(MS);
+    device.track();
+    bench.clock.advance(MS);
+    device.track();
+    assert_eq!(device.link.sent().len(), 1, "the stream has work");
+    lock(&device.driver.busy).clear();
+    device.track();
+    bench.clock.advance(MS);
+    device.track();
+    device.track();
+    assert_eq!(used(&device, 1), (2.0, 0.0));
+}
+
+#[test]
+fn a_burst_that_does_not_fit_any_more_asks_before_it_begins() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    for _ in 0..4 {
+        launch(&device, &thread, 100);
+        bench.clock.advance(20 * MS);
+        wait_for(&device, 100);
+    }
+    bench.clock.advance(10 * MS);
+    // 10 ms are left of the grant, somebody waits, and the program's bursts take 20.
+    device.link.contended.store(true, SeqCst);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| launch(&device, &Thread::new(), 100));
+        while device.lock().wanting == 0 {
+            std::thread::yield_now();
+        }
+        device.track();
+        assert!(held.join().expect("the launch returns"));
+    });
+    assert_eq!(used(&device, 1), (80.0, 0.0));
+    assert_eq!(bench.counters.grants.load(SeqCst), 2);
+}
+
+#[test]
+fn a_burst_that_fits_no_quota_does_not_ask_for_ever() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    bench.clock.advance(99 * MS);
+    wait_for(&device, 100);
+    device.link.quota_ms.store(50, SeqCst);
+    bench.clock.advance(100 * MS);
+    device.track();
+    device.track();
+    assert!(launch(&device, &thread, 100), "bursts take 99 ms and the quota is 50");
+    assert_eq!(device.link.sent().len(), 3);
+}
+
+#[test]
+fn the_drain_waits_for_a_launch_that_had_passed_the_gate() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    let pass = device.launch(stream(100), &thread);
+    bench.clock.advance(100 * MS);
+    device.track();
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| device.track());
+        let began = bench.clock.now_ns();
+        while bench.clock.now_ns() < began + MS {
+            std::thread::yield_now();
+        }
+        assert_eq!(device.link.sent().len(), 1, "the launch is still being submitted");
+        drop(pass);
+        drain.join().expect("the drain ends");
+    });
+    assert_eq!(device.link.sent().len(), 2);
+}
+
+#[test]
+fn a_standing_grant_rings_when_work_arrives_and_not_for_each_launch() {
+    let bench = Bench::new();
+    let device = bench.detached();
+    let thread = Thread::new();
+    device.link.standing.store(true, SeqCst);
+    device.track();
+    for _ in 0..3 {
+        launch(&device, &thread, 100);
+        launch(&device, &thread, 100);
+        bench.clock.advance(MS);
+        wait_for(&device, 100);
+    }
+    assert_eq!(device.link.rings.load(SeqCst), 3);
+    assert_eq!(device.link.busy_ns.load(SeqCst), 3 * MS);
+}
+
+#[test]
+fn a_thousand_threads_share_one_question() {
+    let bench = Bench::new();
+    let device = bench.device();
+    let governed = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..1000)
+            .map(|at| {
+                scope.spawn({
+                    let device = &device;
+                    move || launch(device, &Thread::new(), 100 + at)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .filter(|_| true)
+            .map(|thread| thread.join())
+            .filter(|done| matches!(done, Ok(true)))
+            .count()
+    });
+    assert_eq!(governed, 1000);
+    assert_eq!(device.link.sent().len(), 1);
+}

@@ -1,0 +1,190 @@
+//! What happens around a grant: captures, destroyed handles, lost managers, forks.
+
+use super::*;
+
+#[test]
+fn launches_into_a_capture_pass_and_no_stream_of_it_is_touched() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    bench.captures.begin(100);
+    device.capture_begins();
+    lock(&device.driver.capturing).push(100);
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::Capture)));
+    assert_eq!(device.link.sent().len(), 0, "a captured launch needs no grant");
+    assert!(is_governed(&device.launch(stream(0), &thread)), "the legacy stream is not being captured");
+    bench.clock.advance(200 * MS);
+    device.track();
+    device.track();
+    assert_eq!(
+        *lock(&device.driver.marked),
+        [0u64; 0],
+        "an event on the legacy stream would end the capture"
+    );
+}
+
+#[test]
+fn a_capture_that_begins_is_noticed_by_a_thread_that_knows_its_stream() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    bench.captures.begin(100);
+    device.capture_begins();
+    lock(&device.driver.capturing).push(100);
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::Capture)));
+}
+
+#[test]
+fn a_destroyed_stream_is_drained_without_its_handle() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    drop(device.forget_stream(stream(100)));
+    lock(&device.driver.marked).clear();
+    device.driver.drain_ns.store(MS, SeqCst);
+    bench.clock.advance(100 * MS);
+    device.track();
+    device.track();
+    assert_eq!(*lock(&device.driver.marked), [0u64; 0]);
+    assert_eq!(used(&device, 1), (101.0, 1.0), "its work was waited for");
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+}
+
+#[test]
+fn nothing_of_a_destroyed_context_is_touched() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    drop(device.forget_stream(stream(100)));
+    launch(&device, &thread, 101);
+    drop(device.forget_context(7));
+    lock(&device.driver.marked).clear();
+    bench.clock.advance(200 * MS);
+    device.track();
+    device.track();
+    assert_eq!(*lock(&device.driver.marked), [0u64; 0]);
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+}
+
+#[test]
+fn the_default_stream_of_a_thread_is_drained_with_its_context() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    assert!(is_governed(&device.launch(Stream::new(0, true, thread.id()), &thread)));
+    lock(&device.driver.marked).clear();
+    bench.clock.advance(100 * MS);
+    device.track();
+    device.track();
+    assert_eq!(*lock(&device.driver.drained), [7]);
+    assert_eq!(*lock(&device.driver.marked), [0u64; 0]);
+}
+
+#[test]
+fn a_lost_manager_lets_launches_pass_until_it_returns() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    device.link.dead.store(true, SeqCst);
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
+    device.track();
+    device.link.dead.store(false, SeqCst);
+    bench.clock.advance(2000 * MS);
+    device.track();
+    assert!(is_governed(&device.launch(stream(100), &thread)));
+}
+
+#[test]
+fn a_lost_manager_holds_launches_when_it_wanted_so() {
+    let bench = Bench::new();
+    let device = bench.device();
+    device.link.closed.store(true, SeqCst);
+    device.link.dead.store(true, SeqCst);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &Thread::new())));
+        while !matches!(device.lock().phase, state::Phase::Lost { .. }) {
+            std::thread::yield_now();
+        }
+        for _ in 0..5 {
+            device.track();
+            bench.clock.advance(1000 * MS);
+        }
+        assert!(!held.is_finished());
+        device.link.dead.store(false, SeqCst);
+        device.track();
+        assert!(held.join().expect("the launch returns"));
+    });
+    assert_eq!(bench.counters.bypassed(Bypass::ManagerGone), 0);
+}
+
+#[test]
+fn attempts_to_connect_grow_apart_up_to_a_second() {
+    let bench = Bench::new();
+    let device = bench.detached();
+    device.link.dead.store(true, SeqCst);
+    let mut pauses = Vec::new();
+    device.track();
+    for _ in 0..8 {
+        let Pause::Until(at) = device.track() else { panic!("a lost manager is not asked at once") };
+        pauses.push((at - bench.clock.now_ns()) / MS);
+        bench.clock.set(at);
+        device.track();
+    }
+    assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000]);
+}
+
+#[test]
+fn a_manager_that_went_away_quietly_is_noticed_by_a_holder_of_a_standing_grant() {
+    let bench = Bench::new();
+    let device = bench.detached();
+    device.link.standing.store(true, SeqCst);
+    device.track();
+    assert!(is_governed(&device.launch(stream(100), &Thread::new())));
+    assert_eq!(device.link.sent().len(), 0, "a standing grant is not asked for");
+    device.link.dead.store(true, SeqCst);
+    device.track();
+    assert!(matches!(device.lock().phase, state::Phase::Lost { .. }));
+}
+
+#[test]
+fn a_gemini_manager_is_told_of_the_overrun_with_the_next_question_and_of_nothing_else() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.detached(), Thread::new());
+    device.link.legacy.store(true, SeqCst);
+    device.track();
+    launch(&device, &thread, 100);
+    bench.clock.advance(100 * MS);
+    device.driver.drain_ns.store(4 * MS, SeqCst);
+    device.track();
+    device.track();
+    launch(&device, &thread, 100);
+    let sent = device.link.sent();
+    assert_eq!(sent.len(), 2);
+    assert!(sent.iter().all(|(used, _)| used.is_none()));
+    assert_eq!(sent[1].1.map(|ask| ask.overuse_ms), Some(4.0));
+}
+
+#[test]
+fn a_launch_that_the_drain_may_be_waiting_for_is_let_through_in_the_end() {
+    let mut bench = Bench::new();
+    bench.settings.stall_ns = 0;
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    bench.clock.advance(100 * MS);
+    device.track();
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::DrainStalled)));
+}
+
+#[test]
+fn a_thread_without_a_context_goes_to_the_driver_to_hear_so() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    device.driver.no_context.store(true, SeqCst);
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::NoContext)));
+}
+
+#[test]
+fn after_a_fork_the_parents_grant_lets_nothing_through_as_governed() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    device.abandon();
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::Forked)));
+}
