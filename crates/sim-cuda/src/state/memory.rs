@@ -1,19 +1,16 @@
 //! Memory: what is allocated where, for whom, and how it is given back.
 
+use super::chunk::Chunk;
 use super::context::{Context, Device};
 use super::mapping::Mapping;
 use super::{lock, status_of};
 use crate::border::{Span, Status};
 use sluice_driver_api::CUresult;
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 /// Begin of the handles of pools; beyond those of [`super::table`].
 const POOL_HANDLES: usize = 0x00c0_ded0_0000_0000;
-/// Begin of the handles of chunks.
-const CHUNK_HANDLES: usize = 0x00c0_dee0_0000_0000;
-
 /// A memory pool, by its handle.
 pub(crate) type PoolId = usize;
 
@@ -58,7 +55,7 @@ pub(crate) struct Piece {
     /// The context that it ends with.
     pub(crate) context: usize,
     pub(crate) flags: u32,
-    mapping: Option<Mapping>,
+    pub(super) mapping: Option<Mapping>,
 }
 
 impl Drop for Piece {
@@ -70,19 +67,6 @@ impl Drop for Piece {
     }
 }
 
-/// A chunk from cuMemCreate; its memory is given back when the handle is released and nothing maps it.
-pub(crate) struct Chunk {
-    pub(crate) len: usize,
-    pub(crate) device: Arc<Device>,
-    file: OwnedFd,
-}
-
-impl Drop for Chunk {
-    fn drop(&mut self) {
-        let _ = self.device.gpu.free(self.len as u64);
-    }
-}
-
 /// A memory pool.
 pub(crate) struct Pool {
     pub(crate) device: Arc<Device>,
@@ -91,20 +75,21 @@ pub(crate) struct Pool {
     used_high: usize,
 }
 
+/// All of it, under one lock.
 #[derive(Default)]
-struct State {
-    pieces: BTreeMap<usize, Piece>,
-    chunks: HashMap<usize, Arc<Chunk>>,
+pub(super) struct State {
+    pub(super) pieces: BTreeMap<usize, Piece>,
+    pub(super) chunks: HashMap<usize, Arc<Chunk>>,
     /// Where chunks are mapped.
-    mapped: BTreeMap<usize, Arc<Chunk>>,
+    pub(super) mapped: BTreeMap<usize, Arc<Chunk>>,
     pools: HashMap<PoolId, Pool>,
     default_pools: HashMap<usize, PoolId>,
-    next_handle: usize,
+    pub(super) next_handle: usize,
 }
 
 /// All memory of the process.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<State>);
+pub(crate) struct Memory(pub(super) Mutex<State>);
 
 /// What is known of an address.
 #[derive(Debug, Clone)]
@@ -160,7 +145,7 @@ impl Memory {
         Ok(address)
     }
 
-    fn keep(&self, piece: Piece) {
+    pub(super) fn keep(&self, piece: Piece) {
         let mut state = lock(&self.0);
         if let Origin::Pool(pool) = piece.origin {
             let used = pool_used(&state, pool) + piece.len;
@@ -182,28 +167,6 @@ impl Memory {
         let (device, context) = (context.device.clone(), context.handle);
         self.keep(Piece { address, len, origin: Origin::Registered, device, context, flags, mapping: None });
         Ok(())
-    }
-
-    /// Addresses without memory.
-    pub(crate) fn reserve(
-        &self,
-        device: &Arc<Device>,
-        len: usize,
-        alignment: usize,
-    ) -> Result<usize, CUresult> {
-        let mapping = Mapping::addresses(len, alignment).map_err(|_| CUresult::ERROR_OUT_OF_MEMORY)?;
-        let address = mapping.address();
-        let origin = Origin::Reserved;
-        self.keep(Piece {
-            address,
-            len,
-            origin,
-            device: device.clone(),
-            context: 0,
-            flags: 0,
-            mapping: Some(mapping),
-        });
-        Ok(address)
     }
 
     /// What the piece of memory at exactly this address is.
@@ -238,19 +201,6 @@ impl Memory {
         Some(Span::found(address, len))
     }
 
-    /// Whether chunks are mapped without a gap from `begin` to `end`.
-    fn is_backed(&self, begin: usize, end: usize) -> bool {
-        let state = lock(&self.0);
-        let mut at = begin;
-        while at < end {
-            match state.mapped.range(..=at).next_back() {
-                Some((base, chunk)) if at < base + chunk.len => at = base + chunk.len,
-                _ => return false,
-            }
-        }
-        true
-    }
-
     /// Gives a piece back if it came to be in one of these ways.
     pub(crate) fn release(&self, address: usize, which: impl FnOnce(Origin) -> bool) -> Status {
         let piece = {
@@ -271,95 +221,6 @@ impl Memory {
             state.pieces.extract_if(.., |_, piece| piece.context == context).map(|(_, piece)| piece).collect()
         };
         drop(gone);
-    }
-
-    /// Takes a chunk of device memory that can be mapped, and returns its handle.
-    pub(crate) fn create_chunk(&self, device: &Arc<Device>, len: usize) -> Result<usize, CUresult> {
-        let file = super::mapping::file(len).map_err(|_| CUresult::ERROR_OUT_OF_MEMORY)?;
-        count(device, len)?;
-        let mut state = lock(&self.0);
-        state.next_handle += 1;
-        let handle = CHUNK_HANDLES | state.next_handle << 4;
-        state.chunks.insert(handle, Arc::new(Chunk { len, device: device.clone(), file }));
-        Ok(handle)
-    }
-
-    /// Releases the handle of a chunk.
-    pub(crate) fn release_chunk(&self, handle: usize) -> Status {
-        let chunk = lock(&self.0).chunks.remove(&handle);
-        chunk.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
-    }
-
-    /// A handle for the chunk that is mapped at an address.
-    pub(crate) fn retain_chunk(&self, address: usize) -> Result<usize, CUresult> {
-        let mut state = lock(&self.0);
-        let mapped =
-            state.mapped.range(..=address).next_back().filter(|(base, chunk)| address < *base + chunk.len);
-        let chunk = mapped.map(|(_, chunk)| chunk.clone()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
-        state.next_handle += 1;
-        let handle = CHUNK_HANDLES | state.next_handle << 4;
-        state.chunks.insert(handle, chunk);
-        Ok(handle)
-    }
-
-    /// The chunk of a handle.
-    pub(crate) fn chunk(&self, handle: usize) -> Option<Arc<Chunk>> {
-        lock(&self.0).chunks.get(&handle).cloned()
-    }
-
-    /// Maps a chunk into reserved addresses.
-    pub(crate) fn map_chunk(&self, address: usize, len: usize, handle: usize) -> Status {
-        let mut state = lock(&self.0);
-        let chunk = state.chunks.get(&handle).cloned().ok_or(CUresult::ERROR_INVALID_VALUE)?;
-        let free = state
-            .mapped
-            .range(..address + len)
-            .next_back()
-            .is_none_or(|(base, other)| base + other.len <= address);
-        let piece = state.pieces.range(..=address).next_back().map(|(_, piece)| piece);
-        match piece {
-            Some(piece) if piece.origin == Origin::Reserved && len == chunk.len && free => {
-                let mapping = piece.mapping.as_ref().ok_or(CUresult::ERROR_INVALID_VALUE)?;
-                mapping
-                    .back(address - piece.address, len, Some(chunk.file.as_fd()))
-                    .map_err(|_| CUresult::ERROR_INVALID_VALUE)?;
-            }
-            _ => return Err(CUresult::ERROR_INVALID_VALUE),
-        }
-        state.mapped.insert(address, chunk);
-        Ok(())
-    }
-
-    /// Unmaps all chunks from `address` on, `len` bytes, each whole.
-    pub(crate) fn unmap(&self, address: usize, len: usize) -> Status {
-        let mut state = lock(&self.0);
-        let inside: Vec<(usize, usize)> =
-            state.mapped.range(address..address + len).map(|(base, chunk)| (*base, chunk.len)).collect();
-        let total: usize = inside.iter().map(|(_, len)| len).sum();
-        if inside.is_empty() || total != len {
-            return Err(CUresult::ERROR_INVALID_VALUE);
-        }
-        for (base, len) in inside {
-            if let Some((_, piece)) = state.pieces.range(..=base).next_back()
-                && let Some(mapping) = &piece.mapping
-            {
-                mapping.back(base - piece.address, len, None).map_err(|_| CUresult::ERROR_UNKNOWN)?;
-            }
-            state.mapped.remove(&base);
-        }
-        Ok(())
-    }
-
-    /// Gives reserved addresses back; what is mapped there is an error.
-    pub(crate) fn release_addresses(&self, address: usize, len: usize) -> Status {
-        {
-            let state = lock(&self.0);
-            let in_use = state.mapped.range(address..address + len).next().is_some();
-            if in_use || state.pieces.get(&address).is_none_or(|piece| piece.len != len) {
-                return Err(CUresult::ERROR_INVALID_VALUE);
-            }
-        }
-        self.release(address, |origin| origin == Origin::Reserved)
     }
 
     /// Makes a pool.
@@ -408,7 +269,7 @@ fn pool_used(state: &State, id: PoolId) -> usize {
 }
 
 /// Counts device memory; when there is none left, memory that streams have given back is looked for first.
-fn count(device: &Device, len: usize) -> Status {
+pub(super) fn count(device: &Device, len: usize) -> Status {
     if device.gpu.allocate(len as u64).is_ok() {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod array;
 pub(crate) mod capture;
+pub(crate) mod chunk;
 pub(crate) mod context;
 pub(crate) mod driver;
 pub(crate) mod event;

@@ -240,6 +240,7 @@ impl Gpu {
         let full = || {
             self.poke();
             self.region.wait_full();
+            !has_hung_up(&self.lifeline)
         };
         self.region.push(&record, full, claimed)
     }

@@ -235,6 +235,11 @@ fn a_client_whose_daemon_has_gone_is_told_so_instead_of_waiting_for_ever() {
     drop(bench);
     assert!(matches!(process.gpu.wait_for(mark), Err(GpuError::Gone(_))));
     assert!(matches!(process.gpu.allocate(1), Err(GpuError::Gone(_))));
+    // More than the ring holds, over several streams: nothing waits for room that nobody makes.
+    for _ in 0..20 {
+        let stream = process.stream(StreamKind::NonBlocking);
+        (0..500).for_each(|_| drop(stream.submit(process.kernel(1), None)));
+    }
 }
 
 #[test]

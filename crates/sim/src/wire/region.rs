@@ -56,13 +56,12 @@ impl Region {
         &self.0.words()[begin..begin + RECORD_WORDS]
     }
 
-    /// Puts a command into the ring and returns its ticket. `full` is called as long as there is no room; `claimed` gets
+    /// Puts a command into the ring and returns its ticket. `full` is called as long as there is no room, and says
+    /// whether there is a daemon to make any; without one nobody will read what is overwritten. `claimed` gets
     /// the ticket before the daemon can see the command.
-    pub(crate) fn push(&self, record: &Record, full: impl Fn(), claimed: impl FnOnce(u64)) -> u64 {
+    pub(crate) fn push(&self, record: &Record, full: impl Fn() -> bool, claimed: impl FnOnce(u64)) -> u64 {
         let ticket = self.word(TAIL).fetch_add(1, Ordering::Relaxed);
-        while ticket >= self.word(HEAD).load(Ordering::Acquire) + RING {
-            full();
-        }
+        while ticket >= self.word(HEAD).load(Ordering::Acquire) + RING && full() {}
         claimed(ticket);
         let slot = self.slot(ticket);
         for (word, value) in slot[1..].iter().zip(record.encode()) {

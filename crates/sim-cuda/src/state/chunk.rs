@@ -1,0 +1,152 @@
+//! Chunks of device memory, reserved addresses, and which chunk is mapped where.
+
+use super::context::Device;
+use super::lock;
+use super::mapping::{Mapping, file};
+use super::memory::{Memory, Origin, Piece, count};
+use crate::border::Status;
+use sluice_driver_api::CUresult;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Begin of the handles of chunks.
+const CHUNK_HANDLES: usize = 0x00c0_dee0_0000_0000;
+
+/// A chunk from cuMemCreate; its memory is given back when the handle is released and nothing maps it.
+pub(crate) struct Chunk {
+    pub(crate) len: usize,
+    pub(crate) device: Arc<Device>,
+    file: OwnedFd,
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let _ = self.device.gpu.free(self.len as u64);
+    }
+}
+
+impl Memory {
+    /// Addresses without memory.
+    pub(crate) fn reserve(
+        &self,
+        device: &Arc<Device>,
+        len: usize,
+        alignment: usize,
+    ) -> Result<usize, CUresult> {
+        let mapping = Mapping::addresses(len, alignment).map_err(|_| CUresult::ERROR_OUT_OF_MEMORY)?;
+        let address = mapping.address();
+        let origin = Origin::Reserved;
+        self.keep(Piece {
+            address,
+            len,
+            origin,
+            device: device.clone(),
+            context: 0,
+            flags: 0,
+            mapping: Some(mapping),
+        });
+        Ok(address)
+    }
+
+    /// Whether chunks are mapped without a gap from `begin` to `end`.
+    pub(super) fn is_backed(&self, begin: usize, end: usize) -> bool {
+        let state = lock(&self.0);
+        let mut at = begin;
+        while at < end {
+            match state.mapped.range(..=at).next_back() {
+                Some((base, chunk)) if at < base + chunk.len => at = base + chunk.len,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Takes a chunk of device memory that can be mapped, and returns its handle.
+    pub(crate) fn create_chunk(&self, device: &Arc<Device>, len: usize) -> Result<usize, CUresult> {
+        let file = file(len).map_err(|_| CUresult::ERROR_OUT_OF_MEMORY)?;
+        count(device, len)?;
+        let mut state = lock(&self.0);
+        state.next_handle += 1;
+        let handle = CHUNK_HANDLES | state.next_handle << 4;
+        state.chunks.insert(handle, Arc::new(Chunk { len, device: device.clone(), file }));
+        Ok(handle)
+    }
+
+    /// Releases the handle of a chunk.
+    pub(crate) fn release_chunk(&self, handle: usize) -> Status {
+        let chunk = lock(&self.0).chunks.remove(&handle);
+        chunk.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
+    }
+
+    /// A handle for the chunk that is mapped at an address.
+    pub(crate) fn retain_chunk(&self, address: usize) -> Result<usize, CUresult> {
+        let mut state = lock(&self.0);
+        let mapped =
+            state.mapped.range(..=address).next_back().filter(|(base, chunk)| address < *base + chunk.len);
+        let chunk = mapped.map(|(_, chunk)| chunk.clone()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        state.next_handle += 1;
+        let handle = CHUNK_HANDLES | state.next_handle << 4;
+        state.chunks.insert(handle, chunk);
+        Ok(handle)
+    }
+
+    /// The chunk of a handle.
+    pub(crate) fn chunk(&self, handle: usize) -> Option<Arc<Chunk>> {
+        lock(&self.0).chunks.get(&handle).cloned()
+    }
+
+    /// Maps a chunk into reserved addresses.
+    pub(crate) fn map_chunk(&self, address: usize, len: usize, handle: usize) -> Status {
+        let mut state = lock(&self.0);
+        let chunk = state.chunks.get(&handle).cloned().ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        let free = state
+            .mapped
+            .range(..address + len)
+            .next_back()
+            .is_none_or(|(base, other)| base + other.len <= address);
+        let piece = state.pieces.range(..=address).next_back().map(|(_, piece)| piece);
+        match piece {
+            Some(piece) if piece.origin == Origin::Reserved && len == chunk.len && free => {
+                let mapping = piece.mapping.as_ref().ok_or(CUresult::ERROR_INVALID_VALUE)?;
+                mapping
+                    .back(address - piece.address, len, Some(chunk.file.as_fd()))
+                    .map_err(|_| CUresult::ERROR_INVALID_VALUE)?;
+            }
+            _ => return Err(CUresult::ERROR_INVALID_VALUE),
+        }
+        state.mapped.insert(address, chunk);
+        Ok(())
+    }
+
+    /// Unmaps all chunks from `address` on, `len` bytes, each whole.
+    pub(crate) fn unmap(&self, address: usize, len: usize) -> Status {
+        let mut state = lock(&self.0);
+        let inside: Vec<(usize, usize)> =
+            state.mapped.range(address..address + len).map(|(base, chunk)| (*base, chunk.len)).collect();
+        let total: usize = inside.iter().map(|(_, len)| len).sum();
+        if inside.is_empty() || total != len {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        for (base, len) in inside {
+            if let Some((_, piece)) = state.pieces.range(..=base).next_back()
+                && let Some(mapping) = &piece.mapping
+            {
+                mapping.back(base - piece.address, len, None).map_err(|_| CUresult::ERROR_UNKNOWN)?;
+            }
+            state.mapped.remove(&base);
+        }
+        Ok(())
+    }
+
+    /// Gives reserved addresses back; what is mapped there is an error.
+    pub(crate) fn release_addresses(&self, address: usize, len: usize) -> Status {
+        {
+            let state = lock(&self.0);
+            let in_use = state.mapped.range(address..address + len).next().is_some();
+            if in_use || state.pieces.get(&address).is_none_or(|piece| piece.len != len) {
+                return Err(CUresult::ERROR_INVALID_VALUE);
+            }
+        }
+        self.release(address, |origin| origin == Origin::Reserved)
+    }
+}

@@ -1,0 +1,103 @@
+//! Memory and copies.
+
+use super::*;
+
+#[test]
+fn pageable_memory_can_be_reused_right_after_an_asynchronous_copy() {
+    let turn = turn();
+    let pointer = words(4);
+    let on = stream(CU_STREAM_NON_BLOCKING);
+    cuCtxSynchronize().unwrap();
+    spin(&turn, 1_000, on);
+    let mut source = [7u64; 4];
+    cuMemcpyHtoDAsync_v2(pointer, Ptr::first_of(&mut source).cast(), 32, on).unwrap();
+    source = [0; 4];
+    let mut back = [1u64; 4];
+    cuMemcpyDtoHAsync_v2(Ptr::first_of(&mut back).cast(), pointer, 32, on).unwrap();
+    assert_eq!((source, back), ([0; 4], [7; 4]), "a copy to pageable memory is over when the call returns");
+}
+
+#[test]
+fn pinned_memory_is_read_when_the_stream_comes_to_the_copy() {
+    let turn = turn();
+    let pointer = words(1);
+    let on = stream(CU_STREAM_NON_BLOCKING);
+    cuCtxSynchronize().unwrap();
+    let mut pinned = std::ptr::null_mut();
+    cuMemHostAlloc(Ptr::of(&mut pinned), 8, 0).unwrap();
+    spin(&turn, 20_000, on);
+    cuMemcpyHtoDAsync_v2(pointer, handle(pinned), 8, on).unwrap();
+    handle(pinned).cast::<u64>().write(5).unwrap();
+    cuStreamSynchronize(on).unwrap();
+    assert_eq!(read(pointer, 1), [5]);
+    cuMemFreeHost(handle(pinned)).unwrap();
+}
+
+#[test]
+fn memory_is_counted_to_the_byte_whatever_it_came_from_and_all_given_back() {
+    let _turn = turn();
+    let before = row().memory_bytes;
+    let (mut a, mut b, mut c, mut d) = (0, 0, 0, 0);
+    let mut pitch = 0;
+    cuMemAlloc_v2(Ptr::of(&mut a), 1_001).unwrap();
+    cuMemAllocManaged(Ptr::of(&mut b), 1_002, 1).unwrap();
+    cuMemAllocPitch_v2(Ptr::of(&mut c), Ptr::of(&mut pitch), 100, 10, 4).unwrap();
+    cuMemAllocAsync(Ptr::of(&mut d), 1_003, legacy()).unwrap();
+    let mut array = std::ptr::null_mut();
+    let mut descriptor = CUDA_ARRAY_DESCRIPTOR { Width: 10, Height: 3, Format: 0x20, NumChannels: 4 };
+    cuArrayCreate_v2(Ptr::of(&mut array), Ptr::of(&mut descriptor)).unwrap();
+    let counted = 1_001 + 1_002 + 512 * 10 + 1_003 + 10 * 3 * 16;
+    assert_eq!((pitch, row().memory_bytes - before), (512, counted));
+    cuMemFree_v2(a).unwrap();
+    assert_eq!(cuMemFree_v2(a), Err(CUresult::ERROR_INVALID_VALUE), "freed twice");
+    cuMemFree_v2(b).unwrap();
+    cuMemFree_v2(c).unwrap();
+    cuMemFreeAsync(d, legacy()).unwrap();
+    cuArrayDestroy(handle(array)).unwrap();
+    cuCtxSynchronize().unwrap();
+    assert_eq!(row().memory_bytes, before);
+}
+
+#[test]
+fn a_full_gpu_says_so_and_goes_on() {
+    let _turn = turn();
+    let (mut free, mut total) = (0, 0);
+    cuMemGetInfo_v2(Ptr::of(&mut free), Ptr::of(&mut total)).unwrap();
+    assert_eq!(total as u64, MEMORY);
+    let mut pointer = 0;
+    assert_eq!(cuMemAlloc_v2(Ptr::of(&mut pointer), free + 1), Err(CUresult::ERROR_OUT_OF_MEMORY));
+    cuMemAlloc_v2(Ptr::of(&mut pointer), free).unwrap();
+    assert_eq!(cuMemAlloc_v2(Ptr::of(&mut 0), 1), Err(CUresult::ERROR_OUT_OF_MEMORY));
+    cuMemFreeAsync(pointer, legacy()).unwrap();
+    cuStreamSynchronize(legacy()).unwrap();
+    cuMemAlloc_v2(Ptr::of(&mut pointer), 1).unwrap();
+}
+
+#[test]
+fn a_chunk_keeps_its_bytes_while_it_is_not_mapped() {
+    let _turn = turn();
+    const MIB: usize = 1 << 20;
+    let before = row().memory_bytes;
+    let mut prop =
+        CUmemAllocationProp { kind: 1, location: CUmemLocation { kind: 1, id: 0 }, ..Default::default() };
+    let (mut chunk, mut at, mut elsewhere) = (0, 0, 0);
+    cuMemCreate(Ptr::of(&mut chunk), 2 * MIB, Ptr::of(&mut prop), 0).unwrap();
+    assert_eq!(
+        cuMemCreate(Ptr::of(&mut 0), 3 * MIB, Ptr::of(&mut prop), 0),
+        Err(CUresult::ERROR_INVALID_VALUE)
+    );
+    cuMemAddressReserve(Ptr::of(&mut at), 4 * MIB, 0, 0, 0).unwrap();
+    cuMemAddressReserve(Ptr::of(&mut elsewhere), 2 * MIB, 0, 0, 0).unwrap();
+    cuMemMap(at + 2 * MIB as u64, 2 * MIB, 0, chunk, 0).unwrap();
+    assert_eq!(cuMemsetD8_v2(at, 1, 8), Err(CUresult::ERROR_INVALID_VALUE), "nothing is mapped there");
+    cuMemsetD32_v2(at + 2 * MIB as u64, 77, 4).unwrap();
+    cuMemUnmap(at + 2 * MIB as u64, 2 * MIB).unwrap();
+    cuMemMap(elsewhere, 2 * MIB, 0, chunk, 0).unwrap();
+    assert_eq!(read(elsewhere, 2), [77 << 32 | 77; 2]);
+    cuMemRelease(chunk).unwrap();
+    assert_eq!(row().memory_bytes, before + 2 * MIB as u64, "still mapped");
+    cuMemUnmap(elsewhere, 2 * MIB).unwrap();
+    assert_eq!(row().memory_bytes, before);
+    cuMemAddressFree(at, 4 * MIB).unwrap();
+    cuMemAddressFree(elsewhere, 2 * MIB).unwrap();
+}

@@ -1,0 +1,36 @@
+//! How early a command can be done: what a daemon sleeps until.
+
+use super::stream::Progress;
+use super::{Command, Engine, StreamId};
+
+impl Engine {
+    /// A time before which a stream cannot be as far as `seq`, whatever happens; none if it is that far.
+    pub fn earliest(&self, id: StreamId, seq: u64) -> Option<u64> {
+        let stream = self.streams.get(&id).filter(|stream| stream.completed < seq)?;
+        let wait = self.runlist.least_wait(stream.group, self.now);
+        let running = self.runlist.groups.get(&stream.group).map(|group| &group.running);
+        let mut ns = 0u64;
+        for op in stream.queue.iter().take_while(|op| op.seq <= seq) {
+            let left = match op.progress {
+                Progress::Waiting => {
+                    ns = ns.max(op.arrival.saturating_sub(self.now));
+                    op.command.least_ns()
+                }
+                // Of what has begun only the time of a kernel is known without looking further.
+                Progress::Begun { .. } => {
+                    let mine = running.into_iter().flatten().find(|running| running.task.stream == id);
+                    mine.filter(|_| matches!(op.command, Command::Work(_)))
+                        .map_or(0, |running| running.left_ns)
+                }
+            };
+            let wait = if op.command.needs_slice() { wait } else { 0 };
+            ns = match (&op.command, &op.progress) {
+                // Which of a graph's nodes wait for the slice is not looked at: some of it may go on without.
+                (Command::Graph(_), Progress::Waiting) => ns.saturating_add(left).max(wait),
+                (Command::Graph(_), Progress::Begun { .. }) => ns,
+                _ => ns.max(wait).saturating_add(left),
+            };
+        }
+        Some(self.now.saturating_add(ns))
+    }
+}
