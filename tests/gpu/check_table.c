@@ -47,11 +47,15 @@ static void *ask(const char *name, int version, uint64_t flags)
 static const struct row *expected(const char *name, int version, uint64_t flags)
 {
     const struct row *best = NULL;
-    for (int i = 0; i < count; i++) {
+    unsigned long long wanted = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(rows[i].name, name) && rows[i].flags == 2 && (flags & 2))
+            wanted = 2; /* a name with per-thread variants has no other answer to flag 2 */
+    for (size_t i = 0; i < count; i++) {
         const struct row *row = &rows[i];
-        if (strcmp(row->name, name) || row->since > version || (row->flags == 2 && !(flags & 2)))
+        if (strcmp(row->name, name) || row->since > version || row->flags != wanted)
             continue;
-        if (!best || row->since > best->since || (row->since == best->since && row->flags >= best->flags))
+        if (!best || row->since > best->since)
             best = row;
     }
     return best;
