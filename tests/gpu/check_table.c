@@ -48,10 +48,10 @@ static const struct row *expected(const char *name, int version, uint64_t flags)
 {
     const struct row *best = NULL;
     unsigned long long wanted = 0;
-    for (size_t i = 0; i < count; i++)
+    for (int i = 0; i < count; i++)
         if (!strcmp(rows[i].name, name) && rows[i].flags == 2 && (flags & 2))
             wanted = 2; /* a name with per-thread variants has no other answer to flag 2 */
-    for (size_t i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         const struct row *row = &rows[i];
         if (strcmp(row->name, name) || row->since > version || row->flags != wanted)
             continue;
