@@ -51,13 +51,16 @@ pub(crate) struct Connection {
     pub(crate) peer: Option<Peer>,
     /// For the log: process or address.
     pub(crate) label: String,
+    /// The log says already that it gets no answers.
+    pub(crate) silence_logged: bool,
     frames: FrameReader<REQUEST_LEN>,
     fds: Vec<OwnedFd>,
 }
 
 impl Connection {
     pub(crate) fn new(socket: OwnedFd, transport: Transport, peer: Option<Peer>, label: String) -> Self {
-        Self { socket, transport, role: Role::New, peer, label, frames: FrameReader::new(), fds: Vec::new() }
+        let (frames, fds) = (FrameReader::new(), Vec::new());
+        Self { socket, transport, role: Role::New, peer, label, silence_logged: false, frames, fds }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -63,7 +63,7 @@ fn an_old_client_is_charged_for_memory_and_its_hanging_up_gives_it_back() {
 }
 
 #[test]
-fn an_old_client_nobody_knows_meets_with_silence_and_then_with_tokens_once_it_is_known() {
+fn an_old_client_nobody_knows_meets_with_silence_until_it_is_known() {
     let _turn = beside_others();
     let node = Node::start("1\nknown 0.3 1.0 8589934592\n");
     let mut stranger = OldClient::connect(node.tcp(), "stranger");
@@ -71,8 +71,16 @@ fn an_old_client_nobody_knows_meets_with_silence_and_then_with_tokens_once_it_is
     node.logged(&["stranger"]);
     // The manager is alive and answers others, and so the stranger's silence is meant.
     let mut known = OldClient::connect(node.tcp(), "known");
-    assert!(known.quota(0.0, 0.0) > 0.0);
     assert_eq!(known.memory().1, 8_589_934_592);
+    node.write_resources("2\nknown 0.3 1.0 8589934592\nstranger 0.3 1.0 4096\n");
+    eventually("the stranger to be known", || {
+        (node.metric("sluice_memory_limit_bytes", "stranger") == 4096.0).then_some(())
+    });
+    // The first thing it ever hears answers its second request.
+    stranger.send(&wire::request("stranger", 2, wire::MEM_LIMIT, &[]));
+    let answer = stranger.answer().expect("an answer to a known client");
+    assert_eq!((wire::i32_at(&answer, 0), wire::u64_at(&answer, 12)), (2, 4096));
+    assert!(known.quota(0.0, 0.0) > 0.0);
 }
 
 #[test]

@@ -68,8 +68,12 @@ fn a_forked_child_uses_cuda_afresh_when_its_parent_had_not() {
 #[test]
 fn children_of_a_process_that_uses_cuda_neither_hang_nor_harm_it() {
     let _turn = beside_others();
-    let node = Node::start(ONE);
+    let node = Node::start(TWO);
+    // So that grants come and go, and forks happen at every stage of one.
+    let mut rival = node.tenant("hog", "busy").arguments("500 4").start();
+    rival.expect("ready");
     node.tenant("main", "forks").arguments("used").start().finish().expect_success();
+    rival.finish().expect_success();
 }
 
 #[test]

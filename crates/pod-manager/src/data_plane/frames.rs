@@ -10,7 +10,7 @@ use sluice_core::ledger::{Ask, PeerKind, Returned};
 use sluice_core::memory::Verdict;
 use sluice_core::{ClientId, ProcessId};
 use std::os::fd::OwnedFd;
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// A frame was dealt with, or its connection is to be closed.
 pub(super) type Outcome = Result<(), Reason>;
@@ -110,7 +110,7 @@ impl DataPlane {
             Ok(client) => client,
             // Gemini's peers take a closed connection for an answer, so they get silence, as from Gemini.
             Err(reason) if transport == Transport::Tcp => {
-                debug!(connection = number, "no answer: {reason}");
+                self.log_silence(number, &reason);
                 return Ok(());
             }
             Err(reason) => return Err(reason),
@@ -128,6 +128,14 @@ impl DataPlane {
             _ => self.add_legacy(number, client)?,
         };
         self.handle_common(number, process, request)
+    }
+
+    /// Says once per connection that it gets no answers: its peer may ask again and again.
+    fn log_silence(&mut self, number: u64, reason: &Reason) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if !std::mem::replace(&mut connection.silence_logged, true) {
+            warn!(peer = %connection, "gets no answer: {reason}");
+        }
     }
 
     /// A connection of the old protocol becomes a process by itself.
