@@ -51,6 +51,12 @@ pub(crate) struct FakeLink {
     pub(crate) rings: AtomicU64,
     pub(crate) connects: AtomicU64,
     pub(crate) busy_ns: AtomicU64,
+    /// Answers read.
+    pub(crate) received: AtomicU64,
+    /// Answers are not sent yet.
+    pub(crate) holds_answers: AtomicBool,
+    /// How long an answer is on its way, the grant running.
+    pub(crate) delay_ns: AtomicU64,
     pub(crate) sent: Mutex<Vec<(Option<Used>, Option<Ask>)>>,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
 }
@@ -94,6 +100,13 @@ impl TokenLink for FakeLink {
         let quota_ms = self.quota_ms.load(SeqCst);
         let now = lock(&self.clock).as_ref().map_or(0, |clock| clock.now_ns());
         self.set_deadline(now + quota_ms * 1_000_000);
+        self.received.fetch_add(1, SeqCst);
+        while self.holds_answers.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        if let Some(clock) = lock(&self.clock).as_ref() {
+            clock.pause(self.delay_ns.load(SeqCst));
+        }
         Ok(quota_ms as f64)
     }
 
@@ -133,6 +146,8 @@ pub(crate) struct FakeDriver {
     pub(crate) drain_ns: AtomicU64,
     pub(crate) elapsed_ns: AtomicU64,
     pub(crate) live_marks: AtomicU64,
+    /// Streams asked about.
+    pub(crate) asked: AtomicU64,
     pub(crate) no_context: AtomicBool,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
 }
@@ -169,6 +184,7 @@ impl Driver for FakeDriver {
     }
 
     fn is_idle(&self, _context: u64, stream: Stream) -> Option<bool> {
+        self.asked.fetch_add(1, SeqCst);
         (stream.kind != StreamKind::PerThread).then(|| !lock(&self.busy).contains(&stream.handle))
     }
 

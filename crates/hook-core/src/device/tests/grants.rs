@@ -154,12 +154,46 @@ fn a_program_that_never_waits_is_found_idle_by_asking_the_driver() {
     bench.clock.advance(MS);
     device.track();
     assert_eq!(device.link.sent().len(), 1, "the stream has work");
+    bench.clock.advance(5 * MS);
     lock(&device.driver.busy).clear();
     device.track();
     bench.clock.advance(MS);
     device.track();
     device.track();
-    assert_eq!(used(&device, 1), (2.0, 0.0));
+    assert_eq!(used(&device, 1), (7.0, 0.0));
+}
+
+#[test]
+fn the_driver_is_not_asked_about_a_program_that_launches_all_the_time() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    device.link.contended.store(true, SeqCst);
+    for _ in 0..10 {
+        launch(&device, &thread, 100);
+        bench.clock.advance(MS);
+        device.track();
+    }
+    assert_eq!(device.driver.asked.load(SeqCst), 0);
+}
+
+#[test]
+fn a_burst_that_only_just_fits_a_quota_asks_early_once_and_then_begins() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    bench.clock.advance(99 * MS + MS / 2);
+    wait_for(&device, 100);
+    device.link.contended.store(true, SeqCst);
+    // Each answer takes a millisecond, after which a burst of 99.5 ms does not fit into what is left of 100 ms.
+    device.link.delay_ns.store(MS, SeqCst);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| launch(&device, &Thread::new(), 100));
+        while !held.is_finished() {
+            device.track();
+        }
+        assert!(held.join().expect("the launch returns"));
+    });
+    assert!(bench.counters.grants.load(SeqCst) <= 3);
 }
 
 #[test]
@@ -242,22 +276,21 @@ fn a_standing_grant_rings_when_work_arrives_and_not_for_each_launch() {
 fn a_thousand_threads_share_one_question() {
     let bench = Bench::new();
     let device = bench.device();
+    device.link.holds_answers.store(true, SeqCst);
     let governed = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..1000)
             .map(|at| {
-                scope.spawn({
-                    let device = &device;
-                    move || launch(device, &Thread::new(), 100 + at)
-                })
+                let device = &device;
+                scope.spawn(move || launch(device, &Thread::new(), 100 + at))
             })
             .collect();
-        threads
-            .into_iter()
-            .filter(|_| true)
-            .map(|thread| thread.join())
-            .filter(|done| matches!(done, Ok(true)))
-            .count()
+        while device.lock().wanting < 1000 {
+            std::thread::yield_now();
+        }
+        device.link.holds_answers.store(false, SeqCst);
+        threads.into_iter().map(|thread| thread.join()).filter(|done| matches!(done, Ok(true))).count()
     });
     assert_eq!(governed, 1000);
     assert_eq!(device.link.sent().len(), 1);
+    assert_eq!(device.link.received.load(SeqCst), 1, "one thread waits for the answer, the others for it");
 }
