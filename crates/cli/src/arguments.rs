@@ -8,7 +8,7 @@ use crate::{bench, commands, demo, signals};
 
 /// Share one GPU between processes: time by token, memory to the byte.
 #[derive(Debug, Parser)]
-#[command(name = "sluice", version, about)]
+#[command(name = "sluice", version)]
 pub(crate) struct Arguments {
     /// End with the process of this id, which started this one.
     #[arg(long, global = true, hide = true, value_name = "PID")]

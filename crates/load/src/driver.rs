@@ -80,7 +80,7 @@ impl Driver {
         // SAFETY: libcuda's initialisers have no preconditions; any CUDA program runs them in the same way. So it is with
         // the hook's, which is made to be loaded into programs that know nothing of it.
         let library = unsafe { Library::new(path) }
-            .map_err(|why| Error::NoLibrary { path: path.display().to_string(), why: why.to_string() })?;
+            .map_err(|why| Error::NoLibrary { path: path.display().to_string(), why: reason(&why) })?;
         let library: &'static Library = Box::leak(Box::new(library));
         // SAFETY: each address is what libcuda exports under that name, hence a function of the driver's type for that
         // name, and the library is never unloaded.
@@ -124,6 +124,11 @@ impl Driver {
     }
 }
 
+/// What the loader says; libloading keeps it behind its own words.
+fn reason(why: &libloading::Error) -> String {
+    std::error::Error::source(why).map_or_else(|| why.to_string(), ToString::to_string)
+}
+
 fn nvml_uuid(bytes: [u8; 16]) -> String {
     let mut text = String::from("GPU");
     for (place, byte) in bytes.iter().enumerate() {
@@ -152,6 +157,6 @@ mod tests {
     #[test]
     fn a_library_that_is_not_there_is_named() {
         let why = Driver::open_library(Path::new("/nowhere/libcuda.so.1")).err().map(|why| why.to_string());
-        assert!(why.is_some_and(|why| why.starts_with("cannot load /nowhere/libcuda.so.1")));
+        assert!(why.is_some_and(|why| why.contains("/nowhere/libcuda.so.1") && why.contains("No such file")));
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use sluice_pod_manager::{Config, OnManagerLoss};
 use tracing_subscriber::EnvFilter;
@@ -81,7 +81,8 @@ enum Loss {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    sluice_pod_manager::run(arguments.config()).context("pod-manager")?;
+    // Its errors say all of it in one line.
+    sluice_pod_manager::run(arguments.config()).map_err(|why| anyhow!("pod-manager: {why}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
