@@ -216,10 +216,14 @@ fn summary(verdict: &Verdict, alone: Option<Quantiles>, beside: Quantiles) -> St
             time(alone.p99)
         );
     }
-    text += if verdict.ok {
-        "\nEvery promise was kept. Shares, memory and kernel counts are the GPU's own, not what the tenants or the manager say."
-    } else {
-        "\nNot every promise was kept: see FAILED above."
+    text += match (verdict.ok, verdict.is_simulated()) {
+        (true, true) => {
+            "\nEvery promise was kept. Shares, memory and kernel counts come from the simulated GPU's own ledger, not from tenants or manager."
+        }
+        (true, false) => {
+            "\nEvery promise was kept. Memory is NVML's figure, and the kernels counted are proven by what they left in memory."
+        }
+        (false, _) => "\nNot every promise was kept: see FAILED above.",
     };
     text
 }

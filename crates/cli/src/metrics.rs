@@ -24,7 +24,8 @@ impl Metrics {
             TcpStream::connect_timeout(&address, PATIENCE).context("cannot connect to /metrics")?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).context("cannot ask for /metrics")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).context("cannot read /metrics")?;
         let Some((head, body)) = answer.split_once("\r\n\r\n") else {
@@ -82,7 +83,12 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let _ = stream.read(&mut [0; 256]);
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                request.extend(byte);
+            }
             stream.write_all(b"HTTP/1.1 404 Not Found\r\n\r\nsluice_share 1\n").unwrap();
         });
         assert!(Metrics::scrape(address).unwrap_err().to_string().contains("404"));

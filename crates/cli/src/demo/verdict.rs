@@ -7,6 +7,8 @@ use super::plan::{Class, Tenant};
 use super::witness::Seen;
 use crate::quantity::bytes;
 
+/// What the result calls a simulated GPU.
+pub(crate) const SIMULATED: &str = "sim";
 /// How far a share may be from its quota: two points ...
 const SHARE_TOLERANCE: f64 = 0.02;
 /// ... or, in a short run, two of the longest grants, which nobody could divide. Seconds.
@@ -56,6 +58,13 @@ pub(crate) struct Verdict {
     /// The checks, for people.
     #[serde(skip)]
     pub(crate) checks: Vec<Check>,
+}
+
+impl Verdict {
+    /// Whether the GPU was simulated.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.gpu == SIMULATED
+    }
 }
 
 /// One claim and whether it holds.
@@ -171,7 +180,8 @@ fn checks_of(tenant: &Tenant, outcome: &Outcome, result: &TenantResult, run: &Ru
             ),
         );
     } else {
-        check(within, format!("{name} held {} of the {} it may", bytes(peak), bytes(limit)));
+        let held = if peak == 0 { "next to nothing".to_owned() } else { bytes(peak) };
+        check(within, format!("{name} held {held} of the {} it may", bytes(limit)));
     }
     let proof = match (result.lost, result.results_ok) {
         (0, true) => "all results correct, nothing lost, nothing run twice".to_owned(),

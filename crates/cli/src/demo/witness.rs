@@ -9,6 +9,7 @@ use sluice_sim::client;
 
 use super::cast::Player;
 use super::device::DeviceWitness;
+use super::verdict::SIMULATED;
 
 /// What was seen of one tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -71,7 +72,7 @@ impl Witness {
     /// What the result calls the GPU: `sim`, or the device's name.
     pub(crate) fn gpu(&self) -> String {
         match self {
-            Self::Simulator { .. } => "sim".to_owned(),
+            Self::Simulator { .. } => SIMULATED.to_owned(),
             Self::Device(device) => device.name(),
         }
     }
