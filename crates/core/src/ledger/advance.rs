@@ -32,7 +32,10 @@ impl TokenLedger {
         if self.grants.len() >= self.policy.capacity.max(1) || self.waiting().next().is_none() {
             return running;
         }
-        let limited = self.clients.iter().filter(|(id, c)| c.is_best_effort() && self.is_waiting(**id));
+        // Who waits while its client holds a grant waits for the end of that.
+        let holds = |id: &ClientId| self.grants.iter().any(|g| g.client == *id);
+        let limited =
+            self.clients.iter().filter(|(id, c)| c.is_best_effort() && self.is_waiting(**id) && !holds(id));
         let ready = limited.filter_map(|(_, client)| client.ready_at_unseen(self.now)).min();
         let lingers = self.clients.values().filter_map(|client| client.lingers_until).min();
         // A lingering client holds back one that is ready; a ready one that nobody holds back has been granted.
@@ -50,7 +53,14 @@ impl TokenLedger {
         let (held, charged) = (grant.held(), grant.charge(self.policy.usage));
         let disposal = self.shared.saturating_sub(grant.shared_start).min(held);
         if let Some(client) = self.clients.get_mut(&grant.client) {
+            let before = client.level;
             client.charge(grant.start, grant.ended.max(grant.start), charged, disposal);
+            // Prolonging stands for choosing it again: who comes back is not ahead by what was used alone meanwhile.
+            if grant.alone_until > grant.start {
+                let alone = Share::ratio(grant.alone_until - grant.start, held);
+                let gained = client.level.saturating_sub(before);
+                self.level = self.level.max(before.saturating_add(alone.of(gained)));
+            }
         }
         let overrun = grant.ended.saturating_sub(grant.deadline);
         self.actions.push(Action::Ended {
@@ -252,6 +262,7 @@ impl TokenLedger {
         for index in due {
             let grant = &mut self.grants[index];
             grant.deadline = grant.deadline.saturating_add(self.policy.quota.base_ns);
+            grant.alone_until = now;
             let (epoch, deadline) = (grant.epoch, grant.deadline);
             self.actions.extend(grant.members.iter().map(|m| Action::Prolong {
                 process: m.process,

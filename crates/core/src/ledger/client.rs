@@ -137,9 +137,11 @@ impl Client {
         (entitled, self.used.total(now).max(self.held.total(now)))
     }
 
-    /// Share of GPU time over the window, or since it was added if that is shorter.
-    pub(super) fn share(&self, now: u64, window_ns: u64) -> Share {
-        Share::ratio(self.used.total(now), window_ns.min(now.saturating_sub(self.added)))
+    /// Share of GPU time over the window, or since it was added if that is shorter. A grant that has been `running` for so
+    /// long is taken to be used in full until it is charged.
+    pub(super) fn share(&self, now: u64, window_ns: u64, running: u64) -> Share {
+        let used = self.used.total(now).saturating_add(running);
+        Share::ratio(used, window_ns.min(now.saturating_sub(self.added)))
     }
 
     fn weight(&self) -> u32 {

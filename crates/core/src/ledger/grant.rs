@@ -18,6 +18,8 @@ pub(super) struct Grant {
     pub(super) epoch: u64,
     pub(super) start: u64,
     pub(super) deadline: u64,
+    /// Until when nobody else waited: when it was last prolonged, or its start.
+    pub(super) alone_until: u64,
     pub(super) members: Vec<Member>,
     /// Latest end of a member's part so far.
     pub(super) ended: u64,
@@ -38,6 +40,7 @@ impl Grant {
             epoch,
             start,
             deadline,
+            alone_until: start,
             members: Vec::new(),
             ended: start,
             shared_start,

@@ -224,7 +224,7 @@ impl TokenLedger {
         let running =
             self.grants.iter().find(|g| g.client == client).map_or(0, |g| now.saturating_sub(g.start));
         Some(Usage {
-            share: entry.share(now, self.policy.window_ns),
+            share: entry.share(now, self.policy.window_ns, running),
             charged_ns: entry.charged_ns,
             held_ns: entry.held_ns,
             running_ns: running,

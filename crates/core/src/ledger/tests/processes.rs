@@ -100,3 +100,16 @@ fn gemini_is_answered_from_the_running_grant_while_its_burst_fits() {
     assert_eq!(ended(&actions), [(0, 30 * MS, 30 * MS)]);
     assert!(matches!(granted(&actions)[..], [(10, Deadline::At(at))] if at > 50 * MS));
 }
+
+#[test]
+fn a_process_that_cannot_join_its_clients_grant_is_no_reason_to_wake_up_at_once() {
+    let policy = Policy { capacity: 2, ..Policy::default() };
+    let mut ledger = ledger_of(policy, &[spec(0.5, 1.0)]);
+    ledger.add_process(ProcessId(9), ClientId(0), PeerKind::Returns).unwrap();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    // The grant is over but its work is not: the other process waits for the next one.
+    ask(&mut ledger, 9, 60 * MS);
+    ledger.advance(60 * MS);
+    assert_eq!(ledger.next_deadline(), Some(50 * MS + Policy::default().return_timeout_ns));
+}

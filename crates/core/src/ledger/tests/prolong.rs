@@ -55,3 +55,33 @@ fn all_that_was_used_in_a_prolonged_grant_is_charged_when_it_ends() {
     ledger.returned(ProcessId(0), 900 * MS, 880 * MS, 0).unwrap();
     assert_eq!(ended(&ledger.advance(900 * MS)), [(0, 900 * MS, 880 * MS)]);
 }
+
+#[test]
+fn whoever_comes_while_another_is_prolonged_does_not_lock_it_out_afterwards() {
+    let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 1.0), spec(0.7, 1.0)]);
+    ask(&mut ledger, 0, 0);
+    follow(&mut ledger, 0, 1_900 * MS);
+    // From here on both always have work, and use all they are given.
+    ask(&mut ledger, 1, 1_901 * MS);
+    let (mut began, mut left, mut stall) = (0, 0, 0);
+    while left < 12 * S {
+        let Some((holder, deadline)) = ledger.holders().next() else { panic!("nobody holds it") };
+        if holder == ClientId(0) {
+            stall = stall.max(began - left);
+            left = deadline;
+        }
+        ledger.returned(ProcessId(holder.0), deadline, deadline - began, 0).unwrap();
+        ask(&mut ledger, holder.0, deadline);
+        ledger.advance(deadline);
+        began = deadline;
+    }
+    assert!(stall < 500 * MS, "client 0 waited for {} ms", stall / MS);
+}
+
+#[test]
+fn the_share_of_a_client_counts_the_grant_that_it_holds() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    follow(&mut ledger, 0, 1_900 * MS);
+    assert_eq!(ledger.usage(ClientId(0), 1_900 * MS).unwrap().share, Share::ONE);
+}
