@@ -21,7 +21,7 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parent.parent
-BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD", REPO / "target" / "release"))
+BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD", REPO / "target" / "release")).resolve()
 SLUICE = BUILD / "sluice"
 HOOK = pathlib.Path(os.environ.get("SLUICE_HOOK", BUILD / "libsluice.so"))
 OUT = pathlib.Path(os.environ.get("OUT", tempfile.gettempdir()))
