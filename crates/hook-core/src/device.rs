@@ -21,6 +21,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub use state::Settings;
 use state::State;
 pub use tracker::Pause;
+pub use waits::Wait;
 
 use crate::captures::Captures;
 use crate::counters::Counters;

@@ -33,6 +33,19 @@ pub enum Waited {
     Context(u64),
 }
 
+impl Waited {
+    /// Whether the wait includes everything submitted to the stream.
+    pub fn covers(&self, used: &Used) -> bool {
+        match *self {
+            Self::Stream(context, stream) => used.context == context && used.stream == stream,
+            Self::Legacy(context) => {
+                used.context == context && (used.blocking || used.stream.kind == StreamKind::Legacy)
+            }
+            Self::Context(context) => used.context == context,
+        }
+    }
+}
+
 /// The streams a grant has to answer for.
 #[derive(Debug, Default)]
 pub struct StreamSet {
@@ -51,17 +64,16 @@ impl StreamSet {
     /// The program has waited for `what`; launches noted in epochs before `epoch` have finished.
     pub fn finished(&mut self, what: Waited, epoch: u64) {
         for used in &mut self.streams {
-            let covered = match what {
-                Waited::Stream(context, stream) => used.context == context && used.stream == stream,
-                Waited::Legacy(context) => {
-                    used.context == context && (used.blocking || used.stream.kind == StreamKind::Legacy)
-                }
-                Waited::Context(context) => used.context == context,
-            };
-            if covered && used.dirty < epoch {
+            if what.covers(used) && used.dirty < epoch {
                 used.dirty = 0;
             }
         }
+    }
+
+    /// The stream with work, if there is exactly one.
+    pub fn only_dirty(&self) -> Option<&Used> {
+        let mut dirty = self.streams.iter().filter(|used| used.is_dirty());
+        dirty.next().filter(|_| dirty.next().is_none())
     }
 
     /// Whether a launch is not known to have finished.

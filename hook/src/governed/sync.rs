@@ -2,6 +2,7 @@
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUstream};
+use sluice_hook_core::device::Wait;
 use sluice_hook_core::platform::{Stream, StreamKind};
 use sluice_hook_core::streams::Waited;
 
@@ -48,20 +49,16 @@ fn waited_for(context: u64, stream: Stream) -> Option<Waited> {
     })
 }
 
-/// Calls `real`, and tells the device what it has waited for if it succeeded.
+/// Calls `real`, and tells the device what is being waited for before and after it.
 fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce(u64) -> Option<Waited>) -> CUresult {
-    let begun: Option<(&'static Managed, u64)> = guarded(None, || {
+    let begun: Option<(&'static Managed, Wait)> = guarded(None, || {
         let managed = process::for_waits()?;
-        Some((managed, managed.device.wait_begins()))
+        let what = what(gpu::current_context()?)?;
+        Some((managed, managed.device.wait_begins(what)))
     });
     let result = real();
-    if let Some((managed, epoch)) = begun.filter(|_| result == CUresult::SUCCESS) {
-        guarded((), || {
-            let waited = gpu::current_context().and_then(what);
-            if let Some(waited) = waited {
-                managed.device.wait_ended(waited, epoch);
-            }
-        });
+    if let Some((managed, wait)) = begun {
+        guarded((), || managed.device.wait_ended(wait, result == CUresult::SUCCESS));
     }
     result
 }

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use super::Device;
-use super::state::{Phase, State};
+use super::state::{Measured, Phase, State};
 use crate::platform::{Clock, Driver, Mark, StreamKind, TokenLink, Used};
 use crate::streams;
 
@@ -19,7 +19,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub(super) fn drain(&self) {
         let whole = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
         self.settle();
-        let (marks, contexts, first) = self.mark_all();
+        let (marks, contexts, begin) = self.mark_all();
         for context in contexts {
             self.driver.drain_context(context);
         }
@@ -27,16 +27,17 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             self.driver.wait(*mark);
         }
         let now = self.clock.now_ns();
-        let elapsed =
-            first.and_then(|(first, _)| marks.iter().filter_map(|m| self.driver.elapsed_ns(first, *m)).max());
-        for mark in marks.into_iter().chain(first.map(|(mark, _)| mark)) {
+        let gpu = begin.and_then(|begin| {
+            let elapsed = marks.iter().filter_map(|mark| self.driver.elapsed_ns(begin.mark, *mark)).max();
+            elapsed.map(|elapsed| (begin, elapsed))
+        });
+        for mark in marks.into_iter().chain(begin.map(|begin| begin.mark)) {
             self.driver.discard(mark);
         }
         drop(whole);
         let mut state = self.lock();
         // A connection lost meanwhile has closed the books already.
         if state.phase == Phase::Draining {
-            let gpu = elapsed.zip(first.map(|(_, at_ns)| at_ns));
             self.close_books(&mut state, now, gpu);
         }
     }
@@ -50,13 +51,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Records an event on every stream that may still have work; contexts that have to be drained whole come apart.
-    fn mark_all(&self) -> (Vec<Mark>, Vec<u64>, Option<(Mark, u64)>) {
+    fn mark_all(&self) -> (Vec<Mark>, Vec<u64>, Option<Measured>) {
         let _handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        let (used, mut marks, first) = {
+        let (used, mut marks, begin) = {
             let mut state = self.lock();
             let used: Vec<streams::Used> = state.streams.all().to_vec();
             state.streams.clear();
-            (used, std::mem::take(&mut state.orphans), state.grant.first.take())
+            (used, std::mem::take(&mut state.orphans), state.grant.measured.take())
         };
         let capturing = self.captures.any();
         let mut contexts = Vec::new();
@@ -78,17 +79,17 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 }
             }
         }
-        (marks, contexts, first)
+        (marks, contexts, begin)
     }
 
     /// Works out what the grant used and tells the manager; asks again at once if somebody waits.
-    fn close_books(&self, state: &mut State, now: u64, gpu: Option<(u64, u64)>) {
+    fn close_books(&self, state: &mut State, now: u64, gpu: Option<(Measured, u64)>) {
         let mut end = state.grant.idle_since_ns.unwrap_or(now);
         if state.is_busy() {
-            // One burst through the whole grant is what the events measured exactly; of several they saw the gaps too.
-            let exact = gpu.filter(|_| state.grant.bursts == 1);
-            end = exact.map_or(now, |(elapsed, first_at)| now.min(first_at.saturating_add(elapsed)));
-            state.end_burst(end, exact.map(|(elapsed, _)| elapsed));
+            // What the events measured is exact for the burst that they began with.
+            let exact = gpu.filter(|(begin, _)| begin.burst == state.grant.bursts);
+            end = exact.map_or(now, |(begin, elapsed)| now.min(begin.at_ns.saturating_add(elapsed)));
+            state.end_burst(end, exact.map(|(_, elapsed)| elapsed));
             self.report(state, end);
         }
         let overrun_ns =

@@ -4,6 +4,13 @@ use crate::platform::Mark;
 use crate::predictor::{BURST_MERGE_MS, Predictor, Quantile, WINDOW_MERGE_MS};
 use crate::streams::StreamSet;
 
+/// How often a burst is measured by events, besides the first of each grant, and how often a wait marks the end of one.
+/// An event costs some microseconds, so this keeps them near a thousandth of the time.
+pub(super) const MEASURE_NS: u64 = 10_000_000;
+
+/// How much the newest measurement counts against all before.
+const NEWEST: f64 = 0.25;
+
 /// Settings of a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -43,6 +50,16 @@ pub(super) enum Phase {
     },
 }
 
+/// An event before the first launch of a burst.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measured {
+    pub(super) mark: Mark,
+    /// The host's time of it.
+    pub(super) at_ns: u64,
+    /// Which burst of the grant.
+    pub(super) burst: u64,
+}
+
 /// The grant held, or the last one.
 #[derive(Debug, Default)]
 pub(super) struct Grant {
@@ -55,8 +72,8 @@ pub(super) struct Grant {
     pub(super) busy_ns: u64,
     /// Bursts begun within the grant.
     pub(super) bursts: u64,
-    /// Recorded before the grant's first launch, with the host's time.
-    pub(super) first: Option<(Mark, u64)>,
+    /// The begin of a burst that events measure.
+    pub(super) measured: Option<Measured>,
     /// Since when nothing runs; the grant's begin if nothing has.
     pub(super) idle_since_ns: Option<u64>,
     /// Whether a typical pause is long enough to give the token back at once.
@@ -64,6 +81,11 @@ pub(super) struct Grant {
 }
 
 impl Grant {
+    /// The begin of the last burst, if that is the one being measured.
+    pub(super) fn measured_now(&self) -> Option<Measured> {
+        self.measured.filter(|measured| measured.burst == self.bursts)
+    }
+
     pub(super) fn is_standing(&self) -> bool {
         self.deadline_ns == u64::MAX
     }
@@ -92,6 +114,13 @@ pub(super) struct State {
     pub(super) retry_wait_ns: u64,
     /// Launches seen by the tracker's last look.
     pub(super) seen_launches: u64,
+    /// GPU time of a burst in proportion to its time on the host, which is longer by what the host takes to notice the
+    /// end: from the bursts measured, for those not measured.
+    pub(super) gpu_part: f64,
+    /// When the next burst is to be measured.
+    pub(super) measure_ns: u64,
+    /// When a wait is to mark the end of a burst again.
+    pub(super) mark_end_ns: u64,
 }
 
 impl State {
@@ -111,6 +140,9 @@ impl State {
             total_busy_ns: 0,
             retry_wait_ns: 0,
             seen_launches: 0,
+            gpu_part: 1.0,
+            measure_ns: 0,
+            mark_end_ns: 0,
         }
     }
 
@@ -128,11 +160,19 @@ impl State {
         self.grant.give_back = false;
     }
 
-    /// The running burst ended at `end_ns`, having used the GPU for `busy_ns` (by default: since it began).
-    pub(super) fn end_burst(&mut self, end_ns: u64, busy_ns: Option<u64>) {
+    /// The running burst ended at `end_ns`, having used the GPU for `measured_ns`, if that was measured.
+    pub(super) fn end_burst(&mut self, end_ns: u64, measured_ns: Option<u64>) {
         let Some(begin_ns) = self.burst.running_since() else { return };
         let lasted = end_ns.saturating_sub(begin_ns);
-        let busy_ns = busy_ns.unwrap_or(lasted).min(lasted);
+        let busy_ns = match measured_ns.map(|ns| ns.min(lasted)) {
+            Some(ns) => {
+                let part = ns as f64 / lasted.max(1) as f64;
+                self.gpu_part += NEWEST * (part - self.gpu_part);
+                ns
+            }
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u64")]
+            None => (lasted as f64 * self.gpu_part) as u64,
+        };
         self.burst.record_stop(end_ns);
         self.window.record_start(end_ns);
         self.grant.busy_ns += busy_ns;

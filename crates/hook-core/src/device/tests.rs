@@ -74,9 +74,9 @@ fn launch(device: &TestDevice<'_>, thread: &Thread, handle: u64) -> bool {
 
 /// The program waits for a stream and the GPU has finished.
 fn wait_for(device: &TestDevice<'_>, handle: u64) {
-    let epoch = device.wait_begins();
+    let wait = device.wait_begins(Waited::Stream(7, stream(handle)));
     lock(&device.driver.busy).retain(|busy| *busy != handle);
-    device.wait_ended(Waited::Stream(7, stream(handle)), epoch);
+    device.wait_ended(wait, true);
 }
 
 fn used(device: &TestDevice<'_>, at: usize) -> (f64, f64) {

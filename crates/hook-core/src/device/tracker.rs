@@ -136,7 +136,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         for used in streams {
             state.streams.finished(crate::streams::Waited::Stream(used.context, used.stream), epoch);
         }
-        self.end_burst_if_clean(&mut state, now);
+        self.end_burst_if_clean(&mut state, now, None);
     }
 
     /// A manager moves the deadline while nobody else waits; where it took the grant back there is none.

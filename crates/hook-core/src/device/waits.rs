@@ -3,36 +3,70 @@
 use std::sync::{MutexGuard, PoisonError};
 
 use super::Device;
-use super::state::{Phase, State};
-use crate::platform::{Clock, Driver, Stream, TokenLink};
+use super::state::{MEASURE_NS, Phase, State};
+use crate::platform::{Clock, Driver, Mark, Stream, StreamKind, TokenLink};
 use crate::streams::Waited;
 
 /// A median pause at least this many times the idle time says: give the token back as soon as a burst ends.
 const LONG_PAUSE: u64 = 2;
 
+/// A wait of the host for the GPU.
+#[derive(Debug)]
+pub struct Wait {
+    what: Waited,
+    epoch: u64,
+    end: Option<Mark>,
+}
+
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
-    /// A wait of the host for the GPU begins. Launches that come later will be told apart from those it waits for.
-    pub fn wait_begins(&self) -> u64 {
-        self.gate.next_epoch()
+    /// A wait of the host for `what` begins. Launches that come later will be told apart from those it waits for.
+    pub fn wait_begins(&self, what: Waited) -> Wait {
+        let epoch = self.gate.next_epoch();
+        Wait { what, epoch, end: self.mark_end(what) }
     }
 
-    /// The wait that began with `epoch` was for `what`, and has succeeded.
-    pub fn wait_ended(&self, what: Waited, epoch: u64) {
+    /// Marks the end of a burst that is being measured, if the wait is for all of it.
+    fn mark_end(&self, what: Waited) -> Option<Mark> {
+        let _handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now_ns();
         let mut state = self.lock();
-        if state.phase != Phase::Open || !state.is_busy() {
+        let measured = state.phase == Phase::Open && state.is_busy() && state.grant.measured_now().is_some();
+        if !measured || now < state.mark_end_ns || self.captures.any() {
+            return None;
+        }
+        let used = *state.streams.only_dirty().filter(|used| what.covers(used))?;
+        state.mark_end_ns = now + MEASURE_NS;
+        drop(state);
+        // Another thread's default stream cannot be named from here.
+        let nameable =
+            used.stream.kind != StreamKind::PerThread || what == Waited::Stream(used.context, used.stream);
+        if nameable { self.driver.mark(used.context, used.stream) } else { None }
+    }
+
+    /// The wait is over; `succeeded` if the GPU has finished what it was for.
+    pub fn wait_ended(&self, wait: Wait, succeeded: bool) {
+        let now = self.clock.now_ns();
+        let measured = wait.end.filter(|_| succeeded).and_then(|end| {
+            let begin = self.lock().grant.measured_now()?;
+            self.driver.elapsed_ns(begin.mark, end)
+        });
+        if let Some(end) = wait.end {
+            self.driver.discard(end);
+        }
+        let mut state = self.lock();
+        if !succeeded || state.phase != Phase::Open || !state.is_busy() {
             return;
         }
-        state.streams.finished(what, epoch);
-        self.end_burst_if_clean(&mut state, now);
+        state.streams.finished(wait.what, wait.epoch);
+        self.end_burst_if_clean(&mut state, now, measured);
     }
 
     /// Ends the running burst if no stream has work left; wakes the tracker if the token should go back at once.
-    pub(super) fn end_burst_if_clean(&self, state: &mut State, now: u64) {
+    pub(super) fn end_burst_if_clean(&self, state: &mut State, now: u64, measured_ns: Option<u64>) {
         if state.streams.any_dirty() || !state.orphans.is_empty() {
             return;
         }
-        state.end_burst(now, None);
+        state.end_burst(now, measured_ns);
         // The next launch begins a burst and has to be noted.
         self.gate.next_epoch();
         self.report(state, now);
@@ -82,9 +116,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let (gone, kept) = std::mem::take(&mut state.orphans).into_iter().partition(|m| m.context == context);
         state.orphans = kept;
         let mut gone: Vec<_> = gone;
-        gone.extend(state.grant.first.take_if(|(mark, _)| mark.context == context).map(|(mark, _)| mark));
+        let measured = state.grant.measured.take_if(|measured| measured.mark.context == context);
+        gone.extend(measured.map(|measured| measured.mark));
         if state.is_busy() {
-            self.end_burst_if_clean(&mut state, now);
+            self.end_burst_if_clean(&mut state, now, None);
         }
         drop(state);
         for mark in gone {

@@ -3,7 +3,7 @@
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::state::{Phase, State};
+use super::state::{MEASURE_NS, Measured, Phase, State};
 use super::{Device, Pass};
 use crate::outcome::{Bypass, Outcome};
 use crate::platform::{Ask, Clock, Driver, Stream, TokenLink};
@@ -78,14 +78,18 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         state.streams.note(located.context, stream, located.blocking, epoch);
         let standing = state.grant.is_standing();
-        let number = state.grant.number;
-        let wants_mark = begins && !standing && state.grant.bursts == 1 && !self.captures.any();
+        let (grant, burst) = (state.grant.number, state.grant.bursts);
+        let due = burst == 1 || now >= state.measure_ns;
+        let measure = begins && due && !standing && !self.captures.any();
+        if measure {
+            state.measure_ns = now + MEASURE_NS;
+        }
         drop(state);
         if begins {
             self.link.ring(standing);
         }
-        if wants_mark {
-            self.mark_first(located.context, stream, number, now);
+        if measure {
+            self.measure(located.context, stream, grant, burst, now);
         }
         // During a capture every launch has to be looked at.
         if !self.captures.any() {
@@ -105,14 +109,19 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.link.contended() && predicted_ms >= left_ms && predicted_ms < state.grant.quota_ms
     }
 
-    fn mark_first(&self, context: u64, stream: Stream, number: u64, now: u64) {
+    /// Marks the begin of a burst of the grant.
+    fn measure(&self, context: u64, stream: Stream, grant: u64, burst: u64, now: u64) {
         let Some(mark) = self.driver.mark(context, stream) else { return };
         let mut state = self.lock();
-        if state.grant.number == number && state.grant.first.is_none() {
-            state.grant.first = Some((mark, now));
+        let fresh = Measured { mark, at_ns: now, burst };
+        let unused = if (state.grant.number, state.grant.bursts) == (grant, burst) {
+            state.grant.measured.replace(fresh)
         } else {
-            drop(state);
-            self.driver.discard(mark);
+            Some(fresh)
+        };
+        drop(state);
+        if let Some(unused) = unused {
+            self.driver.discard(unused.mark);
         }
     }
 
@@ -193,7 +202,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// A grant begins.
     pub(super) fn open(&self, state: &mut State, quota_ms: f64) {
         use std::sync::atomic::Ordering::Relaxed;
-        let stale = state.grant.first.take();
+        let stale = state.grant.measured.take();
         let number = state.grant.number + 1;
         let now = self.clock.now_ns();
         state.grant = super::state::Grant {
@@ -207,8 +216,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.counters.grants.fetch_add(1, Relaxed);
         self.gate.open();
         self.tracking.notify_one();
-        if let Some((mark, _)) = stale {
-            self.driver.discard(mark);
+        if let Some(stale) = stale {
+            self.driver.discard(stale.mark);
         }
     }
 
