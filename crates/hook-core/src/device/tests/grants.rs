@@ -107,6 +107,48 @@ fn what_the_host_takes_to_notice_the_end_of_a_burst_is_not_charged() {
 }
 
 #[test]
+fn short_bursts_are_not_slowed_down_by_measuring_each() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    for _ in 0..90 {
+        launch(&device, &thread, 100);
+        wait_for(&device, 100);
+        bench.clock.advance(MS);
+    }
+    // While one burst goes on, neither are its waits.
+    launch(&device, &thread, 100);
+    for _ in 0..90 {
+        let wait = device.wait_begins(Waited::Stream(7, stream(100)));
+        device.wait_ended(wait, false);
+    }
+    let events = lock(&device.driver.marked).len();
+    assert!((10..=20).contains(&events), "{events} events in 90 ms");
+}
+
+#[test]
+fn a_measurement_of_one_burst_is_not_taken_for_that_of_another() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    device.driver.elapsed_ns.store(50 * MS, SeqCst);
+    // The wait for two streams leaves the burst unmeasured, and the next begins too soon to be measured.
+    launch(&device, &thread, 100);
+    launch(&device, &thread, 101);
+    bench.clock.advance(MS);
+    wait_for(&device, 100);
+    lock(&device.driver.busy).clear();
+    device.wait_ended(device.wait_begins(Waited::Context(7)), true);
+    bench.clock.advance(2 * MS);
+    launch(&device, &thread, 100);
+    bench.clock.advance(97 * MS);
+    device.driver.drain_ns.store(2 * MS, SeqCst);
+    device.track();
+    device.track();
+    let (used_ms, overuse_ms) = used(&device, 1);
+    assert_eq!(overuse_ms, 2.0);
+    assert!(used_ms > 90.0, "{used_ms}");
+}
+
+#[test]
 fn a_wait_that_fails_ends_no_burst() {
     let bench = Bench::new();
     let (device, thread) = (bench.device(), Thread::new());
