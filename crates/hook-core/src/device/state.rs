@@ -98,6 +98,8 @@ pub(super) struct State {
     pub(super) reading: bool,
     /// Threads that wait to launch.
     pub(super) wanting: usize,
+    /// The tracker was called since it last looked: it may have been on its way to sleep, where no call reaches it.
+    pub(super) called: bool,
     /// The drain under way has been given up as stalled by a waiting launch.
     pub(super) stalled: bool,
     pub(super) burst: Predictor,
@@ -129,6 +131,7 @@ impl State {
             phase: Phase::Detached,
             reading: false,
             wanting: 0,
+            called: false,
             stalled: false,
             burst: Predictor::new(BURST_MERGE_MS, settings.quantile),
             window: Predictor::new(WINDOW_MERGE_MS, settings.quantile),

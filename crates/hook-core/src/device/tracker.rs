@@ -46,18 +46,24 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     fn sleep_until(&self, at: u64) {
         let state = self.lock();
         let for_ns = at.saturating_sub(self.clock.now_ns());
-        // What was announced before the lock was taken shows in the phase.
-        if matches!(state.phase, Phase::Draining) || for_ns == 0 || state.grant.give_back {
+        if state.called || for_ns == 0 {
             return;
         }
         let woken = self.tracking.wait_timeout(state, Duration::from_nanos(for_ns));
         drop(woken.unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Lets the tracker look again at once, whether it sleeps already or not yet.
+    pub(super) fn call_tracker(&self, state: &mut State) {
+        state.called = true;
+        self.tracking.notify_one();
+    }
+
     /// One step of the tracker.
     pub fn track(&self) -> Pause {
         let now = self.clock.now_ns();
         let mut state = self.lock();
+        state.called = false;
         match state.phase {
             Phase::Detached => self.connect(state),
             Phase::Lost { retry_ns } if now >= retry_ns => self.connect(state),
@@ -188,6 +194,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }));
         }
         self.wanting.notify_all();
-        self.tracking.notify_one();
+        self.call_tracker(state);
     }
 }

@@ -76,7 +76,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let long_ms = (LONG_PAUSE * self.settings.idle_ns) as f64 / 1e6;
         if state.window.typical(now) >= long_ms {
             state.grant.give_back = true;
-            self.tracking.notify_one();
+            self.call_tracker(state);
         }
     }
 

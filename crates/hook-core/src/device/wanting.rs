@@ -215,7 +215,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         state.phase = Phase::Open;
         self.counters.grants.fetch_add(1, Relaxed);
         self.gate.open();
-        self.tracking.notify_one();
+        self.call_tracker(state);
         if let Some(stale) = stale {
             self.driver.discard(stale.mark);
         }
@@ -227,6 +227,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.read_deadline(state);
         state.phase = Phase::Draining;
         state.stalled = false;
-        self.tracking.notify_one();
+        self.call_tracker(state);
     }
 }

@@ -363,3 +363,24 @@ fn a_thousand_threads_share_one_question() {
     assert_eq!(device.link.sent().len(), 1);
     assert_eq!(device.link.received.load(SeqCst), 1, "one thread waits for the answer, the others for it");
 }
+
+#[test]
+fn a_grant_that_comes_while_the_tracker_is_on_its_way_to_sleep_is_not_slept_through() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    let (now, looks) = (bench.clock.now_ns(), std::sync::atomic::AtomicU64::new(0));
+    let began = std::time::Instant::now();
+    device.run_tracker(
+        || looks.load(SeqCst) == 2,
+        || {
+            if looks.fetch_add(1, SeqCst) == 0 {
+                assert!(launch(&device, &thread, 100));
+                // Makes the sleep that nobody ends longer than a second.
+                bench.clock.set(now - 900 * MS);
+            } else {
+                bench.clock.set(now + 1000 * MS);
+            }
+        },
+    );
+    assert!(began.elapsed().as_millis() < 900, "slept for {:?}", began.elapsed());
+}
