@@ -7,6 +7,7 @@
 
 mod client_table;
 pub mod clock;
+mod closer;
 mod config;
 mod connection;
 mod control;

@@ -253,3 +253,59 @@ fn connections_beyond_the_maximum_are_closed() {
     assert!(a.reserve(1));
     assert_eq!(world.metric("sluice_refused_connections_total{reason=\"too_many\"}"), Some(1.0));
 }
+
+/// A TCP connection whose last descriptor takes seconds to close: what it has sent is never read.
+fn slow_to_close() -> (std::net::TcpListener, std::net::TcpStream) {
+    use nix::sys::socket::{setsockopt, sockopt};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 65_536]).is_ok() {}
+    setsockopt(&stream, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 5 }).unwrap();
+    (listener, stream)
+}
+
+/// Whoever sends descriptors that are slow to close delays nobody.
+fn slow_descriptors_delay_nobody(per_message: usize, in_order: bool) {
+    let mut neighbours = Neighbours::new();
+    let (_process, line) = neighbours.stranger();
+    let mut listeners = Vec::new();
+    let mut streams = Vec::new();
+    for _ in 0..per_message {
+        let (listener, stream) = slow_to_close();
+        listeners.push(listener);
+        streams.push(stream);
+    }
+    let frame = Request { name: line.name, id: 1, body: RequestBody::MemLimit }.encode().unwrap();
+    let raw: Vec<i32> = streams.iter().map(std::os::fd::AsRawFd::as_raw_fd).collect();
+    let rights = [nix::sys::socket::ControlMessage::ScmRights(&raw)];
+    let bytes = [std::io::IoSlice::new(&frame[..if in_order { frame.len() } else { 30 }])];
+    let socket = std::os::fd::AsRawFd::as_raw_fd(&line.stream);
+    nix::sys::socket::sendmsg::<()>(socket, &bytes, &rights, nix::sys::socket::MsgFlags::empty(), None)
+        .unwrap();
+    // Whoever closes last waits: most often the manager, and never this test.
+    std::thread::spawn(move || drop(streams));
+    drop(line);
+    let begun = std::time::Instant::now();
+    for _ in 0..20 {
+        assert_eq!(neighbours.holder.account().0, 1000);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
+    drop(listeners);
+}
+
+#[test]
+fn a_descriptor_that_is_slow_to_close_delays_nobody() {
+    slow_descriptors_delay_nobody(1, true);
+}
+
+#[test]
+fn many_descriptors_that_are_slow_to_close_delay_nobody() {
+    slow_descriptors_delay_nobody(12, true);
+}
+
+#[test]
+fn descriptors_in_half_a_frame_that_are_slow_to_close_delay_nobody() {
+    slow_descriptors_delay_nobody(12, false);
+}

@@ -27,7 +27,7 @@ impl DataPlane {
         version: u32,
         channel: Channel,
         used_bytes: u64,
-        fds: Vec<OwnedFd>,
+        fds: &[OwnedFd],
     ) -> Outcome {
         self.try_attach(number, request, version, channel, used_bytes, fds).map_err(|reason| {
             let status = match reason {
@@ -56,7 +56,7 @@ impl DataPlane {
         version: u32,
         channel: Channel,
         used_bytes: u64,
-        fds: Vec<OwnedFd>,
+        fds: &[OwnedFd],
     ) -> Outcome {
         if version != ATTACH_VERSION {
             return Err(Reason::WrongVersion { found: version, expected: ATTACH_VERSION });
@@ -64,7 +64,7 @@ impl DataPlane {
         if used_bytes > MOST_DECLARED_BYTES {
             return Err(Reason::BadPayload(format!("{used_bytes} bytes in use")));
         }
-        let payload = read_payload(&fds)?;
+        let payload = read_payload(fds)?;
         let connection = self.connections.get_mut(&number);
         let Some(peer) = connection.and_then(|connection| connection.peer.take()) else {
             return Err(Reason::NotAllowed("nothing is known of the peer".into()));

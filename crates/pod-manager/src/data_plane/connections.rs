@@ -19,6 +19,9 @@ use tracing::{debug, info, warn};
 /// Frames taken from one connection before the others get their turn; what is left is reported again.
 const FRAMES_PER_TURN: usize = 32;
 
+/// Connections accepted before the others get their turn: whoever connects without end must not stop them.
+const ACCEPTS_PER_TURN: usize = 32;
+
 /// A descriptor to give up when there are no more.
 pub(super) fn spare() -> Option<OwnedFd> {
     File::open("/dev/null").ok().map(OwnedFd::from)
@@ -31,15 +34,18 @@ fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
 
 impl DataPlane {
     pub(super) fn accept_unix(&mut self) {
-        while let Some(socket) =
-            self.accept(|plane| plane.unix.listener.accept().map(|(stream, _)| stream.into()))
-        {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let next = |plane: &Self| plane.unix.listener.accept().map(|(stream, _)| stream.into());
+            let Some(socket) = self.accept(next) else { return };
             match self.peers.look(socket.as_fd()) {
                 Ok(peer) => {
                     let label = format!("pid {} uid {}", peer.credentials.pid, peer.credentials.uid);
                     self.add_connection(socket, Transport::Unix, Some(peer), label);
                 }
-                Err(error) => debug!(%error, "peer has gone before it was accepted"),
+                Err(error) => {
+                    debug!(%error, "peer has gone before it was accepted");
+                    self.closer.close(socket);
+                }
             }
         }
     }
@@ -49,7 +55,8 @@ impl DataPlane {
             let listener = plane.tcp.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
             Ok(listener.accept()?.0.into())
         };
-        while let Some(socket) = self.accept(next) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(socket) = self.accept(next) else { return };
             // An answer is one small segment that somebody waits for; failing that it is merely later.
             let _ = setsockopt(&socket, sockopt::TcpNoDelay, &true);
             let address = getpeername::<SockaddrStorage>(socket.as_raw_fd());
@@ -71,7 +78,7 @@ impl DataPlane {
                 Some(Errno::ECONNABORTED | Errno::EINTR) => {}
                 Some(Errno::EMFILE | Errno::ENFILE) if self.spare.take().is_some() => {
                     // Left in the queue it would wake the loop for ever.
-                    drop(next(self));
+                    self.closer.close(next(self));
                     self.spare = spare();
                     self.meters.refused(&Reason::TooMany);
                     warn!("out of descriptors: a connection was refused");
@@ -89,7 +96,7 @@ impl DataPlane {
         if self.connections.len() >= self.max_connections {
             self.meters.refused(&Reason::TooMany);
             warn!(peer = %label, "connection refused: {}", Reason::TooMany);
-            return;
+            return self.closer.close(socket);
         }
         let number = self.next_number(false);
         let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP, number);
@@ -98,7 +105,10 @@ impl DataPlane {
                 debug!(peer = %label, "connected");
                 self.connections.insert(number, Connection::new(socket, transport, peer, label));
             }
-            Err(error) => warn!(peer = %label, %error, "cannot watch a connection"),
+            Err(error) => {
+                warn!(peer = %label, %error, "cannot watch a connection");
+                self.closer.close(socket);
+            }
         }
     }
 
@@ -107,7 +117,13 @@ impl DataPlane {
         for _ in 0..FRAMES_PER_TURN {
             let Some(connection) = self.connections.get_mut(&number) else { return };
             let outcome = match connection.read() {
-                Ok(Incoming::Request(request, fds)) => self.handle(number, &request, fds),
+                Ok(Incoming::Request(request, fds)) => {
+                    let outcome = self.handle(number, &request, &fds);
+                    if !fds.is_empty() {
+                        self.closer.close(fds);
+                    }
+                    outcome
+                }
                 Ok(Incoming::Nothing) => return,
                 Ok(Incoming::End) => return self.drop_connection(number),
                 Err(reason) => Err(reason),
@@ -138,7 +154,9 @@ impl DataPlane {
         // Closing takes it out of epoll only if no other process holds a copy; what was never added is no loss.
         let _ = self.epoll.delete(connection.fd());
         let now = self.clock.now_ns();
-        match connection.role {
+        let role = connection.role;
+        self.closer.close(connection);
+        match role {
             Role::New => {}
             Role::Legacy(process) => self.forget_process(process, "left"),
             Role::Attached(id, channel) => {
@@ -190,6 +208,7 @@ impl DataPlane {
         for number in process.connections() {
             if let Some(connection) = self.connections.remove(&number) {
                 let _ = self.epoll.delete(connection.fd());
+                self.closer.close(connection);
             }
         }
         let client = self.clients.name(process.client);

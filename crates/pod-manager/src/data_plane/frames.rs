@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 pub(super) type Outcome = Result<(), Reason>;
 
 impl DataPlane {
-    pub(super) fn handle(&mut self, number: u64, request: &Request, fds: Vec<OwnedFd>) -> Outcome {
+    pub(super) fn handle(&mut self, number: u64, request: &Request, fds: &[OwnedFd]) -> Outcome {
         let Some(connection) = self.connections.get(&number) else { return Ok(()) };
         let (role, transport) = (connection.role, connection.transport);
         if let RequestBody::Attach { version, channel, used_bytes } = request.body {

@@ -12,6 +12,7 @@ mod grants;
 
 use crate::client_table::ClientTable;
 use crate::clock::Clock;
+use crate::closer::Closer;
 use crate::config::{Config, OnManagerLoss, nanos};
 use crate::connection::Connection;
 use crate::control::{Control, Inbox};
@@ -64,6 +65,7 @@ pub(crate) struct DataPlane {
     signals: Option<SignalFd>,
     inbox: Inbox,
     meters: Meters,
+    closer: Closer,
     clock: Box<dyn Clock>,
     peers: Box<dyn Peers>,
     identify: Box<dyn Identify>,
@@ -109,6 +111,7 @@ impl DataPlane {
             signals,
             inbox,
             meters,
+            closer: Closer::start().attempt("start the closing thread")?,
             clock,
             peers,
             identify,
@@ -151,6 +154,7 @@ impl DataPlane {
                 pages.grant().close();
             }
         }
+        self.closer.close(std::mem::take(&mut self.connections));
         Ok(())
     }
 

@@ -5,7 +5,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Room for one control message with [`MAX_FDS`] descriptors, aligned as its header wants.
+/// The most descriptors that the kernel lets travel with one message (SCM_MAX_FD). With room for all of them it never closes a
+/// surplus one itself, in the middle of our call, which can take as long as the sender likes.
+const KERNEL_MAX_FDS: u32 = 253;
+
+/// Room for one control message with [`KERNEL_MAX_FDS`] descriptors, aligned as its header wants.
 #[repr(C)]
 union Control {
     header: libc::cmsghdr,
@@ -17,7 +21,7 @@ const FDS_LEN: u32 = 32;
 const _: () = assert!(FDS_LEN as usize == MAX_FDS * size_of::<i32>());
 
 // SAFETY: CMSG_SPACE is arithmetic on its argument.
-const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(FDS_LEN) } as usize;
+const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(KERNEL_MAX_FDS * 4) } as usize;
 
 /// Sends bytes and, with the first of them, descriptors; returns how many bytes went. A peer that has left is an error,
 /// not a SIGPIPE. With no bytes no descriptor travels.
@@ -59,8 +63,8 @@ pub fn send_with_fds(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     })
 }
 
-/// Receives bytes and the descriptors that came with them, at most [`MAX_FDS`], all closed on exec. Surplus ones are
-/// closed. 0 bytes mean that the peer has left (or that `buf` is empty).
+/// Receives bytes and all descriptors that came with them, closed on exec; the sender may have sent more than [`MAX_FDS`], and
+/// closing them may take long. 0 bytes mean that the peer has left (or that `buf` is empty).
 ///
 /// # Errors
 /// What recvmsg says, never Interrupted; WouldBlock also when a receive timeout is up.
@@ -89,10 +93,7 @@ pub fn recv_with_fds(sock: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<(usize,
                 let fd = unsafe {
                     OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().add(index).read_unaligned())
                 };
-                // One beyond the maximum (alignment leaves room for it) is closed here.
-                if received.len() < MAX_FDS {
-                    received.push(fd);
-                }
+                received.push(fd);
             }
         }
         // SAFETY: `header` is one of `message`'s, as CMSG_NXTHDR wants.
