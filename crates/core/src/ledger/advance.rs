@@ -252,7 +252,9 @@ impl TokenLedger {
         let allowed =
             self.policy.renew_ahead_ns > 0 && unlimited && returns && total <= self.policy.renew_total_ns;
         let free = allowed && self.now < grant.deadline && self.waiting().next().is_none();
-        free.then(|| grant.deadline.saturating_sub(self.policy.renew_ahead_ns))
+        // A short base quota would not reach further than the time ahead, and be added again at once.
+        let ahead = self.policy.renew_ahead_ns.min(self.policy.quota.base_ns / 2);
+        free.then(|| grant.deadline.saturating_sub(ahead))
     }
 
     /// Moves the deadlines of grants that nobody else waits for and that are about to end.

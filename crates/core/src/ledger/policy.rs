@@ -61,7 +61,7 @@ pub struct Policy {
     /// A limited client that waits for others goes on earning for so long. Default 1 s.
     pub limit_wait_ns: u64,
     /// A grant that nobody else waits for is prolonged by the base quota when no more than this is left of it, so that a
-    /// program alone on the GPU need not drain. 0: never. Only for clients with limit 1 that return their grants. Default
+    /// program alone on the GPU need not drain. At most half of the base quota counts. 0: never. Only for clients with limit 1 that return their grants. Default
     /// 5 ms.
     pub renew_ahead_ns: u64,
     /// A grant lasts no longer than this, however often it is prolonged: what it used is charged when it ends. Default 2 s.

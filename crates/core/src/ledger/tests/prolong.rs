@@ -1,6 +1,7 @@
 //! Grants that nobody else waits for.
 
 use super::*;
+use crate::quota::QuotaPolicy;
 
 /// Deadlines that processes were given anew.
 fn prolonged(actions: &[Action]) -> Vec<(u64, u64)> {
@@ -28,6 +29,15 @@ fn a_client_alone_goes_on_without_asking_until_its_grant_has_to_be_charged() {
     assert_eq!(found.first(), Some(&(0, 100 * MS)), "50 ms more, 5 ms before the first 50 are over");
     assert_eq!(found.last(), Some(&(0, 2 * S)));
     assert_eq!(found.len(), 39);
+}
+
+#[test]
+fn a_short_base_quota_is_not_added_several_times_at_once() {
+    let quota = QuotaPolicy { base_ns: 2 * MS, min_ns: MS, ..QuotaPolicy::default() };
+    let mut ledger = ledger_of(Policy { quota, ..Policy::default() }, &[spec(0.3, 1.0), spec(0.5, 1.0)]);
+    ask(&mut ledger, 0, 0);
+    assert_eq!(follow(&mut ledger, 0, 0), []);
+    assert_eq!(follow(&mut ledger, MS, MS), [(0, 4 * MS)]);
 }
 
 #[test]
