@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use support::hook::Line;
-use support::{CLIENTS, GIB, World, logs, until};
+use support::{CLIENTS, GIB, MS, World, logs, until};
 
 /// Returns once the manager shows this memory limit for `be-a` (`None`: no such client).
 fn until_limit_is(world: &World, limit: Option<u64>) {
@@ -124,4 +124,33 @@ fn a_client_that_becomes_latency_critical_has_its_gate_opened() {
     world.settle();
     assert_eq!(a.page().deadline_ns(), u64::MAX);
     assert_eq!(b.granted(), 50.0);
+}
+
+/// Becomes latency-critical or best-effort again; the limit tells when it is noticed.
+fn with_class(world: &World, class: &str, gib: u64) {
+    let text = CLIENTS.replace("memory: 8Gi", &format!("memory: {gib}Gi, class: {class}"));
+    fs::write(&world.config.resource_file, text).unwrap();
+    until_limit_is(world, Some(gib * GIB));
+}
+
+#[test]
+fn what_was_used_before_a_change_of_class_is_not_charged_again() {
+    let world = World::new();
+    let seconds = || world.metric("sluice_gpu_seconds_total{client=\"be-a\"}").unwrap();
+    let mut a = world.process("be-a");
+    a.want();
+    a.granted();
+    a.report().add_busy_ns(20 * MS);
+    world.advance(20 * MS);
+    a.give_back(20.0);
+    world.settle();
+    with_class(&world, "latency-critical", 3);
+    assert!((seconds() - 0.02).abs() < 1e-9, "{}", seconds());
+    // What it uses under a standing grant is charged although nobody asked before that ended.
+    world.advance(50 * MS);
+    a.report().add_busy_ns(10 * MS);
+    with_class(&world, "best-effort", 4);
+    assert!((seconds() - 0.03).abs() < 1e-9, "{}", seconds());
+    with_class(&world, "latency-critical", 5);
+    assert!((seconds() - 0.03).abs() < 1e-9, "{}", seconds());
 }

@@ -39,10 +39,17 @@ impl DataPlane {
 
     fn change_client(&mut self, id: ClientId, entry: ClientEntry) {
         let now = self.clock.now_ns();
-        let Some(client) = self.clients.get_mut(id).filter(|client| client.entry != entry) else { return };
+        let Some(class) = self.clients.get(id).filter(|client| client.entry != entry).map(|c| c.entry.class)
+        else {
+            return;
+        };
+        if class != entry.class {
+            self.settle_busy(id, now);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
         let (spec, memory) = (entry.spec(), entry.memory);
         info!(client = entry.name, request = %spec.request, limit = %spec.limit, memory, class = ?spec.class, "changed");
-        let becomes_critical = spec.class == Class::LatencyCritical && client.entry.class != spec.class;
+        let becomes_critical = spec.class == Class::LatencyCritical && class != spec.class;
         client.entry = entry;
         self.tokens.set_client(id, spec, now);
         self.memory.set_limit(id, memory);
@@ -54,6 +61,21 @@ impl DataPlane {
             for process in processes {
                 // Every one of them was added when its token channel was opened.
                 let _ = self.tokens.request(process, now, Ask::default());
+            }
+        }
+    }
+
+    /// What a client's processes report so far is settled, under the class that it had: from here on only what is added
+    /// counts.
+    fn settle_busy(&mut self, id: ClientId, now: u64) {
+        let its = |(process, state): (&ProcessId, &crate::process::Process)| {
+            (state.client == id).then_some(*process)
+        };
+        let processes: Vec<ProcessId> = self.processes.iter().filter_map(its).collect();
+        for process in processes {
+            self.charge_standing(process, now);
+            if let Some(pages) = self.processes.get_mut(&process).and_then(|process| process.pages.as_mut()) {
+                pages.busy_seen = (pages.report().busy_ns(), now);
             }
         }
     }
