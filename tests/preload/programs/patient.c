@@ -1,8 +1,10 @@
 /* patient: one thread launches while no token is to be had; the main thread takes, asks about and gives back memory all the
- * same, says so, and waits for the launch only when told to. */
+ * same, says so, and waits for the launch only when told to. With the argument "cancel" it cancels that thread while it
+ * waits, which must not end the process, and returns from main. */
 #include "common.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 static Gpu gpu;
 static CUdeviceptr data;
@@ -16,7 +18,7 @@ static void *launch_once(void *unused) {
     return NULL;
 }
 
-int main(void) {
+int main(int count, char **arguments) {
     pthread_t thread;
     size_t free_bytes, total;
     gpu = open_gpu();
@@ -29,6 +31,12 @@ int main(void) {
         DO(cuMemFree_v2(block));
     }
     SAY("%s", launched ? "launched" : "waiting");
+    if (count > 1 && strcmp(arguments[1], "cancel") == 0) {
+        EXPECT(pthread_cancel(thread) == 0);
+        usleep(200000);
+        SAY("cancelled");
+        return 0;
+    }
     getchar();
     pthread_join(thread, NULL);
     DO(cuCtxSynchronize());

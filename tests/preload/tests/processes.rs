@@ -137,6 +137,17 @@ fn a_thread_that_waits_for_a_token_does_not_keep_another_from_allocating() {
 }
 
 #[test]
+fn a_thread_cancelled_while_it_waits_for_a_token_does_not_take_the_process_along() {
+    let _turn = beside_others();
+    let node = patient();
+    let _hog = hog(&node);
+    let mut tenant = node.tenant("main", "patient").arguments("cancel").start();
+    tenant.expect("waiting");
+    tenant.expect("cancelled");
+    tenant.ending().expect_success();
+}
+
+#[test]
 fn a_signal_ends_a_tenant_that_waits_for_a_token() {
     let _turn = beside_others();
     let node = patient();
