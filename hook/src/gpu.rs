@@ -117,7 +117,7 @@ impl Driver for Gpu {
 }
 
 impl Gpu {
-    /// Forgets the events of a context that is about to take them with it.
+    /// Forgets the events of a context that has taken them with it.
     pub(crate) fn forget_context(&self, context: u64) {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).retain(|mark| mark.context != context);
     }

@@ -17,7 +17,7 @@ pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
 /// `cuCtxDestroy` and its relatives.
 pub(crate) fn destroy(context: CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
     let context = context.expose_provenance() as u64;
-    ending(context, real, |result| result == CUresult::SUCCESS)
+    ending(context, Memory::GoesToo, real, |result| result == CUresult::SUCCESS)
 }
 
 /// `cuGreenCtxDestroy`.
@@ -28,13 +28,14 @@ pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) 
         let _found = unsafe { get(&raw mut context, green) };
     }
     // The memory of a green context is its device's.
-    ending(context.expose_provenance() as u64, real, |_| false)
+    let context = context.expose_provenance() as u64;
+    ending(context, Memory::Stays, real, |result| result == CUresult::SUCCESS)
 }
 
 /// `cuDevicePrimaryCtxReset`.
 pub(crate) fn reset_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
     match primary(device) {
-        Some(context) => ending(context, real, |result| result == CUresult::SUCCESS),
+        Some(context) => ending(context, Memory::GoesToo, real, |result| result == CUresult::SUCCESS),
         None => real(),
     }
 }
@@ -42,30 +43,45 @@ pub(crate) fn reset_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -
 /// `cuDevicePrimaryCtxRelease`: the last release ends the context.
 pub(crate) fn release_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
     match primary(device) {
-        Some(context) => {
-            ending(context, real, |result| result == CUresult::SUCCESS && is_active(device) == Some(false))
-        }
+        Some(context) => ending(context, Memory::GoesToo, real, |result| {
+            result == CUresult::SUCCESS && is_active(device) == Some(false)
+        }),
         None => real(),
     }
 }
 
-/// Calls `real`, which may end the context, with nobody using its streams or events; if `ended`, its memory is released.
-fn ending(context: u64, real: impl FnOnce() -> CUresult, ended: impl FnOnce(CUresult) -> bool) -> CUresult {
+/// What becomes of the memory allocated in a context that ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    GoesToo,
+    Stays,
+}
+
+/// Calls `real`, which may end the context, with nobody using its streams or events; if `ended`, they are forgotten and its
+/// memory is released.
+fn ending(
+    context: u64,
+    memory: Memory,
+    real: impl FnOnce() -> CUresult,
+    ended: impl FnOnce(CUresult) -> bool,
+) -> CUresult {
     if process::passing().is_err() || context == 0 {
         return changes_current(real);
     }
-    let guards: Vec<_> = guarded(Vec::new(), || {
-        process::all()
-            .map(|managed| {
-                let guards = managed.device.forget_context(context);
-                managed.device.driver().forget_context(context);
-                guards
-            })
-            .collect()
-    });
+    let guards: Vec<_> =
+        guarded(Vec::new(), || process::all().map(|managed| managed.device.hold_contexts()).collect());
     let result = changes_current(real);
+    let ended = ended(result);
+    if ended {
+        guarded((), || {
+            for managed in process::all() {
+                managed.device.forget_context(context);
+                managed.device.driver().forget_context(context);
+            }
+        });
+    }
     drop(guards);
-    if ended(result) {
+    if ended && memory == Memory::GoesToo {
         guarded((), || {
             let freed = process::ledger().remove_context(context);
             for (device, bytes) in freed {

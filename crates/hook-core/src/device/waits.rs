@@ -104,28 +104,26 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         handles
     }
 
-    /// The program is about to destroy a context with all its streams and events. Waits for a drain under way.
+    /// The program is about to make a call that may end a context. Waits for a drain under way.
     ///
-    /// The guards must live until the driver's call is over.
-    pub fn forget_context(&self, context: u64) -> (MutexGuard<'_, ()>, MutexGuard<'_, ()>) {
+    /// The guards must live until the driver's call is over, and [`Self::forget_context`] has been called if it ended one.
+    pub fn hold_contexts(&self) -> (MutexGuard<'_, ()>, MutexGuard<'_, ()>) {
         let whole = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        (whole, handles)
+    }
+
+    /// The context is gone with all its streams and events; none of them is given to the driver again.
+    pub fn forget_context(&self, context: u64) {
         let now = self.clock.now_ns();
         let mut state = self.lock();
         state.streams.remove_context(context);
-        let (gone, kept) = std::mem::take(&mut state.orphans).into_iter().partition(|m| m.context == context);
-        state.orphans = kept;
-        let mut gone: Vec<_> = gone;
-        let measured = state.grant.measured.take_if(|measured| measured.mark.context == context);
-        gone.extend(measured.map(|measured| measured.mark));
+        state.orphans.retain(|mark| mark.context != context);
+        state.grant.measured.take_if(|measured| measured.mark.context == context);
         if state.is_busy() {
             self.end_burst_if_clean(&mut state, now, None);
         }
         drop(state);
-        for mark in gone {
-            self.driver.discard(mark);
-        }
         self.gate.next_epoch();
-        (whole, handles)
     }
 }

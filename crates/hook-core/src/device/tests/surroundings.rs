@@ -50,19 +50,36 @@ fn a_destroyed_stream_is_drained_without_its_handle() {
 }
 
 #[test]
+fn a_context_that_might_have_ended_and_did_not_is_still_answered_for() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    drop(device.hold_contexts());
+    bench.clock.advance(100 * MS);
+    device.driver.drain_ns.store(3 * MS, SeqCst);
+    device.track();
+    device.track();
+    assert_eq!(used(&device, 1), (103.0, 3.0));
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+}
+
+#[test]
 fn nothing_of_a_destroyed_context_is_touched() {
     let bench = Bench::new();
     let (device, thread) = (bench.device(), Thread::new());
     launch(&device, &thread, 100);
     drop(device.forget_stream(stream(100)));
     launch(&device, &thread, 101);
-    drop(device.forget_context(7));
+    let guards = device.hold_contexts();
+    device.forget_context(7);
+    drop(guards);
+    let taken_along = device.driver.live_marks.load(SeqCst);
     lock(&device.driver.marked).clear();
     bench.clock.advance(200 * MS);
     device.track();
     device.track();
     assert_eq!(*lock(&device.driver.marked), [0u64; 0]);
-    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+    assert_eq!(device.driver.live_marks.load(SeqCst), taken_along, "not even discarded");
 }
 
 #[test]
