@@ -68,6 +68,8 @@ impl StreamSet {
                 used.dirty = 0;
             }
         }
+        // Only asked about while dirty; under a standing grant those of threads long gone would pile up.
+        self.streams.retain(|used| used.is_dirty() || used.stream.kind != StreamKind::PerThread);
     }
 
     /// The stream with work, if there is exactly one.
@@ -142,6 +144,17 @@ mod tests {
         assert!(set.any_dirty());
         set.remove_context(8);
         assert!(!set.any_dirty());
+    }
+
+    #[test]
+    fn default_streams_of_threads_do_not_pile_up() {
+        let mut set = StreamSet::default();
+        for thread in 1..100 {
+            set.note(7, Stream::new(2, false, thread), true, u64::from(thread));
+            set.finished(Waited::Context(7), u64::from(thread) + 1);
+        }
+        set.note(7, Stream::new(2, false, 100), true, 100);
+        assert_eq!(set.all().len(), 1);
     }
 
     #[test]
