@@ -24,7 +24,9 @@ pub(crate) struct Gpu {
 
 impl Driver for Gpu {
     fn locate(&self, stream: Stream) -> Option<Located> {
-        let context = current_context()?;
+        // A created stream says where the launch goes, whatever context is current.
+        let of_stream = if stream.kind == StreamKind::Created { stream_context(stream) } else { None };
+        let context = of_stream.or_else(current_context)?;
         let blocking = stream.kind != StreamKind::Created || {
             let mut flags = 0;
             // SAFETY: the program is about to launch on the stream, so it is alive; `flags` is writable.
@@ -141,6 +143,14 @@ pub(crate) fn current_context() -> Option<u64> {
     let mut context = std::ptr::null_mut();
     // SAFETY: `context` is writable.
     let asked = unsafe { real::table().cuCtxGetCurrent?(&raw mut context) };
+    (asked == CUresult::SUCCESS && !context.is_null()).then(|| context.expose_provenance() as u64)
+}
+
+/// The context that a created stream belongs to.
+fn stream_context(stream: Stream) -> Option<u64> {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the program is about to launch on the stream, so it is alive; `context` is writable.
+    let asked = unsafe { real::table().cuStreamGetCtx?(handle(stream), &raw mut context) };
     (asked == CUresult::SUCCESS && !context.is_null()).then(|| context.expose_provenance() as u64)
 }
 

@@ -101,13 +101,14 @@ pub(crate) fn single() -> Option<&'static Managed> {
 #[cold]
 pub(crate) fn launching() -> Result<&'static Managed, Bypass> {
     passing()?;
-    let ordinal = gpu::current_device().ok_or(Bypass::NoContext)?;
-    let managed = managed(ordinal)?;
-    managed.track();
     // Asked once: a process with several devices comes here for each launch.
     if COUNT.load(Relaxed) == 0 {
         COUNT.store(gpu::device_count().unwrap_or(0), Relaxed);
     }
+    // Without a current context the launch may still go to a stream's; with one device there is no doubt whose gate it is.
+    let only = || (COUNT.load(Relaxed) == 1).then_some(0);
+    let managed = managed(gpu::current_device().or_else(only).ok_or(Bypass::NoContext)?)?;
+    managed.track();
     if COUNT.load(Relaxed) == 1 {
         SINGLE.store(std::ptr::from_ref(managed).cast_mut(), Release);
     }
