@@ -57,8 +57,12 @@ pub struct Config {
     /// Time before and after a deadline during which the data plane polls instead of sleeping, while somebody waits:
     /// at most 10 ms. Zero: never. Default 50 µs.
     pub busy_poll: Duration,
-    /// Connections served at once, 1 to 65536; further ones are closed. Default 4096.
+    /// Connections served at once, 1 to 65536. A further one takes the place of the oldest that has not said anything
+    /// yet, and is closed if there is none. Default 4096.
     pub max_connections: usize,
+    /// Connections of one process to the unix socket at once, 2 to 65536; further ones are closed. Processes whose
+    /// number the kernel does not tell (of a pid namespace not seen here) are not counted. Default 64.
+    pub max_connections_per_process: usize,
 }
 
 impl Config {
@@ -84,6 +88,7 @@ impl Config {
             idle_credit: Duration::from_millis(100),
             busy_poll: Duration::from_micros(50),
             max_connections: 4096,
+            max_connections_per_process: 64,
         }
     }
 
@@ -127,6 +132,13 @@ impl Config {
         expect((1..=64).contains(&self.capacity), "capacity", self.capacity.to_string(), "1 to 64");
         let connections = self.max_connections;
         expect((1..=65_536).contains(&connections), "max_connections", connections.to_string(), "1 to 65536");
+        let of_one = self.max_connections_per_process;
+        expect(
+            (2..=65_536).contains(&of_one),
+            "max_connections_per_process",
+            of_one.to_string(),
+            "2 to 65536",
+        );
         if mistakes.is_empty() { Ok(()) } else { Err(ConfigMistakes(mistakes)) }
     }
 

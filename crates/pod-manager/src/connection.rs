@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     pub(crate) role: Role,
     /// Who is there, until it is known to be a process of ours.
     pub(crate) peer: Option<Peer>,
+    /// The pid at the other end, if the kernel tells it.
+    pub(crate) pid: Option<i32>,
     /// For the log: process or address.
     pub(crate) label: String,
     /// The log says already that it gets no answers.
@@ -60,7 +62,8 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(socket: OwnedFd, transport: Transport, peer: Option<Peer>, label: String) -> Self {
         let (frames, fds) = (FrameReader::new(), Vec::new());
-        Self { socket, transport, role: Role::New, peer, label, silence_logged: false, frames, fds }
+        let pid = peer.as_ref().map(|peer| peer.credentials.pid).filter(|pid| *pid > 0);
+        Self { socket, transport, role: Role::New, peer, pid, label, silence_logged: false, frames, fds }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

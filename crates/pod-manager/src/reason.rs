@@ -49,6 +49,9 @@ pub enum Reason {
     /// There are too many connections.
     #[error("too many connections")]
     TooMany,
+    /// Its process has too many connections already.
+    #[error("too many connections of one process")]
+    TooManyOfProcess,
     /// The socket failed.
     #[error("socket: {0}")]
     Socket(std::io::Error),
@@ -59,7 +62,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every label, so that each counter is there from the start.
-    pub(crate) const LABELS: [&'static str; 13] = [
+    pub(crate) const LABELS: [&'static str; 14] = [
         "bad_frame",
         "closed_mid_frame",
         "unknown_client",
@@ -73,6 +76,7 @@ impl Reason {
         "too_many",
         "socket",
         "pages",
+        "too_many_of_process",
     ];
 
     /// Position in [`Self::LABELS`].
@@ -91,6 +95,7 @@ impl Reason {
             Self::TooMany => 10,
             Self::Socket(_) => 11,
             Self::Pages(_) => 12,
+            Self::TooManyOfProcess => 13,
         }
     }
 

@@ -11,12 +11,13 @@ use crate::listen::{self, UnixSocket};
 use crate::metrics;
 use crate::peer::{KernelPeers, Peers};
 use crate::watch::Watcher;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sluice_core::resources::Reading;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
-use tracing::info;
+use tracing::{info, warn};
 
 /// What can be exchanged: time, and what is believed about peers.
 pub struct Parts {
@@ -110,10 +111,22 @@ pub fn run(config: Config) -> Result<()> {
     signals.thread_block().attempt("block signals")?;
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&signals, flags).attempt("signalfd")?;
+    raise_descriptor_limit();
     let assembled = assemble(&config, Parts::standalone()?, Some(signals))?;
     let served = assembled.plane.serve();
     assembled.side.stop()?;
     served
+}
+
+/// A process costs five descriptors, and the soft limit is often for programs that call select().
+fn raise_descriptor_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        let raise = soft < hard;
+        if raise { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
+    });
+    if let Err(error) = raised {
+        warn!(%error, "cannot raise the limit of descriptors");
+    }
 }
 
 /// Serves on threads of its own, without handling signals.

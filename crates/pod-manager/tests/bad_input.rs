@@ -254,6 +254,54 @@ fn connections_beyond_the_maximum_are_closed() {
     assert_eq!(world.metric("sluice_refused_connections_total{reason=\"too_many\"}"), Some(1.0));
 }
 
+#[test]
+fn a_newcomer_takes_the_place_of_the_oldest_that_said_nothing() {
+    let world = World::with(support::CLIENTS, |config| config.max_connections = 4);
+    let mut a = world.process("be-a");
+    let open = || Line::open(&world.socket(), &world.peers.process(), "be-b").unwrap();
+    let (mut silent, mut half) = (open(), open());
+    half.stream.write_all(&[7; 30]).unwrap();
+    world.settle();
+    let mut newcomer = open();
+    newcomer.ask(RequestBody::MemLimit);
+    assert!(silent.is_closed());
+    let mut second = open();
+    second.ask(RequestBody::MemLimit);
+    assert!(half.is_closed());
+    // Whoever has spoken is not closed for others.
+    assert!(open().is_closed());
+    newcomer.ask(RequestBody::MemLimit);
+    assert!(a.reserve(1));
+    assert_eq!(world.metric("sluice_refused_connections_total{reason=\"too_many\"}"), Some(3.0));
+}
+
+#[test]
+fn one_process_cannot_take_all_connections() {
+    logs::collect();
+    let world = World::with(support::CLIENTS, |config| config.max_connections_per_process = 3);
+    let process = world.peers.process();
+    let open = || Line::open(&world.socket(), &process, "be-b").unwrap();
+    let mut few: Vec<Line> = (0..3).map(|_| open()).collect();
+    assert!(open().is_closed());
+    let refused = || world.metric("sluice_refused_connections_total{reason=\"too_many_of_process\"}");
+    assert_eq!(refused(), Some(1.0));
+    let pid = format!("pid {}", process.pid);
+    assert!(
+        !logs::lines_with(&["connection refused", &pid, "too many connections of one process"]).is_empty()
+    );
+    world.process("be-a");
+    // One that has left counts no more, and neither does one that the manager closed.
+    drop(few.pop());
+    few[0].stream.write_all(&[0xff; 80]).unwrap();
+    assert!(few[0].is_closed());
+    world.settle();
+    few.extend([open(), open()]);
+    for line in &mut few[1..] {
+        line.ask(RequestBody::MemLimit);
+    }
+    assert_eq!(refused(), Some(1.0));
+}
+
 /// A TCP connection whose last descriptor takes seconds to close: what it has sent is never read.
 fn slow_to_close() -> (std::net::TcpListener, std::net::TcpStream) {
     use nix::sys::socket::{setsockopt, sockopt};

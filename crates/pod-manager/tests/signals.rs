@@ -2,19 +2,27 @@
 //! keeps a thread that would take the signal.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sluice_comm::{Name, RESPONSE_LEN, Request, RequestBody};
 use sluice_pod_manager::{Config, run};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// Set for the child: the directory in which it serves.
 const SERVE: &str = "SLUICE_TEST_SERVE";
 
+/// What the child may have open at most; at first it is half of that.
+const DESCRIPTORS: u64 = 60;
+
 fn main() {
     if let Some(directory) = std::env::var_os(SERVE) {
         let directory = Path::new(&directory);
+        setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS / 2, DESCRIPTORS).unwrap();
         return run(Config::new(directory.join("gpu.sock"), directory.join("resources"))).unwrap();
     }
     // Whoever lists tests finds none here.
@@ -36,7 +44,31 @@ fn a_signal_ends_the_manager_in_order(signal: Signal) {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before it served");
         std::thread::yield_now();
     }
+    it_may_have_all_descriptors(child.id());
+    it_is_not_locked_out_by_silence(&socket);
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
     assert!(child.wait().unwrap().success(), "{signal} is an order to end, not an error");
     assert!(!socket.exists(), "its socket goes with it");
+}
+
+fn it_may_have_all_descriptors(pid: u32) {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let most = DESCRIPTORS.to_string();
+    assert_eq!(line.split_whitespace().skip(3).take(2).collect::<Vec<_>>(), [&most, &most]);
+}
+
+/// Connections that say nothing take all descriptors; whoever comes after them is served all the same.
+fn it_is_not_locked_out_by_silence(socket: &Path) {
+    let silent: Vec<UnixStream> = (0..DESCRIPTORS).map(|_| UnixStream::connect(socket).unwrap()).collect();
+    let name = Name::new("be-a").unwrap();
+    let frame = Request { name, id: 1, body: RequestBody::MemLimit }.encode().unwrap();
+    let served = || {
+        let mut stream = UnixStream::connect(socket)?;
+        // Only against hanging where nobody answers.
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(&frame)?;
+        stream.read_exact(&mut [0; RESPONSE_LEN])
+    };
+    assert!((0..20).any(|_| served().is_ok()), "locked out by {} silent connections", silent.len());
 }

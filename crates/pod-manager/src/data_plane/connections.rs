@@ -11,6 +11,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use sluice_comm::Channel;
 use sluice_core::ProcessId;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -43,8 +44,15 @@ impl DataPlane {
                     self.add_connection(socket, Transport::Unix, Some(peer), label);
                 }
                 Err(error) => {
-                    debug!(%error, "peer has gone before it was accepted");
                     self.closer.close(socket);
+                    if matches!(
+                        error.raw_os_error().map(Errno::from_raw),
+                        Some(Errno::EMFILE | Errno::ENFILE)
+                    ) {
+                        self.out_of_descriptors();
+                    } else {
+                        debug!(%error, "peer has gone before it was accepted");
+                    }
                 }
             }
         }
@@ -80,8 +88,7 @@ impl DataPlane {
                     // Left in the queue it would wake the loop for ever.
                     self.closer.close(next(self));
                     self.spare = spare();
-                    self.meters.refused(&Reason::TooMany);
-                    warn!("out of descriptors: a connection was refused");
+                    self.out_of_descriptors();
                 }
                 _ if error.kind() == io::ErrorKind::WouldBlock => return None,
                 _ => {
@@ -93,23 +100,77 @@ impl DataPlane {
     }
 
     fn add_connection(&mut self, socket: OwnedFd, transport: Transport, peer: Option<Peer>, label: String) {
-        if self.connections.len() >= self.max_connections {
-            self.meters.refused(&Reason::TooMany);
-            warn!(peer = %label, "connection refused: {}", Reason::TooMany);
-            return self.closer.close(socket);
+        let connection = Connection::new(socket, transport, peer, label);
+        let of_process = connection.pid.and_then(|pid| self.by_pid.get(&pid)).copied().unwrap_or(0);
+        if of_process >= self.max_connections_per_process {
+            return self.refuse(connection, &Reason::TooManyOfProcess);
+        }
+        if self.connections.len() >= self.max_connections && !self.make_room() {
+            return self.refuse(connection, &Reason::TooMany);
         }
         let number = self.next_number(false);
         let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP, number);
-        match self.epoll.add(&socket, event) {
+        match self.epoll.add(connection.fd(), event) {
             Ok(()) => {
-                debug!(peer = %label, "connected");
-                self.connections.insert(number, Connection::new(socket, transport, peer, label));
+                debug!(peer = %connection, "connected");
+                if let Some(pid) = connection.pid {
+                    *self.by_pid.entry(pid).or_default() += 1;
+                }
+                self.connections.insert(number, connection);
             }
             Err(error) => {
-                warn!(peer = %label, %error, "cannot watch a connection");
-                self.closer.close(socket);
+                warn!(peer = %connection, %error, "cannot watch a connection");
+                self.closer.close(connection);
             }
         }
+    }
+
+    /// Closes a connection that was not taken in.
+    fn refuse(&mut self, connection: Connection, reason: &Reason) {
+        self.meters.refused(reason);
+        warn!(peer = %connection, reason = reason.label(), "connection refused: {reason}");
+        self.closer.close(connection);
+    }
+
+    /// A connection was refused because there was no descriptor for it; the next one is to find one.
+    fn out_of_descriptors(&mut self) {
+        self.meters.refused(&Reason::TooMany);
+        warn!("out of descriptors: a connection was refused");
+        self.make_room();
+    }
+
+    /// Closes the oldest connection that has not said anything that counts; `false` if all have.
+    fn make_room(&mut self) -> bool {
+        loop {
+            let oldest = self.connections.iter().find(|(_, connection)| connection.role == Role::New);
+            let Some(number) = oldest.map(|(number, _)| *number) else { return false };
+            // What it said may not have been read yet.
+            self.receive(number);
+            match self.connections.get(&number).map(|connection| connection.role) {
+                None => return true,
+                Some(Role::New) => {
+                    self.close(number, &Reason::TooMany);
+                    return true;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Takes a connection out; whoever calls this closes it.
+    fn take_connection(&mut self, number: u64) -> Option<Connection> {
+        let connection = self.connections.remove(&number)?;
+        // Closing takes it out of epoll only if no other process holds a copy; what was never added is no loss.
+        let _ = self.epoll.delete(connection.fd());
+        if let Some(pid) = connection.pid
+            && let Entry::Occupied(mut count) = self.by_pid.entry(pid)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        Some(connection)
     }
 
     /// Takes what a connection has to say.
@@ -150,9 +211,7 @@ impl DataPlane {
 
     /// Forgets a connection and what hung on it.
     pub(super) fn drop_connection(&mut self, number: u64) {
-        let Some(connection) = self.connections.remove(&number) else { return };
-        // Closing takes it out of epoll only if no other process holds a copy; what was never added is no loss.
-        let _ = self.epoll.delete(connection.fd());
+        let Some(connection) = self.take_connection(number) else { return };
         let now = self.clock.now_ns();
         let role = connection.role;
         self.closer.close(connection);
@@ -206,8 +265,7 @@ impl DataPlane {
             let _ = self.epoll.delete(pidfd);
         }
         for number in process.connections() {
-            if let Some(connection) = self.connections.remove(&number) {
-                let _ = self.epoll.delete(connection.fd());
+            if let Some(connection) = self.take_connection(number) {
                 self.closer.close(connection);
             }
         }

@@ -29,7 +29,7 @@ use sluice_core::ProcessId;
 use sluice_core::ledger::TokenLedger;
 use sluice_core::memory::MemoryLedger;
 use sluice_core::resources::Resources;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use tracing::info;
@@ -72,10 +72,14 @@ pub(crate) struct DataPlane {
     flags: Flags,
     busy_poll_ns: u64,
     max_connections: usize,
+    max_connections_per_process: usize,
     clients: ClientTable,
     tokens: TokenLedger,
     memory: MemoryLedger,
-    connections: HashMap<u64, Connection>,
+    /// Oldest first.
+    connections: BTreeMap<u64, Connection>,
+    /// Connections on the unix socket by pid, where the kernel tells it.
+    by_pid: HashMap<i32, usize>,
     processes: HashMap<ProcessId, Process>,
     by_peer: HashMap<(i32, u64), ProcessId>,
     last_number: u64,
@@ -118,10 +122,12 @@ impl DataPlane {
             flags,
             busy_poll_ns: nanos(config.busy_poll),
             max_connections: config.max_connections,
+            max_connections_per_process: config.max_connections_per_process,
             clients: ClientTable::default(),
             tokens: TokenLedger::new(config.policy()),
             memory: MemoryLedger::default(),
-            connections: HashMap::new(),
+            connections: BTreeMap::new(),
+            by_pid: HashMap::new(),
             processes: HashMap::new(),
             by_peer: HashMap::new(),
             last_number: FIRST_NUMBER,
