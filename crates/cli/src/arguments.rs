@@ -23,6 +23,12 @@ enum Command {
     Demo(demo::Arguments),
     /// Run the daemon that hands out the GPU: tokens, memory limits, metrics
     PodManager(commands::pod_manager::Arguments),
+    /// Run a Kubernetes node's part: GPUs, kubelet's device plugin, limits, pod-managers, metrics
+    NodeAgent(commands::node_agent::Arguments),
+    /// Run the scheduler extender that picks the GPU of each pod
+    Scheduler(commands::scheduler::Arguments),
+    /// Run the admission webhook that reads the pods' annotations
+    Webhook(commands::webhook::Arguments),
     /// Run a simulated GPU, or ask one what it has done
     Sim(commands::sim::Arguments),
     /// Generate GPU load, best-effort or latency-critical, and print JSON lines
@@ -40,6 +46,9 @@ impl Arguments {
         match self.command {
             Command::Demo(arguments) => demo::run(&arguments),
             Command::PodManager(arguments) => commands::pod_manager::run(&arguments),
+            Command::NodeAgent(arguments) => commands::node_agent::run(arguments),
+            Command::Scheduler(arguments) => commands::scheduler::run(arguments),
+            Command::Webhook(arguments) => commands::webhook::run(arguments),
             Command::Sim(arguments) => commands::sim::run(&arguments),
             Command::Load(arguments) => commands::load::run(&arguments),
             Command::Bench(arguments) => bench::run(&arguments),
