@@ -1,7 +1,7 @@
 //! gRPC messages, clients and servers, generated from the definitions beside this crate.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, unreachable_pub, reason = "generated code, documented in the .proto files")]
-#![allow(clippy::all, clippy::pedantic, reason = "generated code")]
+#![allow(clippy::all, clippy::pedantic, clippy::restriction, reason = "generated code")]
 
 /// Kubelet's device plugin API.
 pub mod deviceplugin {
