@@ -7,6 +7,7 @@
 
 pub mod bucket;
 pub mod ids;
+pub mod inventory;
 pub mod ledger;
 pub mod memory;
 pub mod quota;

@@ -1,0 +1,223 @@
+//! What GPUs a node has: the value of the node annotation `sluice.dev/gpus`, written by the node agent and read by the
+//! scheduler, and the node labels that follow from it.
+//!
+//! Readers ignore fields that they do not know, so that an agent may be newer than a scheduler; what is absent has the
+//! meaning that it had before the field existed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the format that this code writes. It goes up when old readers would misunderstand, not when fields are added.
+pub const VERSION: u32 = 1;
+
+/// Label of a node that has at least one GPU of ours: `true`.
+pub const LABEL_PRESENT: &str = "sluice.dev/gpu.present";
+/// Label: how many GPUs the node has, sick ones included.
+pub const LABEL_COUNT: &str = "sluice.dev/gpu.count";
+/// Label: the model of the node's GPUs, of the first one where they differ.
+pub const LABEL_MODEL: &str = "sluice.dev/gpu.model";
+
+/// The longest label value that Kubernetes takes.
+const LABEL_VALUE_MAX: usize = 63;
+
+/// All GPUs of a node that can be shared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeInventory {
+    /// Version of the format: [`VERSION`].
+    pub version: u32,
+    /// Seats (`sluice.dev/gpu`) that the node offers for each healthy GPU: how many pods may share one.
+    pub seats_per_gpu: u32,
+    /// The GPUs, in the driver's order.
+    pub gpus: Vec<Gpu>,
+}
+
+/// One physical GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// The driver's identity, `GPU-…`: stays the same over restarts, unlike `index`.
+    pub uuid: String,
+    /// Ordinal in the driver at the moment.
+    pub index: u32,
+    /// Product name as the driver says it, such as `NVIDIA H200`.
+    pub model: String,
+    /// Device memory in bytes.
+    pub memory_bytes: u64,
+    /// NUMA node of the host that the GPU hangs on; none where the machine has only one or does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<u32>,
+    /// PCI address, `domain:bus:device.function` in lower case as in `/sys/bus/pci/devices`.
+    pub pci: String,
+    /// UUIDs of the GPUs of this node that an active NVLink leads to directly.
+    #[serde(default)]
+    pub nvlink: Vec<String>,
+    /// New pods may be placed on it.
+    pub healthy: bool,
+    /// Why not, in words; none while healthy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unhealthy_reason: Option<String>,
+}
+
+impl NodeInventory {
+    /// A node with these GPUs, in this code's format.
+    pub fn new(seats_per_gpu: u32, gpus: Vec<Gpu>) -> Self {
+        Self { version: VERSION, seats_per_gpu, gpus }
+    }
+
+    /// The value of the node annotation.
+    ///
+    /// # Errors
+    /// None that this type can cause; that of the encoder, for the caller's `?`.
+    pub fn to_annotation(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+
+    /// Reads the value of the node annotation.
+    ///
+    /// # Errors
+    /// Not JSON, or a field that this format must have is absent or of another kind.
+    pub fn from_annotation(value: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(value)
+    }
+
+    /// The GPU with this UUID.
+    pub fn gpu(&self, uuid: &str) -> Option<&Gpu> {
+        self.gpus.iter().find(|gpu| gpu.uuid == uuid)
+    }
+
+    /// Seats that the node offers now: those of its healthy GPUs.
+    pub fn seats(&self) -> u64 {
+        let healthy = self.gpus.iter().filter(|gpu| gpu.healthy).map(|_| u64::from(self.seats_per_gpu));
+        healthy.sum()
+    }
+
+    /// The node labels that follow from this inventory. `None` says that the node must not have the label (any more).
+    pub fn labels(&self) -> BTreeMap<&'static str, Option<String>> {
+        let is_present = !self.gpus.is_empty();
+        let model = self.gpus.first().and_then(|gpu| label_value(&gpu.model));
+        BTreeMap::from([
+            (LABEL_PRESENT, is_present.then(|| "true".to_owned())),
+            (LABEL_COUNT, is_present.then(|| self.gpus.len().to_string())),
+            (LABEL_MODEL, model),
+        ])
+    }
+}
+
+/// A text as a label value: runs of what Kubernetes does not allow become one `-`, ends are cut to letters and digits.
+///
+/// None if nothing is left. `NVIDIA H100 80GB HBM3` becomes `NVIDIA-H100-80GB-HBM3`.
+pub fn label_value(text: &str) -> Option<String> {
+    let mut value = String::new();
+    for character in text.chars() {
+        if character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.') {
+            value.push(character);
+        } else if !value.ends_with('-') {
+            value.push('-');
+        }
+    }
+    let value = value.trim_start_matches(|end: char| !end.is_ascii_alphanumeric());
+    let value = value.get(..LABEL_VALUE_MAX).unwrap_or(value);
+    let value = value.trim_end_matches(|end: char| !end.is_ascii_alphanumeric());
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn gpu(index: u32) -> Gpu {
+        Gpu {
+            uuid: format!("GPU-0000000{index}-0000-0000-0000-000000000000"),
+            index,
+            model: "NVIDIA H200".into(),
+            memory_bytes: 150_754_820_096,
+            numa: Some(0),
+            pci: "0000:18:00.0".into(),
+            nvlink: Vec::new(),
+            healthy: true,
+            unhealthy_reason: None,
+        }
+    }
+
+    #[test]
+    fn the_annotation_is_this_text_and_comes_back_as_it_was() {
+        let mut sick = gpu(1);
+        sick.healthy = false;
+        sick.numa = None;
+        sick.nvlink = vec![gpu(0).uuid];
+        sick.unhealthy_reason = Some("Xid 79: GPU has fallen off the bus".into());
+        let inventory = NodeInventory::new(10, vec![gpu(0), sick]);
+        let text = inventory.to_annotation().unwrap();
+        let expected = concat!(
+            r#"{"version":1,"seats_per_gpu":10,"gpus":["#,
+            r#"{"uuid":"GPU-00000000-0000-0000-0000-000000000000","index":0,"model":"NVIDIA H200","#,
+            r#""memory_bytes":150754820096,"numa":0,"pci":"0000:18:00.0","nvlink":[],"healthy":true},"#,
+            r#"{"uuid":"GPU-00000001-0000-0000-0000-000000000000","index":1,"model":"NVIDIA H200","#,
+            r#""memory_bytes":150754820096,"pci":"0000:18:00.0","nvlink":["GPU-00000000-0000-0000-0000-000000000000"],"#,
+            r#""healthy":false,"unhealthy_reason":"Xid 79: GPU has fallen off the bus"}]}"#,
+        );
+        assert_eq!(text, expected);
+        assert_eq!(NodeInventory::from_annotation(&text).unwrap(), inventory);
+        assert_eq!((inventory.seats(), inventory.gpu(&gpu(1).uuid).map(|gpu| gpu.index)), (10, Some(1)));
+    }
+
+    #[test]
+    fn fields_of_a_newer_agent_are_ignored_and_absent_ones_have_their_defaults() {
+        let text = r#"{"version":1,"seats_per_gpu":4,"power":"much","gpus":[
+            {"uuid":"GPU-a","index":0,"model":"X","memory_bytes":1,"pci":"0000:01:00.0","healthy":true,"colour":"green"}]}"#;
+        let gpus = NodeInventory::from_annotation(text).unwrap().gpus;
+        assert_eq!((gpus[0].numa, gpus[0].nvlink.len(), gpus[0].unhealthy_reason.as_deref()), (None, 0, None));
+    }
+
+    #[test]
+    fn a_gpu_without_memory_or_health_is_an_error_that_names_the_field() {
+        let text = r#"{"version":1,"seats_per_gpu":4,"gpus":[{"uuid":"GPU-a","index":0,"model":"X","pci":"","healthy":true}]}"#;
+        let error = NodeInventory::from_annotation(text).unwrap_err().to_string();
+        assert!(error.contains("memory_bytes"), "{error}");
+    }
+
+    #[test]
+    fn labels_follow_and_disappear_with_the_last_gpu() {
+        let labels = NodeInventory::new(10, vec![gpu(0), gpu(1)]).labels();
+        let texts: Vec<_> = labels.values().map(Option::as_deref).collect();
+        assert_eq!(labels.keys().copied().collect::<Vec<_>>(), [LABEL_COUNT, LABEL_MODEL, LABEL_PRESENT]);
+        assert_eq!(texts, [Some("2"), Some("NVIDIA-H200"), Some("true")]);
+        assert!(NodeInventory::new(10, Vec::new()).labels().values().all(Option::is_none));
+    }
+
+    #[test]
+    fn models_become_label_values() {
+        assert_eq!(label_value("NVIDIA H100 80GB HBM3").as_deref(), Some("NVIDIA-H100-80GB-HBM3"));
+        assert_eq!(label_value(" Tesla (V100) / PCIe ").as_deref(), Some("Tesla-V100-PCIe"));
+        assert_eq!(label_value("é").as_deref(), None);
+        assert_eq!(label_value(&"x".repeat(80)).map(|value| value.len()), Some(63));
+    }
+
+    proptest! {
+        #[test]
+        fn every_label_value_is_one_that_kubernetes_takes(text in ".{0,200}") {
+            if let Some(value) = label_value(&text) {
+                let ends = [value.chars().next(), value.chars().last()];
+                prop_assert!(value.len() <= LABEL_VALUE_MAX);
+                prop_assert!(ends.iter().flatten().all(char::is_ascii_alphanumeric));
+                prop_assert!(value.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one)));
+            }
+        }
+
+        #[test]
+        fn no_text_breaks_the_reader(text in ".{0,400}") {
+            let _ = NodeInventory::from_annotation(&text);
+        }
+
+        #[test]
+        fn what_is_written_is_read(
+            memory_bytes: u64, index: u32, numa: Option<u32>, model in ".{0,40}", reason: Option<String>,
+        ) {
+            let one = Gpu { memory_bytes, index, numa, model, unhealthy_reason: reason, ..gpu(0) };
+            let inventory = NodeInventory::new(index, vec![one]);
+            let text = inventory.to_annotation().unwrap();
+            prop_assert_eq!(NodeInventory::from_annotation(&text).unwrap(), inventory);
+        }
+    }
+}
