@@ -1,5 +1,11 @@
 //! The node agent: GPUs, kubelet's device plugin, pods' limits, pod-managers, metrics.
+//!
+//! Each module answers one question and knows none of the others; `wiring` alone joins them.
 #![forbid(unsafe_code)]
+
+pub mod gpu;
+pub mod library;
+pub mod plugin;
 
 /// `sluice node-agent`: serve one node.
 #[derive(Debug, clap::Args)]

@@ -1,0 +1,1 @@
+//! GPUs of the node and their health.

@@ -1,0 +1,1 @@
+//! The library folder that pods get mounted.

@@ -1,0 +1,1 @@
+//! Kubelet's device plugin.
