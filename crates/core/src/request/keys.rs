@@ -1,0 +1,47 @@
+//! The keys, in one place.
+
+/// What all our keys begin with.
+pub const PREFIX: &str = "sluice.dev/";
+
+/// `latency-critical`, `high`, `normal`, `best-effort` or 0 to 3.
+pub const PRIORITY: &str = "sluice.dev/priority";
+/// Guaranteed share of one GPU, or a number of whole GPUs.
+pub const QUOTA: &str = "sluice.dev/quota";
+/// Largest share of the GPU.
+pub const LIMIT: &str = "sluice.dev/limit";
+/// Memory on the GPU.
+pub const MEMORY: &str = "sluice.dev/memory";
+/// Latency goal of a latency-critical pod.
+pub const SLO: &str = "sluice.dev/slo";
+/// Models to choose from.
+pub const GPU_MODEL: &str = "sluice.dev/gpu-model";
+/// GPUs to choose from: the user's selector, never our output.
+pub const GPU_UUID: &str = "sluice.dev/gpu-uuid";
+/// Containers that get the GPU.
+pub const CONTAINER: &str = "sluice.dev/container";
+/// Name of the gang.
+pub const GANG: &str = "sluice.dev/gang";
+/// Pods in the gang.
+pub const GANG_SIZE: &str = "sluice.dev/gang-size";
+
+/// Every key a user may put on a pod.
+pub const USER: [&str; 10] =
+    [PRIORITY, QUOTA, LIMIT, MEMORY, SLO, GPU_MODEL, GPU_UUID, CONTAINER, GANG, GANG_SIZE];
+
+/// The scheduler's output on a pod: the UUIDs of its GPUs, comma-separated. Nobody else may write it.
+pub const ASSIGNED_GPU: &str = "sluice.dev/assigned-gpu";
+
+/// The extended resource: seats on a node's GPUs.
+pub const RESOURCE: &str = "sluice.dev/gpu";
+
+/// Node annotation: the inventory as JSON.
+pub const NODE_GPUS: &str = "sluice.dev/gpus";
+/// Node label: `true` where there are GPUs.
+pub const NODE_GPU_PRESENT: &str = "sluice.dev/gpu.present";
+/// Node label: how many.
+pub const NODE_GPU_COUNT: &str = "sluice.dev/gpu.count";
+/// Node label: which model, spaces as `-`.
+pub const NODE_GPU_MODEL: &str = "sluice.dev/gpu.model";
+
+/// The profile of the scheduler that knows all this.
+pub const SCHEDULER_NAME: &str = "sluice-scheduler";

@@ -1,0 +1,72 @@
+//! The four priorities.
+
+use std::fmt;
+
+use crate::ledger::Class;
+
+/// How a pod is let run, most urgent first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Never waits for others.
+    LatencyCritical,
+    /// Best-effort with weight 4 until priorities come.
+    High,
+    /// Best-effort with weight 2 until priorities come.
+    Normal,
+    /// Takes turns.
+    #[default]
+    BestEffort,
+}
+
+impl Priority {
+    /// All of them; the position is the number that may stand for the name.
+    pub const ALL: [Self; 4] = [Self::LatencyCritical, Self::High, Self::Normal, Self::BestEffort];
+
+    /// By name or number.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let by_name = Self::ALL.into_iter().find(|priority| priority.name() == text);
+        by_name.or(match text {
+            "0" => Some(Self::LatencyCritical),
+            "1" => Some(Self::High),
+            "2" => Some(Self::Normal),
+            "3" => Some(Self::BestEffort),
+            _ => None,
+        })
+    }
+
+    /// The name in annotations.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LatencyCritical => "latency-critical",
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::BestEffort => "best-effort",
+        }
+    }
+
+    /// What the token ledger makes of it.
+    #[must_use]
+    pub const fn class(self) -> Class {
+        match self {
+            Self::LatencyCritical => Class::LatencyCritical,
+            Self::High | Self::Normal | Self::BestEffort => Class::BestEffort,
+        }
+    }
+
+    /// Weight among best-effort pods for what nobody was promised. Of latency-critical pods it is not asked.
+    #[must_use]
+    pub const fn weight(self) -> u32 {
+        match self {
+            Self::LatencyCritical | Self::BestEffort => 1,
+            Self::Normal => 2,
+            Self::High => 4,
+        }
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,121 @@
+//! Kubernetes quantities as whole bytes, exact.
+
+/// Why a text is no amount of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Not by the grammar of quantities.
+    #[error("not a Kubernetes quantity")]
+    Malformed,
+    /// Below zero.
+    #[error("negative")]
+    Negative,
+    /// Finer than anyone can mean: more than 38 digits.
+    #[error("too many digits")]
+    TooManyDigits,
+    /// 2^64 bytes or more.
+    #[error("more than 2^64 bytes")]
+    TooLarge,
+}
+
+/// What a suffix multiplies with: a power of two and a power of ten.
+fn unit(suffix: &str) -> Option<(u32, i64)> {
+    Some(match suffix {
+        "" => (0, 0),
+        "n" => (0, -9),
+        "u" => (0, -6),
+        "m" => (0, -3),
+        "k" => (0, 3),
+        "M" => (0, 6),
+        "G" => (0, 9),
+        "T" => (0, 12),
+        "P" => (0, 15),
+        "E" => (0, 18),
+        "Ki" => (10, 0),
+        "Mi" => (20, 0),
+        "Gi" => (30, 0),
+        "Ti" => (40, 0),
+        "Pi" => (50, 0),
+        "Ei" => (60, 0),
+        exponent => (0, parse_exponent(exponent)?),
+    })
+}
+
+/// `e3`, `E+3` or `e-3`.
+fn parse_exponent(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['e', 'E'])?;
+    let (negative, digits) = match digits.as_bytes().first()? {
+        b'-' => (true, digits.get(1..)?),
+        b'+' => (false, digits.get(1..)?),
+        _ => (false, digits),
+    };
+    if digits.is_empty() || digits.len() > 6 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let exponent: i64 = digits.parse().ok()?;
+    Some(if negative { -exponent } else { exponent })
+}
+
+/// Bytes of a Kubernetes quantity (`8Gi`, `1.5G`, `500M`, `1e9`, `0.5Ki`, `1024`); a part of a byte is rounded up, as
+/// Kubernetes does.
+///
+/// # Errors
+/// When the text is no quantity, is negative, or is too large.
+pub fn parse_quantity(text: &str) -> Result<u64, QuantityError> {
+    let (negative, unsigned) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return Err(QuantityError::Malformed);
+    }
+    let (twos, tens) = unit(suffix).ok_or(QuantityError::Malformed)?;
+    let (digits, scale) = significant(whole, fraction);
+    if digits.is_empty() {
+        return Ok(0);
+    }
+    if negative {
+        return Err(QuantityError::Negative);
+    }
+    bytes(&digits, tens - scale, twos)
+}
+
+/// The digits without zeros at either end, and how many of them stand behind the point (negative: zeros to add).
+fn significant(whole: &str, fraction: &str) -> (String, i64) {
+    let all = format!("{whole}{fraction}");
+    let kept = all.trim_end_matches('0');
+    let behind = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
+    let dropped = i64::try_from(all.len() - kept.len()).unwrap_or(i64::MAX);
+    (kept.trim_start_matches('0').to_owned(), behind - dropped)
+}
+
+/// `digits × 10^tens × 2^twos`, rounded up.
+fn bytes(digits: &str, tens: i64, twos: u32) -> Result<u64, QuantityError> {
+    let count = i64::try_from(digits.len()).unwrap_or(i64::MAX);
+    // 10^20 is more than 2^64, whatever the suffix.
+    if count.saturating_add(tens) > 20 {
+        return Err(QuantityError::TooLarge);
+    }
+    // Less than 10^-20 × 2^60 is less than one byte, and more than none.
+    if count.saturating_add(tens) < -20 {
+        return Ok(1);
+    }
+    let number: u128 = digits.parse().map_err(|_| QuantityError::TooManyDigits)?;
+    let power = |tens: i64| u32::try_from(tens).ok().and_then(|tens| 10u128.checked_pow(tens));
+    let (mut whole, mut rest, unit) = if tens >= 0 {
+        // Below 10^20 by the first check.
+        (number * power(tens).ok_or(QuantityError::TooLarge)?, 0, 1)
+    } else {
+        let unit = power(-tens).ok_or(QuantityError::TooManyDigits)?;
+        (number / unit, number % unit, unit)
+    };
+    // Doubling keeps it exact: `whole` stays below 10^20 × 2^60 < 2^127, `rest` below `unit` ≤ 10^38 < 2^127.
+    for _ in 0..twos {
+        rest *= 2;
+        whole = whole * 2 + u128::from(rest >= unit);
+        rest %= unit;
+    }
+    u64::try_from(whole + u128::from(rest > 0)).map_err(|_| QuantityError::TooLarge)
+}

@@ -1,0 +1,181 @@
+//! From annotations to a request, with every mistake at once.
+
+use std::collections::BTreeMap;
+
+use super::amount::{self, Amount, LIMIT_ALLOWED, QUOTA_ALLOWED, Quota};
+use super::duration::parse_duration;
+use super::lists::{is_label, is_model, is_uuid, nearest, parse_list};
+use super::mistake::{Mistake, Mistakes};
+use super::quantity::parse_quantity;
+use super::{GpuRequest, Priority, WHOLE_MILLI, keys};
+
+/// Less memory than a context takes is a slip, like `128m` (which is an eighth of a byte).
+const MIN_MEMORY: u64 = 1 << 20;
+const MAX_GANG: u32 = 4096;
+
+const PRIORITY_ALLOWED: &str =
+    "latency-critical, high, normal, best-effort, or 0 to 3 (0 is latency-critical)";
+const MEMORY_ALLOWED: &str = "a Kubernetes quantity of bytes, at least 1Mi, e.g. 8Gi or 500M";
+const SLO_ALLOWED: &str = "a duration above 0, e.g. 5ms or 1.5s";
+const MODEL_ALLOWED: &str =
+    "GPU models as `sluice.dev/gpu.model` on nodes shows them, comma-separated, none twice";
+const UUID_ALLOWED: &str = "GPU UUIDs (GPU-… or MIG-…), comma-separated, none twice";
+const CONTAINER_ALLOWED: &str = "names of the pod's containers, comma-separated, none twice";
+const GANG_ALLOWED: &str = "a name of lower-case letters, digits and dashes, at most 63";
+const GANG_SIZE_ALLOWED: &str = "the number of pods in the gang, 1 to 4096";
+
+impl GpuRequest {
+    /// What the pod asks for; `None` when it carries none of our keys. Unknown keys are passed over, so that an older
+    /// daemon can still read the pods that a newer webhook admitted.
+    ///
+    /// # Errors
+    /// Every mistake at once: key, value, and what is allowed.
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, Mistakes> {
+        let mut reader = Reader { annotations, mistakes: Vec::new() };
+        let request = reader.request();
+        match Mistakes::some(reader.mistakes) {
+            Some(mistakes) => Err(mistakes),
+            None => Ok(request),
+        }
+    }
+
+    /// As [`from_annotations`](Self::from_annotations), and refuses `sluice.dev/` keys that nobody knows: for the
+    /// webhook, where a slip of the pen must not become a pod without limits.
+    ///
+    /// # Errors
+    /// Every mistake at once: key, value, and what is allowed.
+    pub fn admit(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, Mistakes> {
+        let mut mistakes = unknown(annotations);
+        match Self::from_annotations(annotations) {
+            Ok(request) => Mistakes::some(mistakes).map_or(Ok(request), Err),
+            Err(more) => {
+                mistakes.extend(more);
+                Mistakes::some(mistakes).map_or(Ok(None), Err)
+            }
+        }
+    }
+}
+
+/// A mistake for each `sluice.dev/` key that no user may put on a pod.
+fn unknown(annotations: &BTreeMap<String, String>) -> Vec<Mistake> {
+    let ours = annotations.iter().filter(|(key, _)| key.starts_with(keys::PREFIX));
+    let strange = ours.filter(|(key, _)| !keys::USER.contains(&key.as_str()) && *key != keys::ASSIGNED_GPU);
+    strange
+        .map(|(key, value)| {
+            let allowed = match nearest(key, &keys::USER) {
+                Some(near) => format!("no such key; did you mean {near}?"),
+                None => format!("no such key; there are {}", keys::USER.join(", ")),
+            };
+            Mistake::new(key, value, allowed)
+        })
+        .collect()
+}
+
+struct Reader<'a> {
+    annotations: &'a BTreeMap<String, String>,
+    mistakes: Vec<Mistake>,
+}
+
+impl Reader<'_> {
+    fn request(&mut self) -> Option<GpuRequest> {
+        if !keys::USER.iter().any(|key| self.annotations.contains_key(*key)) {
+            return None;
+        }
+        let priority = self.value(keys::PRIORITY, PRIORITY_ALLOWED, Priority::parse);
+        let quota = self.value(keys::QUOTA, QUOTA_ALLOWED, amount::parse_quota);
+        let limit = self.value(keys::LIMIT, LIMIT_ALLOWED, amount::parse_share);
+        let memory_bytes = self.value(keys::MEMORY, MEMORY_ALLOWED, |text| {
+            parse_quantity(text).ok().filter(|bytes| *bytes >= MIN_MEMORY)
+        });
+        let slo_ns = self.value(keys::SLO, SLO_ALLOWED, |text| parse_duration(text).filter(|ns| *ns > 0));
+        let models = self.value(keys::GPU_MODEL, MODEL_ALLOWED, |text| parse_list(text, is_model));
+        let uuids = self.value(keys::GPU_UUID, UUID_ALLOWED, |text| parse_list(text, is_uuid));
+        let containers = self.value(keys::CONTAINER, CONTAINER_ALLOWED, |text| parse_list(text, is_label));
+        let gang = self.gang();
+        let request = GpuRequest {
+            priority: priority.unwrap_or_default(),
+            amount: match quota {
+                Some(Quota::Gpus(gpus)) => Amount::Whole { gpus },
+                Some(Quota::Milli(quota_milli)) => {
+                    Amount::Share { quota_milli, limit_milli: limit.unwrap_or(WHOLE_MILLI) }
+                }
+                None => Amount::Share { quota_milli: 0, limit_milli: limit.unwrap_or(WHOLE_MILLI) },
+            },
+            memory_bytes,
+            slo_ns,
+            models: models.unwrap_or_default(),
+            uuids: uuids.unwrap_or_default(),
+            containers: containers.unwrap_or_default(),
+            gang,
+        };
+        self.across(&request);
+        Some(request)
+    }
+
+    /// The value of a key; a bad one is noted and counts as absent.
+    fn value<T>(&mut self, key: &str, allowed: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let text = self.annotations.get(key)?;
+        let value = parse(text);
+        if value.is_none() {
+            self.mistakes.push(Mistake::new(key, text, allowed));
+        }
+        value
+    }
+
+    fn gang(&mut self) -> Option<(String, u32)> {
+        let name = self.value(keys::GANG, GANG_ALLOWED, |text| is_label(text).then(|| text.to_owned()));
+        let size = self.value(keys::GANG_SIZE, GANG_SIZE_ALLOWED, |text| {
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse().ok().filter(|size| digits && (1..=MAX_GANG).contains(size))
+        });
+        for (key, other) in [(keys::GANG, keys::GANG_SIZE), (keys::GANG_SIZE, keys::GANG)] {
+            if self.has(key) && !self.has(other) {
+                self.mistakes.push(Mistake::missing(other, format!("it goes with {key}")));
+            }
+        }
+        name.zip(size)
+    }
+
+    /// Rules between keys. A key whose own value is bad has been told of already.
+    fn across(&mut self, request: &GpuRequest) {
+        let mut wrong = Vec::new();
+        match request.amount {
+            Amount::Share { quota_milli, limit_milli } => {
+                if limit_milli < quota_milli {
+                    let quota = amount::show(quota_milli);
+                    wrong.push((keys::LIMIT, format!("at least {} ({quota})", keys::QUOTA)));
+                }
+                if !self.has(keys::QUOTA) && !self.has(keys::MEMORY) {
+                    let why =
+                        format!("it may only be left out beside {}, whose share it then is", keys::QUOTA);
+                    self.mistakes.push(Mistake::missing(keys::MEMORY, why));
+                }
+            }
+            Amount::Whole { gpus } => {
+                let why = format!("not beside {gpus} whole GPUs, which come with all time and memory");
+                wrong.extend([keys::LIMIT, keys::MEMORY].map(|key| (key, why.clone())));
+                let named = u32::try_from(request.uuids.len()).unwrap_or(u32::MAX);
+                if named < gpus {
+                    wrong
+                        .push((keys::GPU_UUID, format!("at least {gpus} GPUs, as {} asks for", keys::QUOTA)));
+                }
+            }
+        }
+        if request.priority != Priority::LatencyCritical && self.good(keys::PRIORITY) {
+            wrong.push((keys::SLO, format!("only with {}: latency-critical", keys::PRIORITY)));
+        }
+        for (key, allowed) in wrong {
+            if let Some(text) = self.annotations.get(key).filter(|_| self.good(key)) {
+                self.mistakes.push(Mistake::new(key, text, allowed));
+            }
+        }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.annotations.contains_key(key)
+    }
+
+    fn good(&self, key: &str) -> bool {
+        !self.mistakes.iter().any(|mistake| mistake.key == key)
+    }
+}

@@ -1,0 +1,346 @@
+//! Annotations: what they mean, and each mistake with its message.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::keys;
+use super::{Amount, GpuRequest, Priority, assigned, parse_duration, parse_quantity};
+
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| (format!("sluice.dev/{key}"), (*value).to_owned())).collect()
+}
+
+fn read(pairs: &[(&str, &str)]) -> GpuRequest {
+    GpuRequest::admit(&map(pairs)).unwrap().unwrap()
+}
+
+/// What the webhook would say.
+fn refused(pairs: &[(&str, &str)]) -> String {
+    GpuRequest::admit(&map(pairs)).unwrap_err().to_string()
+}
+
+#[test]
+fn a_pod_without_our_keys_asks_for_nothing() {
+    assert_eq!(GpuRequest::admit(&BTreeMap::new()), Ok(None));
+    assert_eq!(GpuRequest::admit(&map(&[("assigned-gpu", "GPU-1")])), Ok(None));
+    let other = BTreeMap::from([("prometheus.io/scrape".to_owned(), "true".to_owned())]);
+    assert_eq!(GpuRequest::admit(&other), Ok(None));
+}
+
+#[test]
+fn a_quota_alone_is_a_share_of_time_and_memory() {
+    let request = read(&[("quota", "0.3")]);
+    assert_eq!(request.priority, Priority::BestEffort);
+    assert_eq!(request.amount, Amount::Share { quota_milli: 300, limit_milli: 1000 });
+    assert_eq!(request.memory_on(10_001), 3_000);
+    assert_eq!(request.seats(), 1);
+}
+
+#[test]
+fn shares_are_decimals_or_percent() {
+    for (text, milli) in [
+        ("0.3", 300),
+        ("30%", 300),
+        ("0.125", 125),
+        ("12.5%", 125),
+        ("0.3000", 300),
+        ("1", 1000),
+        ("1.0", 1000),
+        ("100%", 1000),
+        ("0.001", 1),
+        ("0.1%", 1),
+    ] {
+        let expected = Amount::Share { quota_milli: milli, limit_milli: 1000 };
+        assert_eq!(read(&[("quota", text)]).amount, expected, "{text}");
+    }
+}
+
+#[test]
+fn whole_gpus_come_with_all_of_their_memory() {
+    let request = read(&[("quota", "4")]);
+    assert_eq!(request.amount, Amount::Whole { gpus: 4 });
+    assert_eq!((request.seats(), request.memory_on(80 << 30)), (4, 80 << 30));
+    assert_eq!(read(&[("quota", "2.0")]).amount, Amount::Whole { gpus: 2 });
+}
+
+#[test]
+fn every_key_is_read() {
+    let request = read(&[
+        ("priority", "0"),
+        ("quota", "50%"),
+        ("limit", "0.8"),
+        ("memory", "8Gi"),
+        ("slo", "1.5ms"),
+        ("gpu-model", "NVIDIA H100, NVIDIA-A100"),
+        ("gpu-uuid", "GPU-a,MIG-b"),
+        ("container", "main,init"),
+        ("gang", "ring"),
+        ("gang-size", "8"),
+    ]);
+    let expected = GpuRequest {
+        priority: Priority::LatencyCritical,
+        amount: Amount::Share { quota_milli: 500, limit_milli: 800 },
+        memory_bytes: Some(8 << 30),
+        slo_ns: Some(1_500_000),
+        models: vec!["NVIDIA H100".to_owned(), "NVIDIA-A100".to_owned()],
+        uuids: vec!["GPU-a".to_owned(), "MIG-b".to_owned()],
+        containers: vec!["main".to_owned(), "init".to_owned()],
+        gang: Some(("ring".to_owned(), 8)),
+    };
+    assert_eq!(request, expected);
+    assert!(request.wants_model("NVIDIA-H100") && request.wants_model("NVIDIA A100"));
+    assert!(!request.wants_model("Tesla T4"));
+    assert!(request.wants_uuid("GPU-a") && !request.wants_uuid("GPU-c"));
+}
+
+#[test]
+fn each_mistake_names_key_value_and_what_is_allowed() {
+    let share = "a share of one GPU above 0 and at most 1 in thousandths (0.3, 0.125) or percent (30%, 12.5%), \
+                 or 2 to 64 whole GPUs (2)";
+    for bad in [
+        "", "0", "0.0", "-0.1", "+0.3", "1.5", "0.0001", "101%", "0.05%", "65", ".5", "1.", "half", "0,3",
+        "1e-1", "NaN", " 0.3",
+    ] {
+        let expected = format!("sluice.dev/quota: {bad:?} is not allowed: {share}");
+        assert_eq!(refused(&[("quota", bad)]), expected);
+    }
+    let memory = "a Kubernetes quantity of bytes, at least 1Mi, e.g. 8Gi or 500M";
+    for bad in ["", "8GiB", "8gb", "-8Gi", "128m", "0", "1.2.3Gi", "16Ei", "8 Gi", "1e99", "Gi"] {
+        let expected = format!("sluice.dev/memory: {bad:?} is not allowed: {memory}");
+        assert_eq!(refused(&[("memory", bad)]), expected);
+    }
+    for (pairs, expected) in [
+        (
+            &[("quota", "0.3"), ("priority", "urgent")][..],
+            "sluice.dev/priority: \"urgent\" is not allowed: latency-critical, high, normal, best-effort, or 0 to 3 \
+             (0 is latency-critical)",
+        ),
+        (
+            &[("quota", "0.3"), ("limit", "2")],
+            "sluice.dev/limit: \"2\" is not allowed: a share of one GPU above 0 and at most 1 in thousandths (0.8) or \
+             percent (80%)",
+        ),
+        (
+            &[("quota", "0.3"), ("limit", "0.2")],
+            "sluice.dev/limit: \"0.2\" is not allowed: at least sluice.dev/quota (0.300)",
+        ),
+        (
+            &[("limit", "0.5")],
+            "sluice.dev/memory is missing: it may only be left out beside sluice.dev/quota, whose share it then is",
+        ),
+        (
+            &[("quota", "0.3"), ("slo", "5ms")],
+            "sluice.dev/slo: \"5ms\" is not allowed: only with sluice.dev/priority: latency-critical",
+        ),
+        (
+            &[("quota", "0.3"), ("priority", "0"), ("slo", "5")],
+            "sluice.dev/slo: \"5\" is not allowed: a duration above 0, e.g. 5ms or 1.5s",
+        ),
+        (
+            &[("quota", "2"), ("limit", "0.5"), ("memory", "1Gi"), ("gpu-uuid", "GPU-1")],
+            "sluice.dev/limit: \"0.5\" is not allowed: not beside 2 whole GPUs, which come with all time and memory; \
+             sluice.dev/memory: \"1Gi\" is not allowed: not beside 2 whole GPUs, which come with all time and memory; \
+             sluice.dev/gpu-uuid: \"GPU-1\" is not allowed: at least 2 GPUs, as sluice.dev/quota asks for",
+        ),
+        (
+            &[("quota", "0.3"), ("gpu-model", "A,,B")],
+            "sluice.dev/gpu-model: \"A,,B\" is not allowed: GPU models as `sluice.dev/gpu.model` on nodes shows them, \
+             comma-separated, none twice",
+        ),
+        (
+            &[("quota", "0.3"), ("gpu-uuid", "0")],
+            "sluice.dev/gpu-uuid: \"0\" is not allowed: GPU UUIDs (GPU-… or MIG-…), comma-separated, none twice",
+        ),
+        (
+            &[("quota", "0.3"), ("container", "Main")],
+            "sluice.dev/container: \"Main\" is not allowed: names of the pod's containers, comma-separated, none twice",
+        ),
+        (
+            &[("quota", "0.3"), ("gang", "a b")],
+            "sluice.dev/gang: \"a b\" is not allowed: a name of lower-case letters, digits and dashes, at most 63; \
+             sluice.dev/gang-size is missing: it goes with sluice.dev/gang",
+        ),
+        (
+            &[("quota", "0.3"), ("gang", "a"), ("gang-size", "+4")],
+            "sluice.dev/gang-size: \"+4\" is not allowed: the number of pods in the gang, 1 to 4096",
+        ),
+        (
+            &[("quota", "0.3"), ("gpu-modle", "A")],
+            "sluice.dev/gpu-modle: \"A\" is not allowed: no such key; did you mean sluice.dev/gpu-model?",
+        ),
+        (
+            &[("qouta", "0.3")],
+            "sluice.dev/qouta: \"0.3\" is not allowed: no such key; did you mean sluice.dev/quota?",
+        ),
+        (
+            &[("flavour-of-the-month", "x")],
+            "sluice.dev/flavour-of-the-month: \"x\" is not allowed: no such key; there are sluice.dev/priority, \
+             sluice.dev/quota, sluice.dev/limit, sluice.dev/memory, sluice.dev/slo, sluice.dev/gpu-model, \
+             sluice.dev/gpu-uuid, sluice.dev/container, sluice.dev/gang, sluice.dev/gang-size",
+        ),
+    ] {
+        assert_eq!(refused(pairs), expected);
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let text = refused(&[("quota", "2x"), ("memory", "lots"), ("priority", "9"), ("colour", "red")]);
+    for part in ["quota: \"2x\"", "memory: \"lots\"", "priority: \"9\"", "colour: \"red\""] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn a_daemon_passes_over_keys_it_does_not_know() {
+    let annotations = map(&[("quota", "0.3"), ("from-the-future", "1")]);
+    assert!(GpuRequest::from_annotations(&annotations).unwrap().is_some());
+    assert!(GpuRequest::admit(&annotations).is_err());
+}
+
+#[test]
+fn the_assignment_is_a_list_of_uuids() {
+    let of = |text: &str| assigned(&map(&[("assigned-gpu", text)]));
+    assert_eq!(assigned(&BTreeMap::new()), Ok(None));
+    assert_eq!(of("GPU-1"), Ok(Some(vec!["GPU-1".to_owned()])));
+    assert_eq!(of("GPU-1,GPU-2").unwrap().unwrap().len(), 2);
+    for bad in ["", "all", "GPU-1,", "GPU-1,GPU-1", "GPU-../x"] {
+        assert!(of(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn quantities_are_exact_bytes() {
+    for (text, bytes) in [
+        ("0", 0),
+        ("1", 1),
+        ("+5", 5),
+        ("8Gi", 8 << 30),
+        ("1.5Gi", 3 << 29),
+        (".5Ki", 512),
+        ("5.", 5),
+        ("500M", 500_000_000),
+        ("1E", 1_000_000_000_000_000_000),
+        ("1Ei", 1 << 60),
+        ("15.5Ei", 31 << 59),
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("12e-1", 2),
+        ("1.2e+3", 1200),
+        ("1m", 1),
+        ("1500m", 2),
+        ("1n", 1),
+        ("2000000u", 2),
+        ("0.1Ki", 103),
+        ("18446744073709551615", u64::MAX),
+        ("000000000000000000000000000000000000000000000001", 1),
+        ("1000000000000000000000000000000e-30", 1),
+        ("1e-999999", 1),
+        ("0e999999", 0),
+        ("-0", 0),
+    ] {
+        assert_eq!(parse_quantity(text), Ok(bytes), "{text}");
+    }
+    for text in
+        ["", "+", "-", ".", "1..2", "1.2.3", "1ki", "1KiB", "1e", "1e+", "1e1.5", "--1", "1 ", "é", "1e1Ki"]
+    {
+        assert!(parse_quantity(text).is_err(), "{text}");
+    }
+    for text in ["18446744073709551616", "16Ei", "1e20", "99999E", "1e999999"] {
+        assert_eq!(parse_quantity(text), Err(super::QuantityError::TooLarge), "{text}");
+    }
+}
+
+#[test]
+fn durations_are_go_durations() {
+    for (text, ns) in [
+        ("5ms", 5_000_000),
+        ("1.5s", 1_500_000_000),
+        ("1h2m3s", 3_723_000_000_000),
+        ("100us", 100_000),
+        ("100µs", 100_000),
+        ("7ns", 7),
+        (".5s", 500_000_000),
+        ("0", 0),
+    ] {
+        assert_eq!(parse_duration(text), Some(ns), "{text}");
+    }
+    for text in ["", "5", "ms", "-5ms", "5 ms", "5d", "1.2.3s", ".s", "99999999h", "5ms5"] {
+        assert_eq!(parse_duration(text), None, "{text}");
+    }
+}
+
+fn any_request() -> impl Strategy<Value = GpuRequest> {
+    let share = (0..=1000u32).prop_flat_map(|quota| {
+        (Just(quota), quota.max(1)..=1000, prop::option::of((1u64 << 20)..)).prop_map(
+            |(quota, limit, memory)| {
+                let memory = if quota == 0 { memory.or(Some(1 << 20)) } else { memory };
+                (Amount::Share { quota_milli: quota, limit_milli: limit }, memory)
+            },
+        )
+    });
+    let whole = (2..=64u32).prop_map(|gpus| (Amount::Whole { gpus }, None));
+    let amount = prop_oneof![share, whole];
+    let gang = prop::option::of(("[a-z]([-a-z0-9]{0,8}[a-z0-9])?", 1..4096u32));
+    (amount, 0..4usize, prop::option::of(1u64..), any::<bool>(), gang).prop_map(
+        |((amount, memory_bytes), priority, slo, named, gang)| {
+            let priority = Priority::ALL[priority];
+            GpuRequest {
+                priority,
+                amount,
+                memory_bytes,
+                slo_ns: slo.filter(|_| priority == Priority::LatencyCritical),
+                models: if named { vec!["NVIDIA H100".to_owned()] } else { Vec::new() },
+                uuids: Vec::new(),
+                containers: if named { vec!["a".to_owned(), "b".to_owned()] } else { Vec::new() },
+                gang,
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_request_reads_back_as_written(request in any_request()) {
+        prop_assert_eq!(GpuRequest::admit(&request.to_annotations()), Ok(Some(request)));
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(key in 0..keys::USER.len(), text in ".{0,40}", other in "[0-9.eEmkKiMGTP%+-]{0,40}") {
+        for value in [text, other] {
+            let annotations = BTreeMap::from([(keys::USER[key].to_owned(), value.clone())]);
+            let _ = GpuRequest::admit(&annotations);
+            let _ = assigned(&BTreeMap::from([(keys::ASSIGNED_GPU.to_owned(), value.clone())]));
+            let _ = parse_quantity(&value);
+            let _ = parse_duration(&value);
+        }
+    }
+
+    #[test]
+    fn shares_do_not_drift(milli in 1..=1000u32) {
+        let text = format!("{}.{:03}", milli / 1000, milli % 1000);
+        let percent = format!("{}.{}%", milli / 10, milli % 10);
+        for text in [text, percent] {
+            let expected = Amount::Share { quota_milli: milli, limit_milli: 1000 };
+            prop_assert_eq!(read(&[("quota", &text)]).amount, expected);
+        }
+    }
+
+    #[test]
+    fn default_memory_is_the_share_rounded_down(milli in 1..=1000u32, gpu: u64) {
+        let request = read(&[("quota", &format!("0.{milli:03}").replace("0.1000", "1"))]);
+        let promised = request.memory_on(gpu);
+        prop_assert!(u128::from(promised) * 1000 <= u128::from(gpu) * u128::from(milli));
+        prop_assert!((u128::from(promised) + 1) * 1000 > u128::from(gpu) * u128::from(milli));
+    }
+
+    #[test]
+    fn binary_and_decimal_suffixes_are_multiplications(number in 0u64..16384, power in 0usize..6) {
+        let binary = ["", "Ki", "Mi", "Gi", "Ti", "Pi"][power];
+        let decimal = ["", "k", "M", "G", "T", "P"][power];
+        let power = u32::try_from(power).unwrap();
+        prop_assert_eq!(parse_quantity(&format!("{number}{binary}")).ok(), number.checked_mul(1024u64.pow(power)));
+        prop_assert_eq!(parse_quantity(&format!("{number}{decimal}")).ok(), number.checked_mul(1000u64.pow(power)));
+    }
+}
