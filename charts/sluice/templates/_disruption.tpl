@@ -1,0 +1,12 @@
+{{/* A drain may take one replica at a time; also the only one, or the node could never be drained. */}}
+{{- define "sluice.disruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "sluice.metadata" . | nindent 2 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- include "sluice.selectorLabels" . | nindent 6 }}
+{{- end }}

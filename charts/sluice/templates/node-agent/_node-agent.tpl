@@ -1,0 +1,21 @@
+{{/* Nodes with an NVIDIA GPU, by whoever labelled them: the GPU Operator, Node Feature Discovery, GKE, or a person. */}}
+{{- define "sluice.gpuNodes" -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      {{- range list "nvidia.com/gpu.present" "feature.node.kubernetes.io/pci-10de.present" "feature.node.kubernetes.io/pci-0302_10de.present" "feature.node.kubernetes.io/pci-0300_10de.present" "sluice.dev/gpu.present" }}
+      - matchExpressions:
+          - { key: {{ . }}, operator: In, values: ["true"] }
+      {{- end }}
+      - matchExpressions:
+          - { key: cloud.google.com/gke-accelerator, operator: Exists }
+{{- end }}
+
+{{- define "sluice.nodeAgentFlags" -}}
+{{- $own := .Values.nodeAgent }}
+{{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
+{{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
+{{- range $own.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,41 @@
+{{/* A stock scheduler that asks the extender beside it about pods with our resource, and nobody else's. */}}
+{{- define "sluice.kubeSchedulerConfiguration" -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  resourceNamespace: {{ .Release.Namespace }}
+  resourceName: {{ include "sluice.schedulerLease" . }}
+{{- with .Values.scheduler.kubeScheduler.clientConnection }}
+clientConnection:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+profiles:
+  - schedulerName: {{ .Values.scheduler.name }}
+extenders:
+  - urlPrefix: http://127.0.0.1:9402
+    filterVerb: filter
+    prioritizeVerb: prioritize
+    bindVerb: bind
+    weight: 1
+    nodeCacheCapable: true
+    ignorable: false
+    httpTimeout: {{ .Values.scheduler.extenderTimeout }}
+    managedResources:
+      - name: sluice.dev/gpu
+        ignoredByScheduler: false
+{{- end }}
+
+{{/* The same name whatever the release is called: two schedulers of one name must not both be active. */}}
+{{- define "sluice.schedulerLease" -}}
+sluice-scheduler
+{{- end }}
+
+{{- define "sluice.schedulerFlags" -}}
+{{- $own := .Values.scheduler }}
+- {{ printf "--lease=%s/%s" .Release.Namespace (include "sluice.schedulerLease" .) | quote }}
+{{- include "sluice.flag" (list "strategy" $own.strategy) }}
+{{- range $own.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
