@@ -26,17 +26,31 @@ pub struct Account {
     pub limit: u64,
 }
 
+/// A client's account and the most that it ever had in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Client {
+    account: Account,
+    peak: u64,
+}
+
+impl Client {
+    fn use_bytes(&mut self, used: u64) {
+        self.account.used = used;
+        self.peak = self.peak.max(used);
+    }
+}
+
 /// All accounts of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemoryLedger {
-    clients: BTreeMap<ClientId, Account>,
+    clients: BTreeMap<ClientId, Client>,
     processes: BTreeMap<ProcessId, (ClientId, u64)>,
 }
 
 impl MemoryLedger {
     /// Adds a client, or changes the limit of one that exists; what it uses stays.
     pub fn set_limit(&mut self, client: ClientId, limit: u64) {
-        self.clients.entry(client).or_default().limit = limit;
+        self.clients.entry(client).or_default().account.limit = limit;
     }
 
     /// Forgets a client and the accounts of its processes.
@@ -56,10 +70,10 @@ impl MemoryLedger {
 
     /// Reserves `bytes` for a process if its client's limit allows.
     pub fn reserve(&mut self, process: ProcessId, bytes: u64) -> Verdict {
-        let Some((account, held)) = self.account_of(process) else { return Verdict::NoAccount };
-        match account.used.checked_add(bytes) {
-            Some(used) if used <= account.limit => {
-                account.used = used;
+        let Some((client, held)) = self.account_of(process) else { return Verdict::NoAccount };
+        match client.account.used.checked_add(bytes) {
+            Some(used) if used <= client.account.limit => {
+                client.use_bytes(used);
                 *held = held.saturating_add(bytes);
                 Verdict::Granted
             }
@@ -69,20 +83,20 @@ impl MemoryLedger {
 
     /// Releases at most what the process holds; says how many bytes that was.
     pub fn release(&mut self, process: ProcessId, bytes: u64) -> u64 {
-        let Some((account, held)) = self.account_of(process) else { return 0 };
+        let Some((client, held)) = self.account_of(process) else { return 0 };
         let released = bytes.min(*held);
         *held -= released;
-        account.used = account.used.saturating_sub(released);
+        client.account.used = client.account.used.saturating_sub(released);
         released
     }
 
     /// Sets what a process holds to what it declares, over the limit if need be: its memory exists, whatever the limit
     /// says (the manager was restarted, or the process went on alone for a while).
     pub fn redeclare(&mut self, process: ProcessId, bytes: u64) {
-        if let Some((account, held)) = self.account_of(process) {
-            let others = account.used.saturating_sub(*held);
+        if let Some((client, held)) = self.account_of(process) {
+            let others = client.account.used.saturating_sub(*held);
             *held = bytes.min(u64::MAX - others);
-            account.used = others + *held;
+            client.use_bytes(others + *held);
         }
     }
 
@@ -96,7 +110,13 @@ impl MemoryLedger {
     /// The account of a client, if it is known.
     #[must_use]
     pub fn client(&self, client: ClientId) -> Option<Account> {
-        self.clients.get(&client).copied()
+        self.clients.get(&client).map(|client| client.account)
+    }
+
+    /// The most bytes that a client has had in use at once, 0 if it is not known.
+    #[must_use]
+    pub fn peak(&self, client: ClientId) -> u64 {
+        self.clients.get(&client).map_or(0, |client| client.peak)
     }
 
     /// Bytes that a process holds.
@@ -105,7 +125,7 @@ impl MemoryLedger {
         self.processes.get(&process).map_or(0, |(_, held)| *held)
     }
 
-    fn account_of(&mut self, process: ProcessId) -> Option<(&mut Account, &mut u64)> {
+    fn account_of(&mut self, process: ProcessId) -> Option<(&mut Client, &mut u64)> {
         let (client, held) = self.processes.get_mut(&process)?;
         Some((self.clients.get_mut(client)?, held))
     }

@@ -144,7 +144,7 @@ impl Client {
         Share::ratio(used, window_ns.min(now.saturating_sub(self.added)))
     }
 
-    fn weight(&self) -> u32 {
-        self.spec.request.ppm().max(LEAST_WEIGHT_PPM)
+    fn weight(&self) -> u64 {
+        u64::from(self.spec.request.ppm().max(LEAST_WEIGHT_PPM)) * u64::from(self.spec.weight.max(1))
     }
 }

@@ -22,6 +22,9 @@ pub struct ClientSpec {
     pub limit: Share,
     /// Turns or standing grant.
     pub class: Class,
+    /// Among best-effort clients that have their request, GPU time goes in proportion to weight × request, where a
+    /// request below 1 % counts as 1 %. Usually 1; 0 counts as 1.
+    pub weight: u32,
 }
 
 /// Where the GPU time that a grant is charged with comes from.

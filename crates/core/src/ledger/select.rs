@@ -1,7 +1,7 @@
 //! Who is next: a strict weak ordering over the clients that wait.
 //!
 //! 1. Clients below their request, by relative shortfall: the one that has the smallest part of what it is entitled to.
-//! 2. All others, by GPU time charged in proportion to their weight (request, at least 1 %), counted as a level that
+//! 2. All others, by GPU time charged in proportion to their weight (weight × request, at least 1 %), counted as a level that
 //!    whoever comes back from a pause enters at the others' height, so a pause earns nothing here. Clients without a
 //!    request are always here: they share what is left when everybody else has what they asked for.
 //!

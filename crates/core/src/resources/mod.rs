@@ -37,7 +37,7 @@ impl ClientEntry {
     /// The part that the token ledger wants to know.
     #[must_use]
     pub const fn spec(&self) -> ClientSpec {
-        ClientSpec { request: self.request, limit: self.limit, class: self.class }
+        ClientSpec { request: self.request, limit: self.limit, class: self.class, weight: 1 }
     }
 }
 

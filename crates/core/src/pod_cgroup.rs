@@ -1,0 +1,160 @@
+//! Which pod a process is in, by the text of its /proc/PID/cgroup.
+//!
+//! Kubelet puts every container below a cgroup of its pod, and the container runtime puts every process of the container
+//! below that one of the container; children, `kubectl exec` and whatever clears its environment are there too. What a
+//! tenant can make is a cgroup *below* its own, under any name. So the outermost component that looks like a pod decides,
+//! and nothing behind the container's is looked at. (The kernel refuses names with a line feed, so nobody can forge a
+//! line.)
+//!
+//! Known layouts, on cgroup v1 (a line per hierarchy), v2 (one line, `0::`) and both at once:
+//!
+//! ```text
+//! cgroupfs  …/kubepods[/burstable|/besteffort]/pod<uid>/<container>
+//! systemd   …/[x-]kubepods.slice[/…-burstable.slice]/…-pod<uid with _>.slice/<runtime>-<container>.scope
+//! systemd driver in kubelet only   …/kubepods-burstable-pod<uid with _>.slice:<runtime>:<container>
+//! seen from a private cgroup namespace   /../../[burstable/]pod<uid>/<container>
+//! ```
+
+mod component;
+#[cfg(test)]
+mod tests;
+
+use component::PodComponent;
+use std::fmt;
+
+/// The pod and container that a process is in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodCgroup {
+    /// The pod's uid: as the API has it (`metadata.uid`), or 32 hex digits for a static pod (its config hash).
+    pub uid: String,
+    /// The container's id, without the runtime's name; `None` if the process is in the pod's cgroup but in no container's.
+    pub container: Option<String>,
+}
+
+/// Why a process is in no pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoPod {
+    /// No line names a pod; the path is the longest there was.
+    Outside {
+        /// Where it is instead.
+        path: String,
+    },
+    /// A component looks like a pod but is not where kubelet puts pods.
+    Misplaced {
+        /// The whole path.
+        path: String,
+    },
+    /// Hierarchies disagree.
+    Conflict {
+        /// What one says.
+        first: Box<PodCgroup>,
+        /// What another says.
+        second: Box<PodCgroup>,
+    },
+    /// A line is not `ID:CONTROLLERS:/PATH`, or there is none.
+    Malformed {
+        /// The line.
+        line: String,
+    },
+}
+
+/// The pod that the whole text of a /proc/PID/cgroup names.
+///
+/// # Errors
+/// Why it names none: every hierarchy that names a pod has to name the same one.
+pub fn pod_of(text: &str) -> Result<PodCgroup, NoPod> {
+    let mut found: Option<PodCgroup> = None;
+    let mut longest = "";
+    for line in text.lines() {
+        let path = path_of(line).ok_or_else(|| NoPod::Malformed { line: line.to_owned() })?;
+        longest = if path.len() > longest.len() { path } else { longest };
+        let Some(pod) = pod_in(path)? else { continue };
+        found = Some(match found {
+            None => pod,
+            Some(first) => agreed(first, pod)?,
+        });
+    }
+    match found {
+        Some(pod) => Ok(pod),
+        None if longest.is_empty() => Err(NoPod::Malformed { line: String::new() }),
+        None => Err(NoPod::Outside { path: longest.to_owned() }),
+    }
+}
+
+/// The third field of a line; paths may contain colons.
+fn path_of(line: &str) -> Option<&str> {
+    let path = line.splitn(3, ':').nth(2).filter(|path| path.starts_with('/'))?;
+    // The kernel says so of a process that has ended and whose cgroup was removed.
+    Some(path.strip_suffix(" (deleted)").unwrap_or(path))
+}
+
+/// The pod of one path; `None` if no component looks like one.
+fn pod_in(path: &str) -> Result<Option<PodCgroup>, NoPod> {
+    let mut components: Vec<&str> = path.split('/').filter(|component| !component.is_empty()).collect();
+    let ups = components.iter().take_while(|component| **component == "..").count();
+    components.drain(..ups);
+    let like = components.iter().enumerate().find_map(|(at, text)| Some((at, PodComponent::read(text)?)));
+    let Some((at, pod)) = like else { return Ok(None) };
+    let (above, below) = components.split_at(at);
+    if !pod.belongs_below(above, ups > 0) {
+        return Err(NoPod::Misplaced { path: path.to_owned() });
+    }
+    let container = match pod.container() {
+        Some(container) => Some(container),
+        None => below.get(1).and_then(|text| component::container(text)),
+    };
+    Ok(Some(PodCgroup { uid: pod.uid(), container: container.map(str::to_owned) }))
+}
+
+/// Two hierarchies' words made one: a container may be named by only one of them.
+fn agreed(first: PodCgroup, second: PodCgroup) -> Result<PodCgroup, NoPod> {
+    let same = match (&first.container, &second.container) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    };
+    if !same || first.uid != second.uid {
+        return Err(NoPod::Conflict { first: Box::new(first), second: Box::new(second) });
+    }
+    Ok(PodCgroup { container: first.container.or(second.container), ..first })
+}
+
+impl std::error::Error for NoPod {}
+
+impl fmt::Display for NoPod {
+    /// Paths are quoted: a tenant may have named its part of them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outside { path } => write!(f, "its cgroup is {:?}", Shortened(path)),
+            Self::Misplaced { path } => {
+                write!(
+                    f,
+                    "its cgroup {:?} looks like a pod's but is not where kubelet puts pods",
+                    Shortened(path)
+                )
+            }
+            Self::Conflict { first, second } => {
+                write!(f, "its cgroups contradict each other: {first} in one hierarchy, {second} in another")
+            }
+            Self::Malformed { line } => write!(f, "its cgroup is not to be read: {:?}", Shortened(line)),
+        }
+    }
+}
+
+impl fmt::Display for PodCgroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pod {} container {}", self.uid, self.container.as_deref().unwrap_or("(none)"))
+    }
+}
+
+/// At most so many characters of what a tenant may have made long.
+struct Shortened<'a>(&'a str);
+
+impl fmt::Debug for Shortened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 256;
+        match self.0.char_indices().nth(MOST) {
+            Some((end, _)) => write!(f, "{:?}…", self.0.get(..end).unwrap_or_default()),
+            None => write!(f, "{:?}", self.0),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Single components of a cgroup path: what looks like a pod's or a container's, and where a pod's may stand.
+
+/// A component that names a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PodComponent<'a> {
+    /// `pod<uid>`, kubelet's cgroupfs driver.
+    Folder { uid: &'a str },
+    /// `<parent>-pod<uid with _>.slice`, kubelet's systemd driver.
+    Slice { parent: &'a str, uid: &'a str },
+    /// `<slice>:<runtime>:<container>`: kubelet names systemd's slices and the runtime takes them for folders.
+    Unresolved { parent: &'a str, uid: &'a str, container: Option<&'a str> },
+}
+
+impl<'a> PodComponent<'a> {
+    /// What a component says, if it looks like a pod's.
+    pub(super) fn read(text: &'a str) -> Option<Self> {
+        if let Some(uid) = text.strip_prefix("pod").filter(|uid| is_uid(uid, '-')) {
+            return Some(Self::Folder { uid });
+        }
+        let (slice, rest) = text.split_once(':').map_or((text, None), |(slice, rest)| (slice, Some(rest)));
+        let (parent, uid) = slice.strip_suffix(".slice")?.rsplit_once("-pod")?;
+        if !is_uid(uid, '_') {
+            return None;
+        }
+        let Some(rest) = rest else { return Some(Self::Slice { parent, uid }) };
+        let container = rest.split_once(':').and_then(|(_, id)| container(id));
+        Some(Self::Unresolved { parent, uid, container })
+    }
+
+    /// The uid as the API writes it.
+    pub(super) fn uid(self) -> String {
+        match self {
+            Self::Folder { uid } => uid.to_owned(),
+            Self::Slice { uid, .. } | Self::Unresolved { uid, .. } => uid.replace('_', "-"),
+        }
+    }
+
+    /// The container, where this very component names it.
+    pub(super) fn container(self) -> Option<&'a str> {
+        match self {
+            Self::Folder { .. } | Self::Slice { .. } => None,
+            Self::Unresolved { container, .. } => container,
+        }
+    }
+
+    /// Whether kubelet puts pods below these components. `relative`: what is above them is not known, because the path
+    /// begins with `..`.
+    pub(super) fn belongs_below(self, above: &[&str], relative: bool) -> bool {
+        // systemd lets users make what they like there.
+        if above.contains(&"user.slice") {
+            return false;
+        }
+        match self {
+            Self::Folder { .. } => {
+                let kubepods = match above {
+                    [front @ .., "burstable" | "besteffort"] => front,
+                    front => front,
+                };
+                kubepods.last().map_or(relative, |last| *last == "kubepods")
+            }
+            Self::Slice { parent, .. } => {
+                let expected =
+                    above.last().map_or(relative, |last| last.strip_suffix(".slice") == Some(parent));
+                expected && is_kubepods(parent)
+            }
+            Self::Unresolved { parent, .. } => is_kubepods(parent),
+        }
+    }
+}
+
+/// Whether a slice is one that kubelet's systemd driver keeps pods in: `kubepods` or a class of it, perhaps below
+/// slices that kubelet was given as its root.
+fn is_kubepods(slice: &str) -> bool {
+    let class = ["-burstable", "-besteffort"].iter().find_map(|class| slice.strip_suffix(class));
+    let root = class.unwrap_or(slice);
+    root == "kubepods" || root.ends_with("-kubepods")
+}
+
+/// A uid as the API makes it, with this between its groups, or a static pod's hash.
+fn is_uid(text: &str, dash: char) -> bool {
+    let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let groups: Vec<&str> = text.split(dash).collect();
+    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+    (lengths == [8, 4, 4, 4, 12] || lengths == [32]) && groups.iter().all(|group| hex(group))
+}
+
+/// The container's id in `<id>`, `<runtime>-<id>` or `<runtime>-<id>.scope`.
+pub(super) fn container(text: &str) -> Option<&str> {
+    let stem = text.strip_suffix(".scope").unwrap_or(text);
+    let (runtime, id) = stem.rsplit_once('-').unwrap_or(("", stem));
+    let is_id =
+        (32..=64).contains(&id.len()) && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    // CRI-O's monitor of a container is none of its processes.
+    (is_id && runtime != "crio-conmon").then_some(id)
+}
