@@ -5,7 +5,9 @@
 
 pub mod gpu;
 pub mod library;
+pub mod managers;
 pub mod plugin;
+pub mod pods;
 
 /// `sluice node-agent`: serve one node.
 #[derive(Debug, clap::Args)]

@@ -1,0 +1,75 @@
+//! The process of one manager.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::process::{Child, Command};
+use tracing::warn;
+
+/// How long a manager that was asked to end is waited for before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What is started for each GPU.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// The `sluice` program.
+    pub program: PathBuf,
+    /// Folder of the sockets that pods reach: `<gpu-uuid>.sock` in it.
+    pub sockets: PathBuf,
+    /// Folder of the control sockets that only the agent reaches.
+    pub controls: PathBuf,
+    /// Further arguments of `sluice pod-manager`.
+    pub arguments: Vec<OsString>,
+}
+
+impl Launch {
+    /// The socket that the programs on this GPU attach to.
+    #[must_use]
+    pub fn socket(&self, gpu: &str) -> PathBuf {
+        self.sockets.join(format!("{gpu}.sock"))
+    }
+
+    /// The control socket of this GPU's manager.
+    #[must_use]
+    pub fn control(&self, gpu: &str) -> PathBuf {
+        self.controls.join(format!("{gpu}.sock"))
+    }
+
+    /// Starts the manager of a GPU. Its output goes where ours goes. It dies with this process (`--parent`), and by the
+    /// kernel's rule also with the *thread* that starts it: call this on a thread that lasts, as tokio's workers do.
+    pub(crate) fn start(&self, gpu: &str) -> std::io::Result<Child> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["--parent", &std::process::id().to_string(), "pod-manager", "--gpu-uuid", gpu])
+            .arg("--socket")
+            .arg(self.socket(gpu))
+            .arg("--control")
+            .arg(self.control(gpu))
+            .args(["--identity", "cgroup"])
+            .args(&self.arguments)
+            .stdin(std::process::Stdio::null())
+            .kill_on_drop(true);
+        // What is meant for programs under the hook must not reach the manager.
+        command.env_remove("LD_PRELOAD");
+        command.spawn()
+    }
+}
+
+/// Ends a manager: asks, waits, kills.
+pub(crate) async fn end(gpu: &str, child: &mut Child) -> std::io::Result<ExitStatus> {
+    let pid = child.id().and_then(|id| i32::try_from(id).ok());
+    if let Some(pid) = pid {
+        // It may have ended in this moment; then there is nobody to ask, and `wait` says so.
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+    }
+    if let Ok(ended) = tokio::time::timeout(GRACE, child.wait()).await {
+        return ended;
+    }
+    warn!(gpu, grace_s = GRACE.as_secs(), "the pod-manager does not end when asked; killing it");
+    child.kill().await?;
+    child.wait().await
+}

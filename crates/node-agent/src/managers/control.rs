@@ -1,0 +1,78 @@
+//! The agent's end of a manager's control API: gRPC over a unix socket that only the agent can reach.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sluice_proto::control::pod_manager_client::PodManagerClient;
+use sluice_proto::control::{SetClientsRequest, SnapshotRequest, SnapshotResponse};
+use tonic::transport::{Channel, Endpoint};
+
+/// Why a manager did not answer as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Its socket cannot be reached.
+    #[error("cannot reach the manager at {}: {why}", socket.display())]
+    Unreachable {
+        /// The control socket.
+        socket: PathBuf,
+        /// The transport's words, with their causes.
+        why: String,
+    },
+    /// No answer in time.
+    #[error("the manager did not answer within {} ms", .0.as_millis())]
+    Silent(Duration),
+    /// It answered with a refusal.
+    #[error("the manager refuses ({:?}): {}", .0.code(), .0.message())]
+    Refused(Box<tonic::Status>),
+}
+
+/// What every client of this manager was promised and has used, now.
+///
+/// # Errors
+/// No answer within `deadline`, or a refusal.
+pub async fn snapshot(socket: &Path, deadline: Duration) -> Result<SnapshotResponse, ControlError> {
+    within(deadline, async {
+        let mut manager = connect(socket).await?;
+        let answer = manager.snapshot(SnapshotRequest {}).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| ControlError::Refused(Box::new(status)))
+    })
+    .await
+}
+
+/// Replaces the manager's set of clients; the generation that it has then.
+pub(crate) async fn set_clients(
+    socket: &Path,
+    request: SetClientsRequest,
+    deadline: Duration,
+) -> Result<u64, ControlError> {
+    within(deadline, async {
+        let mut manager = connect(socket).await?;
+        let answer = manager.set_clients(request).await;
+        answer
+            .map(|answer| answer.into_inner().generation)
+            .map_err(|status| ControlError::Refused(Box::new(status)))
+    })
+    .await
+}
+
+async fn within<T>(
+    deadline: Duration,
+    call: impl Future<Output = Result<T, ControlError>>,
+) -> Result<T, ControlError> {
+    tokio::time::timeout(deadline, call).await.unwrap_or(Err(ControlError::Silent(deadline)))
+}
+
+/// A connection per call: a unix socket costs microseconds, and a connection that outlives a manager would have to be noticed.
+async fn connect(socket: &Path) -> Result<PodManagerClient<Channel>, ControlError> {
+    let unreachable = |why: tonic::transport::Error| {
+        let mut words = why.to_string();
+        let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&why);
+        while let Some(deeper) = cause {
+            words = format!("{words}: {deeper}");
+            cause = deeper.source();
+        }
+        ControlError::Unreachable { socket: socket.to_owned(), why: words }
+    };
+    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).map_err(unreachable)?;
+    Ok(PodManagerClient::new(endpoint.connect().await.map_err(unreachable)?))
+}

@@ -1,0 +1,74 @@
+//! Applies the rule whenever pods or GPUs change, and says who was refused anew.
+
+use std::sync::Arc;
+
+use sluice_core::inventory::NodeInventory;
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::assign::{Assignments, assign};
+use super::{PodView, PodsWatch, Refusal};
+use crate::managers::ClientSets;
+
+/// What the desk publishes.
+#[derive(Debug)]
+pub struct Desk {
+    /// The clients of each GPU; `None` until pods and GPUs are known.
+    pub sets: watch::Sender<Option<Arc<ClientSets>>>,
+    /// The same with refusals, for metrics and events.
+    pub assignments: watch::Sender<Arc<Assignments>>,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self { sets: watch::Sender::new(None), assignments: watch::Sender::new(Arc::default()) }
+    }
+}
+
+impl Desk {
+    /// Works until pods or GPUs no longer come. `on_refusal` hears of each refusal once.
+    pub async fn work(
+        self,
+        mut pods: PodsWatch,
+        mut inventory: watch::Receiver<NodeInventory>,
+        mut on_refusal: impl FnMut(&PodView, &Refusal),
+    ) {
+        loop {
+            let known = pods.borrow_and_update().clone();
+            let gpus = inventory.borrow_and_update().clone();
+            if let Some(known) = known {
+                let before = Arc::clone(&self.assignments.borrow());
+                let now = assign(&known, &gpus, &before);
+                let fresh = now.refused.iter().filter(|(uid, why)| before.refused.get(*uid) != Some(*why));
+                for (uid, why) in fresh {
+                    if let Some(pod) = known.get(uid) {
+                        warn!(pod = pod.full_name(), uid, %why, "the pod gets no GPU");
+                        on_refusal(pod, why);
+                    }
+                }
+                self.publish(now);
+            }
+            tokio::select! {
+                changed = pods.changed() => if changed.is_err() { return },
+                changed = inventory.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    fn publish(&self, now: Assignments) {
+        self.sets.send_if_modified(|sets| {
+            let is_news = sets.as_deref() != Some(&now.sets);
+            if is_news {
+                *sets = Some(Arc::new(now.sets.clone()));
+            }
+            is_news
+        });
+        self.assignments.send_if_modified(|last| {
+            let is_news = **last != now;
+            if is_news {
+                *last = Arc::new(now);
+            }
+            is_news
+        });
+    }
+}

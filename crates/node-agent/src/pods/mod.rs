@@ -1,0 +1,23 @@
+//! From the pods of this node to the clients of each GPU.
+//!
+//! * [`view`]: what the agent needs to know of a pod.
+//! * [`informer`]: the pods as the API server tells of them; what was known stays known while it is away.
+//! * [`assign`]: the rule: pods and GPUs in, clients of each GPU and refusals out. Pure.
+//! * [`desk`]: applies the rule whenever pods or GPUs change.
+
+pub mod assign;
+pub mod desk;
+pub mod informer;
+pub mod view;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use assign::{Assignments, Refusal};
+pub use view::PodView;
+
+/// The pods of this node by uid.
+pub type Pods = BTreeMap<String, Arc<PodView>>;
+
+/// The pods as they change; `None` until the first complete list.
+pub type PodsWatch = tokio::sync::watch::Receiver<Option<Arc<Pods>>>;

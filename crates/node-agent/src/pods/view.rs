@@ -1,0 +1,184 @@
+//! What the agent needs to know of a pod, and nothing that changes with every heartbeat.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
+use sluice_core::request::keys;
+
+/// One pod of this node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PodView {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// It has succeeded or failed: its containers have ended and none will start again.
+    pub has_ended: bool,
+    /// When it was bound to this node, seconds since 1970; the creation where that is not said.
+    pub bound_at: i64,
+    /// When it was created, seconds since 1970.
+    pub created_at: i64,
+    /// Its annotations under `sluice.dev/`.
+    pub annotations: BTreeMap<String, String>,
+    /// The container that holds the GPU for long: metrics of the pod carry its name.
+    pub container: String,
+    /// Names of its containers by their runtime's id.
+    pub container_names: BTreeMap<String, String>,
+}
+
+impl PodView {
+    /// Reads a pod. `None` for an object without a uid, which the API server does not send.
+    #[must_use]
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let metadata = &pod.metadata;
+        let created_at = metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+        let annotations = metadata.annotations.iter().flatten();
+        let ours = annotations.filter(|(key, _)| key.starts_with(keys::PREFIX));
+        let status = pod.status.as_ref();
+        Some(Self {
+            uid: metadata.uid.clone()?,
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            has_ended: matches!(
+                status.and_then(|status| status.phase.as_deref()),
+                Some("Succeeded" | "Failed")
+            ),
+            bound_at: status.and_then(bound_at).unwrap_or(created_at),
+            created_at,
+            annotations: ours.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            container: pod.spec.as_ref().and_then(main_container).unwrap_or_default(),
+            container_names: status.map(container_names).unwrap_or_default(),
+        })
+    }
+
+    /// `namespace/name`.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// When the scheduler bound it.
+fn bound_at(status: &PodStatus) -> Option<i64> {
+    let is_binding =
+        |condition: &&PodCondition| condition.type_ == "PodScheduled" && condition.status == "True";
+    let condition = status.conditions.iter().flatten().find(is_binding)?;
+    Some(condition.last_transition_time.as_ref()?.0.as_second())
+}
+
+/// The first app container that asks for our resource, else the first sidecar that does, else the first container.
+fn main_container(spec: &PodSpec) -> Option<String> {
+    let asks = |container: &&Container| {
+        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+        limits.is_some_and(|limits| limits.contains_key(keys::RESOURCE))
+    };
+    let is_sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
+    let app = spec.containers.iter().find(asks);
+    let sidecar = || spec.init_containers.iter().flatten().filter(is_sidecar).find(asks);
+    let chosen = app.or_else(sidecar).or(spec.containers.first())?;
+    Some(chosen.name.clone())
+}
+
+/// Of all kinds of containers, those that have just been replaced included.
+fn container_names(status: &PodStatus) -> BTreeMap<String, String> {
+    let lists =
+        [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses];
+    let mut names = BTreeMap::new();
+    for container in lists.into_iter().flatten().flatten() {
+        for id in ids(container) {
+            // `containerd://0123…`: the cgroup has only what follows.
+            let id = id.split_once("://").map_or(id, |(_, id)| id);
+            names.insert(id.to_owned(), container.name.clone());
+        }
+    }
+    names
+}
+
+fn ids(container: &ContainerStatus) -> impl Iterator<Item = &str> {
+    let before = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    let before = before.and_then(|terminated| terminated.container_id.as_deref());
+    container.container_id.as_deref().into_iter().chain(before).filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn view(pod: serde_json::Value) -> PodView {
+        PodView::of(&serde_json::from_value(pod).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_pod_is_read_with_its_binding_its_annotations_and_its_containers() {
+        let pod = view(json!({
+            "metadata": {
+                "uid": "u1", "namespace": "ml", "name": "train", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": {"sluice.dev/quota": "0.3", "sluice.dev/assigned-gpu": "GPU-a", "other": "x"},
+            },
+            "spec": {
+                "initContainers": [{"name": "prep"}],
+                "containers": [
+                    {"name": "proxy"},
+                    {"name": "main", "resources": {"limits": {"sluice.dev/gpu": "1"}}},
+                ],
+            },
+            "status": {
+                "phase": "Running",
+                "conditions": [
+                    {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z"},
+                    {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"},
+                ],
+                "initContainerStatuses": [
+                    {"name": "prep", "containerID": "containerd://aa", "image": "", "imageID": "", "ready": true, "restartCount": 0},
+                ],
+                "containerStatuses": [
+                    {"name": "proxy", "containerID": "", "image": "", "imageID": "", "ready": false, "restartCount": 0},
+                    {"name": "main", "containerID": "cri-o://cc", "image": "", "imageID": "", "ready": true, "restartCount": 1,
+                     "lastState": {"terminated": {"exitCode": 1, "containerID": "cri-o://bb"}}},
+                ],
+            },
+        }));
+        assert_eq!(
+            (pod.full_name().as_str(), pod.container.as_str(), pod.has_ended),
+            ("ml/train", "main", false)
+        );
+        assert_eq!(pod.bound_at - pod.created_at, 5);
+        assert_eq!(pod.annotations.len(), 2);
+        let names: Vec<_> =
+            pod.container_names.iter().map(|(id, name)| (id.as_str(), name.as_str())).collect();
+        assert_eq!(names, [("aa", "prep"), ("bb", "main"), ("cc", "main")]);
+    }
+
+    #[test]
+    fn the_series_of_a_pod_whose_sidecar_has_the_gpu_carry_the_sidecars_name() {
+        let gpu = json!({"limits": {"sluice.dev/gpu": "1"}});
+        let pod = view(json!({
+            "metadata": {"uid": "u"},
+            "spec": {
+                "initContainers": [
+                    {"name": "prep", "resources": gpu},
+                    {"name": "side", "restartPolicy": "Always", "resources": gpu},
+                ],
+                "containers": [{"name": "app"}],
+            },
+        }));
+        assert_eq!(pod.container, "side");
+    }
+
+    #[test]
+    fn only_the_two_last_phases_end_a_pod() {
+        for (phase, ended) in [
+            ("Pending", false),
+            ("Running", false),
+            ("Unknown", false),
+            ("Succeeded", true),
+            ("Failed", true),
+        ] {
+            let pod = view(json!({"metadata": {"uid": "u"}, "status": {"phase": phase}}));
+            assert_eq!(pod.has_ended, ended, "{phase}");
+        }
+    }
+}
