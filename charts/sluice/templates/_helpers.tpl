@@ -6,7 +6,7 @@
 
 {{/* The release's name, with the chart's name in it; short enough to append a component and a hash. */}}
 {{- define "sluice.fullname" -}}
-{{- $name := include "sluice.name" . }}
+{{- $name := include "sluice.name" . -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
 {{- else if contains $name .Release.Name }}
@@ -38,6 +38,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
+{{/* Of pods: nothing that changes with the chart's version alone, or every upgrade would restart them. */}}
+{{- define "sluice.podLabels" -}}
+{{ include "sluice.selectorLabels" . }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{/* metadata's name, namespace and labels of an object of a component; cluster: true for one without a namespace */}}
 {{- define "sluice.metadata" -}}
 name: {{ include "sluice.componentName" . }}
@@ -49,7 +57,7 @@ labels:
 {{- end }}
 
 {{- define "sluice.serviceAccountName" -}}
-{{- $component := get .root.Values (include "sluice.valuesKey" .) }}
+{{- $component := get .root.Values (include "sluice.valuesKey" .) -}}
 {{- $component.serviceAccountName | default (include "sluice.componentName" .) }}
 {{- end }}
 
@@ -60,8 +68,8 @@ labels:
 
 {{/* include "sluice.imageOf" (dict "root" $ "image" .Values.image "tag" .Chart.AppVersion) */}}
 {{- define "sluice.imageOf" -}}
-{{- $registry := .root.Values.global.imageRegistry | default .image.registry }}
-{{- $name := .image.repository }}
+{{- $registry := .root.Values.global.imageRegistry | default .image.registry -}}
+{{- $name := .image.repository -}}
 {{- if $registry }}{{ $name = printf "%s/%s" $registry $name }}{{ end }}
 {{- if .image.digest }}{{ printf "%s@%s" $name .image.digest }}
 {{- else }}{{ printf "%s:%s" $name (.image.tag | default .tag | toString) }}
@@ -74,13 +82,13 @@ labels:
 
 {{/* A scheduler as old as the cluster, unless the values say otherwise; clouds append to the version (v1.34.4-gke.1). */}}
 {{- define "sluice.kubeSchedulerImage" -}}
-{{- $tag := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version }}
+{{- $tag := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
 {{- include "sluice.imageOf" (dict "root" . "image" .Values.scheduler.kubeScheduler.image "tag" $tag) }}
 {{- end }}
 
 {{/* One flag, if its value is set: the binary's own default holds otherwise. */}}
 {{- define "sluice.flag" -}}
-{{- $value := index . 1 }}
+{{- $value := index . 1 -}}
 {{- if not (kindIs "invalid" $value) }}
 {{- if kindIs "float64" $value }}{{ $value = int64 $value }}{{ end }}
 - {{ printf "--%s=%v" (index . 0) $value | quote }}

@@ -2,7 +2,7 @@
 
 {{/* Annotations by which a Prometheus with the usual pod discovery finds the metrics. */}}
 {{- define "sluice.scrapeAnnotations" -}}
-{{- if .root.Values.metrics.podAnnotations }}
+{{- if .root.Values.metrics.podAnnotations -}}
 prometheus.io/scrape: "true"
 prometheus.io/port: {{ .port | quote }}
 prometheus.io/path: /metrics
@@ -11,7 +11,7 @@ prometheus.io/path: /metrics
 
 {{/* The fields of a pod's specification that the values of its component decide. */}}
 {{- define "sluice.podSettings" -}}
-{{- $own := get .root.Values (include "sluice.valuesKey" .) }}
+{{- $own := get .root.Values (include "sluice.valuesKey" .) -}}
 serviceAccountName: {{ include "sluice.serviceAccountName" . }}
 {{- with .root.Values.global.imagePullSecrets }}
 imagePullSecrets:
@@ -42,7 +42,7 @@ readinessProbe:
 
 {{/* The log level, the pod's own name, and what the values add. */}}
 {{- define "sluice.environment" -}}
-{{- $own := get .root.Values (include "sluice.valuesKey" .) }}
+{{- $own := get .root.Values (include "sluice.valuesKey" .) -}}
 - name: POD_NAME
   valueFrom: { fieldRef: { fieldPath: metadata.name } }
 - name: POD_NAMESPACE

@@ -12,7 +12,7 @@ nodeAffinity:
 {{- end }}
 
 {{- define "sluice.nodeAgentFlags" -}}
-{{- $own := .Values.nodeAgent }}
+{{- $own := .Values.nodeAgent -}}
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- range $own.extraArgs }}

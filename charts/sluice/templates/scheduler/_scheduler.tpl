@@ -32,7 +32,7 @@ sluice-scheduler
 {{- end }}
 
 {{- define "sluice.schedulerFlags" -}}
-{{- $own := .Values.scheduler }}
+{{- $own := .Values.scheduler -}}
 - {{ printf "--lease=%s/%s" .Release.Namespace (include "sluice.schedulerLease" .) | quote }}
 {{- include "sluice.flag" (list "strategy" $own.strategy) }}
 {{- range $own.extraArgs }}

@@ -4,8 +4,8 @@
 {{- end }}
 
 {{- define "sluice.webhookFlags" -}}
-{{- $own := .Values.webhook }}
-{{- $name := include "sluice.componentName" (dict "root" . "component" "webhook") }}
+{{- $own := .Values.webhook -}}
+{{- $name := include "sluice.componentName" (dict "root" . "component" "webhook") -}}
 - {{ printf "--namespace=%s" .Release.Namespace | quote }}
 - {{ printf "--service=%s" $name | quote }}
 - {{ printf "--secret=%s" (include "sluice.webhookSecret" .) | quote }}
