@@ -1,0 +1,58 @@
+"""The Kubernetes API for tests: kubectl for what users do, plain HTTPS where a process per question is too slow."""
+
+import json
+import ssl
+import subprocess
+import urllib.request
+from lib.certificates import PKI
+from lib.settings import API, environment
+
+
+class Failed(AssertionError):
+    """A command that failed: its words, exit code and what it said."""
+
+    def __init__(self, words: list[str], code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+        super().__init__(f"{' '.join(words)}: exit code {code}\n{out}{err}")
+
+
+def command(*words: object, stdin: str | None = None, seconds: float = 120) -> str:
+    """Runs a program of the cluster and returns its standard output."""
+    argv = [str(word) for word in words]
+    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=seconds, env=environment())
+    if done.returncode != 0:
+        raise Failed(argv, done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def kubectl(*words: object, stdin: str | None = None, seconds: float = 120) -> str:
+    return command("kubectl", *words, stdin=stdin, seconds=seconds)
+
+
+def helm(*words: object, seconds: float = 300) -> str:
+    return command("helm", *words, seconds=seconds)
+
+
+def request(method: str, path: str, body: dict | None = None, content: str = "application/json", seconds: float = 30):
+    """One call as the administrator; an error is urllib's, with the API server's answer in it."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": "Bearer token-admin", "Content-Type": content}
+    asked = urllib.request.Request(API + path, data=data, method=method, headers=headers)
+    trusted = ssl.create_default_context(cafile=str(PKI / "ca.crt"))
+    with urllib.request.urlopen(asked, timeout=seconds, context=trusted) as answer:
+        text = answer.read()
+    return json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
+
+
+def answers(path: str) -> bool:
+    try:
+        request("GET", path, seconds=2)
+    except OSError:
+        return False
+    return True
+
+
+def apply(*objects: dict | str) -> str:
+    """Manifests as text or as objects."""
+    texts = [item if isinstance(item, str) else json.dumps(item) for item in objects]
+    return kubectl("apply", "-f", "-", stdin="\n---\n".join(texts))

@@ -1,0 +1,60 @@
+"""The node's simulated GPUs: one daemon each, and the simulated driver library where the runtime takes it from."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from lib.namespaces import until
+from lib.processes import Program
+from lib.settings import SIMULATION, environment
+
+MODEL = "Sluice Simulated H200"
+MEMORY = "16Gi"
+MEMORY_BYTES = 16 << 30
+GPUS = ["GPU-00000000-0000-4000-8000-00000000000a", "GPU-00000000-0000-4000-8000-00000000000b"]
+NAMES = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so"]
+
+
+def socket(uuid: str) -> Path:
+    return SIMULATION / "gpus" / f"{uuid}.sock"
+
+
+def program(uuid: str) -> Program:
+    if "--uuid" not in sim("--help"):  # TODO(A) until helper B's options exist
+        link = socket(uuid)
+        real = SIMULATION / f"{uuid[-1]}.sock"
+        if not link.is_symlink():
+            link.symlink_to(real)
+        return Program(f"sim-{uuid}", [SIMULATION / "sluice", "sim", "--socket", real, "--memory", MEMORY])
+    words = [SIMULATION / "sluice", "sim", "--socket", socket(uuid), "--memory", MEMORY, "--uuid", uuid, "--model", MODEL]
+    return Program(f"sim-{uuid}", words)
+
+
+def start(target: Path) -> None:
+    """Copies the programs first: what a running cluster uses must not change under it."""
+    library = SIMULATION / "lib"
+    for folder in (library, SIMULATION / "gpus"):
+        folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(target / "sluice", SIMULATION / "sluice")
+    for name in NAMES:
+        shutil.copy2(target / "libcuda.so", library / name)
+    for uuid in GPUS:
+        program(uuid).start()
+    for uuid in GPUS:
+        until(f"simulated {uuid}", 10, lambda uuid=uuid: program(uuid).check() or socket(uuid).exists())
+
+
+def sim(*words: object) -> str:
+    """Asks or tells a simulated GPU: `sluice sim WORDS`."""
+    done = subprocess.run(
+        [SIMULATION / "sluice", "sim", *map(str, words)], capture_output=True, text=True, timeout=30, env=environment()
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"sluice sim {' '.join(map(str, words))}: {done.stderr}")
+    return done.stdout
+
+
+def ledger(uuid: str) -> dict:
+    """What the GPU itself has counted."""
+    return json.loads(sim("ledger", "--socket", socket(uuid)))

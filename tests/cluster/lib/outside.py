@@ -1,0 +1,47 @@
+"""What up, run and down share: programs built, namespaces made, the inner part started in them."""
+
+import fcntl
+import os
+import resource
+import subprocess
+import sys
+
+from lib import namespaces
+from lib.settings import HERE, REPOSITORY, STATE
+
+INSIDE = [sys.executable, HERE / "lib/inside.py"]
+
+
+def need_root() -> None:
+    if os.geteuid() != 0:
+        sys.exit("tests/cluster: needs root: it makes namespaces, mounts and cgroups (cargo test and cargo demo do not)")
+
+
+def one_at_a_time():
+    """Two clusters would share kubelet's cgroups; the second waits for the first."""
+    held = open(STATE.with_suffix(".lock"), "w")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("another run of tests/cluster is in progress, waiting for it", flush=True)
+        fcntl.flock(held, fcntl.LOCK_EX)
+    return held
+
+
+def build() -> None:
+    """Release programs unless SLUICE_CLUSTER_NO_BUILD is set, then everything that is not ours."""
+    if not os.environ.get("SLUICE_CLUSTER_NO_BUILD"):
+        packages = ["-p", "sluice-cli", "-p", "sluice-hook", "-p", "sluice-sim-cuda"]
+        subprocess.run(["cargo", "build", "-q", "--release", "--locked", *packages], cwd=REPOSITORY, check=True)
+    subprocess.run([HERE / "prepare"], stdout=subprocess.DEVNULL, check=True)
+
+
+def up() -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a shell's 1024 is too few for an API server
+    namespaces.end()
+    build()
+    namespaces.make()
+    if namespaces.run_inside(*INSIDE, "up", seconds=300) != 0:
+        raise SystemExit("up: failed; tests/cluster/down removes what it left")
+    namespaces.mark_up()

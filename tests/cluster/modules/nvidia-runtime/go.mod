@@ -1,0 +1,3 @@
+module sluice.dev/tests/cluster/nvidia-runtime
+
+go 1.24
