@@ -167,7 +167,10 @@ mod tests {
         let text = r#"{"version":1,"seats_per_gpu":4,"power":"much","gpus":[
             {"uuid":"GPU-a","index":0,"model":"X","memory_bytes":1,"pci":"0000:01:00.0","healthy":true,"colour":"green"}]}"#;
         let gpus = NodeInventory::from_annotation(text).unwrap().gpus;
-        assert_eq!((gpus[0].numa, gpus[0].nvlink.len(), gpus[0].unhealthy_reason.as_deref()), (None, 0, None));
+        assert_eq!(
+            (gpus[0].numa, gpus[0].nvlink.len(), gpus[0].unhealthy_reason.as_deref()),
+            (None, 0, None)
+        );
     }
 
     #[test]

@@ -1,1 +1,34 @@
-//! GPUs of the node and their health.
+//! The node's GPUs: which there are, and which of them may be given to pods at the moment.
+//!
+//! * [`source`] is the question that is asked: the trait [`Gpus`], answered by the driver ([`nvml`]) or, in tests, by
+//!   hand ([`fake`]).
+//! * [`xid`] says what the driver's error numbers mean and which of them are the GPU's fault.
+//! * [`health`] is the rule: one GPU's state and what an observation makes of it. Pure.
+//! * [`fleet`] is the rule for all GPUs of the node: observations in, inventory and news out. Pure.
+//! * [`watcher`] asks: it polls, waits for Xid events on a thread of its own, and publishes.
+//!
+//! # For those who build on it
+//! ```ignore
+//! let gpus = Arc::new(gpu::Driver::new(gpu::DriverPaths::default()));     // or gpu::fake::FakeGpus::with(&[..])
+//! let watched: gpu::Watched = gpu::watch(gpus, gpu::Settings::default(), stop /* CancellationToken */).await;
+//! let inventory: tokio::sync::watch::Receiver<NodeInventory> = watched.inventory.clone();
+//! let news: tokio::sync::broadcast::Receiver<gpu::News> = watched.news.subscribe();
+//! ```
+//! [`watch`] returns when the driver has answered for the first time (it asks again and again until then, and logs why not),
+//! so the inventory is true from the beginning. After that the inventory always has every GPU that was ever seen: one that is
+//! lost, or a driver that no longer answers, makes GPUs unhealthy with a reason, never absent. `inventory` changes only
+//! when something in it changes, so a change is worth an update of the node, the seats, and the pod-managers. GPUs in MIG mode
+//! are not in it; `skipped` says which and why. [`News`] are for events and counters: each Xid, each GPU that became
+//! unhealthy or healthy. Whoever is slow misses old news (broadcast), never the newest inventory (watch).
+
+pub mod fake;
+pub mod fleet;
+pub mod health;
+pub mod source;
+pub mod watcher;
+pub mod xid;
+
+pub use fleet::{News, Skipped};
+pub use health::Sickness;
+pub use source::Gpus;
+pub use watcher::{Settings, Watched, watch};
