@@ -11,6 +11,7 @@ pub mod inventory;
 pub mod ledger;
 pub mod memory;
 pub mod pod_cgroup;
+pub mod placement;
 pub mod quota;
 pub mod request;
 pub mod resources;

@@ -1,0 +1,39 @@
+//! Nodes and GPUs for tests.
+
+use crate::inventory::{Gpu, NodeInventory};
+
+pub(super) const GIB: u64 = 1 << 30;
+
+pub(super) fn gpu(node: &str, index: u32) -> Gpu {
+    Gpu {
+        uuid: uuid(node, index),
+        index,
+        model: "NVIDIA H100 80GB HBM3".into(),
+        memory_bytes: 80 * GIB,
+        numa: None,
+        pci: format!("0000:{index:02x}:00.0"),
+        nvlink: Vec::new(),
+        healthy: true,
+        unhealthy_reason: None,
+    }
+}
+
+pub(super) fn uuid(node: &str, index: u32) -> String {
+    format!("GPU-{node}-{index}")
+}
+
+/// A node of equal GPUs.
+pub(super) fn node(name: &str, gpus: u32) -> NodeInventory {
+    NodeInventory::new(10, (0..gpus).map(|index| gpu(name, index)).collect())
+}
+
+/// Links every pair of each group of GPUs.
+pub(super) fn link(inventory: &mut NodeInventory, groups: &[&[usize]]) {
+    for group in groups {
+        for &one in *group {
+            let peers = group.iter().filter(|&&other| other != one);
+            let uuids = peers.map(|&other| inventory.gpus[other].uuid.clone()).collect();
+            inventory.gpus[one].nvlink = uuids;
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Answers of the index.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::claim::Claim;
+use super::demand::Take;
+use super::reasons::NodeReasons;
+use super::text::{memory_asked, share};
+
+/// GPUs of one node for one pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The node.
+    pub node: Arc<str>,
+    /// UUIDs of the GPUs.
+    pub gpus: Vec<Arc<str>>,
+    /// Their ordinals on the node, as names for people.
+    pub ordinals: Vec<u32>,
+    /// Bytes on each.
+    pub memory_bytes: u64,
+    /// What of each GPU it takes.
+    pub take: Take,
+}
+
+/// `gpu-1 of node-a: 0.300 of GPU-…, 4.0 GiB`
+impl fmt::Display for Choice {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, ordinal) in self.ordinals.iter().enumerate() {
+            let comma = if place == 0 { "" } else { ", " };
+            write!(to, "{comma}gpu-{ordinal}")?;
+        }
+        write!(to, " of {}: ", self.node)?;
+        match self.take {
+            Take::Share { quota_milli } => write!(to, "{} of ", share(u64::from(quota_milli)))?,
+            Take::Whole { .. } => write!(to, "all of ")?,
+        }
+        write!(to, "{}, {}", self.gpus.join(", "), memory_asked(self.memory_bytes))?;
+        if self.gpus.len() > 1 { write!(to, " each") } else { Ok(()) }
+    }
+}
+
+/// Where a pod goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Offer {
+    /// Held for the pod on each of these nodes, best first, until it is bound to one of them.
+    Reserved(Vec<Choice>),
+    /// It has this already: it is bound there, or a bind is on its way.
+    Held(Choice),
+    /// It has a place already, on a node that is not among the candidates.
+    HeldElsewhere(Claim),
+    /// It fits nowhere; what stands against each candidate. Nothing is held for it any more.
+    Refused(Vec<(Arc<str>, NodeReasons)>),
+}
+
+/// Why a bind must not be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CannotBind {
+    /// Nothing is held for the pod on that node: its reservation ran out, or was never made here.
+    NotReserved,
+    /// The pod is bound to another node.
+    BoundElsewhere(Arc<str>),
+    /// A GPU that was reserved cannot be had any more.
+    Lost {
+        /// Its name for people.
+        gpu: String,
+        /// What became of it.
+        why: String,
+    },
+}
+
+impl fmt::Display for CannotBind {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotReserved => write!(to, "no GPU is reserved for the pod there (any more)"),
+            Self::BoundElsewhere(node) => write!(to, "the pod is bound to {node} already"),
+            Self::Lost { gpu, why } => write!(to, "{gpu} cannot be had any more: it {why}"),
+        }
+    }
+}

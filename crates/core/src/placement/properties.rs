@@ -1,0 +1,206 @@
+//! What holds after any sequence of events.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::strategy::Strategy as Generator;
+
+use super::fixtures::{GIB, node};
+use super::{Demand, Hold, Index, Offer, Strategy};
+
+const NODES: [&str; 3] = ["a", "b", "c"];
+const GPUS: u32 = 3;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Reserve { pod: u8, demand: Demand, nodes: u8, most: usize },
+    Bind { pod: u8 },
+    Confirm { pod: u8 },
+    Abandon { pod: u8 },
+    Release { pod: u8 },
+    Pass { time: u64 },
+    Health { node: usize, gpu: u32, healthy: bool },
+    Lose { node: usize },
+}
+
+fn demand() -> impl Generator<Value = Demand> {
+    let memory = prop_oneof![Just(None), (1..90_u64).prop_map(|gib| Some(gib * GIB))];
+    let share = (0..=1000_u32, memory).prop_map(|(quota, memory)| Demand::share(quota, memory));
+    prop_oneof![4 => share, 1 => (1..4_u32).prop_map(Demand::whole)]
+}
+
+fn step() -> impl Generator<Value = Step> {
+    let pod = 0..12_u8;
+    prop_oneof![
+        6 => (pod.clone(), demand(), 1..8_u8, 1..3_usize)
+            .prop_map(|(pod, demand, nodes, most)| Step::Reserve { pod, demand, nodes, most }),
+        3 => pod.clone().prop_map(|pod| Step::Bind { pod }),
+        3 => pod.clone().prop_map(|pod| Step::Confirm { pod }),
+        1 => pod.clone().prop_map(|pod| Step::Abandon { pod }),
+        2 => pod.prop_map(|pod| Step::Release { pod }),
+        1 => (0..40_u64).prop_map(|time| Step::Pass { time }),
+        1 => (0..3_usize, 0..GPUS, any::<bool>()).prop_map(|(node, gpu, healthy)| Step::Health { node, gpu, healthy }),
+        1 => (0..3_usize).prop_map(|node| Step::Lose { node }),
+    ]
+}
+
+fn index(strategy: Strategy) -> Index {
+    let mut index = Index::new(strategy);
+    for name in NODES {
+        index.set_node(name, &node(name, GPUS));
+    }
+    index
+}
+
+/// Plays a step as the extender would.
+fn play(index: &mut Index, now: &mut u64, step: &Step) {
+    let name = |pod: &u8| format!("pod-{pod}");
+    match step {
+        Step::Reserve { pod, demand, nodes, most } => {
+            let nodes: Vec<&str> = NODES
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| nodes & (1 << at) != 0)
+                .map(|(_, name)| *name)
+                .collect();
+            index.reserve(&name(pod), demand, nodes.into_iter(), *most, *now + 60);
+        }
+        Step::Bind { pod } => {
+            let first = index.claims(&name(pod)).first().map(|claim| claim.node.clone());
+            if let Some(node) = first {
+                let _ = index.begin_bind(&name(pod), &node, *now + 100);
+            }
+        }
+        Step::Confirm { pod } => {
+            let binding = |claim: &&super::Claim| matches!(claim.hold, Hold::Binding { .. });
+            let found = index.claims(&name(pod)).iter().find(binding).cloned();
+            if let Some(claim) = found {
+                let gpus: Vec<String> = claim.gpus.iter().map(|gpu| gpu.to_string()).collect();
+                index.confirm(&name(pod), &claim.node, &gpus, &claim.demand);
+            }
+        }
+        Step::Abandon { pod } => NODES.iter().for_each(|node| index.abandon(&name(pod), node)),
+        Step::Release { pod } => {
+            index.release(&name(pod));
+        }
+        Step::Pass { time } => {
+            *now += time;
+            index.expire(*now);
+        }
+        Step::Health { node: at, gpu, healthy } => {
+            let mut inventory = node(NODES[*at], GPUS);
+            inventory.gpus[*gpu as usize].healthy = *healthy;
+            index.set_node(NODES[*at], &inventory);
+        }
+        Step::Lose { node } => index.remove_node(NODES[*node]),
+    }
+}
+
+/// The sums that all claims make, GPU by GPU: thousandths, bytes, pods, whole ones.
+fn sums(index: &Index) -> BTreeMap<(String, String), (u64, u64, u32, u32)> {
+    let mut sums: BTreeMap<(String, String), (u64, u64, u32, u32)> = BTreeMap::new();
+    for pod in 0..12 {
+        for claim in index.claims(&format!("pod-{pod}")) {
+            for gpu in &claim.gpus {
+                let sum = sums.entry((claim.node.to_string(), gpu.to_string())).or_default();
+                sum.0 += u64::from(claim.demand.milli_per_gpu());
+                sum.1 += claim.demand.memory_on(80 * GIB);
+                sum.2 += 1;
+                sum.3 += u32::from(claim.demand.is_whole());
+            }
+        }
+    }
+    sums
+}
+
+proptest! {
+    #[test]
+    fn no_gpu_is_ever_given_twice(steps in prop::collection::vec(step(), 1..120), binpack: bool) {
+        let mut index = index(if binpack { Strategy::Binpack } else { Strategy::Spread });
+        let mut now = 0;
+        for step in &steps {
+            play(&mut index, &mut now, step);
+            for (gpu, (milli, memory, pods, whole)) in sums(&index) {
+                prop_assert!(milli <= 1000, "{gpu:?} has {milli} given after {step:?}");
+                prop_assert!(memory <= 80 * GIB, "{gpu:?} has {memory} bytes given after {step:?}");
+                prop_assert!(whole == 0 || pods == 1, "{gpu:?} is whole and shared after {step:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_claims_and_end_at_zero(steps in prop::collection::vec(step(), 1..120)) {
+        let mut index = index(Strategy::Binpack);
+        let mut now = 0;
+        for step in &steps {
+            play(&mut index, &mut now, step);
+        }
+        for name in NODES {
+            index.set_node(name, &node(name, GPUS));
+        }
+        let sums = sums(&index);
+        for (name, uses) in index.uses() {
+            for one in uses {
+                let key = (name.to_string(), one.gpu.to_string());
+                let sum = sums.get(&key).copied().unwrap_or_default();
+                prop_assert_eq!((one.milli, one.memory_bytes, one.pods), (sum.0, sum.1, sum.2), "{:?}", key);
+            }
+        }
+        for pod in 0..12 {
+            index.release(&format!("pod-{pod}"));
+        }
+        prop_assert_eq!(index.counts(), (0, 0));
+        prop_assert!(index.uses().all(|(_, uses)| uses.iter().all(|one| (one.milli, one.memory_bytes, one.pods) == (0, 0, 0))));
+    }
+
+    #[test]
+    fn a_rebuild_is_the_same_in_every_order(
+        steps in prop::collection::vec(step(), 1..80), order in Just((0..15_usize).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
+        let mut first = index(Strategy::Binpack);
+        let mut now = 0;
+        for step in &steps {
+            play(&mut first, &mut now, step);
+        }
+        let mut rebuilt = Index::new(Strategy::Binpack);
+        let mut again = Index::new(Strategy::Binpack);
+        for (index, order) in [(&mut rebuilt, (0..15).collect::<Vec<_>>()), (&mut again, order)] {
+            for at in order {
+                if let Some(name) = NODES.get(at) {
+                    index.set_node(name, &node(name, GPUS));
+                    continue;
+                }
+                let pod = format!("pod-{}", at - NODES.len());
+                for claim in first.claims(&pod).iter().filter(|claim| claim.hold == Hold::Confirmed) {
+                    let gpus: Vec<String> = claim.gpus.iter().map(|gpu| gpu.to_string()).collect();
+                    index.confirm(&pod, &claim.node, &gpus, &claim.demand);
+                }
+            }
+        }
+        let uses = |index: &Index| {
+            let mut uses: Vec<_> = index.uses().map(|(name, uses)| (name.to_string(), format!("{uses:?}"))).collect();
+            uses.sort();
+            uses
+        };
+        prop_assert_eq!(uses(&rebuilt), uses(&again));
+        prop_assert_eq!(rebuilt.counts().1, again.counts().1);
+    }
+
+    #[test]
+    fn what_fits_is_reserved_and_what_does_not_has_a_reason(
+        steps in prop::collection::vec(step(), 0..60), demand in demand(),
+    ) {
+        let mut index = index(Strategy::Spread);
+        let mut now = 0;
+        for step in &steps {
+            play(&mut index, &mut now, step);
+        }
+        let fits = NODES.iter().any(|name| index.fit(&demand, name).is_ok());
+        let offer = index.reserve("newcomer", &demand, NODES.into_iter(), 1, u64::MAX);
+        prop_assert_eq!(fits, matches!(offer, Offer::Reserved(_)));
+        if let Offer::Refused(reasons) = offer {
+            prop_assert_eq!(reasons.len(), NODES.len());
+            prop_assert!(reasons.iter().all(|(_, reason)| !reason.to_string().is_empty() && !reason.summary().is_empty()));
+        }
+    }
+}

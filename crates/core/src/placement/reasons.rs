@@ -1,0 +1,158 @@
+//! Why a pod does not fit, in words that its owner understands.
+
+use std::fmt;
+
+use super::text::{memory_asked, memory_free, share};
+
+/// Why one GPU cannot take a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// Its share is given.
+    Share {
+        /// Thousandths that are free.
+        free: u64,
+        /// Thousandths that the pod asks for.
+        asked: u64,
+    },
+    /// Its memory is given.
+    Memory {
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that the pod asks for.
+        asked: u64,
+    },
+    /// It never had that much memory.
+    TooSmall {
+        /// Bytes that it has.
+        has: u64,
+        /// Bytes that the pod asks for.
+        asked: u64,
+    },
+    /// One pod has it whole.
+    HeldWhole,
+    /// It is asked for whole, but others are on it.
+    InUse {
+        /// How many.
+        pods: u32,
+    },
+    /// New pods must not come to it.
+    Unhealthy(String),
+    /// The node does not have it any more.
+    Gone,
+}
+
+impl Reason {
+    /// Would fewer pods on the GPU help?
+    pub fn is_resolvable(&self) -> bool {
+        match self {
+            Self::Share { .. } | Self::Memory { .. } | Self::HeldWhole | Self::InUse { .. } => true,
+            Self::TooSmall { .. } | Self::Unhealthy(_) | Self::Gone => false,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share { free, asked } => write!(to, "has {} free, {} asked", share(*free), share(*asked)),
+            Self::Memory { free, asked } => {
+                write!(to, "has {} memory free, {} asked", memory_free(*free), memory_asked(*asked))
+            }
+            Self::TooSmall { has, asked } => {
+                write!(to, "has {} memory in all, {} asked", memory_free(*has), memory_asked(*asked))
+            }
+            Self::HeldWhole => write!(to, "is given to one pod as a whole"),
+            Self::InUse { pods: 1 } => write!(to, "is in use by 1 pod, asked for as a whole"),
+            Self::InUse { pods } => write!(to, "is in use by {pods} pods, asked for as a whole"),
+            Self::Unhealthy(reason) => write!(to, "is unhealthy: {reason}"),
+            Self::Gone => write!(to, "is not there any more"),
+        }
+    }
+}
+
+/// Why a node cannot take a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeReasons {
+    /// No inventory is known of it: no agent runs there, or it found no GPU.
+    NoGpus,
+    /// Its GPUs are other ones than the pod selects.
+    NoneSelected {
+        /// What the pod selects, in words.
+        asked: String,
+        /// The models that the node has.
+        has: Vec<String>,
+    },
+    /// Each GPU that the pod selects has its reason, nearest to fitting first.
+    Gpus(Vec<(String, Reason)>),
+    /// Of the GPUs asked for as a whole, too few are free.
+    TooFewFree {
+        /// Free ones.
+        free: usize,
+        /// Asked ones.
+        asked: usize,
+        /// What stands against the others.
+        others: Vec<(String, Reason)>,
+    },
+}
+
+/// GPUs of a node that a message names before it counts the rest.
+const NAMED_GPUS: usize = 3;
+
+impl NodeReasons {
+    /// Would fewer pods on the node help? What no eviction can change, the scheduler need not try to.
+    pub fn is_resolvable(&self) -> bool {
+        match self {
+            Self::NoGpus | Self::NoneSelected { .. } => false,
+            Self::Gpus(gpus) => gpus.iter().any(|(_, reason)| reason.is_resolvable()),
+            Self::TooFewFree { free, asked, others } => {
+                free + others.iter().filter(|(_, reason)| reason.is_resolvable()).count() >= *asked
+            }
+        }
+    }
+
+    /// The same for all nodes that lack the same: no names of GPUs, no amounts that differ from node to node.
+    pub fn summary(&self) -> String {
+        match self {
+            Self::NoGpus | Self::NoneSelected { .. } => self.to_string(),
+            Self::TooFewFree { asked, .. } => format!("fewer than {asked} GPUs entirely free"),
+            Self::Gpus(gpus) => match gpus.first().map(|(_, reason)| reason) {
+                None => "no GPU".to_owned(),
+                Some(Reason::Share { asked, .. }) => format!("no GPU with {} free", share(*asked)),
+                Some(Reason::Memory { asked, .. } | Reason::TooSmall { asked, .. }) => {
+                    format!("no GPU with {} memory free", memory_asked(*asked))
+                }
+                Some(Reason::HeldWhole | Reason::InUse { .. }) => "no GPU free".to_owned(),
+                Some(Reason::Unhealthy(_) | Reason::Gone) => "no healthy GPU".to_owned(),
+            },
+        }
+    }
+}
+
+impl fmt::Display for NodeReasons {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoGpus => write!(to, "no GPUs of Sluice"),
+            Self::NoneSelected { asked, has } => {
+                write!(to, "no GPU {asked}")?;
+                if has.is_empty() { Ok(()) } else { write!(to, " (has {})", has.join(", ")) }
+            }
+            Self::Gpus(gpus) => write_gpus(to, gpus),
+            Self::TooFewFree { free, asked, others } => {
+                write!(to, "{free} of {asked} GPUs entirely free: ")?;
+                write_gpus(to, others)
+            }
+        }
+    }
+}
+
+fn write_gpus(to: &mut fmt::Formatter<'_>, gpus: &[(String, Reason)]) -> fmt::Result {
+    for (place, (name, reason)) in gpus.iter().take(NAMED_GPUS).enumerate() {
+        let comma = if place == 0 { "" } else { "; " };
+        write!(to, "{comma}{name} {reason}")?;
+    }
+    match gpus.len().saturating_sub(NAMED_GPUS) {
+        0 => Ok(()),
+        1 => write!(to, "; 1 more GPU does not fit either"),
+        more => write!(to, "; {more} more GPUs do not fit either"),
+    }
+}

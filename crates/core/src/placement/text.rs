@@ -1,0 +1,30 @@
+//! Amounts in words. Free amounts are rounded down and asked ones up, so that a shortage always shows.
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+
+/// Thousandths as a decimal: `0.300`.
+pub fn share(milli: u64) -> String {
+    format!("{}.{:03}", milli / 1000, milli % 1000)
+}
+
+/// Memory that is free, rounded down: `3.9 GiB`.
+pub fn memory_free(bytes: u64) -> String {
+    let unit = unit_of(bytes);
+    tenths(u128::from(bytes) * 10 / u128::from(unit), unit)
+}
+
+/// Memory that is asked for, rounded up: `4.0 GiB`.
+pub fn memory_asked(bytes: u64) -> String {
+    let unit = unit_of(bytes);
+    tenths((u128::from(bytes) * 10).div_ceil(u128::from(unit)), unit)
+}
+
+fn unit_of(bytes: u64) -> u64 {
+    if bytes == 0 || bytes >= GIB { GIB } else { MIB }
+}
+
+fn tenths(tenths: u128, unit: u64) -> String {
+    let name = if unit == GIB { "GiB" } else { "MiB" };
+    format!("{}.{} {name}", tenths / 10, tenths % 10)
+}
