@@ -6,6 +6,8 @@
 pub mod gpu;
 pub mod library;
 pub mod managers;
+pub mod metrics;
+pub mod node;
 pub mod plugin;
 pub mod pods;
 

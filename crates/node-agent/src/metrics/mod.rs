@@ -1,0 +1,17 @@
+//! What the agent shows over HTTP: `/metrics` for Prometheus, `/state` for people and tests, `/livez` and `/readyz` for
+//! kubelet.
+//!
+//! * [`scrape`]: asks all managers at once, each within a deadline; one that hangs costs only its own series.
+//! * [`families`]: from what is known to Prometheus's series. Pure, and built anew each time: a pod that ended is not there.
+//! * [`state`]: the same facts as JSON, with what is wanted beside what is in force.
+//! * [`ready`]: what is still missing before the node can take pods.
+//! * [`http`]: the server.
+
+pub mod families;
+pub mod http;
+pub mod ready;
+pub mod scrape;
+pub mod state;
+
+pub use ready::{Part, Readiness};
+pub use scrape::{Facts, Sources};

@@ -1,0 +1,114 @@
+//! Which events follow when GPUs fall ill or recover: one on the node, one on each pod that has the GPU.
+
+use std::sync::Arc;
+
+use sluice_core::inventory::{Gpu, NodeInventory};
+use tokio::sync::watch;
+
+use super::events::{Events, Reason, about_node, about_pod};
+use crate::pods::{Assignments, Pods, PodsWatch};
+
+/// Tells of every change of health until the inventory no longer comes. A GPU that is ill from the beginning is told of too.
+pub async fn tell(
+    node: &str,
+    mut inventory: watch::Receiver<NodeInventory>,
+    assignments: watch::Receiver<Arc<Assignments>>,
+    pods: PodsWatch,
+    events: Events,
+) {
+    let mut before = NodeInventory::new(0, Vec::new());
+    loop {
+        let now = inventory.borrow_and_update().clone();
+        for change in changes(&before, &now) {
+            events.tell(about_node(node), change.reason, change.note.clone());
+            let assignments = Arc::clone(&assignments.borrow());
+            let known: Arc<Pods> = pods.borrow().clone().unwrap_or_default();
+            let on_it = assignments.gpus.iter().filter(|(_, gpus)| gpus.contains(&change.gpu));
+            for pod in on_it.filter_map(|(uid, _)| known.get(uid)) {
+                events.tell(about_pod(pod), change.reason, change.note.clone());
+            }
+        }
+        before = now;
+        if inventory.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A GPU whose health changed.
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    gpu: String,
+    reason: Reason,
+    note: String,
+}
+
+fn changes(before: &NodeInventory, now: &NodeInventory) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for gpu in &now.gpus {
+        let was_healthy = before.gpu(&gpu.uuid).is_none_or(|gpu| gpu.healthy);
+        match (was_healthy, gpu.healthy) {
+            (true, false) => {
+                changes.push(ill(gpu, gpu.unhealthy_reason.as_deref().unwrap_or("no reason known")))
+            }
+            (false, true) => changes.push(Change {
+                gpu: gpu.uuid.clone(),
+                reason: Reason::GpuRecovered,
+                note: format!("{} ({}) works again", gpu.uuid, gpu.model),
+            }),
+            (true, true) | (false, false) => {}
+        }
+    }
+    let gone = before.gpus.iter().filter(|gpu| now.gpu(&gpu.uuid).is_none());
+    changes.extend(gone.map(|gpu| ill(gpu, "it is no longer there")));
+    changes
+}
+
+fn ill(gpu: &Gpu, why: &str) -> Change {
+    Change {
+        gpu: gpu.uuid.clone(),
+        reason: Reason::GpuUnhealthy,
+        note: format!("{} ({}) is not healthy: {why}; it gets no new pods", gpu.uuid, gpu.model),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(health: &[(&str, bool)]) -> NodeInventory {
+        let gpu = |(uuid, healthy): &(&str, bool)| Gpu {
+            uuid: (*uuid).to_owned(),
+            index: 0,
+            model: "X".into(),
+            memory_bytes: 1,
+            numa: None,
+            pci: String::new(),
+            nvlink: Vec::new(),
+            healthy: *healthy,
+            unhealthy_reason: (!healthy).then(|| "Xid 79".to_owned()),
+        };
+        NodeInventory::new(1, health.iter().map(gpu).collect())
+    }
+
+    fn seen(before: &[(&str, bool)], now: &[(&str, bool)]) -> Vec<(String, Reason)> {
+        changes(&node(before), &node(now)).into_iter().map(|change| (change.gpu, change.reason)).collect()
+    }
+
+    #[test]
+    fn each_change_of_health_is_told_once_with_its_reason() {
+        assert_eq!(
+            seen(&[("a", true), ("b", true)], &[("a", false), ("b", true)]),
+            [("a".into(), Reason::GpuUnhealthy)]
+        );
+        assert_eq!(seen(&[("a", false)], &[("a", false)]), []);
+        assert_eq!(seen(&[("a", false)], &[("a", true)]), [("a".into(), Reason::GpuRecovered)]);
+        assert!(changes(&node(&[]), &node(&[("a", false)]))[0].note.contains("Xid 79"));
+    }
+
+    #[test]
+    fn a_gpu_that_is_healthy_from_the_beginning_is_no_news_and_one_that_left_is() {
+        assert_eq!(seen(&[], &[("a", true)]), []);
+        assert_eq!(seen(&[("a", true)], &[]), [("a".into(), Reason::GpuUnhealthy)]);
+    }
+}
