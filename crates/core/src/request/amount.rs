@@ -57,7 +57,12 @@ pub(super) fn parse_quota(text: &str) -> Option<Quota> {
     (2..=MAX_WHOLE_GPUS).contains(&gpus).then_some(Quota::Gpus(gpus))
 }
 
-/// Thousandths as `0.300`, for messages and annotations.
+/// Thousandths as `0.3`, as a person would write them.
+pub(super) fn plain(milli: u32) -> String {
+    show(milli).trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Thousandths as `0.300`, for messages.
 pub(super) fn show(milli: u32) -> String {
     format!("{}.{:03}", milli / WHOLE_MILLI, milli % WHOLE_MILLI)
 }

@@ -1,1 +1,247 @@
-//! KubeShare.
+//! KubeShare's labels as our annotations, so that its manifests run as they are.
+//!
+//! Numbers: every decimal from 0 to 1 and every whole number, `10` and `.5` included, which KubeShare refuses by accident of
+//! its grammar. A share finer than thousandths is rounded down with a warning. Priorities above 0 (KubeShare's guarantee
+//! pods) become `high`, the others (opportunistic) `best-effort`. `group_headcount` × `group_threshold` becomes the
+//! gang's size; a group without all three labels is none, as there.
+
+use std::collections::BTreeMap;
+
+use super::amount::{self, Quota};
+use super::decimal::Decimal;
+use super::lists::{is_label, is_model, parse_list};
+use super::mistake::{Mistake, Mistakes};
+use super::read::MIN_MEMORY;
+use super::{MAX_WHOLE_GPUS, Priority, WHOLE_MILLI, keys, parse_quantity};
+
+/// What all of KubeShare's labels begin with.
+pub const PREFIX: &str = "sharedgpu/";
+/// The scheduler that manifests for KubeShare name.
+pub const SCHEDULER_NAME: &str = "kubeshare-scheduler";
+
+const REQUEST: &str = "sharedgpu/gpu_request";
+const LIMIT: &str = "sharedgpu/gpu_limit";
+const MEM: &str = "sharedgpu/gpu_mem";
+const MODEL: &str = "sharedgpu/gpu_model";
+const PRIORITY: &str = "sharedgpu/priority";
+const GROUP_NAME: &str = "sharedgpu/group_name";
+const GROUP_HEADCOUNT: &str = "sharedgpu/group_headcount";
+const GROUP_THRESHOLD: &str = "sharedgpu/group_threshold";
+/// Labels with a meaning, and two that KubeShare itself passes over.
+const KNOWN: [&str; 10] = [
+    REQUEST,
+    LIMIT,
+    MEM,
+    MODEL,
+    PRIORITY,
+    GROUP_NAME,
+    GROUP_HEADCOUNT,
+    GROUP_THRESHOLD,
+    "sharedgpu/min_available",
+    "sharedgpu/pod_group_name",
+];
+
+const NUMBER_ALLOWED: &str = "a decimal from 0 to 1, or a whole number up to 64";
+
+const MEM_ALLOWED: &str = "a whole number of bytes, at least 1048576 (1 MiB), or 0 for the share's part";
+
+/// What a pod's labels come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Translation {
+    /// Our annotations that say the same. Empty for pods that ask KubeShare for no GPU.
+    pub annotations: BTreeMap<String, String>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// Our annotations for KubeShare's labels; annotations of ours that are there already must say the same.
+///
+/// # Errors
+/// Every mistake at once: label or annotation, value, and what is allowed.
+pub fn translate(
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Translation, Mistakes> {
+    let mut reader = Reader { labels, mistakes: Vec::new(), out: Translation::default() };
+    reader.read();
+    let Reader { mut mistakes, out, .. } = reader;
+    for (key, value) in &out.annotations {
+        if let Some(stated) = annotations.get(key).filter(|stated| !same(key, stated, value)) {
+            let allowed = format!("the pod's {PREFIX} labels say {value:?}; keep one of the two");
+            mistakes.push(Mistake::new(key, stated, allowed));
+        }
+    }
+    Mistakes::some(mistakes).map_or(Ok(out), Err)
+}
+
+/// Whether two values of one of our keys mean the same.
+fn same(key: &str, left: &str, right: &str) -> bool {
+    let both = |one: Option<u64>, other: Option<u64>| one.is_some() && one == other;
+    let quota = |text| match amount::parse_quota(text)? {
+        Quota::Milli(milli) => Some(u64::from(milli)),
+        Quota::Gpus(gpus) => Some(u64::from(gpus) * u64::from(WHOLE_MILLI)),
+    };
+    left == right
+        || match key {
+            keys::QUOTA | keys::LIMIT => both(quota(left), quota(right)),
+            keys::MEMORY => both(parse_quantity(left).ok(), parse_quantity(right).ok()),
+            keys::PRIORITY => Priority::parse(left).is_some_and(|one| Priority::parse(right) == Some(one)),
+            keys::GPU_MODEL => left.replace(' ', "-") == right.replace(' ', "-"),
+            _ => false,
+        }
+}
+
+struct Reader<'a> {
+    labels: &'a BTreeMap<String, String>,
+    mistakes: Vec<Mistake>,
+    out: Translation,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) {
+        let request = self.value(REQUEST, NUMBER_ALLOWED, number);
+        let limit = self.value(LIMIT, NUMBER_ALLOWED, number);
+        let memory = self.value(MEM, MEM_ALLOWED, bytes).filter(|bytes| *bytes > 0);
+        if !self.mistakes.is_empty() {
+            return;
+        }
+        let zero = |number: Option<Number>| number.is_none_or(|number| number.milli == 0 && number.exact);
+        if zero(request) && zero(limit) && (limit.is_some() || memory.is_none()) {
+            return;
+        }
+        let Some(limit) = limit else {
+            self.mistakes.push(Mistake::missing(LIMIT, "KubeShare wants it on every GPU pod"));
+            return;
+        };
+        let request = request.unwrap_or(Number { milli: 0, exact: true });
+        if request.milli > WHOLE_MILLI {
+            self.whole_gpus(request, limit, memory)
+        } else {
+            self.share(request, limit, memory)
+        }
+        self.rest();
+    }
+
+    fn share(&mut self, request: Number, limit: Number, memory: Option<u64>) {
+        for (key, number) in [(REQUEST, request), (LIMIT, limit)] {
+            if number.milli == 0 && !number.exact {
+                self.refuse(key, "at least 0.001");
+            } else if !number.exact {
+                let rounded = amount::plain(number.milli);
+                self.out.warnings.push(format!("{key} is rounded down to thousandths: {rounded}"));
+            }
+        }
+        if limit.milli > WHOLE_MILLI {
+            self.refuse(LIMIT, &format!("at most 1 where {REQUEST} is at most 1"));
+        } else if limit.milli < request.milli {
+            self.refuse(LIMIT, &format!("at least {REQUEST}"));
+        }
+        if request.milli > 0 {
+            self.set(keys::QUOTA, amount::plain(request.milli));
+        } else if request.exact && memory.is_none() {
+            self.mistakes.push(Mistake::missing(MEM, format!("it may only be left out beside {REQUEST}")));
+        }
+        self.set(keys::LIMIT, amount::plain(limit.milli));
+        if let Some(bytes) = memory {
+            self.set(keys::MEMORY, bytes.to_string());
+        }
+    }
+
+    fn whole_gpus(&mut self, request: Number, limit: Number, memory: Option<u64>) {
+        if limit != request {
+            self.refuse(LIMIT, &format!("the same as {REQUEST} where that is above 1"));
+        }
+        self.set(keys::QUOTA, (request.milli / WHOLE_MILLI).to_string());
+        if memory.is_some() {
+            self.out.warnings.push(format!("{MEM} has no effect: whole GPUs come with all of their memory"));
+        }
+    }
+
+    /// Model, priority and group of a GPU pod.
+    fn rest(&mut self) {
+        if let Some(model) = self.value(MODEL, "a GPU model, spaces as '-'", model) {
+            self.set(keys::GPU_MODEL, model);
+        }
+        if let Some(priority) = self.value(PRIORITY, "a whole number from -1 to 100", priority) {
+            let ours = if priority > 0 { Priority::High } else { Priority::BestEffort };
+            self.set(keys::PRIORITY, ours.name().to_owned());
+        }
+        let name = self.value(GROUP_NAME, "a name of lower-case letters, digits and dashes", |text| {
+            is_label(text).then(|| text.to_owned())
+        });
+        let headcount = self.value(GROUP_HEADCOUNT, "a whole number from 1 to 4096", |text| {
+            whole(text).and_then(|count| u32::try_from(count).ok()).filter(|count| (1..=4096).contains(count))
+        });
+        let threshold = self.value(GROUP_THRESHOLD, "a decimal above 0 and at most 1", |text| {
+            let threshold = Decimal::parse(text)?;
+            let (millionths, _) = threshold.times(1_000_000);
+            (1..=1_000_000).contains(&millionths).then_some(threshold)
+        });
+        if let (Some(name), Some(headcount), Some(threshold)) = (name, headcount, threshold) {
+            // floor(threshold × headcount + 0.5), as KubeShare rounds, but at least one pod.
+            let (doubled, _) = threshold.times(2 * headcount);
+            self.set(keys::GANG, name);
+            self.set(keys::GANG_SIZE, doubled.div_ceil(2).max(1).to_string());
+        }
+        for label in self.labels.keys().filter(|label| label.starts_with(PREFIX)) {
+            if !KNOWN.contains(&label.as_str()) {
+                self.out.warnings.push(format!("label {label} has no meaning"));
+            }
+        }
+        if self.labels.contains_key("sharedgpu/pod_group_name") {
+            self.out
+                .warnings
+                .push(format!("label sharedgpu/pod_group_name has no meaning: it is {GROUP_NAME}"));
+        }
+    }
+
+    fn value<T>(&mut self, label: &str, allowed: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let value = parse(self.labels.get(label)?);
+        if value.is_none() {
+            self.refuse(label, allowed);
+        }
+        value
+    }
+
+    fn refuse(&mut self, label: &str, allowed: &str) {
+        let found = self.labels.get(label).cloned().unwrap_or_default();
+        self.mistakes.push(Mistake::new(label, found, allowed));
+    }
+
+    fn set(&mut self, key: &str, value: String) {
+        self.out.annotations.insert(key.to_owned(), value);
+    }
+}
+
+/// A share or a count, in thousandths rounded down.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Number {
+    milli: u32,
+    exact: bool,
+}
+
+fn number(text: &str) -> Option<Number> {
+    let decimal =
+        if text.starts_with('.') { Decimal::parse(&format!("0{text}")) } else { Decimal::parse(text) }?;
+    let (milli, exact) = decimal.times(WHOLE_MILLI);
+    let milli = u32::try_from(milli).ok().filter(|milli| *milli <= MAX_WHOLE_GPUS * WHOLE_MILLI)?;
+    let whole = exact && milli.is_multiple_of(WHOLE_MILLI);
+    (milli < WHOLE_MILLI || whole).then_some(Number { milli, exact })
+}
+
+fn whole(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    whole(text).filter(|bytes| *bytes == 0 || *bytes >= MIN_MEMORY)
+}
+
+fn priority(text: &str) -> Option<i32> {
+    text.parse().ok().filter(|priority| (-1..=100).contains(priority))
+}
+
+fn model(text: &str) -> Option<String> {
+    parse_list(text, is_model).map(|_| text.to_owned())
+}

@@ -10,7 +10,7 @@ use super::quantity::parse_quantity;
 use super::{GpuRequest, Priority, WHOLE_MILLI, keys};
 
 /// Less memory than a context takes is a slip, like `128m` (which is an eighth of a byte).
-const MIN_MEMORY: u64 = 1 << 20;
+pub(super) const MIN_MEMORY: u64 = 1 << 20;
 const MAX_GANG: u32 = 4096;
 
 const PRIORITY_ALLOWED: &str =

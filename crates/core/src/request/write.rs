@@ -12,10 +12,10 @@ impl GpuRequest {
         match self.amount {
             Amount::Share { quota_milli, limit_milli } => {
                 if quota_milli > 0 {
-                    map.insert(keys::QUOTA, amount::show(quota_milli));
+                    map.insert(keys::QUOTA, amount::plain(quota_milli));
                 }
                 if limit_milli < WHOLE_MILLI {
-                    map.insert(keys::LIMIT, amount::show(limit_milli));
+                    map.insert(keys::LIMIT, amount::plain(limit_milli));
                 }
             }
             Amount::Whole { gpus } => {
