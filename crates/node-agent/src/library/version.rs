@@ -1,0 +1,82 @@
+//! A version of the library: what its content is, as a name.
+
+use sha2::{Digest, Sha256};
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Component, Path};
+
+/// Digits of a SHA-256 in hexadecimal.
+const DIGITS: usize = 64;
+
+/// The SHA-256 of a libsluice.so, in lower-case hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(String);
+
+impl Version {
+    /// The version that this content is.
+    pub fn of(content: &[u8]) -> Self {
+        let digest = Sha256::digest(content);
+        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Reads a name as [`Version::of`] makes it; none for any other.
+    pub fn parse(name: &str) -> Option<Self> {
+        let is_digit = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
+        (name.len() == DIGITS && name.bytes().all(is_digit)).then(|| Self(name.to_owned()))
+    }
+
+    /// The versions that parts of a path name, such as that of `/var/lib/sluice/lib/<sha256>/ld.so.preload`.
+    pub fn all_in(path: &Path) -> impl Iterator<Item = Self> + '_ {
+        path.components().filter_map(|part| match part {
+            Component::Normal(name) => name.to_str().and_then(Self::parse),
+            _ => None,
+        })
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<OsStr> for Version {
+    fn as_ref(&self) -> &OsStr {
+        OsStr::new(&self.0)
+    }
+}
+
+impl AsRef<Path> for Version {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_what_sha256sum_prints() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Version::of(b"").as_str(), empty);
+        assert_eq!(Version::parse(empty), Some(Version::of(b"")));
+    }
+
+    #[test]
+    fn only_whole_names_in_lower_case_are_versions() {
+        let name = Version::of(b"x").as_str().to_owned();
+        for wrong in
+            ["", &name[1..], &name.to_uppercase(), &format!("{name}0"), &name.replace(&name[..1], "g")]
+        {
+            assert_eq!(Version::parse(wrong), None, "{wrong}");
+        }
+        let path = format!("/var/lib/{name}/sub/ld.so.preload");
+        assert_eq!(Version::all_in(Path::new(&path)).collect::<Vec<_>>(), [Version::of(b"x")]);
+    }
+}

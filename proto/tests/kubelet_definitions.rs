@@ -1,0 +1,53 @@
+//! Our copies of kubelet's definitions say what upstream's say: a field that is lost or renumbered would not fail to
+//! compile, kubelet would only no longer hear it.
+//!
+//! The lists beside this file were made from upstream's own files. To hold them to upstream again, or to a newer one:
+//! `KUBELET_MODULE=$(go mod download -json k8s.io/kubelet@v0.36.3 | jq -r .Dir) cargo test -p sluice-proto`
+
+use std::path::Path;
+
+/// What travels: every rpc with its types, every field with its number, type and label.
+fn wire(folder: &Path, file: &str) -> String {
+    let mut lines = Vec::new();
+    for file in protox::compile([file], [folder]).expect("the definitions compile").file {
+        for service in &file.service {
+            for method in &service.method {
+                let stream = if method.server_streaming() { "stream " } else { "" };
+                let (input, output) = (method.input_type(), method.output_type());
+                lines.push(format!("{}.{}: {input} -> {stream}{output}", service.name(), method.name()));
+            }
+        }
+        for message in &file.message_type {
+            lines.push(message.name().to_owned());
+            for field in &message.field {
+                let (label, kind) = (field.label(), field.r#type());
+                let (name, number) = (field.name(), field.number());
+                let optional = if field.proto3_optional() { " optional" } else { "" };
+                let of = field.type_name();
+                lines.push(format!("{}.{name} = {number}: {label:?} {kind:?}{of}{optional}", message.name()));
+            }
+        }
+    }
+    lines.sort();
+    lines.join("\n") + "\n"
+}
+
+fn check(ours: &str, list: &str, upstream: &str) {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(wire(crate_folder, ours), list, "{ours} against the list of upstream's fields");
+    if let Ok(module) = std::env::var("KUBELET_MODULE") {
+        assert_eq!(wire(Path::new(&module), upstream), list, "upstream's {upstream} against our list");
+    }
+}
+
+#[test]
+fn the_device_plugin_api_is_upstreams() {
+    let list = include_str!("deviceplugin_v1beta1.fields");
+    check("kubelet/deviceplugin_v1beta1.proto", list, "pkg/apis/deviceplugin/v1beta1/api.proto");
+}
+
+#[test]
+fn the_pod_resources_api_is_upstreams() {
+    let list = include_str!("podresources_v1.fields");
+    check("kubelet/podresources_v1.proto", list, "pkg/apis/podresources/v1/api.proto");
+}
