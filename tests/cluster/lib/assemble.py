@@ -34,6 +34,7 @@ def up() -> None:
     until("default service account", 30, lambda: api.answers("/api/v1/namespaces/default/serviceaccounts/default"))
     until("node registered", 60, lambda: node.KUBELET.check() or api.answers(f"/api/v1/nodes/{NODE}"))
     api.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=60s")
+    api.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"})
     say("node ready")
 
 

@@ -7,7 +7,7 @@ import re
 import urllib.request
 from dataclasses import dataclass
 
-from lib import api, assemble, controlplane, devices, images, node as on_node
+from lib import api, assemble, controlplane, devices, images, node as on_node, prometheus
 from lib.namespaces import until
 from lib.processes import Program
 from lib.settings import NODE
@@ -47,7 +47,12 @@ class Cluster:
         until("service account", 20, lambda: api.answers(f"/api/v1/namespaces/{name}/serviceaccounts/default"))
         yield name
         # After a failure it stays, for the state that is printed; `down` removes it.
-        self.delete("namespace", name)
+        self.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=1", "--timeout=60s")
+        self.kubectl("delete", "namespace", name, "--wait=false")
+
+    def create(self, namespace: str, *objects: dict) -> None:
+        """Into this namespace, with kubectl."""
+        api.apply(*({**item, "metadata": {**item["metadata"], "namespace": namespace}} for item in objects))
 
     def delete(self, kind: str, name: str, namespace: str | None = None, seconds: int = 60) -> None:
         where = ["-n", namespace] if namespace else []
@@ -84,6 +89,11 @@ class Cluster:
             until("kubelet", 30, lambda: program.check() or api.answers(f"/api/v1/nodes/{NODE}/proxy/healthz"))
         if program is self.containerd:
             until("containerd", 30, assemble.containerd_answers)
+
+    def prometheus(self, expression: str) -> list[dict]:
+        """The series of an expression as a real Prometheus has them: [{"metric": labels, "value": [time, text]}]."""
+        prometheus.start()
+        return prometheus.query(expression)
 
     def metrics(self, url: str) -> list[Sample]:
         with urllib.request.urlopen(url, timeout=10) as answer:

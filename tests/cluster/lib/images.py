@@ -15,9 +15,10 @@ BUSYBOX = "sluice.test/busybox:1"
 # A shell and the C library, which the hook needs, and the product's program.
 TOOLS = "sluice.test/tools:1"
 PRODUCT = "sluice.test/sluice:test"
+# What `helm upgrade` goes to: another hook.
+PRODUCT_NEXT = "sluice.test/sluice:next"
 SCHEDULER = f"registry.k8s.io/kube-scheduler:v{KUBERNETES}"
 FOLDER = STATE / "images"
-APPLETS = "sh sleep cat env ls nc echo true false kill ps mkdir rm touch grep sed head tail date stat wc httpd"
 # The driver's libraries want these besides what `ldd` tells of our own.
 OF_THE_DRIVER = [f"/lib/x86_64-linux-gnu/{name}" for name in ("libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1")]
 
@@ -63,21 +64,23 @@ def archive(name: str, files: dict[str, Path], links: dict[str, str], entrypoint
     return image
 
 
-def builder_stage(target: Path) -> Path:
-    """A folder laid out like the file system of the Dockerfile's builder stage, by the script that the stage runs."""
-    out = FOLDER / "builder"
-    _quietly([REPOSITORY / "docker/lay-out", out / "out", target / "sluice", target / "libsluice.so"])
-    return out
-
-
-def product(target: Path) -> Path:
-    """The Dockerfile's runtime stage with the given programs."""
-    out, image = builder_stage(target), FOLDER / "product.tar"
+def product(name: str, target: Path, hook: Path) -> Path:
+    """The Dockerfile's runtime stage; the script that its builder stage runs lays out what that stage would hold."""
+    out, image = FOLDER / f"builder-{hook.parent.name}", FOLDER / f"{hook.parent.name}.tar"
+    _quietly([REPOSITORY / "docker/lay-out", out / "out", target / "sluice", hook])
     buildah = ["buildah", "--root", STATE / "buildah", "--runroot", "/run/buildah", "--storage-driver", "vfs"]
-    stage = ["--isolation", "chroot", "--build-context", f"builder={out}", "--target", "runtime", "-t", PRODUCT]
+    stage = ["--isolation", "chroot", "--build-context", f"builder={out}", "--target", "runtime", "-t", name]
     _quietly([*buildah, "build", *stage, "-f", REPOSITORY / "Dockerfile", REPOSITORY])
-    _quietly([*buildah, "push", PRODUCT, f"docker-archive:{image}:{PRODUCT}"])
+    _quietly([*buildah, "push", name, f"docker-archive:{image}:{name}"])
     return image
+
+
+def newer_hook(hook: Path) -> Path:
+    """The same library with other content, so that an upgrade has something new to bring."""
+    newer = FOLDER / "next/libsluice.so"
+    newer.parent.mkdir(parents=True, exist_ok=True)
+    newer.write_bytes(hook.read_bytes() + b"\0" * 8)
+    return newer
 
 
 def _quietly(argv: list) -> None:
@@ -88,7 +91,8 @@ def _quietly(argv: list) -> None:
 
 def make_and_import(target: Path) -> None:
     busybox = {"/bin/busybox": Path("/bin/busybox")}
-    links = {f"/bin/{applet}": "busybox" for applet in APPLETS.split()}
+    applets = subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True).stdout.split()
+    links = {f"/bin/{applet}": "busybox" for applet in applets if applet != "busybox"}
     sluice = target / "sluice"
     with_c_library = busybox | {"/usr/bin/sluice": sluice} | {str(path): path for path in libraries(sluice)}
     # Static programs never load the hook; these are the system's own, which do.
@@ -97,9 +101,10 @@ def make_and_import(target: Path) -> None:
     images = [
         archive(PAUSE, busybox, links, ["/bin/sleep", "infinity"]),
         archive(BUSYBOX, busybox, links, []),
-        archive(TOOLS, with_c_library, {f"/bin/{a}": "busybox" for a in APPLETS.split() if f"/usr/bin/{a}" not in dynamic}, []),
+        archive(TOOLS, with_c_library, {at: to for at, to in links.items() if f"/usr{at}" not in dynamic}, []),
         archive(SCHEDULER, {"/usr/local/bin/kube-scheduler": BIN / "kube-scheduler"}, {}, ["/usr/local/bin/kube-scheduler"]),
-        product(target),
+        product(PRODUCT, target, target / "libsluice.so"),
+        product(PRODUCT_NEXT, target, newer_hook(target / "libsluice.so")),
     ]
     for image in images:
         _quietly(["ctr", "--address", CONTAINERD, "-n", "k8s.io", "images", "import", image])

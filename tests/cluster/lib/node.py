@@ -17,6 +17,8 @@ KUBELET = Program(
         f"--kubeconfig={STATE}/kubeconfig-kubelet",
         f"--hostname-override={NODE}",
         f"--node-ip={ADDRESS}",
+        # What NVIDIA's feature discovery puts on a node with GPUs.
+        "--node-labels=nvidia.com/gpu.present=true",
     ],
 )
 
@@ -83,6 +85,8 @@ def kubelet() -> dict:
         "enforceNodeAllocatable": [],
         "oomScoreAdj": 0,
         "resolvConf": "",
+        "clusterDNS": ["10.96.0.10"],  # nobody answers there; without it each pod gets a warning
+        "clusterDomain": "cluster.local",
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,

@@ -27,15 +27,27 @@ def _alarm(*_) -> None:
 def tests(words: list[str]):
     """(name, function, seconds) in the order of the files and, within one, of its lines."""
     for path in sorted((HERE / "scenarios").glob("[0-9]*.py")):
-        specification = importlib.util.spec_from_file_location(f"scenario_{path.stem}", path)
-        module = importlib.util.module_from_spec(specification)
-        sys.modules[specification.name] = module
-        specification.loader.exec_module(module)
-        functions = [item for name, item in inspect.getmembers(module, inspect.isfunction) if name.startswith("test_")]
-        for function in sorted(functions, key=lambda item: item.__code__.co_firstlineno):
-            name = f"{path.stem}.{function.__name__.removeprefix('test_')}"
+        for name, function, seconds in of_file(path):
             if not words or any(word in name for word in words):
-                yield name, function, getattr(module, "SECONDS", SECONDS)
+                yield name, function, seconds
+
+
+def of_file(path: Path):
+    specification = importlib.util.spec_from_file_location(f"scenario_{path.stem}", path)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[specification.name] = module
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:  # a file that cannot be read is a failed test, and the other files' tests go on
+
+        def unreadable(_cluster, error=error) -> None:
+            raise error
+
+        return [(f"{path.stem}.could_not_be_read", unreadable, SECONDS)]
+    functions = [item for name, item in inspect.getmembers(module, inspect.isfunction) if name.startswith("test_")]
+    functions.sort(key=lambda item: item.__code__.co_firstlineno)
+    seconds = getattr(module, "SECONDS", SECONDS)
+    return [(f"{path.stem}.{item.__name__.removeprefix('test_')}", item, seconds) for item in functions]
 
 
 def main(result: Path, words: list[str]) -> int:

@@ -44,7 +44,10 @@ func edit(args []string) error {
 	case slices.Contains(args, "create"):
 		return editFile(filepath.Join(valueOf(args, "--bundle"), "config.json"), addDevices)
 	case slices.Contains(args, "exec"):
-		return editFile(valueOf(args, "--process"), addVariablesOfContainer)
+		container := args[len(args)-1]
+		return editFile(valueOf(args, "--process"), func(process map[string]any) (bool, error) {
+			return addVariablesOf(container, process)
+		})
 	}
 	return nil
 }
@@ -78,10 +81,10 @@ func addDevices(spec map[string]any) (bool, error) {
 	return true, nil
 }
 
-// addVariablesOfContainer gives an exec what create gave the container: containerd remembers the older variables.
-// The shim works in the bundle's folder.
-func addVariablesOfContainer(process map[string]any) (bool, error) {
-	text, err := os.ReadFile("config.json")
+// addVariablesOf gives an exec what create gave the container: containerd remembers the older variables.
+// The shim works in the bundle of the pod's first container; the others' lie beside it.
+func addVariablesOf(container string, process map[string]any) (bool, error) {
+	text, err := os.ReadFile(filepath.Join("..", container, "config.json"))
 	if err != nil {
 		return false, err
 	}

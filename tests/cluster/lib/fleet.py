@@ -1,0 +1,75 @@
+"""Nodes of kwok: objects that take pods and start nothing, to see how the schedulers do with a thousand."""
+
+import json
+import uuid
+
+from lib import api
+from lib.processes import Program
+from lib.settings import BIN, KUBECONFIG
+
+FAKE = "kwok.x-k8s.io/node"
+# What a pod needs to go there, and nothing else goes there.
+TOLERATION = {"key": FAKE, "operator": "Equal", "value": "fake", "effect": "NoSchedule"}
+SELECTOR = {"type": "kwok"}
+SEATS = 10
+GPUS = 8
+MEMORY_BYTES = 141 << 30
+PLAIN = "test.sluice.dev/plain"
+KWOK = Program(
+    "kwok",
+    [
+        BIN / "kwok",
+        f"--kubeconfig={KUBECONFIG}",
+        "--manage-all-nodes=false",
+        f"--manage-nodes-with-annotation-selector={FAKE}=fake",
+        "--node-lease-duration-seconds=200",
+        *[f"--config={BIN}/kwok-stages/{stage}.yaml" for stage in (
+            "node-initialize", "node-heartbeat-with-lease", "pod-ready", "pod-complete", "pod-delete")],
+    ],
+)
+
+
+def start(nodes: int, resource: str) -> list[str]:
+    """Creates the nodes, with our inventory and an equal number of seats of a plain resource; waits for Ready."""
+    KWOK.start()
+    names = [f"kwok-{number:04}" for number in range(nodes)]
+    api.many("POST", "/api/v1/nodes", (_node(name, resource) for name in names))
+    api.kubectl("wait", "--for=condition=Ready", "node", "-l", "type=kwok", "--timeout=120s", seconds=150)
+    return names
+
+
+def stop() -> None:
+    api.request("DELETE", "/api/v1/nodes?labelSelector=type%3Dkwok", seconds=120)
+    KWOK.stop()
+
+
+def _node(name: str, resource: str) -> dict:
+    seats = str(GPUS * SEATS)
+    capacity = {"cpu": "256", "memory": "2Ti", "pods": "250", resource: seats, PLAIN: seats}
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"}
+    labels |= {"sluice.dev/gpu.present": "true", "sluice.dev/gpu.count": str(GPUS), "sluice.dev/gpu.model": "NVIDIA-H200"}
+    annotations = {FAKE: "fake", "sluice.dev/gpus": json.dumps(_inventory(name))}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "spec": {"taints": [{"key": FAKE, "value": "fake", "effect": "NoSchedule"}]},
+        "status": {"capacity": capacity, "allocatable": capacity},
+    }
+
+
+def _inventory(name: str) -> dict:
+    uuids = [f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{name}')}" for index in range(GPUS)]
+    gpus = [
+        {
+            "uuid": own,
+            "index": index,
+            "model": "NVIDIA H200",
+            "memory_bytes": MEMORY_BYTES,
+            "pci": f"0000:{index + 1:02x}:00.0",
+            "nvlink": [other for other in uuids if other != own],
+            "healthy": True,
+        }
+        for index, own in enumerate(uuids)
+    ]
+    return {"version": 1, "seats_per_gpu": SEATS, "gpus": gpus}
