@@ -1,4 +1,4 @@
-//! Questions to a simulated GPU about its use.
+//! Questions to a simulated GPU about itself and its use, and what may be done to it from outside.
 
 use super::link::Link;
 use crate::ledger::{Interval, Ledger, Window};
@@ -47,7 +47,30 @@ pub fn timeline(socket: &Path, from_ns: u64, to_ns: u64) -> io::Result<Vec<Inter
     }
 }
 
-/// Name, identity and memory of the GPU, without becoming a process that uses it.
+/// Makes something go wrong on the GPU, as the driver would report it by this Xid.
+///
+/// # Errors
+/// No daemon answers at the socket.
+pub fn inject(socket: &Path, xid: u64) -> io::Result<()> {
+    done(ask(socket, &Request::Inject { xid })?)
+}
+
+/// Repairs whatever is wrong with the GPU.
+///
+/// # Errors
+/// No daemon answers at the socket.
+pub fn heal(socket: &Path) -> io::Result<()> {
+    done(ask(socket, &Request::Heal)?)
+}
+
+fn done(answer: Answer) -> io::Result<()> {
+    match answer {
+        Answer::Done => Ok(()),
+        answer => Err(out_of_place(&answer)),
+    }
+}
+
+/// Name, identity, memory and condition of the GPU, without becoming a process that uses it.
 ///
 /// # Errors
 /// No daemon answers at the socket.

@@ -35,6 +35,31 @@ impl Link {
         }
     }
 
+    /// What has come without being asked for: nothing, if it would have to be waited for.
+    pub(super) fn unasked(&mut self) -> io::Result<Option<Answer>> {
+        loop {
+            if let Some(answer) = message::take(&mut self.incoming)? {
+                return Ok(Some(answer));
+            }
+            let mut chunk = [0; 1 << 10];
+            self.socket.set_nonblocking(true)?;
+            let read = self.socket.read(&mut chunk);
+            self.socket.set_nonblocking(false)?;
+            match read {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.incoming.extend_from_slice(&chunk[..n]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The socket, to wait for it.
+    pub(super) fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+
     /// Asks for something that comes with descriptors.
     pub(super) fn ask_for_fds(&mut self, request: &Request) -> io::Result<(Answer, Vec<OwnedFd>)> {
         self.socket.write_all(&message::encode(request)?)?;

@@ -6,12 +6,14 @@
 
 mod ask;
 mod effects;
+mod events;
 mod gpu;
 mod link;
 mod stream;
 
 pub use crate::wire::message::GpuInfo;
-pub use ask::{gpu_info, ledger, timeline, window};
+pub use ask::{gpu_info, heal, inject, ledger, timeline, window};
 pub use effects::Effect;
+pub use events::{Heard, Listener, wait_any};
 pub use gpu::{Gpu, GpuError};
 pub use stream::{Mark, Stream, StreamCommand};

@@ -1,5 +1,6 @@
 //! What a simulated GPU is told at its start.
 
+use crate::identity::PciAddress;
 use crate::params;
 use std::path::PathBuf;
 
@@ -16,6 +17,14 @@ pub struct GpuConfig {
     pub context_bytes: u64,
     /// Time slice of a new context in nanoseconds.
     pub timeslice_ns: u64,
+    /// Place on the bus; by default it follows from the identity, in a domain that real machines do not have.
+    pub pci: Option<PciAddress>,
+    /// NUMA node of the host; none if the machine has one node.
+    pub numa: Option<u32>,
+    /// NVLinks: the place that each leads to, a GPU or a switch.
+    pub links: Vec<PciAddress>,
+    /// It is in MIG mode.
+    pub is_mig: bool,
 }
 
 impl Default for GpuConfig {
@@ -26,6 +35,10 @@ impl Default for GpuConfig {
             memory_bytes: params::MEMORY_BYTES,
             context_bytes: params::CONTEXT_BYTES,
             timeslice_ns: params::TIMESLICE_NS,
+            pci: None,
+            numa: None,
+            links: Vec::new(),
+            is_mig: false,
         }
     }
 }
@@ -43,6 +56,16 @@ impl DaemonConfig {
     /// An H200 at this socket.
     pub fn at(socket: impl Into<PathBuf>) -> Self {
         Self { socket: socket.into(), gpu: GpuConfig::default() }
+    }
+
+    /// The GPU's place on the bus.
+    pub fn pci(&self) -> PciAddress {
+        /// No machine has so many PCI domains, so nothing real is found there.
+        const DOMAIN: u32 = 0x5117;
+        self.gpu.pci.unwrap_or_else(|| {
+            let uuid = self.uuid();
+            PciAddress { domain: DOMAIN, bus: uuid[0], device: uuid[8] % 32 }
+        })
     }
 
     /// The GPU's identity: the configured one, or one that follows from the socket's path.

@@ -2,6 +2,7 @@
 
 use super::config::DaemonConfig;
 use crate::engine::{Advanced, Command, Engine, Graph, GroupId, Node, OwnerId, StreamId, Work};
+use crate::fault::Fault;
 use crate::wire::record::{Order, Record};
 use crate::wire::region::{EVENTS, Region, STREAMS};
 use std::collections::HashMap;
@@ -30,6 +31,8 @@ struct Watch {
 pub(super) struct Gpu {
     pub(super) config: DaemonConfig,
     pub(super) engine: Engine,
+    /// What is wrong with it.
+    pub(super) fault: Option<Fault>,
     tenants: HashMap<u64, Tenant>,
     /// Whose a stream is, and in which slot.
     homes: HashMap<StreamId, (u64, usize)>,
@@ -39,7 +42,14 @@ pub(super) struct Gpu {
 impl Gpu {
     pub(super) fn new(config: DaemonConfig, now: u64) -> Self {
         let engine = Engine::new(config.gpu.memory_bytes, now);
-        Self { config, engine, tenants: HashMap::new(), homes: HashMap::new(), watches: Vec::new() }
+        Self {
+            config,
+            engine,
+            fault: None,
+            tenants: HashMap::new(),
+            homes: HashMap::new(),
+            watches: Vec::new(),
+        }
     }
 
     /// A process begins to use the GPU.

@@ -12,6 +12,8 @@ pub(super) struct Peer {
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) pid: i32,
     pub(super) said_hello: bool,
+    /// Wants to be told of Xids.
+    pub(super) listens: bool,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
 }
@@ -21,7 +23,15 @@ impl Peer {
         socket.set_nonblocking(true)?;
         let pid = sluice_sys::socket::peer_credentials(socket.as_fd())?.pid;
         let pidfd = sluice_sys::socket::peer_pidfd(socket.as_fd()).ok();
-        Ok(Self { socket, pidfd, pid, said_hello: false, incoming: Vec::new(), outgoing: Vec::new() })
+        Ok(Self {
+            socket,
+            pidfd,
+            pid,
+            said_hello: false,
+            listens: false,
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+        })
     }
 
     /// Reads what is there. False when the peer has hung up.

@@ -4,6 +4,7 @@ use super::config::DaemonConfig;
 use super::gpu::Gpu;
 use super::peer::Peer;
 use crate::engine::OwnerId;
+use crate::fault::Fault;
 use crate::wire::message::{Answer, GpuInfo, Request, VERSION};
 use crate::wire::region::Region;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -13,6 +14,7 @@ use sluice_sys::clock::monotonic_ns;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +48,8 @@ impl Server {
         }
         let listener = UnixListener::bind(&config.socket)?;
         listener.set_nonblocking(true)?;
+        // Like the device files of a GPU: whoever can see it may use it, also without being root.
+        std::fs::set_permissions(&config.socket, std::fs::Permissions::from_mode(0o666))?;
         let gpu = Gpu::new(config, monotonic_ns());
         Ok(Self { gpu, listener, poke: super::event()?, stop, peers: BTreeMap::new(), next_peer: 0 })
     }
@@ -193,9 +197,12 @@ impl Server {
             let why = format!("hello with version {version}, the daemon's is {VERSION}, and it is said once");
             return peer.answer(&Answer::Refused { why });
         }
+        if let Some(fault) = self.gpu.fault.filter(Fault::stops_work) {
+            return peer.answer(&Answer::Refused { why: format!("out of order since Xid {}", fault.xid) });
+        }
         let (region, fd) = Region::create()?;
         peer.said_hello = true;
-        let info = info(&self.gpu.config);
+        let info = info(&self.gpu);
         peer.answer_with(&Answer::Gpu(info), &[fd.as_fd(), self.poke.as_fd()])?;
         self.gpu.attach(key, peer.pid, label, region);
         Ok(())
@@ -205,13 +212,27 @@ impl Server {
         let refused = |why: &str| Answer::Refused { why: why.to_owned() };
         let engine = &mut self.gpu.engine;
         match request {
-            Request::Gpu => return Answer::Gpu(info(&self.gpu.config)),
+            Request::Gpu => return Answer::Gpu(info(&self.gpu)),
             Request::Ledger => return Answer::Ledger(Box::new(engine.account().ledger())),
             Request::Window { from_ns, to_ns } => {
                 return Answer::Window(engine.account().window(from_ns, to_ns));
             }
             Request::Timeline { from_ns, to_ns } => {
                 return Answer::Timeline(engine.account().timeline(from_ns, to_ns));
+            }
+            Request::Inject { xid } => {
+                self.inject(xid);
+                return Answer::Done;
+            }
+            Request::Heal => {
+                self.gpu.fault = None;
+                return Answer::Done;
+            }
+            Request::Listen => {
+                if let Some(peer) = self.peers.get_mut(&key) {
+                    peer.listens = true;
+                }
+                return Answer::Done;
             }
             Request::Memory => {
                 return Answer::Memory {
@@ -247,6 +268,23 @@ impl Server {
         }
     }
 
+    /// Something goes wrong: those who listen are told, and whoever used the GPU may lose it.
+    fn inject(&mut self, xid: u64) {
+        let new = Fault::of_xid(xid);
+        let stops_work = new.is_some_and(|fault| fault.stops_work());
+        // A lesser fault does not make a GPU work again.
+        let is_worse = stops_work || !self.gpu.fault.is_some_and(|fault| fault.stops_work());
+        self.gpu.fault = new.filter(|_| is_worse).or(self.gpu.fault);
+        let keys: Vec<u64> = self.peers.keys().copied().collect();
+        for key in keys {
+            let Some(peer) = self.peers.get_mut(&key) else { continue };
+            let is_deaf = peer.listens && peer.answer(&Answer::Xid { code: xid }).is_err();
+            if is_deaf || (stops_work && peer.said_hello) {
+                self.hang_up(key);
+            }
+        }
+    }
+
     fn hang_up(&mut self, key: u64) {
         if self.peers.remove(&key).is_some() {
             self.gpu.detach(key);
@@ -254,6 +292,16 @@ impl Server {
     }
 }
 
-fn info(config: &DaemonConfig) -> GpuInfo {
-    GpuInfo { name: config.gpu.name.clone(), uuid: config.uuid(), memory_bytes: config.gpu.memory_bytes }
+fn info(gpu: &Gpu) -> GpuInfo {
+    let config = &gpu.config;
+    GpuInfo {
+        name: config.gpu.name.clone(),
+        uuid: config.uuid(),
+        memory_bytes: config.gpu.memory_bytes,
+        pci: config.pci(),
+        numa: config.gpu.numa,
+        links: config.gpu.links.clone(),
+        is_mig: config.gpu.is_mig,
+        fault: gpu.fault,
+    }
 }

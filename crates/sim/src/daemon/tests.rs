@@ -258,3 +258,65 @@ fn shares_and_gaps_can_be_read_from_the_timeline() {
     let timeline = client::timeline(bench.handle.socket(), 0, u64::MAX).unwrap();
     assert_eq!((timeline.len(), timeline[0].start_ns, timeline[0].pid), (1, first, row.pid));
 }
+
+/// What a listener has heard by now, without waiting.
+fn heard(listener: &mut client::Listener) -> Option<client::Heard> {
+    let all = std::slice::from_mut(listener);
+    client::wait_any(all, std::time::Duration::ZERO).unwrap().map(|(_, heard)| heard)
+}
+
+#[test]
+fn those_who_listen_hear_every_xid_and_a_programs_own_fault_leaves_nothing() {
+    let bench = daemon();
+    let socket = bench.handle.socket();
+    client::inject(socket, 31).unwrap();
+    let mut listeners = [client::Listener::open(socket).unwrap(), client::Listener::open(socket).unwrap()];
+    let process = bench.process("me");
+    client::inject(socket, 13).unwrap();
+    client::inject(socket, 94).unwrap();
+    for listener in &mut listeners {
+        let all: Vec<_> = std::iter::from_fn(|| heard(listener)).collect();
+        assert_eq!(all, [client::Heard::Xid(13), client::Heard::Xid(94)]);
+    }
+    let fault = client::gpu_info(socket).unwrap().fault.unwrap();
+    assert_eq!((fault.xid, fault.recovery_action()), (94, 4));
+    process.gpu.allocate(1).unwrap();
+    client::heal(socket).unwrap();
+    assert_eq!(client::gpu_info(socket).unwrap().fault, None);
+}
+
+#[test]
+fn a_lost_gpu_is_lost_to_its_processes_and_takes_no_new_ones_until_it_is_healed() {
+    let bench = daemon();
+    let socket = bench.handle.socket();
+    let process = bench.process("me");
+    let stream = process.stream(StreamKind::NonBlocking);
+    stream.submit(process.kernel(3_600_000_000), None).unwrap();
+    client::inject(socket, 79).unwrap();
+    assert!(matches!(process.gpu.wait_for(stream.mark()), Err(GpuError::Gone(_))));
+    let Err(GpuError::Refused(why)) = Gpu::connect(socket, "late") else { panic!("must be refused") };
+    assert_eq!(why, "out of order since Xid 79");
+    // A later, lesser fault does not make it work again.
+    client::inject(socket, 94).unwrap();
+    assert!(Gpu::connect(socket, "late").is_err());
+    client::heal(socket).unwrap();
+    bench.process("new").gpu.allocate(1).unwrap();
+    assert!(bench.row("me").ended);
+}
+
+#[test]
+fn a_listener_is_told_that_the_daemon_has_gone() {
+    let bench = daemon();
+    let mut listener = client::Listener::open(bench.handle.socket()).unwrap();
+    assert_eq!(heard(&mut listener), None);
+    drop(bench);
+    assert_eq!(heard(&mut listener), Some(client::Heard::Gone));
+}
+
+#[test]
+fn everybody_may_use_the_socket() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = daemon();
+    let mode = std::fs::metadata(bench.handle.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o666);
+}

@@ -1,13 +1,15 @@
 //! Requests and answers over the socket: a length of four bytes, little-endian, and JSON.
 
 use crate::engine::Node;
+use crate::fault::Fault;
+use crate::identity::PciAddress;
 use crate::ledger::{Interval, Ledger, Window};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
 
 /// Version of everything between client and daemon; the two are built together.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// The longest message, in bytes.
 pub(crate) const LONGEST: usize = 64 << 20;
 
@@ -40,6 +42,12 @@ pub(crate) enum Request {
     Window { from_ns: u64, to_ns: u64 },
     /// Who had the GPU when.
     Timeline { from_ns: u64, to_ns: u64 },
+    /// Something goes wrong on the GPU.
+    Inject { xid: u64 },
+    /// Whatever is wrong is repaired.
+    Heal,
+    /// From now on this connection is told of every Xid.
+    Listen,
 }
 
 /// What the daemon answers.
@@ -63,6 +71,8 @@ pub(crate) enum Answer {
     Window(Window),
     /// Who had the GPU when.
     Timeline(Vec<Interval>),
+    /// Something has gone wrong on the GPU: told without a question, after [`Request::Listen`].
+    Xid { code: u64 },
 }
 
 /// What a process may know of the GPU.
@@ -74,6 +84,16 @@ pub struct GpuInfo {
     pub uuid: [u8; 16],
     /// Device memory in bytes.
     pub memory_bytes: u64,
+    /// Place on the bus.
+    pub pci: PciAddress,
+    /// NUMA node of the host.
+    pub numa: Option<u32>,
+    /// Where its NVLinks lead.
+    pub links: Vec<PciAddress>,
+    /// It is in MIG mode.
+    pub is_mig: bool,
+    /// What is wrong with it.
+    pub fault: Option<Fault>,
 }
 
 /// A message as bytes.

@@ -1,0 +1,86 @@
+//! The management library: what `nvml-wrapper` and `nvidia-smi`-like tools ask for first.
+//!
+//! It is no client of the GPU: each question goes to the daemon on a connection of its own, so that asking leaves no row
+//! in the ledger. A file per chapter of the API; [`session`] is who may ask, and whom.
+
+mod device;
+mod events;
+mod health;
+mod session;
+mod system;
+mod topology;
+mod usage;
+
+use crate::border::Ptr;
+use sluice_driver_api::types::{c_char, c_uint};
+
+/// Why a call failed, as NVML numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Error {
+    /// Nobody has called nvmlInit.
+    Uninitialized = 1,
+    /// A pointer is null, or a number out of range.
+    InvalidArgument = 2,
+    /// This GPU has no such thing.
+    NotSupported = 3,
+    /// There is no such device.
+    NotFound = 6,
+    /// The caller's array is too small.
+    InsufficientSize = 7,
+    /// No daemon answers.
+    DriverNotLoaded = 9,
+    /// Nothing happened for as long as the caller wanted to wait.
+    Timeout = 10,
+    /// The GPU does not answer: it has fallen off the bus, or its daemon has gone.
+    GpuIsLost = 15,
+    /// A structure has a version that this library does not know.
+    ArgumentVersionMismatch = 25,
+    /// Anything else.
+    Unknown = 999,
+}
+
+type Answer = Result<(), Error>;
+
+fn put<T: Copy>(out: Ptr<T>, value: T) -> Answer {
+    out.write(value).map_err(|_| Error::InvalidArgument)
+}
+
+fn put_text(out: Ptr<c_char>, text: &str, size: c_uint) -> Answer {
+    if (size as usize) <= text.len() {
+        return Err(Error::InsufficientSize);
+    }
+    out.write_text(text, size as usize).map_err(|_| Error::InvalidArgument)
+}
+
+fn get<T: Copy>(argument: Ptr<T>) -> Result<T, Error> {
+    argument.read().map_err(|_| Error::InvalidArgument)
+}
+
+fn number(index: usize) -> c_uint {
+    c_uint::try_from(index).unwrap_or(c_uint::MAX)
+}
+
+/// Functions with their C face. Those of `once initialised` fail before nvmlInit, as all but a few do.
+macro_rules! nvml {
+    (once initialised: $(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block)*) => {
+        $crate::nvml::nvml! { $(fn $name($($argument: $kind),*) {
+            $crate::nvml::session::is_open()?;
+            $body
+        })* }
+    };
+    ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $kind),*) -> ::sluice_driver_api::types::c_uint {
+            // SAFETY: the caller of NVML promises that pointers are null or valid for what the function does.
+            $(let $argument = unsafe { <$kind as $crate::border::Border>::cross($argument) };)*
+            let work = || -> $crate::nvml::Answer { $body };
+            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+                Ok(Ok(())) => 0,
+                Ok(Err(error)) => error as ::sluice_driver_api::types::c_uint,
+                Err(_) => $crate::nvml::Error::Unknown as ::sluice_driver_api::types::c_uint,
+            }
+        }
+    )* };
+}
+use nvml;

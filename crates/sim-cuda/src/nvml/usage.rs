@@ -1,0 +1,117 @@
+//! What is used of a GPU, and by whom.
+
+use super::session::{ledger, socket};
+use super::{Answer, Error, get, number, nvml, put};
+use crate::border::Ptr;
+use sluice_driver_api::types::{c_uint, c_ulonglong, c_void};
+use sluice_sim::client;
+use sluice_sim::ledger::ProcessLedger;
+
+/// `nvmlMemory_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Memory {
+    total: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+/// `nvmlMemory_v2_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct MemoryV2 {
+    version: c_uint,
+    total: c_ulonglong,
+    reserved: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+/// `nvmlProcessInfo_t`, as of version 2.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Process {
+    pid: c_uint,
+    used: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// `nvmlUtilization_t`, in percent.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Utilization {
+    gpu: c_uint,
+    memory: c_uint,
+}
+
+/// No MIG instance.
+const NO_INSTANCE: c_uint = c_uint::MAX;
+
+/// What the caller says the structure is: its size and, in the highest byte, its version.
+fn version<T>(version: usize) -> usize {
+    size_of::<T>() | (version << 24)
+}
+
+fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answer {
+    let ledger = ledger(device)?;
+    let lives = |row: &&ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
+    let rows: Vec<_> = ledger.processes.iter().filter(lives).collect();
+    let room = get(count)? as usize;
+    put(count, number(rows.len()))?;
+    if room < rows.len() {
+        return Err(Error::InsufficientSize);
+    }
+    for (index, row) in rows.into_iter().enumerate() {
+        let process = Process {
+            pid: row.pid.cast_unsigned(),
+            used: row.memory_bytes + row.context_bytes,
+            gpu_instance: NO_INSTANCE,
+            compute_instance: NO_INSTANCE,
+        };
+        put(out.at(index), process)?;
+    }
+    Ok(())
+}
+
+nvml! { once initialised:
+    fn nvmlDeviceGetMemoryInfo(device: *mut c_void, out: *mut Memory) {
+        let gpu = ledger(device)?.gpu;
+        let free = gpu.memory_total - gpu.memory_used;
+        put(out, Memory { total: gpu.memory_total, free, used: gpu.memory_used })
+    }
+
+    fn nvmlDeviceGetMemoryInfo_v2(device: *mut c_void, out: *mut MemoryV2) {
+        // Only the first field is the caller's to set.
+        let asked = get(out.cast::<c_uint>())?;
+        if asked as usize != version::<MemoryV2>(2) {
+            return Err(Error::ArgumentVersionMismatch);
+        }
+        let gpu = ledger(device)?.gpu;
+        let free = gpu.memory_total - gpu.memory_used;
+        put(out, MemoryV2 { version: asked, total: gpu.memory_total, reserved: 0, free, used: gpu.memory_used })
+    }
+
+    fn nvmlDeviceGetComputeRunningProcesses_v2(device: *mut c_void, count: *mut c_uint, out: *mut Process) {
+        processes(device, count, out)
+    }
+
+    fn nvmlDeviceGetComputeRunningProcesses_v3(device: *mut c_void, count: *mut c_uint, out: *mut Process) {
+        processes(device, count, out)
+    }
+
+    fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: *mut c_void, count: *mut c_uint, _out: *mut Process) {
+        socket(device)?;
+        put(count, 0)
+    }
+
+    fn nvmlDeviceGetUtilizationRates(device: *mut c_void, out: *mut Utilization) {
+        /// The driver's sampling period is between a sixth of a second and one second.
+        const PERIOD_NS: u64 = 1_000_000_000;
+        let now = ledger(device)?.gpu.now_ns;
+        let window = client::window(&socket(device)?.1, now.saturating_sub(PERIOD_NS), now);
+        let busy = window.map_err(|_| Error::GpuIsLost)?.busy_ns;
+        let gpu = c_uint::try_from(busy * 100 / PERIOD_NS).unwrap_or(100);
+        put(out, Utilization { gpu, memory: 0 })
+    }
+}

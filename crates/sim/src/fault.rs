@@ -1,0 +1,61 @@
+//! What is wrong with a GPU after an Xid, for as long as nobody heals it.
+
+use serde::{Deserialize, Serialize};
+
+/// The state that a serious Xid leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// The Xid.
+    pub xid: u64,
+    /// What it did.
+    pub effect: Effect,
+}
+
+/// What is left of the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Effect {
+    /// It does not answer any more; whatever ran on it is gone.
+    Lost,
+    /// It answers questions; whatever ran on it is gone, and nothing runs before a reset.
+    NeedsReset,
+    /// It works on; the driver asks for a reset when its work is done.
+    Degraded,
+}
+
+impl Fault {
+    /// The fault that an Xid leaves; none for those that a program causes by itself.
+    pub fn of_xid(xid: u64) -> Option<Self> {
+        let effect = match xid {
+            79 => Effect::Lost,
+            48 | 62 | 64 | 95 | 119 | 120 | 140 | 143 => Effect::NeedsReset,
+            63 | 74 | 92 | 94 => Effect::Degraded,
+            _ => return None,
+        };
+        Some(Self { xid, effect })
+    }
+
+    /// Whether programs lose the GPU.
+    pub fn stops_work(&self) -> bool {
+        self.effect != Effect::Degraded
+    }
+
+    /// What NVML says must be done (`nvmlDeviceGpuRecoveryAction_t`); a lost GPU does not even say that.
+    pub fn recovery_action(&self) -> u32 {
+        match self.effect {
+            Effect::Lost | Effect::NeedsReset => 1,
+            Effect::Degraded => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_own_faults_leave_nothing_and_the_gpus_do() {
+        assert!([13, 31, 43, 45, 68, 109, 0, 154].iter().all(|xid| Fault::of_xid(*xid).is_none()));
+        let stopping = |xid| Fault::of_xid(xid).map(|fault| (fault.stops_work(), fault.recovery_action()));
+        assert_eq!([79, 48, 94].map(stopping), [Some((true, 1)), Some((true, 1)), Some((false, 4))]);
+    }
+}

@@ -1,0 +1,115 @@
+//! How a GPU is told from others: its UUID as the driver writes it, and its place on the PCI bus.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The text form of an identity: `GPU-` and the groups of a UUID.
+pub fn uuid_text(uuid: [u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// Reads what [`uuid_text`] writes; the prefix may be left out.
+///
+/// # Errors
+/// The text has another form.
+pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
+    let wrong = || format!("{text:?} is no UUID of a GPU such as GPU-01234567-89ab-cdef-0123-456789abcdef");
+    let groups: Vec<&str> = text.strip_prefix("GPU-").unwrap_or(text).split('-').collect();
+    let lengths = groups.iter().map(|group| group.len());
+    let is_hex = groups.iter().flat_map(|group| group.bytes()).all(|byte| byte.is_ascii_hexdigit());
+    if !lengths.eq([8, 4, 4, 4, 12]) || !is_hex {
+        return Err(wrong());
+    }
+    let number = u128::from_str_radix(&groups.concat(), 16).map_err(|_| wrong())?;
+    Ok(number.to_be_bytes())
+}
+
+/// A place on the PCI bus; a GPU's function is always 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct PciAddress {
+    /// Domain.
+    pub domain: u32,
+    /// Bus.
+    pub bus: u8,
+    /// Device, less than 32.
+    pub device: u8,
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:04x}:{:02x}:{:02x}.0", self.domain, self.bus, self.device)
+    }
+}
+
+impl FromStr for PciAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no PCI address of a GPU such as 0000:18:00.0");
+        let hex = |part: Option<&str>| {
+            let part =
+                part.filter(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+            u32::from_str_radix(part, 16).ok()
+        };
+        let address = text.strip_suffix(".0").ok_or_else(wrong)?;
+        let mut parts = address.split(':');
+        let numbers = (hex(parts.next()), hex(parts.next()), hex(parts.next()), parts.next());
+        let (Some(domain), Some(bus), Some(device), None) = numbers else { return Err(wrong()) };
+        let bus = u8::try_from(bus).map_err(|_| wrong())?;
+        let device = u8::try_from(device).ok().filter(|device| *device < 32).ok_or_else(wrong)?;
+        Ok(Self { domain, bus, device })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn uuids_are_read_as_written(uuid: [u8; 16]) {
+            prop_assert_eq!(parse_uuid(&uuid_text(uuid)), Ok(uuid));
+        }
+
+        #[test]
+        fn places_are_read_as_written(domain: u32, bus: u8, device in 0..32u8) {
+            let place = PciAddress { domain, bus, device };
+            prop_assert_eq!(place.to_string().parse(), Ok(place));
+        }
+
+        #[test]
+        fn no_text_breaks_the_readers(text in "(GPU-)?[0-9a-fA-F:.é+-]{0,40}") {
+            if let Ok(uuid) = parse_uuid(&text) {
+                prop_assert!(text.to_lowercase().ends_with(&uuid_text(uuid)[4..]));
+            }
+            if let Ok(place) = text.parse::<PciAddress>() {
+                prop_assert!(place.device < 32);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_almost_right_is_refused() {
+        let texts = [
+            "GPU-0",
+            "GPU-01234567-89ab-cdef-0123-456789abcde",
+            "GPU-+1234567-89ab-cdef-0123-456789abcdef",
+            "",
+        ];
+        assert!(texts.iter().all(|text| parse_uuid(text).is_err()));
+        let texts = [
+            "0000:18:00",
+            "0000:18:00.1",
+            "0000:100:00.0",
+            "0000:18:20.0",
+            "1:2:3:4.0",
+            ":18:00.0",
+            "+1:2:3.0",
+        ];
+        assert!(texts.iter().all(|text| text.parse::<PciAddress>().is_err()));
+    }
+}
