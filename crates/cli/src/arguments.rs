@@ -33,6 +33,8 @@ enum Command {
     Sim(commands::sim::Arguments),
     /// Generate GPU load, best-effort or latency-critical, and print JSON lines
     Load(commands::load::Arguments),
+    /// From inside a pod, check that its GPU, its memory limit and the daemons are what was promised
+    Check(commands::check::Arguments),
     /// Measure what Sluice costs
     Bench(bench::Arguments),
 }
@@ -51,6 +53,7 @@ impl Arguments {
             Command::Webhook(arguments) => commands::webhook::run(arguments),
             Command::Sim(arguments) => commands::sim::run(&arguments),
             Command::Load(arguments) => commands::load::run(&arguments),
+            Command::Check(arguments) => commands::check::run(&arguments),
             Command::Bench(arguments) => bench::run(&arguments),
         }
     }

@@ -1,5 +1,6 @@
 //! Subcommands that put one library of ours on the command line.
 
+pub(crate) mod check;
 pub(crate) mod load;
 pub(crate) mod node_agent;
 pub(crate) mod pod_manager;

@@ -1,13 +1,9 @@
 //! A look at the manager's `/metrics`, as Prometheus would take it.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::SocketAddr;
 
-use anyhow::{Context, bail};
-
-const PATIENCE: Duration = Duration::from_secs(2);
+use crate::http;
 
 /// The samples of one scrape: (metric, client) to value. Samples without a `client` label have an empty one; of several with
 /// the same client (buckets, say) the last counts.
@@ -20,21 +16,7 @@ impl Metrics {
     /// # Errors
     /// If nothing answers there within two seconds, or with something else than status 200.
     pub(crate) fn scrape(address: SocketAddr) -> anyhow::Result<Self> {
-        let mut stream =
-            TcpStream::connect_timeout(&address, PATIENCE).context("cannot connect to /metrics")?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).context("cannot ask for /metrics")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).context("cannot read /metrics")?;
-        let Some((head, body)) = answer.split_once("\r\n\r\n") else {
-            bail!("/metrics answered without a body")
-        };
-        if !head.starts_with("HTTP/1.1 200") {
-            bail!("/metrics answered {}", head.lines().next().unwrap_or_default());
-        }
-        Ok(Self::parse(body))
+        Ok(Self::parse(&http::get(&address.to_string(), "/metrics")?))
     }
 
     /// Reads the text format; comments and what is no sample are skipped.
@@ -64,6 +46,7 @@ fn sample(line: &str) -> Option<((String, String), f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     const TEXT: &str = "# HELP sluice_share Share.\n# TYPE sluice_share gauge\nsluice_share{client=\"be-30\"} 0.298\n\

@@ -1,0 +1,150 @@
+//! `sluice check`: what `helm test` runs in a pod. It uses the GPU as any program would and compares what it finds
+//! with what the pod asked for.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use sluice_load::be::{self, BeConfig};
+use sluice_load::record::Record;
+use sluice_load::stop::Stop;
+
+use crate::http;
+use crate::quantity::{bytes, parse_bytes};
+
+/// Flags of `sluice check`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Memory that the pod asked for
+    #[arg(long, value_parser = parse_bytes)]
+    memory: u64,
+    /// How long to run kernels
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// Also ask this address of the form http://HOST:PORT/PATH, which must answer 200
+    #[arg(long, value_name = "URL")]
+    answers: Vec<String>,
+}
+
+/// Checks, and says what it found.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    for url in &arguments.answers {
+        let (address, path) = parts(url)?;
+        http::get(address, path).with_context(|| format!("{url} does not answer"))?;
+        eprintln!("ok: {url} answers");
+    }
+    let mut printed = Vec::new();
+    be::run(&load(Duration::from_secs(arguments.seconds)), &mut printed)?;
+    let printed = String::from_utf8(printed).context("the load's records are not text")?;
+    let records: Vec<Record> = printed.lines().map(Record::parse).collect::<Result<_, _>>()?;
+    for line in verdict(&records, arguments.memory)? {
+        eprintln!("ok: {line}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Kernels, and memory until not one more byte is granted.
+fn load(time: Duration) -> BeConfig {
+    BeConfig {
+        device: 0,
+        duration: Duration::from_millis(1),
+        depth: 4,
+        blocks: be::BLOCKS,
+        elements: 8192,
+        memory: 0,
+        grow: true,
+        idle_after: None,
+        bursts: None,
+        start_with_mark: false,
+        stop: Stop::new(Some(time), None),
+    }
+}
+
+/// What was found right, or the first thing that was not.
+fn verdict(records: &[Record], memory: u64) -> anyhow::Result<Vec<String>> {
+    let Some(Record::Started { device, memory_total, .. }) = records.first() else {
+        bail!("the load did not start")
+    };
+    let Some(Record::BeFinal { counts, buffer, errors }) = records.last() else {
+        bail!("the load did not end")
+    };
+    ensure!(errors.is_empty(), "the driver reported {}", errors.join("; "));
+    ensure!(
+        *memory_total == memory,
+        "CUDA shows {} of memory where {} were asked for: is libsluice.so loaded (/etc/ld.so.preload)?",
+        bytes(*memory_total),
+        bytes(memory),
+    );
+    ensure!(
+        counts.peak_bytes <= memory && counts.denied > 0,
+        "{} were granted where {} were asked for",
+        bytes(counts.peak_bytes),
+        bytes(memory),
+    );
+    ensure!(counts.completed == counts.launches, "{} kernels were lost", counts.launches - counts.completed);
+    ensure!(buffer.is_after(counts.launches), "the kernels' result is wrong");
+    Ok(vec![
+        format!("{device}, {} of memory and not a byte more", bytes(memory)),
+        format!("{} kernels in {:.1} s, and their result is right", counts.completed, counts.seconds),
+    ])
+}
+
+/// Address and path of a URL.
+fn parts(url: &str) -> anyhow::Result<(&str, &str)> {
+    let rest = url.strip_prefix("http://").with_context(|| format!("{url} does not begin with http://"))?;
+    let slash = rest.find('/').with_context(|| format!("{url} has no path"))?;
+    Ok(rest.split_at(slash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_load::kernel;
+    use sluice_load::record::{BeCounts, BufferState};
+
+    const ASKED: u64 = 256 << 20;
+
+    fn records(change: impl FnOnce(&mut u64, &mut BeCounts, &mut Vec<String>)) -> Vec<Record> {
+        let sum = kernel::expected_checksum(8192, 10);
+        let buffer = BufferState { elements: 8192, checksum: format!("{sum:016x}") };
+        let mut counts =
+            BeCounts { launches: 10, completed: 10, peak_bytes: ASKED, denied: 27, ..BeCounts::default() };
+        let (mut memory_total, mut errors) = (ASKED, Vec::new());
+        change(&mut memory_total, &mut counts, &mut errors);
+        vec![
+            Record::Started { pid: 1, device: "GPU".to_owned(), memory_total },
+            Record::BeFinal { counts, buffer, errors },
+        ]
+    }
+
+    #[track_caller]
+    fn refused(expected: &str, change: impl FnOnce(&mut u64, &mut BeCounts, &mut Vec<String>)) {
+        let why = verdict(&records(change), ASKED).expect_err("accepted").to_string();
+        assert!(why.contains(expected), "{why}");
+    }
+
+    #[test]
+    fn a_pod_that_got_what_it_asked_for_passes() {
+        let said = verdict(&records(|_, _, _| ()), ASKED).expect("refused");
+        assert_eq!(said[0], "GPU, 256 MiB of memory and not a byte more");
+    }
+
+    #[test]
+    fn every_broken_promise_is_named() {
+        refused("CUDA shows 80 GiB of memory where 256 MiB", |total, _, _| *total = 80 << 30);
+        refused("257 MiB were granted", |_, counts, _| counts.peak_bytes += 1 << 20);
+        refused("256 MiB were granted", |_, counts, _| counts.denied = 0);
+        refused("2 kernels were lost", |_, counts, _| counts.completed = 8);
+        refused("result is wrong", |_, counts, _| (counts.launches, counts.completed) = (11, 11));
+        refused("cuLaunchKernel failed", |_, _, errors| errors.push("cuLaunchKernel failed".to_owned()));
+        assert!(verdict(&[], ASKED).expect_err("accepted").to_string().contains("did not start"));
+    }
+
+    #[test]
+    fn an_address_is_a_host_and_a_path() {
+        assert_eq!(parts("http://10.0.0.1:9404/readyz").expect("a URL"), ("10.0.0.1:9404", "/readyz"));
+        assert!(parts("https://10.0.0.1/readyz").is_err());
+        assert!(parts("http://10.0.0.1").is_err());
+    }
+}
