@@ -1,24 +1,75 @@
 //! The node agent: GPUs, kubelet's device plugin, pods' limits, pod-managers, metrics.
 //!
-//! Each module answers one question and knows none of the others; `wiring` alone joins them.
+//! Each module answers one question and knows little of the others; `wiring` joins them:
+//!
+//! ```text
+//! gpu ── inventory ─┬─▶ plugin ──▶ kubelet            library ──▶ what pods get mounted
+//!                   ├─▶ node ────▶ annotation, labels, events
+//!                   └─▶ pods ◀──── API server
+//!                        └─ clients ─▶ managers ──▶ one pod-manager per GPU
+//! metrics ◀── all of them
+//! ```
 #![forbid(unsafe_code)]
 
+mod cleanup;
+mod config;
+mod folders;
 pub mod gpu;
 pub mod library;
 pub mod managers;
 pub mod metrics;
 pub mod node;
+mod parts;
 pub mod plugin;
 pub mod pods;
+pub mod wiring;
 
-/// `sluice node-agent`: serve one node.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {}
+pub use config::{Arguments, Config, ConfigMistakes, OnManagerLoss, Task};
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 /// Serves until a signal.
 ///
 /// # Errors
-/// What keeps it from starting.
-pub async fn run(_arguments: Arguments) -> anyhow::Result<()> {
-    anyhow::bail!("the node agent is not built yet")
+/// What keeps it from starting, or what failed.
+pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let config = Config::read(&arguments, |name| std::env::var(name).ok())?;
+    let stop = stopped_by_signals()?;
+    let client = kube::Client::try_default().await.context("cannot find the API server")?;
+    if let Task::Cleanup { stay } = config.task {
+        cleanup::clean(&config, client, wiring::usage(&config), &stop).await?;
+        if stay {
+            stop.cancelled().await;
+        }
+        return Ok(());
+    }
+    let program = std::env::current_exe().context("cannot find our own program")?;
+    let gpus = driver()?;
+    wiring::serve(config, wiring::Surroundings { client, gpus, program }, stop).await
+}
+
+/// Cancelled by SIGTERM or SIGINT.
+fn stopped_by_signals() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let cancel = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("told to end");
+        cancel.cancel();
+    });
+    Ok(stop)
+}
+
+/// The driver behind [`gpu::Gpus`].
+fn driver() -> anyhow::Result<Arc<dyn gpu::Gpus>> {
+    anyhow::bail!("NVML is not there yet")
 }

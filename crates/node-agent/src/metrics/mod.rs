@@ -13,5 +13,13 @@ pub mod ready;
 pub mod scrape;
 pub mod state;
 
+use std::sync::{Arc, OnceLock};
+
+use sluice_core::inventory::NodeInventory;
+use tokio::sync::watch;
+
 pub use ready::{Part, Readiness};
 pub use scrape::{Facts, Sources};
+
+/// The GPUs, once the driver has answered for the first time.
+pub type InventorySlot = Arc<OnceLock<watch::Receiver<NodeInventory>>>;

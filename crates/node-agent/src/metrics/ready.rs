@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
+use super::InventorySlot;
 use crate::managers::{State, Status};
 use crate::pods::PodsWatch;
 
@@ -24,7 +25,7 @@ pub enum Part {
 #[derive(Debug, Clone)]
 pub struct Readiness {
     /// The driver has answered.
-    pub gpus: watch::Receiver<bool>,
+    pub inventory: InventorySlot,
     /// Kubelet has taken the registration.
     pub plugin: watch::Receiver<bool>,
     /// The node's pods.
@@ -38,7 +39,7 @@ impl Readiness {
     #[must_use]
     pub fn missing(&self) -> Vec<(Part, String)> {
         let mut missing = Vec::new();
-        if !*self.gpus.borrow() {
+        if self.inventory.get().is_none() {
             missing.push((Part::Gpus, "the NVIDIA driver has not told of its GPUs".to_owned()));
         }
         if !*self.plugin.borrow() {
@@ -63,21 +64,23 @@ impl Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_core::inventory::NodeInventory;
     use std::sync::Arc;
 
     #[test]
     fn it_is_ready_when_nothing_is_missing_and_says_what_is_until_then() {
-        let (gpus, plugin) = (watch::Sender::new(false), watch::Sender::new(false));
+        let plugin = watch::Sender::new(false);
+        let inventory = InventorySlot::default();
         let (pods, managers) = (watch::Sender::new(None), watch::Sender::new(BTreeMap::new()));
         let readiness = Readiness {
-            gpus: gpus.subscribe(),
+            inventory: Arc::clone(&inventory),
             plugin: plugin.subscribe(),
             pods: pods.subscribe(),
             managers: managers.subscribe(),
         };
         let parts = || readiness.missing().into_iter().map(|(part, _)| part).collect::<Vec<_>>();
         assert_eq!(parts(), [Part::Gpus, Part::Plugin, Part::Pods]);
-        gpus.send_replace(true);
+        inventory.get_or_init(|| watch::Sender::new(NodeInventory::new(1, Vec::new())).subscribe());
         plugin.send_replace(true);
         pods.send_replace(Some(Arc::default()));
         managers.send_replace(BTreeMap::from([("GPU-a".to_owned(), Status::default())]));

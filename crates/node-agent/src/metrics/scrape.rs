@@ -9,6 +9,7 @@ use sluice_core::inventory::NodeInventory;
 use sluice_proto::control::SnapshotResponse;
 use tokio::sync::watch;
 
+use super::InventorySlot;
 use crate::managers::{self, Board, ClientSets, ClientSetsWatch, Launch, Status};
 use crate::pods::{Assignments, Pods, PodsWatch};
 
@@ -21,7 +22,7 @@ pub struct Sources {
     /// Name of the node.
     pub node: String,
     /// GPUs; `None` until the driver has answered.
-    pub inventory: watch::Receiver<Option<NodeInventory>>,
+    pub inventory: InventorySlot,
     /// Pods.
     pub pods: PodsWatch,
     /// Who is a client where.
@@ -64,7 +65,7 @@ impl Sources {
         let snapshots = join_all(asked).await.into_iter().collect();
         Facts {
             node: self.node.clone(),
-            inventory: self.inventory.borrow().clone(),
+            inventory: self.inventory.get().map(|inventory| inventory.borrow().clone()),
             pods: self.pods.borrow().clone().unwrap_or_default(),
             assignments: Arc::clone(&self.assignments.borrow()),
             sets: self.sets.borrow().clone(),

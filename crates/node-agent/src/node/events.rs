@@ -115,8 +115,8 @@ impl Events {
 }
 
 /// Sends events one after the other, for ever.
-pub async fn send(client: Client, node: &str, mut notices: mpsc::Receiver<Notice>) {
-    let reporter = Reporter { controller: "sluice.dev/node-agent".into(), instance: Some(node.to_owned()) };
+pub async fn send(client: Client, node: String, mut notices: mpsc::Receiver<Notice>) {
+    let reporter = Reporter { controller: "sluice.dev/node-agent".into(), instance: Some(node) };
     let recorder = Recorder::new(client, reporter);
     while let Some(notice) = notices.recv().await {
         let event = Event {

@@ -25,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
 /// Keeps annotation and labels as the inventory says, for ever.
-pub async fn keep(client: Client, node: &str, mut inventory: watch::Receiver<NodeInventory>) {
+pub async fn keep(client: Client, node: String, mut inventory: watch::Receiver<NodeInventory>) {
     let api = Api::<PartialObjectMeta<Node>>::all(client.clone());
     let config = watcher::Config::default().fields(&format!("metadata.name={node}"));
     let events = watcher(api, config).backoff(Backoff::new(FIRST_PAUSE, LONGEST_PAUSE));
@@ -52,7 +52,7 @@ pub async fn keep(client: Client, node: &str, mut inventory: watch::Receiver<Nod
             () = tokio::time::sleep_until(not_before), if is_behind => {
                 let Some(patch) = patch else { continue };
                 not_before = Instant::now() + BETWEEN_WRITES;
-                match nodes.patch(node, &PatchParams::default(), &Patch::Merge(&patch)).await {
+                match nodes.patch(&node, &PatchParams::default(), &Patch::Merge(&patch)).await {
                     Ok(node) => {
                         backoff.reset();
                         info!(%patch, "the node's annotation and labels are written");

@@ -10,7 +10,7 @@ use crate::pods::{Assignments, Pods, PodsWatch};
 
 /// Tells of every change of health until the inventory no longer comes. A GPU that is ill from the beginning is told of too.
 pub async fn tell(
-    node: &str,
+    node: String,
     mut inventory: watch::Receiver<NodeInventory>,
     assignments: watch::Receiver<Arc<Assignments>>,
     pods: PodsWatch,
@@ -20,7 +20,7 @@ pub async fn tell(
     loop {
         let now = inventory.borrow_and_update().clone();
         for change in changes(&before, &now) {
-            events.tell(about_node(node), change.reason, change.note.clone());
+            events.tell(about_node(&node), change.reason, change.note.clone());
             let assignments = Arc::clone(&assignments.borrow());
             let known: Arc<Pods> = pods.borrow().clone().unwrap_or_default();
             let on_it = assignments.gpus.iter().filter(|(_, gpus)| gpus.contains(&change.gpu));

@@ -20,10 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Follows the pods of `node` for ever. While the API server is away everything stays as it was last known; after a new list
 /// those that it no longer has are gone.
-///
-/// # Errors
-/// None in practice: the watch renews itself.
-pub async fn follow(client: Client, node: &str, known: watch::Sender<Option<Arc<Pods>>>) {
+pub async fn follow(client: Client, node: String, known: watch::Sender<Option<Arc<Pods>>>) {
     let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
     let events = watcher(Api::<Pod>::all(client), config);
     let pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);

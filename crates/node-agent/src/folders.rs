@@ -1,0 +1,41 @@
+//! The folders that the agent keeps on the node.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::config::Config;
+
+/// Makes what is missing and sets who may see what: pods the sockets, only the agent the control sockets.
+///
+/// # Errors
+/// The disk's.
+pub(crate) fn prepare(config: &Config) -> anyhow::Result<()> {
+    folder(&config.state_folder, 0o755)?;
+    folder(&config.control_folder(), 0o700)?;
+    folder(&config.socket_folder, 0o755)
+}
+
+fn folder(path: &Path, mode: u32) -> anyhow::Result<()> {
+    let context = || format!("cannot prepare the folder {}", path.display());
+    DirBuilder::new().recursive(true).mode(mode).create(path).with_context(context)?;
+    // An existing one may be of another mode, and a mask may have cut ours.
+    fs::set_permissions(path, Permissions::from_mode(mode)).with_context(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_folder_that_others_could_read_is_closed() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("control");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        folder(&path, 0o700).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}
