@@ -13,8 +13,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Errors
 /// If nothing answers there within two seconds, or with something else than status 200.
 pub(crate) fn get(address: &str, path: &str) -> anyhow::Result<String> {
-    let place =
-        address.to_socket_addrs().ok().and_then(|mut found| found.next()).context("no such address")?;
+    let (host, port) = address.rsplit_once(':').with_context(|| format!("{address} has no port"))?;
+    let port: u16 = port.parse().with_context(|| format!("{address} has no port"))?;
+    // As in a URL, or bare, as Kubernetes gives a service's address in a variable.
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let place = (host, port).to_socket_addrs().ok().and_then(|mut found| found.next());
+    let place = place.with_context(|| format!("there is no {host}"))?;
     let mut stream =
         TcpStream::connect_timeout(&place, PATIENCE).with_context(|| format!("cannot connect to {path}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;

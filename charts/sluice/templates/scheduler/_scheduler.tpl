@@ -11,7 +11,7 @@ clientConnection:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 profiles:
-  - schedulerName: {{ .Values.scheduler.name }}
+  - schedulerName: sluice-scheduler
 extenders:
   - urlPrefix: http://127.0.0.1:9402
     filterVerb: filter
@@ -26,7 +26,7 @@ extenders:
         ignoredByScheduler: false
 {{- end }}
 
-{{/* The same name whatever the release is called: two schedulers of one name must not both be active. */}}
+{{/* The same name whatever the release is called, as that of the profile is, which the webhook writes into pods. */}}
 {{- define "sluice.schedulerLease" -}}
 sluice-scheduler
 {{- end }}

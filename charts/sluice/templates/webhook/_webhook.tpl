@@ -1,15 +1,20 @@
 {{/* The certificate's secret: filled by the webhook itself, or by cert-manager. */}}
 {{- define "sluice.webhookSecret" -}}
-{{ include "sluice.componentName" (dict "root" . "component" "webhook") }}-tls
+{{ include "sluice.componentName" (dict "root" . "component" "webhook") }}-certificate
 {{- end }}
 
 {{- define "sluice.webhookFlags" -}}
 {{- $own := .Values.webhook -}}
 {{- $name := include "sluice.componentName" (dict "root" . "component" "webhook") -}}
-- {{ printf "--namespace=%s" .Release.Namespace | quote }}
 - {{ printf "--service=%s" $name | quote }}
+{{- if $own.certManager.enabled }}
+- --cert-dir=/etc/sluice/certificate
+{{- else }}
 - {{ printf "--secret=%s" (include "sluice.webhookSecret" .) | quote }}
-- {{ printf "--configuration=%s" $name | quote }}
+- {{ printf "--mutating-configuration=%s" $name | quote }}
+- {{ printf "--validating-configuration=%s" $name | quote }}
+{{- end }}
+{{- include "sluice.flag" (list "runtime-class" .Values.runtimeClassName) }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}
