@@ -17,19 +17,45 @@ pub enum OnManagerLoss {
     Closed,
 }
 
-/// The whole configuration of one pod-manager. [`Config::new`] fills in the defaults.
+/// Where the clients come from, and by what a process is recognised as one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientSource {
+    /// A resource file, watched for changes. Processes are who they say they are.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// Gemini's notation has LIMIT before REQUEST, as KubeShare 2.0 writes it. Default: no.
+        swapped: bool,
+    },
+    /// The node agent, over the control API. Processes are recognised by their cgroup.
+    Agent(AgentConfig),
+}
+
+/// How the node agent is served, and what happens to processes that it has not spoken of yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentConfig {
+    /// Path of the control socket, at most 80 bytes, mode 0600. It appears once clients are served.
+    pub control: PathBuf,
+    /// The GPU's uuid as the driver spells it: what a snapshot says.
+    pub gpu_uuid: String,
+    /// How long a process of an unknown pod is held before it is refused: at most 10 minutes. Default 10 s.
+    pub hold: Duration,
+    /// Connections held at once, 0 to 65536; further ones are refused. One pod gets at most 64 of them. Default 1024.
+    pub max_held: usize,
+}
+
+/// The whole configuration of one pod-manager. [`Config::new`] and [`Config::for_agent`] fill in the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Path of the unix socket, at most 107 bytes. Its directory is created; a stale socket is replaced.
     pub socket: PathBuf,
     /// Permission bits of the socket. Default 0666: who may have a share is decided by identity, not by file mode.
     pub socket_mode: u32,
-    /// Address for Gemini's protocol over TCP, loopback only. Default: none. Port 0 picks one.
+    /// Address for Gemini's protocol over TCP, loopback only, and only with a resource file: nothing is known of such
+    /// peers but the name they claim. Default: none. Port 0 picks one.
     pub tcp: Option<SocketAddr>,
-    /// The resource file, watched for changes.
-    pub resource_file: PathBuf,
-    /// Gemini's notation has LIMIT before REQUEST, as KubeShare 2.0 writes it. Default: no.
-    pub swapped: bool,
+    /// Who the clients are.
+    pub clients: ClientSource,
     /// Address for GET /metrics and /healthz. Default: none. Port 0 picks one.
     pub metrics: Option<SocketAddr>,
     /// What clients do while no manager answers. Default: they go on.
@@ -69,12 +95,31 @@ impl Config {
     /// The defaults for a socket and a resource file.
     #[must_use]
     pub fn new(socket: impl Into<PathBuf>, resource_file: impl Into<PathBuf>) -> Self {
+        Self::with(socket.into(), ClientSource::File { path: resource_file.into(), swapped: false })
+    }
+
+    /// The defaults for a socket and a control socket, on a Kubernetes node.
+    #[must_use]
+    pub fn for_agent(
+        socket: impl Into<PathBuf>,
+        control: impl Into<PathBuf>,
+        gpu_uuid: impl Into<String>,
+    ) -> Self {
+        let agent = AgentConfig {
+            control: control.into(),
+            gpu_uuid: gpu_uuid.into(),
+            hold: Duration::from_secs(10),
+            max_held: 1024,
+        };
+        Self::with(socket.into(), ClientSource::Agent(agent))
+    }
+
+    fn with(socket: PathBuf, clients: ClientSource) -> Self {
         Self {
-            socket: socket.into(),
+            socket,
             socket_mode: 0o666,
             tcp: None,
-            resource_file: resource_file.into(),
-            swapped: false,
+            clients,
             metrics: None,
             on_manager_loss: OnManagerLoss::Open,
             window: Duration::from_secs(10),
@@ -114,7 +159,28 @@ impl Config {
                 "a loopback address: its peers prove nothing",
             );
         }
-        expect(!self.resource_file.as_os_str().is_empty(), "resource_file", "empty".into(), "a path");
+        match &self.clients {
+            ClientSource::File { path, .. } => {
+                expect(!path.as_os_str().is_empty(), "resource_file", "empty".into(), "a path");
+            }
+            ClientSource::Agent(agent) => {
+                let path = agent.control.as_os_str().len();
+                expect(
+                    (1..=80).contains(&path),
+                    "control",
+                    format!("a path of {path} bytes"),
+                    "1 to 80 bytes",
+                );
+                expect(agent.control != self.socket, "control", "the socket".into(), "a socket of its own");
+                let uuid = agent.gpu_uuid.as_str();
+                let graphic = !uuid.is_empty() && uuid.bytes().all(|byte| byte.is_ascii_graphic());
+                expect(graphic, "gpu_uuid", format!("{uuid:?}"), "the GPU's uuid");
+                let most = Duration::from_secs(600);
+                expect(agent.hold <= most, "hold", format!("{:?}", agent.hold), "at most 10 min");
+                expect(agent.max_held <= 65_536, "max_held", agent.max_held.to_string(), "0 to 65536");
+                expect(self.tcp.is_none(), "tcp", "given".into(), "none beside --control");
+            }
+        }
         let window = self.window;
         let mut span = |field, value: Duration, least: Duration, most: Duration, expected| {
             expect(value >= least && value <= most, field, format!("{value:?}"), expected);

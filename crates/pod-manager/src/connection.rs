@@ -26,6 +26,8 @@ pub(crate) enum Transport {
 pub(crate) enum Role {
     /// It has not said anything that counts.
     New,
+    /// It wants to attach, and waits until its pod is known.
+    Held,
     /// A channel of an attached process.
     Attached(ProcessId, Channel),
     /// A peer of the old protocol: a process by itself.

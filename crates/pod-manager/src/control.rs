@@ -1,7 +1,9 @@
 //! Messages from other threads to the data plane.
 
+use crate::agent::ClientSet;
+use crate::definition::Definition;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use sluice_core::resources::Resources;
+use sluice_proto::control::SnapshotResponse;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -12,11 +14,21 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub(crate) enum Control {
     /// The resource file has changed and is right.
-    Resources(Resources),
+    Clients(Vec<Definition>),
+    /// The node agent says who the clients are; what became of it is answered.
+    SetClients(ClientSet, oneshot::Sender<Result<(), Outdated>>),
+    /// What every client was promised and has used, now.
+    Snapshot(oneshot::Sender<SnapshotResponse>),
     /// Bring the gauges up to date, then say so.
     Refresh(oneshot::Sender<()>),
     /// Stop serving.
     Stop,
+}
+
+/// A set of clients that is older than the one in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outdated {
+    pub(crate) in_force: u64,
 }
 
 /// The sending end: any thread.

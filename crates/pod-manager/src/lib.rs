@@ -1,10 +1,12 @@
-//! The pod-manager: one process per GPU that hands out tokens and memory to the clients of one resource file.
+//! The pod-manager: one process per GPU that hands out tokens and memory to the clients that one resource file, or the
+//! node agent, names.
 //!
 //! [`run`] serves until a signal; [`start`] serves beside the caller. One thread, the data plane, owns tokens, ledgers,
 //! connections and pages; it takes no lock and waits for nothing but its epoll. Everything that may block (reading the
-//! resource file, HTTP) is on other threads and reaches it by messages.
+//! resource file, HTTP, the control API) is on other threads and reaches it by messages.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod client_table;
 pub mod clock;
 mod closer;
@@ -12,6 +14,7 @@ mod config;
 mod connection;
 mod control;
 mod data_plane;
+mod definition;
 mod error;
 mod http;
 pub mod identity;
@@ -21,9 +24,10 @@ pub mod peer;
 mod process;
 mod reason;
 mod server;
+mod tally;
 mod watch;
 
-pub use config::{Config, ConfigMistakes, OnManagerLoss};
+pub use config::{AgentConfig, ClientSource, Config, ConfigMistakes, OnManagerLoss};
 pub use error::{Error, Result};
 pub use reason::Reason;
 pub use server::{Handle, Parts, run, start, start_with};

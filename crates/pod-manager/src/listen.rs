@@ -9,6 +9,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+/// A unix socket that listens, but not at its path yet.
+#[derive(Debug)]
+pub(crate) struct Hidden {
+    listener: UnixListener,
+    beside: PathBuf,
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
 /// A listening unix socket and its path, which goes when this does.
 #[derive(Debug)]
 pub(crate) struct UnixSocket {
@@ -24,7 +33,24 @@ impl UnixSocket {
     /// It is made beside the path and then renamed onto it, so a client finds either the old socket or a new one that
     /// already listens with the right permissions, and a stale one never stands in the way.
     pub(crate) fn open(path: &Path, mode: u32) -> Result<Self> {
+        Hidden::open(path, mode)?.publish()
+    }
+}
+
+impl Hidden {
+    /// Makes everything ready: what remains is to be found at `path`.
+    pub(crate) fn open(path: &Path, mode: u32) -> Result<Self> {
         Self::open_io(path, mode).map_err(|source| Error::Socket { path: path.to_owned(), source })
+    }
+
+    /// Lets clients find it.
+    pub(crate) fn publish(self) -> Result<UnixSocket> {
+        if let Err(source) = fs::rename(&self.beside, &self.path) {
+            return Err(Error::Socket { path: self.path.clone(), source });
+        }
+        let listener = self.listener.try_clone();
+        let listener = listener.map_err(|source| Error::Socket { path: self.path.clone(), source })?;
+        Ok(UnixSocket { listener, path: self.path.clone(), inode: self.inode })
     }
 
     fn open_io(path: &Path, mode: u32) -> io::Result<Self> {
@@ -43,17 +69,24 @@ impl UnixSocket {
         bind(std::os::fd::AsRawFd::as_raw_fd(&fd), &UnixAddr::new(&beside)?)?;
         let placed = fs::set_permissions(&beside, fs::Permissions::from_mode(mode))
             .and_then(|()| Ok(listen(&fd, Backlog::new(1024)?)?))
-            .and_then(|()| fs::symlink_metadata(&beside))
-            .and_then(|made| fs::rename(&beside, path).map(|()| made));
+            .and_then(|()| fs::symlink_metadata(&beside));
         match placed {
             Ok(made) => {
-                Ok(Self { listener: fd.into(), path: path.to_owned(), inode: (made.dev(), made.ino()) })
+                let (path, inode) = (path.to_owned(), (made.dev(), made.ino()));
+                Ok(Self { listener: fd.into(), beside, path, inode })
             }
             Err(error) => {
                 let _ = fs::remove_file(&beside);
                 Err(error)
             }
         }
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        // Gone already if it was published.
+        let _ = fs::remove_file(&self.beside);
     }
 }
 

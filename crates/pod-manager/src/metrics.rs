@@ -1,10 +1,12 @@
 //! The metrics: counters that the data plane bumps without a lock, and the registry that the HTTP thread owns.
 
+use crate::definition::Who;
 use crate::reason::Reason;
 use prometheus::core::Collector;
 use prometheus::{
     Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry, TextEncoder,
 };
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -29,13 +31,14 @@ pub(crate) struct ClientMetrics {
 }
 
 impl ClientMetrics {
-    fn new(client: &str) -> prometheus::Result<Self> {
-        let opts = |name: &str, help: &str| Opts::new(name, help).const_label("client", client);
+    fn new(client: &Who) -> prometheus::Result<Self> {
+        let labels = labels(client);
+        let opts = |name: &str, help: &str| Opts::new(name, help).const_labels(labels.clone());
         let counter = |name, help| Counter::with_opts(opts(name, help));
         let int_counter = |name, help| IntCounter::with_opts(opts(name, help));
         let int_gauge = |name, help| IntGauge::with_opts(opts(name, help));
         let wait = HistogramOpts::new("sluice_token_wait_seconds", "Time that requests waited for the token")
-            .const_label("client", client)
+            .const_labels(labels.clone())
             .buckets(WAIT_BUCKETS.to_vec());
         Ok(Self {
             wait_seconds: Histogram::with_opts(wait)?,
@@ -75,6 +78,15 @@ impl ClientMetrics {
     }
 }
 
+/// What tells a client's series apart. Two pods of one name may be there for a moment, so the uid is among them.
+fn labels(client: &Who) -> HashMap<String, String> {
+    let pairs = match client {
+        Who::Named(name) => vec![("client", name)],
+        Who::Pod { uid, namespace, name } => vec![("namespace", namespace), ("pod", name), ("pod_uid", uid)],
+    };
+    pairs.into_iter().map(|(label, value)| (label.to_owned(), value.clone())).collect()
+}
+
 /// What the registry's owner is told.
 enum Notice {
     Add(Arc<ClientMetrics>),
@@ -88,7 +100,7 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    pub(crate) fn add(&self, client: &str) -> prometheus::Result<Arc<ClientMetrics>> {
+    pub(crate) fn add(&self, client: &Who) -> prometheus::Result<Arc<ClientMetrics>> {
         let metrics = Arc::new(ClientMetrics::new(client)?);
         // Without an HTTP thread nobody listens, and nobody asks.
         let _ = self.notices.send(Notice::Add(Arc::clone(&metrics)));
@@ -101,6 +113,12 @@ impl Meters {
 
     pub(crate) fn refused(&self, reason: &Reason) {
         self.refused[reason.index()].inc();
+    }
+
+    /// Connections refused so far, by reason; reasons that never were are left out.
+    pub(crate) fn refusals(&self) -> HashMap<String, u64> {
+        let counts = Reason::LABELS.iter().zip(&self.refused).map(|(label, counter)| (*label, counter.get()));
+        counts.filter(|(_, count)| *count > 0).map(|(label, count)| (label.to_owned(), count)).collect()
     }
 }
 

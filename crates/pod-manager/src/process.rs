@@ -15,6 +15,10 @@ pub(crate) struct Process {
     pub(crate) client: ClientId,
     /// For the log.
     pub(crate) label: String,
+    /// Its number, if the kernel tells it.
+    pub(crate) pid: Option<i32>,
+    /// The container that it is in, where its cgroup says so.
+    pub(crate) container: Option<String>,
     /// Pid and start; `None` if its connections cannot be told to belong together.
     pub(crate) key: Option<(i32, u64)>,
     /// Readable when it ends.

@@ -15,6 +15,17 @@ pub enum Reason {
     /// Nobody of that identity has a share of this GPU.
     #[error("client {0:?} is not in the resource file")]
     UnknownClient(String),
+    /// Its pod is no client.
+    #[error("pod UID {uid} is no client of this GPU{}", waited(.waited_ms))]
+    UnknownPod {
+        /// Its uid.
+        uid: String,
+        /// How long it was held in the hope that it would be, milliseconds.
+        waited_ms: u64,
+    },
+    /// Its pod is no client, and too many wait for theirs already.
+    #[error("pod UID {0} is no client of this GPU, and too many processes wait for their pods")]
+    TooManyHeld(String),
     /// Another version of the extended protocol.
     #[error("attaches with protocol version {found}, expected {expected}")]
     WrongVersion {
@@ -40,8 +51,8 @@ pub enum Reason {
         /// Whom it speaks for.
         second: String,
     },
-    /// Its client was removed from the resource file.
-    #[error("its client was removed from the resource file")]
+    /// Its client was removed.
+    #[error("its client was removed")]
     ClientRemoved,
     /// It does not read its answers.
     #[error("does not read its answers")]
@@ -62,7 +73,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every label, so that each counter is there from the start.
-    pub(crate) const LABELS: [&'static str; 14] = [
+    pub(crate) const LABELS: [&'static str; 15] = [
         "bad_frame",
         "closed_mid_frame",
         "unknown_client",
@@ -77,6 +88,7 @@ impl Reason {
         "socket",
         "pages",
         "too_many_of_process",
+        "too_many_held",
     ];
 
     /// Position in [`Self::LABELS`].
@@ -84,7 +96,7 @@ impl Reason {
         match self {
             Self::BadFrame(_) => 0,
             Self::ClosedMidFrame => 1,
-            Self::UnknownClient(_) => 2,
+            Self::UnknownClient(_) | Self::UnknownPod { .. } => 2,
             Self::WrongVersion { .. } => 3,
             Self::BadPayload(_) => 4,
             Self::NotAllowed(_) => 5,
@@ -96,6 +108,7 @@ impl Reason {
             Self::Socket(_) => 11,
             Self::Pages(_) => 12,
             Self::TooManyOfProcess => 13,
+            Self::TooManyHeld(_) => 14,
         }
     }
 
@@ -104,4 +117,8 @@ impl Reason {
     pub fn label(&self) -> &'static str {
         Self::LABELS[self.index()]
     }
+}
+
+fn waited(ms: &u64) -> String {
+    if *ms == 0 { String::new() } else { format!(" (the node agent did not name it within {ms} ms)") }
 }

@@ -1,13 +1,15 @@
 //! Puts the parts together and runs them.
 
+use crate::agent;
 use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
+use crate::config::{ClientSource, Config};
 use crate::control::{self, Control, Remote};
 use crate::data_plane::{DataPlane, Inputs};
+use crate::definition::{self, Definition};
 use crate::error::{Attempt, Error, Result};
 use crate::http;
-use crate::identity::{ByName, Identify};
-use crate::listen::{self, UnixSocket};
+use crate::identity::{ByCgroup, ByName, Identify};
+use crate::listen::{self, Hidden, UnixSocket};
 use crate::metrics;
 use crate::peer::{KernelPeers, Peers};
 use crate::watch::Watcher;
@@ -30,13 +32,18 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The system's clock, the kernel's word on peers, names as claimed.
+    /// The system's clock and the kernel's word on peers; names as claimed where clients come from a file, pods by their
+    /// cgroup where they come from the node agent.
     ///
     /// # Errors
     /// When the timer cannot be opened.
-    pub fn standalone() -> Result<Self> {
-        let clock = SystemClock::new().attempt("timerfd_create")?;
-        Ok(Self { clock: Box::new(clock), peers: Box::new(KernelPeers), identify: Box::new(ByName) })
+    pub fn system(clients: &ClientSource) -> Result<Self> {
+        let clock = Box::new(SystemClock::new().attempt("timerfd_create")?);
+        let (peers, identify): (_, Box<dyn Identify>) = match clients {
+            ClientSource::File { .. } => (KernelPeers::default(), Box::new(ByName)),
+            ClientSource::Agent(_) => (KernelPeers::with_places(), Box::new(ByCgroup)),
+        };
+        Ok(Self { clock, peers: Box::new(peers), identify })
     }
 }
 
@@ -78,15 +85,31 @@ impl Handle {
 /// The threads beside the data plane.
 #[derive(Debug)]
 struct Side {
-    watcher: Watcher,
+    source: Source,
     http: Option<http::Server>,
+}
+
+/// The thread that says who the clients are.
+#[derive(Debug)]
+enum Source {
+    File(Watcher),
+    Agent(agent::Server),
+}
+
+impl Source {
+    fn stop(self) -> Result<()> {
+        match self {
+            Self::File(watcher) => watcher.stop(),
+            Self::Agent(server) => server.stop(),
+        }
+    }
 }
 
 impl Side {
     fn stop(self) -> Result<()> {
-        let watched = self.watcher.stop();
+        let source = self.source.stop();
         let served = self.http.map_or(Ok(()), http::Server::stop);
-        watched.and(served)
+        source.and(served)
     }
 }
 
@@ -112,7 +135,7 @@ pub fn run(config: Config) -> Result<()> {
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&signals, flags).attempt("signalfd")?;
     raise_descriptor_limit();
-    let assembled = assemble(&config, Parts::standalone()?, Some(signals))?;
+    let assembled = assemble(&config, Parts::system(&config.clients)?, Some(signals))?;
     let served = assembled.plane.serve();
     assembled.side.stop()?;
     served
@@ -134,10 +157,11 @@ fn raise_descriptor_limit() {
 /// # Errors
 /// As [`run`].
 pub fn start(config: Config) -> Result<Handle> {
-    start_with(config, Parts::standalone()?)
+    let parts = Parts::system(&config.clients)?;
+    start_with(config, parts)
 }
 
-/// As [`start`], with other parts than the standalone ones.
+/// As [`start`], with other parts than the system's.
 ///
 /// # Errors
 /// As [`run`].
@@ -153,8 +177,7 @@ pub fn start_with(config: Config, parts: Parts) -> Result<Handle> {
 fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<Assembled> {
     config.check()?;
     let (remote, inbox) = control::pair().attempt("eventfd")?;
-    let reading = Reading { swapped: config.swapped };
-    let (watcher, resources) = Watcher::start(&config.resource_file, reading, remote.clone())?;
+    let (source, definitions) = open_source(&config.clients, &remote)?;
     let outcome = (|| {
         let tcp = config.tcp.map(listen::tcp).transpose()?;
         let http = config.metrics.map(listen::tcp).transpose()?;
@@ -167,7 +190,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
         let Parts { clock, peers, identify } = parts;
         let inputs = Inputs { unix, tcp, signals, inbox, meters, clock, peers, identify };
-        let plane = DataPlane::new(config, resources, inputs)?;
+        let plane = DataPlane::new(config, definitions, inputs)?;
         let http =
             http.map(|listener| http::Server::start(listener, remote.clone(), exposition)).transpose()?;
         Ok((plane, http, addresses))
@@ -175,11 +198,27 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
     match outcome {
         Ok((plane, http, (tcp, metrics))) => {
             info!(socket = %config.socket.display(), ?tcp, ?metrics, "serves");
-            Ok(Assembled { plane, remote, side: Side { watcher, http }, tcp, metrics })
+            Ok(Assembled { plane, remote, side: Side { source, http }, tcp, metrics })
         }
         Err(error) => {
-            watcher.stop()?;
+            source.stop()?;
             Err(error)
+        }
+    }
+}
+
+/// Starts the thread that says who the clients are; whom it knows already.
+fn open_source(clients: &ClientSource, remote: &Remote) -> Result<(Source, Vec<Definition>)> {
+    match clients {
+        ClientSource::File { path, swapped } => {
+            let reading = Reading { swapped: *swapped };
+            let (watcher, resources) = Watcher::start(path, reading, remote.clone())?;
+            Ok((Source::File(watcher), definition::of_file(resources)))
+        }
+        ClientSource::Agent(agent) => {
+            let socket = Hidden::open(&agent.control, 0o600)?;
+            let server = agent::Server::start(socket, remote.clone())?;
+            Ok((Source::Agent(server), Vec::new()))
         }
     }
 }

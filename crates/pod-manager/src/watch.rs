@@ -4,6 +4,7 @@
 //! symlink `..data` beside the file. If the path leads through symlinks, the directory at their end is watched too.
 
 use crate::control::{Control, Remote};
+use crate::definition;
 use crate::error::{Attempt, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -118,7 +119,7 @@ impl Watch {
                 info!(file = %self.path.display(), clients = resources.clients.len(), "resource file read anew");
                 self.complaint = None;
                 self.text = Some(text);
-                self.remote.send(Control::Resources(resources));
+                self.remote.send(Control::Clients(definition::of_file(resources)));
             }
             Err(mistakes) => self.complain(&mistakes.to_string()),
         }

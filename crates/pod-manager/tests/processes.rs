@@ -130,6 +130,7 @@ impl Drop for Actor {
 struct Real {
     _directory: TempDir,
     config: Config,
+    file: std::path::PathBuf,
 }
 
 impl Real {
@@ -137,11 +138,11 @@ impl Real {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("resources");
         std::fs::write(&file, support::CLIENTS).unwrap();
-        let mut config = Config::new(directory.path().join("deep/down/gpu.sock"), file);
+        let mut config = Config::new(directory.path().join("deep/down/gpu.sock"), &file);
         config.metrics = Some(([127, 0, 0, 1], 0).into());
         // Longer than the test: whatever passes on does so because somebody died.
         config.return_timeout = Duration::from_secs(60);
-        Self { _directory: directory, config }
+        Self { _directory: directory, config, file }
     }
 
     fn socket(&self) -> String {
@@ -222,12 +223,12 @@ fn the_socket_is_made_with_its_directory_replaces_a_stale_one_and_goes_in_the_en
 #[test]
 fn what_is_wrong_at_the_start_is_named() {
     let real = Real::new();
-    std::fs::write(&real.config.resource_file, "2\nbe-a 2 1 x\n").unwrap();
+    std::fs::write(&real.file, "2\nbe-a 2 1 x\n").unwrap();
     let error = start(real.config.clone()).unwrap_err().to_string();
     for part in ["3 mistakes", "be-a.request", "be-a.memory", "count"] {
         assert!(error.contains(part), "{error}");
     }
-    std::fs::remove_file(&real.config.resource_file).unwrap();
+    std::fs::remove_file(&real.file).unwrap();
     let error = start(real.config.clone()).unwrap_err().to_string();
     assert!(error.contains("cannot read resource file"), "{error}");
     let config = Config { capacity: 0, ..real.config.clone() };

@@ -4,6 +4,7 @@
 
 mod support;
 
+use sluice_pod_manager::ClientSource;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -23,7 +24,7 @@ fn with_limit(gib: u64) -> String {
 #[test]
 fn writing_in_place_and_renaming_into_place_are_both_noticed() {
     let world = World::new();
-    let file = world.config.resource_file.clone();
+    let file = world.file.clone();
     fs::write(&file, with_limit(3)).unwrap();
     until_limit_is(&world, Some(3 * GIB));
     let beside = world.directory.path().join("new");
@@ -44,7 +45,9 @@ fn a_config_maps_symlink_swap_is_noticed() {
     let volume = tempfile::tempdir().unwrap();
     publish(volume.path(), "..1", &with_limit(2));
     symlink("..data/resources", volume.path().join("resources")).unwrap();
-    let world = World::with(CLIENTS, |config| config.resource_file = volume.path().join("resources"));
+    let world = World::with(CLIENTS, |config| {
+        config.clients = ClientSource::File { path: volume.path().join("resources"), swapped: false };
+    });
     until_limit_is(&world, Some(2 * GIB));
     for gib in [4, 6] {
         publish(volume.path(), &format!("..{gib}"), &with_limit(gib));
@@ -57,7 +60,7 @@ fn a_lowered_limit_takes_nothing_away_and_counts_at_once() {
     let world = World::new();
     let mut a = world.process("be-a");
     assert!(a.reserve(7 * GIB));
-    fs::write(&world.config.resource_file, with_limit(3)).unwrap();
+    fs::write(&world.file, with_limit(3)).unwrap();
     until_limit_is(&world, Some(3 * GIB));
     assert_eq!(a.account(), (7 * GIB, 3 * GIB));
     assert!(!a.reserve(1));
@@ -70,16 +73,16 @@ fn a_file_with_mistakes_changes_nothing_and_names_them_all() {
     let world = World::new();
     let mut a = world.process("be-a");
     let wrong = CLIENTS.replace("0.3", "1.3").replace("10Gi", "ten").replace("8Gi", "9Gi");
-    fs::write(&world.config.resource_file, wrong).unwrap();
+    fs::write(&world.file, wrong).unwrap();
     until("both mistakes are logged", || {
         !logs::lines_with(&["be-a", "1.3"]).is_empty() && !logs::lines_with(&["be-b", "ten"]).is_empty()
     });
     assert_eq!(a.account(), (0, 8 * GIB));
     // A missing file does not change anything either; the next right one does.
-    fs::remove_file(&world.config.resource_file).unwrap();
+    fs::remove_file(&world.file).unwrap();
     world.settle();
     assert_eq!(a.account(), (0, 8 * GIB));
-    fs::write(&world.config.resource_file, with_limit(4)).unwrap();
+    fs::write(&world.file, with_limit(4)).unwrap();
     until_limit_is(&world, Some(4 * GIB));
     assert_eq!(a.account(), (0, 4 * GIB));
 }
@@ -93,7 +96,7 @@ fn a_removed_client_is_closed_and_forgotten_and_the_others_go_on() {
     b.want();
     let without: String =
         CLIENTS.lines().filter(|line| !line.contains("be-a")).map(|line| format!("{line}\n")).collect();
-    fs::write(&world.config.resource_file, without).unwrap();
+    fs::write(&world.file, without).unwrap();
     assert!(a.token.is_closed() && a.memory.is_closed());
     assert_eq!(b.granted(), 50.0);
     assert_eq!(a.page().deadline_ns(), 0);
@@ -105,7 +108,7 @@ fn a_removed_client_is_closed_and_forgotten_and_the_others_go_on() {
     let (status, _) = again.attach(sluice_comm::Channel::Token, 0).unwrap();
     assert_eq!(status, sluice_comm::AttachStatus::UnknownClient);
     // It comes back as somebody new.
-    fs::write(&world.config.resource_file, CLIENTS).unwrap();
+    fs::write(&world.file, CLIENTS).unwrap();
     until_limit_is(&world, Some(8 * GIB));
     assert_eq!(world.process("be-a").account(), (0, 8 * GIB));
 }
@@ -119,7 +122,7 @@ fn a_client_that_becomes_latency_critical_has_its_gate_opened() {
     a.granted();
     b.want();
     let critical = CLIENTS.replace("memory: 8Gi", "memory: 9Gi, class: latency-critical");
-    fs::write(&world.config.resource_file, critical).unwrap();
+    fs::write(&world.file, critical).unwrap();
     until_limit_is(&world, Some(9 * GIB));
     world.settle();
     assert_eq!(a.page().deadline_ns(), u64::MAX);
@@ -129,7 +132,7 @@ fn a_client_that_becomes_latency_critical_has_its_gate_opened() {
 /// Becomes latency-critical or best-effort again; the limit tells when it is noticed.
 fn with_class(world: &World, class: &str, gib: u64) {
     let text = CLIENTS.replace("memory: 8Gi", &format!("memory: {gib}Gi, class: {class}"));
-    fs::write(&world.config.resource_file, text).unwrap();
+    fs::write(&world.file, text).unwrap();
     until_limit_is(world, Some(gib * GIB));
 }
 

@@ -7,26 +7,43 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use sluice_pod_manager::{Config, OnManagerLoss};
+use sluice_pod_manager::{AgentConfig, ClientSource, Config, OnManagerLoss};
 use tracing_subscriber::EnvFilter;
 
 /// Flags of `sluice pod-manager`.
 #[derive(Debug, Args)]
+#[command(
+    group = clap::ArgGroup::new("clients").required(true).args(["resource_file", "control"]),
+    after_help = AFTER_HELP
+)]
 pub(crate) struct Arguments {
     /// Unix socket to serve
     #[arg(long)]
     socket: PathBuf,
     /// Clients with their shares and memory limits, Gemini's notation or YAML; changes are picked up
     #[arg(long, value_name = "FILE")]
-    resource_file: PathBuf,
+    resource_file: Option<PathBuf>,
     /// The resource file has LIMIT before REQUEST, as KubeShare 2.0 writes it
-    #[arg(long)]
+    #[arg(long, requires = "resource_file")]
     swapped: bool,
+    /// Instead of a resource file: unix socket on which the node agent says who the clients are; it appears once clients
+    /// are served. Processes then belong to the pod that their cgroup names, whatever they claim
+    #[arg(long, value_name = "PATH", requires = "gpu_uuid")]
+    control: Option<PathBuf>,
+    /// The GPU, as its driver spells it
+    #[arg(long, value_name = "UUID", requires = "control")]
+    gpu_uuid: Option<String>,
+    /// How long a process of a pod that is no client (yet) is held before it is refused [default: 10000]
+    #[arg(long, value_name = "MS", value_parser = parse_ms, requires = "control")]
+    hold_ms: Option<Duration>,
+    /// Connections held at once
+    #[arg(long, value_name = "CONNECTIONS", requires = "control")]
+    max_held: Option<usize>,
     /// Permission bits of the socket, octal
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     socket_mode: Option<u32>,
     /// Serve Gemini's protocol over TCP too, loopback only, such as 127.0.0.1:50051
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "control")]
     tcp: Option<SocketAddr>,
     /// Serve Prometheus metrics at http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS")]
@@ -69,6 +86,16 @@ pub(crate) struct Arguments {
     max_connections: Option<usize>,
 }
 
+const AFTER_HELP: &str = "\
+With --control (a child of the node agent):
+  sluice --parent PID pod-manager --gpu-uuid GPU-… --socket /run/sluice/GPU-….sock \\
+      --control /var/lib/sluice/control/GPU-….sock
+The control socket (mode 0600, own user only) speaks gRPC: service sluice.control.v1.PodManager of
+proto/sluice/control_v1.proto. It appears when clients are served. A manager that has just started knows no client:
+send SetClients at once. It runs as root in the host's pid namespace: it reads /proc/PID/cgroup and /proc/PID/stat of
+its peers. SIGTERM and SIGINT end it with status 0 and both sockets gone; with --parent it ends with its parent.
+Log: standard error, a line an event, filtered by RUST_LOG (default info).";
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Loss {
     /// They go on without tokens
@@ -80,19 +107,39 @@ enum Loss {
 /// Serves until it is told to end.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Whoever collects the log of a daemon wants no colours in it.
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
     // Its errors say all of it in one line.
     sluice_pod_manager::run(arguments.config()).map_err(|why| anyhow!("pod-manager: {why}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Arguments {
+    /// The defaults for whichever of the two was given.
+    fn source(&self) -> Config {
+        let Some(control) = &self.control else {
+            let path = self.resource_file.clone().unwrap_or_default();
+            let clients = ClientSource::File { path: path.clone(), swapped: self.swapped };
+            return Config { clients, ..Config::new(&self.socket, path) };
+        };
+        let d = Config::for_agent(&self.socket, control, self.gpu_uuid.clone().unwrap_or_default());
+        let clients = match d.clients {
+            ClientSource::Agent(agent) => ClientSource::Agent(AgentConfig {
+                hold: self.hold_ms.unwrap_or(agent.hold),
+                max_held: self.max_held.unwrap_or(agent.max_held),
+                ..agent
+            }),
+            file @ ClientSource::File { .. } => file,
+        };
+        Config { clients, ..d }
+    }
+
     fn config(&self) -> Config {
-        let d = Config::new(&self.socket, &self.resource_file);
+        let d = self.source();
         Config {
             socket_mode: self.socket_mode.unwrap_or(d.socket_mode),
             tcp: self.tcp,
-            swapped: self.swapped,
             metrics: self.metrics,
             on_manager_loss: match self.on_manager_loss {
                 None => d.on_manager_loss,

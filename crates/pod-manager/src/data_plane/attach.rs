@@ -1,14 +1,14 @@
 //! ATTACH: a connection becomes a channel of a process.
 
 use super::DataPlane;
-use super::frames::Outcome;
+use super::frames::{Found, Outcome};
 use crate::connection::{Connection, Role};
 use crate::peer::Peer;
 use crate::process::{Pages, Process};
 use crate::reason::Reason;
 use sluice_comm::attach::{ATTACH_VERSION, AttachPayload, MAX_LEN};
 use sluice_comm::page::PAGE_VERSION;
-use sluice_comm::{AttachStatus, Channel, Request, Response, ResponseBody};
+use sluice_comm::{AttachStatus, Channel, Name, Request, Response, ResponseBody};
 use sluice_core::ledger::{Ask, Class, PeerKind};
 use sluice_core::{ClientId, ProcessId};
 use sluice_sys::memfd;
@@ -18,8 +18,19 @@ use tracing::{debug, info};
 /// More memory than any GPU has: whoever declares that is out of its mind.
 const MOST_DECLARED_BYTES: u64 = 1 << 44;
 
+/// An ATTACH that is right so far: what is left to find out is whose process it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attaching {
+    /// The request's id.
+    pub(super) request: i32,
+    name: Name,
+    channel: Channel,
+    used_bytes: u64,
+    claimed_pid: u32,
+}
+
 impl DataPlane {
-    /// Attaches, or answers why not and has the connection closed.
+    /// Attaches, holds the connection, or answers why not and has it closed.
     pub(super) fn attach(
         &mut self,
         number: u64,
@@ -29,18 +40,32 @@ impl DataPlane {
         used_bytes: u64,
         fds: &[OwnedFd],
     ) -> Outcome {
-        self.try_attach(number, request, version, channel, used_bytes, fds).map_err(|reason| {
-            let status = match reason {
-                Reason::UnknownClient(_) => AttachStatus::UnknownClient,
-                Reason::WrongVersion { .. } => AttachStatus::WrongVersion,
-                Reason::BadPayload(_) => AttachStatus::BadPayload,
-                _ => AttachStatus::NotAllowed,
-            };
-            // The reason for closing is worth more than the answer's.
-            let _ =
-                self.answer(number, request.id, ResponseBody::Attach { status, page_version: PAGE_VERSION });
-            reason
-        })
+        let attached = check(request, version, channel, used_bytes, fds).and_then(|attaching| {
+            match self.admit(number, &attaching) {
+                Err(Reason::UnknownPod { uid, .. }) => self.hold(number, attaching, uid),
+                done => done,
+            }
+        });
+        attached.inspect_err(|reason| self.answer_refusal(number, request.id, reason))
+    }
+
+    /// Answers why not and closes.
+    pub(super) fn refuse_attach(&mut self, number: u64, request: i32, reason: &Reason) {
+        self.answer_refusal(number, request, reason);
+        self.close(number, reason);
+    }
+
+    fn answer_refusal(&mut self, number: u64, request: i32, reason: &Reason) {
+        let status = match reason {
+            Reason::UnknownClient(_) | Reason::UnknownPod { .. } | Reason::TooManyHeld(_) => {
+                AttachStatus::UnknownClient
+            }
+            Reason::WrongVersion { .. } => AttachStatus::WrongVersion,
+            Reason::BadPayload(_) => AttachStatus::BadPayload,
+            _ => AttachStatus::NotAllowed,
+        };
+        // The reason for closing is worth more than the answer's.
+        let _ = self.answer(number, request, ResponseBody::Attach { status, page_version: PAGE_VERSION });
     }
 
     pub(super) fn attach_twice(&mut self, number: u64, id: i32) -> Outcome {
@@ -49,28 +74,16 @@ impl DataPlane {
         Err(Reason::NotAllowed("a second ATTACH, or one after requests of the old protocol".into()))
     }
 
-    fn try_attach(
-        &mut self,
-        number: u64,
-        request: &Request,
-        version: u32,
-        channel: Channel,
-        used_bytes: u64,
-        fds: &[OwnedFd],
-    ) -> Outcome {
-        if version != ATTACH_VERSION {
-            return Err(Reason::WrongVersion { found: version, expected: ATTACH_VERSION });
-        }
-        if used_bytes > MOST_DECLARED_BYTES {
-            return Err(Reason::BadPayload(format!("{used_bytes} bytes in use")));
-        }
-        let payload = read_payload(fds)?;
+    /// Makes a connection the channel of a process, if there is such a client.
+    pub(super) fn admit(&mut self, number: u64, attaching: &Attaching) -> Outcome {
+        let &Attaching { request, channel, used_bytes, claimed_pid, .. } = attaching;
+        let found = self.who(number, &attaching.name)?;
+        let client = found.client;
         let connection = self.connections.get_mut(&number);
         let Some(peer) = connection.and_then(|connection| connection.peer.take()) else {
             return Err(Reason::NotAllowed("nothing is known of the peer".into()));
         };
-        let client = self.who(&request.name, Some(peer.credentials))?;
-        let id = self.process_of(number, peer, client)?;
+        let id = self.process_of(number, peer, found)?;
         self.take_channel(number, id, channel);
         // What a process holds is told again after a manager's restart. While its memory channel is open the manager
         // knows better, because a reservation may be under way there.
@@ -78,14 +91,8 @@ impl DataPlane {
         if channel == Channel::Memory || process.is_some_and(|process| process.memory.is_none()) {
             self.memory.redeclare(id, used_bytes);
         }
-        debug!(
-            client = self.clients.name(client),
-            claimed_pid = payload.pid,
-            ?channel,
-            used_bytes,
-            "attached"
-        );
-        self.welcome(number, id, channel, request.id)?;
+        debug!(client = self.clients.name(client), claimed_pid, ?channel, used_bytes, "attached");
+        self.welcome(number, id, channel, request)?;
         if channel == Channel::Token {
             self.open_token_channel(id, client)?;
         }
@@ -93,8 +100,10 @@ impl DataPlane {
     }
 
     /// The process at the other end: the one that its other connection belongs to, or a new one.
-    fn process_of(&mut self, number: u64, peer: Peer, client: ClientId) -> Result<ProcessId, Reason> {
+    fn process_of(&mut self, number: u64, peer: Peer, found: Found) -> Result<ProcessId, Reason> {
+        let Found { client, container } = found;
         let key = peer.started.map(|started| (peer.credentials.pid, started));
+        self.forget_if_left_out(key);
         let known = key.and_then(|key| self.by_peer.get(&key).copied());
         if let Some((id, process)) = known.and_then(|id| Some((id, self.processes.get(&id)?))) {
             return if process.client == client {
@@ -114,6 +123,8 @@ impl DataPlane {
         let process = Process {
             client,
             label,
+            pid: Some(peer.credentials.pid).filter(|pid| *pid > 0),
+            container,
             key,
             pidfd: peer.pidfd,
             token: None,
@@ -123,6 +134,16 @@ impl DataPlane {
         };
         self.keep_process(id, process);
         Ok(id)
+    }
+
+    /// A process whose client was removed may come back as another client's: its pod was named again.
+    fn forget_if_left_out(&mut self, key: Option<(i32, u64)>) {
+        let known = key.and_then(|key| self.by_peer.get(&key).copied());
+        let client = known.and_then(|id| self.processes.get(&id)).map(|process| process.client);
+        let left_out = client.and_then(|client| self.clients.get(client)).is_some_and(|c| c.left_out);
+        if let Some(id) = known.filter(|_| left_out) {
+            self.forget_process(id, "comes back");
+        }
     }
 
     /// Makes a connection the channel of a process. One that was there before is dropped: the process has opened the
@@ -163,7 +184,8 @@ impl DataPlane {
 
     fn open_token_channel(&mut self, id: ProcessId, client: ClientId) -> Outcome {
         self.tokens.add_process(id, client, PeerKind::Returns).map_err(|_| Reason::ClientRemoved)?;
-        let is_critical = self.clients.get(client).is_some_and(|c| c.entry.class == Class::LatencyCritical);
+        let is_critical =
+            self.clients.get(client).is_some_and(|c| c.definition.spec.class == Class::LatencyCritical);
         if is_critical {
             // Its gate is open before it asks.
             let asked = self.tokens.request(id, self.clock.now_ns(), Ask::default());
@@ -171,6 +193,24 @@ impl DataPlane {
         }
         Ok(())
     }
+}
+
+/// Everything about an ATTACH that does not depend on who sent it.
+fn check(
+    request: &Request,
+    version: u32,
+    channel: Channel,
+    used_bytes: u64,
+    fds: &[OwnedFd],
+) -> Result<Attaching, Reason> {
+    if version != ATTACH_VERSION {
+        return Err(Reason::WrongVersion { found: version, expected: ATTACH_VERSION });
+    }
+    if used_bytes > MOST_DECLARED_BYTES {
+        return Err(Reason::BadPayload(format!("{used_bytes} bytes in use")));
+    }
+    let claimed_pid = read_payload(fds)?.pid;
+    Ok(Attaching { request: request.id, name: request.name, channel, used_bytes, claimed_pid })
 }
 
 fn read_payload(fds: &[OwnedFd]) -> Result<AttachPayload, Reason> {

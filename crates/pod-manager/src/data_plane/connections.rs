@@ -177,6 +177,9 @@ impl DataPlane {
     pub(super) fn receive(&mut self, number: u64) {
         for _ in 0..FRAMES_PER_TURN {
             let Some(connection) = self.connections.get_mut(&number) else { return };
+            if connection.role == Role::Held {
+                return;
+            }
             let outcome = match connection.read() {
                 Ok(Incoming::Request(request, fds)) => {
                     let outcome = self.handle(number, &request, &fds);
@@ -199,7 +202,7 @@ impl DataPlane {
     pub(super) fn close(&mut self, number: u64, reason: &Reason) {
         let Some(connection) = self.connections.get(&number) else { return };
         let client = match connection.role {
-            Role::New => "unknown",
+            Role::New | Role::Held => "unknown",
             Role::Attached(process, _) | Role::Legacy(process) => {
                 self.processes.get(&process).map_or("unknown", |process| self.clients.name(process.client))
             }
@@ -207,6 +210,21 @@ impl DataPlane {
         warn!(peer = %connection, client, reason = reason.label(), "connection closed: {reason}");
         self.meters.refused(reason);
         self.drop_connection(number);
+    }
+
+    /// What epoll has to say of a connection: something came, or its peer has gone.
+    pub(super) fn hear(&mut self, number: u64) {
+        let held = self.connections.get(&number).is_some_and(|connection| connection.role == Role::Held);
+        // Of a held one only the end is reported.
+        if held { self.drop_connection(number) } else { self.receive(number) }
+    }
+
+    /// Closes a connection of a client that was removed; its process stays as it is.
+    pub(super) fn close_for_removal(&mut self, number: u64, reason: &Reason) {
+        let Some(connection) = self.take_connection(number) else { return };
+        warn!(peer = %connection, reason = reason.label(), "connection closed: {reason}");
+        self.meters.refused(reason);
+        self.closer.close(connection);
     }
 
     /// Forgets a connection and what hung on it.
@@ -217,6 +235,7 @@ impl DataPlane {
         self.closer.close(connection);
         match role {
             Role::New => {}
+            Role::Held => self.lobby.forget(number),
             Role::Legacy(process) => self.forget_process(process, "left"),
             Role::Attached(id, channel) => {
                 let Some(process) = self.processes.get_mut(&id) else { return };
@@ -269,8 +288,12 @@ impl DataPlane {
                 self.closer.close(connection);
             }
         }
+        if let (Some(client), Some(pages)) = (self.clients.get_mut(process.client), &process.pages) {
+            client.tally.add_bypassed(pages.report());
+        }
         let client = self.clients.name(process.client);
         info!(client, peer = %process.label, bytes, "process {how}, its memory is free again");
+        self.forget_client_if_left_out(process.client);
     }
 
     /// Keeps a process and watches for its end.

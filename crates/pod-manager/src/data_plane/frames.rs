@@ -2,7 +2,7 @@
 
 use super::DataPlane;
 use crate::connection::{Role, Transport};
-use crate::identity::Claim;
+use crate::identity::{Claim, Identity};
 use crate::process::{MAX_PENDING, Process};
 use crate::reason::Reason;
 use sluice_comm::{Name, Request, RequestBody, Response, ResponseBody};
@@ -11,6 +11,14 @@ use sluice_core::memory::Verdict;
 use sluice_core::{ClientId, ProcessId};
 use std::os::fd::OwnedFd;
 use tracing::{debug, warn};
+
+/// Whose process a peer is.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) client: ClientId,
+    /// The container that it is in, where identity knows it.
+    pub(super) container: Option<String>,
+}
 
 /// A frame was dealt with, or its connection is to be closed.
 pub(super) type Outcome = Result<(), Reason>;
@@ -33,6 +41,8 @@ impl DataPlane {
         }
         match role {
             Role::Attached(process, _) => self.handle_attached(number, process, request),
+            // What is held is not read.
+            Role::Held => Ok(()),
             Role::New | Role::Legacy(_) => self.handle_legacy(number, request),
         }
     }
@@ -105,9 +115,8 @@ impl DataPlane {
         {
             return Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH"));
         }
-        let credentials = connection.peer.as_ref().map(|peer| peer.credentials);
-        let client = match self.who(&request.name, credentials) {
-            Ok(client) => client,
+        let found = match self.who(number, &request.name) {
+            Ok(found) => found,
             // Gemini's peers take a closed connection for an answer, so they get silence, as from Gemini.
             Err(reason) if transport == Transport::Tcp => {
                 self.log_silence(number, &reason);
@@ -115,6 +124,7 @@ impl DataPlane {
             }
             Err(reason) => return Err(reason),
         };
+        let client = found.client;
         let process = match role {
             Role::Legacy(process) => {
                 let first = self.processes.get(&process).map(|process| process.client);
@@ -125,7 +135,7 @@ impl DataPlane {
                 }
                 process
             }
-            _ => self.add_legacy(number, client)?,
+            _ => self.add_legacy(number, found)?,
         };
         self.handle_common(number, process, request)
     }
@@ -139,13 +149,16 @@ impl DataPlane {
     }
 
     /// A connection of the old protocol becomes a process by itself.
-    fn add_legacy(&mut self, number: u64, client: ClientId) -> Result<ProcessId, Reason> {
+    fn add_legacy(&mut self, number: u64, found: Found) -> Result<ProcessId, Reason> {
+        let Found { client, container } = found;
         let id = ProcessId(self.next_number(true));
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(id) };
         connection.role = Role::Legacy(id);
         let process = Process {
             client,
             label: connection.label.clone(),
+            pid: connection.pid,
+            container,
             key: None,
             pidfd: connection.peer.take().and_then(|peer| peer.pidfd),
             token: Some(number),
@@ -160,17 +173,28 @@ impl DataPlane {
         Ok(id)
     }
 
-    /// The client that a peer belongs to.
-    pub(super) fn who(
-        &mut self,
-        name: &Name,
-        credentials: Option<sluice_sys::socket::PeerCredentials>,
-    ) -> Result<ClientId, Reason> {
-        let name = self
+    /// The client that the peer of a connection belongs to, when it claims this name.
+    pub(super) fn who(&mut self, number: u64, name: &Name) -> Result<Found, Reason> {
+        // A peer of the old protocol is asked anew with every frame; its process knows its pod already.
+        let connection = self.connections.get(&number);
+        if let Some(Role::Legacy(process)) = connection.map(|connection| connection.role)
+            && self.recognises_pods
+            && let Some(process) = self.processes.get(&process)
+        {
+            return Ok(Found { client: process.client, container: None });
+        }
+        let peer = connection.and_then(|connection| connection.peer.as_ref());
+        let identity = self
             .identify
-            .identify(&Claim { name, credentials })
+            .identify(&Claim { name, peer })
             .map_err(|refusal| Reason::NotAllowed(refusal.to_string()))?;
-        self.clients.find(&name).ok_or_else(|| Reason::UnknownClient(name.as_str().to_owned()))
+        let client = self.clients.find(&identity);
+        match (client, identity) {
+            (Some(client), Identity::Named(_)) => Ok(Found { client, container: None }),
+            (Some(client), Identity::Pod(pod)) => Ok(Found { client, container: pod.container }),
+            (None, Identity::Named(name)) => Err(Reason::UnknownClient(name.as_str().to_owned())),
+            (None, Identity::Pod(pod)) => Err(Reason::UnknownPod { uid: pod.uid, waited_ms: 0 }),
+        }
     }
 
     pub(super) fn answer(&mut self, number: u64, id: i32, body: ResponseBody) -> Outcome {
@@ -192,7 +216,7 @@ impl DataPlane {
             && let Some(client) = self.processes.get(&id).and_then(|process| self.clients.get(process.client))
         {
             client.metrics.memory_denied.inc();
-            debug!(client = client.entry.name, bytes, "memory denied");
+            debug!(client = client.name, bytes, "memory denied");
         }
         granted
     }

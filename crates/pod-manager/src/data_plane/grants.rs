@@ -29,7 +29,8 @@ impl DataPlane {
     fn act(&mut self, action: Action, now: u64) {
         match action {
             Action::Grant { process, client, epoch, deadline, waited_ns } => {
-                if let Some(client) = self.clients.get(client) {
+                if let Some(client) = self.clients.get_mut(client) {
+                    client.tally.wait_ns = client.tally.wait_ns.saturating_add(waited_ns);
                     client.metrics.grants.inc();
                     client.metrics.wait_seconds.observe(seconds(waited_ns));
                 }
@@ -114,7 +115,8 @@ impl DataPlane {
     pub(super) fn charge_standing(&mut self, id: ProcessId, now: u64) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let Some(client) = self.clients.get(process.client) else { return };
-        let Some(pages) = process.pages.as_mut().filter(|_| client.entry.class == Class::LatencyCritical)
+        let Some(pages) =
+            process.pages.as_mut().filter(|_| client.definition.spec.class == Class::LatencyCritical)
         else {
             return;
         };
@@ -128,13 +130,19 @@ impl DataPlane {
         }
     }
 
-    /// Brings the gauges up to date, for somebody who is about to read them.
-    pub(super) fn refresh_gauges(&mut self) {
+    /// Charges what everybody with a standing grant used until now.
+    pub(super) fn settle_standing(&mut self) {
         let now = self.clock.now_ns();
         let ids: Vec<ProcessId> = self.processes.keys().copied().collect();
         for id in ids {
             self.charge_standing(id, now);
         }
+    }
+
+    /// Brings the gauges up to date, for somebody who is about to read them.
+    pub(super) fn refresh_gauges(&mut self) {
+        self.settle_standing();
+        let now = self.clock.now_ns();
         for (id, client) in self.clients.iter() {
             let share = self.tokens.usage(id, now).map_or(Share::ZERO, |usage| usage.share);
             let account = self.memory.client(id).unwrap_or_default();

@@ -9,13 +9,16 @@ mod clients;
 mod connections;
 mod frames;
 mod grants;
+mod held;
+mod snapshot;
 
 use crate::client_table::ClientTable;
 use crate::clock::Clock;
 use crate::closer::Closer;
-use crate::config::{Config, OnManagerLoss, nanos};
+use crate::config::{ClientSource, Config, OnManagerLoss, nanos};
 use crate::connection::Connection;
 use crate::control::{Control, Inbox};
+use crate::definition::Definition;
 use crate::error::{Attempt, Result};
 use crate::identity::Identify;
 use crate::listen::UnixSocket;
@@ -28,7 +31,6 @@ use sluice_comm::page::Flags;
 use sluice_core::ProcessId;
 use sluice_core::ledger::TokenLedger;
 use sluice_core::memory::MemoryLedger;
-use sluice_core::resources::Resources;
 use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -73,6 +75,11 @@ pub(crate) struct DataPlane {
     busy_poll_ns: u64,
     max_connections: usize,
     max_connections_per_process: usize,
+    /// Peers are told apart by their pods, not by the names they claim.
+    recognises_pods: bool,
+    gpu_uuid: String,
+    in_force: clients::InForce,
+    lobby: held::Lobby,
     clients: ClientTable,
     tokens: TokenLedger,
     memory: MemoryLedger,
@@ -90,7 +97,7 @@ pub(crate) struct DataPlane {
 
 impl DataPlane {
     /// Registers everything; serves nothing yet.
-    pub(crate) fn new(config: &Config, resources: Resources, inputs: Inputs) -> Result<Self> {
+    pub(crate) fn new(config: &Config, definitions: Vec<Definition>, inputs: Inputs) -> Result<Self> {
         let Inputs { unix, tcp, signals, inbox, meters, mut clock, peers, identify } = inputs;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).attempt("epoll_create")?;
         let readable = |data| EpollEvent::new(EpollFlags::EPOLLIN, data);
@@ -108,6 +115,12 @@ impl DataPlane {
             fail_closed: config.on_manager_loss == OnManagerLoss::Closed,
             tsc_valid: clock.ticks_at(now).is_some(),
         };
+        let (gpu_uuid, lobby) = match &config.clients {
+            ClientSource::File { .. } => (String::new(), held::Lobby::new(0, 0)),
+            ClientSource::Agent(agent) => {
+                (agent.gpu_uuid.clone(), held::Lobby::new(nanos(agent.hold), agent.max_held))
+            }
+        };
         let mut plane = Self {
             epoll,
             unix,
@@ -123,6 +136,10 @@ impl DataPlane {
             busy_poll_ns: nanos(config.busy_poll),
             max_connections: config.max_connections,
             max_connections_per_process: config.max_connections_per_process,
+            recognises_pods: matches!(config.clients, ClientSource::Agent(_)),
+            gpu_uuid,
+            in_force: clients::InForce::default(),
+            lobby,
             clients: ClientTable::default(),
             tokens: TokenLedger::new(config.policy()),
             memory: MemoryLedger::default(),
@@ -134,7 +151,7 @@ impl DataPlane {
             spare: connections::spare(),
             stopping: false,
         };
-        plane.load(resources);
+        plane.load(definitions);
         Ok(plane)
     }
 
@@ -151,6 +168,7 @@ impl DataPlane {
             for event in events.iter().take(count) {
                 self.dispatch(event.data());
             }
+            self.expire_held();
             self.settle();
         }
         info!("stops");
@@ -171,7 +189,7 @@ impl DataPlane {
             TIMER => self.clock.acknowledge(),
             INBOX => self.take_messages(),
             SIGNAL => self.take_signal(),
-            number if number % 2 == 0 => self.receive(number),
+            number if number % 2 == 0 => self.hear(number),
             number => self.process_ended(ProcessId(number)),
         }
     }
@@ -185,7 +203,10 @@ impl DataPlane {
     fn take_messages(&mut self) {
         for message in self.inbox.take() {
             match message {
-                Control::Resources(resources) => self.load(resources),
+                Control::Clients(definitions) => self.load(definitions),
+                // Who asked may have lost patience.
+                Control::SetClients(set, done) => drop(done.send(self.set_clients(set))),
+                Control::Snapshot(done) => drop(done.send(self.snapshot())),
                 Control::Refresh(done) => {
                     self.refresh_gauges();
                     // The asker may have lost patience.
@@ -199,7 +220,8 @@ impl DataPlane {
     /// Arms the timer; `true` if the loop is to poll instead of sleeping, because a grant is about to come back and
     /// somebody waits for it.
     fn prepare_to_wait(&mut self) -> Result<bool> {
-        let mut wake = self.tokens.next_deadline();
+        let wake = [self.tokens.next_deadline(), self.lobby.next_deadline()];
+        let mut wake = wake.into_iter().flatten().min();
         if self.busy_poll_ns > 0 && self.tokens.waiting().next().is_some() {
             let now = self.clock.now_ns();
             for (_, deadline) in self.tokens.holders() {

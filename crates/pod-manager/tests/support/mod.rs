@@ -45,6 +45,8 @@ pub struct World {
     pub peers: ScriptedPeers,
     pub config: Config,
     handle: Option<Handle>,
+    /// The resource file.
+    pub file: PathBuf,
     pub directory: TempDir,
 }
 
@@ -59,7 +61,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("resources");
         std::fs::write(&file, clients).unwrap();
-        let mut config = Config::new(directory.path().join("gpu.sock"), file);
+        let mut config = Config::new(directory.path().join("gpu.sock"), &file);
         config.metrics = Some(([127, 0, 0, 1], 0).into());
         // On a clock that stands still it would poll for ever.
         config.busy_poll = std::time::Duration::ZERO;
@@ -69,6 +71,7 @@ impl World {
             peers: ScriptedPeers::default(),
             config,
             handle: None,
+            file,
             directory,
         };
         world.start();

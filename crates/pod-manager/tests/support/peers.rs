@@ -56,6 +56,7 @@ impl Peers for ScriptedPeers {
             credentials: PeerCredentials { pid: process.pid, uid: 0, gid: 0 },
             started: Some(7),
             pidfd: Some(process.end.as_fd().try_clone_to_owned()?),
+            place: None,
         })
     }
 }

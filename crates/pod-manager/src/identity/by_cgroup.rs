@@ -1,0 +1,64 @@
+//! On a Kubernetes node: a peer belongs to the pod that its cgroup names, whatever it claims.
+
+use super::{Claim, Identify, Identity, Refusal};
+use sluice_core::pod_cgroup::pod_of;
+
+/// The cgroup decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByCgroup;
+
+impl Identify for ByCgroup {
+    fn identify(&mut self, claim: &Claim<'_>) -> Result<Identity, Refusal> {
+        let refuse = |why: String| Err(Refusal(why));
+        let Some(peer) = claim.peer else { return refuse("nothing is known of the peer".into()) };
+        let pid = peer.credentials.pid;
+        let Some(place) = &peer.place else {
+            // Number 0 is what the kernel gives for a process of a pid namespace beside ours.
+            return refuse(format!(
+                "process {pid} is in no pid namespace seen from here (the pod-manager needs the host's: hostPID)"
+            ));
+        };
+        match pod_of(&place.cgroup) {
+            Ok(pod) => Ok(Identity::Pod(pod)),
+            // The process has chosen its name, so it is quoted.
+            Err(why) => refuse(format!("process {pid} ({:?}) is in no pod: {why}", place.command)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::{Peer, Place};
+    use sluice_comm::Name;
+    use sluice_sys::socket::PeerCredentials;
+
+    fn identify(pid: i32, cgroup: Option<&str>) -> Result<Identity, Refusal> {
+        let place = cgroup.map(|cgroup| Place { command: "python\u{1b}3".into(), cgroup: cgroup.to_owned() });
+        let credentials = PeerCredentials { pid, uid: 0, gid: 0 };
+        let peer = Peer { credentials, started: Some(1), pidfd: None, place };
+        let name = Name::new("kube-system/admin").unwrap();
+        ByCgroup.identify(&Claim { name: &name, peer: Some(&peer) })
+    }
+
+    #[test]
+    fn the_cgroup_counts_and_not_the_name() {
+        let uid = "0b6b5d2c-6a4e-4f0b-9d7e-3f1c2a5b7d90";
+        match identify(7, Some(&format!("0::/kubepods/pod{uid}/{}\n", "a".repeat(64)))) {
+            Ok(Identity::Pod(pod)) => {
+                assert_eq!((pod.uid, pod.container), (uid.into(), Some("a".repeat(64))))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn who_is_in_no_pod_is_told_where_it_is_and_who_is_not_seen_how_to_be() {
+        let outside = identify(1234, Some("0::/system.slice/ssh.service\n")).unwrap_err().to_string();
+        assert_eq!(
+            outside,
+            "process 1234 (\"python\\u{1b}3\") is in no pod: its cgroup is \"/system.slice/ssh.service\""
+        );
+        assert!(identify(0, None).unwrap_err().to_string().contains("hostPID"));
+    }
+}

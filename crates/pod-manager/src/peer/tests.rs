@@ -1,0 +1,77 @@
+use super::*;
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+/// Answers in the order in which it is asked.
+struct Script(VecDeque<(&'static str, io::Result<String>)>);
+
+impl ProcFs for Script {
+    fn read(&mut self, _pid: i32, file: &str) -> io::Result<String> {
+        let (expected, answer) = self.0.pop_front().expect("no more questions");
+        assert_eq!(file, expected);
+        answer
+    }
+}
+
+fn stat(started: u64) -> io::Result<String> {
+    Ok(format!("77 (a) b (c)) S 1 77 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 {started} 1000 1"))
+}
+
+fn look(answers: Vec<(&'static str, io::Result<String>)>) -> io::Result<Peer> {
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    KernelPeers::with_proc(Script(answers.into())).look(ours.as_fd())
+}
+
+fn gone() -> Option<i32> {
+    Some(nix::libc::ESRCH)
+}
+
+#[test]
+fn what_is_read_of_one_process_counts() {
+    let cgroup = || Ok("0::/kubepods\n".to_owned());
+    let peer = look(vec![("stat", stat(5)), ("cgroup", cgroup()), ("stat", stat(5))]).unwrap();
+    assert_eq!(peer.started, Some(5));
+    let place = Place { command: "a) b (c)".into(), cgroup: "0::/kubepods\n".into() };
+    assert_eq!(peer.place, Some(place));
+}
+
+#[test]
+fn a_number_that_was_given_to_another_process_meanwhile_is_noticed() {
+    // Its cgroup is that of the newcomer, whose start is later.
+    let cgroup = Ok("0::/kubepods\n".to_owned());
+    let error = look(vec![("stat", stat(5)), ("cgroup", cgroup), ("stat", stat(6))]).unwrap_err();
+    assert_eq!(error.raw_os_error(), gone());
+    // Nobody has the number any more.
+    let vanished = || Err(io::Error::from_raw_os_error(nix::libc::ENOENT));
+    assert!(look(vec![("stat", vanished())]).is_err());
+    assert!(look(vec![("stat", stat(5)), ("cgroup", vanished())]).is_err());
+}
+
+#[test]
+fn a_number_that_was_given_away_before_it_was_read_is_noticed() {
+    // The peer is a process that has ended, although /proc has one of its number.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])";
+    let run = std::process::Command::new("python3").arg("-c").arg(script).arg(&path).status();
+    let Ok(status) = run else { return println!("skipped: no python3 to connect and end") };
+    assert!(status.success());
+    let (ours, _) = listener.accept().unwrap();
+    let cgroup = Ok("0::/kubepods\n".to_owned());
+    let answers = vec![("stat", stat(5)), ("cgroup", cgroup), ("stat", stat(5))];
+    let error = KernelPeers::with_proc(Script(answers.into())).look(ours.as_fd()).unwrap_err();
+    assert_eq!(error.raw_os_error(), gone());
+}
+
+#[test]
+fn the_kernels_word_on_this_very_process() {
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let peer = KernelPeers::with_places().look(ours.as_fd()).unwrap();
+    assert_eq!(u32::try_from(peer.credentials.pid), Ok(std::process::id()));
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    assert_eq!(peer.place.map(|place| place.cgroup), Some(own));
+    let standalone = KernelPeers::<KernelProc>::default().look(ours.as_fd()).unwrap();
+    assert_eq!(standalone.place, None);
+}
