@@ -112,6 +112,18 @@ impl Index {
         Ok(choice)
     }
 
+    /// The bind to this node has happened. The pod holds what was reserved there, and nothing else.
+    ///
+    /// False if nothing is held there any more: the pod ended before the answer to its bind was read.
+    pub fn bound(&mut self, pod: &str, node: &str) -> bool {
+        let Some(claim) = self.claims(pod).iter().find(|claim| *claim.node == *node).cloned() else {
+            return false;
+        };
+        self.drop_claims(pod, |_| true);
+        self.insert(pod, Claim { hold: Hold::Confirmed, ..claim });
+        true
+    }
+
     /// The bind to this node did certainly not happen.
     pub fn abandon(&mut self, pod: &str, node: &str) {
         self.drop_claims_where(pod, |claim| *claim.node == *node && claim.hold != Hold::Confirmed);

@@ -1,13 +1,26 @@
 //! The extender of a stock kube-scheduler: filter, prioritize, bind.
+//!
+//! The kube-scheduler asks it about pods that want `sluice.dev/gpu`, after its own filters. `filter` decides which node
+//! and which GPUs, and holds them for the pod; `bind` writes both in one call. What it knows comes from watches of nodes
+//! and pods and from its own answers; nothing is stored: after a restart the pods' annotations say what is given.
 
-/// `sluice scheduler`: serve the extender beside a kube-scheduler.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {}
+mod arguments;
+mod bind;
+mod clock;
+mod events;
+#[expect(clippy::module_inception, reason = "the extender itself, among the parts of the extender")]
+mod extender;
+mod feed;
+mod filter;
+mod http;
+mod lease;
+mod metrics;
+mod objects;
+mod role;
+mod run;
+#[cfg(test)]
+mod tests;
+mod wire;
 
-/// Serves until a signal.
-///
-/// # Errors
-/// What keeps it from starting.
-pub async fn run(_arguments: Arguments) -> anyhow::Result<()> {
-    anyhow::bail!("the extender is not built yet")
-}
+pub use arguments::{Arguments, Laying, Lease};
+pub use run::run;

@@ -1,0 +1,119 @@
+//! Events on pods about what they were given: written beside the hot path, and left out before they cost it anything.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Api, ObjectMeta, PostParams};
+use prometheus::IntCounter;
+use sluice_core::placement::Choice;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::wire::ExtenderBindingArgs;
+
+/// Events that wait to be written; more are left out.
+const WAITING: usize = 256;
+/// Seconds' worth of events that may be written at once after a quiet time.
+const BURST_SECONDS: u32 = 10;
+
+/// A pod got its GPUs.
+#[derive(Debug)]
+pub(crate) struct Assignment {
+    namespace: String,
+    name: String,
+    uid: String,
+    text: String,
+}
+
+impl Assignment {
+    pub(crate) fn new(args: &ExtenderBindingArgs, choice: &Choice) -> Self {
+        Self {
+            namespace: args.pod_namespace.clone(),
+            name: args.pod_name.clone(),
+            uid: args.pod_uid.clone(),
+            text: format!("assigned {choice}"),
+        }
+    }
+}
+
+/// Where events are handed in.
+#[derive(Debug, Clone)]
+pub(crate) struct Events {
+    queue: mpsc::Sender<Assignment>,
+    left_out: IntCounter,
+}
+
+/// Where they come out.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    queue: mpsc::Receiver<Assignment>,
+    per_second: u32,
+}
+
+/// The two ends.
+pub(crate) fn pair(per_second: u32, left_out: IntCounter) -> (Events, Writer) {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    (Events { queue: sender, left_out }, Writer { queue: receiver, per_second })
+}
+
+impl Events {
+    /// Hands in an event; never waits.
+    pub(crate) fn assigned(&self, assignment: Assignment) {
+        if self.queue.try_send(assignment).is_err() {
+            self.left_out.inc();
+        }
+    }
+}
+
+impl Writer {
+    /// Writes events as fast as allowed, for ever.
+    pub(crate) async fn write(mut self, client: kube::Client, source: String) {
+        if self.per_second == 0 {
+            // Takes them, so that they are not counted as left out.
+            while self.queue.recv().await.is_some() {}
+            return;
+        }
+        let gap = Duration::from_secs(1) / self.per_second;
+        let credit = gap * self.per_second * BURST_SECONDS;
+        let mut next = Instant::now();
+        while let Some(assignment) = self.queue.recv().await {
+            let now = Instant::now();
+            // The earliest time that this event would have had without the ones before: a burst's worth is forgiven.
+            next = next.max(now.checked_sub(credit).unwrap_or(now)) + gap;
+            tokio::time::sleep_until(next).await;
+            let api: Api<Event> = Api::namespaced(client.clone(), &assignment.namespace);
+            if let Err(error) = api.create(&PostParams::default(), &event(assignment, &source)).await {
+                tracing::debug!(%error, "event not written");
+            }
+        }
+    }
+}
+
+fn event(assignment: Assignment, source: &str) -> Event {
+    let now = Time(k8s_openapi::jiff::Timestamp::now());
+    let unique = format!("{:x}", now.0.as_nanosecond());
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{}.{unique}", assignment.name)),
+            namespace: Some(assignment.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: Some(assignment.name),
+            namespace: Some(assignment.namespace),
+            uid: Some(assignment.uid),
+            ..ObjectReference::default()
+        },
+        type_: Some("Normal".to_owned()),
+        reason: Some("GpuAssigned".to_owned()),
+        message: Some(assignment.text),
+        source: Some(EventSource { component: Some(source.to_owned()), host: None }),
+        count: Some(1),
+        first_timestamp: Some(now.clone()),
+        last_timestamp: Some(now),
+        ..Event::default()
+    }
+}

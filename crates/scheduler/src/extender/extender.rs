@@ -1,0 +1,83 @@
+//! What all parts of the extender share.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluice_core::placement::{Index, Strategy};
+
+use super::clock::Clock;
+use super::events::Events;
+use super::metrics::Metrics;
+use super::role::Role;
+
+/// How the extender decides.
+#[derive(Debug, Clone)]
+pub(crate) struct Policy {
+    pub(crate) strategy: Strategy,
+    /// Nodes offered where scores matter.
+    pub(crate) candidates: usize,
+    /// Scores matter for every pod.
+    pub(crate) always_score: bool,
+    pub(crate) reservation: Duration,
+    pub(crate) bind_timeout: Duration,
+    /// How long a question waits for us to become active.
+    pub(crate) patience: Duration,
+}
+
+/// How long after a bind was given up it might still take effect: longer than API servers let a request run.
+pub(crate) const BIND_AFTERMATH: Duration = Duration::from_secs(90);
+
+/// The extender.
+pub(crate) struct Extender {
+    pub(crate) policy: Policy,
+    pub(crate) client: kube::Client,
+    pub(crate) clock: Clock,
+    pub(crate) role: Role,
+    pub(crate) metrics: Metrics,
+    pub(crate) events: Events,
+    state: Mutex<State>,
+}
+
+/// What is decided, under one lock. It is held for microseconds and never across an `await`.
+pub(crate) struct State {
+    pub(crate) index: Index,
+    /// Pods that were bound by us and that the watch of pods has not shown as bound since its last list began: a list
+    /// that does not have them may be older than their bind.
+    pub(crate) unseen: HashSet<String>,
+}
+
+impl Extender {
+    pub(crate) fn new(policy: Policy, client: kube::Client, metrics: Metrics, events: Events) -> Self {
+        let state = State { index: Index::new(policy.strategy), unseen: HashSet::new() };
+        Self {
+            policy,
+            client,
+            clock: Clock::start(),
+            role: Role::new(),
+            metrics,
+            events,
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of the index is whole before anything can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back reservations that nobody came for.
+    pub(crate) fn expire(&self) {
+        let expired = self.state().index.expire(self.clock.now_ns());
+        self.metrics.expired.inc_by(expired as u64);
+    }
+
+    /// Gives back what runs out, every second, as long as it is polled.
+    pub(crate) async fn keep_expiring(&self) {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            ticks.tick().await;
+            self.expire();
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Filter and prioritize: where does the pod go?
+//!
+//! Filter decides, and holds what it offers. By default it offers the one best node, so that the scheduler has nothing
+//! left to score. A pod with wishes of its own among nodes gets several, all held until one is bound.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_core::placement::{Demand, NodeReasons, Offer};
+use sluice_core::request::GpuRequest;
+
+use super::extender::Extender;
+use super::metrics::Outcome;
+use super::role::State;
+use super::wire::{ExtenderArgs, ExtenderFilterResult, HostPriority, Pod};
+
+/// Up to so many nodes are refused GPU by GPU. With more, nodes that lack the same have the same words, for the
+/// scheduler's message to the user counts equal ones and lists the others.
+const DETAILED_NODES: usize = 4;
+
+/// The highest score of an extender.
+const MAX_SCORE: usize = 10;
+
+impl Extender {
+    /// Answers filter.
+    pub(crate) async fn filter(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
+        match self.role.wait_active(self.policy.patience).await {
+            State::Active => self.place(args),
+            State::Syncing => {
+                (failure("Sluice's extender is still reading the state of the cluster"), Outcome::Inactive)
+            }
+            State::Standby => (
+                failure("Sluice's extender is on standby: its kube-scheduler does not hold the lease"),
+                Outcome::Inactive,
+            ),
+        }
+    }
+
+    fn place(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
+        let Some(names) = &args.node_names else {
+            return (failure("the extender's configuration lacks `nodeCacheCapable: true`"), Outcome::Error);
+        };
+        let names = names.iter().map(|name| &*name.0);
+        let demand = match demand_of(&args.pod) {
+            Ok(demand) => demand,
+            Err(mistake) => return (refuse_all(names, &mistake), Outcome::Invalid),
+        };
+        let most = if self.policy.always_score || args.pod.has_soft_preferences() {
+            self.policy.candidates
+        } else {
+            1
+        };
+        let deadline = self.clock.in_ns(self.policy.reservation);
+        self.expire();
+        let offer = self.state().index.reserve(&args.pod.metadata.uid, &demand, names, most, deadline);
+        match offer {
+            Offer::Reserved(choices) => {
+                (nodes(choices.iter().map(|choice| &*choice.node)), Outcome::Reserved)
+            }
+            Offer::Held(choice) => (nodes(std::iter::once(&*choice.node)), Outcome::Reserved),
+            Offer::HeldElsewhere(claim) => {
+                (failure(&format!("the pod is bound to {} already", claim.node)), Outcome::Error)
+            }
+            Offer::Refused(reasons) => (refused(&reasons), Outcome::Refused),
+        }
+    }
+
+    /// Answers prioritize: the order in which filter offered the nodes, as scores.
+    pub(crate) fn prioritize(&self, args: &ExtenderArgs<'_>) -> Vec<HostPriority> {
+        let state = self.state();
+        let claims = state.index.claims(&args.pod.metadata.uid);
+        let place = |name: &str| claims.iter().position(|claim| *claim.node == *name);
+        let score = |name: &str| place(name).map_or(0, |place| MAX_SCORE.saturating_sub(place).max(1));
+        let names = args.node_names.iter().flatten().map(|name| &*name.0);
+        names.map(|name| HostPriority { host: name.to_owned(), score: score(name) as i64 }).collect()
+    }
+}
+
+/// What the pod asks for, or what is wrong with that in words.
+pub(crate) fn demand_of(pod: &Pod) -> Result<Demand, String> {
+    let none = BTreeMap::new();
+    if pod.metadata.uid.is_empty() {
+        return Err("the pod has no UID".to_owned());
+    }
+    match GpuRequest::from_annotations(pod.metadata.annotations.as_ref().unwrap_or(&none)) {
+        Ok(Some(request)) => Ok(Demand::from(&request)),
+        Ok(None) => {
+            Err("the pod asks for sluice.dev/gpu but has none of the annotations that say how much of one: \
+                         sluice.dev/quota, sluice.dev/memory"
+                .to_owned())
+        }
+        Err(mistakes) => Err(mistakes.to_string()),
+    }
+}
+
+fn failure(error: &str) -> ExtenderFilterResult {
+    ExtenderFilterResult { error: error.to_owned(), ..ExtenderFilterResult::default() }
+}
+
+fn nodes<'a>(names: impl Iterator<Item = &'a str>) -> ExtenderFilterResult {
+    ExtenderFilterResult {
+        node_names: Some(names.map(str::to_owned).collect()),
+        ..ExtenderFilterResult::default()
+    }
+}
+
+fn refuse_all<'a>(names: impl Iterator<Item = &'a str>, why: &str) -> ExtenderFilterResult {
+    let failed = names.map(|name| (name.to_owned(), why.to_owned())).collect();
+    ExtenderFilterResult {
+        node_names: Some(Vec::new()),
+        failed_and_unresolvable_nodes: failed,
+        ..ExtenderFilterResult::default()
+    }
+}
+
+/// Nodes and why they do not do.
+///
+/// All count as beyond what preemption could change as long as we serve no preempt verb: the scheduler alone would find
+/// no victim that helps (it does not know whose share is whose) and nominate a node without any, on which it then
+/// keeps room that the pod cannot use. With the verb, `NodeReasons::is_resolvable` tells the two kinds apart.
+fn refused(reasons: &[(Arc<str>, NodeReasons)]) -> ExtenderFilterResult {
+    let is_short = reasons.len() <= DETAILED_NODES;
+    let words = |reason: &NodeReasons| if is_short { reason.to_string() } else { reason.summary() };
+    let failed = reasons.iter().map(|(name, reason)| (name.to_string(), words(reason))).collect();
+    ExtenderFilterResult {
+        node_names: Some(Vec::new()),
+        failed_and_unresolvable_nodes: failed,
+        ..ExtenderFilterResult::default()
+    }
+}

@@ -1,0 +1,102 @@
+//! The two HTTP faces: the verbs for the kube-scheduler beside us, metrics and probes for everyone.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::extender::Extender;
+use super::metrics::{self, Outcome};
+use super::wire::{ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult};
+
+/// A pod is at most 1.5 MiB (etcd's limit) and names of 5,000 nodes 1.3 MiB.
+const BODY_LIMIT: usize = 16 << 20;
+
+/// The verbs. Preemption has no route yet: `preempt` belongs here, and in the kube-scheduler's configuration as
+/// `preemptVerb`, once it is decided which pods of a GPU give way.
+pub(crate) fn verbs(extender: Arc<Extender>) -> Router {
+    Router::new()
+        .route("/filter", post(filter))
+        .route("/prioritize", post(prioritize))
+        .route("/bind", post(bind))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(extender)
+}
+
+async fn filter(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
+    let start = Instant::now();
+    let (answer, outcome) = match read::<ExtenderArgs<'_>>(&body) {
+        Ok(args) => extender.filter(&args).await,
+        Err(error) => (ExtenderFilterResult { error, ..ExtenderFilterResult::default() }, Outcome::Error),
+    };
+    let response = json(&answer);
+    extender.metrics.filtered(outcome, start.elapsed().as_secs_f64());
+    response
+}
+
+async fn prioritize(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
+    match read::<ExtenderArgs<'_>>(&body) {
+        Ok(args) => json(&extender.prioritize(&args)),
+        Err(error) => (StatusCode::BAD_REQUEST, error).into_response(),
+    }
+}
+
+async fn bind(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
+    let start = Instant::now();
+    let metrics = extender.metrics.clone();
+    let (answer, outcome) = match read::<ExtenderBindingArgs>(&body) {
+        Ok(args) => extender.bind(args).await,
+        Err(error) => (super::wire::ExtenderBindingResult { error }, Outcome::Error),
+    };
+    metrics.bound(outcome, start.elapsed().as_secs_f64());
+    json(&answer)
+}
+
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|error| format!("not a request of a kube-scheduler: {error}"))
+}
+
+fn json(answer: &impl Serialize) -> Response {
+    match serde_json::to_vec(answer) {
+        Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// What the second address serves.
+#[derive(Clone)]
+struct Page {
+    extender: Arc<Extender>,
+    most_gpus: usize,
+}
+
+/// Metrics and probes.
+pub(crate) fn page(extender: Arc<Extender>, most_gpus: usize) -> Router {
+    Router::new()
+        .route("/metrics", get(serve_metrics))
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .with_state(Page { extender, most_gpus })
+}
+
+async fn serve_metrics(State(page): State<Page>) -> Response {
+    match metrics::page(&page.extender, page.most_gpus) {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// Ready once the cluster has been seen, on standby too: a standby can take over.
+async fn readyz(State(page): State<Page>) -> Response {
+    if page.extender.role.has_seen_the_cluster() {
+        (StatusCode::OK, format!("{:?}\n", page.extender.role.state()).to_lowercase()).into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "nodes and pods have not been listed yet\n").into_response()
+    }
+}

@@ -1,0 +1,161 @@
+//! Pods and nodes of the API as far as we need them: nothing else of what the watches deliver is kept, or even built.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as core;
+use kube::Resource;
+use kube::api::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+/// A pod.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Pod {
+    #[serde(default, deserialize_with = "lean")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: PodSpec,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    #[serde(default)]
+    node_name: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct PodStatus {
+    #[serde(default)]
+    phase: Option<String>,
+}
+
+impl Pod {
+    pub(crate) fn uid(&self) -> Option<&str> {
+        self.metadata.uid.as_deref()
+    }
+
+    /// The node that it is bound to.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.spec.node_name.as_deref().filter(|name| !name.is_empty())
+    }
+
+    /// `namespace/name`, for logs.
+    pub(crate) fn title(&self) -> String {
+        let part = |text: &Option<String>| text.clone().unwrap_or_default();
+        format!("{}/{}", part(&self.metadata.namespace), part(&self.metadata.name))
+    }
+
+    pub(crate) fn annotations(&self) -> Option<&BTreeMap<String, String>> {
+        self.metadata.annotations.as_ref()
+    }
+
+    /// All its containers have ended for good. A pod that is being deleted may still run; only kubelet's last word counts.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+}
+
+/// A node, by its metadata alone.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Node {
+    #[serde(default, deserialize_with = "lean")]
+    metadata: ObjectMeta,
+}
+
+impl Node {
+    pub(crate) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+}
+
+/// Metadata without labels, owners and the long tables of who manages which field.
+fn lean<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Lean {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        annotations: Option<BTreeMap<String, String>>,
+    }
+    let Lean { name, namespace, uid, resource_version, annotations } = Lean::deserialize(from)?;
+    let annotations = annotations.map(|mut all| {
+        all.retain(|key, _| key.starts_with(sluice_core::request::keys::PREFIX));
+        all
+    });
+    Ok(ObjectMeta { name, namespace, uid, resource_version, annotations, ..ObjectMeta::default() })
+}
+
+/// Both are what `k8s_openapi` calls them, but for what is read.
+macro_rules! resource {
+    ($lean:ty, $full:ty, metadata_only: $metadata_only:literal) => {
+        impl Resource for $lean {
+            type DynamicType = ();
+            type Scope = <$full as Resource>::Scope;
+
+            fn kind(of: &()) -> Cow<'_, str> {
+                <$full as Resource>::kind(of)
+            }
+            fn group(of: &()) -> Cow<'_, str> {
+                <$full as Resource>::group(of)
+            }
+            fn version(of: &()) -> Cow<'_, str> {
+                <$full as Resource>::version(of)
+            }
+            fn plural(of: &()) -> Cow<'_, str> {
+                <$full as Resource>::plural(of)
+            }
+            fn metadata_api() -> bool {
+                $metadata_only
+            }
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+resource!(Pod, core::Pod, metadata_only: false);
+resource!(Node, core::Node, metadata_only: true);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_pod_only_what_is_ours_is_kept() {
+        let text = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"n","uid":"u","resourceVersion":"7",
+            "labels":{"a":"b"},"annotations":{"sluice.dev/quota":"0.3","other":"large"},
+            "managedFields":[{"manager":"kubelet","fieldsV1":{"f:x":{}}}],"ownerReferences":null},
+            "spec":{"nodeName":"node-a","containers":[{"name":"c"}]},"status":{"phase":"Running"}}"#;
+        let pod: Pod = serde_json::from_str(text).unwrap();
+        assert_eq!((pod.uid(), pod.node(), pod.title().as_str()), (Some("u"), Some("node-a"), "n/p"));
+        assert_eq!(pod.annotations().unwrap().len(), 1);
+        assert_eq!((pod.metadata.labels, pod.metadata.managed_fields), (None, None));
+        assert_eq!(pod.metadata.resource_version.as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn a_pod_has_ended_by_its_phase_and_not_by_being_deleted() {
+        let pod = |text: &str| serde_json::from_str::<Pod>(text).unwrap();
+        assert!(
+            !pod(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Running"}}"#)
+                .has_ended()
+        );
+        assert!(!pod(r#"{"metadata":{"name":"p"}}"#).has_ended());
+        for phase in ["Succeeded", "Failed"] {
+            assert!(pod(&format!(r#"{{"status":{{"phase":"{phase}"}}}}"#)).has_ended());
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Do we decide? Of several replicas only the one beside the leading kube-scheduler does, and not before it has seen the
+//! cluster as it is since it leads.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// What we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Another replica leads, or none.
+    Standby,
+    /// We lead; the lists that show the cluster as it is are on their way.
+    Syncing,
+    /// We decide.
+    Active,
+}
+
+/// What is known of the cluster and of who leads.
+#[derive(Debug, Clone, Copy)]
+struct Facts {
+    leads: bool,
+    /// How often we were told to lead: a list counts if it began after that.
+    term: u64,
+    /// The term in which the last whole list of nodes began, and that of pods; `None` before the first.
+    nodes: Option<u64>,
+    pods: Option<u64>,
+}
+
+impl Facts {
+    fn state(&self) -> State {
+        match (self.leads, self.nodes, self.pods) {
+            (false, ..) => State::Standby,
+            (true, Some(nodes), Some(pods)) if nodes >= self.term && pods >= self.term => State::Active,
+            (true, ..) => State::Syncing,
+        }
+    }
+}
+
+/// The two kinds of objects that are watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Nodes,
+    Pods,
+}
+
+/// Our role, shared by all that must know it.
+#[derive(Debug)]
+pub(crate) struct Role {
+    facts: watch::Sender<Facts>,
+}
+
+impl Role {
+    pub(crate) fn new() -> Self {
+        Self { facts: watch::Sender::new(Facts { leads: false, term: 0, nodes: None, pods: None }) }
+    }
+
+    /// The lease says that we lead, or that we do not.
+    pub(crate) fn set_leading(&self, leads: bool) {
+        self.facts.send_if_modified(|facts| {
+            let is_new = facts.leads != leads;
+            facts.term += u64::from(is_new && leads);
+            facts.leads = leads;
+            is_new
+        });
+    }
+
+    /// A whole list has been taken in; it began in this term.
+    pub(crate) fn listed(&self, kind: Kind, term: u64) {
+        self.facts.send_modify(|facts| match kind {
+            Kind::Nodes => facts.nodes = facts.nodes.max(Some(term)),
+            Kind::Pods => facts.pods = facts.pods.max(Some(term)),
+        });
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.facts.borrow().state()
+    }
+
+    /// Both lists have been there once: we could take over.
+    pub(crate) fn has_seen_the_cluster(&self) -> bool {
+        let facts = self.facts.borrow();
+        facts.nodes.is_some() && facts.pods.is_some()
+    }
+
+    /// The term that a list which begins now counts for.
+    pub(crate) fn term(&self) -> u64 {
+        self.facts.borrow().term
+    }
+
+    /// Returns when lists that began in this term do not count any more.
+    pub(crate) async fn next_term(&self, term: u64) {
+        // The sender is ours, so it is not gone.
+        let _ = self.facts.subscribe().wait_for(|facts| facts.term > term).await;
+    }
+
+    /// Waits until we decide: our lease watch may learn of the kube-scheduler's election a little after it acts on it.
+    pub(crate) async fn wait_active(&self, patience: Duration) -> State {
+        if self.state() != State::Active {
+            let mut facts = self.facts.subscribe();
+            let active = facts.wait_for(|facts| facts.state() == State::Active);
+            let _ = tokio::time::timeout(patience, active).await;
+        }
+        self.state()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_is_active_only_after_both_lists_of_its_own_term() {
+        let role = Role::new();
+        role.listed(Kind::Nodes, role.term());
+        role.listed(Kind::Pods, role.term());
+        assert_eq!((role.state(), role.has_seen_the_cluster()), (State::Standby, true));
+        role.set_leading(true);
+        assert_eq!(role.state(), State::Syncing);
+        role.listed(Kind::Pods, 0);
+        role.listed(Kind::Nodes, 1);
+        assert_eq!(role.state(), State::Syncing);
+        role.listed(Kind::Pods, 1);
+        assert_eq!(role.state(), State::Active);
+        role.set_leading(true);
+        assert_eq!(role.state(), State::Active);
+        role.set_leading(false);
+        assert_eq!(role.state(), State::Standby);
+        role.set_leading(true);
+        assert_eq!(role.state(), State::Syncing);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_waits_for_the_lists_but_not_for_ever() {
+        let role = std::sync::Arc::new(Role::new());
+        role.set_leading(true);
+        assert_eq!(role.wait_active(Duration::from_secs(2)).await, State::Syncing);
+        let waiting = tokio::spawn({
+            let role = role.clone();
+            async move { role.wait_active(Duration::from_secs(2)).await }
+        });
+        tokio::task::yield_now().await;
+        role.listed(Kind::Nodes, 1);
+        role.listed(Kind::Pods, 1);
+        assert_eq!(waiting.await.unwrap(), State::Active);
+    }
+}

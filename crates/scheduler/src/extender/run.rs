@@ -1,0 +1,128 @@
+//! From the command line to the end of the process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::arguments::{Arguments, Lease};
+use super::events::{self, Writer};
+use super::extender::{Extender, Policy};
+use super::metrics::Metrics;
+use super::{feed, http, lease};
+
+/// Scheduler name that stands for every pod of the cluster.
+const EVERY_POD: &str = "all";
+
+/// How long a filter call waits for us to become active; shorter than the scheduler's patience with us (5 s by default).
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Serves until a signal.
+///
+/// # Errors
+/// What keeps it from starting.
+pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let leadership = Leadership::of(&arguments)?;
+    let mut config = kube::Config::infer().await.context("no way to the API server")?;
+    // A bind that is sent again by the client answers "already bound" for our own success; watches back off themselves.
+    config.default_retry = false;
+    let namespace = config.default_namespace.clone();
+    let client = kube::Client::try_from(config).context("cannot make a client of the API server")?;
+    let (extender, writer) = assemble(&arguments, client.clone())?;
+    let verbs = TcpListener::bind(arguments.listen).await;
+    let verbs = verbs.with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let page = TcpListener::bind(arguments.metrics_listen).await;
+    let page = page.with_context(|| format!("cannot listen on {}", arguments.metrics_listen))?;
+    let stop = stop_on_signals()?;
+    tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?leadership, "extender");
+
+    tokio::spawn(writer.write(client, arguments.scheduler_name.clone()));
+    let background = spawn_background(&extender, &arguments, leadership, namespace);
+    let serve_page = axum::serve(page, http::page(extender.clone(), arguments.metrics_gpus));
+    let serve_page = serve_page.with_graceful_shutdown(stop.clone().cancelled_owned());
+    let serve_verbs = axum::serve(verbs, http::verbs(extender));
+    let serve_verbs = serve_verbs.with_graceful_shutdown(stop.clone().cancelled_owned());
+    // Connections that a scheduler keeps open must not keep us from ending.
+    tokio::select! {
+        outcome = async { tokio::try_join!(serve_verbs.into_future(), serve_page.into_future()) } => drop(outcome?),
+        () = async { stop.cancelled().await; tokio::time::sleep(arguments.bind_timeout).await } => {}
+    }
+    for task in background {
+        task.abort();
+    }
+    Ok(())
+}
+
+/// Whose word makes us active.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Leadership {
+    Always,
+    Lease { namespace: Option<String>, name: String, pod_name: String },
+}
+
+impl Leadership {
+    fn of(arguments: &Arguments) -> anyhow::Result<Self> {
+        let Lease::Named { namespace, name } = arguments.lease.clone() else { return Ok(Self::Always) };
+        let pod_name = arguments.pod_name.clone().or_else(|| std::env::var("POD_NAME").ok());
+        let pod_name = pod_name.filter(|name| !name.is_empty()).context(
+            "which kube-scheduler is ours? Give --pod-name or POD_NAME, or --lease none if it holds no lease",
+        )?;
+        Ok(Self::Lease { namespace, name, pod_name })
+    }
+}
+
+fn assemble(arguments: &Arguments, client: kube::Client) -> anyhow::Result<(Arc<Extender>, Writer)> {
+    let metrics = Metrics::new().context("cannot register metrics")?;
+    let (events, writer) = events::pair(arguments.events_per_second, metrics.events_left_out.clone());
+    let policy = Policy {
+        strategy: arguments.strategy.into(),
+        candidates: usize::from(arguments.candidates),
+        always_score: arguments.always_score,
+        reservation: arguments.reservation,
+        bind_timeout: arguments.bind_timeout,
+        patience: PATIENCE,
+    };
+    Ok((Arc::new(Extender::new(policy, client, metrics, events)), writer))
+}
+
+fn spawn_background(
+    extender: &Arc<Extender>,
+    arguments: &Arguments,
+    leadership: Leadership,
+    own_namespace: String,
+) -> Vec<tokio::task::JoinHandle<()>> {
+    let name = Some(arguments.scheduler_name.clone()).filter(|name| name != EVERY_POD);
+    let (nodes, pods, expiry, leader) =
+        (extender.clone(), extender.clone(), extender.clone(), extender.clone());
+    if leadership == Leadership::Always {
+        extender.role.set_leading(true);
+    }
+    vec![
+        tokio::spawn(async move { feed::nodes(&nodes).await }),
+        tokio::spawn(async move { feed::pods(&pods, name.as_deref()).await }),
+        tokio::spawn(async move { expiry.keep_expiring().await }),
+        tokio::spawn(async move {
+            if let Leadership::Lease { namespace, name, pod_name } = leadership {
+                lease::follow(&leader, &namespace.unwrap_or(own_namespace), &name, &pod_name).await;
+            }
+        }),
+    ]
+}
+
+fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+    let stopping = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stopping.cancel();
+    });
+    Ok(stop)
+}

@@ -1,0 +1,1 @@
+//! The extender as a kube-scheduler and an API server meet it.
