@@ -1,0 +1,201 @@
+"""What the chart renders, and what it refuses. Needs helm on the PATH and PyYAML; .ci/run helm brings both."""
+
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import yaml
+
+CHART = Path(__file__).parents[2] / "charts/sluice"
+NAMESPACE = "sluice-system"
+
+# (value, part of the complaint). Each kind of mistake once: no such key, another type, not one of, out of range, form.
+REFUSED = [
+    ("nodeAgent.seatPerGpu=4", "'/nodeAgent': additional properties 'seatPerGpu' not allowed"),
+    ("replicaCount=2", "additional properties 'replicaCount' not allowed"),
+    ("nodeAgent.seatsPerGpu=many", "'/nodeAgent/seatsPerGpu': got string, want null or integer"),
+    ("nodeAgent.seatsPerGpu=0", "'/nodeAgent/seatsPerGpu': minimum"),
+    ("nodeAgent.onManagerLoss=ajar", "'/nodeAgent/onManagerLoss': value must be one of 'open', 'closed'"),
+    ("nodeAgent.kubeletRoot=relative", "'/nodeAgent/kubeletRoot'"),
+    ("nodeAgent.extraArgs={bare}", "'/nodeAgent/extraArgs/0'"),
+    ("scheduler.strategy=pack", "'/scheduler/strategy': value must be one of 'binpack', 'spread'"),
+    ("scheduler.extenderTimeout=5", "'/scheduler/extenderTimeout'"),
+    ("webhook.timeoutSeconds=60", "'/webhook/timeoutSeconds': maximum"),
+    ("image.pullPolicy=never", "'/image/pullPolicy': value must be one of"),
+    ("image.digest=sha256:12", "'/image/digest'"),
+    ("podMonitor.enabled=maybe", "'/podMonitor/enabled': got string, want boolean"),
+]
+
+
+class Failed(Exception):
+    pass
+
+
+def render(*values: str, chart: Path = CHART, namespace: str = NAMESPACE, more: tuple = ()) -> list[dict]:
+    """The objects of `helm template` with these values."""
+    sets = [word for value in values for word in ("--set", value)]
+    command = ["helm", "template", "sluice", str(chart), "--namespace", namespace, "--kube-version", "1.34.4", *sets, *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed(done.stderr)
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def of_kind(objects: list[dict], *kinds: str) -> dict[str, dict]:
+    return {one["metadata"]["name"]: one for one in objects if one["kind"] in kinds}
+
+
+def workloads(objects: list[dict]) -> dict[str, dict]:
+    """Specifications of pods by the workload's name."""
+    found = of_kind(objects, "DaemonSet", "Deployment")
+    return {name: one["spec"]["template"]["spec"] for name, one in found.items()}
+
+
+def containers(objects: list[dict]) -> list[dict]:
+    specs = [*workloads(objects).values(), *(pod["spec"] for pod in of_kind(objects, "Pod").values())]
+    return [one for spec in specs for one in spec.get("initContainers", []) + spec["containers"]]
+
+
+def rules(objects: list[dict], component: str) -> list[tuple[str, str, str, bool]]:
+    """(group, resource, verb, only by name) that the chart's own roles give a component."""
+    roles = of_kind(objects, "Role").get(f"sluice-{component}"), of_kind(objects, "ClusterRole").get(f"sluice-{component}")
+    return [
+        (group, resource, verb, bool(rule.get("resourceNames")))
+        for role in roles if role
+        for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
+    ]
+
+
+class Values(unittest.TestCase):
+    def test_a_wrong_value_is_refused_by_name(self):
+        for value, complaint in REFUSED:
+            with self.subTest(value), self.assertRaises(Failed) as refusal:
+                render(value)
+            self.assertIn(complaint, str(refusal.exception), value)
+
+    def test_the_default_namespace_is_refused_unless_it_is_asked_for(self):
+        with self.assertRaises(Failed) as refusal:
+            render(namespace="default")
+        self.assertIn("--namespace sluice-system --create-namespace", str(refusal.exception))
+        self.assertTrue(render("allowDefaultNamespace=true", namespace="default"))
+
+    def test_an_older_kubernetes_is_refused(self):
+        with self.assertRaises(Failed) as refusal:
+            render(more=("--kube-version", "1.29.9"))
+        self.assertIn("kubeVersion: >=1.30", str(refusal.exception))
+
+    def test_a_flag_is_there_only_if_its_value_is_set(self):
+        cases = [
+            ("nodeAgent.seatsPerGpu=16", "node-agent", "--seats-per-gpu=16"),
+            ("nodeAgent.onManagerLoss=closed", "node-agent", "--on-manager-loss=closed"),
+            ("scheduler.strategy=spread", "scheduler", "--strategy=spread"),
+            ("runtimeClassName=nvidia", "webhook", "--runtime-class=nvidia"),
+        ]
+        for value, component, flag in cases:
+            name = flag.split("=")[0]
+            arguments = [one.get("args", []) for one in workloads(render())[f"sluice-{component}"]["containers"]]
+            self.assertFalse([one for one in sum(arguments, []) if one.startswith(name)], flag)
+            arguments = [one.get("args", []) for one in workloads(render(value))[f"sluice-{component}"]["containers"]]
+            self.assertIn(flag, sum(arguments, []))
+
+    def test_a_runtime_class_is_for_the_agent_too(self):
+        self.assertNotIn("runtimeClassName", workloads(render())["sluice-node-agent"])
+        self.assertEqual(workloads(render("runtimeClassName=nvidia"))["sluice-node-agent"]["runtimeClassName"], "nvidia")
+
+    def test_one_registry_is_for_every_image(self):
+        for one in containers(render("global.imageRegistry=registry.local:5000/mirror")):
+            self.assertTrue(one["image"].startswith("registry.local:5000/mirror/"), one["image"])
+        images = {one["image"] for one in containers(render())}
+        self.assertEqual(images, {"ghcr.io/sluice-gpu/sluice:0.1.0", "registry.k8s.io/kube-scheduler:v1.34.4"})
+
+
+class Rights(unittest.TestCase):
+    def test_nobody_may_do_everything(self):
+        objects = render("cleanup.enabled=true")
+        for role in of_kind(objects, "Role", "ClusterRole").values():
+            self.assertNotIn("*", str(role["rules"]), role["metadata"]["name"])
+        bound = {one["roleRef"]["name"] for one in of_kind(objects, "ClusterRoleBinding").values()}
+        system = {name for name in bound if not name.startswith("sluice-")}
+        self.assertEqual(system, {"system:kube-scheduler", "system:volume-scheduler"})
+
+    def test_secrets_and_webhooks_are_writable_by_name_alone_and_by_the_webhook_alone(self):
+        objects = render()
+        for component in ("node-agent", "scheduler"):
+            self.assertNotIn("secrets", [resource for _, resource, _, _ in rules(objects, component)])
+        self.assertTrue(rules(objects, "webhook"))
+        self.assertTrue(all(by_name for _, _, _, by_name in rules(objects, "webhook")))
+        self.assertEqual(rules(render("webhook.certManager.enabled=true"), "webhook"), [])
+
+    def test_only_the_scheduler_binds_and_only_the_agent_patches_nodes(self):
+        objects = render()
+        having = lambda resource, verb: [
+            component for component in ("node-agent", "scheduler", "webhook")
+            if (resource, verb) in [(found, done) for _, found, done, _ in rules(objects, component)]
+        ]
+        self.assertEqual(having("pods/binding", "create"), ["scheduler"])
+        self.assertEqual(having("nodes", "patch"), ["node-agent"])
+        self.assertEqual(having("pods", "patch") + having("pods", "update"), [])
+
+    def test_every_container_is_confined(self):
+        for one in containers(render("cleanup.enabled=true")):
+            context = one["securityContext"]
+            self.assertEqual(context["capabilities"], {"drop": ["ALL"]}, one["name"])
+            self.assertTrue(context["readOnlyRootFilesystem"], one["name"])
+            self.assertFalse(context["allowPrivilegeEscalation"], one["name"])
+            self.assertNotIn("privileged", context)
+            if one["name"] not in ("node-agent", "clean", "stay"):
+                self.assertTrue(context["runAsNonRoot"] and context["runAsUser"] > 0, one["name"])
+
+
+class Objects(unittest.TestCase):
+    def test_everything_carries_the_release_and_its_namespace(self):
+        cluster = {"ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+                   "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+        for one in render("podMonitor.enabled=true", "serviceMonitor.enabled=true", "networkPolicy.enabled=true"):
+            told = f"{one['kind']} {one['metadata']['name']}"
+            self.assertEqual(one["metadata"]["labels"]["app.kubernetes.io/instance"], "sluice", told)
+            where = None if one["kind"] in cluster else "kube-system" if told.endswith("authentication-reader") else NAMESPACE
+            self.assertEqual(one["metadata"].get("namespace"), where, told)
+
+    def test_a_new_version_of_the_chart_alone_restarts_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            newer = Path(shutil.copytree(CHART, Path(folder) / "sluice"))
+            text = (newer / "Chart.yaml").read_text().replace("0.1.0", "0.2.0")
+            (newer / "Chart.yaml").write_text(text)
+            for kind in ("DaemonSet", "Deployment"):
+                for name, one in of_kind(render("image.tag=same", chart=newer), kind).items():
+                    before = of_kind(render("image.tag=same"), kind)[name]
+                    self.assertEqual(one["spec"]["template"], before["spec"]["template"], name)
+                    self.assertNotEqual(one["metadata"]["labels"], before["metadata"]["labels"], name)
+
+    def test_what_the_daemons_fill_is_rendered_empty(self):
+        objects = render()
+        self.assertNotIn("data", of_kind(objects, "Secret")["sluice-webhook-certificate"])
+        self.assertNotIn("spec", of_kind(objects, "Lease")["sluice-scheduler"])
+
+    def test_monitors_need_no_knowledge_of_the_cluster(self):
+        self.assertFalse(of_kind(render(), "PodMonitor", "ServiceMonitor"))
+        objects = render("podMonitor.enabled=true", "podMonitor.labels.release=prometheus", "serviceMonitor.enabled=true")
+        self.assertEqual(of_kind(objects, "PodMonitor")["sluice-node-agent"]["metadata"]["labels"]["release"], "prometheus")
+        self.assertEqual(set(of_kind(objects, "ServiceMonitor")), {"sluice-scheduler", "sluice-webhook"})
+
+    def test_probes_are_on_every_container_that_serves(self):
+        for name, spec in workloads(render()).items():
+            for one in spec["containers"]:
+                self.assertTrue({"livenessProbe", "readinessProbe"} <= set(one), f"{name}/{one['name']}")
+
+    def test_cert_manager_makes_the_certificate_for_the_service(self):
+        objects = render("webhook.certManager.enabled=true")
+        certificate = of_kind(objects, "Certificate")["sluice-webhook"]["spec"]
+        self.assertIn(f"sluice-webhook.{NAMESPACE}.svc", certificate["dnsNames"])
+        self.assertFalse(of_kind(objects, "Secret"))
+        mounted = workloads(objects)["sluice-webhook"]["volumes"][0]["secret"]["secretName"]
+        self.assertEqual(certificate["secretName"], mounted)
+        own = render("webhook.certManager.enabled=true", "webhook.certManager.issuerRef.name=ca", "webhook.certManager.issuerRef.kind=ClusterIssuer")
+        self.assertFalse(of_kind(own, "Issuer"))
+
+
+if __name__ == "__main__":
+    unittest.main()
