@@ -89,7 +89,7 @@ impl Serving {
     pub(super) async fn stop(mut self) {
         self.stop.cancel();
         if tokio::time::timeout(GRACE, &mut self.server).await.is_err() {
-            self.server.abort();
+            tracing::warn!(socket = %self.path.display(), "a client keeps its connection; cutting it off");
         }
         let removed = match self.place() {
             Ok(Place::Ours) => remove(&self.path),
@@ -99,6 +99,14 @@ impl Serving {
         if let Err(why) = removed {
             tracing::warn!("{why}");
         }
+    }
+}
+
+/// Who drops the plugin without stopping it does not want it served either.
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.server.abort();
     }
 }
 

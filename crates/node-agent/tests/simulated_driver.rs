@@ -1,0 +1,224 @@
+//! The whole way of a GPU's health with the library that is used in earnest: simulated GPUs, the simulator's
+//! `libnvidia-ml.so.1`, nvml-wrapper, watcher. One test, because a process has one environment.
+
+use std::env;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::inventory::NodeInventory;
+use sluice_node_agent::gpu::source::{Gpus, Sighting};
+use sluice_node_agent::gpu::xid::Class;
+use sluice_node_agent::gpu::{Driver, DriverPaths, News, Settings, Sickness, Watched, watch};
+use sluice_sim::client;
+use sluice_sim::daemon::{DaemonConfig, Handle, spawn_thread};
+use sluice_sim::identity::uuid_text;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+const MEMORY: u64 = 16 << 30;
+
+/// The simulator's driver library, built by the cargo that runs this test, in its profile and target directory.
+fn library() -> PathBuf {
+    let exe = env::current_exe().unwrap();
+    let profile_dir = exe.parent().and_then(Path::parent).unwrap();
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "-p", "sluice-sim-cuda", "--profile", profile])
+        .env("CARGO_TARGET_DIR", profile_dir.parent().unwrap())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .unwrap();
+    assert!(built.success(), "the simulator's library cannot be built");
+    profile_dir.join("libcuda.so")
+}
+
+struct Node {
+    dir: tempfile::TempDir,
+    library: PathBuf,
+}
+
+impl Node {
+    fn socket(&self, index: u8) -> PathBuf {
+        self.dir.path().join(format!("gpu{index}"))
+    }
+
+    fn config(&self, index: u8) -> DaemonConfig {
+        let mut config = DaemonConfig::at(self.socket(index));
+        config.gpu.name = format!("Sluice Simulated H{index}");
+        config.gpu.uuid = Some([index + 1; 16]);
+        config.gpu.memory_bytes = MEMORY;
+        config.gpu.pci = format!("5117:{:02x}:00.0", index + 1).parse().ok();
+        config.gpu.numa = Some(index.into());
+        config.gpu.is_mig = index == 2;
+        // The first two are linked with each other.
+        config.gpu.links = if index < 2 {
+            vec![format!("5117:{:02x}:00.0", 2 - index).parse().unwrap()]
+        } else {
+            Vec::new()
+        };
+        config
+    }
+
+    fn start(&self, index: u8) -> Handle {
+        spawn_thread(self.config(index)).unwrap()
+    }
+
+    fn driver(&self) -> Driver {
+        Driver::new(DriverPaths { library: Some(self.library.clone()), sysfs: self.dir.path().join("sys") })
+    }
+}
+
+fn uuid(index: u8) -> String {
+    uuid_text([index + 1; 16])
+}
+
+/// Long enough for a busy machine; nothing waits for it unless something is wrong.
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future)
+        .await
+        .unwrap_or_else(|_| panic!("never happened: {what}"))
+}
+
+async fn inventory_where(
+    watched: &mut Watched,
+    what: &str,
+    is_so: impl FnMut(&NodeInventory) -> bool,
+) -> NodeInventory {
+    soon(what, watched.inventory.wait_for(is_so)).await.unwrap().clone()
+}
+
+async fn news_where(
+    news: &mut broadcast::Receiver<News>,
+    what: &str,
+    mut is_it: impl FnMut(&News) -> bool,
+) -> News {
+    soon(what, async {
+        loop {
+            let one = news.recv().await.unwrap();
+            if is_it(&one) {
+                return one;
+            }
+        }
+    })
+    .await
+}
+
+fn is_healthy(inventory: &NodeInventory, index: u8) -> bool {
+    inventory.gpu(&uuid(index)).is_some_and(|gpu| gpu.healthy)
+}
+
+fn reason(inventory: &NodeInventory, index: u8) -> &str {
+    inventory.gpu(&uuid(index)).and_then(|gpu| gpu.unhealthy_reason.as_deref()).unwrap_or("healthy")
+}
+
+#[test]
+fn gpus_are_found_and_their_health_follows_xids_losses_and_recoveries() {
+    let node = Node { dir: tempfile::tempdir().unwrap(), library: library() };
+    let sockets = [0, 1, 2].map(|index| node.socket(index).display().to_string()).join(",");
+    // SAFETY: the only test of this program, and it has started no threads yet that could read the environment.
+    unsafe { env::set_var("SLUICE_SIM_SOCKET", &sockets) };
+
+    a_library_that_is_not_there_is_named(&node);
+    without_simulators_there_is_no_driver(&node);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(health_follows(&node));
+}
+
+fn a_library_that_is_not_there_is_named(node: &Node) {
+    let paths =
+        DriverPaths { library: Some(PathBuf::from("/nowhere/libnvidia-ml.so.1")), ..DriverPaths::default() };
+    let why = Driver::new(paths).inventory().unwrap_err().to_string();
+    assert!(why.contains("/nowhere/libnvidia-ml.so.1") && why.contains("No such file"), "{why}");
+    assert!(node.library.is_file());
+}
+
+fn without_simulators_there_is_no_driver(node: &Node) {
+    let why = node.driver().inventory().unwrap_err().to_string();
+    assert_eq!(why, "the NVIDIA driver does not answer: NVIDIA driver is not loaded");
+}
+
+async fn health_follows(node: &Node) {
+    let mut daemons: Vec<Handle> = [0, 1, 2].map(|index| node.start(index)).into();
+    let settings = Settings {
+        seats_per_gpu: 4,
+        look_every: Duration::from_millis(20),
+        good_looks: NonZeroU32::new(3).unwrap(),
+        ..Settings::default()
+    };
+    let stop = CancellationToken::new();
+    let mut watched =
+        soon("the first look", watch(Arc::new(node.driver()), settings, stop.clone())).await.unwrap();
+    let mut news = watched.news.subscribe();
+    soon("listening", watched.listens.wait_for(|listens| *listens)).await.unwrap();
+
+    let inventory = watched.inventory.borrow().clone();
+    let expected = |index: u8| sluice_core::inventory::Gpu {
+        uuid: uuid(index),
+        index: index.into(),
+        model: format!("Sluice Simulated H{index}"),
+        memory_bytes: MEMORY,
+        numa: Some(index.into()),
+        pci: format!("5117:{:02x}:00.0", index + 1),
+        nvlink: vec![uuid(1 - index)],
+        healthy: true,
+        unhealthy_reason: None,
+    };
+    assert_eq!(inventory, NodeInventory::new(4, vec![expected(0), expected(1)]));
+    let skipped = watched.skipped.borrow().clone();
+    assert_eq!(
+        (skipped.len(), skipped[0].uuid.clone(), &skipped[0].reason),
+        (1, Some(uuid(2)), &Sickness::Mig)
+    );
+
+    // A program's own fault is told and changes nothing.
+    client::inject(&node.socket(0), 31).unwrap();
+    let told = news_where(&mut news, "Xid 31", |news| matches!(news, News::Xid { code: 31, .. })).await;
+    assert_eq!(told, News::Xid { uuid: Some(uuid(0)), code: 31, class: Class::Application });
+    assert_eq!(*watched.inventory.borrow(), inventory);
+
+    // Lost, known by its Xid although it no longer says who it is; the other stays.
+    client::inject(&node.socket(1), 79).unwrap();
+    let lost = inventory_where(&mut watched, "GPU 1 lost", |now| !is_healthy(now, 1)).await;
+    assert_eq!((reason(&lost, 1), reason(&lost, 0)), ("Xid 79: GPU has fallen off the bus", "healthy"));
+    assert_eq!(lost.seats(), 4);
+    client::heal(&node.socket(1)).unwrap();
+    let back = inventory_where(&mut watched, "GPU 1 back", |now| is_healthy(now, 1)).await;
+    assert_eq!(back, inventory);
+    let told = news_where(&mut news, "GPU 1 back", |news| matches!(news, News::Healthy { .. })).await;
+    assert!(
+        matches!(told, News::Healthy { uuid: id, was: Sickness::Xid(79), after_ns } if id == uuid(1) && after_ns > 0)
+    );
+
+    // It answers and yet needs a reset: no number of looks makes it healthy.
+    client::inject(&node.socket(0), 48).unwrap();
+    inventory_where(&mut watched, "GPU 0 broken", |now| reason(now, 0) == "Xid 48: double bit ECC error")
+        .await;
+    let asked = node.driver().inventory().unwrap();
+    assert!(
+        matches!(&asked[0], Sighting::Known(gpu, sluice_node_agent::gpu::source::Condition::Bad(_)) if gpu.uuid == uuid(0))
+    );
+    client::heal(&node.socket(0)).unwrap();
+    inventory_where(&mut watched, "GPU 0 reset", |now| is_healthy(now, 0)).await;
+
+    // A simulator that is gone and comes back; the identity is the same.
+    daemons.remove(0);
+    let gone = inventory_where(&mut watched, "GPU 0 gone", |now| !is_healthy(now, 0)).await;
+    assert_eq!((gone.gpus.len(), gone.gpu(&uuid(0)).map(|gpu| gpu.memory_bytes)), (2, Some(MEMORY)));
+    daemons.push(node.start(0));
+    inventory_where(&mut watched, "GPU 0 restarted", |now| *now == inventory).await;
+
+    // All gone is the driver gone; also that ends.
+    daemons.clear();
+    inventory_where(&mut watched, "all gone", |now| !is_healthy(now, 0) && !is_healthy(now, 1)).await;
+    daemons.extend([0, 1, 2].map(|index| node.start(index)));
+    inventory_where(&mut watched, "all back", |now| *now == inventory).await;
+    stop.cancel();
+    drop(daemons);
+}
