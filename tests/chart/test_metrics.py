@@ -1,0 +1,41 @@
+"""Every series that a rule, the dashboard or the documentation names is one that a program serves."""
+
+import re
+import unittest
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+NAMES = re.compile(r"\bsluice_[a-z0-9_]+")
+OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
+CLIENTS = "sluice_client_"
+
+
+def served() -> set[str]:
+    """Names in the sources of the daemons; those of clients are put together there from a prefix and the rest."""
+    found = set()
+    for path in REPOSITORY.glob("crates/*/src/**/*.rs"):
+        text = path.read_text()
+        found |= set(re.findall(r'"(sluice_[a-z0-9_]+)"', text))
+        if f'"{CLIENTS}{{what}}"' in text:
+            found |= {CLIENTS + name for name in re.findall(r'"([a-z_]+)"', text)}
+    return found
+
+
+def named(path: Path) -> set[str]:
+    names = set(NAMES.findall(path.read_text()))
+    return {next((name.removesuffix(end) for end in OF_HISTOGRAMS if name.endswith(end)), name) for name in names}
+
+
+class Names(unittest.TestCase):
+    def test_every_series_that_is_asked_for_is_served(self):
+        known = served()
+        self.assertGreater(len(known), 20)
+        for path in ("deploy/prometheus/rules.yaml", "deploy/grafana/sluice.json", "docs/kubernetes.md"):
+            with self.subTest(path):
+                names = named(REPOSITORY / path)
+                self.assertTrue(names, "names no series")
+                self.assertEqual(names - known, set())
+
+
+if __name__ == "__main__":
+    unittest.main()
