@@ -82,6 +82,9 @@ impl Gpus for FakeGpus {
 
     fn listen(&self, hear: &mut dyn FnMut(Report) -> ControlFlow<()>) -> Result<(), NoDriver> {
         let to_hear = lock(&self.to_hear);
+        if hear(Report::Listening).is_break() {
+            return Ok(());
+        }
         loop {
             let report = match to_hear.recv_timeout(Duration::from_millis(100)) {
                 Ok(report) => report,

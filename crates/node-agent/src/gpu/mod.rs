@@ -21,14 +21,18 @@
 //! are not in it; `skipped` says which and why. [`News`] are for events and counters: each Xid, each GPU that became
 //! unhealthy or healthy. Whoever is slow misses old news (broadcast), never the newest inventory (watch).
 
+mod events;
 pub mod fake;
 pub mod fleet;
 pub mod health;
+pub mod nvml;
+mod probe;
 pub mod source;
 pub mod watcher;
 pub mod xid;
 
 pub use fleet::{News, Skipped};
 pub use health::Sickness;
+pub use nvml::{Driver, DriverPaths};
 pub use source::Gpus;
 pub use watcher::{Settings, Watched, watch};

@@ -17,7 +17,7 @@ pub trait Gpus: Send + Sync + 'static {
 
     /// Waits for what GPUs report, and tells each report to `hear` until that breaks off.
     ///
-    /// `hear` is called with [`Report::Quiet`] about once a second when there is nothing, so that it can break off.
+    /// The first report is [`Report::Listening`]. `hear` is called with [`Report::Quiet`] about once a second when there is nothing, so that it can break off.
     ///
     /// # Errors
     /// Nothing can be heard (any more); worth another try later.
@@ -48,6 +48,17 @@ pub enum Sighting {
         /// What the driver said.
         why: Sickness,
     },
+}
+
+impl Sighting {
+    /// The GPU's UUID, if it says it.
+    pub fn uuid(&self) -> Option<&str> {
+        match self {
+            Sighting::Known(gpu, _) => Some(&gpu.uuid),
+            Sighting::Mig { uuid, .. } => Some(uuid),
+            Sighting::Mute { .. } => None,
+        }
+    }
 }
 
 /// What does not change about a GPU, or rarely.
@@ -81,6 +92,8 @@ pub enum Condition {
 /// What is heard from a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
+    /// From here on, nothing is missed.
+    Listening,
     /// Nothing for a while.
     Quiet,
     /// An Xid of a GPU; of which one is not known where the GPU no longer says who it is.

@@ -50,6 +50,8 @@ pub struct Watched {
     pub inventory: watch::Receiver<NodeInventory>,
     /// GPUs that are there and not in the inventory.
     pub skipped: watch::Receiver<Vec<Skipped>>,
+    /// Whether Xid events reach us at the moment; without them, polling alone finds what is wrong.
+    pub listens: watch::Receiver<bool>,
     /// What happens. Subscribe for it; what happened before is not told again.
     pub news: broadcast::Sender<News>,
 }
@@ -89,15 +91,21 @@ pub async fn watch(gpus: Arc<dyn Gpus>, settings: Settings, stop: CancellationTo
     }
     let (inventory, inventory_seen) = watch::channel(fleet.inventory(settings.seats_per_gpu));
     let (skipped, skipped_seen) = watch::channel(Vec::new());
+    let (listens, listens_seen) = watch::channel(false);
     let news = broadcast::Sender::new(NEWS_KEPT);
-    let watched = Watched { inventory: inventory_seen, skipped: skipped_seen, news: news.clone() };
+    let watched = Watched {
+        inventory: inventory_seen,
+        skipped: skipped_seen,
+        listens: listens_seen,
+        news: news.clone(),
+    };
     let (heard_by_thread, heard) = mpsc::unbounded_channel();
     let (listener, stopped) = (gpus.clone(), stop.clone());
     let thread = std::thread::Builder::new().name("gpu-events".into());
     if let Err(error) = thread.spawn(move || listen(listener.as_ref(), &heard_by_thread, &stopped)) {
         tracing::error!("no thread to wait for Xid events, only polling is left: {error}");
     }
-    let watcher = Watcher { gpus, settings, fleet, began, inventory, skipped, news };
+    let watcher = Watcher { gpus, settings, fleet, began, inventory, skipped, listens, news };
     watcher.publish();
     tokio::spawn(watcher.run(heard, stop));
     Some(watched)
@@ -109,6 +117,7 @@ enum Heard {
         uuid: Option<String>,
         code: u64,
     },
+    Listening,
     /// Listening failed: looking may tell why.
     Deaf,
 }
@@ -118,9 +127,14 @@ fn listen(gpus: &dyn Gpus, heard: &mpsc::UnboundedSender<Heard>, stop: &Cancella
     let mut complaint = None;
     while !is_over() {
         let result = gpus.listen(&mut |report| {
-            if let Report::Xid { uuid, code } = report {
+            let told = match report {
+                Report::Listening => Some(Heard::Listening),
+                Report::Xid { uuid, code } => Some(Heard::Xid { uuid, code }),
+                Report::Quiet => None,
+            };
+            if let Some(told) = told {
                 // Refused only when the watcher is gone, which is seen right below.
-                let _ = heard.send(Heard::Xid { uuid, code });
+                let _ = heard.send(told);
             }
             if is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -156,6 +170,7 @@ struct Watcher {
     began: Instant,
     inventory: watch::Sender<NodeInventory>,
     skipped: watch::Sender<Vec<Skipped>>,
+    listens: watch::Sender<bool>,
     news: broadcast::Sender<News>,
 }
 
@@ -183,9 +198,11 @@ impl Watcher {
                 () = stop.cancelled() => return,
                 Some(heard) = heard.recv() => {
                     is_prompted = true;
+                    let listens = !matches!(heard, Heard::Deaf);
+                    self.listens.send_if_modified(|old| replace_if_new(old, listens));
                     match heard {
                         Heard::Xid { uuid, code } => self.fleet.heard(uuid.as_deref(), code, self.now_ns()),
-                        Heard::Deaf => Vec::new(),
+                        Heard::Listening | Heard::Deaf => Vec::new(),
                     }
                 }
                 progress = progress(&mut looking) => match progress {
