@@ -1,11 +1,12 @@
-//! `sluice sim`: the simulated GPU's daemon, and its ledger for people and scripts.
+//! `sluice sim`: the simulated GPU's daemon, its ledger for people and scripts, and faults for tests.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use sluice_sim::identity::{PciAddress, parse_uuid, uuid_text};
 use sluice_sim::{client, daemon};
 
 use crate::quantity::parse_bytes;
@@ -28,6 +29,24 @@ struct Daemon {
     /// Device memory, such as 16Gi; an H200's if absent
     #[arg(long, value_parser = parse_bytes)]
     memory: Option<u64>,
+    /// Identity, such as GPU-01234567-89ab-cdef-0123-456789abcdef; follows from the socket's path if absent
+    #[arg(long, value_parser = parse_uuid)]
+    uuid: Option<[u8; 16]>,
+    /// Product name as the driver reports it
+    #[arg(long)]
+    model: Option<String>,
+    /// Place on the PCI bus, such as 0000:18:00.0; follows from the identity if absent
+    #[arg(long)]
+    pci: Option<PciAddress>,
+    /// NUMA node of the host that the GPU hangs on; none if absent
+    #[arg(long)]
+    numa: Option<u32>,
+    /// Where an NVLink leads: the PCI place of a GPU or of a switch; may be given for each link
+    #[arg(long, value_name = "PCI")]
+    nvlink: Vec<PciAddress>,
+    /// The GPU is in MIG mode
+    #[arg(long)]
+    mig: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -47,6 +66,23 @@ enum Question {
         #[arg(long, default_value_t = 1000)]
         last_ms: u64,
     },
+    /// What the GPU is and what is wrong with it, as JSON
+    Info {
+        /// Unix socket of the daemon
+        socket: PathBuf,
+    },
+    /// Makes something go wrong, as the driver reports it: 79 loses the GPU, 48 breaks it until a reset, 94 degrades it, 13 is a program's own fault
+    Xid {
+        /// Unix socket of the daemon
+        socket: PathBuf,
+        /// Number of the Xid
+        code: u64,
+    },
+    /// Repairs whatever is wrong with the GPU
+    Heal {
+        /// Unix socket of the daemon
+        socket: PathBuf,
+    },
 }
 
 /// Serves until the process ends, or answers the question.
@@ -63,6 +99,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 writeln!(io::stdout(), "{}", serde_json::to_string(&interval)?)?;
             }
         }
+        (Some(Question::Info { socket }), _) => {
+            let info = client::gpu_info(socket).with_context(|| no_answer(socket))?;
+            let mut text = serde_json::to_value(&info)?;
+            text["uuid"] = uuid_text(info.uuid).into();
+            text["pci"] = info.pci.to_string().into();
+            text["links"] = info.links.iter().map(ToString::to_string).collect();
+            writeln!(io::stdout(), "{text:#}")?;
+        }
+        (Some(Question::Xid { socket, code }), _) => {
+            client::inject(socket, *code).with_context(|| no_answer(socket))?;
+        }
+        (Some(Question::Heal { socket }), _) => client::heal(socket).with_context(|| no_answer(socket))?,
         (None, Some(flags)) => serve(flags)?,
         (None, None) => anyhow::bail!("`sluice sim` needs --socket PATH"),
     }
@@ -74,9 +122,17 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
     if let Some(bytes) = flags.memory {
         config.gpu.memory_bytes = bytes;
     }
+    if let Some(model) = &flags.model {
+        config.gpu.name.clone_from(model);
+    }
+    config.gpu.uuid = flags.uuid;
+    config.gpu.pci = flags.pci;
+    config.gpu.numa = flags.numa;
+    config.gpu.links.clone_from(&flags.nvlink);
+    config.gpu.is_mig = flags.mig;
     daemon::run(config).with_context(|| format!("the simulated GPU at {} ended", flags.socket.display()))
 }
 
-fn no_answer(socket: &std::path::Path) -> String {
+fn no_answer(socket: &Path) -> String {
     format!("no simulated GPU answers at {}", socket.display())
 }
