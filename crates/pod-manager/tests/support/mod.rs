@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::new_without_default, reason = "tests")]
 
+pub mod agent;
 pub mod clock;
 pub mod gemini;
 pub mod hook;
@@ -12,8 +13,8 @@ pub mod peers;
 use clock::ManualClock;
 use hook::Hook;
 use peers::ScriptedPeers;
-use sluice_pod_manager::identity::ByName;
-use sluice_pod_manager::{Config, Handle, Parts, start_with};
+use sluice_pod_manager::identity::{ByCgroup, ByName, Identify};
+use sluice_pod_manager::{ClientSource, Config, Handle, Parts, start_with};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -62,10 +63,23 @@ impl World {
         let file = directory.path().join("resources");
         std::fs::write(&file, clients).unwrap();
         let mut config = Config::new(directory.path().join("gpu.sock"), &file);
+        change(&mut config);
+        Self::started(config, file, directory)
+    }
+
+    /// Starts one that the node agent tells who the clients are; nobody is one yet.
+    pub fn for_agent(change: impl FnOnce(&mut Config)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (socket, control) = (directory.path().join("gpu.sock"), directory.path().join("control.sock"));
+        let mut config = Config::for_agent(socket, control, "GPU-test");
+        change(&mut config);
+        Self::started(config, PathBuf::new(), directory)
+    }
+
+    fn started(mut config: Config, file: PathBuf, directory: TempDir) -> Self {
         config.metrics = Some(([127, 0, 0, 1], 0).into());
         // On a clock that stands still it would poll for ever.
         config.busy_poll = std::time::Duration::ZERO;
-        change(&mut config);
         let mut world = Self {
             clock: ManualClock::new(),
             peers: ScriptedPeers::default(),
@@ -80,11 +94,12 @@ impl World {
 
     /// Starts the manager (again).
     pub fn start(&mut self) {
-        let parts = Parts {
-            clock: Box::new(self.clock.clone()),
-            peers: Box::new(self.peers.clone()),
-            identify: Box::new(ByName),
+        let identify: Box<dyn Identify> = match self.config.clients {
+            ClientSource::File { .. } => Box::new(ByName),
+            ClientSource::Agent(_) => Box::new(ByCgroup),
         };
+        let (clock, peers) = (Box::new(self.clock.clone()), Box::new(self.peers.clone()));
+        let parts = Parts { clock, peers, identify };
         self.handle = Some(start_with(self.config.clone(), parts).unwrap());
     }
 
@@ -104,6 +119,11 @@ impl World {
     /// A fresh process of a client, attached on both channels.
     pub fn process(&self, client: &str) -> Hook {
         Hook::attach(&self.socket(), &self.peers.process(), client, 0).unwrap()
+    }
+
+    /// A fresh process of a pod, attached on both channels.
+    pub fn process_of(&self, uid: &str) -> Hook {
+        Hook::attach(&self.socket(), &self.peers.process_of(uid), "whoever", 0).unwrap()
     }
 
     /// The text of /metrics.

@@ -2,7 +2,7 @@
 //! take them for several.
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use sluice_pod_manager::peer::{Peer, Peers};
+use sluice_pod_manager::peer::{Peer, Peers, Place};
 use sluice_sys::socket::PeerCredentials;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone)]
 pub struct FakeProcess {
     pub pid: i32,
+    /// The text of its /proc/PID/cgroup.
+    pub cgroup: String,
     end: Arc<EventFd>,
     script: ScriptedPeers,
 }
@@ -34,6 +36,11 @@ impl FakeProcess {
     }
 }
 
+/// The id of a pod's only container: its uid's digits, filled up.
+pub fn container(uid: &str) -> String {
+    format!("{:0<64}", uid.replace('-', ""))
+}
+
 /// Names the processes in the order in which they connected.
 #[derive(Clone, Default)]
 pub struct ScriptedPeers {
@@ -42,10 +49,21 @@ pub struct ScriptedPeers {
 }
 
 impl ScriptedPeers {
+    /// A process in no pod.
     pub fn process(&self) -> FakeProcess {
+        self.process_in("0::/user.slice\n")
+    }
+
+    /// A process of a pod, in its container (see [`container`]).
+    pub fn process_of(&self, uid: &str) -> FakeProcess {
+        self.process_in(&format!("0::/kubepods/burstable/pod{uid}/{}\n", container(uid)))
+    }
+
+    /// A process with this in its /proc/PID/cgroup.
+    pub fn process_in(&self, cgroup: &str) -> FakeProcess {
         let end = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
         let pid = 1000 + self.last.fetch_add(1, Ordering::SeqCst);
-        FakeProcess { pid, end: Arc::new(end), script: self.clone() }
+        FakeProcess { pid, cgroup: cgroup.to_owned(), end: Arc::new(end), script: self.clone() }
     }
 }
 
@@ -56,7 +74,7 @@ impl Peers for ScriptedPeers {
             credentials: PeerCredentials { pid: process.pid, uid: 0, gid: 0 },
             started: Some(7),
             pidfd: Some(process.end.as_fd().try_clone_to_owned()?),
-            place: None,
+            place: Some(Place { command: "test".into(), cgroup: process.cgroup }),
         })
     }
 }

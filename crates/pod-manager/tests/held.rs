@@ -1,0 +1,158 @@
+//! Processes that come before their pod does, and those that belong to nobody.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use sluice_comm::attach::ATTACH_VERSION;
+use sluice_comm::{AttachStatus, Channel, RequestBody, RequestKind, ResponseBody};
+use sluice_pod_manager::ClientSource;
+use std::io::Write;
+use std::os::fd::AsFd;
+use support::agent::{Agent, pod, uid};
+use support::hook::{Hook, Line, payload};
+use support::peers::FakeProcess;
+use support::{GIB, MS, World, logs, until};
+
+const HOLD: u64 = 10_000 * MS;
+
+/// A connection of a process that has asked to attach and has no answer.
+fn asking(world: &World, process: &FakeProcess, channel: Channel, used_bytes: u64) -> Line {
+    let mut line = Line::open(&world.socket(), process, "whoever").unwrap();
+    let payload = payload();
+    line.send_attach(ATTACH_VERSION, channel, used_bytes, &[payload.as_fd()]);
+    line
+}
+
+fn until_held(agent: &mut Agent, count: u32) {
+    until(&format!("{count} are held"), || agent.snapshot().held == count);
+}
+
+#[test]
+fn who_comes_before_its_pod_is_held_and_let_in_with_it() {
+    let world = World::for_agent(|_| {});
+    let mut agent = Agent::connect(&world);
+    agent.set(&[pod(&uid(1))]);
+    let early = world.peers.process_of(&uid(2));
+    let mut memory = asking(&world, &early, Channel::Memory, 500);
+    // It does not wait for the answer before it asks the next.
+    memory.stream.flush().unwrap();
+    memory.send(RequestBody::MemLimit);
+    until_held(&mut agent, 1);
+    // Nobody else waits for that.
+    assert_eq!(world.process_of(&uid(1)).account(), (0, GIB));
+    assert!(memory.is_silent());
+    agent.set(&[pod(&uid(1)), pod(&uid(2))]);
+    assert_eq!(memory.attach_answer().unwrap().0, AttachStatus::Ok);
+    let limit = memory.receive(RequestKind::MemLimit).unwrap().body;
+    assert_eq!(limit, ResponseBody::MemLimit { used: 500, limit: GIB });
+    assert_eq!(agent.snapshot().held, 0);
+    // It is listened to as everybody.
+    assert_eq!(
+        memory.ask(RequestBody::MemUpdate { bytes: 1, allocate: true }),
+        ResponseBody::MemUpdate { granted: true }
+    );
+}
+
+#[test]
+fn who_waits_in_vain_is_refused_with_the_reason() {
+    logs::collect();
+    let world = World::for_agent(|_| {});
+    let mut agent = Agent::connect(&world);
+    agent.set(&[pod(&uid(1))]);
+    let mut stranger = asking(&world, &world.peers.process_of(&uid(7)), Channel::Token, 0);
+    until_held(&mut agent, 1);
+    world.advance(HOLD - 1);
+    assert!(stranger.is_silent());
+    world.advance(1);
+    assert_eq!(stranger.attach_answer().unwrap().0, AttachStatus::UnknownClient);
+    assert!(stranger.is_closed());
+    assert_eq!(agent.snapshot().refused, [("unknown_client".to_owned(), 1)].into());
+    let words = format!("pod UID {} is no client of this GPU", uid(7));
+    assert_eq!(logs::lines_with(&[&words, "within 10000 ms"]).len(), 1);
+}
+
+#[test]
+fn a_manager_that_knows_nobody_yet_holds_everybody() {
+    let mut world = World::for_agent(|_| {});
+    let mut agent = Agent::connect(&world);
+    agent.set(&[pod(&uid(1))]);
+    let mut hook = world.process_of(&uid(1));
+    assert!(hook.reserve(700));
+    world.stop();
+    assert!(hook.token.is_closed() && hook.memory.is_closed());
+    world.start();
+    // The hook is faster than the agent, on both channels.
+    let mut token = asking(&world, &hook.process, Channel::Token, 700);
+    let mut memory = asking(&world, &hook.process, Channel::Memory, 700);
+    let mut agent = Agent::connect(&world);
+    until_held(&mut agent, 2);
+    world.advance(HOLD / 2);
+    agent.set(&[pod(&uid(1))]);
+    let (status, pages) = token.attach_answer().unwrap();
+    assert_eq!((status, pages.len()), (AttachStatus::Ok, 2));
+    assert_eq!(memory.attach_answer().unwrap().0, AttachStatus::Ok);
+    let usage = agent.usage(&uid(1)).unwrap();
+    assert_eq!((usage.memory_used_bytes, usage.processes.len()), (700, 1));
+    token.send(RequestBody::Quota { overuse_ms: 0.0, next_burst_ms: 0.0 });
+    let granted = token.receive(RequestKind::Quota).unwrap().body;
+    assert_eq!(granted, ResponseBody::Quota { quota_ms: 50.0 });
+}
+
+#[test]
+fn who_leaves_while_it_is_held_is_forgotten() {
+    let world = World::for_agent(|_| {});
+    let mut agent = Agent::connect(&world);
+    let held = asking(&world, &world.peers.process_of(&uid(1)), Channel::Token, 0);
+    until_held(&mut agent, 1);
+    drop(held);
+    until_held(&mut agent, 0);
+    agent.set(&[pod(&uid(1))]);
+    assert!(agent.usage(&uid(1)).unwrap().processes.is_empty());
+}
+
+#[test]
+fn only_so_many_are_held_at_once_and_of_one_pod() {
+    let world = World::for_agent(|config| {
+        if let ClientSource::Agent(agent) = &mut config.clients {
+            agent.max_held = 66;
+        }
+    });
+    let mut agent = Agent::connect(&world);
+    let one = |n: usize| asking(&world, &world.peers.process_of(&uid(n)), Channel::Token, 0);
+    let _of_one_pod: Vec<Line> = (0..64).map(|_| one(1)).collect();
+    until_held(&mut agent, 64);
+    let mut too_many = one(1);
+    assert_eq!(too_many.attach_answer().unwrap().0, AttachStatus::UnknownClient);
+    let _others: Vec<Line> = (2..4).map(one).collect();
+    until_held(&mut agent, 66);
+    let mut too_many = one(4);
+    assert_eq!(too_many.attach_answer().unwrap().0, AttachStatus::UnknownClient);
+    assert!(too_many.is_closed());
+    assert_eq!(agent.snapshot().refused, [("too_many_held".to_owned(), 2)].into());
+}
+
+#[test]
+fn a_name_proves_nothing_and_who_is_in_no_pod_is_nobody() {
+    logs::collect();
+    let world = World::for_agent(|_| {});
+    let mut agent = Agent::connect(&world);
+    agent.set(&[
+        sluice_proto::control::Client { memory_bytes: 5, ..pod(&uid(1)) },
+        sluice_proto::control::Client { memory_bytes: 9, ..pod(&uid(2)) },
+    ]);
+    let process = world.peers.process_of(&uid(1));
+    let mut liar = Hook::attach(&world.socket(), &process, &format!("ml/{}", pod(&uid(2)).pod), 0).unwrap();
+    assert_eq!(liar.account(), (0, 5));
+    let outside = world.peers.process();
+    let mut outsider = Line::open(&world.socket(), &outside, &format!("ml/{}", pod(&uid(2)).pod)).unwrap();
+    assert_eq!(outsider.attach(Channel::Token, 0).unwrap().0, AttachStatus::NotAllowed);
+    assert!(outsider.is_closed());
+    let words = format!("process {} (\"test\") is in no pod: its cgroup is \"/user.slice\"", outside.pid);
+    assert_eq!(logs::lines_with(&[&words]).len(), 1);
+    // The old protocol's peers are their pod's, too, whatever name they use from frame to frame.
+    let mut old = Line::open(&world.socket(), &world.peers.process_of(&uid(2)), "a").unwrap();
+    assert_eq!(old.ask(RequestBody::MemLimit), ResponseBody::MemLimit { used: 0, limit: 9 });
+    old.name = sluice_comm::Name::new("b").unwrap();
+    assert_eq!(old.ask(RequestBody::MemLimit), ResponseBody::MemLimit { used: 0, limit: 9 });
+}
