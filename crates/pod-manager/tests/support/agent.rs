@@ -7,7 +7,7 @@ use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{
     Class, Client, ClientUsage, SetClientsRequest, SnapshotRequest, SnapshotResponse,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
@@ -50,7 +50,11 @@ pub struct Agent {
 impl Agent {
     /// Connects as soon as it can.
     pub fn connect(world: &World) -> Self {
-        let socket = control_socket(world);
+        Self::connect_to(&control_socket(world))
+    }
+
+    /// As [`Self::connect`], to a manager of whatever kind.
+    pub fn connect_to(socket: &Path) -> Self {
         until("the control socket is there", || socket.exists());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let endpoint =
