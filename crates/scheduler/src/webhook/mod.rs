@@ -1,13 +1,112 @@
 //! The admission webhook: from annotations to what kubelet, scheduler and container runtime need.
+//!
+//! [`plan`] says what a pod needs, [`admission`] judges requests, [`serve`] speaks HTTP, [`certificates`] keeps the
+//! connection trusted. It fails closed, and the webhook configurations see to it that only pods with our keys depend on
+//! it.
 
-/// `sluice webhook`: serve the admission webhook.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {}
+mod admission;
+mod arguments;
+mod certificates;
+mod containers;
+mod fitness;
+mod patch;
+mod plan;
+mod review;
+mod serve;
+mod status;
+#[cfg(test)]
+mod tests;
+mod wish;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum_server::Handle;
+use axum_server::tls_rustls::RustlsConfig;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+pub use arguments::Arguments;
+
+use self::certificates::files::Files;
+use self::certificates::keeper::{Clock, Keeper};
+use self::certificates::kubernetes::Kubernetes;
+use self::certificates::tls;
+use self::status::Status;
+
+/// How long requests under way may take after the end was asked for.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Serves until a signal.
 ///
 /// # Errors
 /// What keeps it from starting.
-pub async fn run(_arguments: Arguments) -> anyhow::Result<()> {
-    anyhow::bail!("the webhook is not built yet")
+pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let status = Arc::new(Status::new().context("cannot make metrics")?);
+    let server = RustlsConfig::from_config(tls::none_yet()?);
+    let stop = CancellationToken::new();
+    let listen = |address| TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"));
+    let (webhook, probes) = (listen(arguments.listen)?, listen(arguments.metrics)?);
+    let keeper = keep(&arguments, server.clone(), Arc::clone(&status), stop.clone()).await?;
+
+    let admission = serve::Admission { settings: arguments.settings(), status: Arc::clone(&status) };
+    let handle = Handle::new();
+    let service = serve::router(Arc::new(admission)).into_make_service();
+    let webhook = axum_server::from_tcp_rustls(webhook, server)?.handle(handle.clone()).serve(service);
+    let probes = axum_server::from_tcp(probes)?
+        .handle(handle.clone())
+        .serve(status::router(Arc::clone(&status)).into_make_service());
+    info!("webhook on {}, probes and metrics on {}", arguments.listen, arguments.metrics);
+
+    let leave = async {
+        let signal = wait_for_signal().await;
+        status.leave();
+        // Endpoints take a moment to follow: until then requests still come, and are answered.
+        tokio::time::sleep(Duration::from_secs(arguments.shutdown_delay_seconds)).await;
+        stop.cancel();
+        handle.graceful_shutdown(Some(GRACE));
+        signal
+    };
+    let (webhook, probes, signal) = tokio::join!(webhook, probes, leave);
+    webhook.context("the webhook's listener failed")?;
+    probes.context("the listener for probes failed")?;
+    keeper.await.context("the keeper of certificates failed")?;
+    signal
+}
+
+/// Starts whoever keeps the certificate.
+async fn keep(
+    arguments: &Arguments,
+    server: RustlsConfig,
+    status: Arc<Status>,
+    stop: CancellationToken,
+) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+    let interval = Duration::from_secs(arguments.certificate_check_seconds.max(1));
+    if let Some(folder) = arguments.cert_dir.clone() {
+        return Ok(tokio::spawn(Files { folder, server, status }.run(interval, stop)));
+    }
+    let client = kube::Client::try_default().await.context("cannot reach the API server")?;
+    let cluster = Kubernetes {
+        client,
+        namespace: arguments.namespace(),
+        secret: arguments.secret.clone(),
+        mutating: arguments.mutating_configuration.clone(),
+        validating: arguments.validating_configuration.clone(),
+    };
+    let clock: Clock = Arc::new(|| jiff::Timestamp::now().as_second());
+    let keeper = Keeper { cluster, policy: arguments.policy(), clock, server, status };
+    Ok(tokio::spawn(keeper.run(interval, stop)))
+}
+
+async fn wait_for_signal() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }

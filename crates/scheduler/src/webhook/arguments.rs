@@ -1,0 +1,92 @@
+//! The command line of `sluice webhook`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::certificates::rotation::Policy;
+use super::plan::Settings;
+
+const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
+
+/// `sluice webhook`: serve the admission webhook.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Where the API server reaches the webhook, over TLS.
+    #[arg(long, default_value = "0.0.0.0:9443")]
+    pub(super) listen: SocketAddr,
+
+    /// Where probes and metrics are served, in the clear.
+    #[arg(long, default_value = "0.0.0.0:9404")]
+    pub(super) metrics: SocketAddr,
+
+    /// Folder with tls.crt and tls.key that somebody else renews (cert-manager). Without it the webhook makes and renews
+    /// its certificate itself, keeps it in a Secret, and writes the CA bundle into its webhook configurations.
+    #[arg(long)]
+    pub(super) cert_dir: Option<PathBuf>,
+
+    /// Namespace of the Service and the Secret; without it the environment's POD_NAMESPACE, else `sluice`.
+    #[arg(long)]
+    pub(super) namespace: Option<String>,
+
+    /// The Service by which the API server reaches the webhook; the certificate is for its name.
+    #[arg(long, default_value = "sluice-webhook")]
+    pub(super) service: String,
+
+    /// Further host names or addresses for the certificate, where the API server uses others.
+    #[arg(long = "dns-name")]
+    pub(super) dns_names: Vec<String>,
+
+    /// The Secret that the replicas share.
+    #[arg(long, default_value = "sluice-webhook-certificate")]
+    pub(super) secret: String,
+
+    /// The MutatingWebhookConfiguration that is told which CA to trust.
+    #[arg(long, default_value = "sluice")]
+    pub(super) mutating_configuration: String,
+
+    /// The ValidatingWebhookConfiguration that is told which CA to trust.
+    #[arg(long, default_value = "sluice")]
+    pub(super) validating_configuration: String,
+
+    /// Life of the serving certificate; it is renewed when a third is left.
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(i64).range(1..=825))]
+    pub(super) certificate_days: i64,
+
+    /// How often the certificate and the CA bundles are looked at.
+    #[arg(long, default_value_t = 10)]
+    pub(super) certificate_check_seconds: u64,
+
+    /// RuntimeClass for GPU pods that name none, where the NVIDIA runtime is not the nodes' default.
+    #[arg(long)]
+    pub(super) runtime_class: Option<String>,
+
+    /// How long requests are still answered after SIGTERM, until every API server has noticed.
+    #[arg(long, default_value_t = 5)]
+    pub(super) shutdown_delay_seconds: u64,
+}
+
+impl Arguments {
+    pub(super) fn settings(&self) -> Settings {
+        Settings { runtime_class: self.runtime_class.clone() }
+    }
+
+    /// Where the Service and the Secret are.
+    pub(super) fn namespace(&self) -> String {
+        let given = self.namespace.clone().or_else(|| std::env::var("POD_NAMESPACE").ok());
+        given.unwrap_or_else(|| "sluice".to_owned())
+    }
+
+    /// An authority lives ten times as long as what it signs, and is published an hour before it signs.
+    pub(super) fn policy(&self) -> Policy {
+        let (service, namespace) = (&self.service, self.namespace());
+        let mut names = vec![
+            format!("{service}.{namespace}.svc"),
+            format!("{service}.{namespace}"),
+            format!("{service}.{namespace}.svc.cluster.local"),
+        ];
+        names.extend(self.dns_names.iter().cloned());
+        let serving_life = self.certificate_days * DAY;
+        Policy { names, authority_life: serving_life * 10, serving_life, overlap: HOUR }
+    }
+}

@@ -1,0 +1,63 @@
+//! A certificate in files that somebody else renews: cert-manager's Secret, mounted.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum_server::tls_rustls::RustlsConfig;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::tls;
+use crate::webhook::status::Status;
+
+/// A folder with `tls.crt` and `tls.key`.
+pub(in crate::webhook) struct Files {
+    pub(in crate::webhook) folder: PathBuf,
+    pub(in crate::webhook) server: RustlsConfig,
+    pub(in crate::webhook) status: Arc<Status>,
+}
+
+/// What was last served.
+pub(in crate::webhook) type Pair = (Vec<u8>, Vec<u8>);
+
+impl Files {
+    /// Reads the files every `interval` until `stop`, and serves them when they have changed. Kubelet swaps both at once
+    /// by a link, so a pair that does not belong together is a moment's view: the old one goes on being served.
+    pub(in crate::webhook) async fn run(self, interval: Duration, stop: CancellationToken) {
+        let mut served = None;
+        while !stop.is_cancelled() {
+            match self.look(served.as_ref()).await {
+                Ok(pair) => served = Some(pair),
+                Err(error) => {
+                    self.status.certificate_failed();
+                    warn!("certificate: {error:#}; looking again in {interval:?}");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+
+    /// One look.
+    ///
+    /// # Errors
+    /// When the files cannot be read or are no certificate and key.
+    pub(in crate::webhook) async fn look(&self, served: Option<&Pair>) -> anyhow::Result<Pair> {
+        let read = |name: &'static str| {
+            let path = self.folder.join(name);
+            async move { tokio::fs::read(&path).await.with_context(|| path.display().to_string()) }
+        };
+        let pair = (read("tls.crt").await?, read("tls.key").await?);
+        if served != Some(&pair) {
+            self.server.reload_from_config(tls::config(&pair.0, &pair.1)?);
+            let ends = tls::ends(&pair.0)?;
+            self.status.certificate(ends);
+            info!("certificate: read from {}; it ends at {}", self.folder.display(), tls::show(ends));
+        }
+        Ok(pair)
+    }
+}

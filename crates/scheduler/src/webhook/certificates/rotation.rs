@@ -1,0 +1,99 @@
+//! When certificates are renewed: pure, the caller brings the clock. The public question: [`Policy::advance`].
+//!
+//! A new authority is published first and signs later: once it has been in every webhook configuration for `overlap`, so
+//! that no API server meets a certificate that it does not trust yet. The old one stays published until it ends, for
+//! replicas that still serve what it signed.
+
+use serde::{Deserialize, Serialize};
+
+use super::issue::{Authority, Serving};
+
+/// Lifetimes in seconds.
+#[derive(Clone, Debug)]
+pub(in crate::webhook) struct Policy {
+    /// Host names that the certificate stands for.
+    pub(in crate::webhook) names: Vec<String>,
+    /// Of authorities.
+    pub(in crate::webhook) authority_life: i64,
+    /// Of serving certificates.
+    pub(in crate::webhook) serving_life: i64,
+    /// For which a new authority is only published.
+    pub(in crate::webhook) overlap: i64,
+}
+
+/// Everything that the replicas share, in one Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::webhook) struct Material {
+    /// Oldest first.
+    pub(super) authorities: Vec<Authority>,
+    pub(super) serving: Serving,
+}
+
+impl Policy {
+    /// The material as it should be now; equal to `current` where nothing is due. `trusted` is what the webhook
+    /// configurations hold, one bundle each.
+    ///
+    /// # Errors
+    /// If keys cannot be made.
+    pub(super) fn advance(
+        &self,
+        current: Option<&Material>,
+        trusted: &[String],
+        now: i64,
+    ) -> Result<Material, rcgen::Error> {
+        let mut authorities: Vec<Authority> =
+            current.map(|material| material.authorities.clone()).unwrap_or_default();
+        authorities.retain(|authority| authority.ends > now);
+        let newest_ends = authorities.last().map_or(now, |authority| authority.ends);
+        if newest_ends - now < self.authority_life / 3 {
+            authorities.push(Authority::new(now, self.authority_life)?);
+        }
+        let signs = |authority: &Authority| {
+            authority.key.is_some()
+                && now - authority.made >= self.overlap
+                && !trusted.is_empty()
+                && trusted.iter().all(|bundle| bundle.contains(authority.certificate.trim()))
+        };
+        // Without one that is trusted everywhere: the oldest that can sign, which is the one that signs now, if any.
+        let signer = authorities
+            .iter()
+            .rposition(signs)
+            .or_else(|| authorities.iter().position(|authority| authority.key.is_some()));
+        let kept = current.map(|material| &material.serving);
+        let serving = match signer.and_then(|signer| authorities.get(signer)) {
+            Some(signer) if !kept.is_some_and(|serving| self.is_good(serving, signer, now)) => {
+                signer.sign(&self.names, now, self.serving_life)?
+            }
+            _ => None,
+        };
+        if let Some(signer) = signer {
+            authorities.iter_mut().take(signer).for_each(|older| older.key = None);
+        }
+        match serving.or_else(|| kept.cloned()) {
+            Some(serving) => Ok(Material { authorities, serving }),
+            // No authority with a key and nothing to serve: only an unreadable Secret can lead here; begin anew.
+            None => self.advance(None, trusted, now),
+        }
+    }
+
+    fn is_good(&self, serving: &Serving, signer: &Authority, now: i64) -> bool {
+        // A certificate that was cut short by its authority's end is renewed when the authority is.
+        let enough =
+            serving.ends - now >= self.serving_life / 3 || serving.ends == signer.ends && serving.ends > now;
+        enough && serving.signed_by == signer.name && serving.names == self.names
+    }
+}
+
+impl Material {
+    /// What the API server should trust: every authority, PEM.
+    pub(super) fn bundle(&self) -> String {
+        let certificates: Vec<&str> =
+            self.authorities.iter().map(|authority| authority.certificate.trim()).collect();
+        certificates.join("\n") + "\n"
+    }
+
+    /// What is served.
+    pub(super) fn serving(&self) -> &Serving {
+        &self.serving
+    }
+}

@@ -1,0 +1,146 @@
+//! The containers of a pod: which get the GPU, and what each needs for it.
+
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
+use serde_json::{Value, json};
+use sluice_core::request::{GpuRequest, Mistake, keys, parse_quantity};
+
+/// What the NVIDIA container runtime reads.
+pub(super) const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";
+/// What kubectl and istio call the container that matters.
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// One container and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    list: &'static str,
+    index: usize,
+    pub(super) container: &'a Container,
+}
+
+impl<'a> Place<'a> {
+    /// Every container: init containers first, as they start.
+    pub(super) fn all(spec: &'a PodSpec) -> Vec<Self> {
+        let places = |list: &'static str, containers: &'a [Container]| {
+            containers.iter().enumerate().map(move |(index, container)| Self { list, index, container })
+        };
+        let init = spec.init_containers.as_deref().unwrap_or_default();
+        places("initContainers", init).chain(places("containers", &spec.containers)).collect()
+    }
+
+    /// Where it stands in JSON.
+    pub(super) fn path(&self) -> String {
+        format!("/spec/{}/{}", self.list, self.index)
+    }
+
+    /// Where it stands, for messages.
+    pub(super) fn shown(&self) -> String {
+        format!("spec.{}[{}]", self.list, self.container.name)
+    }
+
+    /// Whether it runs as long as the pod: app containers, and init containers that are restarted (sidecars).
+    pub(super) fn is_long_running(&self) -> bool {
+        self.list == "containers" || self.container.restart_policy.as_deref() == Some("Always")
+    }
+
+    /// How many seats it names itself.
+    ///
+    /// # Errors
+    /// When the number is none.
+    pub(super) fn seats(&self) -> Result<Option<u64>, Mistake> {
+        let Some(resources) = &self.container.resources else {
+            return Ok(None);
+        };
+        for (name, map) in [("limits", &resources.limits), ("requests", &resources.requests)] {
+            if let Some(quantity) = map.as_ref().and_then(|map| map.get(keys::RESOURCE)) {
+                let key = format!("{}.resources.{name}[{}]", self.shown(), keys::RESOURCE);
+                let seats = parse_quantity(&quantity.0).ok();
+                let wrong = || Mistake::new(key, &quantity.0, "a whole number");
+                return seats.map(Some).ok_or_else(wrong);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The variables that say which GPUs are visible.
+    pub(super) fn visible(&self) -> impl Iterator<Item = &'a EnvVar> + use<'a> {
+        self.container.env.iter().flatten().filter(|variable| variable.name == VISIBLE_DEVICES)
+    }
+}
+
+/// Names of the containers that get the GPU: those named, else those that name the resource, else the one that istio and
+/// kubectl take for the main one, else the first.
+///
+/// # Errors
+/// Names that are no containers, containers that name the resource and were not chosen, and more than one that runs as
+/// long as the pod.
+pub(super) fn chosen(
+    pod: &Pod,
+    places: &[Place<'_>],
+    request: &GpuRequest,
+) -> Result<Vec<String>, Vec<Mistake>> {
+    let exists = |name: &str| places.iter().any(|place| place.container.name == name);
+    let with_resource: Vec<String> = places
+        .iter()
+        .filter(|place| !matches!(place.seats(), Ok(None | Some(0))))
+        .map(|place| place.container.name.clone())
+        .collect();
+    let default = pod.metadata.annotations.as_ref().and_then(|map| map.get(DEFAULT_CONTAINER));
+    let default = default.filter(|name| exists(name));
+    let first = || places.iter().find(|place| place.list == "containers").map(|place| &place.container.name);
+    let names: Vec<String> = if !request.containers.is_empty() {
+        request.containers.clone()
+    } else if !with_resource.is_empty() {
+        with_resource.clone()
+    } else {
+        default.or_else(first).cloned().into_iter().collect()
+    };
+    let mistakes = mistakes(places, &names, &with_resource);
+    if mistakes.is_empty() { Ok(names) } else { Err(mistakes) }
+}
+
+fn mistakes(places: &[Place<'_>], names: &[String], with_resource: &[String]) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    let all: Vec<&str> = places.iter().map(|place| place.container.name.as_str()).collect();
+    for name in names.iter().filter(|name| !all.contains(&name.as_str())) {
+        let allowed = format!("the pod's containers are {}", all.join(", "));
+        mistakes.push(Mistake::new(keys::CONTAINER, name, allowed));
+    }
+    for name in with_resource.iter().filter(|name| !names.contains(name)) {
+        let allowed = format!("container {name} names the resource {} as well: name it too", keys::RESOURCE);
+        mistakes.push(Mistake::new(keys::CONTAINER, names.join(","), allowed));
+    }
+    let long: Vec<&str> = places
+        .iter()
+        .filter(|place| place.is_long_running() && names.contains(&place.container.name))
+        .map(|place| place.container.name.as_str())
+        .collect();
+    if long.len() > 1 {
+        let allowed =
+            "at most one container that runs as long as the pod (beside it, init containers that end)";
+        mistakes.push(Mistake::new(keys::CONTAINER, long.join(","), allowed));
+    }
+    mistakes
+}
+
+/// The variable that shows a container the GPU that the scheduler will have chosen.
+pub(super) fn assigned_variable() -> Value {
+    let path = format!("metadata.annotations['{}']", keys::ASSIGNED_GPU);
+    json!({"name": VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}})
+}
+
+/// The variable that shows a container no GPU, whatever its image says.
+pub(super) fn void_variable() -> Value {
+    json!({"name": VISIBLE_DEVICES, "value": "void"})
+}
+
+/// Whether this is [`assigned_variable`].
+pub(super) fn is_assigned(variable: &EnvVar) -> bool {
+    let path = variable.value_from.as_ref().and_then(|source| source.field_ref.as_ref());
+    let wanted = format!("metadata.annotations['{}']", keys::ASSIGNED_GPU);
+    path.is_some_and(|path| path.field_path == wanted)
+}
+
+/// Whether this shows no GPU.
+pub(super) fn is_void(variable: &EnvVar) -> bool {
+    variable.value_from.is_none() && matches!(variable.value.as_deref(), None | Some("" | "void" | "none"))
+}

@@ -1,0 +1,65 @@
+//! The JSON patch that makes a pod ours: only additions, each where nothing stands yet.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Container;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sluice_core::request::keys;
+
+/// One operation of RFC 6902.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub(super) struct Operation {
+    op: &'static str,
+    path: String,
+    value: Value,
+}
+
+/// Adds to an object or list, or replaces a member.
+pub(super) fn add(path: String, value: Value) -> Operation {
+    Operation { op: "add", path, value }
+}
+
+/// A key as one step of a path (RFC 6901).
+fn step(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// Members into the map at `path`, which may not be there.
+fn add_members(path: &str, there: bool, members: &BTreeMap<String, String>) -> Vec<Operation> {
+    if members.is_empty() {
+        return Vec::new();
+    }
+    if !there {
+        return vec![add(path.to_owned(), json!(members))];
+    }
+    members.iter().map(|(key, value)| add(format!("{path}/{}", step(key)), json!(value))).collect()
+}
+
+/// Annotations.
+pub(super) fn annotations(there: bool, wanted: &BTreeMap<String, String>) -> Vec<Operation> {
+    add_members("/metadata/annotations", there, wanted)
+}
+
+/// The container's seats, in limits and requests.
+pub(super) fn seats(path: &str, container: &Container, seats: u32) -> Vec<Operation> {
+    let member = BTreeMap::from([(keys::RESOURCE.to_owned(), seats.to_string())]);
+    let Some(resources) = &container.resources else {
+        return vec![add(format!("{path}/resources"), json!({"limits": member, "requests": member}))];
+    };
+    let mut operations = Vec::new();
+    for (name, map) in [("limits", &resources.limits), ("requests", &resources.requests)] {
+        if !map.as_ref().is_some_and(|map| map.contains_key(keys::RESOURCE)) {
+            operations.extend(add_members(&format!("{path}/resources/{name}"), map.is_some(), &member));
+        }
+    }
+    operations
+}
+
+/// One more variable in the container's environment.
+pub(super) fn variable(path: &str, container: &Container, variable: Value) -> Operation {
+    match container.env {
+        Some(_) => add(format!("{path}/env/-"), variable),
+        None => add(format!("{path}/env"), json!([variable])),
+    }
+}

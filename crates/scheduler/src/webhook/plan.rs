@@ -1,0 +1,103 @@
+//! What a new pod needs to run on a shared GPU, or why it cannot. The public question: [`plan`].
+//!
+//! Both webhooks ask it: the mutating one applies the patch, the validating one insists that nothing is left to do. So a
+//! second pass changes nothing, whatever other webhooks did in between.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use serde_json::json;
+use sluice_core::request::{Mistake, Mistakes, keys, kubeshare};
+
+use super::containers::{self, Place};
+use super::fitness;
+use super::patch::{self, Operation};
+use super::wish::wish;
+
+/// What the cluster's administrator set.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings {
+    /// RuntimeClass for pods that name none; where the NVIDIA runtime is not the node's default.
+    pub(super) runtime_class: Option<String>,
+}
+
+/// How to make a pod ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) patch: Vec<Operation>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// What the pod needs; `None` when it asks for no GPU of ours.
+///
+/// # Errors
+/// Every mistake at once.
+pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mistakes> {
+    let Some(spec) = &pod.spec else {
+        return Ok(None);
+    };
+    let places = Place::all(spec);
+    let labels = pod.metadata.labels.iter().flatten();
+    let from_kubeshare = labels.into_iter().any(|(label, _)| label.starts_with(kubeshare::PREFIX));
+    let mut mistakes = fitness::unfit(spec, from_kubeshare);
+    let wish = match wish(pod, &places) {
+        Ok(None) => return Ok(None),
+        Ok(Some(wish)) => wish,
+        Err(more) => return Err(with(mistakes, more)),
+    };
+    let chosen = containers::chosen(pod, &places, &wish.request).unwrap_or_else(|more| {
+        mistakes.extend(more);
+        Vec::new()
+    });
+    // Without a choice there is no telling whose variable is wrong.
+    for place in places.iter().filter(|_| !chosen.is_empty()) {
+        mistakes.extend(fitness::own_devices(place, chosen.contains(&place.container.name)));
+    }
+    if let Some(mistakes) = Mistakes::some(mistakes) {
+        return Err(mistakes);
+    }
+    let mut annotations = wish.added;
+    if wish.request.containers.is_empty() {
+        // Written down, so that containers which other webhooks put first do not change it.
+        annotations.insert(keys::CONTAINER.to_owned(), chosen.join(","));
+    }
+    let mut operations = of_pod(pod, spec, &annotations, settings);
+    for place in &places {
+        operations.extend(of_container(place, chosen.contains(&place.container.name), wish.request.seats()));
+    }
+    let mut warnings = wish.warnings;
+    warnings.extend(fitness::cautions(&wish.request, spec, &places));
+    Ok(Some(Plan { patch: operations, warnings }))
+}
+
+fn with(mut mistakes: Vec<Mistake>, more: Mistakes) -> Mistakes {
+    let fallback = more.clone();
+    mistakes.extend(more);
+    Mistakes::some(mistakes).unwrap_or(fallback)
+}
+
+fn of_pod(
+    pod: &Pod,
+    spec: &PodSpec,
+    added: &BTreeMap<String, String>,
+    settings: &Settings,
+) -> Vec<Operation> {
+    let mut operations = patch::annotations(pod.metadata.annotations.is_some(), added);
+    if spec.scheduler_name.as_deref() != Some(keys::SCHEDULER_NAME) {
+        operations.push(patch::add("/spec/schedulerName".to_owned(), json!(keys::SCHEDULER_NAME)));
+    }
+    if let (None, Some(class)) = (&spec.runtime_class_name, &settings.runtime_class) {
+        operations.push(patch::add("/spec/runtimeClassName".to_owned(), json!(class)));
+    }
+    operations
+}
+
+fn of_container(place: &Place<'_>, chosen: bool, seats: u32) -> Vec<Operation> {
+    let path = place.path();
+    let mut operations = if chosen { patch::seats(&path, place.container, seats) } else { Vec::new() };
+    if place.visible().next().is_none() {
+        let variable = if chosen { containers::assigned_variable() } else { containers::void_variable() };
+        operations.push(patch::variable(&path, place.container, variable));
+    }
+    operations
+}

@@ -1,0 +1,161 @@
+//! AdmissionReview v1, as much of it as is needed. The public question: what does the API server ask, and how is it
+//! answered?
+
+use k8s_openapi::ByteString;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::patch::Operation as PatchOperation;
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// What the API server sends.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Review {
+    api_version: String,
+    kind: String,
+    request: Option<Request>,
+}
+
+/// The request inside.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Request {
+    /// Comes back in the answer.
+    pub(super) uid: String,
+    pub(super) operation: Operation,
+    pub(super) resource: Resource,
+    #[serde(default)]
+    pub(super) sub_resource: Option<String>,
+    #[serde(default)]
+    pub(super) namespace: Option<String>,
+    #[serde(default)]
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) object: Value,
+    #[serde(default)]
+    pub(super) old_object: Value,
+}
+
+/// Which resource it is about.
+#[derive(Debug, Deserialize)]
+pub(super) struct Resource {
+    pub(super) group: String,
+    pub(super) resource: String,
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Operation {
+    /// A new object.
+    Create,
+    /// A change to an object.
+    Update,
+    /// Not ours; the configuration does not ask for it.
+    Delete,
+    /// Not ours; the configuration does not ask for it.
+    Connect,
+}
+
+impl Request {
+    /// From the body of the HTTP request.
+    ///
+    /// # Errors
+    /// Why it is no AdmissionReview of version 1 with a request in it.
+    pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
+        let review: Review =
+            serde_json::from_slice(body).map_err(|error| format!("the body is no {KIND}: {error}"))?;
+        if review.api_version != API_VERSION || review.kind != KIND {
+            return Err(format!("{}/{} is not {API_VERSION}/{KIND}", review.api_version, review.kind));
+        }
+        let mut request = review.request.ok_or_else(|| format!("the {KIND} has no request"))?;
+        request.sub_resource = request.sub_resource.filter(|name| !name.is_empty());
+        Ok(request)
+    }
+
+    /// Namespace and name, for logs.
+    pub(super) fn pod(&self) -> String {
+        let named = self.name.as_deref().filter(|name| !name.is_empty());
+        let generated = || self.object.pointer("/metadata/generateName").and_then(Value::as_str);
+        let name = named.or_else(generated).unwrap_or("?");
+        format!("{}/{name}", self.namespace.as_deref().unwrap_or("?"))
+    }
+}
+
+/// What comes of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// None of our business.
+    #[default]
+    NotOurs,
+    /// Admitted, with what has to change (nothing in validation) and what the user should know.
+    Admitted { patch: Vec<PatchOperation>, warnings: Vec<String> },
+    /// Refused, with every reason.
+    Refused(String),
+}
+
+/// The answer, as JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    uid: String,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<ByteString>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Status {
+    code: u16,
+    reason: &'static str,
+    message: String,
+}
+
+impl Answer {
+    /// To the request of that uid.
+    ///
+    /// # Errors
+    /// If the patch cannot be written as JSON.
+    pub(super) fn new(uid: String, verdict: Verdict) -> Result<Self, serde_json::Error> {
+        let mut response = Response {
+            uid,
+            allowed: true,
+            status: None,
+            patch_type: None,
+            patch: None,
+            warnings: Vec::new(),
+        };
+        match verdict {
+            Verdict::NotOurs => {}
+            Verdict::Admitted { patch, warnings } => {
+                if !patch.is_empty() {
+                    response.patch_type = Some("JSONPatch");
+                    response.patch = Some(ByteString(serde_json::to_vec(&patch)?));
+                }
+                response.warnings = warnings;
+            }
+            Verdict::Refused(message) => {
+                response.allowed = false;
+                response.status = Some(Status { code: 422, reason: "Invalid", message });
+            }
+        }
+        Ok(Self { api_version: API_VERSION, kind: KIND, response })
+    }
+}

@@ -1,0 +1,81 @@
+//! HTTP: `/mutate` and `/validate`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use tracing::{info, warn};
+
+use super::admission;
+use super::plan::Settings;
+use super::review::{Answer, Request, Verdict};
+use super::status::Status;
+
+/// Two pods of the largest size that an API server takes, and room.
+const MAX_BODY: usize = 8 << 20;
+
+/// What the handlers share.
+#[derive(Debug)]
+pub(super) struct Admission {
+    pub(super) settings: Settings,
+    pub(super) status: Arc<Status>,
+}
+
+type Judge = fn(&Request, &Settings) -> Verdict;
+
+/// The two webhooks.
+pub(super) fn router(admission: Arc<Admission>) -> Router {
+    let mutate = |State(state): State<Arc<Admission>>, body: Bytes| async move {
+        state.answer("mutate", admission::mutate, &body)
+    };
+    let validate = |State(state): State<Arc<Admission>>, body: Bytes| async move {
+        state.answer("validate", admission::validate, &body)
+    };
+    Router::new()
+        .route("/mutate", post(mutate))
+        .route("/validate", post(validate))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(admission)
+}
+
+impl Admission {
+    fn answer(&self, webhook: &str, judge: Judge, body: &[u8]) -> Response {
+        let start = Instant::now();
+        let (outcome, response) = match Request::parse(body) {
+            Ok(request) => {
+                let verdict = judge(&request, &self.settings);
+                (outcome(webhook, &request, &verdict), answer(request.uid, verdict))
+            }
+            Err(message) => {
+                warn!("{webhook}: {message}");
+                ("unreadable", (StatusCode::BAD_REQUEST, message).into_response())
+            }
+        };
+        self.status.answered(webhook, outcome, start.elapsed());
+        response
+    }
+}
+
+fn outcome(webhook: &str, request: &Request, verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::NotOurs => "not_ours",
+        Verdict::Admitted { .. } => "admitted",
+        Verdict::Refused(message) => {
+            info!("{webhook}: {} refused: {message}", request.pod());
+            "refused"
+        }
+    }
+}
+
+fn answer(uid: String, verdict: Verdict) -> Response {
+    let body = Answer::new(uid, verdict).and_then(|answer| serde_json::to_vec(&answer));
+    match body {
+        Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
