@@ -48,7 +48,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     let program = std::env::current_exe().context("cannot find our own program")?;
-    let gpus = driver()?;
+    let gpus = driver();
     wiring::serve(config, wiring::Surroundings { client, gpus, program }, stop).await
 }
 
@@ -69,7 +69,7 @@ fn stopped_by_signals() -> anyhow::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// The driver behind [`gpu::Gpus`].
-fn driver() -> anyhow::Result<Arc<dyn gpu::Gpus>> {
-    anyhow::bail!("NVML is not there yet")
+/// The driver behind [`gpu::Gpus`]: loaded when it is first asked, so also a node without one starts.
+fn driver() -> Arc<dyn gpu::Gpus> {
+    Arc::new(gpu::Driver::new(gpu::DriverPaths::default()))
 }
