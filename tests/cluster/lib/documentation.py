@@ -1,0 +1,76 @@
+"""docs/kubernetes.md as its reader follows it: its commands, and the images that they name.
+
+The machine has no network, so the images of the examples are stand-ins under their names: what would be Python there
+runs the load generator. The manifests are applied as they stand.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+from lib import api, images
+from lib.settings import CONTAINERD, REPOSITORY, SIMULATION, environment
+
+PAGE = REPOSITORY / "docs/kubernetes.md"
+# What the chart and deploy/ name when nobody says otherwise.
+PRODUCT = "ghcr.io/sluice-gpu/sluice:0.1.0"
+STAND_IN = """#!/bin/sh
+case "$*" in
+  *serve*) mkdir -p /tmp/www && touch /tmp/www/index.html && httpd -p 8000 -h /tmp/www && exec sluice load lc ;;
+  *) exec sluice load be ;;
+esac
+"""
+
+
+def commands() -> dict[str, list[str]]:
+    """The blocks marked `sh`, by the heading of level two that they are under."""
+    found: dict[str, list[str]] = {}
+    heading, block = "", None
+    for line in PAGE.read_text().splitlines():
+        if block is not None:
+            if line == "```":
+                block = None
+            elif not line.startswith("#"):
+                found.setdefault(heading, []).append(line)
+        elif line == "```sh":
+            block = []
+        elif line.startswith("## "):
+            heading = line.removeprefix("## ")
+    return found
+
+
+def run(heading: str, seconds: float = 300) -> dict[str, str]:
+    """Runs the commands under a heading from the root of the repository; what each printed."""
+    said = {}
+    for line in commands()[heading]:
+        words = ["bash", "-o", "pipefail", "-c", line]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=environment(), cwd=REPOSITORY)
+        if done.returncode != 0:
+            raise api.Failed([line], done.returncode, done.stdout, done.stderr)
+        said[line] = done.stdout
+    return said
+
+
+def image_names() -> list[str]:
+    """Of the examples."""
+    texts = [path.read_text() for path in sorted((REPOSITORY / "examples").glob("*.yaml"))]
+    return sorted({name for text in texts for name in re.findall(r"^\s+image: (\S+)$", text, re.MULTILINE)})
+
+
+def provide_images() -> None:
+    """The product's image under the name that the chart has for it, and a stand-in for each of the examples'."""
+    ctr = ["ctr", "--address", CONTAINERD, "-n", "k8s.io", "images"]
+    subprocess.run([*ctr, "tag", "--force", images.PRODUCT, PRODUCT], check=True, capture_output=True, env=environment())
+    script = images.FOLDER / "stand-in"
+    script.write_text(STAND_IN)
+    script.chmod(0o755)
+    sluice, busybox = SIMULATION / "sluice", Path("/bin/busybox")
+    files = {"/usr/bin/sluice": sluice, "/bin/busybox": busybox, "/bin/python": script}
+    files |= {str(path): path for path in images.libraries(sluice)}
+    links = {f"/bin/{applet}": "busybox" for applet in ("sh", "mkdir", "touch", "httpd", "cat")}
+    for name in image_names():
+        # Containerd keeps names in full.
+        full = name if name.split("/")[0].count(".") else f"docker.io/{name}"
+        archive = images.archive(full, files, links, ["/bin/python"])
+        subprocess.run([*ctr, "import", archive], check=True, capture_output=True, env=environment())
+        archive.unlink()

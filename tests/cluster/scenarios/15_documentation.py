@@ -1,0 +1,58 @@
+"""docs/kubernetes.md from its first command to its last, as a newcomer runs them."""
+
+from lib import documentation
+from lib.settings import NODE
+
+SECONDS = 600
+EXAMPLES = ("training", "inference", "notebook")
+
+
+def test_every_command_of_the_page_does_what_it_says(cluster):
+    documentation.provide_images()
+    # As the GPU Operator or Node Feature Discovery do.
+    cluster.kubectl("label", "node", NODE, "nvidia.com/gpu.present=true", "--overwrite")
+    asked = documentation.commands()
+    assert set(asked) == {"Install", "Annotate", "Look", "Upgrade", "Remove"}, set(asked)
+
+    documentation.run("Install")
+    documentation.run("Annotate")
+    where = placed(cluster)
+    assert set(where) == set(EXAMPLES) and set(where.values()) <= set(cluster.gpus), where
+    cluster.until("all three use their GPU", 60, lambda: set(EXAMPLES) <= set(working(cluster)))
+
+    said = "\n".join(documentation.run("Look").values())
+    for part in ("sluice.dev/gpu:", "Sluice-Simulated-H200", *cluster.gpus, "GpuAssigned", "sluice_client_gpu_seconds_total", "sluice_scheduler_active"):
+        assert part in said, f"{part} is nowhere in what the page lets one see"
+
+    before = identities(cluster)
+    documentation.run("Upgrade")
+    assert identities(cluster) == before
+
+    documentation.run("Remove")
+    assert not [key for key in {**cluster.get("node", NODE)["metadata"]["labels"], **cluster.get("node", NODE)["metadata"].get("annotations", {})} if "sluice" in key]
+    left = [one for kind in ("clusterroles", "validatingadmissionpolicies", "mutatingwebhookconfigurations") for one in names(cluster, kind) if "sluice" in one]
+    assert not left, left
+    cluster.kubectl("label", "node", NODE, "nvidia.com/gpu.present-")
+
+
+def pods(cluster) -> list[dict]:
+    return cluster.get("pods", namespace="default")["items"]
+
+
+def identities(cluster) -> set[tuple]:
+    return {(pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["containerID"]) for pod in pods(cluster)}
+
+
+def placed(cluster) -> dict[str, str]:
+    """GPU by example."""
+    return {pod["metadata"]["labels"]["app"]: pod["metadata"]["annotations"]["sluice.dev/assigned-gpu"] for pod in pods(cluster)}
+
+
+def working(cluster) -> list[str]:
+    """Examples that the GPUs themselves have seen."""
+    seen = str([cluster.ledger(gpu) for gpu in cluster.gpus])
+    return [name for name in EXAMPLES if f"default/{name}-" in seen]
+
+
+def names(cluster, kind: str) -> list[str]:
+    return [item["metadata"]["name"] for item in cluster.get(kind)["items"]]
