@@ -1,0 +1,23 @@
+{{/* Parts that the admission policies share. They hold without any process of ours: the API server runs them itself. */}}
+
+{{/* include "sluice.userName" (dict "root" $ "component" "scheduler"): the name by which the API server knows its account */}}
+{{- define "sluice.userName" -}}
+system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "sluice.serviceAccountName" . }}
+{{- end }}
+
+{{/* include "sluice.policyMetadata" (dict "root" $ "name" "assignment") */}}
+{{- define "sluice.policyMetadata" -}}
+name: {{ include "sluice.fullname" .root }}-{{ .name }}
+labels:
+  {{- include "sluice.labels" (dict "root" .root "component" "policy") | nindent 2 }}
+{{- end }}
+
+{{- define "sluice.policyBinding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  {{- include "sluice.policyMetadata" . | nindent 2 }}
+spec:
+  policyName: {{ include "sluice.fullname" .root }}-{{ .name }}
+  validationActions: [Deny]
+{{- end }}

@@ -1,0 +1,42 @@
+{{/*
+Which requests reach the webhook, in CEL. A pod is ours by an annotation or label of ours, by a label of KubeShare's, or by
+the bare resource. No other pod may ever depend on the webhook, so what is not ours must be told here, without it.
+*/}}
+
+{{/* include "sluice.celMap" "object.metadata.annotations": the map, or an empty one */}}
+{{- define "sluice.celMap" -}}
+(has({{ . }}) ? {{ . }} : {})
+{{- end }}
+
+{{/* Whether a list of containers, of which there is at least one, names the resource. */}}
+{{- define "sluice.celNamesResource" -}}
+{{ . }}.exists(c, has(c.resources) && ((has(c.resources.limits) && 'sluice.dev/gpu' in c.resources.limits) || (has(c.resources.requests) && 'sluice.dev/gpu' in c.resources.requests)))
+{{- end }}
+
+{{/* Whether the new pod is ours. */}}
+{{- define "sluice.celIsOurs" -}}
+(has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith('sluice.dev/')))
+|| (has(object.metadata.labels) && object.metadata.labels.exists(k, k.startsWith('sluice.dev/') || k.startsWith('sharedgpu/')))
+|| {{ include "sluice.celNamesResource" "object.spec.containers" }}
+|| (has(object.spec.initContainers) && {{ include "sluice.celNamesResource" "object.spec.initContainers" }})
+{{- end }}
+
+{{/* Whether keys that begin with one of the prefixes differ: include "sluice.celSameKeys" (dict "map" "metadata.annotations" "prefix" "sluice.dev/") */}}
+{{- define "sluice.celSameKeys" -}}
+{{- $new := include "sluice.celMap" (printf "object.%s" .map) -}}
+{{- $old := include "sluice.celMap" (printf "oldObject.%s" .map) -}}
+{{ $new }}.all(k, !k.startsWith('{{ .prefix }}') || (k in {{ $old }} && {{ $old }}[k] == {{ $new }}[k]))
+&& {{ $old }}.all(k, !k.startsWith('{{ .prefix }}') || k in {{ $new }})
+{{- end }}
+
+{{/* Namespaces that the webhooks do not see. */}}
+{{- define "sluice.webhookNamespaces" -}}
+matchExpressions:
+  - key: kubernetes.io/metadata.name
+    operator: NotIn
+    values:
+      - kube-system
+      {{- range .Values.webhook.excludedNamespaces }}
+      - {{ . }}
+      {{- end }}
+{{- end }}
