@@ -201,3 +201,7 @@ fn client(claim: &Claim<'_>, quota_milli: u32, limit_milli: u32, memory_bytes: u
         slo_ns: claim.request.slo_ns.unwrap_or(0),
     }
 }
+
+#[cfg(test)]
+#[path = "assign_tests.rs"]
+mod tests;

@@ -39,7 +39,10 @@ impl Desk {
             if let Some(known) = known {
                 let before = Arc::clone(&self.assignments.borrow());
                 let now = assign(&known, &gpus, &before);
-                let fresh = now.refused.iter().filter(|(uid, why)| before.refused.get(*uid) != Some(*why));
+                // The same reason with other numbers is no news.
+                let kind = std::mem::discriminant::<Refusal>;
+                let is_fresh = |uid: &str, why| before.refused.get(uid).map(kind) != Some(kind(why));
+                let fresh = now.refused.iter().filter(|(uid, why)| is_fresh(uid, why));
                 for (uid, why) in fresh {
                     if let Some(pod) = known.get(uid) {
                         warn!(pod = pod.full_name(), uid, %why, "the pod gets no GPU");

@@ -80,3 +80,50 @@ impl Book {
         Some(&self.pods)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use watcher::Event;
+
+    fn pod(uid: &str) -> Pod {
+        serde_json::from_value(json!({"metadata": {"uid": uid, "name": uid}})).unwrap()
+    }
+
+    fn known(book: &Book) -> Vec<&str> {
+        book.pods.keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn while_a_new_list_is_under_way_the_old_pods_stay_and_afterwards_only_the_listed_ones() {
+        let mut book = Book::default();
+        for event in [Event::Init, Event::InitApply(pod("a")), Event::InitApply(pod("b")), Event::InitDone] {
+            book.read(event);
+        }
+        assert_eq!(known(&book), ["a", "b"]);
+        assert!(book.read(Event::Init).is_none());
+        assert!(book.read(Event::InitApply(pod("b"))).is_none());
+        assert_eq!(known(&book), ["a", "b"]);
+        // The list broke off and begins again.
+        assert!(book.read(Event::Init).is_none());
+        assert!(book.read(Event::InitApply(pod("b"))).is_none());
+        assert!(book.read(Event::InitApply(pod("c"))).is_none());
+        assert!(book.read(Event::InitDone).is_some());
+        assert_eq!(known(&book), ["b", "c"]);
+    }
+
+    #[test]
+    fn pods_come_and_go_by_their_uid_even_under_the_same_name() {
+        let mut book = Book::default();
+        let named = |uid: &str| {
+            serde_json::from_value::<Pod>(json!({"metadata": {"uid": uid, "name": "web-0"}})).unwrap()
+        };
+        book.read(Event::Init);
+        book.read(Event::InitDone);
+        book.read(Event::Apply(named("old")));
+        book.read(Event::Apply(named("new")));
+        book.read(Event::Delete(named("old")));
+        assert_eq!(known(&book), ["new"]);
+    }
+}

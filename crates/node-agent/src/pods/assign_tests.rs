@@ -1,0 +1,240 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sluice_core::inventory::{Gpu, NodeInventory};
+
+use super::*;
+
+const GIB: u64 = 1 << 30;
+
+fn node(gpus: &[&str]) -> NodeInventory {
+    let gpu = |(index, uuid): (u32, &&str)| Gpu {
+        uuid: (*uuid).to_owned(),
+        index,
+        model: "X".into(),
+        memory_bytes: 10 * GIB,
+        numa: None,
+        pci: String::new(),
+        nvlink: Vec::new(),
+        healthy: true,
+        unhealthy_reason: None,
+    };
+    NodeInventory::new(10, (0..).zip(gpus).map(gpu).collect())
+}
+
+/// A pod bound at a second, with annotations of ours given without their prefix.
+fn pod(uid: &str, bound_at: i64, annotations: &[(&str, &str)]) -> PodView {
+    PodView {
+        uid: uid.to_owned(),
+        namespace: "ns".into(),
+        name: format!("pod-{uid}"),
+        bound_at,
+        annotations: annotations
+            .iter()
+            .map(|(key, value)| (format!("sluice.dev/{key}"), (*value).to_owned()))
+            .collect(),
+        ..PodView::default()
+    }
+}
+
+fn all(pods: impl IntoIterator<Item = PodView>) -> Pods {
+    pods.into_iter().map(|pod| (pod.uid.clone(), Arc::new(pod))).collect()
+}
+
+fn first(pods: impl IntoIterator<Item = PodView>, gpus: &[&str]) -> Assignments {
+    assign(&all(pods), &node(gpus), &Assignments::default())
+}
+
+fn clients<'a>(assignments: &'a Assignments, gpu: &str) -> Vec<&'a str> {
+    assignments.sets[gpu].iter().map(|client| client.pod_uid.as_str()).collect()
+}
+
+#[test]
+fn annotations_become_limits_to_the_last_digit() {
+    let annotations = [
+        ("quota", "0.125"),
+        ("limit", "50%"),
+        ("priority", "latency-critical"),
+        ("slo", "5ms"),
+        ("assigned-gpu", "GPU-a"),
+    ];
+    let result = first([pod("u", 0, &annotations)], &["GPU-a", "GPU-b"]);
+    let wanted = Client {
+        pod_uid: "u".into(),
+        namespace: "ns".into(),
+        pod: "pod-u".into(),
+        class: Class::LatencyCritical.into(),
+        quota_ppm: 125_000,
+        limit_ppm: 500_000,
+        memory_bytes: 10 * GIB / 8,
+        weight: 1,
+        slo_ns: 5_000_000,
+    };
+    assert_eq!(result.sets["GPU-a"], [wanted]);
+    assert!(result.sets["GPU-b"].is_empty() && result.refused.is_empty());
+}
+
+#[test]
+fn a_pod_without_quota_has_its_memory_and_its_weight_and_no_guarantee() {
+    let annotations = [("memory", "3Gi"), ("priority", "high"), ("assigned-gpu", "GPU-a")];
+    let result = first([pod("u", 0, &annotations)], &["GPU-a"]);
+    let client = &result.sets["GPU-a"][0];
+    assert_eq!(
+        (client.quota_ppm, client.limit_ppm, client.memory_bytes, client.weight),
+        (0, 1_000_000, 3 * GIB, 4)
+    );
+}
+
+#[test]
+fn whole_gpus_are_a_client_of_all_of_them_with_all_that_they_have() {
+    let result = first(
+        [pod("u", 0, &[("quota", "2"), ("assigned-gpu", "GPU-a,GPU-c")])],
+        &["GPU-a", "GPU-b", "GPU-c"],
+    );
+    for gpu in ["GPU-a", "GPU-c"] {
+        let client = &result.sets[gpu][0];
+        assert_eq!((client.quota_ppm, client.memory_bytes), (1_000_000, 10 * GIB));
+    }
+    assert!(result.sets["GPU-b"].is_empty());
+    assert_eq!(result.gpus["u"], ["GPU-a", "GPU-c"]);
+}
+
+#[test]
+fn each_kind_of_bad_pod_is_refused_with_its_reason_and_the_others_go_on() {
+    let assigned = ("assigned-gpu", "GPU-a");
+    let good = pod("good", 9, &[("quota", "0.4"), assigned]);
+    let bad: [(&str, &[(&str, &str)], &str); 7] = [
+        ("1", &[("quota", "1.5"), assigned], "sluice.dev/quota: \"1.5\""),
+        ("2", &[("quota", "0.1"), ("assigned-gpu", "nonsense")], "sluice.dev/assigned-gpu: \"nonsense\""),
+        ("3", &[assigned], "asks for no GPU"),
+        ("4", &[("quota", "0.1")], "scheduled by sluice-scheduler"),
+        ("5", &[("quota", "0.1"), ("assigned-gpu", "GPU-a,GPU-b")], "asks for 1 GPU(s)"),
+        (
+            "6",
+            &[("quota", "0.1"), ("assigned-gpu", "GPU-z")],
+            "GPU-z, which was assigned to it, is not a GPU of this node",
+        ),
+        ("7", &[("quota", "3"), ("assigned-gpu", "GPU-a,GPU-b")], "asks for 3 GPU(s)"),
+    ];
+    let pods = bad.iter().map(|(uid, annotations, _)| pod(uid, 0, annotations)).chain([good]);
+    let result = first(pods, &["GPU-a", "GPU-b"]);
+    for (uid, _, words) in bad {
+        let said = result.refused[uid].to_string();
+        assert!(said.contains(words), "{said:?} does not say {words:?}");
+    }
+    assert_eq!(clients(&result, "GPU-a"), ["good"]);
+    assert_eq!(result.refused.len(), 7);
+}
+
+#[test]
+fn pods_of_others_are_neither_clients_nor_refused() {
+    let mut strange = pod("u", 0, &[]);
+    strange.annotations.insert("other/quota".into(), "0.3".into());
+    assert_eq!(first([strange], &["GPU-a"]).refused.len(), 0);
+}
+
+#[test]
+fn who_was_bound_first_keeps_the_gpu_and_the_next_hears_what_is_left() {
+    let of = |uid, at, quota| pod(uid, at, &[("quota", quota), ("memory", "1Gi"), ("assigned-gpu", "GPU-a")]);
+    let result = first([of("c", 1, "0.6"), of("a", 2, "0.6"), of("b", 3, "0.4")], &["GPU-a"]);
+    assert_eq!(clients(&result, "GPU-a"), ["b", "c"]);
+    assert_eq!(result.refused["a"].to_string(), "GPU-a has 0.400 free, 0.600 asked");
+}
+
+#[test]
+fn memory_is_promised_only_once() {
+    let of = |uid, at| pod(uid, at, &[("quota", "0.1"), ("memory", "6Gi"), ("assigned-gpu", "GPU-a")]);
+    let result = first([of("a", 1), of("b", 2)], &["GPU-a"]);
+    assert_eq!(clients(&result, "GPU-a"), ["a"]);
+    assert!(
+        matches!(result.refused["b"], Refusal::NoMemoryLeft { asked, free, .. } if asked == 6 * GIB && free == 4 * GIB)
+    );
+}
+
+#[test]
+fn whole_gpus_that_are_not_all_free_are_not_taken_at_all() {
+    let small = pod("a", 1, &[("quota", "0.1"), ("assigned-gpu", "GPU-b")]);
+    let whole = pod("b", 2, &[("quota", "2"), ("assigned-gpu", "GPU-a,GPU-b")]);
+    let result = first([small, whole], &["GPU-a", "GPU-b"]);
+    assert!(result.sets["GPU-a"].is_empty());
+    assert!(result.refused["b"].to_string().starts_with("GPU-b has 0.900 free"));
+}
+
+#[test]
+fn who_runs_is_not_pushed_out_by_one_bound_in_the_same_second() {
+    let of = |uid| pod(uid, 5, &[("quota", "0.7"), ("assigned-gpu", "GPU-a")]);
+    let before = first([of("z")], &["GPU-a"]);
+    let after = assign(&all([of("a"), of("z")]), &node(&["GPU-a"]), &before);
+    assert_eq!(clients(&after, "GPU-a"), ["z"]);
+    assert!(after.refused.contains_key("a"));
+}
+
+#[test]
+fn a_pod_that_has_ended_makes_room() {
+    let of = |uid, at| pod(uid, at, &[("quota", "0.7"), ("assigned-gpu", "GPU-a")]);
+    let before = first([of("a", 1), of("b", 2)], &["GPU-a"]);
+    let ended = PodView { has_ended: true, ..of("a", 1) };
+    let after = assign(&all([ended, of("b", 2)]), &node(&["GPU-a"]), &before);
+    assert_eq!(clients(&after, "GPU-a"), ["b"]);
+    assert!(after.refused.is_empty());
+}
+
+fn any_pod() -> impl Strategy<Value = PodView> {
+    let quota = prop_oneof![
+        (1u32..=1000).prop_map(|milli| format!("0.{milli:03}").replace("0.1000", "1")),
+        Just("2".to_owned()),
+        Just("x".to_owned())
+    ];
+    let gpus = prop::sample::subsequence(vec!["GPU-a", "GPU-b", "GPU-c", "GPU-z"], 0..3);
+    (0u32..40, 0i64..5, prop::option::of(quota), prop::option::of(0u64..12), gpus, any::<bool>()).prop_map(
+        |(uid, at, quota, memory, gpus, has_ended)| {
+            let mut annotations = BTreeMap::new();
+            annotations.extend(quota.map(|quota| ("sluice.dev/quota".to_owned(), quota)));
+            annotations.extend(memory.map(|gib| ("sluice.dev/memory".to_owned(), format!("{gib}Gi"))));
+            if !gpus.is_empty() {
+                annotations.insert("sluice.dev/assigned-gpu".to_owned(), gpus.join(","));
+            }
+            PodView { annotations, has_ended, ..pod(&uid.to_string(), at, &[]) }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn no_gpu_is_ever_promised_twice_and_nobody_is_forgotten(
+        steps in prop::collection::vec(prop::collection::vec(any_pod(), 0..25), 1..4),
+    ) {
+        let inventory = node(&["GPU-a", "GPU-b", "GPU-c"]);
+        let mut before = Assignments::default();
+        for pods in steps {
+            let pods = all(pods);
+            let now = assign(&pods, &inventory, &before);
+            for clients in now.sets.values() {
+                prop_assert!(clients.iter().map(|client| client.quota_ppm).sum::<u32>() <= 1_000_000);
+                prop_assert!(clients.iter().map(|client| client.memory_bytes).sum::<u64>() <= 10 * GIB);
+                let mut uids: Vec<_> = clients.iter().map(|client| &client.pod_uid).collect();
+                uids.dedup();
+                prop_assert_eq!(uids.len(), clients.len());
+            }
+            for pod in pods.values() {
+                let is_ours = !pod.annotations.is_empty() && !pod.has_ended;
+                let has = now.gpus.contains_key(&pod.uid);
+                prop_assert_eq!(is_ours, has || now.refused.contains_key(&pod.uid));
+                prop_assert!(!(has && now.refused.contains_key(&pod.uid)));
+                // Who had a GPU and still asks for the same keeps it.
+                let unchanged = before.gpus.get(&pod.uid).is_some_and(|gpus| {
+                    let same = assign(&all([PodView::clone(pod)]), &inventory, &Assignments::default());
+                    same.gpus.get(&pod.uid) == Some(gpus)
+                        && gpus.iter().all(|gpu| before.sets[gpu].iter().any(|was| same.sets[gpu].contains(was)))
+                });
+                prop_assert!(!unchanged || has);
+            }
+            // The same once more changes nothing.
+            let again = assign(&pods, &inventory, &now);
+            prop_assert_eq!(&again.sets, &now.sets);
+            prop_assert!(again.refused.keys().eq(now.refused.keys()));
+            before = now;
+        }
+    }
+}
