@@ -49,7 +49,6 @@ impl Launch {
             .arg(self.socket(gpu))
             .arg("--control")
             .arg(self.control(gpu))
-            .args(["--identity", "cgroup"])
             .args(&self.arguments)
             .stdin(std::process::Stdio::null())
             .kill_on_drop(true);
