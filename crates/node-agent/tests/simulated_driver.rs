@@ -1,6 +1,8 @@
 //! The whole way of a GPU's health with the library that is used in earnest: simulated GPUs, the simulator's
 //! `libnvidia-ml.so.1`, nvml-wrapper, watcher. One test, because a process has one environment.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::env;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};

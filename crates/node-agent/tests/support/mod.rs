@@ -1,5 +1,6 @@
 //! What the tests of the plugin share: a kubelet of their own, and a node to put it on.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part of it")]
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::new_without_default, reason = "tests")]
 
 pub mod kubelet;
 pub mod node;
