@@ -240,3 +240,7 @@ impl Member {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "fleet_tests.rs"]
+mod tests;

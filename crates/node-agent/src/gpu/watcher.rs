@@ -304,3 +304,7 @@ fn tell(news: &News) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "watcher_tests.rs"]
+mod tests;

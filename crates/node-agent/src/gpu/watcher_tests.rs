@@ -1,0 +1,125 @@
+//! The watcher with GPUs that say what the test wants. Nothing here waits for a time: intervals are a millisecond, and what
+//! has to happen is waited for.
+
+use super::super::fake::{FakeGpus, gpu};
+use super::super::health::Sickness;
+use super::super::source::Condition;
+use super::*;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn settings() -> Settings {
+    Settings { seats_per_gpu: 3, look_every: Duration::from_millis(1), ..Settings::default() }
+}
+
+async fn watching(gpus: &Arc<FakeGpus>) -> (Watched, CancellationToken) {
+    let stop = CancellationToken::new();
+    let watched = watch(gpus.clone(), settings(), stop.clone()).await.unwrap();
+    (watched, stop)
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_inventory_is_there_at_once_and_follows_loss_and_return() {
+    let gpus = Arc::new(FakeGpus::healthy(2));
+    let (mut watched, stop) = watching(&gpus).await;
+    assert_eq!(watched.inventory.borrow().seats(), 6);
+    gpus.lose(1);
+    let lost = soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap().clone();
+    assert!(lost.gpu(&gpu(1).uuid).is_some_and(|gpu| gpu.unhealthy_reason.is_some()));
+    gpus.set(1, Condition::Good);
+    soon(watched.inventory.wait_for(|now| now.seats() == 6)).await.unwrap();
+    stop.cancel();
+    assert!(soon(watched.inventory.changed()).await.is_err(), "nobody publishes after the end");
+}
+
+#[tokio::test]
+async fn a_driver_that_is_not_there_yet_is_waited_for() {
+    let gpus = Arc::new(FakeGpus::answering(Err(NoDriver("not yet".into()))));
+    let stop = CancellationToken::new();
+    let mut watching = Box::pin(watch(gpus.clone(), settings(), stop.clone()));
+    assert!(futures::poll!(&mut watching).is_pending());
+    gpus.answer(Ok(vec![Sighting::Known(gpu(0), Condition::Good)]));
+    assert_eq!(soon(watching).await.unwrap().inventory.borrow().gpus.len(), 1);
+    stop.cancel();
+    gpus.answer(Err(NoDriver("never".into())));
+    assert!(soon(watch(gpus, settings(), stop)).await.is_none(), "stopped before an answer");
+}
+
+#[tokio::test]
+async fn what_changes_nothing_wakes_nobody() {
+    let gpus = Arc::new(FakeGpus::healthy(1));
+    let (mut watched, _stop) = watching(&gpus).await;
+    watched.inventory.mark_unchanged();
+    let mut news = watched.news.subscribe();
+    for code in [13, 31, 43] {
+        gpus.report(0, code);
+        assert!(matches!(soon(news.recv()).await.unwrap(), News::Xid { code: told, .. } if told == code));
+    }
+    assert!(!watched.inventory.has_changed().unwrap());
+}
+
+/// A driver whose next look hangs until the test lets it go.
+struct Hanging {
+    looks: AtomicUsize,
+    barrier: Barrier,
+}
+
+impl Gpus for Hanging {
+    fn inventory(&self) -> Result<Vec<Sighting>, NoDriver> {
+        if self.looks.fetch_add(1, Ordering::Relaxed) == 1 {
+            self.barrier.wait();
+        }
+        Ok(vec![Sighting::Known(gpu(0), Condition::Good)])
+    }
+
+    fn listen(&self, _hear: &mut dyn FnMut(Report) -> ControlFlow<()>) -> Result<(), NoDriver> {
+        Err(NoDriver("it has no events".into()))
+    }
+}
+
+#[tokio::test]
+async fn a_driver_that_hangs_is_no_driver_and_is_asked_only_once() {
+    let gpus = Arc::new(Hanging { looks: AtomicUsize::new(0), barrier: Barrier::new(2) });
+    let settings = Settings { patience: Duration::from_millis(10), ..settings() };
+    let stop = CancellationToken::new();
+    let mut watched = watch(gpus.clone(), settings, stop.clone()).await.unwrap();
+    let hung = soon(watched.inventory.wait_for(|now| now.seats() == 0)).await.unwrap().clone();
+    assert_eq!(
+        hung.gpus[0].unhealthy_reason.as_deref(),
+        Some("the NVIDIA driver does not answer: no answer for 10ms")
+    );
+    assert_eq!(gpus.looks.load(Ordering::Relaxed), 2);
+    assert!(!*watched.listens.borrow());
+    gpus.barrier.wait();
+    soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap();
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_look_that_panics_is_a_reason_and_not_the_end() {
+    struct Panicking(AtomicUsize);
+    impl Gpus for Panicking {
+        fn inventory(&self) -> Result<Vec<Sighting>, NoDriver> {
+            assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 1, "the second look");
+            Ok(vec![Sighting::Known(gpu(0), Condition::Good)])
+        }
+
+        fn listen(&self, _hear: &mut dyn FnMut(Report) -> ControlFlow<()>) -> Result<(), NoDriver> {
+            Err(NoDriver("it has no events".into()))
+        }
+    }
+    let stop = CancellationToken::new();
+    let mut watched =
+        watch(Arc::new(Panicking(AtomicUsize::new(0))), settings(), stop.clone()).await.unwrap();
+    let mut news = watched.news.subscribe();
+    let told = soon(news.recv()).await;
+    assert!(
+        matches!(told, Ok(News::Unhealthy { reason: Sickness::NoDriver(why), .. }) if why.contains("panic"))
+    );
+    soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap();
+    stop.cancel();
+}
