@@ -28,6 +28,7 @@ class Cluster:
     apiserver, scheduler, kubelet, containerd = controlplane.APISERVER, controlplane.SCHEDULER, on_node.KUBELET, on_node.RUNTIME
     kubectl, helm, request, apply = staticmethod(api.kubectl), staticmethod(api.helm), staticmethod(api.request), staticmethod(api.apply)
     until, ledger, sim = staticmethod(until), staticmethod(devices.ledger), staticmethod(devices.sim)
+    xid, heal = staticmethod(devices.xid), staticmethod(devices.heal)
 
     def __init__(self) -> None:
         self.figures: dict[str, object] = {}

@@ -13,6 +13,7 @@ MODEL = "Sluice Simulated H200"
 MEMORY = "16Gi"
 MEMORY_BYTES = 16 << 30
 GPUS = ["GPU-00000000-0000-4000-8000-00000000000a", "GPU-00000000-0000-4000-8000-00000000000b"]
+PCI = {uuid: f"0000:{0x18 + number:02x}:00.0" for number, uuid in enumerate(GPUS)}
 NAMES = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so"]
 
 
@@ -21,14 +22,9 @@ def socket(uuid: str) -> Path:
 
 
 def program(uuid: str) -> Program:
-    if "--uuid" not in sim("--help"):  # TODO(A) until helper B's options exist
-        link = socket(uuid)
-        real = SIMULATION / f"{uuid[-1]}.sock"
-        if not link.is_symlink():
-            link.symlink_to(real)
-        return Program(f"sim-{uuid}", [SIMULATION / "sluice", "sim", "--socket", real, "--memory", MEMORY])
     words = [SIMULATION / "sluice", "sim", "--socket", socket(uuid), "--memory", MEMORY, "--uuid", uuid, "--model", MODEL]
-    return Program(f"sim-{uuid}", words)
+    links = [word for other in GPUS if other != uuid for word in ("--nvlink", PCI[other])]
+    return Program(f"sim-{uuid}", [*words, "--pci", PCI[uuid], "--numa", "0", *links])
 
 
 def start(target: Path) -> None:
@@ -58,3 +54,12 @@ def sim(*words: object) -> str:
 def ledger(uuid: str) -> dict:
     """What the GPU itself has counted."""
     return json.loads(sim("ledger", "--socket", socket(uuid)))
+
+
+def xid(uuid: str, code: int) -> None:
+    """Makes something go wrong: 79 loses the GPU, 48 breaks it until a reset, 94 degrades it, 13 is a program's fault."""
+    sim("xid", socket(uuid), code)
+
+
+def heal(uuid: str) -> None:
+    sim("heal", socket(uuid))

@@ -6,13 +6,13 @@ import urllib.request
 
 from lib.namespaces import until
 from lib.processes import Program
-from lib.settings import KUBECONFIG, STATE
+from lib.settings import BIN, KUBECONFIG, STATE
 
 AT = "127.0.0.1:9090"
 PROGRAM = Program(
     "prometheus",
     [
-        "/usr/bin/prometheus",
+        BIN / "prometheus",
         f"--config.file={STATE}/prometheus.yml",
         f"--storage.tsdb.path={STATE}/prometheus",
         f"--web.listen-address={AT}",
