@@ -100,6 +100,22 @@ class Cluster:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return parse_metrics(answer.read().decode())
 
+    @staticmethod
+    def quantile(samples: list[Sample], histogram: str, part: float) -> float:
+        """Within the bucket as Prometheus' histogram_quantile does; series with other labels are added up."""
+        counts: dict[float, float] = {}
+        for sample in samples:
+            if sample.name == f"{histogram}_bucket":
+                bound = float(sample.labels["le"])
+                counts[bound] = counts.get(bound, 0) + sample.value
+        below, floor = 0.0, 0.0
+        wanted = part * counts[float("inf")]
+        for bound, count in sorted(counts.items()):
+            if count >= wanted and count > below:
+                return floor if bound == float("inf") else floor + (bound - floor) * (wanted - below) / (count - below)
+            below, floor = count, bound
+        raise AssertionError(f"{histogram} has counted nothing")
+
     def state(self) -> str:
         """Pods, events and the product's logs, for a failure."""
         questions = [

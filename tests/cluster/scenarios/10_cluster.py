@@ -67,9 +67,9 @@ def test_unknown_gpu_is_refused_by_the_runtime(cluster):
 
 
 def test_prometheus_scrapes_annotated_pods(cluster):
-    serve = ["sh", "-c", "mkdir /www; echo some_metric 7 >/www/metrics; exec httpd -f -p 8080 -h /www"]
+    serve = ["sh", "-c", "mkdir /www; echo some_metric 7 >/www/metrics.txt; exec httpd -f -p 8080 -h /www"]
     with cluster.namespace() as ns:
-        told = {"prometheus.io/scrape": "true", "prometheus.io/port": "8080", "prometheus.io/path": "/metrics"}
+        told = {"prometheus.io/scrape": "true", "prometheus.io/port": "8080", "prometheus.io/path": "/metrics.txt"}
         cluster.create(ns, cluster.pod("told", *serve, annotations=told), cluster.pod("silent", *serve))
         series = cluster.until("the pod's series", 60, lambda: cluster.prometheus("some_metric"))
         assert [(one["metric"]["scraped_pod"], one["value"][1]) for one in series] == [("told", "7")]
