@@ -25,6 +25,7 @@ mod process;
 mod reason;
 mod server;
 mod tally;
+mod throttle;
 mod watch;
 
 pub use config::{AgentConfig, ClientSource, Config, ConfigMistakes, OnManagerLoss};

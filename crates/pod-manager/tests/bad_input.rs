@@ -287,7 +287,7 @@ fn one_process_cannot_take_all_connections() {
     assert_eq!(refused(), Some(1.0));
     let pid = format!("pid {}", process.pid);
     assert!(
-        !logs::lines_with(&["connection refused", &pid, "too many connections of one process"]).is_empty()
+        !logs::lines_with(&["connection closed", &pid, "too many connections of one process"]).is_empty()
     );
     world.process("be-a");
     // One that has left counts no more, and neither does one that the manager closed.

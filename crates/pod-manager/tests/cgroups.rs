@@ -28,6 +28,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["child", "attach", socket] => attach_and_say(socket),
+        ["child", "stranger", control] => stranger(control),
         ["child", "fork", socket] => {
             print!("{}", say(&command(&["child", "attach", socket]).output().unwrap()))
         }
@@ -60,6 +61,21 @@ fn attach_and_say(socket: &str) {
     match Response::decode(&answer, RequestKind::MemLimit).unwrap().body {
         ResponseBody::MemLimit { limit, .. } => print!("{limit}"),
         other => panic!("{other:?}"),
+    }
+}
+
+/// Speaks to the control socket as another user; prints how it was received.
+fn stranger(control: &str) {
+    let mut stream = match UnixStream::connect(control) {
+        Ok(stream) => stream,
+        Err(error) => return print!("{:?}", error.kind()),
+    };
+    // It may be closed before or after this.
+    let _ = stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    let mut answer = [0];
+    match stream.read(&mut answer) {
+        Ok(1) => print!("answered"),
+        Ok(_) | Err(_) => print!("closed"),
     }
 }
 
@@ -165,6 +181,21 @@ fn processes_are_their_cgroups() {
         "NotAllowed",
         "this process's child"
     );
+    // Another user does not get at the control socket; nor would it if the file's mode let it.
+    let nobody = |directory_mode: u32, mode: u32| {
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::process::CommandExt;
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(directory_mode)).unwrap();
+        fs::set_permissions(&control, fs::Permissions::from_mode(mode)).unwrap();
+        say(&command(&["child", "stranger", control.to_str().unwrap()]).uid(65_534).output().unwrap())
+    };
+    assert_eq!(nobody(0o755, 0o600), "PermissionDenied");
+    assert_eq!(nobody(0o755, 0o666), "closed");
+    assert_eq!(
+        say(&command(&["child", "stranger", control.to_str().unwrap()]).output().unwrap()),
+        "answered"
+    );
+
     handle.stop().unwrap();
     println!("real processes in real cgroups below {}: ok", tree.0.display());
 }

@@ -16,12 +16,19 @@ use std::time::Duration;
 /// Set for the child: the directory in which it serves.
 const SERVE: &str = "SLUICE_TEST_SERVE";
 
+/// Set for the child if it serves the node agent.
+const FOR_AGENT: &str = "SLUICE_TEST_FOR_AGENT";
+
 /// What the child may have open at most; at first it is half of that.
 const DESCRIPTORS: u64 = 60;
 
 fn main() {
     if let Some(directory) = std::env::var_os(SERVE) {
         let directory = Path::new(&directory);
+        if std::env::var_os(FOR_AGENT).is_some() {
+            let (socket, control) = (directory.join("gpu.sock"), directory.join("control.sock"));
+            return run(Config::for_agent(socket, control, "GPU-test")).unwrap();
+        }
         setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS / 2, DESCRIPTORS).unwrap();
         return run(Config::new(directory.join("gpu.sock"), directory.join("resources"))).unwrap();
     }
@@ -31,6 +38,7 @@ fn main() {
     }
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         a_signal_ends_the_manager_in_order(signal);
+        a_signal_ends_the_agents_manager_in_order(signal);
     }
 }
 
@@ -49,6 +57,25 @@ fn a_signal_ends_the_manager_in_order(signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
     assert!(child.wait().unwrap().success(), "{signal} is an order to end, not an error");
     assert!(!socket.exists(), "its socket goes with it");
+}
+
+/// Whoever finds the control socket finds clients served; both sockets go with the manager.
+fn a_signal_ends_the_agents_manager_in_order(signal: Signal) {
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, control) = (directory.path().join("gpu.sock"), directory.path().join("control.sock"));
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut child = command.env(SERVE, directory.path()).env(FOR_AGENT, "1").spawn().unwrap();
+    let _agent = loop {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it served");
+        if let Ok(stream) = UnixStream::connect(&control) {
+            break stream;
+        }
+        std::thread::yield_now();
+    };
+    UnixStream::connect(&socket).unwrap();
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+    assert!(child.wait().unwrap().success(), "{signal} is an order to end, not an error");
+    assert!(!socket.exists() && !control.exists(), "its sockets go with it");
 }
 
 fn it_may_have_all_descriptors(pid: u32) {

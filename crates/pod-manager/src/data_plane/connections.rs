@@ -127,15 +127,29 @@ impl DataPlane {
 
     /// Closes a connection that was not taken in.
     fn refuse(&mut self, connection: Connection, reason: &Reason) {
-        self.meters.refused(reason);
-        warn!(peer = %connection, reason = reason.label(), "connection refused: {reason}");
+        self.complain(&connection.label, "unknown", reason);
         self.closer.close(connection);
+    }
+
+    /// Counts a connection that is closed for a reason; says so, but not without end.
+    fn complain(&mut self, peer: &str, client: &str, reason: &Reason) {
+        self.meters.refused(reason);
+        let label = reason.label();
+        match self.throttle.pass(label, self.clock.now_ns()) {
+            Some(0) => warn!(peer, client, reason = label, "connection closed: {reason}"),
+            Some(dropped) => {
+                warn!(peer, client, reason = label, dropped, "connection closed: {reason}");
+            }
+            None => debug!(peer, client, reason = label, "connection closed: {reason}"),
+        }
     }
 
     /// A connection was refused because there was no descriptor for it; the next one is to find one.
     fn out_of_descriptors(&mut self) {
         self.meters.refused(&Reason::TooMany);
-        warn!("out of descriptors: a connection was refused");
+        if let Some(dropped) = self.throttle.pass("descriptors", self.clock.now_ns()) {
+            warn!(dropped, "out of descriptors: a connection was refused");
+        }
         self.make_room();
     }
 
@@ -202,13 +216,14 @@ impl DataPlane {
     pub(super) fn close(&mut self, number: u64, reason: &Reason) {
         let Some(connection) = self.connections.get(&number) else { return };
         let client = match connection.role {
-            Role::New | Role::Held => "unknown",
+            Role::New | Role::Held => "unknown".to_owned(),
             Role::Attached(process, _) | Role::Legacy(process) => {
-                self.processes.get(&process).map_or("unknown", |process| self.clients.name(process.client))
+                let client = self.processes.get(&process).map(|process| process.client);
+                client.map_or("unknown", |client| self.clients.name(client)).to_owned()
             }
         };
-        warn!(peer = %connection, client, reason = reason.label(), "connection closed: {reason}");
-        self.meters.refused(reason);
+        let label = connection.label.clone();
+        self.complain(&label, &client, reason);
         self.drop_connection(number);
     }
 
@@ -222,8 +237,7 @@ impl DataPlane {
     /// Closes a connection of a client that was removed; its process stays as it is.
     pub(super) fn close_for_removal(&mut self, number: u64, reason: &Reason) {
         let Some(connection) = self.take_connection(number) else { return };
-        warn!(peer = %connection, reason = reason.label(), "connection closed: {reason}");
-        self.meters.refused(reason);
+        self.complain(&connection.label, "removed", reason);
         self.closer.close(connection);
     }
 

@@ -143,7 +143,9 @@ impl DataPlane {
     /// Says once per connection that it gets no answers: its peer may ask again and again.
     fn log_silence(&mut self, number: u64, reason: &Reason) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        if !std::mem::replace(&mut connection.silence_logged, true) {
+        if !std::mem::replace(&mut connection.silence_logged, true)
+            && self.throttle.pass("silence", self.clock.now_ns()).is_some()
+        {
             warn!(peer = %connection, "gets no answer: {reason}");
         }
     }

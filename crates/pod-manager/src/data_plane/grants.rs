@@ -103,7 +103,7 @@ impl DataPlane {
         }
         let client = self.clients.name(process.client);
         match why {
-            End::NotReturned => {
+            End::NotReturned if self.throttle.pass("not_returned", self.clock.now_ns()).is_some() => {
                 warn!(client, peer = %process.label, "grant was not returned within the timeout and is taken back");
             }
             _ => debug!(client, peer = %process.label, ?why, "grant is over"),

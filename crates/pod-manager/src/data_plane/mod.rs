@@ -25,6 +25,7 @@ use crate::listen::UnixSocket;
 use crate::metrics::Meters;
 use crate::peer::Peers;
 use crate::process::Process;
+use crate::throttle::Throttle;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signalfd::SignalFd;
 use sluice_comm::page::Flags;
@@ -80,6 +81,7 @@ pub(crate) struct DataPlane {
     gpu_uuid: String,
     in_force: clients::InForce,
     lobby: held::Lobby,
+    throttle: Throttle,
     clients: ClientTable,
     tokens: TokenLedger,
     memory: MemoryLedger,
@@ -140,6 +142,7 @@ impl DataPlane {
             gpu_uuid,
             in_force: clients::InForce::default(),
             lobby,
+            throttle: Throttle::default(),
             clients: ClientTable::default(),
             tokens: TokenLedger::new(config.policy()),
             memory: MemoryLedger::default(),

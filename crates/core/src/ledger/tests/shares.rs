@@ -117,3 +117,43 @@ fn under_turns_the_enforcers_word_counts() {
     ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
     assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 25 * MS)]);
 }
+
+fn weighing(request: f64, weight: u32) -> (ClientSpec, Option<Habit>) {
+    (ClientSpec { weight, ..spec(request, 1.0) }, BUSY)
+}
+
+#[test]
+fn clients_without_a_request_share_in_proportion_to_their_weights() {
+    let mut gpu = Simulation::new(Policy::default(), &[weighing(0.0, 4), weighing(0.0, 2), weighing(0.0, 1)]);
+    gpu.run_until(20 * S);
+    for (had, expected) in gpu.had.iter().zip([4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]) {
+        near(had.share_between(0, 20 * S), expected);
+    }
+}
+
+#[test]
+fn weight_multiplies_the_request_where_there_is_more_to_share_than_was_promised() {
+    let mut gpu = Simulation::new(Policy::default(), &[weighing(0.2, 1), weighing(0.1, 4)]);
+    gpu.run_until(20 * S);
+    near(gpu.had[0].share_between(0, 20 * S), 1.0 / 3.0);
+    near(gpu.had[1].share_between(0, 20 * S), 2.0 / 3.0);
+}
+
+#[test]
+fn no_weight_takes_from_another_clients_request() {
+    let mut gpu = Simulation::new(Policy::default(), &[weighing(0.5, 1), weighing(0.1, 100)]);
+    gpu.run_until(20 * S);
+    near(gpu.had[0].share_between(0, 20 * S), 0.5);
+    near(gpu.had[1].share_between(0, 20 * S), 0.5);
+}
+
+#[test]
+fn a_changed_weight_counts_from_then_on_and_none_is_one() {
+    let clients = [weighing(0.0, 0), weighing(0.0, 1)];
+    let mut gpu = Simulation::new(Policy::default(), &clients);
+    gpu.run_until(10 * S);
+    near(gpu.had[0].share_between(0, 10 * S), 0.5);
+    gpu.ledger.set_client(ClientId(0), weighing(0.0, 3).0, 10 * S);
+    gpu.run_until(30 * S);
+    near(gpu.had[0].share_between(10 * S, 30 * S), 0.75);
+}
