@@ -10,9 +10,9 @@ from pathlib import Path
 from lib import api, controlplane, fleet
 from lib.namespaces import until
 from lib.processes import Program
-from lib.product import CHART
-from lib.settings import BIN, KUBECONFIG, SIMULATION, STATE
+from lib.settings import BIN, KUBECONFIG, REPOSITORY, SIMULATION, STATE
 
+CHART = REPOSITORY / "charts/sluice"
 RESOURCE = "sluice.dev/gpu"
 PORT = 10269
 CONFIGURATION = STATE / "scale-scheduler.yaml"
@@ -28,6 +28,12 @@ WITH_EXTENDER = Program(
 )
 # Nothing in it waits for a pod's IP or a lease: there is one of each.
 EXTENDER = Program("scale-extender", [SIMULATION / "sluice", "scheduler", "--lease=none", "--metrics-listen=127.0.0.1:9401"])
+
+
+def remove_releases() -> None:
+    """An installed product lets nobody but its own scheduler assign GPUs, and two schedulers would share the pods."""
+    for release in json.loads(api.helm("list", "-A", "-o", "json")):
+        api.helm("uninstall", release["name"], "-n", release["namespace"], "--wait", "--timeout=120s")
 
 
 def write_configuration() -> None:

@@ -1,10 +1,10 @@
 """A thousand nodes of eight GPUs: what the extender costs the stock scheduler."""
 
-from collections import Counter
 import json
+from collections import Counter
 from statistics import median
 
-from lib import api, controlplane, fleet, product, scale
+from lib import api, controlplane, fleet, scale
 
 SECONDS = 600
 NODES = 1000
@@ -13,9 +13,7 @@ ROUNDS = 2
 
 
 def test_thousand_nodes_with_and_without_the_extender(cluster):
-    if product.installed():
-        # Its admission policy lets nobody but its own scheduler assign GPUs, and two schedulers would share the pods.
-        product.uninstall()
+    scale.remove_releases()
     scale.write_configuration()
     fleet.start(NODES, scale.RESOURCE)
     rates = {True: [], False: []}
