@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lib import api, certificates, controlplane, devices, images, node
 from lib.namespaces import until
-from lib.settings import BIN, BUILT, CONTAINERD, NODE
+from lib.settings import BIN, BUILT, CONTAINERD, NODE, STATE
 
 CONTROL_PLANE = [controlplane.CONTROLLERS, controlplane.SCHEDULER, controlplane.PROXY]
 PROGRAMS = [controlplane.ETCD, controlplane.APISERVER, *CONTROL_PLANE, node.RUNTIME, node.KUBELET]
@@ -26,9 +26,10 @@ def up() -> None:
     for program in CONTROL_PLANE:
         program.start()
     say("API server ready")
-    devices.start(BUILT)
+    programs = stripped_copies()
+    devices.start(programs)
     until("containerd", 30, lambda: node.RUNTIME.check() or containerd_answers())
-    images.make_and_import(BUILT)
+    images.make_and_import(programs)
     say("images imported")
     node.KUBELET.start()
     until("default service account", 30, lambda: api.answers("/api/v1/namespaces/default/serviceaccounts/default"))
@@ -38,9 +39,18 @@ def up() -> None:
     say("node ready")
 
 
+def stripped_copies() -> Path:
+    """A folder with the product's programs: what a cluster uses must not change under it, nor be ten times as large."""
+    folder = STATE / "programs"
+    folder.mkdir()
+    for name in ("sluice", "libsluice.so", "libcuda.so"):
+        subprocess.run(["strip", "--strip-debug", "-o", folder / name, BUILT / name], check=True)
+    return folder
+
+
 def start_api_server() -> None:
     controlplane.APISERVER.start()
-    until("API server", 60, lambda: controlplane.APISERVER.check() or api.answers("/readyz"))
+    until("API server", 180, lambda: controlplane.APISERVER.check() or api.answers("/readyz"))
 
 
 def containerd_answers() -> bool:

@@ -27,18 +27,17 @@ def program(uuid: str) -> Program:
     return Program(f"sim-{uuid}", [*words, "--pci", PCI[uuid], "--numa", "0", *links])
 
 
-def start(target: Path) -> None:
-    """Copies the programs first: what a running cluster uses must not change under it."""
+def start(programs: Path) -> None:
     library = SIMULATION / "lib"
     for folder in (library, SIMULATION / "gpus"):
         folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(target / "sluice", SIMULATION / "sluice")
+    shutil.copy2(programs / "sluice", SIMULATION / "sluice")
     for name in NAMES:
-        shutil.copy2(target / "libcuda.so", library / name)
+        shutil.copy2(programs / "libcuda.so", library / name)
     for uuid in GPUS:
         program(uuid).start()
     for uuid in GPUS:
-        until(f"simulated {uuid}", 10, lambda uuid=uuid: program(uuid).check() or socket(uuid).exists())
+        until(f"simulated {uuid}", 60, lambda uuid=uuid: program(uuid).check() or socket(uuid).exists())
 
 
 def sim(*words: object) -> str:

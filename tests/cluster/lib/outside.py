@@ -42,6 +42,6 @@ def up() -> None:
     namespaces.end()
     build()
     namespaces.make()
-    if namespaces.run_inside(*INSIDE, "up", seconds=300) != 0:
+    if namespaces.run_inside(*INSIDE, "up", seconds=600) != 0:
         raise SystemExit("up: failed; tests/cluster/down removes what it left")
     namespaces.mark_up()
