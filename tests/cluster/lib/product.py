@@ -1,0 +1,193 @@
+"""Sluice as its users have it: installed by Helm, asked through annotations, watched through metrics and its own state."""
+
+import contextlib
+import json
+import urllib.request
+from dataclasses import dataclass
+
+from lib import api, images
+from lib.cluster import parse_metrics
+from lib.devices import GPUS, ledger
+from lib.namespaces import until
+from lib.settings import KUBERNETES, NODE, REPOSITORY
+
+NAMESPACE = "sluice-system"
+RELEASE = "sluice"
+RESOURCE = "sluice.dev/gpu"
+ASSIGNED = "sluice.dev/assigned-gpu"
+GI = 1 << 30
+
+# What a site sets that has no registry: the images that lie on the node already. All else is the chart's own.
+VALUES = {
+    "image": {"registry": "sluice.test", "repository": "sluice", "tag": "test", "pullPolicy": "Never"},
+    "scheduler": {"kubeScheduler": {"image": {"tag": f"v{KUBERNETES}", "pullPolicy": "Never"}}},
+    "nodeAgent": {"seatsPerGpu": 100},
+}
+
+
+def install(**values) -> None:
+    """`helm install`, or `helm upgrade` of the release that is there; returns when everything is ready."""
+    # As the GPU Operator or Node Feature Discovery label a node.
+    api.kubectl("label", "node", NODE, "nvidia.com/gpu.present=true", "--overwrite")
+    words = ["upgrade", "--install", RELEASE, REPOSITORY / "charts/sluice", "-n", NAMESPACE, "--create-namespace"]
+    api.command("helm", *words, "--wait", "--timeout", "120s", "-f", "-", stdin=json.dumps(merged(VALUES, values)), seconds=180)
+    until("seats on the node", 60, lambda: allocatable() > 0)
+
+
+def merged(base: dict, over: dict) -> dict:
+    out = dict(base)
+    for key, value in over.items():
+        out[key] = merged(out[key], value) if isinstance(value, dict) and isinstance(out.get(key), dict) else value
+    return out
+
+
+def installed() -> bool:
+    releases = json.loads(api.helm("list", "-n", NAMESPACE, "-o", "json"))
+    return any(release["name"] == RELEASE for release in releases)
+
+
+def need() -> None:
+    """For tests that use Sluice and do not care who installed it."""
+    if not installed():
+        install()
+
+
+def allocatable() -> int:
+    node = api.request("GET", f"/api/v1/nodes/{NODE}")
+    return int(node["status"].get("allocatable", {}).get(RESOURCE, 0))
+
+
+def pods_of(component: str) -> list[dict]:
+    selector = f"app.kubernetes.io%2Fname%3Dsluice%2Capp.kubernetes.io%2Fcomponent%3D{component}"
+    return api.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={selector}")["items"]
+
+
+def agent() -> dict:
+    """The node agent's pod that serves now."""
+    (pod,) = [pod for pod in pods_of("node-agent") if "deletionTimestamp" not in pod["metadata"]]
+    return pod
+
+
+def annotations(**keys: object) -> dict[str, str]:
+    """quota=0.3 to "sluice.dev/quota": "0.3"; gpu_uuid to "sluice.dev/gpu-uuid"."""
+    return {f"sluice.dev/{key.replace('_', '-')}": str(value) for key, value in keys.items()}
+
+
+def tenant(name: str, *argv: object, labels: dict | None = None, **keys: object) -> dict:
+    """A pod that asks for a part of a GPU; argv is what `sluice` does in it, a best-effort load if absent."""
+    words = [str(word) for word in argv] or ["load", "be", "--duration-us", "5000", "--seconds", "100000"]
+    return program(name, "/usr/bin/sluice", *words, labels=labels, **keys)
+
+
+def idle(name: str, **keys: object) -> dict:
+    """A pod that opens its GPU and then leaves it alone."""
+    return tenant(name, "load", "be", "--idle-after", "0", "--seconds", "100000", **keys)
+
+
+def program(name: str, *argv: str, labels: dict | None = None, **keys: object) -> dict:
+    """A pod with a part of a GPU that runs something else than the product's load generator."""
+    main = {"name": "main", "image": images.TOOLS, "imagePullPolicy": "Never", "command": list(argv)}
+    spec = {"containers": [main], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+    meta = {"name": name, "annotations": annotations(**keys), "labels": labels or {}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def create(namespace: str, *pods: dict) -> None:
+    for pod in pods:
+        api.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+
+
+def pods(namespace: str) -> list[dict]:
+    return api.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+
+
+def phases(namespace: str) -> dict[str, str]:
+    return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in pods(namespace)}
+
+
+def all_running(namespace: str, seconds: int = 90) -> None:
+    def there() -> bool:
+        found = phases(namespace)
+        ended = {name: phase for name, phase in found.items() if phase in ("Failed", "Succeeded")}
+        assert not ended, f"pods ended that should run: {ended}"
+        return bool(found) and all(phase == "Running" for phase in found.values())
+
+    until(f"pods of {namespace} running", seconds, there)
+
+
+def assigned(namespace: str) -> dict[str, str]:
+    """Pod to the GPU it was given; pods without one are left out."""
+    found = {pod["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(ASSIGNED) for pod in pods(namespace)}
+    return {name: gpu for name, gpu in found.items() if gpu}
+
+
+def url(component: str, port: int, path: str) -> str:
+    (pod, *_) = [pod for pod in pods_of(component) if pod["status"].get("podIP") and "deletionTimestamp" not in pod["metadata"]]
+    return f"http://{pod['status']['podIP']}:{port}{path}"
+
+
+def clients() -> dict[tuple[str, str], dict]:
+    """What the pod-managers have in force, as the agent's /state tells it: (namespace, pod) to its limits and GPU."""
+    with urllib.request.urlopen(url("node-agent", 9400, "/state"), timeout=10) as answer:
+        state = json.loads(answer.read())
+    rows = [(client, gpu["uuid"]) for gpu in state["gpus"] for client in gpu["in_force"] if not client["left_out"]]
+    return {(client["namespace"], client["pod"]): client | {"gpu": uuid} for client, uuid in rows}
+
+
+def clients_of(namespace: str) -> dict[str, dict]:
+    """The clients of one namespace by pod; none while the agent cannot be asked."""
+    with contextlib.suppress(OSError, ValueError):
+        return {pod: client for (where, pod), client in clients().items() if where == namespace}
+    return {}
+
+
+def metrics(component: str = "node-agent", port: int = 9400):
+    with urllib.request.urlopen(url(component, port, "/metrics"), timeout=10) as answer:
+        return parse_metrics(answer.read().decode())
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a simulated GPU has counted of one pod, all its processes together."""
+
+    gpu_ns: int = 0
+    memory_bytes: int = 0
+    memory_peak_bytes: int = 0
+    kernels: int = 0
+
+
+def counted(uuid: str) -> tuple[int, dict[str, Counted]]:
+    """The GPU's own clock, and its count per "namespace/pod"."""
+    book = ledger(uuid)
+    rows: dict[str, Counted] = {}
+    for row in book["processes"]:
+        pod = row["label"].rpartition("/")[0]
+        was = rows.get(pod, Counted())
+        rows[pod] = Counted(
+            was.gpu_ns + row["gpu_ns"],
+            was.memory_bytes + (0 if row["ended"] else row["memory_bytes"]),
+            max(was.memory_peak_bytes, row["memory_peak_bytes"]),
+            was.kernels + row["kernels_completed"],
+        )
+    return book["gpu"]["now_ns"], rows
+
+
+def shares(seconds: float, gpus: list[str] = GPUS) -> dict[str, dict[str, float]]:
+    """Per GPU the part of its time that each pod had over a stretch of the GPU's own clock."""
+    before = {gpu: counted(gpu) for gpu in gpus}
+    after = {}
+    for gpu in gpus:
+        began = before[gpu][0]
+
+        def passed(gpu=gpu, began=began) -> bool:
+            after[gpu] = counted(gpu)
+            return after[gpu][0] - began >= seconds * 1e9
+
+        until(f"{seconds} s of {gpu}", 6 * seconds + 30, passed)
+    return {gpu: _between(before[gpu], after[gpu]) for gpu in gpus}
+
+
+def _between(before, after) -> dict[str, float]:
+    length = after[0] - before[0]
+    grown = {pod: row.gpu_ns - before[1].get(pod, Counted()).gpu_ns for pod, row in after[1].items()}
+    return {pod: ns / length for pod, ns in grown.items() if ns > 0}

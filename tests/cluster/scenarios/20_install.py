@@ -1,0 +1,44 @@
+"""helm install, and what a newcomer sees next."""
+
+import json
+
+from lib import api, images, product
+from lib.devices import GPUS, MODEL
+from lib.settings import NODE
+
+SECONDS = 300
+
+
+def test_helm_install_and_describe_node(cluster):
+    product.install()
+    text = cluster.kubectl("describe", "node", NODE)
+    capacity = text.split("Capacity:")[1].split("Allocatable:")[0]
+    assert f"{product.RESOURCE}:" in capacity, text
+    assert product.allocatable() == 100 * len(GPUS)
+    node = cluster.get("node", NODE)["metadata"]
+    assert node["labels"]["sluice.dev/gpu.present"] == "true"
+    assert node["labels"]["sluice.dev/gpu.model"] == MODEL.replace(" ", "-")
+    inventory = json.loads(node["annotations"]["sluice.dev/gpus"])
+    assert [gpu["uuid"] for gpu in inventory["gpus"]] == GPUS
+    assert all(gpu["healthy"] for gpu in inventory["gpus"])
+
+
+def test_helm_test_is_green(cluster):
+    product.need()
+    try:
+        api.helm("test", product.RELEASE, "-n", product.NAMESPACE, "--timeout", "120s", seconds=180)
+    except api.Failed as why:
+        raise AssertionError(f"{why}\n{cluster.kubectl('logs', '-n', product.NAMESPACE, '-l', 'app.kubernetes.io/component=test', '--tail=-1')}") from why
+
+
+def test_a_pod_without_our_keys_is_left_alone(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        plain = cluster.pod("plain", "sleep", "1000", image=images.TOOLS)
+        plain["spec"]["containers"][0]["command"] = ["/usr/bin/sleep", "1000"]
+        api.request("POST", f"/api/v1/namespaces/{ns}/pods", plain)
+        cluster.wait("pod/plain", "condition=Ready", ns)
+        spec = cluster.get("pod", "plain", ns)["spec"]
+        assert spec["schedulerName"] == "default-scheduler"
+        assert "resources" not in spec["containers"][0] or not spec["containers"][0]["resources"]
+        assert "libsluice" not in cluster.exec(ns, "plain", "cat", "/proc/self/maps")

@@ -1,0 +1,157 @@
+"""What the cluster refuses, by the webhook and without it: every message names key, value and what is allowed."""
+
+import json
+import urllib.error
+
+from lib import api, images, product
+from lib.devices import GPUS
+
+SECONDS = 180
+
+# Annotations, and words that the refusal must have.
+BAD = [
+    ({"sluice.dev/quota": "1.5", "sluice.dev/memory": "1Gi"}, ["sluice.dev/quota", "1.5"]),
+    ({"sluice.dev/quota": "0", "sluice.dev/memory": "x"}, ["sluice.dev/memory", "x"]),
+    ({"sluice.dev/quota": "-0.1", "sluice.dev/memory": "1Gi"}, ["sluice.dev/quota", "-0.1"]),
+    ({"sluice.dev/quota": "0.0001", "sluice.dev/memory": "1Gi"}, ["sluice.dev/quota", "0.0001"]),
+    ({"sluice.dev/quota": "a third", "sluice.dev/memory": "1Gi"}, ["sluice.dev/quota", "a third"]),
+    ({"sluice.dev/quota": "101%", "sluice.dev/memory": "1Gi"}, ["sluice.dev/quota", "101%"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/limit": "0.4"}, ["sluice.dev/limit", "0.4"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/limit": "2"}, ["sluice.dev/limit", "2"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/memory": "0"}, ["sluice.dev/memory", "0"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/memory": "4 GB"}, ["sluice.dev/memory", "4 GB"]),
+    ({"sluice.dev/limit": "0.5"}, ["sluice.dev/memory"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/priority": "urgent"}, ["sluice.dev/priority", "urgent", "latency-critical"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/priority": "4"}, ["sluice.dev/priority", "4"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/slo": "5ms"}, ["sluice.dev/slo", "latency-critical"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/priority": "0", "sluice.dev/slo": "soon"}, ["sluice.dev/slo", "soon"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/gpu-uuid": "the first"}, ["sluice.dev/gpu-uuid", "the first"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/container": "nobody"}, ["sluice.dev/container", "nobody"]),
+    ({"sluice.dev/quotas": "0.5"}, ["sluice.dev/quotas", "sluice.dev/quota"]),
+    ({"sluice.dev/quota": "2", "sluice.dev/limit": "0.5"}, ["sluice.dev/limit"]),
+]
+
+
+def refused(method: str, path: str, body: dict, content: str = "application/json") -> str:
+    """The API server's message; fails if it agrees."""
+    try:
+        api.request(method, path, body, content)
+    except urllib.error.HTTPError as why:
+        text = why.read().decode()
+        assert why.code in (400, 403, 422), (why.code, text)
+        return json.loads(text)["message"]
+    raise AssertionError(f"{method} {path} was not refused: {json.dumps(body)[:400]}")
+
+
+def test_bad_annotations_are_refused(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        for annotations, words in BAD:
+            pod = product.tenant("bad") | {}
+            pod["metadata"]["annotations"] = annotations
+            message = refused("POST", f"/api/v1/namespaces/{ns}/pods?dryRun=All", pod)
+            missing = [word for word in words if word not in message]
+            assert not missing, f"{annotations}: the message lacks {missing}: {message}"
+        # Every mistake at once.
+        pod["metadata"]["annotations"] = {"sluice.dev/quota": "9", "sluice.dev/memory": "lots", "sluice.dev/priority": "urgent"}
+        message = refused("POST", f"/api/v1/namespaces/{ns}/pods?dryRun=All", pod)
+        assert all(word in message for word in ("lots", "urgent")), message
+        cluster.record("kinds_refused", len(BAD))
+        assert product.pods(ns) == []
+
+
+def test_good_annotations_become_requests(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        pod = product.tenant("good", quota="30%", memory="1Gi")
+        pod["spec"]["initContainers"] = [{"name": "first", "image": images.BUSYBOX, "imagePullPolicy": "Never", "command": ["true"]}]
+        pod["spec"]["containers"].append({"name": "side", "image": images.BUSYBOX, "imagePullPolicy": "Never", "command": ["sleep", "1000"]})
+        made = api.request("POST", f"/api/v1/namespaces/{ns}/pods?dryRun=All", pod)
+        main, side = made["spec"]["containers"]
+        assert main["resources"]["limits"][product.RESOURCE] == "1" and made["spec"]["schedulerName"] == "sluice-scheduler"
+        env = {item["name"]: item for item in main["env"]}
+        assert env["NVIDIA_VISIBLE_DEVICES"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.annotations['sluice.dev/assigned-gpu']"
+        for other in (side, made["spec"]["initContainers"][0]):
+            assert not other.get("resources"), other
+            assert {item["name"]: item.get("value") for item in other["env"]}["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_kubeshare_labels(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        labels = {"sharedgpu/gpu_request": "0.3", "sharedgpu/gpu_limit": "0.6", "sharedgpu/gpu_mem": str(1 << 30), "sharedgpu/priority": "0"}
+        pod = product.tenant("old", labels=labels)
+        product.create(ns, pod)
+        product.all_running(ns)
+        cluster.until("its client", 30, lambda: (ns, "old") in product.clients())
+        client = product.clients()[(ns, "old")]
+        assert (client["quota_ppm"], client["limit_ppm"], client["memory_bytes"]) == (300_000, 600_000, 1 << 30), client
+        bad = product.tenant("bad", labels=labels | {"sharedgpu/gpu_limit": "0.2"})
+        message = refused("POST", f"/api/v1/namespaces/{ns}/pods?dryRun=All", bad)
+        assert "sharedgpu/gpu_limit" in message and "0.2" in message, message
+
+
+def test_keys_and_assignment_cannot_be_changed(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        product.create(ns, product.tenant("a", "load", "be", "--idle-after", "0", "--seconds", "100000", quota=0.2, memory="64Mi"))
+        product.all_running(ns)
+        path = f"/api/v1/namespaces/{ns}/pods/a"
+        merge = "application/merge-patch+json"
+        for key, value in {"quota": "0.9", "memory": "8Gi", "priority": "0", "limit": None}.items():
+            if value is None:
+                continue
+            message = refused("PATCH", path, {"metadata": {"annotations": {f"sluice.dev/{key}": value}}}, merge)
+            assert f"sluice.dev/{key}" in message, message
+        other = next(gpu for gpu in GPUS if gpu != product.assigned(ns)["a"])
+        # Not even the administrator, who may do everything with pods.
+        message = refused("PATCH", path, {"metadata": {"annotations": {product.ASSIGNED: other}}}, merge)
+        assert product.ASSIGNED in message, message
+        pod = product.tenant("b", quota=0.2, memory="64Mi")
+        pod["metadata"]["annotations"][product.ASSIGNED] = GPUS[0]
+        assert product.ASSIGNED in refused("POST", f"/api/v1/namespaces/{ns}/pods", pod)
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "c", "annotations": {product.ASSIGNED: GPUS[0]}}, "target": {"kind": "Node", "name": cluster.node}}
+        held = cluster.pod("c", "sleep", "1000") | {}
+        held["spec"]["schedulerName"] = "nobody"
+        api.request("POST", f"/api/v1/namespaces/{ns}/pods", held)
+        assert product.ASSIGNED in refused("POST", f"/api/v1/namespaces/{ns}/pods/c/binding", binding)
+        # What is not ours may change.
+        api.request("PATCH", path, {"metadata": {"annotations": {"team": "x"}, "labels": {"team": "x"}}}, merge)
+
+
+def test_a_pod_cannot_help_itself_to_devices(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        pod = product.tenant("greedy", quota=0.2, memory="64Mi")
+        pod["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+        assert "NVIDIA_VISIBLE_DEVICES" in refused("POST", f"/api/v1/namespaces/{ns}/pods", pod)
+        product.create(ns, product.tenant("a", "load", "be", "--idle-after", "0", "--seconds", "100000", quota=0.2, memory="64Mi"))
+        product.all_running(ns)
+        extra = {"spec": {"ephemeralContainers": [{"name": "debug", "image": images.TOOLS, "imagePullPolicy": "Never", "command": ["/usr/bin/sleep", "1000"], "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]}}
+        path = f"/api/v1/namespaces/{ns}/pods/a/ephemeralcontainers"
+        assert "NVIDIA_VISIBLE_DEVICES" in refused("PATCH", path, extra, "application/strategic-merge-patch+json")
+        del extra["spec"]["ephemeralContainers"][0]["env"]
+        api.request("PATCH", path, extra, "application/strategic-merge-patch+json")
+
+
+def test_exec_children_and_empty_environments_count_as_their_pod(cluster):
+    """Whoever works in the pod is the pod: its memory limit holds for all of them together."""
+    product.need()
+    with cluster.namespace() as ns:
+        product.create(ns, product.program("a", "/usr/bin/sleep", "100000", quota=0.2, memory="256Mi"))
+        product.all_running(ns)
+        visible = cluster.exec(ns, "a", "/usr/bin/env")
+        socket = next(line for line in visible.splitlines() if line.startswith("SLUICE_SIM_SOCKET="))
+        hold = ["/usr/bin/sluice", "load", "be", "--count", "3", "--memory", "200Mi"]
+        cluster.exec(ns, "a", *hold)
+        # Only the driver's own variable is kept: it stands for the device file of a real GPU.
+        label = next(line for line in visible.splitlines() if line.startswith("SLUICE_SIM_LABEL="))
+        cluster.exec(ns, "a", "/usr/bin/env", "-i", socket, label, *hold)
+        try:
+            cluster.exec(ns, "a", "/usr/bin/env", "-i", socket, label, *hold[:-1], "300Mi")
+        except api.Failed as why:
+            assert "memory" in (why.out + why.err).lower(), why
+        else:
+            raise AssertionError("300 MiB were given to a pod of 256 MiB")
+        peak = product.counted(product.assigned(ns)["a"])[1][f"{ns}/a"].memory_peak_bytes
+        assert 200 << 20 <= peak <= 256 << 20, peak

@@ -1,0 +1,60 @@
+"""helm uninstall: running pods keep their library and go on; after their end and the clean-up nothing is left."""
+
+import json
+from pathlib import Path
+
+from lib import api, product
+from lib.devices import GPUS
+from lib.settings import NODE, REPOSITORY
+
+SECONDS = 300
+
+
+def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        product.create(ns, product.tenant("stays", quota=0.3, memory="1Gi"))
+        product.all_running(ns)
+        gpu = product.assigned(ns)["stays"]
+        name = f"{ns}/stays"
+        cluster.until("it works", 60, lambda: product.counted(gpu)[1].get(name, product.Counted(0, 0, 0, 0)).kernels > 10)
+        said = api.helm("uninstall", product.RELEASE, "-n", product.NAMESPACE, "--wait", "--timeout", "120s")
+        cluster.record("says", said.strip().splitlines()[-1])
+        cluster.until("our pods have gone", 90, lambda: not [pod for kind in ("node-agent", "scheduler", "webhook") for pod in product.pods_of(kind)])
+        # It still works, with its library, and whoever looks into it sees it.
+        began = product.counted(gpu)[1][name].kernels
+        cluster.until("it still works", 60, lambda: product.counted(gpu)[1][name].kernels > began + 10)
+        assert "libsluice.so" in cluster.exec(ns, "stays", "cat", "/proc/1/maps")
+        assert product.phases(ns)["stays"] == "Running"
+        left = cluster_objects()
+        assert not left, left
+    # The pods' end: the namespace has gone. Now the documented rest.
+    cleanup(cluster)
+    node = api.request("GET", f"/api/v1/nodes/{NODE}")
+    ours = [key for part in ("annotations", "labels") for key in node["metadata"].get(part, {}) if "sluice.dev" in key]
+    assert not ours, ours
+    for folder in ("/var/lib/sluice", "/run/sluice", "/var/lib/kubelet/device-plugins/sluice.sock"):
+        assert not Path(folder).exists(), (folder, [str(path) for path in Path(folder).rglob("*")])
+    assert int(node["status"]["allocatable"].get(product.RESOURCE, 0)) == 0
+
+
+def cleanup(cluster) -> None:
+    """What docs/kubernetes.md says under "Remove"."""
+    manifest = (REPOSITORY / "deploy/cleanup.yaml").read_text().replace("image: ghcr.io/sluice-gpu/sluice", "image: sluice.test/sluice")
+    cluster.apply(manifest)
+    raise NotImplementedError(str(manifest)[:200])
+
+
+def cluster_objects() -> list[str]:
+    """Everything in the cluster that carries the release's label, but its namespace."""
+    kinds = ["clusterroles", "clusterrolebindings", "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "priorityclasses"]
+    found = []
+    for kind in kinds:
+        items = json.loads(cluster_get(kind))["items"]
+        found += [f"{kind}/{item['metadata']['name']}" for item in items if "sluice" in item["metadata"]["name"]]
+    inside = json.loads(api.kubectl("get", "all,configmaps,secrets,serviceaccounts,roles,rolebindings,leases,pdb", "-n", product.NAMESPACE, "-o", "json"))["items"]
+    return found + [f"{item['kind']}/{item['metadata']['name']}" for item in inside if item["metadata"]["name"] not in ("default", "kube-root-ca.crt") and item["kind"] not in ("Event",)]
+
+
+def cluster_get(kind: str) -> str:
+    return api.kubectl("get", kind, "-o", "json")
