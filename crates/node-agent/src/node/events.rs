@@ -15,6 +15,8 @@ use crate::pods::PodView;
 const WAITING: usize = 1024;
 /// The longest note that the API takes, bytes.
 const LONGEST_NOTE: usize = 1024;
+/// The API server asks for patience.
+const TOO_MANY: u16 = 429;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Attempts for one event while the API server is away: some minutes. Old news is no news.
@@ -131,7 +133,7 @@ pub async fn send(client: Client, node: String, mut notices: mpsc::Receiver<Noti
             match recorder.publish(&event, &notice.about).await {
                 Ok(()) => break,
                 // The API server has said no: the namespace is about to go, or we may not.
-                Err(why @ kube::Error::Api(_)) => {
+                Err(kube::Error::Api(why)) if why.code < 500 && why.code != TOO_MANY => {
                     warn!(%why, name = notice.about.name, reason = event.reason, "an event is refused");
                     break;
                 }

@@ -13,6 +13,8 @@ use tracing::{info, warn};
 use super::{PodView, Pods};
 use crate::managers::Backoff;
 
+/// Length of one watch. A connection that died without a word is noticed a little later than this.
+const WATCH_SECONDS: u32 = 120;
 /// Pauses between attempts to reach an API server that is away. One watch per node is cheap for it, and after an outage
 /// each second counts for the pods that were bound meanwhile.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -21,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Follows the pods of `node` for ever. While the API server is away everything stays as it was last known; after a new list
 /// those that it no longer has are gone.
 pub async fn follow(client: Client, node: String, known: watch::Sender<Option<Arc<Pods>>>) {
-    let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+    let config = watcher::Config::default().fields(&format!("spec.nodeName={node}")).timeout(WATCH_SECONDS);
     let events = watcher(Api::<Pod>::all(client), config);
     let pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     let events =

@@ -1,0 +1,109 @@
+//! The control API of a pod-manager that believes everything, and can be made to hang or to refuse.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
+use sluice_proto::control::{
+    Client, ClientUsage, Process, SetClientsRequest, SetClientsResponse, SnapshotRequest, SnapshotResponse,
+};
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Request, Response, Status};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mood {
+    Good,
+    Hangs,
+    Refuses,
+}
+
+/// Everything that it was told.
+pub type Told = Vec<SetClientsRequest>;
+
+#[derive(Clone)]
+pub struct Manager {
+    gpu: String,
+    told: Arc<watch::Sender<Told>>,
+    mood: Arc<AtomicU8>,
+}
+
+impl Manager {
+    /// Serves at this control socket for as long as the test runs.
+    pub fn start(control: &Path, gpu: &str) -> Self {
+        let manager =
+            Self { gpu: gpu.to_owned(), told: Arc::new(watch::Sender::default()), mood: Arc::default() };
+        let listener = UnixListener::bind(control).unwrap();
+        let service = PodManagerServer::new(manager.clone());
+        let server = tonic::transport::Server::builder().add_service(service);
+        tokio::spawn(server.serve_with_incoming(UnixListenerStream::new(listener)));
+        manager
+    }
+
+    pub fn told(&self) -> watch::Receiver<Told> {
+        self.told.subscribe()
+    }
+
+    pub fn be(&self, mood: Mood) {
+        self.mood.store(mood as u8, Ordering::SeqCst);
+    }
+
+    async fn behave(&self) -> Result<(), Status> {
+        match self.mood.load(Ordering::SeqCst) {
+            mood if mood == Mood::Hangs as u8 => std::future::pending().await,
+            mood if mood == Mood::Refuses as u8 => Err(Status::invalid_argument("I do not want to")),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl PodManager for Manager {
+    async fn set_clients(
+        &self,
+        request: Request<SetClientsRequest>,
+    ) -> Result<Response<SetClientsResponse>, Status> {
+        self.behave().await?;
+        let request = request.into_inner();
+        let generation = request.generation;
+        self.told.send_modify(|told| told.push(request));
+        Ok(Response::new(SetClientsResponse { generation }))
+    }
+
+    async fn snapshot(&self, _: Request<SnapshotRequest>) -> Result<Response<SnapshotResponse>, Status> {
+        self.behave().await?;
+        let told = self.told.borrow();
+        let last = told.last().cloned().unwrap_or_default();
+        let clients = last.clients.into_iter().map(usage).collect();
+        let (gpu_uuid, generation, agent_instance) = (self.gpu.clone(), last.generation, last.agent_instance);
+        let refused = [("unknown_pod".to_owned(), 3)].into();
+        Ok(Response::new(SnapshotResponse {
+            gpu_uuid,
+            generation,
+            clients,
+            agent_instance,
+            refused,
+            held: 0,
+        }))
+    }
+}
+
+/// Figures that differ from each other, so that a mix-up shows.
+fn usage(client: Client) -> ClientUsage {
+    ClientUsage {
+        client: Some(client),
+        processes: vec![Process { pid: 7, container_id: "cafe".into(), memory_used_bytes: 11 }],
+        gpu_time_ns: 2_500_000_000,
+        share_ppm: 250_000,
+        memory_used_bytes: 12,
+        memory_peak_bytes: 13,
+        memory_denied: 14,
+        grants: 15,
+        wait_ns: 500_000_000,
+        bypassed: [("graph".to_owned(), 16)].into(),
+        left_out: false,
+    }
+}

@@ -1,0 +1,186 @@
+//! A node with an agent: fake GPUs, an API server, the control API of each manager. The managers' processes do nothing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use serde_json::{Value, json};
+use sluice_node_agent::gpu::fake::{self, FakeGpus};
+use sluice_node_agent::wiring::{self, Surroundings};
+use sluice_node_agent::{Arguments, Config};
+use sluice_proto::control::{Client, SetClientsRequest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{Api, Kind, NODE};
+use crate::manager::{Manager, Told};
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+pub struct Node {
+    pub api: Api,
+    pub gpus: Arc<FakeGpus>,
+    pub managers: Vec<Manager>,
+    root: tempfile::TempDir,
+    port: u16,
+}
+
+pub struct Agent {
+    stop: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Node {
+    pub async fn with_gpus(count: u32) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        fs::create_dir_all(path("state/control")).unwrap();
+        fs::create_dir_all(path("plugins")).unwrap();
+        fs::write(path("libsluice.so"), b"\x7fELF and so on").unwrap();
+        fs::write(path("sluice"), "#!/bin/sh\necho $$ >> $(dirname $0)/pids\nexec sleep 100000\n").unwrap();
+        fs::set_permissions(path("sluice"), fs::Permissions::from_mode(0o755)).unwrap();
+        let start = |index| {
+            let gpu = uuid(index);
+            Manager::start(&path(&format!("state/control/{gpu}.sock")), &gpu)
+        };
+        let managers = (0..count).map(start).collect();
+        // Nobody else takes it in the moment between.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self { api: Api::start().await, gpus: Arc::new(FakeGpus::healthy(count)), managers, root, port }
+    }
+
+    pub fn start_agent(&self) -> Agent {
+        let path = |name: &str| self.root.path().join(name).to_string_lossy().into_owned();
+        let flags = [
+            "agent".to_owned(),
+            format!("--node={NODE}"),
+            format!("--http=127.0.0.1:{}", self.port),
+            format!("--library={}", path("libsluice.so")),
+            format!("--state-folder={}", path("state")),
+            format!("--socket-folder={}", path("sockets")),
+            format!("--plugin-folder={}", path("plugins")),
+        ];
+        let config = Config::read(&Program::parse_from(flags).arguments, |_| None).unwrap();
+        let surroundings = Surroundings {
+            client: self.api.client.clone(),
+            gpus: self.gpus.clone(),
+            program: PathBuf::from(path("sluice")),
+        };
+        let stop = CancellationToken::new();
+        Agent { task: tokio::spawn(wiring::serve(config, surroundings, stop.clone())), stop }
+    }
+
+    /// Process ids of all managers that were ever started.
+    pub fn pids(&self) -> Vec<i32> {
+        let text = fs::read_to_string(self.root.path().join("pids")).unwrap_or_default();
+        text.lines().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    pub fn socket_folder(&self) -> PathBuf {
+        self.root.path().join("sockets")
+    }
+
+    pub fn library_folder(&self) -> PathBuf {
+        self.root.path().join("state/lib")
+    }
+
+    pub async fn get(&self, page: &str) -> (u16, String) {
+        get(self.port, page).await
+    }
+
+    pub async fn state(&self) -> Value {
+        serde_json::from_str(&self.get("/state").await.1).unwrap()
+    }
+}
+
+impl Agent {
+    pub async fn end(self) {
+        self.stop.cancel();
+        soon("the agent ends", self.task).await.unwrap().unwrap();
+    }
+}
+
+pub fn uuid(index: u32) -> String {
+    fake::gpu(index).uuid
+}
+
+/// A pod on the node, with annotations of ours given without their prefix.
+pub fn pod(name: &str, annotations: &[(&str, &str)]) -> Value {
+    let annotations = annotations.iter().map(|(key, value)| (format!("sluice.dev/{key}"), json!(value)));
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "ml", "uid": format!("uid-{name}"),
+            "annotations": annotations.collect::<serde_json::Map<_, _>>(),
+        },
+        "spec": {"nodeName": NODE, "containers": [
+            {"name": "main", "resources": {"limits": {"sluice.dev/gpu": "1"}}},
+            {"name": "side"},
+        ]},
+        "status": {"phase": "Running", "containerStatuses": [
+            {"name": "side", "containerID": "containerd://cafe", "image": "", "imageID": "", "ready": true, "restartCount": 0},
+        ]},
+    })
+}
+
+impl Node {
+    /// Makes or replaces such a pod.
+    pub fn put(&self, name: &str, annotations: &[(&str, &str)]) {
+        self.api.put(Kind::Pods, pod(name, annotations));
+    }
+}
+
+/// Only ends a test that hangs; nothing waits for it.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within 60 s"))
+}
+
+/// Waits until the last set of clients is as wanted.
+pub async fn last_set(
+    told: &mut watch::Receiver<Told>,
+    what: &str,
+    is_wanted: impl Fn(&SetClientsRequest) -> bool,
+) -> SetClientsRequest {
+    let wanted = told.wait_for(|told| told.last().is_some_and(&is_wanted));
+    let told = soon(what, wanted).await.unwrap();
+    told.last().unwrap().clone()
+}
+
+pub fn names(clients: &[Client]) -> Vec<&str> {
+    clients.iter().map(|client| client.pod.as_str()).collect()
+}
+
+/// Status and body.
+async fn get(port: u16, page: &str) -> (u16, String) {
+    let mut stream = soon("the agent's pages", async {
+        loop {
+            match tokio::net::TcpStream::connect(("127.0.0.1", port)).await {
+                Ok(stream) => break stream,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await;
+    let request = format!("GET {page} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    soon("an answer", stream.read_to_string(&mut answer)).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// A file that is there.
+pub fn is_there(path: &Path) -> bool {
+    path.try_exists().unwrap()
+}
