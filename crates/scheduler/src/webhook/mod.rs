@@ -18,7 +18,7 @@ mod status;
 mod tests;
 mod wish;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let status = Arc::new(Status::new().context("cannot make metrics")?);
     let server = RustlsConfig::from_config(tls::none_yet()?);
     let stop = CancellationToken::new();
-    let listen = |address| TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"));
+    let listen = |address| listen(address).with_context(|| format!("cannot listen on {address}"));
     let (webhook, probes) = (listen(arguments.listen)?, listen(arguments.metrics)?);
     let keeper = keep(&arguments, server.clone(), Arc::clone(&status), stop.clone()).await?;
 
@@ -74,6 +74,13 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     probes.context("the listener for probes failed")?;
     keeper.await.context("the keeper of certificates failed")?;
     signal
+}
+
+/// The runtime takes only listeners that do not block: with one that does, its thread would wait in `accept` for good.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// Starts whoever keeps the certificate.
