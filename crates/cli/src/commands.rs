@@ -8,6 +8,8 @@ pub(crate) mod scheduler;
 pub(crate) mod sim;
 pub(crate) mod webhook;
 
+use std::io::IsTerminal;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -16,7 +18,11 @@ use tracing_subscriber::EnvFilter;
 /// Runs a daemon to its end, with logs on standard error as `RUST_LOG` asks.
 fn daemon(serve: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start tokio")?;
     runtime.block_on(serve)?;
