@@ -68,7 +68,7 @@ pub struct Arguments {
 
 impl Arguments {
     pub(super) fn settings(&self) -> Settings {
-        Settings { runtime_class: self.runtime_class.clone() }
+        Settings { runtime_class: self.runtime_class.clone().filter(|class| !class.is_empty()) }
     }
 
     /// Where the Service and the Secret are.

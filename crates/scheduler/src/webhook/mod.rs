@@ -83,6 +83,13 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
+/// Listens, without blocking: tokio would wait in `accept` and starve everything else.
+fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    listener.set_nonblocking(true).with_context(|| format!("cannot listen on {address}"))?;
+    Ok(listener)
+}
+
 /// Starts whoever keeps the certificate.
 async fn keep(
     arguments: &Arguments,
