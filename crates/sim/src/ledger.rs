@@ -10,6 +10,9 @@ pub struct Ledger {
     pub gpu: GpuLedger,
     /// One row per process that ever connected, in order of connection.
     pub processes: Vec<ProcessLedger>,
+    /// The same by label: all processes of a container, for example, however many there were.
+    #[serde(default)]
+    pub labels: BTreeMap<String, LabelLedger>,
 }
 
 impl Ledger {
@@ -72,6 +75,25 @@ pub struct ProcessLedger {
     pub ended: bool,
     /// Completed kernels by name.
     pub kernels: BTreeMap<String, u64>,
+}
+
+/// Counters of all processes with one label, ended ones included.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabelLedger {
+    /// Processes that ever connected.
+    pub processes: u64,
+    /// Those of them that have not ended.
+    pub alive: u64,
+    /// Time in which kernels of these processes ran.
+    pub gpu_ns: u64,
+    /// Sum of the durations of their completed kernels.
+    pub kernel_ns: u64,
+    /// Kernels that ran to their end.
+    pub kernels_completed: u64,
+    /// Device bytes that they have allocated together, contexts not included.
+    pub memory_bytes: u64,
+    /// The most that they had allocated together at any time.
+    pub memory_peak_bytes: u64,
 }
 
 /// A stretch of time in which one process had the GPU.

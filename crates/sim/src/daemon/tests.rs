@@ -320,3 +320,27 @@ fn everybody_may_use_the_socket() {
     let mode = std::fs::metadata(bench.handle.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o666);
 }
+
+#[test]
+fn a_label_is_the_sum_of_its_processes_and_its_peak_is_that_of_the_sum() {
+    let bench = daemon();
+    let (a, b) = (bench.process("pod"), bench.process("pod"));
+    a.gpu.allocate(100).unwrap();
+    b.gpu.allocate(50).unwrap();
+    a.gpu.free(100).unwrap();
+    b.gpu.allocate(30).unwrap();
+    for process in [&a, &b] {
+        let stream = process.stream(StreamKind::NonBlocking);
+        stream.submit(process.kernel(100), None).unwrap();
+        process.gpu.wait_for(stream.mark()).unwrap();
+    }
+    bench.process("other").gpu.allocate(1_000).unwrap();
+    drop(a);
+    let label = || client::ledger(bench.handle.socket()).unwrap().labels["pod"].clone();
+    let now = label();
+    assert_eq!((now.memory_bytes, now.memory_peak_bytes), (80, 150));
+    assert_eq!((now.gpu_ns, now.kernel_ns, now.kernels_completed), (200_000, 200_000, 2));
+    drop(b);
+    let after = label();
+    assert_eq!((after.memory_bytes, after.memory_peak_bytes, after.processes), (0, 150, 2));
+}

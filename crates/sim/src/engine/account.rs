@@ -1,9 +1,9 @@
 //! The engine's books: use per process, memory, and who had the GPU when.
 
 use super::OwnerId;
-use crate::ledger::{GpuLedger, Interval, Ledger, ProcessLedger, Window};
+use crate::ledger::{GpuLedger, Interval, LabelLedger, Ledger, ProcessLedger, Window};
 use crate::params;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A kernel name and how often it ran to the end.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ struct Owner {
 pub struct Account {
     owners: Vec<Owner>,
     gpu: GpuLedger,
+    /// Bytes allocated now and at most, by label.
+    memory: BTreeMap<String, (u64, u64)>,
     intervals: VecDeque<Interval>,
 }
 
@@ -42,6 +44,8 @@ impl Account {
     pub fn close(&mut self, owner: OwnerId) {
         let row = &mut self.owners[owner.0].row;
         self.gpu.memory_used -= row.memory_bytes + row.context_bytes;
+        let (now, _) = self.memory.entry(row.label.clone()).or_default();
+        *now -= row.memory_bytes;
         (row.memory_bytes, row.context_bytes, row.ended) = (0, 0, true);
     }
 
@@ -69,6 +73,9 @@ impl Account {
         let row = &mut self.owners[owner.0].row;
         row.memory_bytes += bytes;
         row.memory_peak_bytes = row.memory_peak_bytes.max(row.memory_bytes);
+        let (now, peak) = self.memory.entry(row.label.clone()).or_default();
+        *now += bytes;
+        *peak = (*peak).max(*now);
         true
     }
 
@@ -78,6 +85,8 @@ impl Account {
         let bytes = bytes.min(row.memory_bytes);
         row.memory_bytes -= bytes;
         self.gpu.memory_used -= bytes;
+        let (now, _) = self.memory.entry(row.label.clone()).or_default();
+        *now -= bytes;
     }
 
     /// Takes what a context needs; false when there is not so much left.
@@ -172,7 +181,22 @@ impl Account {
             let kernels = counted.map(|name| (name.text.clone(), name.completed)).collect();
             ProcessLedger { kernels, ..owner.row.clone() }
         });
-        Ledger { gpu: self.gpu.clone(), processes: processes.collect() }
+        Ledger { gpu: self.gpu.clone(), processes: processes.collect(), labels: self.labels() }
+    }
+
+    fn labels(&self) -> BTreeMap<String, LabelLedger> {
+        let mut labels: BTreeMap<String, LabelLedger> = BTreeMap::new();
+        for Owner { row, .. } in &self.owners {
+            let label = labels.entry(row.label.clone()).or_default();
+            label.processes += 1;
+            label.alive += u64::from(!row.ended);
+            label.gpu_ns += row.gpu_ns;
+            label.kernel_ns += row.kernel_ns;
+            label.kernels_completed += row.kernels_completed;
+            let (now, peak) = self.memory.get(&row.label).copied().unwrap_or_default();
+            (label.memory_bytes, label.memory_peak_bytes) = (now, peak);
+        }
+        labels
     }
 
     /// Who had the GPU when, from `from` to `to`, cut at both.
