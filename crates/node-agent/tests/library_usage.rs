@@ -3,7 +3,7 @@
 //! The checkpoints in tests/checkpoints were written by kubelet's own code (package devicemanager/checkpoint of
 //! k8s.io/kubernetes v1.34.4): two containers of ours with the versions aaa… and bbb…, one of another plugin with ccc….
 
-use sluice_node_agent::library::{Library, Usage, UsageError, Version, tidy};
+use sluice_node_agent::library::{Installed, Library, Tidier, TidyError, Usage, UsageError, Version, tidy};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const UNUSED: &[u8] = b"\x7fELF, unused";
+const CURRENT: &[u8] = b"\x7fELF, current";
 
 /// A host with processes and a kubelet, as folders.
 struct Host {
@@ -107,6 +109,7 @@ fn what_we_do_not_understand_is_an_error_and_not_an_empty_answer() {
             "pod 5d4c7a9e-6b1f-4c6e-9f10-0a8f3f0d2c11, container train",
         ),
         (good.replacen("\"AllocResp\":\"", "\"AllocResp\":\"*", 1), "Invalid symbol"),
+        (no_answer(&good), "its mounts name no version of the library"),
     ];
     for (text, why) in cases {
         let error = Host::new(&text).usage.versions().unwrap_err();
@@ -126,43 +129,75 @@ fn what_we_do_not_understand_is_an_error_and_not_an_empty_answer() {
     );
 }
 
-/// Three versions: the agent's, one that kubelet knows, one that nobody has.
+/// With an answer of nothing in place of the first one.
+fn no_answer(checkpoint: &str) -> String {
+    let (before, rest) = checkpoint.split_once("\"AllocResp\":\"").unwrap();
+    let (_answer, after) = rest.split_once('"').unwrap();
+    format!("{before}\"AllocResp\":\"\"{after}")
+}
+
+/// Two versions: one that kubelet knows, one that nobody has.
 fn library_on(host: &Host) -> (Library, Version) {
     let library = Library::new(host.disk.path().join("lib"));
     let source = host.disk.path().join("libsluice.so");
-    fs::write(&source, b"\x7fELF, unused").unwrap();
+    fs::write(&source, UNUSED).unwrap();
     let unused = library.install(&source).unwrap().version;
     fs::create_dir(host.disk.path().join("lib").join(version('a'))).unwrap();
     (library, unused)
 }
 
-/// Tidies for so long, and says what is left.
-async fn tidy_for(host: &Host, library: &Library, time: Duration) -> BTreeSet<Version> {
+/// A third one, the agent's own.
+fn current(host: &Host, library: &Library) -> Installed {
     let source = host.disk.path().join("libsluice.so");
-    fs::write(&source, b"\x7fELF, current").unwrap();
-    let current = library.install(&source).unwrap();
-    let stop = CancellationToken::new();
-    let tidying = tokio::spawn(tidy(library.clone(), current, host.usage.clone(), MINUTE, stop.clone()));
-    tokio::time::sleep(time).await;
-    stop.cancel();
-    tidying.await.unwrap();
-    library.versions().unwrap()
+    fs::write(&source, CURRENT).unwrap();
+    library.install(&source).unwrap()
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_was_unused_twice_goes() {
+fn tidier(host: &Host, library: &Library) -> Tidier {
+    Tidier::new(library.clone(), current(host, library), host.usage.clone())
+}
+
+#[test]
+fn what_was_unused_twice_in_a_row_goes() {
     let host = Host::new(&checkpoint("three_pods.json"));
     let (library, unused) = library_on(&host);
-    let current = Version::of(b"\x7fELF, current");
-    let after_one_round = tidy_for(&host, &library, MINUTE * 3 / 2).await;
-    assert_eq!(after_one_round, BTreeSet::from([version('a'), unused, current.clone()]));
-    let after_two_rounds = tidy_for(&host, &library, MINUTE * 5 / 2).await;
-    assert_eq!(after_two_rounds, BTreeSet::from([version('a'), current]));
+    let mut tidier = tidier(&host, &library);
+    assert_eq!(tidier.round().unwrap(), BTreeSet::new(), "kubelet may just be writing it down");
+    let ended = host.add_process(
+        "417",
+        &format!("612 590 254:1 /lib/{unused} /usr/lib/sluice/{unused} ro - ext4 /dev/vda1 rw\n"),
+    );
+    assert_eq!(tidier.round().unwrap(), BTreeSet::new(), "in use again");
+    fs::remove_dir_all(ended).unwrap();
+    assert_eq!(tidier.round().unwrap(), BTreeSet::new(), "unused for the first time again");
+    assert_eq!(tidier.round().unwrap(), BTreeSet::from([unused]));
+    assert_eq!(tidier.round().unwrap(), BTreeSet::new());
+    assert_eq!(library.versions().unwrap(), BTreeSet::from([version('a'), Version::of(CURRENT)]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn nothing_goes_while_kubelet_cannot_be_understood() {
-    let host = Host::new("not what it was");
+#[test]
+fn nothing_goes_while_kubelet_cannot_be_understood() {
+    let host = Host::new(&checkpoint("three_pods.json"));
     let (library, unused) = library_on(&host);
-    assert!(tidy_for(&host, &library, MINUTE * 10).await.contains(&unused));
+    let mut tidier = tidier(&host, &library);
+    tidier.round().unwrap();
+    fs::write(&host.usage.checkpoint, "not what it was").unwrap();
+    assert!(matches!(tidier.round(), Err(TidyError::Usage(_))));
+    fs::write(&host.usage.checkpoint, checkpoint("three_pods.json")).unwrap();
+    assert_eq!(tidier.round().unwrap(), BTreeSet::new(), "what it saw before the trouble does not count");
+    assert!(library.versions().unwrap().contains(&unused));
+}
+
+#[tokio::test]
+async fn tidying_ends_when_told_and_gives_up_its_version() {
+    let host = Host::new(&checkpoint("three_pods.json"));
+    let (library, _) = library_on(&host);
+    let stop = CancellationToken::new();
+    let tidying =
+        tokio::spawn(tidy(library.clone(), current(&host, &library), host.usage.clone(), HOUR, stop.clone()));
+    let unclaimed = BTreeSet::from([version('a'), Version::of(UNUSED)]);
+    assert_eq!(library.collect(&unclaimed).unwrap(), BTreeSet::new());
+    stop.cancel();
+    tidying.await.unwrap();
+    assert_eq!(library.collect(&unclaimed).unwrap(), BTreeSet::from([Version::of(CURRENT)]));
 }

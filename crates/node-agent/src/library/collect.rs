@@ -51,10 +51,7 @@ fn unclaimed(folder: &Path) -> Result<bool> {
     }
 }
 
-/// Collects every now and then until told to stop, what was unused this time and the time before.
-///
-/// Twice, because kubelet learns what Allocate answered a moment before it writes it down: an agent that was replaced in
-/// that moment gave a version that its successor sees nowhere.
+/// Collects every now and then until told to stop.
 pub async fn tidy(
     library: Library,
     current: Installed,
@@ -62,45 +59,69 @@ pub async fn tidy(
     every: Duration,
     stop: CancellationToken,
 ) {
-    let mut before = BTreeSet::new();
+    let mut tidier = Tidier::new(library, current, usage);
     while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
-        let (library, usage, candidates) = (library.clone(), usage.clone(), before.clone());
-        let round = tokio::task::spawn_blocking(move || round(&library, &usage, &candidates)).await;
-        before = match round {
-            Ok(Ok(unused)) => unused,
-            Ok(Err(why)) => {
-                tracing::warn!("keeping all versions of the library: {why}");
-                BTreeSet::new()
+        let round = tokio::task::spawn_blocking(move || {
+            match tidier.round() {
+                Ok(collected) if collected.is_empty() => {}
+                Ok(collected) => {
+                    tracing::info!(?collected, "removed versions of the library that no pod uses")
+                }
+                Err(why) => tracing::warn!("keeping all versions of the library: {why}"),
             }
-            Err(_panicked_or_ending) => BTreeSet::new(),
-        };
+            tidier
+        });
+        match round.await {
+            Ok(again) => tidier = again,
+            Err(why) => return tracing::error!("versions of the library are no longer collected: {why}"),
+        }
     }
-    drop(current);
+}
+
+/// Collects what was unused this time and the time before.
+///
+/// Twice, because kubelet learns what Allocate answered a moment before it writes it down: an agent that was replaced in
+/// that moment gave a version that its successor sees nowhere.
+#[derive(Debug)]
+pub struct Tidier {
+    library: Library,
+    usage: Usage,
+    candidates: BTreeSet<Version>,
+    /// This agent's own version, which it goes on giving.
+    _current: Installed,
 }
 
 /// Why a round removed nothing.
 #[derive(Debug, thiserror::Error)]
-enum RoundError {
+#[non_exhaustive]
+pub enum TidyError {
+    /// The folder cannot be worked on.
     #[error(transparent)]
     Library(#[from] Error),
+    /// It is not known what is in use.
     #[error(transparent)]
     Usage(#[from] UsageError),
 }
 
-/// Collects those of the candidates that are still unused. Returns what is unused now: the next candidates.
-fn round(
-    library: &Library,
-    usage: &Usage,
-    candidates: &BTreeSet<Version>,
-) -> Result<BTreeSet<Version>, RoundError> {
-    let all = library.versions()?;
-    if all.len() <= 1 {
-        return Ok(BTreeSet::new());
+impl Tidier {
+    /// For the folder that `current` lies in.
+    pub fn new(library: Library, current: Installed, usage: Usage) -> Self {
+        Self { library, usage, candidates: BTreeSet::new(), _current: current }
     }
-    let unused = &all - &usage.versions()?;
-    let collected = library.collect(&(&all - &(&unused & candidates)))?;
-    for version in &collected {
-        tracing::info!(%version, "removed a version of the library that no pod uses");
+
+    /// One look at what is in use. Returns what was removed.
+    ///
+    /// # Errors
+    /// It is not known what is in use, or the disk's. The next round starts from nothing then.
+    pub fn round(&mut self) -> Result<BTreeSet<Version>, TidyError> {
+        let candidates = std::mem::take(&mut self.candidates);
+        let all = self.library.versions()?;
+        if all.len() <= 1 {
+            return Ok(BTreeSet::new());
+        }
+        let unused = &all - &self.usage.versions()?;
+        let collected = self.library.collect(&(&all - &(&unused & &candidates)))?;
+        self.candidates = &unused - &collected;
+        Ok(collected)
     }
-    Ok(&unused - &collected)
 }

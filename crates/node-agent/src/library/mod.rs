@@ -7,7 +7,7 @@
 //! * [`Library::install`] puts the image's library there, whatever it finds, and returns an [`Installed`], which also
 //!   keeps this version from being collected by another agent.
 //! * [`Usage::versions`] says which versions pods have, from kubelet's own records: nothing of ours has to survive a restart.
-//! * [`Library::collect`] removes the others; [`tidy`] does both now and then.
+//! * [`Library::collect`] removes the others; [`tidy`] does both now and then, by a [`Tidier`].
 //!
 //! All of it but [`tidy`] blocks on the disk, for milliseconds.
 
@@ -18,7 +18,7 @@ mod install;
 mod usage;
 mod version;
 
-pub use collect::tidy;
+pub use collect::{Tidier, TidyError, tidy};
 pub use error::Error;
 pub use install::{CONTAINER_ROOT, Installed, LIBRARY_FILE, Library, PRELOAD_FILE};
 pub use usage::{Usage, UsageError};

@@ -78,12 +78,9 @@ impl Usage {
             if entry.resource != self.resource {
                 continue;
             }
-            let answer = ContainerAllocateResponse::decode(entry.answer.0.as_slice()).map_err(|why| {
-                self.strange(format!("pod {}, container {}: {why}", entry.pod, entry.container))
-            })?;
-            for mount in &answer.mounts {
-                versions.extend(Version::all_in(Path::new(&mount.host_path)));
-            }
+            let strange =
+                |why| self.strange(format!("pod {}, container {}: {why}", entry.pod, entry.container));
+            versions.extend(given(&entry).map_err(strange)?);
         }
         Ok(versions)
     }
@@ -122,6 +119,19 @@ impl Usage {
     }
 }
 
+/// The versions that a container was given. There is one in every answer of ours: none means that we misread it.
+fn given(entry: &Entry) -> Result<BTreeSet<Version>, String> {
+    let answer =
+        ContainerAllocateResponse::decode(entry.answer.0.as_slice()).map_err(|why| why.to_string())?;
+    let versions: BTreeSet<_> =
+        answer.mounts.iter().flat_map(|mount| Version::all_in(Path::new(&mount.host_path))).collect();
+    if versions.is_empty() {
+        Err("its mounts name no version of the library".to_owned())
+    } else {
+        Ok(versions)
+    }
+}
+
 /// The versions that a mountinfo names, as what is mounted (4th field) or where (5th).
 fn mounted(mountinfo: &str) -> impl Iterator<Item = Version> + '_ {
     let places = mountinfo.lines().flat_map(|line| line.split(' ').skip(3).take(2));
@@ -134,7 +144,7 @@ fn has_ended(why: &io::Error) -> bool {
     why.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Kubelet's `checkpoint.Data` (pkg/kubelet/cm/devicemanager/checkpoint, unchanged from 1.20 to 1.36), as far as we need it.
+/// Kubelet's `checkpoint.Data` (pkg/kubelet/cm/devicemanager/checkpoint), as far as we need it.
 #[derive(Deserialize)]
 struct Checkpoint {
     #[serde(rename = "Data")]
@@ -156,6 +166,7 @@ struct Entry {
     container: String,
     #[serde(rename = "ResourceName")]
     resource: String,
-    #[serde(rename = "AllocResp")]
+    /// By name, because a [`ByteString`] that is absent would be an empty one.
+    #[serde(rename = "AllocResp", deserialize_with = "ByteString::deserialize")]
     answer: ByteString,
 }
