@@ -9,7 +9,6 @@ pub(crate) mod sim;
 pub(crate) mod webhook;
 
 use std::io::IsTerminal;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -18,6 +17,7 @@ use tracing_subscriber::EnvFilter;
 /// Runs a daemon to its end, with logs on standard error as `RUST_LOG` asks.
 fn daemon(serve: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    // Colours are for people at a terminal, not for `kubectl logs`.
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
