@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use sluice_core::placement::{Index, Strategy};
 
+use tokio::sync::watch;
+use tokio::time::Instant;
+
 use super::clock::Clock;
 use super::events::Events;
 use super::metrics::Metrics;
@@ -28,6 +31,9 @@ pub(crate) struct Policy {
 /// How long after a bind was given up it might still take effect: longer than API servers let a request run.
 pub(crate) const BIND_AFTERMATH: Duration = Duration::from_secs(90);
 
+/// How often a filter call may wait for the watches to catch up.
+const WAIT_EVERY: Duration = Duration::from_millis(500);
+
 /// The extender.
 pub(crate) struct Extender {
     pub(crate) policy: Policy,
@@ -37,6 +43,10 @@ pub(crate) struct Extender {
     pub(crate) metrics: Metrics,
     pub(crate) events: Events,
     state: Mutex<State>,
+    /// Counts what the watches changed.
+    changes: watch::Sender<u64>,
+    /// When a filter call last waited for a change.
+    last_wait: Mutex<Option<Instant>>,
 }
 
 /// What is decided, under one lock. It is held for microseconds and never across an `await`.
@@ -58,12 +68,35 @@ impl Extender {
             metrics,
             events,
             state: Mutex::new(state),
+            changes: watch::Sender::new(0),
+            last_wait: Mutex::new(None),
         }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // Every change of the index is whole before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The watches have changed the index.
+    pub(crate) fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Learns of changes from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// May a filter call wait for the watches? Yes, if none has for a while: calls come one at a time, and who waits
+    /// holds up all pods.
+    pub(crate) fn may_wait(&self) -> bool {
+        let mut last = self.last_wait.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = last.is_none_or(|last| last.elapsed() >= WAIT_EVERY);
+        if may {
+            *last = Some(Instant::now());
+        }
+        may
     }
 
     /// Gives back reservations that nobody came for.

@@ -47,6 +47,7 @@ async fn feed<S: Sink>(extender: &Extender, api: Api<S::Object>, config: watcher
                 () = &mut next_term => break,
                 event = stream.next() => event,
             };
+            let is_change = !matches!(event, Some(Err(_)) | None);
             match event {
                 Some(Ok(watcher::Event::Init)) => sink.begin(),
                 Some(Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object))) => {
@@ -62,6 +63,9 @@ async fn feed<S: Sink>(extender: &Extender, api: Api<S::Object>, config: watcher
                     tracing::warn!(%error, kind = ?S::KIND, "watch interrupted");
                 }
                 None => break,
+            }
+            if is_change {
+                extender.changed();
             }
         }
     }

@@ -5,18 +5,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_core::placement::{Demand, NodeReasons, Offer};
 use sluice_core::request::GpuRequest;
 
+use tokio::time::{Instant, timeout_at};
+
 use super::extender::Extender;
 use super::metrics::Outcome;
 use super::role::State;
-use super::wire::{ExtenderArgs, ExtenderFilterResult, HostPriority, Pod};
+use super::wire::{ExtenderArgs, ExtenderFilterResult, HostPriority, NodeName, Pod};
 
 /// Up to so many nodes are refused GPU by GPU. With more, nodes that lack the same have the same words, for the
 /// scheduler's message to the user counts equal ones and lists the others.
 const DETAILED_NODES: usize = 4;
+
+/// How far our watch may be behind the scheduler's for a pod's end to be seen in time.
+const LAG: Duration = Duration::from_millis(25);
 
 /// The highest score of an extender.
 const MAX_SCORE: usize = 10;
@@ -25,7 +31,7 @@ impl Extender {
     /// Answers filter.
     pub(crate) async fn filter(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
         match self.role.wait_active(self.policy.patience).await {
-            State::Active => self.place(args),
+            State::Active => self.decide(args).await,
             State::Syncing => {
                 (failure("Sluice's extender is still reading the state of the cluster"), Outcome::Inactive)
             }
@@ -36,24 +42,15 @@ impl Extender {
         }
     }
 
-    fn place(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
+    async fn decide(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
         let Some(names) = &args.node_names else {
             return (failure("the extender's configuration lacks `nodeCacheCapable: true`"), Outcome::Error);
         };
-        let names = names.iter().map(|name| &*name.0);
         let demand = match demand_of(&args.pod) {
             Ok(demand) => demand,
             Err(mistake) => return (refuse_all(names, &mistake), Outcome::Invalid),
         };
-        let most = if self.policy.always_score || args.pod.has_soft_preferences() {
-            self.policy.candidates
-        } else {
-            1
-        };
-        let deadline = self.clock.in_ns(self.policy.reservation);
-        self.expire();
-        let offer = self.state().index.reserve(&args.pod.metadata.uid, &demand, names, most, deadline);
-        match offer {
+        match self.place_patiently(&args.pod, &demand, names).await {
             Offer::Reserved(choices) => {
                 (nodes(choices.iter().map(|choice| &*choice.node)), Outcome::Reserved)
             }
@@ -65,6 +62,32 @@ impl Extender {
         }
     }
 
+    /// Places a pod, and waits a moment before it refuses one.
+    ///
+    /// The scheduler asks about a waiting pod again as soon as its own watch shows that another has ended. Ours may show
+    /// it a little later, and what is refused then is asked about again only at the next event, which can take minutes.
+    async fn place_patiently(&self, pod: &Pod, demand: &Demand, names: &[NodeName<'_>]) -> Offer {
+        let mut changes = self.changes();
+        let mut offer = self.place(pod, demand, names);
+        if !could_change(&offer) || !self.may_wait() {
+            return offer;
+        }
+        let end = Instant::now() + LAG;
+        while could_change(&offer) && matches!(timeout_at(end, changes.changed()).await, Ok(Ok(()))) {
+            offer = self.place(pod, demand, names);
+        }
+        offer
+    }
+
+    fn place(&self, pod: &Pod, demand: &Demand, names: &[NodeName<'_>]) -> Offer {
+        let most =
+            if self.policy.always_score || pod.has_soft_preferences() { self.policy.candidates } else { 1 };
+        let deadline = self.clock.in_ns(self.policy.reservation);
+        let names = names.iter().map(|name| &*name.0);
+        self.expire();
+        self.state().index.reserve(&pod.metadata.uid, demand, names, most, deadline)
+    }
+
     /// Answers prioritize: the order in which filter offered the nodes, as scores.
     pub(crate) fn prioritize(&self, args: &ExtenderArgs<'_>) -> Vec<HostPriority> {
         let state = self.state();
@@ -74,6 +97,11 @@ impl Extender {
         let names = args.node_names.iter().flatten().map(|name| &*name.0);
         names.map(|name| HostPriority { host: name.to_owned(), score: score(name) as i64 }).collect()
     }
+}
+
+/// Refused for want of what other pods hold.
+fn could_change(offer: &Offer) -> bool {
+    matches!(offer, Offer::Refused(reasons) if reasons.iter().any(|(_, reasons)| reasons.is_resolvable()))
 }
 
 /// What the pod asks for, or what is wrong with that in words.
@@ -104,8 +132,8 @@ fn nodes<'a>(names: impl Iterator<Item = &'a str>) -> ExtenderFilterResult {
     }
 }
 
-fn refuse_all<'a>(names: impl Iterator<Item = &'a str>, why: &str) -> ExtenderFilterResult {
-    let failed = names.map(|name| (name.to_owned(), why.to_owned())).collect();
+fn refuse_all(names: &[NodeName<'_>], why: &str) -> ExtenderFilterResult {
+    let failed = names.iter().map(|name| (name.0.to_string(), why.to_owned())).collect();
     ExtenderFilterResult {
         node_names: Some(Vec::new()),
         failed_and_unresolvable_nodes: failed,

@@ -1,1 +1,8 @@
 //! The extender as a kube-scheduler and an API server meet it.
+
+mod burst;
+mod calls;
+mod fake_api;
+mod json;
+mod time;
+mod world;

@@ -1,0 +1,253 @@
+//! An API server as far as the extender meets one: lists and watches of nodes, pods and leases, bindings, events.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// What goes wrong with a bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Nothing.
+    None,
+    /// It is refused, with this status.
+    Refuse(u16),
+    /// It is done, but the answer says otherwise.
+    DoneButError,
+    /// It is done, but no answer comes.
+    DoneButSilent,
+}
+
+/// The server's state.
+pub(super) struct Api {
+    inner: Mutex<Inner>,
+    version: watch::Sender<u64>,
+    /// Decides what goes wrong with each bind.
+    pub(super) fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    version: u64,
+    /// By path of the collection, then by `namespace/name`.
+    objects: BTreeMap<&'static str, BTreeMap<String, Value>>,
+    /// Version, collection, type and object of everything that happened.
+    log: Vec<(u64, &'static str, &'static str, Value)>,
+    lists: usize,
+    binds: usize,
+    events: Vec<Value>,
+}
+
+pub(super) const PODS: &str = "pods";
+pub(super) const NODES: &str = "nodes";
+pub(super) const LEASES: &str = "leases";
+
+impl Api {
+    pub(super) fn new() -> Arc<Self> {
+        let inner = Mutex::new(Inner::default());
+        Arc::new(Self { inner, version: watch::Sender::new(0), fault: Mutex::new(Box::new(|| Fault::None)) })
+    }
+
+    /// Serves on a port of its own, and returns a client of it.
+    pub(super) async fn serve(self: &Arc<Self>) -> kube::Client {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Router::new()
+            .route("/api/v1/pods", get(|state, query| list(PODS, state, query)))
+            .route("/api/v1/nodes", get(|state, query| list(NODES, state, query)))
+            .route(
+                "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
+                get(|Path(_): Path<String>, state, query| list(LEASES, state, query)),
+            )
+            .route("/api/v1/namespaces/{namespace}/pods/{name}/binding", post(bind))
+            .route("/api/v1/namespaces/{namespace}/events", post(event))
+            .with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        client(&format!("http://{address}"))
+    }
+
+    /// Creates or changes an object.
+    pub(super) fn put(&self, collection: &'static str, object: Value) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.put(collection, object);
+        self.version.send_replace(inner.version);
+    }
+
+    /// Deletes an object, by `namespace/name`.
+    pub(super) fn delete(&self, collection: &'static str, key: &str) {
+        let mut inner = self.inner.lock().unwrap();
+        let Some(mut object) = inner.objects.entry(collection).or_default().remove(key) else { return };
+        inner.version += 1;
+        let version = inner.version;
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
+        inner.log.push((version, collection, "DELETED", object));
+        self.version.send_replace(version);
+    }
+
+    pub(super) fn get(&self, collection: &'static str, key: &str) -> Option<Value> {
+        self.inner.lock().unwrap().objects.get(collection)?.get(key).cloned()
+    }
+
+    pub(super) fn all(&self, collection: &'static str) -> Vec<Value> {
+        self.inner
+            .lock()
+            .unwrap()
+            .objects
+            .get(collection)
+            .map(|all| all.values().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn events(&self) -> Vec<Value> {
+        self.inner.lock().unwrap().events.clone()
+    }
+
+    pub(super) fn lists(&self) -> usize {
+        self.inner.lock().unwrap().lists
+    }
+
+    pub(super) fn binds(&self) -> usize {
+        self.inner.lock().unwrap().binds
+    }
+}
+
+impl Inner {
+    fn put(&mut self, collection: &'static str, mut object: Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let key = key(&object);
+        let is_new = self.objects.entry(collection).or_default().insert(key, object.clone()).is_none();
+        self.log.push((self.version, collection, if is_new { "ADDED" } else { "MODIFIED" }, object));
+    }
+}
+
+pub(super) fn client(address: &str) -> kube::Client {
+    let mut config = kube::Config::new(address.parse().unwrap());
+    config.default_retry = false;
+    kube::Client::try_from(config).unwrap()
+}
+
+fn key(object: &Value) -> String {
+    let part = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
+    match part("namespace").as_str() {
+        "" => part("name"),
+        namespace => format!("{namespace}/{}", part("name")),
+    }
+}
+
+fn is_selected(object: &Value, query: &BTreeMap<String, String>) -> bool {
+    let Some(selector) = query.get("fieldSelector") else { return true };
+    let (path, wanted) = selector.split_once('=').unwrap();
+    let value = path.split('.').fold(object, |value, step| &value[step]);
+    value.as_str() == Some(wanted)
+}
+
+async fn list(
+    collection: &'static str,
+    State(api): State<Arc<Api>>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Response {
+    if query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") {
+        return follow(collection, api, query);
+    }
+    let mut inner = api.inner.lock().unwrap();
+    inner.lists += 1;
+    let objects = inner.objects.get(collection).into_iter().flat_map(BTreeMap::values);
+    let items: Vec<Value> = objects.filter(|object| is_selected(object, &query)).cloned().collect();
+    let version = inner.version.to_string();
+    Json(
+        json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}),
+    )
+    .into_response()
+}
+
+fn follow(collection: &'static str, api: Arc<Api>, query: BTreeMap<String, String>) -> Response {
+    let from: u64 = query.get("resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let changes = api.version.subscribe();
+    let lines = futures::stream::unfold(
+        (api, query, from, changes),
+        move |(api, query, from, mut changes)| async move {
+            loop {
+                let (news, version) = {
+                    let inner = api.inner.lock().unwrap();
+                    let new =
+                        inner.log.iter().filter(|(version, of, ..)| *version > from && *of == collection);
+                    let new = new.filter(|(_, _, _, object)| is_selected(object, &query));
+                    let lines = new
+                        .map(|(_, _, kind, object)| format!("{}\n", json!({"type": kind, "object": object})));
+                    (lines.collect::<String>(), inner.version)
+                };
+                if !news.is_empty() {
+                    return Some((Ok::<_, Infallible>(Bytes::from(news)), (api, query, version, changes)));
+                }
+                changes.changed().await.ok()?;
+            }
+        },
+    );
+    Body::from_stream(lines).into_response()
+}
+
+fn status(code: u16, message: &str) -> Response {
+    let body =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
+    (StatusCode::from_u16(code).unwrap(), Json(body)).into_response()
+}
+
+/// As `setPodNodeAndMetadata` does it: by UID, once, node and annotations at the same time.
+async fn bind(
+    State(api): State<Arc<Api>>,
+    Path((namespace, name)): Path<(String, String)>,
+    Json(binding): Json<Value>,
+) -> Response {
+    let fault = (api.fault.lock().unwrap())();
+    if let Fault::Refuse(code) = fault {
+        return status(code, "made up by the test");
+    }
+    let done = {
+        let mut inner = api.inner.lock().unwrap();
+        inner.binds += 1;
+        let pod = inner.objects.get(PODS).and_then(|pods| pods.get(&format!("{namespace}/{name}"))).cloned();
+        match pod {
+            None => Err((404, "pod not found")),
+            Some(pod) if pod["metadata"]["uid"] != binding["metadata"]["uid"] => {
+                Err((409, "precondition failed: UID"))
+            }
+            Some(pod) if pod["spec"]["nodeName"].is_string() => Err((409, "already assigned to a node")),
+            Some(mut pod) => {
+                pod["spec"]["nodeName"] = binding["target"]["name"].clone();
+                for (key, value) in binding["metadata"]["annotations"].as_object().unwrap() {
+                    pod["metadata"]["annotations"][key] = value.clone();
+                }
+                inner.put(PODS, pod);
+                api.version.send_replace(inner.version);
+                Ok(())
+            }
+        }
+    };
+    match (done, fault) {
+        (Err((code, message)), _) => status(code, message),
+        (Ok(()), Fault::DoneButError) => status(500, "made up by the test, after the fact"),
+        (Ok(()), Fault::DoneButSilent) => {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            StatusCode::OK.into_response()
+        }
+        (Ok(()), _) => {
+            let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+            (StatusCode::CREATED, Json(body)).into_response()
+        }
+    }
+}
+
+async fn event(State(api): State<Arc<Api>>, Path(_): Path<String>, Json(event): Json<Value>) -> Response {
+    api.inner.lock().unwrap().events.push(event.clone());
+    (StatusCode::CREATED, Json(event)).into_response()
+}
