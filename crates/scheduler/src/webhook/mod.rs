@@ -47,7 +47,6 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let status = Arc::new(Status::new().context("cannot make metrics")?);
     let server = RustlsConfig::from_config(tls::none_yet()?);
     let stop = CancellationToken::new();
-    let listen = |address| listen(address).with_context(|| format!("cannot listen on {address}"));
     let (webhook, probes) = (listen(arguments.listen)?, listen(arguments.metrics)?);
     let keeper = keep(&arguments, server.clone(), Arc::clone(&status), stop.clone()).await?;
 
@@ -74,13 +73,6 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     probes.context("the listener for probes failed")?;
     keeper.await.context("the keeper of certificates failed")?;
     signal
-}
-
-/// The runtime takes only listeners that do not block: with one that does, its thread would wait in `accept` for good.
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 /// Listens, without blocking: tokio would wait in `accept` and starve everything else.
