@@ -29,6 +29,7 @@ pub use config::{Arguments, Config, ConfigMistakes, OnManagerLoss, Task};
 use std::sync::Arc;
 
 use anyhow::Context;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -48,8 +49,11 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     let program = std::env::current_exe().context("cannot find our own program")?;
-    let gpus = driver();
-    wiring::serve(config, wiring::Surroundings { client, gpus, program }, stop).await
+    let listener = TcpListener::bind(config.http)
+        .await
+        .with_context(|| format!("cannot listen on --http {}", config.http))?;
+    let surroundings = wiring::Surroundings { client, gpus: driver(), program, listener };
+    wiring::serve(config, surroundings, stop).await
 }
 
 /// Cancelled by SIGTERM or SIGINT.

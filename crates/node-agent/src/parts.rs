@@ -49,6 +49,8 @@ impl Parts {
     pub(crate) async fn wait(&mut self) -> anyhow::Result<()> {
         let (stop, orderly, endless) = (&self.stop, &mut self.orderly, &mut self.endless);
         let ended = tokio::select! {
+            // In this order: parts that end because they were told to are no failure.
+            biased;
             () = stop.cancelled() => return Ok(()),
             Some(ended) = orderly.join_next() => ended,
             Some(ended) = endless.join_next() => ended,

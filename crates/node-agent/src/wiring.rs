@@ -41,6 +41,8 @@ pub struct Surroundings {
     pub gpus: Arc<dyn Gpus>,
     /// The `sluice` program.
     pub program: PathBuf,
+    /// Where the HTTP pages are asked for.
+    pub listener: TcpListener,
 }
 
 /// Serves the node until `stop`.
@@ -53,11 +55,8 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     folders::prepare(&config)?;
-    let listener = TcpListener::bind(config.http)
-        .await
-        .with_context(|| format!("cannot listen on --http {}", config.http))?;
     let mut parts = Parts::new(stop);
-    let outcome = match start(&config, surroundings, listener, &mut parts).await {
+    let outcome = match start(&config, surroundings, &mut parts).await {
         Ok(()) => parts.wait().await,
         Err(why) => Err(why),
     };
@@ -65,13 +64,8 @@ pub async fn serve(
     outcome
 }
 
-async fn start(
-    config: &Config,
-    surroundings: Surroundings,
-    listener: TcpListener,
-    parts: &mut Parts,
-) -> anyhow::Result<()> {
-    let Surroundings { client, gpus, program } = surroundings;
+async fn start(config: &Config, surroundings: Surroundings, parts: &mut Parts) -> anyhow::Result<()> {
+    let Surroundings { client, gpus, program, listener } = surroundings;
     let (node, stop) = (config.node.clone(), parts.stop.clone());
     let installed = install(config).await?;
     let (desk, board) = (Desk::default(), Board::default());

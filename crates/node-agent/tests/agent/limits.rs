@@ -7,7 +7,7 @@ use serde_json::json;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_becomes_a_client_of_its_gpu_when_it_is_assigned_and_leaves_when_it_ends() {
     let node = Node::with_gpus(2).await;
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     let (mut first, mut second) = (node.managers[0].told(), node.managers[1].told());
     last_set(&mut first, "an empty set", |set| set.clients.is_empty()).await;
 
@@ -41,7 +41,7 @@ async fn a_pod_becomes_a_client_of_its_gpu_when_it_is_assigned_and_leaves_when_i
 async fn a_terminating_pod_stays_a_client_until_its_object_is_gone() {
     let node = Node::with_gpus(1).await;
     node.put("train", &[("quota", "0.3"), ("assigned-gpu", &uuid(0))]);
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     let mut told = node.managers[0].told();
     last_set(&mut told, "the client", |set| names(&set.clients) == ["train"]).await;
     let mut terminating = crate::node::pod("train", &[("quota", "0.3"), ("assigned-gpu", &uuid(0))]);
@@ -60,7 +60,7 @@ async fn while_the_api_server_is_away_nobody_is_removed_and_afterwards_those_tha
     for name in ["a", "b"] {
         node.put(name, &[("quota", "0.3"), ("assigned-gpu", &uuid(0))]);
     }
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     let mut told = node.managers[0].told();
     let before = last_set(&mut told, "both", |set| names(&set.clients) == ["a", "b"]).await;
 
@@ -81,7 +81,7 @@ async fn while_the_api_server_is_away_nobody_is_removed_and_afterwards_those_tha
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_that_cannot_be_true_gets_an_event_and_the_others_their_gpu() {
     let node = Node::with_gpus(1).await;
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     node.put("first", &[("quota", "0.8"), ("assigned-gpu", &uuid(0))]);
     let mut told = node.managers[0].told();
     last_set(&mut told, "the first", |set| names(&set.clients) == ["first"]).await;

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
@@ -31,7 +32,7 @@ pub struct Node {
     pub gpus: Arc<FakeGpus>,
     pub managers: Vec<Manager>,
     root: tempfile::TempDir,
-    port: u16,
+    port: AtomicU16,
 }
 
 pub struct Agent {
@@ -53,17 +54,22 @@ impl Node {
             Manager::start(&path(&format!("state/control/{gpu}.sock")), &gpu)
         };
         let managers = (0..count).map(start).collect();
-        // Nobody else takes it in the moment between.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { api: Api::start().await, gpus: Arc::new(FakeGpus::healthy(count)), managers, root, port }
+        Self {
+            api: Api::start().await,
+            gpus: Arc::new(FakeGpus::healthy(count)),
+            managers,
+            root,
+            port: AtomicU16::new(0),
+        }
     }
 
-    pub fn start_agent(&self) -> Agent {
+    pub async fn start_agent(&self) -> Agent {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.port.store(listener.local_addr().unwrap().port(), Ordering::SeqCst);
         let path = |name: &str| self.root.path().join(name).to_string_lossy().into_owned();
         let flags = [
             "agent".to_owned(),
             format!("--node={NODE}"),
-            format!("--http=127.0.0.1:{}", self.port),
             format!("--library={}", path("libsluice.so")),
             format!("--state-folder={}", path("state")),
             format!("--socket-folder={}", path("sockets")),
@@ -74,6 +80,7 @@ impl Node {
             client: self.api.client.clone(),
             gpus: self.gpus.clone(),
             program: PathBuf::from(path("sluice")),
+            listener,
         };
         let stop = CancellationToken::new();
         Agent { task: tokio::spawn(wiring::serve(config, surroundings, stop.clone())), stop }
@@ -94,7 +101,13 @@ impl Node {
     }
 
     pub async fn get(&self, page: &str) -> (u16, String) {
-        get(self.port, page).await
+        get(self.port.load(Ordering::SeqCst), page).await
+    }
+
+    /// Waits until the agent knows that its managers have taken their clients, which they say a moment after they did.
+    pub async fn managers_serve(&self) {
+        let all_serve = async { while self.get("/readyz").await.1.contains("the pod-manager of") {} };
+        soon("managers serve", all_serve).await;
     }
 
     pub async fn state(&self) -> Value {
@@ -163,15 +176,7 @@ pub fn names(clients: &[Client]) -> Vec<&str> {
 
 /// Status and body.
 async fn get(port: u16, page: &str) -> (u16, String) {
-    let mut stream = soon("the agent's pages", async {
-        loop {
-            match tokio::net::TcpStream::connect(("127.0.0.1", port)).await {
-                Ok(stream) => break stream,
-                Err(_) => tokio::task::yield_now().await,
-            }
-        }
-    })
-    .await;
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let request = format!("GET {page} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();

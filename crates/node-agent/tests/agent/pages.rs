@@ -19,7 +19,7 @@ fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_left() {
     let node = Node::with_gpus(2).await;
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     node.put(
         "train",
         &[
@@ -32,6 +32,7 @@ async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_lef
     );
     let mut told = node.managers[1].told();
     last_set(&mut told, "the client", |set| names(&set.clients) == ["train"]).await;
+    node.managers_serve().await;
     let (_, text) = node.get("/metrics").await;
     let gpu = format!("gpu=\"{}\"", uuid(1));
     let labels = ["namespace=\"ml\"", "pod=\"train\"", "container=\"main\"", &gpu, "node=\"node-1\""];
@@ -76,11 +77,12 @@ async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_lef
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_manager_that_hangs_costs_only_its_own_series() {
     let node = Node::with_gpus(2).await;
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     for (index, manager) in (0..).zip(&node.managers) {
         node.put(&format!("pod-{index}"), &[("quota", "0.5"), ("assigned-gpu", &uuid(index))]);
         last_set(&mut manager.told(), "the client", |set| set.clients.len() == 1).await;
     }
+    node.managers_serve().await;
     node.managers[0].be(Mood::Hangs);
     let (status, text) = node.get("/metrics").await;
     assert_eq!(status, 200);
@@ -96,7 +98,7 @@ async fn a_manager_that_hangs_costs_only_its_own_series() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn state_shows_what_is_wanted_beside_what_is_in_force() {
     let node = Node::with_gpus(1).await;
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     node.put("train", &[("quota", "0.25"), ("priority", "0"), ("slo", "5ms"), ("assigned-gpu", &uuid(0))]);
     last_set(&mut node.managers[0].told(), "the client", |set| set.clients.len() == 1).await;
     let state = node.state().await;
@@ -116,7 +118,7 @@ async fn state_shows_what_is_wanted_beside_what_is_in_force() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_node_says_what_gpus_it_has_and_says_so_again_when_somebody_wipes_it() {
     let node = Node::with_gpus(2).await;
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     let mut seen = node.api.node();
     let inventory = |object: &serde_json::Value| {
         let annotation = object["metadata"]["annotations"]["sluice.dev/gpus"].as_str()?;
@@ -135,7 +137,7 @@ async fn the_node_says_what_gpus_it_has_and_says_so_again_when_somebody_wipes_it
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sick_gpu_is_told_of_on_the_node_and_on_its_own_pods_and_recovers_likewise() {
     let node = Node::with_gpus(2).await;
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     for (name, index) in [("mine", 0), ("other", 1)] {
         node.put(name, &[("quota", "0.5"), ("assigned-gpu", &uuid(index))]);
     }
@@ -166,7 +168,7 @@ async fn a_sick_gpu_is_told_of_on_the_node_and_on_its_own_pods_and_recovers_like
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn probes_say_what_is_missing() {
     let node = Node::with_gpus(1).await;
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     assert_eq!(node.get("/livez").await.0, 200);
     last_set(&mut node.managers[0].told(), "a set", |_| true).await;
     let (status, text) = soon("only the plugin is missing", async {

@@ -10,7 +10,7 @@ use crate::node::{Node, is_there, last_set, names, soon, uuid};
 async fn a_manager_that_is_killed_is_started_again_and_told_everything_again() {
     let node = Node::with_gpus(1).await;
     node.put("train", &[("quota", "0.3"), ("assigned-gpu", &uuid(0))]);
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     let mut told = node.managers[0].told();
     let before = last_set(&mut told, "the client", |set| names(&set.clients) == ["train"]).await;
     let pid = soon("a process", async {
@@ -33,7 +33,7 @@ async fn a_manager_that_is_killed_is_started_again_and_told_everything_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_that_ends_takes_its_managers_along_and_leaves_pods_their_library_and_folder() {
     let node = Node::with_gpus(2).await;
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     for manager in &node.managers {
         last_set(&mut manager.told(), "a set", |_| true).await;
     }
@@ -56,10 +56,10 @@ async fn the_next_agent_tells_managers_the_same_under_a_name_of_its_own() {
     let node = Node::with_gpus(1).await;
     node.put("train", &[("quota", "0.3"), ("assigned-gpu", &uuid(0))]);
     let mut told = node.managers[0].told();
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     let before = last_set(&mut told, "the client", |set| names(&set.clients) == ["train"]).await;
     agent.end().await;
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     let after =
         last_set(&mut told, "the client again", |set| set.agent_instance != before.agent_instance).await;
     assert_eq!(after.clients, before.clients, "the first that it hears is the whole set, not an empty one");
@@ -70,7 +70,7 @@ async fn the_next_agent_tells_managers_the_same_under_a_name_of_its_own() {
 async fn a_manager_that_refuses_its_clients_is_asked_again_until_it_takes_them() {
     let node = Node::with_gpus(1).await;
     let mut told = node.managers[0].told();
-    let agent = node.start_agent();
+    let agent = node.start_agent().await;
     last_set(&mut told, "the empty set", |_| true).await;
     node.managers[0].be(Mood::Refuses);
     node.put("train", &[("quota", "0.3"), ("assigned-gpu", &uuid(0))]);
