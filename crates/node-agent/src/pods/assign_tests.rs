@@ -38,6 +38,9 @@ fn pod(uid: &str, bound_at: i64, annotations: &[(&str, &str)]) -> PodView {
     }
 }
 
+/// Uid, annotations, and words of the reason.
+type Bad<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
 fn all(pods: impl IntoIterator<Item = PodView>) -> Pods {
     pods.into_iter().map(|pod| (pod.uid.clone(), Arc::new(pod))).collect()
 }
@@ -104,7 +107,7 @@ fn whole_gpus_are_a_client_of_all_of_them_with_all_that_they_have() {
 fn each_kind_of_bad_pod_is_refused_with_its_reason_and_the_others_go_on() {
     let assigned = ("assigned-gpu", "GPU-a");
     let good = pod("good", 9, &[("quota", "0.4"), assigned]);
-    let bad: [(&str, &[(&str, &str)], &str); 7] = [
+    let bad: [Bad; 7] = [
         ("1", &[("quota", "1.5"), assigned], "sluice.dev/quota: \"1.5\""),
         ("2", &[("quota", "0.1"), ("assigned-gpu", "nonsense")], "sluice.dev/assigned-gpu: \"nonsense\""),
         ("3", &[assigned], "asks for no GPU"),

@@ -39,12 +39,6 @@ struct Inner {
     watchers: Vec<(Kind, mpsc::UnboundedSender<Bytes>)>,
 }
 
-impl Default for Kind {
-    fn default() -> Self {
-        Self::Pods
-    }
-}
-
 /// What it has seen from the agent.
 #[derive(Clone, Default, Debug)]
 pub struct Seen {
