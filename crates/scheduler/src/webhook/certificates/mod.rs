@@ -11,4 +11,4 @@ pub(super) mod rotation;
 pub(super) mod tls;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,0 +1,216 @@
+//! What the patch is, word for word, for each kind of pod.
+
+use serde_json::{Value, json};
+
+use super::{Settings, Verdict, mutate, mutate_with, patch, patched, pod, single, validate, warnings};
+
+fn assigned() -> Value {
+    json!({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {
+        "apiVersion": "v1", "fieldPath": "metadata.annotations['sluice.dev/assigned-gpu']"}}})
+}
+
+fn void() -> Value {
+    json!({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"})
+}
+
+fn seats(seats: u32) -> Value {
+    let seats = json!({"sluice.dev/gpu": seats.to_string()});
+    json!({"limits": seats, "requests": seats})
+}
+
+fn add(path: &str, value: impl Into<Value>) -> Value {
+    json!({"op": "add", "path": path, "value": value.into()})
+}
+
+/// The operations that every pod gets whose first container is `main`.
+fn common() -> Vec<Value> {
+    vec![
+        add("/metadata/annotations/sluice.dev~1container", "main"),
+        add("/spec/schedulerName", "sluice-scheduler"),
+    ]
+}
+
+#[test]
+fn a_single_container_gets_seat_variable_and_scheduler() {
+    for quota in ["0.3", "30%"] {
+        let mut expected = common();
+        expected.push(add("/spec/containers/0/resources", seats(1)));
+        expected.push(add("/spec/containers/0/env", json!([assigned()])));
+        assert_eq!(patch(&pod(&[("quota", quota)], &single())), json!(expected), "{quota}");
+    }
+}
+
+#[test]
+fn the_container_named_gets_the_gpu_and_the_other_is_void() {
+    let spec = json!({"containers": [
+        {"name": "web", "image": "web", "env": [{"name": "A", "value": "b"}]},
+        {"name": "main", "image": "train", "resources": {"limits": {"cpu": "1"}}, "env": [{"name": "C", "value": "d"}]},
+    ]});
+    let expected = json!([
+        add("/spec/schedulerName", "sluice-scheduler"),
+        add("/spec/containers/0/env/-", void()),
+        add("/spec/containers/1/resources/limits/sluice.dev~1gpu", "1"),
+        add("/spec/containers/1/resources/requests", json!({"sluice.dev/gpu": "1"})),
+        add("/spec/containers/1/env/-", assigned()),
+    ]);
+    assert_eq!(patch(&pod(&[("quota", "0.3"), ("container", "main")], &spec)), expected);
+}
+
+#[test]
+fn init_containers_and_sidecars_are_void_unless_named() {
+    let spec = json!({
+        "initContainers": [
+            {"name": "prepare", "image": "x"},
+            {"name": "proxy", "image": "x", "restartPolicy": "Always"},
+        ],
+        "containers": [{"name": "main", "image": "train"}],
+    });
+    let mut expected = common();
+    expected.push(add("/spec/initContainers/0/env", json!([void()])));
+    expected.push(add("/spec/initContainers/1/env", json!([void()])));
+    expected.push(add("/spec/containers/0/resources", seats(1)));
+    expected.push(add("/spec/containers/0/env", json!([assigned()])));
+    assert_eq!(patch(&pod(&[("quota", "0.3")], &spec)), json!(expected));
+
+    let expected = json!([
+        add("/spec/schedulerName", "sluice-scheduler"),
+        add("/spec/initContainers/0/resources", seats(1)),
+        add("/spec/initContainers/0/env", json!([assigned()])),
+        add("/spec/initContainers/1/env", json!([void()])),
+        add("/spec/containers/0/resources", seats(1)),
+        add("/spec/containers/0/env", json!([assigned()])),
+    ]);
+    assert_eq!(patch(&pod(&[("quota", "0.3"), ("container", "prepare,main")], &spec)), expected);
+
+    let expected = json!([
+        add("/spec/schedulerName", "sluice-scheduler"),
+        add("/spec/initContainers/0/env", json!([void()])),
+        add("/spec/initContainers/1/resources", seats(1)),
+        add("/spec/initContainers/1/env", json!([assigned()])),
+        add("/spec/containers/0/env", json!([void()])),
+    ]);
+    assert_eq!(patch(&pod(&[("quota", "0.3"), ("container", "proxy")], &spec)), expected);
+}
+
+#[test]
+fn a_sidecar_that_comes_later_and_goes_first_changes_no_choice() {
+    let mut object = patched(&pod(&[("quota", "0.3")], &single()));
+    let proxy = json!({"name": "istio-proxy", "image": "proxy"});
+    object["spec"]["containers"].as_array_mut().unwrap().insert(0, proxy);
+    assert_eq!(patch(&object), json!([add("/spec/containers/0/env", json!([void()]))]));
+    let Verdict::Refused(message) = validate(&object) else { panic!("a container without void passed") };
+    assert!(message.contains("another webhook took it away"), "{message}");
+}
+
+#[test]
+fn a_sidecar_that_was_first_before_us_is_told_by_the_default_container() {
+    let spec =
+        json!({"containers": [{"name": "istio-proxy", "image": "x"}, {"name": "main", "image": "train"}]});
+    let mut object = pod(&[("quota", "0.3")], &spec);
+    object["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = json!("main");
+    let mut expected = common();
+    expected.push(add("/spec/containers/0/env", json!([void()])));
+    expected.push(add("/spec/containers/1/resources", seats(1)));
+    expected.push(add("/spec/containers/1/env", json!([assigned()])));
+    assert_eq!(patch(&object), json!(expected));
+}
+
+#[test]
+fn kubeshares_labels_become_annotations() {
+    let mut object = pod(&[], &single());
+    object["metadata"] = json!({"name": "p", "labels": {
+        "sharedgpu/gpu_request": "0.5", "sharedgpu/gpu_limit": "1.0", "sharedgpu/gpu_mem": "1073741824"}});
+    object["spec"]["schedulerName"] = json!("kubeshare-scheduler");
+    let annotations = json!({"sluice.dev/container": "main", "sluice.dev/limit": "1",
+        "sluice.dev/memory": "1073741824", "sluice.dev/quota": "0.5"});
+    let expected = json!([
+        add("/metadata/annotations", annotations),
+        add("/spec/schedulerName", "sluice-scheduler"),
+        add("/spec/containers/0/resources", seats(1)),
+        add("/spec/containers/0/env", json!([assigned()])),
+    ]);
+    assert_eq!(patch(&object), expected);
+}
+
+#[test]
+fn the_bare_resource_is_as_many_whole_gpus() {
+    let resources = json!({"limits": {"sluice.dev/gpu": "2"}});
+    let spec = json!({"containers": [
+        {"name": "web", "image": "x"}, {"name": "main", "image": "train", "resources": resources}]});
+    let mut object = pod(&[], &spec);
+    object["metadata"].as_object_mut().unwrap().remove("annotations");
+    let expected = json!([
+        add("/metadata/annotations", json!({"sluice.dev/container": "main", "sluice.dev/quota": "2"})),
+        add("/spec/schedulerName", "sluice-scheduler"),
+        add("/spec/containers/0/env", json!([void()])),
+        add("/spec/containers/1/resources/requests", json!({"sluice.dev/gpu": "2"})),
+        add("/spec/containers/1/env", json!([assigned()])),
+    ]);
+    assert_eq!(patch(&object), expected);
+}
+
+#[test]
+fn whole_gpus_take_a_seat_each() {
+    let object = patched(&pod(&[("quota", "4")], &single()));
+    assert_eq!(object["spec"]["containers"][0]["resources"], seats(4));
+}
+
+#[test]
+fn a_runtime_class_is_set_where_the_administrator_says_so_and_the_user_nothing() {
+    let settings = Settings { runtime_class: Some("nvidia".to_owned()) };
+    let class = |object: &Value| match mutate_with(object, &settings) {
+        Verdict::Admitted { patch, .. } => {
+            let patch = serde_json::to_value(patch).unwrap();
+            let found =
+                patch.as_array().unwrap().iter().find(|op| op["path"] == "/spec/runtimeClassName").cloned();
+            found.map(|operation| operation["value"].clone())
+        }
+        other => panic!("{other:?}"),
+    };
+    let mut object = pod(&[("quota", "0.3")], &single());
+    assert_eq!(class(&object), Some(json!("nvidia")));
+    object["spec"]["runtimeClassName"] = json!("kata");
+    assert_eq!(class(&object), None);
+}
+
+#[test]
+fn pods_that_ask_for_nothing_are_none_of_our_business() {
+    let plain = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": single()});
+    let mut labelled = plain.clone();
+    labelled["metadata"]["labels"] = json!({"sharedgpu/gpu_request": "0", "sharedgpu/gpu_limit": "0"});
+    for object in [plain, labelled] {
+        assert_eq!(mutate(&object), Verdict::NotOurs);
+        assert_eq!(validate(&object), Verdict::NotOurs);
+    }
+}
+
+#[test]
+fn what_the_user_should_know_is_said() {
+    assert_eq!(warnings(&pod(&[("quota", "0.3")], &single())), Vec::<String>::new());
+    let high = pod(&[("quota", "0.3"), ("priority", "high"), ("gang", "g"), ("gang-size", "2")], &single());
+    assert_eq!(
+        warnings(&high),
+        [
+            "sluice.dev/priority: high counts as best-effort with weight 4 until priorities come",
+            "sluice.dev/gang has no effect yet: pods of a gang are scheduled one by one",
+        ]
+    );
+    let spec = json!({"hostPID": true, "containers": [
+        {"name": "main", "image": "x", "securityContext": {"privileged": true}}]});
+    assert_eq!(
+        warnings(&pod(&[("quota", "0.3"), ("priority", "2")], &spec)),
+        [
+            "sluice.dev/priority: normal counts as best-effort with weight 2 until priorities come",
+            "spec.containers[main] is privileged: it can reach every GPU of the node, past its quota",
+            "spec.hostPID: the pod can reach processes of other GPU users on its node",
+        ]
+    );
+}
+
+#[test]
+fn a_variable_from_elsewhere_is_overridden_by_ours() {
+    let spec = json!({"containers": [
+        {"name": "main", "image": "x", "envFrom": [{"configMapRef": {"name": "settings"}}]}]});
+    let object = patched(&pod(&[("quota", "0.3")], &spec));
+    assert_eq!(object["spec"]["containers"][0]["env"], json!([assigned()]));
+}

@@ -1,0 +1,102 @@
+//! The webhooks, from pods in JSON to patches and refusals in JSON.
+
+mod bad;
+mod changes;
+mod golden;
+mod https;
+mod properties;
+
+use serde_json::{Value, json};
+
+use super::admission;
+use super::plan::Settings;
+use super::review::{Operation, Request, Verdict};
+
+/// A pod as a user would write it: annotations (without the prefix), and the spec.
+fn pod(annotations: &[(&str, &str)], spec: &Value) -> Value {
+    let annotations: serde_json::Map<String, Value> =
+        annotations.iter().map(|(key, value)| (format!("sluice.dev/{key}"), json!(value))).collect();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "team", "annotations": annotations},
+           "spec": spec})
+}
+
+/// One container called `main`.
+fn single() -> Value {
+    json!({"containers": [{"name": "main", "image": "train"}]})
+}
+
+/// The review that the API server sends, as far as it matters.
+fn review(operation: &str, object: &Value, old: &Value) -> Value {
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "705ab4f5", "operation": operation, "namespace": "team", "name": "p",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "object": object, "oldObject": old, "dryRun": false, "userInfo": {"username": "eve"},
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}}})
+}
+
+fn request(operation: &str, object: &Value, old: &Value) -> Request {
+    let request = Request::parse(review(operation, object, old).to_string().as_bytes()).unwrap();
+    assert_eq!(request.operation == Operation::Create, operation == "CREATE");
+    request
+}
+
+fn mutate_with(object: &Value, settings: &Settings) -> Verdict {
+    admission::mutate(&request("CREATE", object, &Value::Null), settings)
+}
+
+fn mutate(object: &Value) -> Verdict {
+    mutate_with(object, &Settings::default())
+}
+
+fn validate(object: &Value) -> Verdict {
+    admission::validate(&request("CREATE", object, &Value::Null), &Settings::default())
+}
+
+/// The patch as JSON.
+fn patch(object: &Value) -> Value {
+    match mutate(object) {
+        Verdict::Admitted { patch, warnings } => {
+            assert!(warnings.is_empty(), "warnings are the validating webhook's");
+            serde_json::to_value(patch).unwrap()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The pod after the patch.
+fn patched(object: &Value) -> Value {
+    let mut object = object.clone();
+    let patch = patch(&object);
+    apply(&mut object, &patch);
+    object
+}
+
+/// RFC 6902, as much of it as the webhook uses.
+fn apply(object: &mut Value, patch: &Value) {
+    for operation in patch.as_array().unwrap() {
+        assert_eq!(operation["op"], "add");
+        let (parent, last) = operation["path"].as_str().unwrap().rsplit_once('/').unwrap();
+        let last = last.replace("~1", "/").replace("~0", "~");
+        match object.pointer_mut(parent).unwrap_or_else(|| panic!("{parent} is missing")) {
+            Value::Array(list) if last == "-" => list.push(operation["value"].clone()),
+            Value::Object(map) => drop(map.insert(last, operation["value"].clone())),
+            other => panic!("{other} takes no {last}"),
+        }
+    }
+}
+
+/// Why the pod is refused, by both webhooks alike.
+fn refused(object: &Value) -> String {
+    let Verdict::Refused(message) = mutate(object) else { panic!("{object} was not refused") };
+    assert_eq!(validate(object), Verdict::Refused(message.clone()));
+    message
+}
+
+/// What the user is told beside the admission.
+fn warnings(object: &Value) -> Vec<String> {
+    match validate(&patched(object)) {
+        Verdict::Admitted { patch, warnings } if patch.is_empty() => warnings,
+        other => panic!("{other:?}"),
+    }
+}
