@@ -96,7 +96,7 @@ fn a_removed_pods_processes_lose_everything_but_their_memory_is_remembered() {
     gone.granted();
     assert!(gone.reserve(1000));
     stays.want();
-    agent.set(&[b.clone()]);
+    agent.set(std::slice::from_ref(&b));
     assert!(gone.token.is_closed() && gone.memory.is_closed());
     assert_eq!(gone.page().deadline_ns(), 0);
     assert_eq!(stays.granted(), 50.0, "its grant has ended, so the next one's turn has come");
@@ -160,7 +160,7 @@ fn a_pod_of_the_same_name_with_another_uid_is_somebody_else() {
 fn the_longest_names_there_are_work() {
     let (world, mut agent) = world();
     let long = Client { namespace: "n".repeat(63), pod: "p".repeat(253), ..pod(&uid(1)) };
-    agent.set(&[long.clone()]);
+    agent.set(std::slice::from_ref(&long));
     assert_eq!(world.process_of(&uid(1)).account(), (0, GIB));
     assert_eq!(agent.usage(&uid(1)).unwrap().client, Some(long));
 }

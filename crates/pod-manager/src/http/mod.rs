@@ -1,5 +1,7 @@
 //! GET /metrics and GET /healthz, on a thread of their own.
 
+mod seats;
+
 use crate::control::{Control, Remote};
 use crate::error::{Attempt, Error, Result};
 use crate::metrics::Exposition;
@@ -8,6 +10,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use seats::Seats;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -40,7 +43,7 @@ impl Server {
         let shared = Shared { remote, exposition: Arc::new(Mutex::new(exposition)) };
         let serve = async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => listener,
+                Ok(listener) => Seats::new(listener),
                 Err(error) => return tracing::error!(%error, "no metrics"),
             };
             let app = Router::new()
