@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::gpu;
+
 /// Seats per GPU that make sense: each is a pod that may share the GPU.
 const SEATS: std::ops::RangeInclusive<u32> = 1..=1000;
 
@@ -41,6 +43,8 @@ pub struct Arguments {
     /// Processes of the node
     #[arg(long, value_name = "FOLDER", default_value = "/proc", hide = true)]
     proc: PathBuf,
+    #[command(flatten)]
+    gpu: gpu::Flags,
     /// Further argument of every pod-manager, such as --manager-argument=--window-ms=5000; may be repeated
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     manager_argument: Vec<OsString>,
@@ -93,6 +97,8 @@ pub struct Config {
     pub plugin_folder: PathBuf,
     /// `/proc` of the node.
     pub proc: PathBuf,
+    /// How GPUs are asked and judged.
+    pub gpu: gpu::Flags,
     /// Further arguments of every pod-manager.
     pub manager_arguments: Vec<OsString>,
     /// Whether to serve the node or to leave it.
@@ -194,6 +200,7 @@ impl Config {
                 socket_folder: arguments.socket_folder.clone(),
                 plugin_folder: arguments.plugin_folder.clone(),
                 proc: arguments.proc.clone(),
+                gpu: arguments.gpu.clone(),
                 manager_arguments: arguments.manager_argument.clone(),
                 task: if arguments.cleanup { Task::Cleanup { stay: arguments.stay } } else { Task::Serve },
             }),

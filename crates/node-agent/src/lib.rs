@@ -52,7 +52,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.http)
         .await
         .with_context(|| format!("cannot listen on --http {}", config.http))?;
-    let surroundings = wiring::Surroundings { client, gpus: driver(), program, listener };
+    let surroundings = wiring::Surroundings { client, gpus: driver(&config), program, listener };
     wiring::serve(config, surroundings, stop).await
 }
 
@@ -74,6 +74,6 @@ fn stopped_by_signals() -> anyhow::Result<CancellationToken> {
 }
 
 /// The driver behind [`gpu::Gpus`]: loaded when it is first asked, so also a node without one starts.
-fn driver() -> Arc<dyn gpu::Gpus> {
-    Arc::new(gpu::Driver::new(gpu::DriverPaths::default()))
+fn driver(config: &Config) -> Arc<dyn gpu::Gpus> {
+    Arc::new(gpu::Driver::new(config.gpu.paths()))
 }

@@ -96,7 +96,7 @@ async fn start(config: &Config, surroundings: Surroundings, parts: &mut Parts) -
     let (tell, notices) = Events::new();
     parts.endless("events", events::send(client.clone(), node.clone(), notices));
 
-    let settings = gpu::Settings { seats_per_gpu: config.seats_per_gpu, ..gpu::Settings::default() };
+    let settings = config.gpu.settings(config.seats_per_gpu);
     let watched = tokio::select! {
         watched = gpu::watch(gpus, settings, stop.clone()) => watched,
         failed = parts.wait() => return failed,

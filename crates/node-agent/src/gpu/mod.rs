@@ -9,8 +9,8 @@
 //!
 //! # For those who build on it
 //! ```ignore
-//! let gpus = Arc::new(gpu::Driver::new(gpu::DriverPaths::default()));     // or gpu::fake::FakeGpus::with(&[..])
-//! let watched: gpu::Watched = gpu::watch(gpus, gpu::Settings::default(), stop /* CancellationToken */).await;
+//! let gpus = Arc::new(gpu::Driver::new(flags.paths()));                // or gpu::fake::FakeGpus::healthy(2)
+//! let watched = gpu::watch(gpus, flags.settings(seats), stop /* CancellationToken */).await; // none if stopped
 //! let inventory: tokio::sync::watch::Receiver<NodeInventory> = watched.inventory.clone();
 //! let news: tokio::sync::broadcast::Receiver<gpu::News> = watched.news.subscribe();
 //! ```
@@ -18,11 +18,12 @@
 //! so the inventory is true from the beginning. After that the inventory always has every GPU that was ever seen: one that is
 //! lost, or a driver that no longer answers, makes GPUs unhealthy with a reason, never absent. `inventory` changes only
 //! when something in it changes, so a change is worth an update of the node, the seats, and the pod-managers. GPUs in MIG mode
-//! are not in it; `skipped` says which and why. [`News`] are for events and counters: each Xid, each GPU that became
+//! are not in it; `skipped` says which and why. `listens` says whether Xid events reach us or polling is all there is. [`News`] are for events and counters: each Xid, each GPU that became
 //! unhealthy or healthy. Whoever is slow misses old news (broadcast), never the newest inventory (watch).
 
 mod events;
 pub mod fake;
+mod flags;
 pub mod fleet;
 pub mod health;
 pub mod nvml;
@@ -31,6 +32,7 @@ pub mod source;
 pub mod watcher;
 pub mod xid;
 
+pub use flags::Flags;
 pub use fleet::{News, Skipped};
 pub use health::Sickness;
 pub use nvml::{Driver, DriverPaths};

@@ -132,6 +132,9 @@ fn ends_of_links(device: &Device<'_>) -> BTreeSet<String> {
 }
 
 /// The GPUs that a GPU reaches by NVLink: at the other end of a link, or behind a switch that both are linked to.
+///
+/// In a virtual machine the driver hides switches and gives all of them one address, ffff…: its links still lead to a switch, and
+/// that the GPUs of the machine hang on the same one is the best that can be said.
 fn peers(
     uuid: &str,
     places: &BTreeMap<String, String>,
