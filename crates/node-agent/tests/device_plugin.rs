@@ -1,4 +1,5 @@
 //! The plugin before a kubelet.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 
@@ -192,9 +193,25 @@ async fn a_kubelet_that_restarts_without_a_word_is_noticed_by_its_socket() {
 }
 
 #[tokio::test]
+async fn a_new_kubelet_that_leaves_our_socket_alone_is_told_too() {
+    let node = Node::new();
+    let mut first = Kubelet::start(&node.folder);
+    let mut agent = node.start_agent();
+    let mut forgotten = first.next_plugin().await;
+    let mut listening = forgotten.listen().await;
+    assert_eq!(listening.next_count().await, (8, 8));
+    agent.is_registered(true).await;
+    let mut second = Kubelet::start_beside_plugins(&node.folder);
+    let mut plugin = second.next_plugin().await;
+    assert_eq!(listening.next().await, None, "the old one's stream ends before the new one is told");
+    assert_eq!(plugin.listen().await.next_count().await, (8, 8));
+}
+
+#[tokio::test]
 async fn it_waits_for_a_kubelet_that_comes_later() {
     let node = Node::new();
     let mut agent = node.start_agent();
+    support::until("the plugin's socket", || node.socket().exists()).await;
     let mut kubelet = Kubelet::start(&node.folder);
     kubelet.next_plugin().await;
     agent.is_registered(true).await;
@@ -218,6 +235,8 @@ async fn a_socket_that_a_dead_kubelet_left_is_no_kubelet() {
     let node = Node::new();
     Kubelet::start(&node.folder).kill().await;
     let mut agent = node.start_agent();
+    let failed = "sluice_device_plugin_registrations_total{outcome=\"error\"} 2";
+    support::until("two failed attempts", || agent.scrape().contains(failed)).await;
     let mut kubelet = Kubelet::start(&node.folder);
     kubelet.next_plugin().await;
     agent.is_registered(true).await;

@@ -1,4 +1,5 @@
 //! The library folder on a host's disk.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use sluice_node_agent::library::{Error, Installed, Library, Version};
 use std::collections::BTreeSet;
@@ -123,7 +124,8 @@ fn what_a_killed_agent_left_unfinished_is_cleared_away() {
 #[test]
 fn what_is_not_ours_is_named_and_left_alone() {
     let elsewhere = tempfile::tempdir().unwrap();
-    let cases: [(&str, fn(&Host, &Path)); 5] = [
+    type Put = fn(&Host, &Path);
+    let cases: [(&str, Put); 5] = [
         ("a symbolic link, where a folder", |host, elsewhere| symlink(elsewhere, host.folder(OLD)).unwrap()),
         ("a file, where a folder", |host, _| fs::write(host.folder(OLD), "precious").unwrap()),
         ("a symbolic link, where a file", |host, elsewhere| {

@@ -1,4 +1,5 @@
 //! The library folder under strange umasks: alone in its process, because the umask is the process's.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use nix::sys::stat::{Mode, umask};
 use sluice_node_agent::library::Library;

@@ -2,6 +2,7 @@
 //!
 //! The checkpoints in tests/checkpoints were written by kubelet's own code (package devicemanager/checkpoint of
 //! k8s.io/kubernetes v1.34.4): two containers of ours with the versions aaa… and bbb…, one of another plugin with ccc….
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use sluice_node_agent::library::{Installed, Library, Tidier, TidyError, Usage, UsageError, Version, tidy};
 use std::collections::BTreeSet;

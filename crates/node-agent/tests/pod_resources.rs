@@ -1,4 +1,5 @@
 //! Kubelet's list of who holds seats.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 

@@ -61,13 +61,22 @@ impl Usage {
     /// # Errors
     /// It cannot be known.
     pub fn versions(&self) -> Result<BTreeSet<Version>, UsageError> {
-        let mut versions = self.allocated()?;
+        self.versions_of(|_| true)
+    }
+
+    /// As [`versions`](Self::versions), but kubelet's checkpoint counts only for pods whose uid is there: kubelet forgets
+    /// pods that have ended no sooner than it hands out devices again, which may be never.
+    ///
+    /// # Errors
+    /// It cannot be known.
+    pub fn versions_of(&self, is_there: impl Fn(&str) -> bool) -> Result<BTreeSet<Version>, UsageError> {
+        let mut versions = self.allocated(is_there)?;
         self.add_mounted(&mut versions)?;
         Ok(versions)
     }
 
     /// What kubelet would mount again.
-    fn allocated(&self) -> Result<BTreeSet<Version>, UsageError> {
+    fn allocated(&self, is_there: impl Fn(&str) -> bool) -> Result<BTreeSet<Version>, UsageError> {
         let text = fs::read(&self.checkpoint).map_err(|source| self.unreadable(source))?;
         // Its checksum is a hash of Go's printed structures, which only Go can compute. Kubelet writes the file whole or
         // not at all, and what is damaged is no JSON or no message.
@@ -75,7 +84,7 @@ impl Usage {
             serde_json::from_slice(&text).map_err(|why| self.strange(why.to_string()))?;
         let mut versions = BTreeSet::new();
         for entry in checkpoint.data.entries.unwrap_or_default() {
-            if entry.resource != self.resource {
+            if entry.resource != self.resource || !is_there(&entry.pod) {
                 continue;
             }
             let strange =

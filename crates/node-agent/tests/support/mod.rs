@@ -13,3 +13,13 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
         .await
         .unwrap_or_else(|_| panic!("{what}: not within 20 s"))
 }
+
+/// Lets the others run until this is so.
+pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let yielding = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(what, yielding).await;
+}
