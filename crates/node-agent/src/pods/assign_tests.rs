@@ -185,13 +185,23 @@ fn a_pod_that_has_ended_makes_room() {
 
 fn any_pod() -> impl Strategy<Value = PodView> {
     let quota = prop_oneof![
-        (1u32..=1000).prop_map(|milli| format!("0.{milli:03}").replace("0.1000", "1")),
-        Just("2".to_owned()),
-        Just("x".to_owned())
+        8 => (1u32..=1000).prop_map(|milli| format!("0.{milli:03}").replace("0.1000", "1")),
+        1 => Just("2".to_owned()),
+        1 => Just("x".to_owned())
     ];
-    let gpus = prop::sample::subsequence(vec!["GPU-a", "GPU-b", "GPU-c", "GPU-z"], 0..3);
-    (0u32..40, 0i64..5, prop::option::of(quota), prop::option::of(0u64..12), gpus, any::<bool>()).prop_map(
-        |(uid, at, quota, memory, gpus, has_ended)| {
+    let gpus = prop_oneof![
+        8 => prop::sample::subsequence(vec!["GPU-a", "GPU-b", "GPU-c", "GPU-z"], 1..2),
+        2 => prop::sample::subsequence(vec!["GPU-a", "GPU-b", "GPU-c", "GPU-z"], 0..3),
+    ];
+    (
+        0u32..40,
+        0i64..5,
+        prop::option::weighted(0.9, quota),
+        prop::option::weighted(0.8, 1u64..5),
+        gpus,
+        any::<bool>(),
+    )
+        .prop_map(|(uid, at, quota, memory, gpus, has_ended)| {
             let mut annotations = BTreeMap::new();
             annotations.extend(quota.map(|quota| ("sluice.dev/quota".to_owned(), quota)));
             annotations.extend(memory.map(|gib| ("sluice.dev/memory".to_owned(), format!("{gib}Gi"))));
@@ -199,8 +209,7 @@ fn any_pod() -> impl Strategy<Value = PodView> {
                 annotations.insert("sluice.dev/assigned-gpu".to_owned(), gpus.join(","));
             }
             PodView { annotations, has_ended, ..pod(&uid.to_string(), at, &[]) }
-        },
-    )
+        })
 }
 
 proptest! {

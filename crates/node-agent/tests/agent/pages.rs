@@ -128,7 +128,10 @@ async fn the_node_says_what_gpus_it_has_and_says_so_again_when_somebody_wipes_it
     assert_eq!(marked["metadata"]["labels"]["sluice.dev/gpu.model"], "Fake-GPU");
     let bare = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "uid": "n", "labels": {"zone": "a"}}});
     node.api.put(Kind::Nodes, bare);
-    let marked = soon("marks again", seen.wait_for(|node| inventory(node).is_some())).await.unwrap().clone();
+    let is_whole = |object: &serde_json::Value| {
+        inventory(object).is_some() && object["metadata"]["labels"]["sluice.dev/gpu.count"] == "2"
+    };
+    let marked = soon("marks again", seen.wait_for(is_whole)).await.unwrap().clone();
     assert_eq!(marked["metadata"]["labels"]["zone"], "a");
     agent.end().await;
 }
