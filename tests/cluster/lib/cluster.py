@@ -33,6 +33,7 @@ class Cluster:
     def __init__(self) -> None:
         self.figures: dict[str, object] = {}
         self._numbers = itertools.count(1)
+        self._left: list[str] = []
 
     def record(self, name: str, value: object) -> None:
         """Keeps a measured figure for the closing lines and for --json."""
@@ -41,15 +42,23 @@ class Cluster:
     @contextlib.contextmanager
     def namespace(self, **labels: str):
         """A namespace for one test; afterwards it and its pods are gone."""
+        self.tidy()
         name = f"test-{next(self._numbers)}"
         while api.answers(f"/api/v1/namespaces/{name}"):
             name = f"test-{next(self._numbers)}"
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         until("service account", 20, lambda: api.answers(f"/api/v1/namespaces/{name}/serviceaccounts/default"))
+        # After a failure it stays for the state that is printed, until the next test needs the GPUs.
+        self._left.append(name)
         yield name
-        # After a failure it stays, for the state that is printed; `down` removes it.
-        self.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=1", "--timeout=60s")
-        self.kubectl("delete", "namespace", name, "--wait=false")
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Removes the namespaces of tests, also of those that failed."""
+        while self._left:
+            name = self._left.pop()
+            self.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=1", "--timeout=90s")
+            self.kubectl("delete", "namespace", name, "--wait=false")
 
     def create(self, namespace: str, *objects: dict) -> None:
         """Into this namespace, with kubectl."""

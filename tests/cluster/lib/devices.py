@@ -10,8 +10,8 @@ from lib.processes import Program
 from lib.settings import SIMULATION, environment
 
 MODEL = "Sluice Simulated H200"
-MEMORY = "16Gi"
-MEMORY_BYTES = 16 << 30
+MEMORY = "141Gi"
+MEMORY_BYTES = 141 << 30
 GPUS = ["GPU-00000000-0000-4000-8000-00000000000a", "GPU-00000000-0000-4000-8000-00000000000b"]
 PCI = {uuid: f"0000:{0x18 + number:02x}:00.0" for number, uuid in enumerate(GPUS)}
 NAMES = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so"]

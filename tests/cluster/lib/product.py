@@ -93,8 +93,8 @@ def program(name: str, *argv: str, labels: dict | None = None, **keys: object) -
 
 
 def create(namespace: str, *pods: dict) -> None:
-    for pod in pods:
-        api.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+    """Side by side, as controllers do."""
+    api.many("POST", f"/api/v1/namespaces/{namespace}/pods", pods)
 
 
 def pods(namespace: str) -> list[dict]:
@@ -109,10 +109,14 @@ def all_running(namespace: str, seconds: int = 90) -> None:
     def there() -> bool:
         found = phases(namespace)
         ended = {name: phase for name, phase in found.items() if phase in ("Failed", "Succeeded")}
-        assert not ended, f"pods ended that should run: {ended}"
+        assert not ended, f"pods ended that should run: {ended}\n{last_words(namespace, ended)}"
         return bool(found) and all(phase == "Running" for phase in found.values())
 
     until(f"pods of {namespace} running", seconds, there)
+
+
+def last_words(namespace: str, pods: dict[str, str]) -> str:
+    return "\n".join(f"{pod}: {api.kubectl('logs', '-n', namespace, pod, '--tail=5')}" for pod in list(pods)[:5])
 
 
 def assigned(namespace: str) -> dict[str, str]:

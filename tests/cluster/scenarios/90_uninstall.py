@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 from lib import api, product
-from lib.devices import GPUS
 from lib.settings import NODE, REPOSITORY
 
 SECONDS = 300
@@ -39,10 +38,15 @@ def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
 
 
 def cleanup(cluster) -> None:
-    """What docs/kubernetes.md says under "Remove"."""
-    manifest = (REPOSITORY / "deploy/cleanup.yaml").read_text().replace("image: ghcr.io/sluice-gpu/sluice", "image: sluice.test/sluice")
+    """What docs/kubernetes.md says under "Remove", with the test's images."""
+    values = product.merged(product.VALUES, {"cleanup": {"enabled": True}})
+    shown = ["--show-only", "templates/cleanup/daemonset.yaml", "--show-only", "templates/cleanup/rbac.yaml"]
+    words = ["helm", "template", product.RELEASE, REPOSITORY / "charts/sluice", "-n", product.NAMESPACE, *shown, "-f", "-"]
+    manifest = api.command(*words, stdin=json.dumps(values))
     cluster.apply(manifest)
-    raise NotImplementedError(str(manifest)[:200])
+    cluster.kubectl("rollout", "status", "daemonset/sluice-cleanup", "-n", product.NAMESPACE, "--timeout=120s", seconds=150)
+    cluster.kubectl("delete", "-f", "-", stdin=manifest)
+    cluster.delete("namespace", product.NAMESPACE)
 
 
 def cluster_objects() -> list[str]:
