@@ -24,7 +24,9 @@ def eight() -> list[dict]:
 def test_eight_pods_share_two_gpus(cluster):
     product.need()
     with cluster.namespace() as ns:
-        product.create(ns, *eight())
+        # One after the other: in another order four of them might not fill a GPU, and the last would wait.
+        for pod in eight():
+            product.create(ns, pod)
         product.all_running(ns)
         where = product.assigned(ns)
         filled = {gpu: sum(int(name[1]) for name, at in where.items() if at == gpu) for gpu in GPUS}

@@ -3,6 +3,7 @@
 import time
 
 from lib import product
+from lib.devices import GPUS
 
 SECONDS = 300
 
@@ -10,7 +11,7 @@ SECONDS = 300
 def test_helm_upgrade_leaves_pods_alone(cluster):
     product.need()
     with cluster.namespace() as ns:
-        product.create(ns, product.tenant("a", quota=0.3, memory="1Gi"), product.tenant("b", quota=0.7, memory="1Gi"))
+        product.create(ns, product.tenant("a", quota=0.3, memory="1Gi", gpu_uuid=GPUS[0]), product.tenant("b", quota=0.7, memory="1Gi", gpu_uuid=GPUS[0]))
         product.all_running(ns)
         before = {pod["metadata"]["name"]: (pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["containerID"], pod["status"]["containerStatuses"][0]["restartCount"]) for pod in product.pods(ns)}
         where = product.assigned(ns)
