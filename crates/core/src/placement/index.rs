@@ -254,8 +254,7 @@ impl Index {
         let place = self.nodes.get(&claim.node)?;
         let slots = claim.gpus.iter().filter_map(|gpu| place.node.slot(gpu));
         let mut lost = slots.filter_map(|slot| slot.lost().map(|why| (slot, why)));
-        lost.next()
-            .map(|(slot, why)| CannotBind::Lost { gpu: format!("gpu-{} ({})", slot.ordinal, slot.uuid), why })
+        lost.next().map(|(slot, why)| CannotBind::Lost { gpu: slot.name(), why })
     }
 
     fn name_of(&self, name: &str) -> Arc<str> {

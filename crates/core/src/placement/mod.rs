@@ -31,5 +31,5 @@ pub use index::Index;
 pub use node::GpuUse;
 pub use offer::{CannotBind, Choice, Offer};
 pub use rank::Strategy;
-pub use reasons::{NodeReasons, Reason};
+pub use reasons::{GpuName, NodeReasons, Reason};
 pub use text::{memory_asked, memory_free, share};

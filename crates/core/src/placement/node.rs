@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::demand::{Demand, Wanted};
 use super::offer::Choice;
 use super::rank::{self, Rank, Strategy};
-use super::reasons::{NodeReasons, Reason};
+use super::reasons::{GpuName, NodeReasons, Reason};
 use super::slot::{Health, Slot};
 use super::whole;
 use crate::inventory::NodeInventory;
@@ -52,12 +52,17 @@ impl Node {
                 slots.push(Slot::new(gpu));
             }
         }
-        for gpu in &inventory.gpus {
-            let peers = gpu.nvlink.iter().filter_map(|peer| positions.get(peer.as_str()));
-            let bits = peers.filter_map(|&place| 1_u128.checked_shl(u32::try_from(place).ok()?));
-            let mask = bits.fold(0, |mask, bit| mask | bit);
-            if let Some(slot) = positions.get(gpu.uuid.as_str()).and_then(|&place| slots.get_mut(place)) {
-                slot.peers |= mask;
+        let links =
+            inventory.gpus.iter().flat_map(|gpu| gpu.nvlink.iter().map(move |peer| (&gpu.uuid, peer)));
+        for (one, other) in links {
+            let place = |uuid: &str| positions.get(uuid).copied();
+            if let (Some(one), Some(other)) = (place(one), place(other)) {
+                // A link has two ends, whichever of them says so.
+                for (from, to) in [(one, other), (other, one)].into_iter().filter(|(from, to)| from != to) {
+                    if let Some(slot) = slots.get_mut(from) {
+                        slot.peers |= whole::bit(to);
+                    }
+                }
             }
         }
         Self { slots }
@@ -151,14 +156,11 @@ impl Node {
         if selected.is_empty() {
             return none_selected(&known, demand);
         }
-        let mut against: Vec<(u64, String, Reason)> = Vec::new();
-        for slot in &selected {
-            if let Some(reason) = slot.reason_against(demand) {
-                against.push((remoteness(&reason), format!("gpu-{} ({})", slot.ordinal, slot.uuid), reason));
-            }
-        }
-        against.sort_by_key(|(remoteness, ..)| *remoteness);
-        let others = against.into_iter().map(|(_, name, reason)| (name, reason)).collect();
+        let against = selected
+            .iter()
+            .filter_map(|slot| slot.reason_against(demand).map(|reason| (slot.name(), reason)));
+        let mut others: Vec<(GpuName, Reason)> = against.collect();
+        others.sort_by_key(|(_, reason)| remoteness(reason));
         if demand.is_whole() {
             let free = self.free_positions(wanted).len();
             return NodeReasons::TooFewFree { free, asked: demand.gpus(), others };

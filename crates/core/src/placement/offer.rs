@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::claim::Claim;
 use super::demand::Take;
-use super::reasons::NodeReasons;
+use super::reasons::{GpuName, NodeReasons};
 use super::text::{memory_asked, share};
 
 /// GPUs of one node for one pod.
@@ -62,8 +62,8 @@ pub enum CannotBind {
     BoundElsewhere(Arc<str>),
     /// A GPU that was reserved cannot be had any more.
     Lost {
-        /// Its name for people.
-        gpu: String,
+        /// Which.
+        gpu: GpuName,
         /// What became of it.
         why: String,
     },

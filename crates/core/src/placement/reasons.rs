@@ -1,6 +1,7 @@
 //! Why a pod does not fit, in words that its owner understands.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::text::{memory_asked, memory_free, share};
 
@@ -70,6 +71,21 @@ impl fmt::Display for Reason {
     }
 }
 
+/// A GPU as people know it: `gpu-1 (GPU-…)`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuName {
+    /// Its ordinal on the node.
+    pub ordinal: u32,
+    /// Its UUID.
+    pub uuid: Arc<str>,
+}
+
+impl fmt::Display for GpuName {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "gpu-{} ({})", self.ordinal, self.uuid)
+    }
+}
+
 /// Why a node cannot take a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeReasons {
@@ -83,7 +99,7 @@ pub enum NodeReasons {
         has: Vec<String>,
     },
     /// Each GPU that the pod selects has its reason, nearest to fitting first.
-    Gpus(Vec<(String, Reason)>),
+    Gpus(Vec<(GpuName, Reason)>),
     /// Of the GPUs asked for as a whole, too few are free.
     TooFewFree {
         /// Free ones.
@@ -91,7 +107,7 @@ pub enum NodeReasons {
         /// Asked ones.
         asked: usize,
         /// What stands against the others.
-        others: Vec<(String, Reason)>,
+        others: Vec<(GpuName, Reason)>,
     },
 }
 
@@ -145,7 +161,7 @@ impl fmt::Display for NodeReasons {
     }
 }
 
-fn write_gpus(to: &mut fmt::Formatter<'_>, gpus: &[(String, Reason)]) -> fmt::Result {
+fn write_gpus(to: &mut fmt::Formatter<'_>, gpus: &[(GpuName, Reason)]) -> fmt::Result {
     for (place, (name, reason)) in gpus.iter().take(NAMED_GPUS).enumerate() {
         let comma = if place == 0 { "" } else { "; " };
         write!(to, "{comma}{name} {reason}")?;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::demand::{Demand, Wanted, model_key};
-use super::reasons::Reason;
+use super::reasons::{GpuName, Reason};
+use super::whole::Mask;
 use crate::inventory::Gpu;
 use crate::request::WHOLE_MILLI;
 
@@ -26,7 +27,7 @@ pub(crate) struct Slot {
     pub(crate) memory_bytes: u64,
     pub(crate) health: Health,
     /// GPUs that an NVLink leads to, as bits of positions in the node.
-    pub(crate) peers: u128,
+    pub(crate) peers: Mask,
     pub(crate) used: Used,
 }
 
@@ -71,6 +72,10 @@ impl Slot {
             peers: 0,
             used: Used::default(),
         }
+    }
+
+    pub(crate) fn name(&self) -> GpuName {
+        GpuName { ordinal: self.ordinal, uuid: self.uuid.clone() }
     }
 
     pub(crate) fn free_milli(&self) -> u64 {

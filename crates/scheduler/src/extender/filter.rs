@@ -25,7 +25,7 @@ const DETAILED_NODES: usize = 4;
 const LAG: Duration = Duration::from_millis(25);
 
 /// The highest score of an extender.
-const MAX_SCORE: usize = 10;
+const MAX_SCORE: i64 = 10;
 
 impl Extender {
     /// Answers filter.
@@ -92,10 +92,12 @@ impl Extender {
     pub(crate) fn prioritize(&self, args: &ExtenderArgs<'_>) -> Vec<HostPriority> {
         let state = self.state();
         let claims = state.index.claims(&args.pod.metadata.uid);
-        let place = |name: &str| claims.iter().position(|claim| *claim.node == *name);
-        let score = |name: &str| place(name).map_or(0, |place| MAX_SCORE.saturating_sub(place).max(1));
+        let score = |name: &str| {
+            let ranked = claims.iter().zip((1..=MAX_SCORE).rev().chain(std::iter::repeat(1)));
+            ranked.into_iter().find(|(claim, _)| *claim.node == *name).map_or(0, |(_, score)| score)
+        };
         let names = args.node_names.iter().flatten().map(|name| &*name.0);
-        names.map(|name| HostPriority { host: name.to_owned(), score: score(name) as i64 }).collect()
+        names.map(|name| HostPriority { host: name.to_owned(), score: score(name) }).collect()
     }
 }
 

@@ -27,7 +27,7 @@ fn pod_number(number: usize) -> Value {
         4 => pod(&name, &[("quota", "0.333")]),
         5 => pod(&name, &[("quota", "1")]),
         6 => pod(&name, &[("quota", "0.2")]),
-        _ => pod(&name, &[("quota", if number % 5 == 0 { "2" } else { "0.05" })]),
+        _ => pod(&name, &[("quota", if number.is_multiple_of(5) { "2" } else { "0.05" })]),
     }
 }
 
@@ -75,7 +75,7 @@ fn fault(number: usize) -> Fault {
         1 => Fault::Refuse(500),
         3 => Fault::DoneButError,
         5 => Fault::Refuse(403),
-        7 if number % 3 == 0 => Fault::DoneButSilent,
+        7 if number.is_multiple_of(3) => Fault::DoneButSilent,
         9 => Fault::Refuse(409),
         _ => Fault::None,
     }
