@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use kube::Client;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client};
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -49,9 +51,9 @@ pub(crate) async fn clean(
 ) -> anyhow::Result<()> {
     let all = async {
         // First: while the marks are there, schedulers send pods here.
-        unmark(client, &config.node).await;
+        unmark(client.clone(), &config.node).await;
         let mut said = None;
-        while let Some(waiting) = in_use(config, usage.clone()).await {
+        while let Some(waiting) = in_use(config, &client, usage.clone()).await {
             if said.as_ref() != Some(&waiting) {
                 info!(%waiting, "waiting");
                 said = Some(waiting);
@@ -77,19 +79,23 @@ async fn unmark(client: Client, node: &str) {
 }
 
 /// What there is to wait for.
-async fn in_use(config: &Config, usage: Usage) -> Option<Waiting> {
+async fn in_use(config: &Config, client: &Client, usage: Usage) -> Option<Waiting> {
     for control in sockets(&config.control_folder()) {
         if UnixStream::connect(&control).await.is_ok() {
             return Some(Waiting::Served(control));
         }
     }
+    let pods = match pods_there(client, &config.node).await {
+        Ok(pods) => pods,
+        Err(why) => return Some(Waiting::Blind(why.to_string())),
+    };
     let library = Library::new(config.library_folder());
     let looked = tokio::task::spawn_blocking(move || {
         let ours = library.versions().map_err(|why| why.to_string())?;
         if ours.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let used = usage.versions().map_err(|why| why.to_string())?;
+        let used = usage.versions_of(|uid| pods.contains(uid)).map_err(|why| why.to_string())?;
         Ok(ours.intersection(&used).cloned().collect())
     });
     match looked.await {
@@ -97,6 +103,18 @@ async fn in_use(config: &Config, usage: Usage) -> Option<Waiting> {
         Ok(Err(why)) => Some(Waiting::Blind(why)),
         Err(why) => Some(Waiting::Blind(why.to_string())),
     }
+}
+
+/// Uids of the node's pods that have not ended.
+async fn pods_there(client: &Client, node: &str) -> kube::Result<BTreeSet<String>> {
+    let on_this_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let pods = Api::<Pod>::all(client.clone()).list(&on_this_node).await?;
+    Ok(pods.items.into_iter().filter(has_not_ended).filter_map(|pod| pod.metadata.uid).collect())
+}
+
+fn has_not_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 fn sockets(folder: &Path) -> Vec<PathBuf> {
@@ -127,6 +145,18 @@ fn remove(folder: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::core::v1::PodStatus;
+
+    #[test]
+    fn a_pod_that_has_ended_keeps_nothing() {
+        let in_phase = |phase: &str| {
+            let status = PodStatus { phase: Some(phase.into()), ..PodStatus::default() };
+            Pod { status: Some(status), ..Pod::default() }
+        };
+        assert!(has_not_ended(&Pod::default()));
+        assert!(["Pending", "Running", "Unknown"].into_iter().all(|phase| has_not_ended(&in_phase(phase))));
+        assert!(!["Succeeded", "Failed"].into_iter().any(|phase| has_not_ended(&in_phase(phase))));
+    }
 
     #[test]
     fn a_folder_goes_with_all_that_is_in_it_and_an_absent_one_is_no_error() {
