@@ -5,8 +5,9 @@ use super::super::fake::{FakeGpus, gpu};
 use super::super::health::Sickness;
 use super::super::source::Condition;
 use super::*;
-use std::sync::Barrier;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
 fn settings() -> Settings {
     Settings { seats_per_gpu: 3, look_every: Duration::from_millis(1), ..Settings::default() }
@@ -19,7 +20,7 @@ async fn watching(gpus: &Arc<FakeGpus>) -> (Watched, CancellationToken) {
 }
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future).await.unwrap()
+    tokio::time::timeout(Duration::from_secs(20), future).await.unwrap()
 }
 
 #[tokio::test]
@@ -62,16 +63,16 @@ async fn what_changes_nothing_wakes_nobody() {
     assert!(!watched.inventory.has_changed().unwrap());
 }
 
-/// A driver whose next look hangs until the test lets it go.
+/// A driver whose second look hangs until the test lets it go, or has failed.
 struct Hanging {
     looks: AtomicUsize,
-    barrier: Barrier,
+    release: Mutex<Receiver<()>>,
 }
 
 impl Gpus for Hanging {
     fn inventory(&self) -> Result<Vec<Sighting>, NoDriver> {
         if self.looks.fetch_add(1, Ordering::Relaxed) == 1 {
-            self.barrier.wait();
+            let _ = self.release.lock().unwrap().recv();
         }
         Ok(vec![Sighting::Known(gpu(0), Condition::Good)])
     }
@@ -83,7 +84,8 @@ impl Gpus for Hanging {
 
 #[tokio::test]
 async fn a_driver_that_hangs_is_no_driver_and_is_asked_only_once() {
-    let gpus = Arc::new(Hanging { looks: AtomicUsize::new(0), barrier: Barrier::new(2) });
+    let (let_go, release) = channel();
+    let gpus = Arc::new(Hanging { looks: AtomicUsize::new(0), release: Mutex::new(release) });
     let settings = Settings { patience: Duration::from_millis(10), ..settings() };
     let stop = CancellationToken::new();
     let mut watched = watch(gpus.clone(), settings, stop.clone()).await.unwrap();
@@ -94,7 +96,7 @@ async fn a_driver_that_hangs_is_no_driver_and_is_asked_only_once() {
     );
     assert_eq!(gpus.looks.load(Ordering::Relaxed), 2);
     assert!(!*watched.listens.borrow());
-    gpus.barrier.wait();
+    let_go.send(()).unwrap();
     soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap();
     stop.cancel();
 }
