@@ -1,18 +1,18 @@
 {{/* Names, labels and images. Components are "node-agent", "scheduler" and "webhook". */}}
 
 {{- define "sluice.name" -}}
-{{- .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" }}
+{{- .Values.nameOverride | default .Chart.Name | trunc 32 | trimSuffix "-" }}
 {{- end }}
 
 {{/* The release's name, with the chart's name in it; short enough to append a component and a hash. */}}
 {{- define "sluice.fullname" -}}
 {{- $name := include "sluice.name" . -}}
 {{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- .Values.fullnameOverride | trunc 32 | trimSuffix "-" }}
 {{- else if contains $name .Release.Name }}
-{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- .Release.Name | trunc 32 | trimSuffix "-" }}
 {{- else }}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}
+{{- printf "%s-%s" .Release.Name $name | trunc 32 | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 

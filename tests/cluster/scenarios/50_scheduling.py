@@ -68,7 +68,7 @@ def test_whole_gpus(cluster):
         product.all_running(ns)
         assert sorted(product.assigned(ns)["both"].split(",")) == sorted(GPUS)
         product.create(ns, quiet("crumb", quota="0.001", memory="64Mi"))
-        waits(cluster, ns, "crumb", "0.000 free")
+        waits(cluster, ns, "crumb", "as a whole")
         cluster.delete("pod", "both", ns)
         cluster.until("crumb", 60, lambda: "crumb" in product.assigned(ns))
         # D25: two GPUs are asked for, each half used: it waits, and the scheduler lives on.

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Binding, ObjectReference};
 use kube::api::{Api, ObjectMeta, PostParams};
@@ -15,10 +16,14 @@ use sluice_core::request::keys;
 
 use super::events::Assignment;
 use super::extender::{BIND_AFTERMATH, Extender};
+use super::feed;
 use super::metrics::Outcome;
 use super::objects::Pod;
 use super::role::State;
 use super::wire::{ExtenderBindingArgs, ExtenderBindingResult};
+
+/// How often the API server is asked how a bind ended.
+const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// How a call of the API ended.
 #[derive(Debug)]
@@ -27,7 +32,7 @@ enum Sent {
     Done,
     /// Not bound, and it will not be by this call.
     Refused(String),
-    /// Nobody knows: the watch will show it.
+    /// Nobody knows: the API server has to be asked.
     Unknown(String),
 }
 
@@ -43,32 +48,84 @@ impl Extender {
         (ExtenderBindingResult { error }, outcome)
     }
 
-    async fn bind_to_the_end(&self, args: &ExtenderBindingArgs) -> Result<(), (Outcome, String)> {
+    async fn bind_to_the_end(self: &Arc<Self>, args: &ExtenderBindingArgs) -> Result<(), (Outcome, String)> {
         if self.role.state() != State::Active {
             return Err((Outcome::Inactive, "Sluice's extender is not active".to_owned()));
         }
-        let deadline = self.clock.in_ns(self.policy.bind_timeout + BIND_AFTERMATH);
         let was_unknown = self.is_binding(args);
-        let choice =
-            self.state().index.begin_bind(&args.pod_uid, &args.node, deadline).map_err(|cannot| {
-                let outcome =
-                    if cannot == CannotBind::NotReserved { Outcome::NotReserved } else { Outcome::Refused };
-                (outcome, cannot.to_string())
-            })?;
-        match self.send(args, &choice).await {
+        // No deadline: our watch may be blind for longer than any, and then the share would be given twice.
+        let (choice, number) = self.begin(args).map_err(|cannot| {
+            let outcome =
+                if cannot == CannotBind::NotReserved { Outcome::NotReserved } else { Outcome::Refused };
+            (outcome, cannot.to_string())
+        })?;
+        let sent = self.send(args, &choice).await;
+        // An earlier attempt of which nobody knows the end may still succeed.
+        if matches!(sent, Sent::Unknown(_)) || was_unknown && matches!(sent, Sent::Refused(_)) {
+            tokio::spawn(Arc::clone(self).find_out(args.clone(), number));
+        }
+        match sent {
             Sent::Done => {
                 self.bound(args);
                 self.events.assigned(Assignment::new(args, &choice));
                 Ok(())
             }
             Sent::Refused(why) => {
-                // An earlier attempt of which nobody knows the end may still succeed.
                 if !was_unknown {
-                    self.state().index.abandon(&args.pod_uid, &args.node);
+                    self.abandon(args, number);
                 }
                 Err((Outcome::Refused, why))
             }
             Sent::Unknown(why) => Err((Outcome::Unknown, why)),
+        }
+    }
+
+    /// Holds the share until the end of the bind is known. The number says which bind of the pod it is.
+    fn begin(&self, args: &ExtenderBindingArgs) -> Result<(Choice, u64), CannotBind> {
+        let mut state = self.state();
+        let choice = state.index.begin_bind(&args.pod_uid, &args.node, u64::MAX)?;
+        let number = state.binds.entry(args.pod_uid.clone()).or_insert(0);
+        *number += 1;
+        Ok((choice, *number))
+    }
+
+    /// The bind did not happen and will not. If there was a later one, that one decides.
+    fn abandon(&self, args: &ExtenderBindingArgs, number: u64) {
+        let mut state = self.state();
+        if state.binds.get(&args.pod_uid) == Some(&number) {
+            state.binds.remove(&args.pod_uid);
+            state.index.abandon(&args.pod_uid, &args.node);
+        }
+    }
+
+    /// Asks the API server how a bind ended, until it says so.
+    async fn find_out(self: Arc<Self>, args: ExtenderBindingArgs, number: u64) {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &args.pod_namespace);
+        let over = self.clock.in_ns(self.policy.bind_timeout + BIND_AFTERMATH);
+        loop {
+            tokio::time::sleep(ASK_EVERY).await;
+            if self.state().binds.get(&args.pod_uid) != Some(&number) {
+                return;
+            }
+            // Before the question, so that an answer that says "not bound" is from after that moment.
+            let is_over = self.clock.now_ns() >= over;
+            match tokio::time::timeout(self.policy.bind_timeout, pods.get_opt(&args.pod_name)).await {
+                Ok(Ok(Some(pod))) if pod.uid() == Some(&*args.pod_uid) => {
+                    if pod.node().is_some() || pod.has_ended() {
+                        self.state().binds.remove(&args.pod_uid);
+                        return feed::take_in(&self, &pod);
+                    }
+                    if is_over {
+                        return self.abandon(&args, number);
+                    }
+                }
+                // The pod is gone, or another has its name.
+                Ok(Ok(_)) => return self.abandon(&args, number),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, pod = args.pod_name, "cannot find out whether a pod is bound")
+                }
+                Err(_) => {}
+            }
         }
     }
 
@@ -81,6 +138,7 @@ impl Extender {
 
     fn bound(&self, args: &ExtenderBindingArgs) {
         let mut state = self.state();
+        state.binds.remove(&args.pod_uid);
         if state.index.bound(&args.pod_uid, &args.node) {
             state.unseen.insert(args.pod_uid.clone());
         }

@@ -1,6 +1,6 @@
 //! What all parts of the extender share.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,11 +55,14 @@ pub(crate) struct State {
     /// Pods that were bound by us and that the watch of pods has not shown as bound since its last list began: a list
     /// that does not have them may be older than their bind.
     pub(crate) unseen: HashSet<String>,
+    /// The number of the latest bind of each pod whose binds have not all come to a known end.
+    pub(crate) binds: HashMap<String, u64>,
 }
 
 impl Extender {
     pub(crate) fn new(policy: Policy, client: kube::Client, metrics: Metrics, events: Events) -> Self {
-        let state = State { index: Index::new(policy.strategy), unseen: HashSet::new() };
+        let state =
+            State { index: Index::new(policy.strategy), unseen: HashSet::new(), binds: HashMap::new() };
         Self {
             policy,
             client,

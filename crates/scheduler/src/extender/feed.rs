@@ -148,6 +148,12 @@ impl Sink for Nodes<'_> {
     }
 }
 
+/// Takes in one pod as the API server has it, as if the watch had shown it.
+pub(crate) fn take_in(extender: &Extender, pod: &Pod) {
+    Pods { extender, listed: HashSet::new() }.apply(pod);
+    extender.changed();
+}
+
 struct Pods<'a> {
     extender: &'a Extender,
     listed: HashSet<String>,

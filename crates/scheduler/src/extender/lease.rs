@@ -26,7 +26,7 @@ pub(crate) async fn follow(extender: &Extender, namespace: &str, name: &str, pod
                 let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
                 let leads = is_ours(&holder, pod_name);
                 tracing::debug!(holder, leads, "lease");
-                extender.role.set_leading(leads);
+                extender.role.set_leader(leads, &holder);
             }
             Ok(watcher::Event::Delete(_)) => extender.role.set_leading(false),
             Ok(watcher::Event::InitDone) if !was_listed => extender.role.set_leading(false),
@@ -39,14 +39,28 @@ pub(crate) async fn follow(extender: &Extender, namespace: &str, name: &str, pod
     }
 }
 
-/// A kube-scheduler's identity is its host name, which is its pod's name, `_` and a random UUID.
+/// A kube-scheduler's identity is its host name, `_` and a random UUID.
 fn is_ours(holder: &str, pod_name: &str) -> bool {
-    holder.strip_prefix(pod_name).is_some_and(|rest| rest.starts_with('_'))
+    holder.strip_prefix(host_name(pod_name)).is_some_and(|rest| rest.starts_with('_'))
+}
+
+/// The host name that kubelet gives a pod of this name: at most 63 bytes, which end in a letter or digit
+/// (`truncatePodHostnameIfNeeded`, pkg/kubelet/kubelet_pods.go). Names of pods are ASCII.
+fn host_name(pod_name: &str) -> &str {
+    pod_name.get(..63).map_or(pod_name, |cut| cut.trim_end_matches(['-', '.']))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_ours;
+    use super::{host_name, is_ours};
+
+    #[test]
+    fn a_long_name_is_cut_as_kubelet_cuts_it() {
+        let long = format!("{}-12345678-abcde", "x".repeat(54));
+        assert_eq!(host_name(&long), format!("{}-12345678", "x".repeat(54)));
+        assert!(is_ours(&format!("{}-12345678_5d0e", "x".repeat(54)), &long));
+        assert_eq!(host_name("short-1"), "short-1");
+    }
 
     #[test]
     fn a_holder_is_ours_by_our_whole_name() {

@@ -17,9 +17,11 @@ pub(crate) enum State {
 }
 
 /// What is known of the cluster and of who leads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Facts {
     leads: bool,
+    /// Who leads: a kube-scheduler that was restarted beside us is another.
+    holder: String,
     /// How often we were told to lead: a list counts if it began after that.
     term: u64,
     /// The term in which the last whole list of nodes began, and that of pods; `None` before the first.
@@ -52,15 +54,31 @@ pub(crate) struct Role {
 
 impl Role {
     pub(crate) fn new() -> Self {
-        Self { facts: watch::Sender::new(Facts { leads: false, term: 0, nodes: None, pods: None }) }
+        Self {
+            facts: watch::Sender::new(Facts {
+                leads: false,
+                holder: String::new(),
+                term: 0,
+                nodes: None,
+                pods: None,
+            }),
+        }
     }
 
-    /// The lease says that we lead, or that we do not.
+    /// We lead, or we do not, whoever asks us.
     pub(crate) fn set_leading(&self, leads: bool) {
+        self.set_leader(leads, "");
+    }
+
+    /// The lease says that this kube-scheduler leads, and that it is ours or not.
+    pub(crate) fn set_leader(&self, leads: bool, holder: &str) {
         self.facts.send_if_modified(|facts| {
-            let is_new = facts.leads != leads;
+            let is_new = facts.leads != leads || leads && facts.holder != holder;
             facts.term += u64::from(is_new && leads);
             facts.leads = leads;
+            if is_new {
+                holder.clone_into(&mut facts.holder);
+            }
             is_new
         });
     }
