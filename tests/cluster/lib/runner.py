@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import json
+import os
 import signal
 import sys
 import time
@@ -13,6 +14,8 @@ from lib import assemble
 from lib.cluster import Cluster
 from lib.settings import HERE, KUBERNETES
 
+# A machine of two cores that others use as well is sometimes too slow for a deadline. A second try is said and counted.
+RETRIES = int(os.environ.get("SLUICE_CLUSTER_RETRIES", "0"))
 SECONDS = 120  # of a test in a file that has no SECONDS of its own
 
 
@@ -62,11 +65,16 @@ def main(result: Path, words: list[str]) -> int:
         print(f"test {name} … ", end="", flush=True)
         began, cluster.figures = time.monotonic(), {}
         reason = run(function, cluster, seconds)
+        tries = 1
+        while reason and tries <= RETRIES:
+            print(f"FAILED, once more\n{reason}", assemble.logs(), cluster.state(), f"test {name} again … ", sep="\n", end="", flush=True)
+            cluster.figures, tries = {}, tries + 1
+            reason = run(function, cluster, seconds)
         took = round(time.monotonic() - began, 1)
         print(f"{'FAILED' if reason else 'ok'} ({took} s)", *(f"\n    {key}: {value}" for key, value in cluster.figures.items()), flush=True)
         if reason:
             print(reason, assemble.logs(), cluster.state(), sep="\n", flush=True)
-        done.append({"name": name, "ok": not reason, "seconds": took, "reason": reason, "figures": cluster.figures})
+        done.append({"name": name, "ok": not reason, "seconds": took, "tries": tries, "reason": reason, "figures": cluster.figures})
         failed = sum(not test["ok"] for test in done)
         summary = {"kubernetes": KUBERNETES, "passed": len(done) - failed, "failed": failed, "tests": done}
         result.write_text(json.dumps(summary))
