@@ -195,6 +195,30 @@ class Objects(unittest.TestCase):
         self.assertEqual(certificate["secretName"], mounted)
         own = render("webhook.certManager.enabled=true", "webhook.certManager.issuerRef.name=ca", "webhook.certManager.issuerRef.kind=ClusterIssuer")
         self.assertFalse(of_kind(own, "Issuer"))
+        self.assertEqual(set(of_kind(own, "Certificate")), {"sluice-webhook"})
+        self.assertEqual(of_kind(own, "Certificate")["sluice-webhook"]["spec"]["issuerRef"], {"kind": "ClusterIssuer", "name": "ca"})
+
+    def test_cert_manager_signs_with_a_ca_that_outlives_the_certificate(self):
+        objects = render("webhook.certManager.enabled=true")
+        certificates, issuers = of_kind(objects, "Certificate"), of_kind(objects, "Issuer")
+        serving = certificates["sluice-webhook"]["spec"]
+        self.assertFalse(serving.get("isCA"))
+        signed = issuers[serving["issuerRef"]["name"]]["spec"]["ca"]["secretName"]
+        (authority,) = [one["spec"] for one in certificates.values() if one["spec"]["secretName"] == signed]
+        self.assertTrue(authority["isCA"] and authority["commonName"] and authority["duration"] == "87600h")
+        self.assertEqual(issuers[authority["issuerRef"]["name"]]["spec"], {"selfSigned": {}})
+        # What the API server trusts comes with the serving certificate: the CA that signed it.
+        for one in of_kind(objects, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration").values():
+            self.assertEqual(one["metadata"]["annotations"]["cert-manager.io/inject-ca-from"], f"{NAMESPACE}/sluice-webhook")
+
+    def test_debugging_containers_are_mutated_before_they_are_validated(self):
+        objects = render()
+        for kind, path in [("MutatingWebhookConfiguration", "/mutate"), ("ValidatingWebhookConfiguration", "/validate")]:
+            hooks = of_kind(objects, kind)["sluice-webhook"]["webhooks"]
+            (hook,) = [one for one in hooks if one["rules"][0]["resources"] == ["pods/ephemeralcontainers"]]
+            self.assertEqual((hook["clientConfig"]["service"]["path"], hook["rules"][0]["operations"]), (path, ["UPDATE"]))
+            (condition,) = hook["matchConditions"]
+            self.assertIn("object.metadata.annotations.exists(k, k.startsWith('sluice.dev/'))", condition["expression"])
 
 
 if __name__ == "__main__":

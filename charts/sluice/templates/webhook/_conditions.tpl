@@ -21,6 +21,25 @@ the bare resource. No other pod may ever depend on the webhook, so what is not o
 || (has(object.spec.initContainers) && {{ include "sluice.celNamesResource" "object.spec.initContainers" }})
 {{- end }}
 
+{{/* Whether the pod is ours and gets a debugging container. Of those that it has, none can change any more. */}}
+{{- define "sluice.celIsDebugged" -}}
+has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith('sluice.dev/'))
+&& has(object.spec.ephemeralContainers)
+&& object.spec.ephemeralContainers.exists(c, {{ include "sluice.celIsNew" $ }})
+{{- end }}
+
+{{/* Whether the pod is ours and gets a debugging container that does not say which GPUs it sees. */}}
+{{- define "sluice.celIsDebuggedBare" -}}
+has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith('sluice.dev/'))
+&& has(object.spec.ephemeralContainers)
+&& object.spec.ephemeralContainers.exists(c, {{ include "sluice.celIsNew" $ }}
+&& !(has(c.env) && c.env.exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES')))
+{{- end }}
+
+{{- define "sluice.celIsNew" -}}
+!(has(oldObject.spec.ephemeralContainers) && oldObject.spec.ephemeralContainers.exists(o, o.name == c.name))
+{{- end }}
+
 {{/* Whether keys that begin with one of the prefixes differ: include "sluice.celSameKeys" (dict "map" "metadata.annotations" "prefix" "sluice.dev/") */}}
 {{- define "sluice.celSameKeys" -}}
 {{- $new := include "sluice.celMap" (printf "object.%s" .map) -}}

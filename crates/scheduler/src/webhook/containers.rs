@@ -47,18 +47,24 @@ impl<'a> Place<'a> {
     /// # Errors
     /// When the number is none.
     pub(super) fn seats(&self) -> Result<Option<u64>, Mistake> {
-        let Some(resources) = &self.container.resources else {
-            return Ok(None);
-        };
-        for (name, map) in [("limits", &resources.limits), ("requests", &resources.requests)] {
-            if let Some(quantity) = map.as_ref().and_then(|map| map.get(keys::RESOURCE)) {
-                let key = format!("{}.resources.{name}[{}]", self.shown(), keys::RESOURCE);
-                let seats = parse_quantity(&quantity.0).ok();
-                let wrong = || Mistake::new(key, &quantity.0, "a whole number");
-                return seats.map(Some).ok_or_else(wrong);
-            }
+        match self.stated_seats().next() {
+            None => Ok(None),
+            Some((key, value, None)) => Err(Mistake::new(key, value, "a whole number")),
+            Some((_, _, seats)) => Ok(seats),
         }
-        Ok(None)
+    }
+
+    /// Seats in its limits and in its requests: where, the text, and the number if it is one.
+    pub(super) fn stated_seats(&self) -> impl Iterator<Item = (String, &'a str, Option<u64>)> {
+        let resources = self.container.resources.as_ref();
+        let limits = resources.and_then(|resources| resources.limits.as_ref());
+        let requests = resources.and_then(|resources| resources.requests.as_ref());
+        let shown = self.shown();
+        [("limits", limits), ("requests", requests)].into_iter().filter_map(move |(name, map)| {
+            let value = map?.get(keys::RESOURCE)?.0.as_str();
+            let key = format!("{shown}.resources.{name}[{}]", keys::RESOURCE);
+            Some((key, value, parse_quantity(value).ok()))
+        })
     }
 
     /// The variables that say which GPUs are visible.
@@ -67,8 +73,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Names of the containers that get the GPU: those named, else those that name the resource, else the one that istio and
-/// kubectl take for the main one, else the first.
+/// Names of the containers that get the GPU: those named, else those that name the resource, else the app container that
+/// istio and kubectl take for the main one, else the first.
 ///
 /// # Errors
 /// Names that are no containers, containers that name the resource and were not chosen, and more than one that runs as
@@ -78,21 +84,22 @@ pub(super) fn chosen(
     places: &[Place<'_>],
     request: &GpuRequest,
 ) -> Result<Vec<String>, Vec<Mistake>> {
-    let exists = |name: &str| places.iter().any(|place| place.container.name == name);
     let with_resource: Vec<String> = places
         .iter()
         .filter(|place| !matches!(place.seats(), Ok(None | Some(0))))
         .map(|place| place.container.name.clone())
         .collect();
     let default = pod.metadata.annotations.as_ref().and_then(|map| map.get(DEFAULT_CONTAINER));
-    let default = default.filter(|name| exists(name));
-    let first = || places.iter().find(|place| place.list == "containers").map(|place| &place.container.name);
+    let mut apps =
+        places.iter().filter(|place| place.list == "containers").map(|place| &place.container.name);
+    let first = apps.clone().next();
+    let default = default.filter(|name| apps.any(|app| app == *name));
     let names: Vec<String> = if !request.containers.is_empty() {
         request.containers.clone()
     } else if !with_resource.is_empty() {
         with_resource.clone()
     } else {
-        default.or_else(first).cloned().into_iter().collect()
+        default.or(first).cloned().into_iter().collect()
     };
     let mistakes = mistakes(places, &names, &with_resource);
     if mistakes.is_empty() { Ok(names) } else { Err(mistakes) }

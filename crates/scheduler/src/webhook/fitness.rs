@@ -4,12 +4,13 @@ use k8s_openapi::api::core::v1::{EnvVar, PodSpec};
 use sluice_core::request::{GpuRequest, Mistake, Priority, keys, kubeshare};
 
 use super::containers::{Place, VISIBLE_DEVICES, is_assigned, is_void};
+use super::plan::DEFAULT_SCHEDULER;
 
 /// What keeps the pod from being scheduled by us.
 pub(super) fn unfit(spec: &PodSpec, from_kubeshare: bool) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     let scheduler = spec.scheduler_name.as_deref().unwrap_or_default();
-    let known = ["", "default-scheduler", keys::SCHEDULER_NAME].contains(&scheduler)
+    let known = ["", DEFAULT_SCHEDULER, keys::SCHEDULER_NAME].contains(&scheduler)
         || from_kubeshare && scheduler == kubeshare::SCHEDULER_NAME;
     if !known {
         let allowed =
@@ -50,6 +51,14 @@ pub(super) fn own_devices(place: &Place<'_>, chosen: bool) -> Vec<Mistake> {
         None => variable.value.clone().unwrap_or_default(),
     };
     wrong.map(|variable| Mistake::new(&key, shown(variable), allowed)).collect()
+}
+
+/// Seats that a container with a GPU states itself, and that are not those of its request. None of them at all would be
+/// worse than too many: the variable would still show it the GPU, and kubelet would not bring the library.
+pub(super) fn own_seats(place: &Place<'_>, seats: u32) -> Vec<Mistake> {
+    let wrong = place.stated_seats().filter(|(_, _, stated)| *stated != Some(u64::from(seats)));
+    let allowed = format!("{seats} or nothing: the container gets the pod's GPU");
+    wrong.map(|(key, value, _)| Mistake::new(key, value, &allowed)).collect()
 }
 
 /// What the user should know.

@@ -8,6 +8,7 @@ mod admission;
 mod arguments;
 mod certificates;
 mod containers;
+mod debugging;
 mod fitness;
 mod patch;
 mod plan;

@@ -56,10 +56,7 @@ pub(super) fn seats(path: &str, container: &Container, seats: u32) -> Vec<Operat
     operations
 }
 
-/// One more variable in the container's environment.
-pub(super) fn variable(path: &str, container: &Container, variable: Value) -> Operation {
-    match container.env {
-        Some(_) => add(format!("{path}/env/-"), variable),
-        None => add(format!("{path}/env"), json!([variable])),
-    }
+/// One more variable in the container's environment, which may not be there.
+pub(super) fn variable(path: &str, there: bool, variable: Value) -> Operation {
+    if there { add(format!("{path}/env/-"), variable) } else { add(format!("{path}/env"), json!([variable])) }
 }

@@ -14,6 +14,9 @@ use super::fitness;
 use super::patch::{self, Operation};
 use super::wish::wish;
 
+/// Who schedules the pods that name no scheduler.
+pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
 /// What the cluster's administrator set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
@@ -41,7 +44,7 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
     let from_kubeshare = labels.into_iter().any(|(label, _)| label.starts_with(kubeshare::PREFIX));
     let mut mistakes = fitness::unfit(spec, from_kubeshare);
     let wish = match wish(pod, &places) {
-        Ok(None) => return Ok(None),
+        Ok(None) => return Ok(released(spec, from_kubeshare)),
         Ok(Some(wish)) => wish,
         Err(more) => return Err(with(mistakes, more)),
     };
@@ -51,7 +54,11 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
     });
     // Without a choice there is no telling whose variable is wrong.
     for place in places.iter().filter(|_| !chosen.is_empty()) {
-        mistakes.extend(fitness::own_devices(place, chosen.contains(&place.container.name)));
+        let chosen = chosen.contains(&place.container.name);
+        mistakes.extend(fitness::own_devices(place, chosen));
+        if chosen {
+            mistakes.extend(fitness::own_seats(place, wish.request.seats()));
+        }
     }
     if let Some(mistakes) = Mistakes::some(mistakes) {
         return Err(mistakes);
@@ -68,6 +75,13 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
     let mut warnings = wish.warnings;
     warnings.extend(fitness::cautions(&wish.request, spec, &places));
     Ok(Some(Plan { patch: operations, warnings }))
+}
+
+/// What a pod with KubeShare's labels but without a GPU needs: the scheduler that it names is not there any more.
+fn released(spec: &PodSpec, from_kubeshare: bool) -> Option<Plan> {
+    let waits = from_kubeshare && spec.scheduler_name.as_deref() == Some(kubeshare::SCHEDULER_NAME);
+    let scheduler = patch::add("/spec/schedulerName".to_owned(), json!(DEFAULT_SCHEDULER));
+    waits.then(|| Plan { patch: vec![scheduler], warnings: Vec::new() })
 }
 
 fn with(mut mistakes: Vec<Mistake>, more: Mistakes) -> Mistakes {
@@ -97,7 +111,7 @@ fn of_container(place: &Place<'_>, chosen: bool, seats: u32) -> Vec<Operation> {
     let mut operations = if chosen { patch::seats(&path, place.container, seats) } else { Vec::new() };
     if place.visible().next().is_none() {
         let variable = if chosen { containers::assigned_variable() } else { containers::void_variable() };
-        operations.push(patch::variable(&path, place.container, variable));
+        operations.push(patch::variable(&path, place.container.env.is_some(), variable));
     }
     operations
 }

@@ -94,6 +94,25 @@ fn seats_that_contradict_the_annotations_are_refused() {
 }
 
 #[test]
+fn a_container_with_a_gpu_and_without_a_seat_is_refused() {
+    let stating = |resources: Value| with(json!([{"name": "main", "image": "x", "resources": resources}]));
+    let (none, one) = (json!({"sluice.dev/gpu": "0"}), json!({"sluice.dev/gpu": "1"}));
+    let message = |name: &str| {
+        format!(
+            "spec.containers[main].resources.{name}[sluice.dev/gpu]: \"0\" is not allowed: 1 or nothing: the container gets \
+             the pod's GPU"
+        )
+    };
+    assert_eq!(refused(&stating(json!({"limits": none}))), message("limits"));
+    assert_eq!(refused(&stating(json!({"requests": none}))), message("requests"));
+    assert_eq!(refused(&stating(json!({"limits": one, "requests": none}))), message("requests"));
+    let both = format!("{}; {}", message("limits"), message("requests"));
+    assert_eq!(refused(&stating(json!({"limits": none, "requests": none}))), both);
+    let garbage = refused(&stating(json!({"limits": one, "requests": {"sluice.dev/gpu": "x"}})));
+    assert!(garbage.contains("requests[sluice.dev/gpu]: \"x\" is not allowed: 1 or nothing"), "{garbage}");
+}
+
+#[test]
 fn a_choice_of_gpus_of_ones_own_is_refused() {
     let env = |name: &str, value: &str| json!({"name": name, "image": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]});
     assert_eq!(

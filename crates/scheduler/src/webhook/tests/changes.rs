@@ -58,15 +58,28 @@ fn the_mutating_webhook_leaves_changes_alone() {
     assert_eq!(admission::mutate(&request("UPDATE", &old, &old), &Settings::default()), Verdict::NotOurs);
 }
 
-/// A debugging container with this environment, into a pod.
-fn debug(pod: &Value, env: &Value) -> Verdict {
-    let mut new = pod.clone();
-    new["spec"]["ephemeralContainers"] = json!([{"name": "debugger", "image": "x", "env": env}]);
-    let mut review = review("UPDATE", &new, pod);
+/// The request that makes the new pod's debugging containers of the old one's.
+fn debugging(new: &Value, old: &Value) -> Request {
+    let mut review = review("UPDATE", new, old);
     review["request"]["subResource"] = json!("ephemeralcontainers");
-    let request = Request::parse(review.to_string().as_bytes()).unwrap();
-    assert_eq!(admission::mutate(&request, &Settings::default()), Verdict::NotOurs);
-    admission::validate(&request, &Settings::default())
+    Request::parse(review.to_string().as_bytes()).unwrap()
+}
+
+/// The pod with these debugging containers.
+fn with_debugging(pod: &Value, containers: &Value) -> Value {
+    let mut new = pod.clone();
+    new["spec"]["ephemeralContainers"] = containers.clone();
+    new
+}
+
+/// What the validating webhook says of a debugging container with this environment.
+fn debug(pod: &Value, env: &Value) -> Verdict {
+    let new = with_debugging(pod, &json!([{"name": "debugger", "image": "x", "env": env}]));
+    admission::validate(&debugging(&new, pod), &Settings::default())
+}
+
+fn void() -> Value {
+    json!({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"})
 }
 
 #[test]
@@ -76,10 +89,56 @@ fn a_debugging_container_gets_no_gpu() {
     let message = "spec.ephemeralContainers[debugger].env[NVIDIA_VISIBLE_DEVICES]: \"all\" is not allowed: void or nothing: \
                    debugging containers get no GPU";
     assert_eq!(debug(&ours, &all), Verdict::Refused(message.to_owned()));
-    assert_eq!(debug(&ours, &json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}])), FINE);
-    assert_eq!(debug(&ours, &json!([])), FINE);
+    assert_eq!(debug(&ours, &json!([void()])), FINE);
+    assert_eq!(debug(&ours, &json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": ""}])), FINE);
+    // The image may name all GPUs.
+    let message = "spec.ephemeralContainers[debugger].env[NVIDIA_VISIBLE_DEVICES] is missing: void: debugging containers get \
+                   no GPU; another webhook took it away, or Sluice's mutating webhook is not configured";
+    assert_eq!(debug(&ours, &json!([])), Verdict::Refused(message.to_owned()));
     let other = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": single()});
     assert_eq!(debug(&other, &all), Verdict::NotOurs);
+}
+
+#[test]
+fn new_debugging_containers_become_void_and_old_ones_stay() {
+    let old = with_debugging(
+        &patched(&pod(&[("quota", "0.3")], &single())),
+        &json!([{"name": "from-before", "image": "x"}]),
+    );
+    let mut new = with_debugging(
+        &old,
+        &json!([
+            {"name": "from-before", "image": "x"},
+            {"name": "bare", "image": "x", "envFrom": [{"configMapRef": {"name": "settings"}}]},
+            {"name": "other", "image": "x", "env": [{"name": "A", "value": "b"}]},
+            {"name": "greedy", "image": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]},
+        ]),
+    );
+    let mutated = |new: &Value| admission::mutate(&debugging(new, &old), &Settings::default());
+    let Verdict::Admitted { patch, .. } = mutated(&new) else { panic!("it was not admitted") };
+    let patch = serde_json::to_value(patch).unwrap();
+    assert_eq!(
+        patch,
+        json!([
+            {"op": "add", "path": "/spec/ephemeralContainers/1/env", "value": [void()]},
+            {"op": "add", "path": "/spec/ephemeralContainers/2/env/-", "value": void()},
+        ])
+    );
+    super::apply(&mut new, &patch);
+    assert_eq!(mutated(&new), FINE);
+    let valid = |new: &Value| admission::validate(&debugging(new, &old), &Settings::default());
+    let Verdict::Refused(message) = valid(&new) else { panic!("all GPUs were granted") };
+    assert!(
+        message.starts_with("spec.ephemeralContainers[greedy].env[NVIDIA_VISIBLE_DEVICES]: \"all\""),
+        "{message}"
+    );
+    assert!(!message.contains(';'), "only that one: {message}");
+    new["spec"]["ephemeralContainers"].as_array_mut().unwrap().pop();
+    assert_eq!(valid(&new), FINE);
+
+    let other = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": single()});
+    let debugged = with_debugging(&other, &json!([{"name": "bare", "image": "x"}]));
+    assert_eq!(admission::mutate(&debugging(&debugged, &other), &Settings::default()), Verdict::NotOurs);
 }
 
 #[test]

@@ -116,6 +116,30 @@ fn a_sidecar_that_was_first_before_us_is_told_by_the_default_container() {
 }
 
 #[test]
+fn an_init_container_is_no_default_container() {
+    let mut object = pod(&[("quota", "0.3")], &single());
+    object["spec"]["initContainers"] = json!([{"name": "prepare", "image": "x"}]);
+    object["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = json!("prepare");
+    assert_eq!(patch(&object)[0], add("/metadata/annotations/sluice.dev~1container", "main"));
+}
+
+#[test]
+fn pods_that_asked_kubeshare_for_no_gpu_go_to_the_default_scheduler() {
+    for labels in [
+        json!({"sharedgpu/gpu_request": "0", "sharedgpu/gpu_limit": "0"}),
+        json!({"sharedgpu/gpu_limit": "0"}),
+        json!({"sharedgpu/priority": "10"}),
+    ] {
+        let mut object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": labels}, "spec": single()});
+        object["spec"]["schedulerName"] = json!("kubeshare-scheduler");
+        assert_eq!(patch(&object), json!([add("/spec/schedulerName", "default-scheduler")]));
+        let Verdict::Refused(_) = validate(&object) else { panic!("a pod that nobody schedules passed") };
+        let object = patched(&object);
+        assert_eq!((mutate(&object), validate(&object)), (Verdict::NotOurs, Verdict::NotOurs));
+    }
+}
+
+#[test]
 fn kubeshares_labels_become_annotations() {
     let mut object = pod(&[], &single());
     object["metadata"] = json!({"name": "p", "labels": {

@@ -3,8 +3,10 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::review::{Request, Verdict};
-use super::{apply, mutate, pod, validate};
+use super::super::admission;
+use super::super::plan::Settings;
+use super::super::review::{Answer, Request, Verdict};
+use super::{apply, mutate, pod, review, validate};
 
 /// Containers as users and other webhooks make them, some with what we would add.
 fn container(name: String) -> impl Strategy<Value = Value> {
@@ -18,6 +20,9 @@ fn container(name: String) -> impl Strategy<Value = Value> {
         json!({"requests": {"memory": "1Gi"}}),
         json!({"limits": {"sluice.dev/gpu": "1"}}),
         json!({"limits": {"sluice.dev/gpu": "1"}, "requests": {"sluice.dev/gpu": "1"}}),
+        json!({"limits": {"sluice.dev/gpu": "0"}}),
+        json!({"limits": {"sluice.dev/gpu": "0"}, "requests": {"sluice.dev/gpu": "0"}}),
+        json!({"requests": {"sluice.dev/gpu": "0"}}),
     ]));
     (env, resources, any::<bool>()).prop_map(move |(env, resources, always)| {
         let mut container = json!({"name": name, "image": "x"});
@@ -70,7 +75,100 @@ fn any_pod() -> impl Strategy<Value = Value> {
     )
 }
 
+/// Words that the webhook looks for, and values that it reads.
+const WORDS: [&str; 26] = [
+    "metadata",
+    "annotations",
+    "labels",
+    "spec",
+    "containers",
+    "initContainers",
+    "ephemeralContainers",
+    "name",
+    "image",
+    "env",
+    "value",
+    "valueFrom",
+    "resources",
+    "limits",
+    "requests",
+    "schedulerName",
+    "restartPolicy",
+    "sluice.dev/quota",
+    "sluice.dev/memory",
+    "sluice.dev/container",
+    "sluice.dev/gpu",
+    "sharedgpu/gpu_request",
+    "sharedgpu/gpu_limit",
+    "NVIDIA_VISIBLE_DEVICES",
+    "0.3",
+    "1Gi",
+];
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let word = || prop_oneof![4 => prop::sample::select(&WORDS[..]).prop_map(str::to_owned), 1 => ".{0,8}"];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        word().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::btree_map(word(), inner, 0..6).prop_map(|map| json!(map)),
+        ]
+    })
+}
+
+/// Any JSON, or a pod with any JSON, or none, somewhere in it.
+fn any_object() -> impl Strategy<Value = Value> {
+    let places = prop::sample::select(vec![
+        "/metadata",
+        "/metadata/annotations",
+        "/metadata/annotations/sluice.dev~1quota",
+        "/spec",
+        "/spec/containers",
+        "/spec/containers/0",
+        "/spec/containers/0/name",
+        "/spec/containers/0/env/0",
+        "/spec/containers/0/resources",
+        "/spec/containers/0/resources/limits",
+        "/spec/initContainers",
+        "/spec/ephemeralContainers",
+        "/spec/ephemeralContainers/0/env",
+    ]);
+    let damaged = (any_pod(), places, any_json()).prop_map(|(mut object, place, json)| {
+        object["spec"]["ephemeralContainers"] = json!([{"name": "d", "env": []}]);
+        if let Some(found) = object.pointer_mut(place) {
+            *found = json;
+        }
+        object
+    });
+    prop_oneof![any_json(), damaged]
+}
+
 proptest! {
+    #[test]
+    fn no_object_makes_it_panic(
+        new in any_object(),
+        old in any_object(),
+        operation in prop::sample::select(vec!["CREATE", "UPDATE", "DELETE", "CONNECT"]),
+        sub_resource in prop::sample::select(vec![json!(null), json!("ephemeralcontainers"), json!("status")]),
+    ) {
+        let mut review = review(operation, &new, &old);
+        review["request"]["subResource"] = sub_resource;
+        let request = Request::parse(review.to_string().as_bytes()).unwrap();
+        let settings = Settings { runtime_class: Some("nvidia".to_owned()) };
+        for verdict in [admission::mutate(&request, &settings), admission::validate(&request, &settings)] {
+            // And each verdict can be said.
+            let answer = Answer::new(request.uid.clone(), verdict.clone()).unwrap();
+            let answer = serde_json::to_value(answer).unwrap();
+            prop_assert_eq!(answer["response"]["allowed"] == json!(false), matches!(verdict, Verdict::Refused(_)));
+        }
+    }
+
     #[test]
     fn a_second_pass_changes_nothing_and_validation_agrees(object in any_pod()) {
         match mutate(&object) {
@@ -96,9 +194,13 @@ proptest! {
                 let env = container["env"].as_array().unwrap();
                 let visible: Vec<_> = env.iter().filter(|variable| variable["name"] == "NVIDIA_VISIBLE_DEVICES").collect();
                 prop_assert_eq!(visible.len(), 1);
-                let seat = container["resources"]["limits"].get("sluice.dev/gpu").is_some();
-                prop_assert_eq!(seat, visible[0].get("valueFrom").is_some());
-                with_gpu += usize::from(seat);
+                let gpu = visible[0].get("valueFrom").is_some();
+                for name in ["limits", "requests"] {
+                    let seats = container["resources"][name].get("sluice.dev/gpu").and_then(Value::as_str);
+                    // Every generated pod asks for one GPU or a part of it.
+                    prop_assert_eq!(seats.unwrap_or("0"), if gpu { "1" } else { "0" });
+                }
+                with_gpu += usize::from(gpu);
             }
             prop_assert!(with_gpu >= 1);
         }
