@@ -27,6 +27,9 @@ pub use reader::FrameReader;
 pub use request::{Request, RequestBody};
 pub use response::{Response, ResponseBody};
 
+/// How long a hook waits for an answer that a manager can give at once, ATTACH's among them. A manager that has not
+/// decided by then is as good as gone to it.
+pub const HOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 /// Bytes of every request, whatever its type.
 pub const REQUEST_LEN: usize = 80;
 /// Bytes of every answer, whatever the request.

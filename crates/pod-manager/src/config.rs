@@ -1,5 +1,6 @@
 //! What a pod-manager is told at its start. Every mistake is reported at once.
 
+use sluice_comm::HOOK_PATIENCE;
 use sluice_core::ledger::{Policy, UsageSource};
 use sluice_core::quota::QuotaPolicy;
 use std::fmt;
@@ -38,7 +39,8 @@ pub struct AgentConfig {
     pub control: PathBuf,
     /// The GPU's uuid as the driver spells it: what a snapshot says.
     pub gpu_uuid: String,
-    /// How long a process of an unknown pod is held before it is refused: at most 10 minutes. Default 10 s.
+    /// How long a process of an unknown pod is held before it is refused: less than [`HOOK_PATIENCE`], for a hook that
+    /// gave up would not hear why and go on without limits. Default 3 s.
     pub hold: Duration,
     /// Connections held at once, 0 to 65536; further ones are refused. One pod gets at most 64 of them. Default 1024.
     pub max_held: usize,
@@ -84,7 +86,8 @@ pub struct Config {
     /// at most 10 ms. Zero: never. Default 50 µs.
     pub busy_poll: Duration,
     /// Connections served at once, 1 to 65536. A further one takes the place of the oldest that has not said anything
-    /// yet, and is closed if there is none. Default 4096.
+    /// yet, and is closed if there is none. With the node agent's clients one pod has at most a quarter of them, but two.
+    /// Default 4096.
     pub max_connections: usize,
     /// Connections of one process to the unix socket at once, 2 to 65536; further ones are closed. Processes whose
     /// number the kernel does not tell (of a pid namespace not seen here) are not counted. Default 64.
@@ -108,7 +111,7 @@ impl Config {
         let agent = AgentConfig {
             control: control.into(),
             gpu_uuid: gpu_uuid.into(),
-            hold: Duration::from_secs(10),
+            hold: Duration::from_secs(3),
             max_held: 1024,
         };
         Self::with(socket.into(), ClientSource::Agent(agent))
@@ -175,8 +178,8 @@ impl Config {
                 let uuid = agent.gpu_uuid.as_str();
                 let graphic = !uuid.is_empty() && uuid.bytes().all(|byte| byte.is_ascii_graphic());
                 expect(graphic, "gpu_uuid", format!("{uuid:?}"), "the GPU's uuid");
-                let most = Duration::from_secs(600);
-                expect(agent.hold <= most, "hold", format!("{:?}", agent.hold), "at most 10 min");
+                let less = "less than 5 s, after which a hook gives up";
+                expect(agent.hold < HOOK_PATIENCE, "hold", format!("{:?}", agent.hold), less);
                 expect(agent.max_held <= 65_536, "max_held", agent.max_held.to_string(), "0 to 65536");
                 expect(self.tcp.is_none(), "tcp", "given".into(), "none beside --control");
             }
@@ -260,6 +263,20 @@ mod tests {
     #[test]
     fn the_defaults_are_without_mistakes() {
         assert_eq!(Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources").check(), Ok(()));
+    }
+
+    #[test]
+    fn nobody_is_held_for_as_long_as_its_hook_waits() {
+        let holding = |hold| {
+            let mut config = Config::for_agent("/run/sluice/gpu.sock", "/var/lib/sluice/gpu.sock", "GPU-1");
+            if let ClientSource::Agent(agent) = &mut config.clients {
+                agent.hold = hold;
+            }
+            config.check().map_err(|mistakes| mistakes.to_string())
+        };
+        assert_eq!(holding(Duration::from_millis(4999)), Ok(()));
+        let words = "hold is 5s, expected less than 5 s, after which a hook gives up";
+        assert_eq!(holding(HOOK_PATIENCE), Err(words.to_owned()));
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub(crate) struct Connection {
     pub(crate) peer: Option<Peer>,
     /// The pid at the other end, if the kernel tells it.
     pub(crate) pid: Option<i32>,
+    /// The uid of the pod that it is counted for, where peers are recognised by their pods.
+    pub(crate) pod: Option<String>,
     /// For the log: process or address.
     pub(crate) label: String,
     /// The log says already that it gets no answers.
@@ -65,7 +67,18 @@ impl Connection {
     pub(crate) fn new(socket: OwnedFd, transport: Transport, peer: Option<Peer>, label: String) -> Self {
         let (frames, fds) = (FrameReader::new(), Vec::new());
         let pid = peer.as_ref().map(|peer| peer.credentials.pid).filter(|pid| *pid > 0);
-        Self { socket, transport, role: Role::New, peer, pid, label, silence_logged: false, frames, fds }
+        Self {
+            socket,
+            transport,
+            role: Role::New,
+            peer,
+            pid,
+            pod: None,
+            label,
+            silence_logged: false,
+            frames,
+            fds,
+        }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -63,6 +63,9 @@ pub enum Reason {
     /// Its process has too many connections already.
     #[error("too many connections of one process")]
     TooManyOfProcess,
+    /// Its pod has too many connections already, in however many processes.
+    #[error("too many connections of pod UID {0}")]
+    TooManyOfPod(String),
     /// The socket failed.
     #[error("socket: {0}")]
     Socket(std::io::Error),
@@ -73,7 +76,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every label, so that each counter is there from the start.
-    pub(crate) const LABELS: [&'static str; 15] = [
+    pub(crate) const LABELS: [&'static str; 16] = [
         "bad_frame",
         "closed_mid_frame",
         "unknown_client",
@@ -89,6 +92,7 @@ impl Reason {
         "pages",
         "too_many_of_process",
         "too_many_held",
+        "too_many_of_pod",
     ];
 
     /// Position in [`Self::LABELS`].
@@ -109,6 +113,7 @@ impl Reason {
             Self::Pages(_) => 12,
             Self::TooManyOfProcess => 13,
             Self::TooManyHeld(_) => 14,
+            Self::TooManyOfPod(_) => 15,
         }
     }
 

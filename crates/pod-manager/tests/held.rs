@@ -5,7 +5,7 @@
 mod support;
 
 use sluice_comm::attach::ATTACH_VERSION;
-use sluice_comm::{AttachStatus, Channel, RequestBody, RequestKind, ResponseBody};
+use sluice_comm::{AttachStatus, Channel, HOOK_PATIENCE, RequestBody, RequestKind, ResponseBody};
 use sluice_pod_manager::ClientSource;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use support::hook::{Hook, Line, payload};
 use support::peers::FakeProcess;
 use support::{GIB, MS, World, logs, until};
 
-const HOLD: u64 = 10_000 * MS;
+const HOLD: u64 = 3_000 * MS;
 
 /// A connection of a process that has asked to attach and has no answer.
 fn asking(world: &World, process: &FakeProcess, channel: Channel, used_bytes: u64) -> Line {
@@ -69,7 +69,18 @@ fn who_waits_in_vain_is_refused_with_the_reason() {
     assert!(stranger.is_closed());
     assert_eq!(agent.snapshot().refused, [("unknown_client".to_owned(), 1)].into());
     let words = format!("pod UID {} is no client of this GPU", uid(7));
-    assert_eq!(logs::lines_with(&[&words, "within 10000 ms"]).len(), 1);
+    assert_eq!(logs::lines_with(&[&words, "within 3000 ms"]).len(), 1);
+}
+
+#[test]
+fn the_refusal_comes_before_the_hook_gives_up() {
+    let world = World::for_agent(|_| {});
+    let mut agent = Agent::connect(&world);
+    let mut stranger = asking(&world, &world.peers.process_of(&uid(8)), Channel::Token, 0);
+    until_held(&mut agent, 1);
+    world.advance(u64::try_from(HOOK_PATIENCE.as_nanos()).unwrap() - MS);
+    until_held(&mut agent, 0);
+    assert_eq!(stranger.attach_answer().unwrap().0, AttachStatus::UnknownClient);
 }
 
 #[test]
@@ -109,6 +120,28 @@ fn who_leaves_while_it_is_held_is_forgotten() {
     until_held(&mut agent, 0);
     agent.set(&[pod(&uid(1))]);
     assert!(agent.usage(&uid(1)).unwrap().processes.is_empty());
+}
+
+#[test]
+fn what_was_reported_before_it_was_held_does_not_end_it() {
+    // One more than is accepted in a turn, and room for all but that one.
+    let world = World::for_agent(|config| config.max_connections = 33);
+    let mut agent = Agent::connect(&world);
+    agent.set(&[]);
+    let mut early = Line::open(&world.socket(), &world.peers.process_of(&uid(1)), "whoever").unwrap();
+    world.settle();
+    let crowd: Vec<FakeProcess> = (0..33).map(|_| world.peers.process()).collect();
+    // The next turn begins with the last of the crowd, for whom the others are heard; then this is reported.
+    let ask = || early.send_attach(ATTACH_VERSION, Channel::Memory, 0, &[payload().as_fd()]);
+    let _crowd = world.peers.connect_at_once(&crowd, &world.socket(), ask);
+    until_held(&mut agent, 1);
+    // What it sends meanwhile stays where it is.
+    early.send(RequestBody::MemLimit);
+    agent.set(&[pod(&uid(1))]);
+    assert_eq!(early.attach_answer().unwrap().0, AttachStatus::Ok);
+    let limit = early.receive(RequestKind::MemLimit).unwrap().body;
+    assert_eq!(limit, ResponseBody::MemLimit { used: 0, limit: GIB });
+    assert_eq!(agent.snapshot().refused, [("too_many".to_owned(), 1)].into());
 }
 
 #[test]

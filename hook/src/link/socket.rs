@@ -12,17 +12,14 @@ use std::time::Duration;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::PAGE_VERSION;
 use sluice_comm::{
-    AttachStatus, Channel, FrameReader, RESPONSE_LEN, Request, RequestBody, RequestKind, Response,
-    ResponseBody,
+    AttachStatus, Channel, FrameReader, HOOK_PATIENCE, RESPONSE_LEN, Request, RequestBody, RequestKind,
+    Response, ResponseBody,
 };
 use sluice_hook_core::platform::LinkError;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
 
 use super::{Address, Identity};
 use crate::log::above_standard;
-
-/// How long a manager may take for what it can answer at once.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a TCP manager may take to accept.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
@@ -52,7 +49,7 @@ impl Socket {
         .map_err(gone)?;
         let ours = above_standard(stream.as_fd()).ok_or_else(|| gone(io::Error::last_os_error()))?;
         self.fd.store(ours.into_raw_fd(), Release);
-        self.patience(Some(PATIENCE))
+        self.patience(Some(HOOK_PATIENCE))
     }
 
     /// Attaches to a manager of ours; returns the pages it handed out, grant page first.

@@ -33,7 +33,8 @@ pub(crate) struct Arguments {
     /// The GPU, as its driver spells it
     #[arg(long, value_name = "UUID", requires = "control")]
     gpu_uuid: Option<String>,
-    /// How long a process of a pod that is no client (yet) is held before it is refused [default: 10000]
+    /// How long a process of a pod that is no client (yet) is held before it is refused: less than the 5000 that a hook waits
+    /// for its answer [default: 3000]
     #[arg(long, value_name = "MS", value_parser = parse_ms, requires = "control")]
     hold_ms: Option<Duration>,
     /// Connections held at once

@@ -11,8 +11,11 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use sluice_comm::Channel;
 use sluice_core::ProcessId;
+use sluice_core::pod_cgroup::pod_of;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
+use std::hash::Hash;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use tracing::{debug, info, warn};
@@ -31,6 +34,15 @@ pub(super) fn spare() -> Option<OwnedFd> {
 fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
     // A fresh socket has no other status flag.
     Ok(fcntl(socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)?)
+}
+
+fn one_less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
 }
 
 impl DataPlane {
@@ -100,10 +112,16 @@ impl DataPlane {
     }
 
     fn add_connection(&mut self, socket: OwnedFd, transport: Transport, peer: Option<Peer>, label: String) {
-        let connection = Connection::new(socket, transport, peer, label);
+        let mut connection = Connection::new(socket, transport, peer, label);
+        connection.pod = self.pod_to_count(&connection);
         let of_process = connection.pid.and_then(|pid| self.by_pid.get(&pid)).copied().unwrap_or(0);
         if of_process >= self.max_connections_per_process {
             return self.refuse(connection, &Reason::TooManyOfProcess);
+        }
+        // A pod has as many processes as it likes.
+        let of_pod = connection.pod.as_ref().and_then(|pod| self.by_pod.get(pod)).copied().unwrap_or(0);
+        if let Some(pod) = connection.pod.clone().filter(|_| of_pod >= (self.max_connections / 4).max(2)) {
+            return self.refuse(connection, &Reason::TooManyOfPod(pod));
         }
         if self.connections.len() >= self.max_connections && !self.make_room() {
             return self.refuse(connection, &Reason::TooMany);
@@ -116,6 +134,9 @@ impl DataPlane {
                 if let Some(pid) = connection.pid {
                     *self.by_pid.entry(pid).or_default() += 1;
                 }
+                if let Some(pod) = &connection.pod {
+                    *self.by_pod.entry(pod.clone()).or_default() += 1;
+                }
                 self.connections.insert(number, connection);
             }
             Err(error) => {
@@ -123,6 +144,12 @@ impl DataPlane {
                 self.closer.close(connection);
             }
         }
+    }
+
+    /// Who is in no pod has no uid; it is not let in either, and stays only until it says something.
+    fn pod_to_count(&self, connection: &Connection) -> Option<String> {
+        let place = connection.peer.as_ref()?.place.as_ref().filter(|_| self.recognises_pods)?;
+        pod_of(&place.cgroup).ok().map(|pod| pod.uid)
     }
 
     /// Closes a connection that was not taken in.
@@ -176,13 +203,11 @@ impl DataPlane {
         let connection = self.connections.remove(&number)?;
         // Closing takes it out of epoll only if no other process holds a copy; what was never added is no loss.
         let _ = self.epoll.delete(connection.fd());
-        if let Some(pid) = connection.pid
-            && let Entry::Occupied(mut count) = self.by_pid.entry(pid)
-        {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
+        if let Some(pid) = connection.pid {
+            one_less(&mut self.by_pid, pid);
+        }
+        if let Some(pod) = &connection.pod {
+            one_less(&mut self.by_pod, pod.clone());
         }
         Some(connection)
     }
@@ -228,10 +253,15 @@ impl DataPlane {
     }
 
     /// What epoll has to say of a connection: something came, or its peer has gone.
-    pub(super) fn hear(&mut self, number: u64) {
+    pub(super) fn hear(&mut self, number: u64, events: EpollFlags) {
         let held = self.connections.get(&number).is_some_and(|connection| connection.role == Role::Held);
-        // Of a held one only the end is reported.
-        if held { self.drop_connection(number) } else { self.receive(number) }
+        let end = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
+        if !held {
+            self.receive(number);
+        } else if events.intersects(end) {
+            self.drop_connection(number);
+        }
+        // What a held one says was reported before it was held. It stays in the socket, which takes only so much.
     }
 
     /// Closes a connection of a client that was removed; its process stays as it is.

@@ -89,6 +89,8 @@ pub(crate) struct DataPlane {
     connections: BTreeMap<u64, Connection>,
     /// Connections on the unix socket by pid, where the kernel tells it.
     by_pid: HashMap<i32, usize>,
+    /// Connections by their pods' uids, whether these are clients or not.
+    by_pod: HashMap<String, usize>,
     processes: HashMap<ProcessId, Process>,
     by_peer: HashMap<(i32, u64), ProcessId>,
     last_number: u64,
@@ -148,6 +150,7 @@ impl DataPlane {
             memory: MemoryLedger::default(),
             connections: BTreeMap::new(),
             by_pid: HashMap::new(),
+            by_pod: HashMap::new(),
             processes: HashMap::new(),
             by_peer: HashMap::new(),
             last_number: FIRST_NUMBER,
@@ -169,7 +172,7 @@ impl DataPlane {
                 Err(error) => return Err(error).attempt("epoll_wait"),
             };
             for event in events.iter().take(count) {
-                self.dispatch(event.data());
+                self.dispatch(event.data(), event.events());
             }
             self.expire_held();
             self.settle();
@@ -185,14 +188,14 @@ impl DataPlane {
         Ok(())
     }
 
-    fn dispatch(&mut self, data: u64) {
+    fn dispatch(&mut self, data: u64, events: EpollFlags) {
         match data {
             UNIX => self.accept_unix(),
             TCP => self.accept_tcp(),
             TIMER => self.clock.acknowledge(),
             INBOX => self.take_messages(),
             SIGNAL => self.take_signal(),
-            number if number % 2 == 0 => self.hear(number),
+            number if number % 2 == 0 => self.hear(number, events),
             number => self.process_ended(ProcessId(number)),
         }
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A made-up process; [`Self::die`] ends it.
@@ -46,9 +46,29 @@ pub fn container(uid: &str) -> String {
 pub struct ScriptedPeers {
     next: Arc<Mutex<Vec<FakeProcess>>>,
     last: Arc<AtomicI32>,
+    looks: Arc<AtomicUsize>,
 }
 
 impl ScriptedPeers {
+    /// All of these connect; then `meanwhile` runs while the manager is busy with the first of them.
+    pub fn connect_at_once(
+        &self,
+        processes: &[FakeProcess],
+        socket: &Path,
+        meanwhile: impl FnOnce(),
+    ) -> Vec<UnixStream> {
+        let mut next = self.next.lock().unwrap();
+        let looks = self.looks.load(Ordering::SeqCst);
+        let connect = |process: &FakeProcess| {
+            next.insert(0, process.clone());
+            UnixStream::connect(socket).unwrap()
+        };
+        let streams = processes.iter().map(connect).collect();
+        super::until("the manager looks at a peer", || self.looks.load(Ordering::SeqCst) > looks);
+        meanwhile();
+        streams
+    }
+
     /// A process in no pod.
     pub fn process(&self) -> FakeProcess {
         self.process_in("0::/user.slice\n")
@@ -69,6 +89,7 @@ impl ScriptedPeers {
 
 impl Peers for ScriptedPeers {
     fn look(&mut self, _socket: BorrowedFd<'_>) -> io::Result<Peer> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
         let process = self.next.lock().unwrap().pop().ok_or(io::ErrorKind::NotFound)?;
         Ok(Peer {
             credentials: PeerCredentials { pid: process.pid, uid: 0, gid: 0 },
