@@ -18,7 +18,6 @@ REFUSED = [
     ("nodeAgent.seatsPerGpu=many", "'/nodeAgent/seatsPerGpu': got string, want null or integer"),
     ("nodeAgent.seatsPerGpu=0", "'/nodeAgent/seatsPerGpu': minimum"),
     ("nodeAgent.onManagerLoss=ajar", "'/nodeAgent/onManagerLoss': value must be one of 'open', 'closed'"),
-    ("nodeAgent.kubeletRoot=relative", "'/nodeAgent/kubeletRoot'"),
     ("nodeAgent.extraArgs={bare}", "'/nodeAgent/extraArgs/0'"),
     ("scheduler.strategy=pack", "'/scheduler/strategy': value must be one of 'binpack', 'spread'"),
     ("scheduler.extenderTimeout=5", "'/scheduler/extenderTimeout'"),
