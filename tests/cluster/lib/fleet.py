@@ -4,6 +4,7 @@ import json
 import uuid
 
 from lib import api
+from lib.namespaces import until
 from lib.processes import Program
 from lib.settings import BIN, KUBECONFIG
 
@@ -34,13 +35,20 @@ def start(nodes: int, resource: str) -> list[str]:
     KWOK.start()
     names = [f"kwok-{number:04}" for number in range(nodes)]
     api.many("POST", "/api/v1/nodes", (_node(name, resource) for name in names))
-    api.kubectl("wait", "--for=condition=Ready", "node", "-l", "type=kwok", "--timeout=120s", seconds=150)
+    # `kubectl wait` would ask for each node by itself, a few a second.
+    until("nodes Ready", 180, lambda: _ready() == nodes, every=1)
     return names
 
 
 def stop() -> None:
     api.request("DELETE", "/api/v1/nodes?labelSelector=type%3Dkwok", seconds=120)
     KWOK.stop()
+
+
+def _ready() -> int:
+    found = api.request("GET", "/api/v1/nodes?labelSelector=type%3Dkwok")["items"]
+    ready = {"type": "Ready", "status": "True"}
+    return sum(any(ready.items() <= condition.items() for condition in node["status"].get("conditions", [])) for node in found)
 
 
 def _node(name: str, resource: str) -> dict:
