@@ -159,6 +159,15 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_never_had_an_agent_has_nothing_to_wait_for() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(Library::new(root.path().join("lib")).versions().unwrap().is_empty());
+        let no_folder = root.path().join("file");
+        fs::write(&no_folder, "x").unwrap();
+        assert!(Library::new(no_folder).versions().is_err(), "what cannot be read is not taken for nothing");
+    }
+
+    #[test]
     fn a_folder_goes_with_all_that_is_in_it_and_an_absent_one_is_no_error() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("sluice");

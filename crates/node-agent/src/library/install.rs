@@ -5,6 +5,7 @@ use super::error::{Error, Result};
 use super::version::Version;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -93,13 +94,17 @@ impl Library {
         Ok(Installed { version, folder, _claim: Arc::new(claim) })
     }
 
-    /// The versions that have a folder. Other names are none of our business.
+    /// The versions that have a folder; none where no agent ever was. Other names are none of our business.
     ///
     /// # Errors
     /// The disk's.
     pub fn versions(&self) -> Result<BTreeSet<Version>> {
         let mut versions = BTreeSet::new();
-        for item in fs::read_dir(&self.root).map_err(Error::disk("read", &self.root))? {
+        let items = match fs::read_dir(&self.root) {
+            Err(why) if why.kind() == ErrorKind::NotFound => return Ok(versions),
+            items => items.map_err(Error::disk("read", &self.root))?,
+        };
+        for item in items {
             let item = item.map_err(Error::disk("read", &self.root))?;
             versions.extend(item.file_name().to_str().and_then(Version::parse));
         }
