@@ -92,14 +92,20 @@ impl NodeInventory {
     }
 
     /// The node labels that follow from this inventory. `None` says that the node must not have the label (any more).
+    ///
+    /// [`LABEL_PRESENT`] is only ever set: agents run where it is, so one that took it away while its GPUs are gone would
+    /// not be there when they return.
     pub fn labels(&self) -> BTreeMap<&'static str, Option<String>> {
         let is_present = !self.gpus.is_empty();
         let model = self.gpus.first().and_then(|gpu| label_value(&gpu.model));
-        BTreeMap::from([
-            (LABEL_PRESENT, is_present.then(|| "true".to_owned())),
+        let mut labels = BTreeMap::from([
             (LABEL_COUNT, is_present.then(|| self.gpus.len().to_string())),
             (LABEL_MODEL, model),
-        ])
+        ]);
+        if is_present {
+            labels.insert(LABEL_PRESENT, Some("true".to_owned()));
+        }
+        labels
     }
 }
 
@@ -186,7 +192,8 @@ mod tests {
         let texts: Vec<_> = labels.values().map(Option::as_deref).collect();
         assert_eq!(labels.keys().copied().collect::<Vec<_>>(), [LABEL_COUNT, LABEL_MODEL, LABEL_PRESENT]);
         assert_eq!(texts, [Some("2"), Some("NVIDIA-H200"), Some("true")]);
-        assert!(NodeInventory::new(10, Vec::new()).labels().values().all(Option::is_none));
+        let without = NodeInventory::new(10, Vec::new()).labels();
+        assert_eq!(without, BTreeMap::from([(LABEL_COUNT, None), (LABEL_MODEL, None)]));
     }
 
     #[test]

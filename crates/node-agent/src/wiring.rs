@@ -111,7 +111,7 @@ async fn start(config: &Config, surroundings: Surroundings, parts: &mut Parts) -
     };
     parts.endless("desk", desk.work(pods.clone(), gpus.clone(), refused));
     parts.endless("marks", marks::keep(client, node.clone(), gpus.clone()));
-    parts.endless("news", news::tell(node.clone(), gpus.clone(), assignments, pods, tell));
+    parts.endless("news", news::tell(node.clone(), gpus.clone(), assignments, sets.clone(), pods, tell));
     let instance = managers::instance_id().context("cannot read a random identity")?;
     let settings = managers::Settings::new(launch, instance);
     parts

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use sluice_core::inventory::NodeInventory;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -192,12 +193,14 @@ impl Watcher {
         loop {
             if is_prompted && looking.is_none() {
                 is_prompted = false;
-                looking = Some(self.look(Purpose::Prompted));
+                // However much is heard, GPUs recover: only looks at intervals speak for them.
+                let is_due = ticks.tick().now_or_never().is_some();
+                looking = Some(self.look(if is_due { Purpose::Scheduled } else { Purpose::Prompted }));
             }
             let news = tokio::select! {
                 () = stop.cancelled() => return,
                 Some(heard) = heard.recv() => {
-                    is_prompted = true;
+                    is_prompted |= self.is_reason_to_look(&heard);
                     let listens = !matches!(heard, Heard::Deaf);
                     self.listens.send_if_modified(|old| replace_if_new(old, listens));
                     match heard {
@@ -226,6 +229,14 @@ impl Watcher {
                 let _ = self.news.send(one);
             }
             self.publish();
+        }
+    }
+
+    /// Programs cause Xids of their own at will; those say nothing about the GPU.
+    fn is_reason_to_look(&self, heard: &Heard) -> bool {
+        match heard {
+            Heard::Xid { code, .. } => self.settings.policy.class(*code) != Class::Application,
+            Heard::Listening | Heard::Deaf => true,
         }
     }
 

@@ -125,3 +125,35 @@ async fn a_look_that_panics_is_a_reason_and_not_the_end() {
     soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap();
     stop.cancel();
 }
+
+/// A GPU that was sick once, beside one of which Xids are heard without end.
+struct Noisy {
+    looks: AtomicUsize,
+    code: u64,
+}
+
+impl Gpus for Noisy {
+    fn inventory(&self) -> Result<Vec<Sighting>, NoDriver> {
+        let is_first = self.looks.fetch_add(1, Ordering::Relaxed) == 0;
+        let bad = Condition::Bad(Sickness::NoDriver("sick".into()));
+        Ok(vec![Sighting::Known(gpu(0), if is_first { bad } else { Condition::Good })])
+    }
+
+    fn listen(&self, hear: &mut dyn FnMut(Report) -> ControlFlow<()>) -> Result<(), NoDriver> {
+        while hear(Report::Xid { uuid: Some(gpu(1).uuid), code: self.code }).is_continue() {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_gpu_recovers_however_many_xids_are_heard_meanwhile() {
+    for code in [13, 79] {
+        let gpus = Arc::new(Noisy { looks: AtomicUsize::new(0), code });
+        let stop = CancellationToken::new();
+        let mut watched = watch(gpus, settings(), stop.clone()).await.unwrap();
+        soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap();
+        stop.cancel();
+    }
+}

@@ -179,10 +179,11 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_a_node_without_gpus_are_taken_away() {
-        let labels = BTreeMap::from([("sluice.dev/gpu.present".to_owned(), "true".to_owned())]);
+    fn labels_of_a_node_without_gpus_are_taken_away_but_not_the_one_that_keeps_the_agent_there() {
+        let labels = [("sluice.dev/gpu.present", "true"), ("sluice.dev/gpu.count", "2")];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let node = ObjectMeta { labels: Some(labels), ..ObjectMeta::default() };
         let change = patch(&node, &inventory(0)).unwrap();
-        assert_eq!(change["metadata"]["labels"], json!({"sluice.dev/gpu.present": null}));
+        assert_eq!(change["metadata"]["labels"], json!({"sluice.dev/gpu.count": null}));
     }
 }

@@ -6,6 +6,7 @@ use sluice_core::inventory::{Gpu, NodeInventory};
 use tokio::sync::watch;
 
 use super::events::{Events, Reason, about_node, about_pod};
+use crate::managers::ClientSetsWatch;
 use crate::pods::{Assignments, Pods, PodsWatch};
 
 /// Tells of every change of health until the inventory no longer comes. A GPU that is ill from the beginning is told of too.
@@ -13,9 +14,14 @@ pub async fn tell(
     node: String,
     mut inventory: watch::Receiver<NodeInventory>,
     assignments: watch::Receiver<Arc<Assignments>>,
+    mut sets: ClientSetsWatch,
     pods: PodsWatch,
     events: Events,
 ) {
+    // Before, nobody knows which pods are on a GPU that is ill from the beginning.
+    if sets.wait_for(Option::is_some).await.is_err() {
+        return;
+    }
     let mut before = NodeInventory::new(0, Vec::new());
     loop {
         let now = inventory.borrow_and_update().clone();
@@ -75,6 +81,7 @@ fn ill(gpu: &Gpu, why: &str) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pods::PodView;
 
     fn node(health: &[(&str, bool)]) -> NodeInventory {
         let gpu = |(uuid, healthy): &(&str, bool)| Gpu {
@@ -110,5 +117,23 @@ mod tests {
     fn a_gpu_that_is_healthy_from_the_beginning_is_no_news_and_one_that_left_is() {
         assert_eq!(seen(&[], &[("a", true)]), []);
         assert_eq!(seen(&[("a", true)], &[]), [("a".into(), Reason::GpuUnhealthy)]);
+    }
+
+    #[tokio::test]
+    async fn pods_on_a_gpu_that_is_ill_from_the_beginning_are_told_once_they_are_known() {
+        let pod = PodView { uid: "u".into(), name: "p".into(), ..PodView::default() };
+        let pods = Arc::new(Pods::from([("u".to_owned(), Arc::new(pod))]));
+        let (_gpus, gpus_seen) = watch::channel(node(&[("a", false)]));
+        let (assignments, assignments_seen) = watch::channel(Arc::new(Assignments::default()));
+        let (sets, sets_seen) = watch::channel(None);
+        let (_pods, pods_seen) = watch::channel(Some(pods));
+        let (events, mut told) = Events::new();
+        tokio::spawn(tell("n".into(), gpus_seen, assignments_seen, sets_seen, pods_seen, events));
+        tokio::task::yield_now().await;
+        let gpus = [("u".to_owned(), vec!["a".to_owned()])].into();
+        assignments.send_replace(Arc::new(Assignments { gpus, ..Assignments::default() }));
+        sets.send_replace(Some(Arc::default()));
+        let kinds = [told.recv().await.unwrap(), told.recv().await.unwrap()].map(|notice| notice.about.kind);
+        assert_eq!(kinds, [Some("Node".into()), Some("Pod".into())]);
     }
 }

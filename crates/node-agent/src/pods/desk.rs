@@ -58,18 +58,20 @@ impl Desk {
         }
     }
 
+    /// Assignments first: once there are sets, the assignments are known too.
     fn publish(&self, now: Assignments) {
+        let now = Arc::new(now);
+        self.assignments.send_if_modified(|last| {
+            let is_news = *last != now;
+            if is_news {
+                *last = Arc::clone(&now);
+            }
+            is_news
+        });
         self.sets.send_if_modified(|sets| {
             let is_news = sets.as_deref() != Some(&now.sets);
             if is_news {
                 *sets = Some(Arc::new(now.sets.clone()));
-            }
-            is_news
-        });
-        self.assignments.send_if_modified(|last| {
-            let is_news = **last != now;
-            if is_news {
-                *last = Arc::new(now);
             }
             is_news
         });
