@@ -29,6 +29,7 @@ pub use config::{Arguments, Config, ConfigMistakes, OnManagerLoss, Task};
 use std::sync::Arc;
 
 use anyhow::Context;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -48,12 +49,23 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         return Ok(());
     }
+    raise_descriptor_limit();
     let program = std::env::current_exe().context("cannot find our own program")?;
     let listener = TcpListener::bind(config.http)
         .await
         .with_context(|| format!("cannot listen on --http {}", config.http))?;
     let surroundings = wiring::Surroundings { client, gpus: driver(&config), program, listener };
     wiring::serve(config, surroundings, stop).await
+}
+
+/// Managers, watches and pages cost descriptors each, and the soft limit is often for programs that call select().
+fn raise_descriptor_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
+    });
+    if let Err(why) = raised {
+        tracing::warn!(%why, "cannot raise the limit of descriptors");
+    }
 }
 
 /// Cancelled by SIGTERM or SIGINT.

@@ -1,8 +1,10 @@
 //! The agent's end of a manager's control API: gRPC over a unix socket that only the agent can reach.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{SetClientsRequest, SnapshotRequest, SnapshotResponse};
 use tonic::transport::{Channel, Endpoint};
@@ -17,6 +19,14 @@ pub enum ControlError {
         socket: PathBuf,
         /// The transport's words, with their causes.
         why: String,
+    },
+    /// We have nothing left to reach it with: no news of the manager.
+    #[error("cannot reach the manager at {}, for want of our own: {why}", socket.display())]
+    Ours {
+        /// The control socket.
+        socket: PathBuf,
+        /// The kernel's words.
+        why: io::Error,
     },
     /// No answer in time.
     #[error("the manager did not answer within {} ms", .0.as_millis())]
@@ -68,6 +78,9 @@ async fn connect(socket: &Path) -> Result<PodManagerClient<Channel>, ControlErro
         let mut words = why.to_string();
         let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&why);
         while let Some(deeper) = cause {
+            if let Some(want) = deeper.downcast_ref::<io::Error>().and_then(own_want) {
+                return ControlError::Ours { socket: socket.to_owned(), why: want };
+            }
             words = format!("{words}: {deeper}");
             cause = deeper.source();
         }
@@ -75,4 +88,11 @@ async fn connect(socket: &Path) -> Result<PodManagerClient<Channel>, ControlErro
     };
     let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).map_err(unreachable)?;
     Ok(PodManagerClient::new(endpoint.connect().await.map_err(unreachable)?))
+}
+
+/// The error anew, if it says that this process or the machine has run out of something.
+fn own_want(error: &io::Error) -> Option<io::Error> {
+    let number = error.raw_os_error()?;
+    let wants = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ENOBUFS];
+    wants.contains(&Errno::from_raw(number)).then(|| io::Error::from_raw_os_error(number))
 }

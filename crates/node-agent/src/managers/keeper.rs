@@ -133,7 +133,7 @@ impl Keeper {
                     self.settings.look_every
                 }
                 Err(why) => {
-                    if matches!(why, ControlError::Refused(_)) {
+                    if matches!(why, ControlError::Refused(_) | ControlError::Ours { .. }) {
                         heard = Instant::now();
                     }
                     if heard.elapsed() >= self.settings.unresponsive_after {

@@ -9,10 +9,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::seats::Seats;
 use super::state::State;
-use super::{Readiness, Sources, families};
+use super::{Facts, Readiness, Sources, families};
 
 /// What the server shows.
 #[derive(Debug, Clone)]
@@ -25,13 +27,29 @@ pub struct Pages {
     pub registry: Registry,
 }
 
+/// What a request needs.
+struct Desk {
+    pages: Pages,
+    /// Managers are asked for one answer at a time, however many want one.
+    turn: Mutex<()>,
+}
+
+impl Desk {
+    async fn gather(&self) -> Facts {
+        let _turn = self.turn.lock().await;
+        self.pages.sources.gather().await
+    }
+}
+
 /// Serves until `stop`.
 ///
 /// # Errors
 /// If the listener fails.
 pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken) -> std::io::Result<()> {
     let router = router(pages);
-    axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await }).await
+    axum::serve(Seats::new(listener), router)
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await
 }
 
 /// All pages.
@@ -42,16 +60,16 @@ pub fn router(pages: Pages) -> Router {
         // A task of the agent that ends takes the process along, so answering is enough.
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
-        .with_state(Arc::new(pages))
+        .with_state(Arc::new(Desk { pages, turn: Mutex::new(()) }))
 }
 
-async fn metrics(Shared(pages): Shared<Arc<Pages>>) -> Response {
-    let facts = pages.sources.gather().await;
+async fn metrics(Shared(desk): Shared<Arc<Desk>>) -> Response {
+    let facts = desk.gather().await;
     let text = || {
         let registry = Registry::new();
         families::register(&facts, &registry)?;
         let mut all = registry.gather();
-        all.extend(pages.registry.gather());
+        all.extend(desk.pages.registry.gather());
         TextEncoder::new().encode_to_string(&all)
     };
     match text() {
@@ -60,12 +78,12 @@ async fn metrics(Shared(pages): Shared<Arc<Pages>>) -> Response {
     }
 }
 
-async fn state(Shared(pages): Shared<Arc<Pages>>) -> Response {
-    axum::Json(State::from(&pages.sources.gather().await)).into_response()
+async fn state(Shared(desk): Shared<Arc<Desk>>) -> Response {
+    axum::Json(State::from(&desk.gather().await)).into_response()
 }
 
-async fn readyz(Shared(pages): Shared<Arc<Pages>>) -> Response {
-    let missing = pages.readiness.missing();
+async fn readyz(Shared(desk): Shared<Arc<Desk>>) -> Response {
+    let missing = desk.pages.readiness.missing();
     if missing.is_empty() {
         return "ok\n".into_response();
     }

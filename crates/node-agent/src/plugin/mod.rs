@@ -8,7 +8,7 @@
 //! * [`seats`]: inventory in, list of devices out. Pure.
 //! * [`allocation`]: request in, answer out. Pure.
 //! * [`run`] serves both to kubelet and keeps the plugin registered, over restarts of kubelet and of the agent.
-//! * [`pod_resources`] asks kubelet which pods hold seats, for metrics.
+//! * [`pod_resources`] asks kubelet which pods hold seats; the agent itself does not need it, nor has it that socket mounted.
 //!
 //! # For those who build on it
 //! ```ignore

@@ -1,0 +1,19 @@
+//! An agent without descriptors does not blame its managers. Alone in its process: the limit is the process's.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sluice_node_agent::managers::{ControlError, snapshot};
+use std::time::Duration;
+
+#[tokio::test]
+async fn want_of_descriptors_is_not_the_managers_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("control.sock");
+    let ask = || snapshot(&socket, Duration::from_secs(10));
+    assert!(matches!(ask().await, Err(ControlError::Unreachable { .. })), "nobody is there");
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, 0, hard).unwrap();
+    let outcome = ask().await;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    assert!(matches!(outcome, Err(ControlError::Ours { .. })), "{outcome:?}");
+}
