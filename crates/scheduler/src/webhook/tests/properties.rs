@@ -139,14 +139,25 @@ fn any_object() -> impl Strategy<Value = Value> {
         "/spec/ephemeralContainers",
         "/spec/ephemeralContainers/0/env",
     ]);
-    let damaged = (any_pod(), places, any_json()).prop_map(|(mut object, place, json)| {
+    let small = prop::sample::select(vec![
+        json!(null),
+        json!({}),
+        json!([]),
+        json!(""),
+        json!("0"),
+        json!([{"name": "c0"}]),
+    ]);
+    let damage = (places, prop_oneof![3 => small, 1 => any_json()]);
+    let damaged = (any_pod(), prop::collection::vec(damage, 0..3)).prop_map(|(mut object, damages)| {
         object["spec"]["ephemeralContainers"] = json!([{"name": "d", "env": []}]);
-        if let Some(found) = object.pointer_mut(place) {
-            *found = json;
+        for (place, json) in damages {
+            if let Some(found) = object.pointer_mut(place) {
+                *found = json;
+            }
         }
         object
     });
-    prop_oneof![any_json(), damaged]
+    prop_oneof![1 => any_json(), 5 => damaged]
 }
 
 proptest! {
@@ -154,8 +165,13 @@ proptest! {
     fn no_object_makes_it_panic(
         new in any_object(),
         old in any_object(),
-        operation in prop::sample::select(vec!["CREATE", "UPDATE", "DELETE", "CONNECT"]),
-        sub_resource in prop::sample::select(vec![json!(null), json!("ephemeralcontainers"), json!("status")]),
+        (operation, sub_resource) in prop::sample::select(vec![
+            ("CREATE", json!(null)),
+            ("UPDATE", json!(null)),
+            ("UPDATE", json!("ephemeralcontainers")),
+            ("UPDATE", json!("status")),
+            ("DELETE", json!(null)),
+        ]),
     ) {
         let mut review = review(operation, &new, &old);
         review["request"]["subResource"] = sub_resource;
