@@ -15,12 +15,13 @@ def test_xid_takes_seats_and_recovery_returns_them(cluster):
         product.create(ns, product.tenant("on-good", "load", "be", "--idle-after", "0", "--seconds", "100000", quota=0.3, memory="64Mi", gpu_uuid=GPUS[1]))
         product.all_running(ns)
         # A fault of the application's own changes nothing; 48 is a double-bit ECC error.
-        cluster.sim("xid", socket(GPUS[0]), "13")
+        cluster.sim("xid", socket(GPUS[1]), "13")
         cluster.sim("xid", socket(GPUS[0]), "48")
         try:
             cluster.until("fewer seats", 60, lambda: product.allocatable() == whole // 2)
             cluster.until("an event on the pod", 30, lambda: told(cluster, ns, "on-bad", "GpuUnhealthy", "48"))
             assert not told(cluster, ns, "on-good", "GpuUnhealthy", "")
+            # The other GPU had its Xid before this one: had it counted, its seats would have gone as well.
             unhealthy = {s.labels["gpu"]: s.value for s in product.metrics() if s.name == "sluice_gpu_healthy"}
             assert unhealthy == {GPUS[0]: 0, GPUS[1]: 1}, unhealthy
             # New pods go elsewhere.

@@ -130,8 +130,14 @@ def test_a_pod_cannot_help_itself_to_devices(cluster):
         extra = {"spec": {"ephemeralContainers": [{"name": "debug", "image": images.TOOLS, "imagePullPolicy": "Never", "command": ["/usr/bin/sleep", "1000"], "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]}}
         path = f"/api/v1/namespaces/{ns}/pods/a/ephemeralcontainers"
         assert "NVIDIA_VISIBLE_DEVICES" in refused("PATCH", path, extra, "application/strategic-merge-patch+json")
+        # Images of CUDA set the variable themselves: a debugging container is given one of its own, which wins.
         del extra["spec"]["ephemeralContainers"][0]["env"]
-        api.request("PATCH", path, extra, "application/strategic-merge-patch+json")
+        made = api.request("PATCH", path, extra, "application/strategic-merge-patch+json")
+        (debug,) = made["spec"]["ephemeralContainers"]
+        assert debug["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}], debug
+        seats = product.tenant("none", quota=0.2, memory="64Mi")
+        seats["spec"]["containers"][0]["resources"] = {"limits": {product.RESOURCE: "0"}}
+        assert product.RESOURCE in refused("POST", f"/api/v1/namespaces/{ns}/pods", seats), "a GPU without its library"
 
 
 def test_exec_children_and_empty_environments_count_as_their_pod(cluster):
