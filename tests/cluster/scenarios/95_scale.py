@@ -6,10 +6,10 @@ from statistics import median
 
 from lib import api, controlplane, fleet, scale
 
-SECONDS = 600
+SECONDS = 900
 NODES = 1000
-PODS = 3000
-ROUNDS = 2
+PODS = 1000
+ROUNDS = 3
 
 
 def test_thousand_nodes_with_and_without_the_extender(cluster):
