@@ -116,6 +116,8 @@ fn halves_of_many_gpus_are_not_a_whole_one() {
     let message =
         refusal(&mut index, &Demand { uuids: vec![uuid("a", 1)], ..Demand::share(0, Some(1)) }, "a");
     assert_eq!(message, "gpu-1 (GPU-a-1) is given to one pod as a whole");
+    let nothing = Demand { uuids: vec![uuid("a", 1)], ..Demand::share(0, Some(0)) };
+    assert!(given(&mut index, "nothing", &nothing, &["a"]).is_empty());
 }
 
 #[test]
@@ -210,6 +212,17 @@ fn reservations_end_at_their_deadline_and_bound_pods_do_not() {
 }
 
 #[test]
+fn a_reservation_that_ends_leaves_the_bind_that_is_on_its_way() {
+    let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1))]);
+    let all = Demand::share(1000, None);
+    assert!(!given(&mut index, "p", &all, &["a"]).is_empty());
+    index.begin_bind("p", "a", 500).unwrap();
+    assert!(!given(&mut index, "p", &all, &["b"]).is_empty());
+    assert_eq!(index.expire(LATER), 1);
+    assert_eq!(given(&mut index, "q", &all, &["a", "b"]), [uuid("b", 0)]);
+}
+
+#[test]
 fn a_bind_on_its_way_is_not_given_back_by_placing_the_pod_anew() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1))]);
     let most = Demand::share(800, None);
@@ -247,6 +260,9 @@ fn what_was_reserved_is_not_bound_if_the_gpu_was_lost_meanwhile() {
     let refused = index.begin_bind("p", "a", 500).unwrap_err().to_string();
     assert_eq!(refused, "gpu-0 (GPU-a-0) cannot be had any more: it has been given to others");
     index.release("stranger");
+    index.set_node("a", &node("a", 0));
+    let refused = index.begin_bind("p", "a", 500).unwrap_err().to_string();
+    assert!(refused.ends_with("cannot be had any more: it is not there any more"), "{refused}");
     let mut sick = node("a", 1);
     sick.gpus[0].healthy = false;
     index.set_node("a", &sick);

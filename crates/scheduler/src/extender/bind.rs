@@ -49,6 +49,8 @@ impl Extender {
     }
 
     async fn bind_to_the_end(self: &Arc<Self>, args: &ExtenderBindingArgs) -> Result<(), (Outcome, String)> {
+        // Counted before the question whether we lead: who has seen us stop and nothing under way sees nothing more begin.
+        let _sending = self.begin_sending();
         if self.role.state() != State::Active {
             return Err((Outcome::Inactive, "Sluice's extender is not active".to_owned()));
         }

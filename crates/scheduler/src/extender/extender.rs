@@ -26,6 +26,9 @@ pub(crate) struct Policy {
     pub(crate) bind_timeout: Duration,
     /// How long a question waits for us to become active.
     pub(crate) patience: Duration,
+    /// How long after the beginning of a term its lists begin: a bind that the last leader sent before its end has been
+    /// carried out by then.
+    pub(crate) settle: Duration,
 }
 
 /// How long after a bind was given up it might still take effect: longer than API servers let a request run.
@@ -45,6 +48,8 @@ pub(crate) struct Extender {
     state: Mutex<State>,
     /// Counts what the watches changed.
     changes: watch::Sender<u64>,
+    /// Binds that are being sent.
+    sending: watch::Sender<usize>,
     /// When a filter call last waited for a change.
     last_wait: Mutex<Option<Instant>>,
 }
@@ -72,6 +77,7 @@ impl Extender {
             events,
             state: Mutex::new(state),
             changes: watch::Sender::new(0),
+            sending: watch::Sender::new(0),
             last_wait: Mutex::new(None),
         }
     }
@@ -89,6 +95,17 @@ impl Extender {
     /// Learns of changes from now on.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Binds that are being sent.
+    pub(crate) fn sending(&self) -> watch::Receiver<usize> {
+        self.sending.subscribe()
+    }
+
+    /// Counts a bind as being sent, until what is returned is dropped.
+    pub(crate) fn begin_sending(&self) -> Sending<'_> {
+        self.sending.send_modify(|count| *count += 1);
+        Sending(&self.sending)
     }
 
     /// May a filter call wait for the watches? Yes, if none has for a while: calls come one at a time, and who waits
@@ -115,5 +132,14 @@ impl Extender {
             ticks.tick().await;
             self.expire();
         }
+    }
+}
+
+/// A bind is being sent as long as this lives.
+pub(crate) struct Sending<'a>(&'a watch::Sender<usize>);
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
     }
 }

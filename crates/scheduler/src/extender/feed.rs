@@ -34,12 +34,18 @@ trait Sink {
     fn complete(&mut self);
 }
 
+/// A watch is asked for anew after so long: a connection that died in silence is noticed then.
+const WATCH_SECONDS: u32 = 120;
+
 /// Feeds the index from one watch for ever. In each new term of ours it begins anew with a list, which the API server
-/// answers from what is agreed at that moment.
+/// answers from what is agreed at that moment, a little later, so that what the last leader sent at its end is in it.
 async fn feed<S: Sink>(extender: &Extender, api: Api<S::Object>, config: watcher::Config, mut sink: S) {
     loop {
         let term = extender.role.term();
-        let mut stream = pin!(watcher(api.clone(), config.clone()).default_backoff());
+        if term > 0 {
+            tokio::time::sleep(extender.policy.settle).await;
+        }
+        let mut stream = pin!(watcher(api.clone(), config.clone().timeout(WATCH_SECONDS)).default_backoff());
         let mut next_term = pin!(extender.role.next_term(term));
         loop {
             let event = tokio::select! {

@@ -1,32 +1,42 @@
 //! Who leads: the kube-scheduler whose identity begins with our pod's name, by its leader election lease.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
 
 use super::extender::Extender;
 
+/// What a lease lasts when it does not say so.
+const LEASE_SECONDS: i32 = 15;
+/// The watch is asked for anew after so long: a connection that died in silence must not cost us the lease for long.
+const WATCH_SECONDS: u32 = 10;
+
 /// Follows the lease for ever.
 ///
-/// While the API cannot be reached, the last word counts: whoever leads then cannot bind anything either, and a
-/// kube-scheduler that cannot renew its lease ends itself before another can take it.
+/// A lease that is not seen renewed within its time is over: its kube-scheduler has ended itself before that, and another
+/// may hold it.
 pub(crate) async fn follow(extender: &Extender, namespace: &str, name: &str, pod_name: &str) {
     let api: Api<Lease> = Api::namespaced(extender.client.clone(), namespace);
-    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
     let mut stream = pin!(watcher(api, config).default_backoff());
     let mut was_listed = false;
+    let mut last_renewal = None;
     while let Some(event) = stream.next().await {
         match event {
             Ok(watcher::Event::Init) => was_listed = false,
             Ok(watcher::Event::InitApply(lease) | watcher::Event::Apply(lease)) => {
                 was_listed = true;
-                let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
-                let leads = is_ours(&holder, pod_name);
-                tracing::debug!(holder, leads, "lease");
-                extender.role.set_leader(leads, &holder);
+                let spec = lease.spec.unwrap_or_default();
+                // A new list shows the same renewal again, which makes it no younger.
+                let renewal = Some((spec.holder_identity.clone(), spec.renew_time.clone()));
+                if last_renewal != renewal {
+                    last_renewal = renewal;
+                    take_in(extender, &spec, pod_name);
+                }
             }
             Ok(watcher::Event::Delete(_)) => extender.role.set_leading(false),
             Ok(watcher::Event::InitDone) if !was_listed => extender.role.set_leading(false),
@@ -37,6 +47,16 @@ pub(crate) async fn follow(extender: &Extender, namespace: &str, name: &str, pod
             }
         }
     }
+}
+
+/// A renewal, or another holder.
+fn take_in(extender: &Extender, spec: &LeaseSpec, pod_name: &str) {
+    let holder = spec.holder_identity.as_deref().unwrap_or_default();
+    let leads = is_ours(holder, pod_name);
+    tracing::debug!(holder, leads, "lease");
+    let seconds = spec.lease_duration_seconds.unwrap_or(LEASE_SECONDS);
+    let lasting = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    extender.role.set_leader(leads, holder, Some(lasting));
 }
 
 /// A kube-scheduler's identity is its host name, `_` and a random UUID.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// What we are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,8 @@ struct Facts {
     leads: bool,
     /// Who leads: a kube-scheduler that was restarted beside us is another.
     holder: String,
+    /// When the lease runs out if nobody renews it; none where there is no lease.
+    until: Option<Instant>,
     /// How often we were told to lead: a list counts if it began after that.
     term: u64,
     /// The term in which the last whole list of nodes began, and that of pods; `None` before the first.
@@ -30,8 +33,13 @@ struct Facts {
 }
 
 impl Facts {
+    /// Leads, by a lease that has not run out.
+    fn leads(&self) -> bool {
+        self.leads && self.until.is_none_or(|until| Instant::now() < until)
+    }
+
     fn state(&self) -> State {
-        match (self.leads, self.nodes, self.pods) {
+        match (self.leads(), self.nodes, self.pods) {
             (false, ..) => State::Standby,
             (true, Some(nodes), Some(pods)) if nodes >= self.term && pods >= self.term => State::Active,
             (true, ..) => State::Syncing,
@@ -58,6 +66,7 @@ impl Role {
             facts: watch::Sender::new(Facts {
                 leads: false,
                 holder: String::new(),
+                until: None,
                 term: 0,
                 nodes: None,
                 pods: None,
@@ -67,15 +76,19 @@ impl Role {
 
     /// We lead, or we do not, whoever asks us.
     pub(crate) fn set_leading(&self, leads: bool) {
-        self.set_leader(leads, "");
+        self.set_leader(leads, "", None);
     }
 
-    /// The lease says that this kube-scheduler leads, and that it is ours or not.
-    pub(crate) fn set_leader(&self, leads: bool, holder: &str) {
+    /// The lease says that this kube-scheduler leads, and that it is ours or not; it was renewed just now for so long.
+    ///
+    /// A process that was stopped and goes on later knows by its own clock that another may lead by now, before it hears
+    /// of that.
+    pub(crate) fn set_leader(&self, leads: bool, holder: &str, lasting: Option<Duration>) {
         self.facts.send_if_modified(|facts| {
-            let is_new = facts.leads != leads || leads && facts.holder != holder;
+            let is_new = facts.leads() != leads || leads && facts.holder != holder;
             facts.term += u64::from(is_new && leads);
             facts.leads = leads;
+            facts.until = lasting.map(|lasting| Instant::now() + lasting);
             if is_new {
                 holder.clone_into(&mut facts.holder);
             }
@@ -146,6 +159,23 @@ mod tests {
         assert_eq!(role.state(), State::Standby);
         role.set_leading(true);
         assert_eq!(role.state(), State::Syncing);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_nobody_renews_is_over_and_begins_anew_with_new_lists() {
+        let role = Role::new();
+        let lease = Some(Duration::from_secs(15));
+        role.set_leader(true, "me", lease);
+        role.listed(Kind::Nodes, 1);
+        role.listed(Kind::Pods, 1);
+        tokio::time::advance(Duration::from_secs(14)).await;
+        role.set_leader(true, "me", lease);
+        tokio::time::advance(Duration::from_secs(14)).await;
+        assert_eq!((role.state(), role.term()), (State::Active, 1));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(role.state(), State::Standby);
+        role.set_leader(true, "me", lease);
+        assert_eq!((role.state(), role.term()), (State::Syncing, 2));
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,6 +20,9 @@ const EVERY_POD: &str = "all";
 /// How long a filter call waits for us to become active; shorter than the scheduler's patience with us (5 s by default).
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long API servers may take to carry out a bind whose sender has ended.
+const SETTLE: Duration = Duration::from_millis(500);
+
 /// Serves until a signal.
 ///
 /// # Errors
@@ -84,6 +87,7 @@ fn assemble(arguments: &Arguments, client: kube::Client) -> anyhow::Result<(Arc<
         reservation: arguments.reservation,
         bind_timeout: arguments.bind_timeout,
         patience: PATIENCE,
+        settle: SETTLE,
     };
     Ok((Arc::new(Extender::new(policy, client, metrics, events)), writer))
 }

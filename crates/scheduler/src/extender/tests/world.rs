@@ -31,6 +31,7 @@ pub(super) fn policy() -> Policy {
         reservation: Duration::from_secs(60),
         bind_timeout: Duration::from_millis(300),
         patience: Duration::from_millis(100),
+        settle: Duration::ZERO,
     }
 }
 
@@ -135,11 +136,16 @@ impl World {
         answer["Error"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Ends its watches: it learns nothing any more.
-    pub(super) fn kill(&self) {
+    /// It ends: it learns nothing and begins nothing any more. Returns when the API server has done or refused what was
+    /// sent before.
+    pub(super) async fn kill(&self) {
+        self.extender.role.set_leading(false);
         for task in &self.tasks {
             task.abort();
         }
+        let mut sending = self.extender.sending();
+        let quiet = sending.wait_for(|sending| *sending == 0);
+        assert!(tokio::time::timeout(SOON, quiet).await.is_ok(), "a bind never ends");
     }
 }
 
