@@ -32,10 +32,11 @@ fn the_control_socket_is_its_users_alone_and_goes_with_the_manager() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+// Both ends of every connection are in this process, which may have 1024 descriptors: a hundred pods are tests/cluster's.
 #[test]
-fn a_hundred_pods_at_once_get_exactly_their_limits() {
+fn fifty_pods_at_once_get_exactly_their_limits() {
     let (world, mut agent) = world();
-    let pods: Vec<Client> = (1..=100)
+    let pods: Vec<Client> = (1..=50)
         .map(|n| {
             let at = u32::try_from(n).unwrap();
             Client {
