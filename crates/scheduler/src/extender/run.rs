@@ -46,17 +46,33 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let background = spawn_background(&extender, &arguments, leadership, namespace);
     let serve_page = axum::serve(page, http::page(extender.clone(), arguments.metrics_gpus));
     let serve_page = serve_page.with_graceful_shutdown(stop.clone().cancelled_owned());
-    let serve_verbs = axum::serve(verbs, http::verbs(extender));
+    let serve_verbs = axum::serve(verbs, http::verbs(extender.clone()));
     let serve_verbs = serve_verbs.with_graceful_shutdown(stop.clone().cancelled_owned());
     // Connections that a scheduler keeps open must not keep us from ending.
     tokio::select! {
         outcome = async { tokio::try_join!(serve_verbs.into_future(), serve_page.into_future()) } => drop(outcome?),
-        () = async { stop.cancelled().await; tokio::time::sleep(arguments.bind_timeout).await } => {}
+        () = end(&extender, &stop, background, arguments.bind_timeout) => {}
     }
+    Ok(())
+}
+
+/// When told to stop: nothing new begins, and what is being sent is seen through.
+async fn end(
+    extender: &Extender,
+    stop: &CancellationToken,
+    background: Vec<tokio::task::JoinHandle<()>>,
+    patience: Duration,
+) {
+    stop.cancelled().await;
     for task in background {
         task.abort();
     }
-    Ok(())
+    extender.role.set_leading(false);
+    let mut sending = extender.sending();
+    let quiet = sending.wait_for(|sending| *sending == 0);
+    if tokio::time::timeout(patience, quiet).await.is_err() {
+        tracing::warn!("ended before the API server answered all binds");
+    }
 }
 
 /// Whose word makes us active.
