@@ -22,12 +22,15 @@ enum Command {
     /// Show it: three tenants share a GPU, simulated or real, and every claim is checked
     Demo(demo::Arguments),
     /// Run the daemon that hands out the GPU: tokens, memory limits, metrics
-    PodManager(commands::pod_manager::Arguments),
+    PodManager(Box<commands::pod_manager::Arguments>),
     /// Run a Kubernetes node's part: GPUs, kubelet's device plugin, limits, pod-managers, metrics
+    #[cfg(feature = "cluster")]
     NodeAgent(commands::node_agent::Arguments),
     /// Run the scheduler extender that picks the GPU of each pod
+    #[cfg(feature = "cluster")]
     Scheduler(commands::scheduler::Arguments),
     /// Run the admission webhook that reads the pods' annotations
+    #[cfg(feature = "cluster")]
     Webhook(commands::webhook::Arguments),
     /// Run a simulated GPU, or ask one what it has done
     Sim(commands::sim::Arguments),
@@ -48,8 +51,11 @@ impl Arguments {
         match self.command {
             Command::Demo(arguments) => demo::run(&arguments),
             Command::PodManager(arguments) => commands::pod_manager::run(&arguments),
+            #[cfg(feature = "cluster")]
             Command::NodeAgent(arguments) => commands::node_agent::run(arguments),
+            #[cfg(feature = "cluster")]
             Command::Scheduler(arguments) => commands::scheduler::run(arguments),
+            #[cfg(feature = "cluster")]
             Command::Webhook(arguments) => commands::webhook::run(arguments),
             Command::Sim(arguments) => commands::sim::run(&arguments),
             Command::Load(arguments) => commands::load::run(&arguments),

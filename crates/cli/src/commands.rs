@@ -2,20 +2,25 @@
 
 pub(crate) mod check;
 pub(crate) mod load;
+#[cfg(feature = "cluster")]
 pub(crate) mod node_agent;
 pub(crate) mod pod_manager;
+#[cfg(feature = "cluster")]
 pub(crate) mod scheduler;
 pub(crate) mod sim;
+#[cfg(feature = "cluster")]
 pub(crate) mod webhook;
 
-use std::io::IsTerminal;
+#[cfg(feature = "cluster")]
 use std::process::ExitCode;
 
-use anyhow::Context;
-use tracing_subscriber::EnvFilter;
-
 /// Runs a daemon to its end, with logs on standard error as `RUST_LOG` asks.
+#[cfg(feature = "cluster")]
 fn daemon(serve: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+    use anyhow::Context;
+    use std::io::IsTerminal;
+    use tracing_subscriber::EnvFilter;
+
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     // Colours are for people at a terminal, not for `kubectl logs`.
     tracing_subscriber::fmt()

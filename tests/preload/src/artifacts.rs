@@ -67,7 +67,8 @@ impl Layout {
         let mut command = Command::new(cargo);
         command
             .args(["build", "--quiet", "-p", "sluice-hook", "-p", "sluice-sim-cuda", "-p", "sluice-cli"])
-            .args(["--profile", profile])
+            // The parts for Kubernetes take long to build and are not used here.
+            .args(["--no-default-features", "--profile", profile])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env("CARGO_TARGET_DIR", &self.target);
         if let Some(triple) = &self.triple {
