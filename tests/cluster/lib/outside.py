@@ -28,6 +28,21 @@ def one_at_a_time():
     return held
 
 
+DESCRIPTORS = 1 << 20  # what systemd's units of containerd ask for; a hundred pods do with 8,000, and not with a shell's 1,024
+
+
+def raise_descriptors() -> None:
+    """As many descriptors as we may have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(hard, DESCRIPTORS)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (ValueError, PermissionError):  # root without CAP_SYS_RESOURCE
+        if hard < 8192:
+            print(f"warning: only {hard} descriptors are allowed here (ulimit -Hn), a hundred pods need more", flush=True)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def build() -> None:
     """Release programs unless SLUICE_CLUSTER_NO_BUILD is set, then everything that is not ours."""
     if not os.environ.get("SLUICE_CLUSTER_NO_BUILD"):
@@ -37,8 +52,7 @@ def build() -> None:
 
 
 def up() -> None:
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a shell's 1024 is too few for an API server
+    raise_descriptors()
     namespaces.end()
     build()
     namespaces.make()

@@ -2,7 +2,8 @@
 //! with what the pod asked for.
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -25,13 +26,24 @@ pub(crate) struct Arguments {
     /// Also ask this address of the form http://HOST:PORT/PATH, which must answer 200
     #[arg(long, value_name = "URL")]
     answers: Vec<String>,
+    /// How many seconds an address may take: during a rollout a service names pods that are just leaving
+    #[arg(long, default_value_t = 30)]
+    patience: u64,
 }
+
+/// Time between two questions to the same address.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Checks, and says what it found.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for url in &arguments.answers {
         let (address, path) = parts(url)?;
-        http::get(address, path).with_context(|| format!("{url} does not answer"))?;
+        let until = Instant::now() + Duration::from_secs(arguments.patience);
+        let again = || {
+            sleep(PAUSE);
+            Instant::now() < until
+        };
+        patiently(|| http::get(address, path), again).with_context(|| format!("{url} does not answer"))?;
         eprintln!("ok: {url} answers");
     }
     let mut printed = Vec::new();
@@ -42,6 +54,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         eprintln!("ok: {line}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks until there is an answer, as long as `again` says so; the last refusal if it does not.
+fn patiently<T>(
+    mut ask: impl FnMut() -> anyhow::Result<T>,
+    mut again: impl FnMut() -> bool,
+) -> anyhow::Result<T> {
+    loop {
+        match ask() {
+            Err(_) if again() => {}
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Kernels, and memory until not one more byte is granted.
@@ -139,6 +164,18 @@ mod tests {
         refused("result is wrong", |_, counts, _| (counts.launches, counts.completed) = (11, 11));
         refused("cuLaunchKernel failed", |_, _, errors| errors.push("cuLaunchKernel failed".to_owned()));
         assert!(verdict(&[], ASKED).expect_err("accepted").to_string().contains("did not start"));
+    }
+
+    #[test]
+    fn an_address_that_answers_at_last_is_enough_and_the_last_refusal_is_told() {
+        let mut asked = 0;
+        let mut answer_at_third = || {
+            asked += 1;
+            if asked == 3 { Ok(asked) } else { Err(anyhow::anyhow!("refusal {asked}")) }
+        };
+        assert_eq!(patiently(&mut answer_at_third, || true).expect("an answer"), 3);
+        let refused = patiently(&mut answer_at_third, || false).expect_err("no answer");
+        assert_eq!(refused.to_string(), "refusal 4");
     }
 
     #[test]
