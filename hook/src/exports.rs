@@ -47,6 +47,9 @@ macro_rules! exports {
     (@body sync $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
         governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || unsafe { $real($($a),*) })
     };
+    (@body copy $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::copy::call(|| governed::copy::is_input::$symbol($($a),*), || unsafe { $real($($a),*) })
+    };
     (@body capture $symbol:ident $real:ident $variant:ident ($stream:ident $($a:ident)*)) => {
         governed::capture::call(stringify!($symbol), $stream, exports!(@ptsz $variant), || unsafe { $real($stream $(, $a)*) })
     };

@@ -7,6 +7,7 @@ pub(crate) mod arrays;
 pub(crate) mod capture;
 pub(crate) mod charge;
 pub(crate) mod context;
+pub(crate) mod copy;
 pub(crate) mod free;
 pub(crate) mod launch;
 pub(crate) mod lookup;
@@ -24,7 +25,7 @@ use sluice_hook_core::outcome::Bypass;
 use crate::process;
 
 /// Runs the hook's own part of a call; a panic in it is counted and answered with `otherwise`.
-fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
+pub(crate) fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     let _uncancelled = Uncancelled::begin();
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
         process::COUNTERS.panics.fetch_add(1, Relaxed);

@@ -190,7 +190,7 @@ pub(crate) fn stand_aside_from_captures() {
 }
 
 /// Runs `call` with `context` current, whatever context the calling thread had; `None` if it cannot be made current.
-fn within<T>(context: u64, call: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn within<T>(context: u64, call: impl FnOnce() -> T) -> Option<T> {
     if current_context() == Some(context) {
         return Some(call());
     }
@@ -214,6 +214,6 @@ fn handle(stream: Stream) -> CUstream {
     }
 }
 
-fn pointer<T>(number: u64) -> *mut T {
+pub(crate) fn pointer<T>(number: u64) -> *mut T {
     std::ptr::with_exposed_provenance_mut(usize::try_from(number).unwrap_or(0))
 }

@@ -6,12 +6,16 @@
 //! * `exports` expands the table: every symbol, and the way each policy word goes to [`governed`].
 //! * `symbols` interposes `dlsym` and `dlvsym`; `governed::lookup` does `cuGetProcAddress`.
 //! * `real` finds the real driver; `gpu`, `link` and `clock` stand behind the traits of `sluice_hook_core`.
+//! * `hold` gets a latency-critical process onto the GPU before its kernels are there.
 //! * `process` owns what this process has: configuration, devices, ledger; `start` runs at load and at fork.
 
+mod api;
+mod background;
 mod clock;
 mod exports;
 mod governed;
 mod gpu;
+mod hold;
 mod link;
 mod log;
 mod process;

@@ -22,7 +22,7 @@ use sluice_hook_core::thread::Thread;
 use crate::clock::HostClock;
 use crate::gpu::{self, Gpu};
 use crate::link::{Address, Identity, MemoryConnection, TokenConnection};
-use crate::{log, tracker};
+use crate::{hold, log, tracker};
 
 /// Devices a process can see.
 const MAX_DEVICES: usize = 64;
@@ -59,6 +59,7 @@ pub(crate) struct Managed {
     pub(crate) device: GpuDevice,
     pub(crate) memory: Memory<MemoryConnection>,
     pub(crate) ordinal: u32,
+    pub(crate) out: hold::Out,
     tracked: AtomicBool,
 }
 
@@ -237,6 +238,7 @@ fn make(ordinal: CUdevice) -> Option<Managed> {
         idle_ns: setup.config.idle_us * 1000,
         quantile: setup.config.quantile,
         fail_closed: setup.config.fail_closed,
+        hints: setup.config.hints,
         ..Settings::default()
     };
     let token = TokenConnection::new(address.clone(), identity.clone());
@@ -245,6 +247,7 @@ fn make(ordinal: CUdevice) -> Option<Managed> {
         device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),
         memory: Memory::new(memory, setup.config.fail_closed),
         ordinal,
+        out: hold::Out::none(),
         tracked: AtomicBool::new(false),
     })
 }

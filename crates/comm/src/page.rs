@@ -35,7 +35,7 @@ pub mod grant {
     pub const MAGIC: usize = 0;
     /// [`super::PAGE_VERSION`].
     pub const VERSION: usize = 1;
-    /// Bit 0 [`FAIL_CLOSED`], bit 1 [`TSC_VALID`].
+    /// Bit 0 [`FAIL_CLOSED`], bit 1 [`TSC_VALID`], bit 2 [`LATENCY_CRITICAL`].
     pub const FLAGS: usize = 2;
     /// How much GPU time the client may have submitted and unfinished when its grant ends, in microseconds.
     pub const IN_FLIGHT_BOUND_US: usize = 3;
@@ -49,6 +49,8 @@ pub mod grant {
     pub const SEQUENCE: usize = 19;
     /// 1 while others wait for the GPU, else 0.
     pub const CONTENDED: usize = 32;
+    /// Other processes that may use the GPU now; 0 if the client is alone.
+    pub const COMPANY: usize = 33;
     /// The word that streams on the GPU wait for; its low 32 bits count.
     pub const GATE: usize = 48;
     /// Byte offset of the 32 bits that the GPU reads.
@@ -58,6 +60,8 @@ pub mod grant {
     pub const FAIL_CLOSED: u64 = 1 << 0;
     /// Flag: the TSC can be compared with the deadline; else the client uses CLOCK_MONOTONIC.
     pub const TSC_VALID: u64 = 1 << 1;
+    /// Flag: the client is latency-critical.
+    pub const LATENCY_CRITICAL: u64 = 1 << 2;
 }
 
 /// Word indices of the report page, spaced as in [`grant`].

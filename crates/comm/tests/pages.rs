@@ -22,7 +22,7 @@ fn the_grant_page_has_the_layout_of_version_1() {
     let words = words();
     let page = GrantView::new(&words);
     page.init();
-    page.set_flags(Flags { fail_closed: true, tsc_valid: false });
+    page.set_flags(Flags { fail_closed: true, tsc_valid: false, ..Flags::default() });
     page.set_in_flight_bound_us(1500);
     page.open(111, 222, 7);
     page.set_contended(true);
@@ -31,7 +31,7 @@ fn the_grant_page_has_the_layout_of_version_1() {
     let expected =
         [(0, magic), (1, 1), (2, 1), (3, 1500), (16, 111), (17, 222), (18, 7), (19, 2), (32, 1), (48, 99)];
     assert_eq!(used(&words), expected);
-    page.set_flags(Flags { fail_closed: false, tsc_valid: true });
+    page.set_flags(Flags { fail_closed: false, tsc_valid: true, ..Flags::default() });
     assert_eq!(words[2].load(Relaxed), 2);
     assert_eq!(sluice_comm::page::grant::GATE_BYTES, 384);
 }
@@ -73,7 +73,7 @@ fn the_client_reads_what_the_manager_wrote() {
     page.set_in_flight_bound_us(1500);
     assert_eq!((page.gate_word(), page.in_flight_bound_us()), (u32::MAX, 1500));
     for flags in [(true, false), (false, true), (true, true), (false, false)] {
-        page.set_flags(Flags { fail_closed: flags.0, tsc_valid: flags.1 });
+        page.set_flags(Flags { fail_closed: flags.0, tsc_valid: flags.1, ..Flags::default() });
         assert_eq!((page.fail_closed(), page.tsc_valid()), flags);
     }
 }

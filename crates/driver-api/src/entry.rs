@@ -7,6 +7,8 @@ pub enum Policy {
     Launch,
     /// The calling thread waits for the GPU.
     Sync,
+    /// Copies behind the calling thread's back.
+    Copy,
     /// Takes GPU memory whose size the arguments tell.
     Alloc,
     /// Gives such memory back.
@@ -54,6 +56,7 @@ pub struct Entry {
 macro_rules! entries {
     (@policy launch) => { Policy::Launch };
     (@policy sync) => { Policy::Sync };
+    (@policy copy) => { Policy::Copy };
     (@policy alloc) => { Policy::Alloc };
     (@policy free) => { Policy::Free };
     (@policy query) => { Policy::Query };

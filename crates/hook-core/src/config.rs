@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use crate::hint;
 use crate::predictor::Quantile;
 
 /// Where the unix sockets are looked for, one `<gpu-uuid>.sock` for each GPU.
@@ -29,6 +30,8 @@ pub struct Config {
     pub log: Option<PathBuf>,
     /// `SLUICE_IDLE_US`: how long a program must be idle before it gives its token back, 1 to 10,000,000, default 500.
     pub idle_us: u64,
+    /// `SLUICE_HINTS`: `auto` (default), `api` (only what the program asks for) or `off`.
+    pub hints: hint::Settings,
 }
 
 /// How to reach the managers.
@@ -81,6 +84,7 @@ impl Config {
             ),
             log: reader.text("SLUICE_LOG").map(PathBuf::from),
             idle_us: reader.idle_us(),
+            hints: reader.hints(),
         };
         (config, reader.mistakes)
     }
@@ -127,6 +131,23 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 DEFAULT
             }
         }
+    }
+
+    fn hints(&mut self) -> hint::Settings {
+        let words = [("auto", (true, true)), ("api", (false, true)), ("off", (false, false))];
+        let (automatic, by_call) = match self.text("SLUICE_HINTS") {
+            // A launch that returns when its kernel is done would wait for the hold itself.
+            _ if self.text("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0") => (false, false),
+            None => words[0].1,
+            Some(value) => words.iter().find(|(word, _)| *word == value).map_or_else(
+                || {
+                    self.mistake("SLUICE_HINTS", value, "auto, api or off");
+                    words[0].1
+                },
+                |(_, chosen)| *chosen,
+            ),
+        };
+        hint::Settings { automatic, by_call, ..hint::Settings::default() }
     }
 
     fn managers(&mut self) -> Managers {
@@ -215,6 +236,7 @@ mod tests {
             ("SLUICE_PREDICTOR", "max"),
             ("SLUICE_LOG", "/l"),
             ("SLUICE_IDLE_US", "2000"),
+            ("SLUICE_HINTS", "api"),
         ]);
         assert!(mistakes.is_empty());
         let expected = Config {
@@ -226,6 +248,7 @@ mod tests {
             quantile: Quantile::Maximum,
             log: Some("/l".into()),
             idle_us: 2000,
+            hints: hint::Settings { automatic: false, ..hint::Settings::default() },
         };
         assert_eq!(config, expected);
     }
@@ -236,12 +259,19 @@ mod tests {
             ("SLUICE_ON_MANAGER_LOSS", "ajar"),
             ("SLUICE_PREDICTOR", "p99"),
             ("SLUICE_IDLE_US", "-1"),
+            ("SLUICE_HINTS", "on"),
             ("POD_MANAGER_PORT", "50051,x"),
         ]);
         let names: Vec<_> = mistakes.iter().map(|mistake| mistake.variable).collect();
         assert_eq!(
             names,
-            ["POD_MANAGER_PORT", "SLUICE_ON_MANAGER_LOSS", "SLUICE_PREDICTOR", "SLUICE_IDLE_US"]
+            [
+                "POD_MANAGER_PORT",
+                "SLUICE_ON_MANAGER_LOSS",
+                "SLUICE_PREDICTOR",
+                "SLUICE_IDLE_US",
+                "SLUICE_HINTS"
+            ]
         );
         assert_eq!(config, read(&[]).0);
         assert!(mistakes[1].to_string().contains("SLUICE_ON_MANAGER_LOSS=\"ajar\": expected open or closed"));
@@ -258,6 +288,16 @@ mod tests {
             managers(&[("POD_MANAGER_IP", "10.0.0.7")]),
             Managers::Tcp(vec![("10.0.0.7".into(), 50052)])
         );
+    }
+
+    #[test]
+    fn nothing_is_held_where_launches_wait_for_their_kernels() {
+        let hints = |settings: &[(&str, &str)]| read(settings).0.hints;
+        assert!(hints(&[]).automatic && hints(&[("CUDA_LAUNCH_BLOCKING", "0")]).automatic);
+        let blocking = hints(&[("CUDA_LAUNCH_BLOCKING", "1"), ("SLUICE_HINTS", "auto")]);
+        assert!(!blocking.automatic && !blocking.by_call);
+        let off = hints(&[("SLUICE_HINTS", "off")]);
+        assert!(!off.automatic && !off.by_call);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub use waits::Wait;
 use crate::captures::Captures;
 use crate::counters::Counters;
 use crate::gate::Gate;
+use crate::hint::Hints;
 use crate::outcome::{Bypass, Outcome};
 use crate::platform::{Clock, Driver, Stream, TokenLink};
 use crate::thread::Thread;
@@ -41,6 +42,7 @@ pub struct Device<'p, D, L, C> {
     counters: &'p Counters,
     settings: Settings,
     gate: Gate,
+    hints: Hints,
     /// 0 to govern, else 1 + the index of the reason to let everything pass.
     passing: AtomicU8,
     state: Mutex<State>,
@@ -84,6 +86,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             captures,
             counters,
             gate: Gate::default(),
+            hints: Hints::new(settings.hints),
             passing: AtomicU8::new(0),
             state: Mutex::new(State::new(&settings)),
             settings,
@@ -131,6 +134,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub fn abandon(&self) {
         self.pass_for(Some(Bypass::Forked));
         self.gate.close();
+        self.hints.abandon();
     }
 
     /// Lets everything pass from here on: the hook failed inside.
@@ -139,6 +143,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let _state = self.lock();
         self.pass_for(Some(Bypass::InternalError));
         self.wanting.notify_all();
+    }
+
+    /// The hints.
+    pub fn hints(&self) -> &Hints {
+        &self.hints
     }
 
     /// The driver.

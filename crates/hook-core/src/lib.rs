@@ -11,6 +11,7 @@ pub mod config;
 pub mod counters;
 pub mod device;
 pub mod gate;
+pub mod hint;
 pub mod ledger;
 pub mod memory;
 pub mod outcome;

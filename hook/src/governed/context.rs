@@ -4,6 +4,7 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
 
 use super::guarded;
+use crate::hold;
 use crate::process;
 use crate::real;
 
@@ -70,10 +71,12 @@ fn ending(
     }
     let guards: Vec<_> =
         guarded(Vec::new(), || process::all().map(|managed| managed.device.hold_contexts()).collect());
+    let held = guarded(None, || Some(hold::context_may_end(context)));
     let result = changes_current(real);
     let ended = ended(result);
     if ended {
         guarded((), || {
+            held.into_iter().for_each(hold::MayEnd::ended);
             for managed in process::all() {
                 managed.device.forget_context(context);
                 managed.device.driver().forget_context(context);

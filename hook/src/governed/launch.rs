@@ -8,6 +8,7 @@ use sluice_hook_core::platform::Stream;
 use sluice_hook_core::thread::Thread;
 
 use super::guarded;
+use crate::hold;
 use crate::process::{self, Managed};
 
 /// Calls `real` when the gate lets the launch on `stream` through.
@@ -56,7 +57,8 @@ fn slow(
         managed.device.launch_slowly(stream, thread, pass)
     });
     match outcome {
-        Outcome::Governed(_pass) => real(),
+        // The first launch of a request is always one of these: it begins a burst, which has to be noted.
+        Outcome::Governed(_pass) => hold::launch(managed, real),
         Outcome::Bypassed(reason) => {
             process::count_bypass(reason);
             real()

@@ -8,10 +8,12 @@ use sluice_hook_core::streams::Waited;
 
 use super::guarded;
 use crate::gpu;
+use crate::hold;
 use crate::process::{self, Managed};
 
 /// `cuCtxSynchronize` of the current context, or of the one given.
 pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
+    hold::before_wait(true);
     observed(real, |_| {
         let context =
             context.filter(|context| !context.is_null()).map(|context| context.expose_provenance() as u64);
@@ -22,12 +24,14 @@ pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresul
 /// `cuStreamSynchronize`.
 pub(crate) fn stream(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
+    hold::before_wait(false);
     observed(real, |context| waited_for(context, stream))
 }
 
 /// `cuEventSynchronize`. Which stream the event was recorded on is not known, so nothing is concluded from it; the tracker
 /// finds out by itself.
 pub(crate) fn event(real: impl FnOnce() -> CUresult) -> CUresult {
+    hold::before_wait(false);
     real()
 }
 
@@ -35,8 +39,10 @@ pub(crate) fn event(real: impl FnOnce() -> CUresult) -> CUresult {
 /// be ordered by the GPU alone.
 pub(crate) fn copy(symbol: &'static str, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     if !symbol.contains("toH") {
+        hold::before_copy(|| symbol.contains("HtoD") || symbol.contains("HtoA"));
         return real();
     }
+    hold::before_wait(false);
     let stream = process::with_thread(|thread| Stream::new(0, per_thread, thread.id()));
     observed(real, |context| waited_for(context, stream))
 }

@@ -62,6 +62,12 @@ impl TokenConnection {
         self.socket.close();
     }
 
+    /// How many other processes may use the GPU; `None` if this one is not latency-critical.
+    pub(crate) fn company(&self) -> Option<u64> {
+        let grant = self.grant_view();
+        (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.company())
+    }
+
     /// Counts a bypassed call where the manager can see it.
     pub(crate) fn count_bypass(&self, reason: Bypass) {
         if let Some(report) = self.report_view() {

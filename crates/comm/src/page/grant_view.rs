@@ -36,6 +36,8 @@ pub struct Flags {
     pub fail_closed: bool,
     /// The TSC can be compared with the deadline.
     pub tsc_valid: bool,
+    /// The client is latency-critical.
+    pub latency_critical: bool,
 }
 
 impl<'a> GrantView<'a> {
@@ -105,6 +107,18 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::FLAGS) & grant::TSC_VALID != 0
     }
 
+    /// Whether the client is latency-critical.
+    #[must_use]
+    pub fn latency_critical(&self) -> bool {
+        read(self.0, grant::FLAGS) & grant::LATENCY_CRITICAL != 0
+    }
+
+    /// How many other processes may use the GPU now.
+    #[must_use]
+    pub fn company(&self) -> u64 {
+        read(self.0, grant::COMPANY)
+    }
+
     /// Whether others wait for the GPU.
     #[must_use]
     pub fn contended(&self) -> bool {
@@ -147,11 +161,17 @@ impl GrantView<'_> {
         self.0[grant::CONTENDED].store(u64::from(contended), Ordering::Release);
     }
 
+    /// Says how many other processes may use the GPU.
+    pub fn set_company(&self, processes: u64) {
+        self.0[grant::COMPANY].store(processes, Ordering::Release);
+    }
+
     /// Says what holds for all grants.
     pub fn set_flags(&self, flags: Flags) {
         let fail_closed = if flags.fail_closed { grant::FAIL_CLOSED } else { 0 };
         let tsc_valid = if flags.tsc_valid { grant::TSC_VALID } else { 0 };
-        self.0[grant::FLAGS].store(fail_closed | tsc_valid, Ordering::Release);
+        let critical = if flags.latency_critical { grant::LATENCY_CRITICAL } else { 0 };
+        self.0[grant::FLAGS].store(fail_closed | tsc_valid | critical, Ordering::Release);
     }
 
     /// Says how much may be in flight when a grant ends, in microseconds.

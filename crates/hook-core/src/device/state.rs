@@ -1,5 +1,6 @@
 //! What a device knows, behind one lock that is never held across a wait, a driver call or an answer from the manager.
 
+use crate::hint;
 use crate::platform::Mark;
 use crate::predictor::{BURST_MERGE_MS, Predictor, Quantile, WINDOW_MERGE_MS};
 use crate::streams::StreamSet;
@@ -22,11 +23,19 @@ pub struct Settings {
     pub fail_closed: bool,
     /// How long a launch waits for the drain of the last grant, which may be waiting for that very launch.
     pub stall_ns: u64,
+    /// How a latency-critical process gets the GPU early.
+    pub hints: hint::Settings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { idle_ns: 500_000, quantile: Quantile::P90, fail_closed: false, stall_ns: 5_000_000_000 }
+        Self {
+            idle_ns: 500_000,
+            quantile: Quantile::P90,
+            fail_closed: false,
+            stall_ns: 5_000_000_000,
+            hints: hint::Settings::default(),
+        }
     }
 }
 

@@ -46,6 +46,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// The wait is over; `succeeded` if the GPU has finished what it was for.
     pub fn wait_ended(&self, wait: Wait, succeeded: bool) {
         let now = self.clock.now_ns();
+        self.hints.waited(now);
         let measured = wait.end.filter(|_| succeeded).and_then(|end| {
             let begin = self.lock().grant.measured_now()?;
             self.driver.elapsed_ns(begin.mark, end)
@@ -70,6 +71,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         // The next launch begins a burst and has to be noted.
         self.gate.next_epoch();
         self.report(state, now);
+        self.hints.idle(now, self.gate.launches());
         if state.grant.is_standing() || !state.takes_yield || !self.link.contended() {
             return;
         }

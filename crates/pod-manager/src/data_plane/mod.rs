@@ -118,6 +118,7 @@ impl DataPlane {
         let flags = Flags {
             fail_closed: config.on_manager_loss == OnManagerLoss::Closed,
             tsc_valid: clock.ticks_at(now).is_some(),
+            ..Flags::default()
         };
         let (gpu_uuid, lobby) = match &config.clients {
             ClientSource::File { .. } => (String::new(), held::Lobby::new(0, 0)),

@@ -1,0 +1,304 @@
+//! What to do about holds: pure, the caller brings time and does what is decided.
+
+use super::cost::{Cost, Seen};
+use super::estimate::Estimate;
+use super::trial::Trial;
+
+/// Requests of more launches than this are held until the program waits: in the gaps between their launches the GPU would
+/// go to somebody else, and a switch there and back costs more than most gaps are long.
+const FEW_LAUNCHES: f64 = 1.5;
+
+/// How much one request moves the number of launches expected.
+const LAUNCHES_PART: f64 = 1.0 / 8.0;
+
+/// A request further away than this is not known to come.
+const FURTHEST_NS: u64 = 1_000_000_000;
+
+/// How far off a first launch may be and still teach something, in budgets.
+const LEARNT_BUDGETS: f64 = 4.0;
+
+/// What may begin a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    /// A request's input is about to be copied.
+    Copy,
+    /// A request begins with a launch.
+    Launch,
+    /// The program says so.
+    Call,
+}
+
+/// Settings of a device's hints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether copies and launches begin holds.
+    pub automatic: bool,
+    /// Whether the program may ask for holds.
+    pub by_call: bool,
+    /// The longest hold, in nanoseconds.
+    pub budget_ns: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { automatic: true, by_call: true, budget_ns: 2_000_000 }
+    }
+}
+
+/// A hold to be launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hold {
+    /// Its number: counts up, modulo 2^32, and is never 0.
+    pub ticket: u32,
+    /// When to launch it; now, or later.
+    pub starts_ns: u64,
+    /// How long it may hold, in nanoseconds of the GPU's time.
+    pub timeout_ns: u64,
+}
+
+/// Why nothing is to be launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoHold {
+    /// Not asked to by the configuration, or the process is not latency-critical.
+    #[error("hints are off")]
+    Off,
+    /// Nobody else uses the GPU.
+    #[error("nobody else uses the GPU")]
+    Alone,
+    /// The process has work on the GPU.
+    #[error("the GPU is in use by this process")]
+    Running,
+    /// The request has begun already.
+    #[error("the request has begun")]
+    Begun,
+    /// Holds were found not to pay, or this request is one to compare with.
+    #[error("not for this request")]
+    NotWorthIt,
+    /// Further away than the program can know.
+    #[error("too far ahead")]
+    TooFar,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Work is out, or was never seen to finish.
+    Running,
+    /// Nothing runs; the next trigger begins a request.
+    Armed,
+    /// A request has begun, its first launch is to come.
+    Begun,
+}
+
+/// The request that has begun, until the GPU is idle again.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    trigger: Trigger,
+    /// The first call that belongs to it, unless that is still to come.
+    began_ns: Option<u64>,
+    /// When its first launch would come if nothing were known.
+    promised_ns: u64,
+    held: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Out {
+    ticket: u32,
+    /// Released by the first launch; else by a wait.
+    by_launch: bool,
+}
+
+/// The state of one device's hints.
+#[derive(Debug)]
+pub struct Machine {
+    settings: Settings,
+    /// Other processes that may use the GPU; 0 also while this one may not hold.
+    company: u64,
+    phase: Phase,
+    request: Option<Request>,
+    out: Option<Out>,
+    ticket: u32,
+    prepared: [Estimate; 3],
+    cost: Cost,
+    trials: [Trial; 2],
+    /// Launches of one request, smoothed.
+    launches: f64,
+    launches_seen: Option<u64>,
+}
+
+impl Machine {
+    /// A machine that holds nothing until it is allowed to.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            company: 0,
+            phase: Phase::Running,
+            request: None,
+            out: None,
+            ticket: 0,
+            prepared: [Estimate::default(); 3],
+            cost: Cost::default(),
+            trials: [Trial::new(true), Trial::new(false)],
+            launches: 1.0,
+            launches_seen: None,
+        }
+    }
+
+    /// How many other processes may use the GPU; 0 also if this process may not hold.
+    pub fn allow(&mut self, company: u64) {
+        if company != self.company {
+            // Another neighbour is another cost and another gain.
+            self.trials.iter_mut().for_each(Trial::renew);
+        }
+        self.company = company;
+    }
+
+    /// Whether holds are allowed.
+    pub fn is_allowed(&self) -> bool {
+        self.company != 0 && (self.settings.automatic || self.settings.by_call)
+    }
+
+    /// Whether the next copy or launch would begin a request.
+    pub fn is_armed(&self) -> bool {
+        self.phase == Phase::Armed && self.is_allowed()
+    }
+
+    /// Whether the next launch is the first of a request.
+    pub fn is_begun(&self) -> bool {
+        self.phase == Phase::Begun
+    }
+
+    /// Whether a hold is out.
+    pub fn is_held(&self) -> bool {
+        self.out.is_some()
+    }
+
+    /// Whether the hold of this ticket is out, and not released.
+    pub fn is_out(&self, ticket: u32) -> bool {
+        self.out.is_some_and(|out| out.ticket == ticket)
+    }
+
+    /// A request begins, or will in `lead_ns`.
+    ///
+    /// # Errors
+    /// Why no hold is to be launched.
+    pub fn begins(&mut self, trigger: Trigger, now_ns: u64, lead_ns: u64) -> Result<Hold, NoHold> {
+        let called = trigger == Trigger::Call;
+        if !(if called { self.settings.by_call } else { self.settings.automatic }) {
+            return Err(NoHold::Off);
+        }
+        if self.company == 0 {
+            return Err(NoHold::Alone);
+        }
+        if lead_ns > FURTHEST_NS {
+            return Err(NoHold::TooFar);
+        }
+        match self.phase {
+            Phase::Running => return Err(NoHold::Running),
+            Phase::Begun => {
+                self.note_first_call(trigger, now_ns);
+                return Err(NoHold::Begun);
+            }
+            Phase::Armed => {}
+        }
+        let held = match trigger {
+            Trigger::Call => true,
+            Trigger::Copy | Trigger::Launch => self.trials[trigger as usize].choose(),
+        };
+        self.phase = Phase::Begun;
+        self.request = Some(Request {
+            trigger,
+            began_ns: (!called).then_some(now_ns),
+            promised_ns: now_ns.saturating_add(lead_ns),
+            held,
+        });
+        if held { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(NoHold::NotWorthIt) }
+    }
+
+    /// A request that was announced is there.
+    fn note_first_call(&mut self, trigger: Trigger, now_ns: u64) {
+        if let Some(request) = self.request.as_mut().filter(|_| trigger != Trigger::Call) {
+            request.began_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// When to launch the hold and for how long: around the time at which the first launch is expected, so early that the
+    /// GPU is ours by then, and so long that an error as large as usual is covered, within the budget.
+    fn plan(&mut self, trigger: Trigger, now_ns: u64, lead_ns: u64) -> Hold {
+        let by_launch = self.launches <= FEW_LAUNCHES;
+        let (now, lead, budget) = (now_ns as f64, lead_ns as f64, self.settings.budget_ns as f64);
+        let (expected, margin) = match self.prepared[trigger as usize].expected() {
+            Some(expected) => (now + lead + expected.mean_ns, expected.margin_ns),
+            None => (now + lead, budget),
+        };
+        let soonest = expected - margin - self.cost.ns();
+        // A budget that does not cover the whole margin covers its middle.
+        let starts = soonest.max(expected - budget / 2.0).max(now);
+        let lasts = if by_launch { (expected + margin - starts).clamp(self.cost.ns(), budget) } else { budget };
+        self.ticket = self.ticket.wrapping_add(1).max(1);
+        self.out = Some(Out { ticket: self.ticket, by_launch });
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between now and a second later, and between 0 and the budget"
+        )]
+        Hold {
+            ticket: self.ticket,
+            starts_ns: (starts as u64).max(now_ns),
+            timeout_ns: (lasts as u64).min(self.settings.budget_ns),
+        }
+    }
+
+    /// The hold could not be launched.
+    pub fn failed(&mut self, ticket: u32) {
+        if self.out.take_if(|out| out.ticket == ticket).is_some()
+            && let Some(request) = &mut self.request
+        {
+            request.held = false;
+        }
+    }
+
+    /// A launch was submitted: what it releases.
+    pub fn launched(&mut self, now_ns: u64) -> Option<u32> {
+        if self.phase == Phase::Begun
+            && let Some(request) = &mut self.request
+        {
+            request.began_ns.get_or_insert(now_ns);
+            let limit = LEARNT_BUDGETS * self.settings.budget_ns as f64;
+            let late = now_ns as f64 - request.promised_ns as f64;
+            self.prepared[request.trigger as usize].learn(late, limit);
+        }
+        self.phase = Phase::Running;
+        self.out.take_if(|out| out.by_launch).map(|out| out.ticket)
+    }
+
+    /// The host is about to wait: for everything of a context, which a hold is part of; or for a part.
+    pub fn waits(&mut self, whole_context: bool) -> Option<u32> {
+        // A wait before the first launch is for the input, and the hold is to outlast that.
+        if !whole_context && self.phase == Phase::Begun {
+            return None;
+        }
+        self.out.take().map(|out| out.ticket)
+    }
+
+    /// All work had finished at `now_ns`; `exact` if that is when it did. `launches` have been made since the start.
+    pub fn idle(&mut self, now_ns: u64, exact: bool, launches: u64) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        self.phase = Phase::Armed;
+        if let Some(before) = self.launches_seen.replace(launches) {
+            let error = launches.saturating_sub(before) as f64 - self.launches;
+            self.launches += LAUNCHES_PART * error;
+        }
+        let Some(request) = self.request.take() else { return };
+        let lasted = request.began_ns.filter(|_| exact).map(|began| now_ns.saturating_sub(began));
+        if let Some(trial) = self.trials.get_mut(request.trigger as usize) {
+            trial.learn(request.held, lasted);
+        }
+    }
+
+    /// What the GPU wrote down about a hold that is over.
+    pub fn seen(&mut self, seen: Seen) {
+        self.cost.learn(seen);
+    }
+}

@@ -1,0 +1,165 @@
+//! Whether holds pay: requests with and without one are timed in turn, then the better way is kept for a long while.
+//!
+//! What is timed is the request as its program sees it, from its first copy or launch to the end of the wait for it. That
+//! takes two readings of the host's clock, and it counts what a hold costs (its own launches) with what it saves. Times on
+//! the GPU would need events in the program's streams and would leave the cost out.
+
+/// Requests of each kind in a trial.
+const EACH: usize = 10;
+
+/// The slowest of each kind are left out: a hiccup is nobody's doing.
+const LEFT_OUT: usize = 3;
+
+/// How much better the less usual way has to be.
+const WORTH: f64 = 0.01;
+
+/// Requests until the next trial: at first, and at most. A trial makes some requests slower, so they are to be fewer than
+/// one in a hundred, which is what the 99th percentile forgives.
+const KEPT: (u32, u32) = (2_048, 32_768);
+
+/// Requests of a trial that ended unobserved before it is given up.
+const UNOBSERVED: u32 = 8;
+
+/// One decision: to hold or not.
+#[derive(Debug, Clone)]
+pub(super) struct Trial {
+    usually: bool,
+    held: Vec<u64>,
+    plain: Vec<u64>,
+    unobserved: u32,
+    /// The decision and for how many requests it is kept; `None` during a trial.
+    settled: Option<(bool, u32)>,
+    keep: u32,
+}
+
+impl Trial {
+    /// A trial that holds in case of doubt, or does not.
+    pub(super) fn new(usually: bool) -> Self {
+        Self {
+            usually,
+            held: Vec::with_capacity(EACH),
+            plain: Vec::with_capacity(EACH),
+            unobserved: 0,
+            settled: None,
+            keep: KEPT.0,
+        }
+    }
+
+    /// Whether to hold for the request that begins.
+    pub(super) fn choose(&mut self) -> bool {
+        match &mut self.settled {
+            Some((choice, left)) => {
+                let choice = *choice;
+                *left -= 1;
+                if *left == 0 {
+                    self.settled = None;
+                }
+                choice
+            }
+            None => self.held.len() <= self.plain.len(),
+        }
+    }
+
+    /// A request is over; `lasted_ns` is `None` if nobody saw when.
+    pub(super) fn learn(&mut self, held: bool, lasted_ns: Option<u64>) {
+        if self.settled.is_some() {
+            return;
+        }
+        let Some(lasted_ns) = lasted_ns else {
+            self.unobserved += 1;
+            if self.unobserved >= UNOBSERVED {
+                self.settle(self.usually);
+            }
+            return;
+        };
+        self.unobserved = 0;
+        let kind = if held { &mut self.held } else { &mut self.plain };
+        if kind.len() < EACH {
+            kind.push(lasted_ns);
+        }
+        if self.held.len() == EACH && self.plain.len() == EACH {
+            let (held, plain) = (typical(&mut self.held), typical(&mut self.plain));
+            let handicap = if self.usually { 1.0 + WORTH } else { 1.0 - WORTH };
+            self.settle(held <= plain * handicap);
+        }
+    }
+
+    /// Begins anew: what was found out holds no more.
+    pub(super) fn renew(&mut self) {
+        *self = Self::new(self.usually);
+    }
+
+    fn settle(&mut self, choice: bool) {
+        self.keep = if choice == self.usually { (self.keep * 2).min(KEPT.1) } else { KEPT.0 };
+        self.settled = Some((choice, self.keep));
+        self.held.clear();
+        self.plain.clear();
+        self.unobserved = 0;
+    }
+}
+
+fn typical(times: &mut [u64]) -> f64 {
+    times.sort_unstable();
+    let kept = &times[..times.len() - LEFT_OUT.min(times.len())];
+    kept.iter().sum::<u64>() as f64 / kept.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lets `requests` requests go by; returns how many were held.
+    fn run(trial: &mut Trial, requests: u32, held_ns: u64, plain_ns: u64) -> u32 {
+        (0..requests)
+            .map(|at| {
+                let held = trial.choose();
+                // A hiccup now and then, on both sides.
+                let hiccup = if at % 7 == 3 { 900_000 } else { 0 };
+                trial.learn(held, Some(hiccup + if held { held_ns } else { plain_ns }));
+                u32::from(held)
+            })
+            .sum()
+    }
+
+    #[test]
+    fn holds_that_pay_are_kept_and_few_requests_go_without() {
+        let mut trial = Trial::new(true);
+        run(&mut trial, 100, 990_000, 1_030_000);
+        let held = run(&mut trial, 10_000, 990_000, 1_030_000);
+        assert!(held >= 9_970, "{held}");
+    }
+
+    #[test]
+    fn holds_that_do_not_pay_end() {
+        let mut trial = Trial::new(true);
+        run(&mut trial, 100, 1_200_000, 1_030_000);
+        assert_eq!(run(&mut trial, 1000, 1_200_000, 1_030_000), 0);
+    }
+
+    #[test]
+    fn what_did_not_pay_is_tried_again_and_kept_once_it_does() {
+        let mut trial = Trial::new(true);
+        run(&mut trial, 100, 1_200_000, 1_030_000);
+        run(&mut trial, 3_000, 900_000, 1_030_000);
+        assert_eq!(run(&mut trial, 1000, 900_000, 1_030_000), 1000);
+    }
+
+    #[test]
+    fn in_doubt_it_is_the_usual_way() {
+        for usually in [true, false] {
+            let mut trial = Trial::new(usually);
+            run(&mut trial, 2 * EACH as u32, 1_000_000, 1_000_000);
+            assert_eq!(trial.choose(), usually);
+        }
+    }
+
+    #[test]
+    fn requests_whose_end_nobody_sees_are_not_tried_upon_for_ever() {
+        let mut trial = Trial::new(true);
+        for _ in 0..UNOBSERVED {
+            let held = trial.choose();
+            trial.learn(held, None);
+        }
+        assert!((0..1000).all(|_| trial.choose()));
+    }
+}

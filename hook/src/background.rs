@@ -1,0 +1,40 @@
+//! Threads of our own in strangers' processes: detached, all signals blocked, and with a stack of a size that we chose.
+
+use std::ffi::{CStr, c_void};
+
+/// Starts a thread; `false` if the system gives none. `argument` is for `body` to understand.
+pub(crate) fn start(
+    stack: usize,
+    body: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> bool {
+    // SAFETY: the attributes are initialised before use and destroyed once; masks are valid for the calls; the argument
+    // only travels. The signal mask is put back, and a thread inherits the one that its creator had.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        if libc::pthread_attr_init(&raw mut attributes) != 0 {
+            return false;
+        }
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(&raw mut attributes, stack);
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let mut thread = 0;
+        let created = libc::pthread_create(&raw mut thread, &raw const attributes, body, argument);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        libc::pthread_attr_destroy(&raw mut attributes);
+        created == 0
+    }
+}
+
+/// Names the calling thread (at most 15 bytes) and makes its timers exact: what our threads wait for is microseconds apart,
+/// and the default slack of 50 would be most of that.
+pub(crate) fn settle_in(name: &CStr) {
+    // SAFETY: both calls concern the calling thread only; the name is a C string.
+    unsafe {
+        libc::prctl(libc::PR_SET_NAME, name.as_ptr());
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1usize);
+    }
+}

@@ -1,0 +1,259 @@
+//! Gets a latency-critical process onto the GPU before its kernels are there: a kernel that holds the context there from the
+//! request's first copy, or from the program's hint, until its own kernels have been submitted. When, and for how long, is
+//! decided in `sluice_hook_core::hint`; here are the driver's part and the calls from the program's.
+//!
+//! Holds run on a stream of their own, through the real driver's functions only: they are no launches of the program's, take
+//! none of its memory, and end by themselves.
+
+mod contexts;
+mod page;
+mod resources;
+mod worker;
+
+use std::ffi::c_void;
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+
+use sluice_driver_api::CUresult;
+use sluice_hook_core::hint::{Hints, Hold, NoHold, Trigger};
+use sluice_hook_core::outcome::Bypass;
+use sluice_hook_core::platform::Clock;
+
+use crate::clock::HostClock;
+use crate::governed::guarded;
+use crate::process::{self, CAPTURES, Managed};
+use crate::gpu;
+use contexts::{Contexts, Standing};
+use page::Page;
+use worker::Later;
+
+/// A hold that starts this soon is launched at once: handing it to another thread takes as long.
+const AT_ONCE_NS: u64 = 50_000;
+
+/// Some device of this process has been told that it may hold.
+static ANYWHERE: AtomicBool = AtomicBool::new(false);
+
+/// Holds launched, and holds released by the host.
+static LAUNCHED: AtomicU64 = AtomicU64::new(0);
+static RELEASED: AtomicU64 = AtomicU64::new(0);
+
+/// The page of the hold that a device has out.
+#[derive(Debug)]
+pub(crate) struct Out(AtomicPtr<c_void>);
+
+impl Out {
+    pub(crate) const fn none() -> Self {
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    fn page(&self) -> Option<Page> {
+        let page = self.0.load(Acquire);
+        // SAFETY: not null, so it is the address that `set` stored.
+        (!page.is_null()).then(|| unsafe { Page::at(page) })
+    }
+
+    fn set(&self, page: Page) {
+        self.0.store(page.address(), Release);
+    }
+}
+
+/// Why a hint was not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unheld {
+    /// Nothing is governed here.
+    Bypassed(Bypass),
+    /// The process is not latency-critical.
+    NotCritical,
+    /// A capture is under way.
+    Capturing,
+    /// The context is being made ready; the next hint may find it so.
+    Preparing,
+    /// The driver or the context does not let us.
+    Unable,
+    /// The rules of `hint`.
+    Rules(NoHold),
+}
+
+/// A copy is about to be submitted.
+#[inline]
+pub(crate) fn before_copy(is_input: impl FnOnce() -> bool) {
+    if let Some(managed) = concerned(Hints::is_armed) {
+        on_copy(managed, is_input);
+    }
+}
+
+#[cold]
+fn on_copy(managed: &'static Managed, is_input: impl FnOnce() -> bool) {
+    let is_input = guarded(false, is_input);
+    if is_input {
+        let _held = guarded(Err(Unheld::Bypassed(Bypass::InternalError)), || begin(managed, Trigger::Copy, 0));
+    }
+}
+
+/// Calls `real`, which is a launch that has to be noted.
+pub(crate) fn launch(managed: &'static Managed, real: impl FnOnce() -> CUresult) -> CUresult {
+    let hints = managed.device.hints();
+    guarded((), || {
+        if allow(managed).is_ok() && hints.is_armed() {
+            let _held = begin(managed, Trigger::Launch, 0);
+        }
+    });
+    let result = real();
+    if hints.watches_launches() || hints.is_held() {
+        guarded((), || release(managed, hints.launched(HostClock.now_ns())));
+    }
+    result
+}
+
+/// The host is about to wait for the GPU: for everything of a context, or for a part.
+#[inline]
+pub(crate) fn before_wait(whole_context: bool) {
+    if let Some(managed) = concerned(Hints::is_held) {
+        on_wait(managed, whole_context);
+    }
+}
+
+#[cold]
+fn on_wait(managed: &'static Managed, whole_context: bool) {
+    guarded((), || release(managed, managed.device.hints().waits(whole_context)));
+}
+
+/// The program says that a request will be there in `lead_us`.
+pub(crate) fn hint(lead_us: u32) -> Result<Hold, Unheld> {
+    guarded(Err(Unheld::Bypassed(Bypass::InternalError)), || {
+        process::passing().map_err(Unheld::Bypassed)?;
+        let managed = process::current().map_err(Unheld::Bypassed)?;
+        begin(managed, Trigger::Call, u64::from(lead_us) * 1000)
+    })
+}
+
+/// Keeps holds away from a context that is about to end, perhaps; until dropped.
+pub(crate) fn context_may_end(context: u64) -> MayEnd {
+    let preparing = contexts::preparing();
+    let mut contexts = contexts::lock();
+    if let Some(Standing::Ready(resources)) = contexts.get(context) {
+        // The end of the context would wait for a hold.
+        let page = resources.page();
+        for managed in process::all().filter(|managed| managed.out.page().is_some_and(|out| out.is(page))) {
+            release(managed, managed.device.hints().waits(true));
+        }
+    }
+    MayEnd { context, contexts, _preparing: preparing }
+}
+
+/// See [`context_may_end`].
+pub(crate) struct MayEnd {
+    context: u64,
+    contexts: MutexGuard<'static, Contexts>,
+    _preparing: MutexGuard<'static, ()>,
+}
+
+impl MayEnd {
+    /// It has ended.
+    pub(crate) fn ended(mut self) {
+        self.contexts.remove(self.context);
+    }
+}
+
+/// Holds launched and released, for those who ask.
+pub(crate) fn counts() -> [u64; 2] {
+    [LAUNCHED.load(Relaxed), RELEASED.load(Relaxed)]
+}
+
+/// The device that a call of this thread concerns, if its hints `want` to know.
+#[inline]
+fn concerned(want: impl FnOnce(&Hints) -> bool) -> Option<&'static Managed> {
+    let managed = match process::single() {
+        Some(managed) => managed,
+        None if ANYWHERE.load(Relaxed) => process::for_waits()?,
+        None => return None,
+    };
+    want(managed.device.hints()).then_some(managed)
+}
+
+/// Tells the hints what the manager says, and whether this process may hold at all.
+fn allow(managed: &Managed) -> Result<(), Unheld> {
+    let company = managed.device.link().company();
+    managed.device.hints().allow(company.unwrap_or(0));
+    match company {
+        None => Err(Unheld::NotCritical),
+        Some(0) => Err(Unheld::Rules(NoHold::Alone)),
+        Some(_) => {
+            ANYWHERE.store(true, Relaxed);
+            Ok(())
+        }
+    }
+}
+
+/// Begins a hold in the current context, if all agree.
+fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Hold, Unheld> {
+    if CAPTURES.any() {
+        return Err(Unheld::Capturing);
+    }
+    allow(managed)?;
+    let hints = managed.device.hints();
+    let context = gpu::current_context().ok_or(Unheld::Bypassed(Bypass::NoContext))?;
+    // Somebody else is at it: then this is not the request's first call, or the context is about to end.
+    let mut contexts = contexts::try_lock().ok_or(Unheld::Rules(NoHold::Begun))?;
+    let now = HostClock.now_ns();
+    let resources = match contexts.get(context) {
+        Some(Standing::Ready(resources)) => resources,
+        Some(Standing::Preparing) => return Err(Unheld::Preparing),
+        Some(Standing::Unable) => return Err(Unheld::Unable),
+        None => {
+            contexts.set(context, Standing::Preparing);
+            drop(contexts);
+            worker::prepare();
+            return Err(Unheld::Preparing);
+        }
+    };
+    if let Some(seen) = resources.seen() {
+        hints.seen(seen);
+    }
+    if hints.is_armed() {
+        // Before the machine says yes: from then on another thread's launch may release.
+        managed.out.set(resources.page());
+    }
+    let hold = hints.begins(trigger, now, lead_ns).map_err(Unheld::Rules)?;
+    if hold.starts_ns > now + AT_ONCE_NS {
+        drop(contexts);
+        worker::launch_later(Later { managed, context, hold });
+    } else {
+        launch_in(&mut contexts, managed, context, hold);
+    }
+    Ok(hold)
+}
+
+/// Launches a hold whose time has come, if it is still wanted.
+fn launch_now(managed: &Managed, context: u64, hold: Hold) {
+    let mut contexts = contexts::lock();
+    if managed.device.hints().is_wanted(hold.ticket) {
+        gpu::within(context, || launch_in(&mut contexts, managed, context, hold));
+    }
+}
+
+fn launch_in(contexts: &mut Contexts, managed: &Managed, context: u64, hold: Hold) {
+    let launched = process::with_thread(|thread| {
+        // Should the driver reach one launch function through another, that is no launch of the program's.
+        let _inside = thread.enter();
+        match contexts.get(context) {
+            Some(Standing::Ready(resources)) => {
+                resources.launch(hold.ticket, hold.timeout_ns, HostClock.now_ns())
+            }
+            _ => false,
+        }
+    });
+    if launched {
+        LAUNCHED.fetch_add(1, Relaxed);
+    } else {
+        managed.device.hints().failed(hold.ticket);
+        contexts.set(context, Standing::Unable);
+    }
+}
+
+fn release(managed: &Managed, ticket: Option<u32>) {
+    if let (Some(ticket), Some(page)) = (ticket, managed.out.page()) {
+        page.release(ticket, HostClock.now_ns());
+        RELEASED.fetch_add(1, Relaxed);
+    }
+}
