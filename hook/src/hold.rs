@@ -21,8 +21,8 @@ use sluice_hook_core::platform::Clock;
 
 use crate::clock::HostClock;
 use crate::governed::guarded;
-use crate::process::{self, CAPTURES, Managed};
 use crate::gpu;
+use crate::process::{self, CAPTURES, Managed};
 use contexts::{Contexts, Standing};
 use page::Page;
 use worker::Later;
@@ -86,7 +86,8 @@ pub(crate) fn before_copy(is_input: impl FnOnce() -> bool) {
 fn on_copy(managed: &'static Managed, is_input: impl FnOnce() -> bool) {
     let is_input = guarded(false, is_input);
     if is_input {
-        let _held = guarded(Err(Unheld::Bypassed(Bypass::InternalError)), || begin(managed, Trigger::Copy, 0));
+        let _held =
+            guarded(Err(Unheld::Bypassed(Bypass::InternalError)), || begin(managed, Trigger::Copy, 0));
     }
 }
 

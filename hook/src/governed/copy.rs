@@ -141,9 +141,8 @@ pub(crate) mod is_input {
         let mut kind: CUmemorytype = 0;
         let ask = real::table().cuPointerGetAttribute;
         // SAFETY: the attribute is an unsigned int, and `kind` is writable; any address may be asked about.
-        let asked = ask.map(|ask| unsafe {
-            ask((&raw mut kind).cast(), CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
-        });
+        let asked =
+            ask.map(|ask| unsafe { ask((&raw mut kind).cast(), CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) });
         !(asked == Some(CUresult::SUCCESS) && kind == DEVICE)
     }
 }

@@ -11,7 +11,8 @@ use crate::gpu::{self, pointer};
 use crate::real;
 
 /// The kernel for a GPU, any since sm_70, and for the simulator.
-const MODULES: [&str; 2] = [concat!(include_str!("kernel.ptx"), "\0"), concat!(include_str!("kernel.sim"), "\0")];
+const MODULES: [&str; 2] =
+    [concat!(include_str!("kernel.ptx"), "\0"), concat!(include_str!("kernel.sim"), "\0")];
 
 const NON_BLOCKING: c_uint = 1;
 const REGISTER_DEVICEMAP: c_uint = 2;

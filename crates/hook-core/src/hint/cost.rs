@@ -6,6 +6,9 @@ const ASSUMED_NS: f64 = 350_000.0;
 /// Where the estimate stays whatever is measured.
 const BOUNDS_NS: (f64, f64) = (50_000.0, 1_000_000.0);
 
+/// Above this another process had the GPU.
+const SWITCH_NS: f64 = 110_000.0;
+
 /// How much a hold that came sooner than expected lowers the estimate, and one that came later raises it: late is worse.
 const PARTS: (f64, f64) = (1.0 / 16.0, 1.0 / 2.0);
 
@@ -50,6 +53,11 @@ impl Cost {
         self.ns
     }
 
+    /// Whether somebody had to be switched out, as far as was seen: an idle GPU is ours within microseconds.
+    pub(super) fn is_of_a_switch(self) -> bool {
+        self.ns > SWITCH_NS
+    }
+
     /// One more hold.
     pub(super) fn learn(&mut self, seen: Seen) {
         let Some(took) = seen.took_ns() else { return };
@@ -90,6 +98,15 @@ mod tests {
         assert!(cost.ns() > 260_000.0);
         cost.learn(hold(170_000));
         assert!(cost.ns() > 250_000.0);
+    }
+
+    #[test]
+    fn an_idle_gpu_is_told_from_one_that_is_taken_away() {
+        let mut cost = Cost::default();
+        (0..50).for_each(|_| cost.learn(hold(8_000)));
+        assert!(!cost.is_of_a_switch());
+        (0..3).for_each(|_| cost.learn(hold(170_000)));
+        assert!(cost.is_of_a_switch());
     }
 
     #[test]

@@ -233,7 +233,8 @@ impl Machine {
         let soonest = expected - margin - self.cost.ns();
         // A budget that does not cover the whole margin covers its middle.
         let starts = soonest.max(expected - budget / 2.0).max(now);
-        let lasts = if by_launch { (expected + margin - starts).clamp(self.cost.ns(), budget) } else { budget };
+        let lasts =
+            if by_launch { (expected + margin - starts).clamp(self.cost.ns(), budget) } else { budget };
         self.ticket = self.ticket.wrapping_add(1).max(1);
         self.out = Some(Out { ticket: self.ticket, by_launch });
         #[expect(
@@ -292,8 +293,9 @@ impl Machine {
         }
         let Some(request) = self.request.take() else { return };
         let lasted = request.began_ns.filter(|_| exact).map(|began| now_ns.saturating_sub(began));
+        let contesting = self.cost.is_of_a_switch();
         if let Some(trial) = self.trials.get_mut(request.trigger as usize) {
-            trial.learn(request.held, lasted);
+            trial.learn(request.held, lasted, contesting);
         }
     }
 

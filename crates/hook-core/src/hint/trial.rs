@@ -4,18 +4,18 @@
 //! takes two readings of the host's clock, and it counts what a hold costs (its own launches) with what it saves. Times on
 //! the GPU would need events in the program's streams and would leave the cost out.
 
-/// Requests of each kind in a trial.
-const EACH: usize = 10;
+/// Requests of each kind in a trial. Compared are their medians: a hiccup is nobody's doing.
+const EACH: usize = 11;
 
-/// The slowest of each kind are left out: a hiccup is nobody's doing.
-const LEFT_OUT: usize = 3;
-
-/// How much better the less usual way has to be.
-const WORTH: f64 = 0.01;
+/// How much better the less usual way has to be. A hold that is of no use costs less than this.
+const WORTH: f64 = 0.03;
 
 /// Requests until the next trial: at first, and at most. A trial makes some requests slower, so they are to be fewer than
 /// one in a hundred, which is what the 99th percentile forgives.
 const KEPT: (u32, u32) = (2_048, 32_768);
+
+/// Requests until the next trial after a less usual verdict.
+const DOUBTED: u32 = 256;
 
 /// Requests of a trial that ended unobserved before it is given up.
 const UNOBSERVED: u32 = 8;
@@ -29,7 +29,10 @@ pub(super) struct Trial {
     unobserved: u32,
     /// The decision and for how many requests it is kept; `None` during a trial.
     settled: Option<(bool, u32)>,
-    keep: u32,
+    /// The last trial went against the usual way, which a second one has to confirm.
+    doubted: bool,
+    /// The last decision and for how many requests it was to be kept.
+    settled_before: Option<(bool, u32)>,
 }
 
 impl Trial {
@@ -41,7 +44,8 @@ impl Trial {
             plain: Vec::with_capacity(EACH),
             unobserved: 0,
             settled: None,
-            keep: KEPT.0,
+            doubted: false,
+            settled_before: None,
         }
     }
 
@@ -60,8 +64,9 @@ impl Trial {
         }
     }
 
-    /// A request is over; `lasted_ns` is `None` if nobody saw when.
-    pub(super) fn learn(&mut self, held: bool, lasted_ns: Option<u64>) {
+    /// A request is over; `lasted_ns` is `None` if nobody saw when. Unless others were `contesting` the GPU, times prove
+    /// nothing against holds.
+    pub(super) fn learn(&mut self, held: bool, lasted_ns: Option<u64>, contesting: bool) {
         if self.settled.is_some() {
             return;
         }
@@ -78,9 +83,16 @@ impl Trial {
             kind.push(lasted_ns);
         }
         if self.held.len() == EACH && self.plain.len() == EACH {
-            let (held, plain) = (typical(&mut self.held), typical(&mut self.plain));
+            let (held, plain) = (median(&mut self.held), median(&mut self.plain));
             let handicap = if self.usually { 1.0 + WORTH } else { 1.0 - WORTH };
-            self.settle(held <= plain * handicap);
+            let unproven = self.usually && !contesting;
+            let choice = held <= plain * handicap || unproven;
+            let decided = choice == self.usually || self.doubted;
+            self.doubted = !decided;
+            self.clear();
+            if decided {
+                self.settle(choice);
+            }
         }
     }
 
@@ -90,18 +102,27 @@ impl Trial {
     }
 
     fn settle(&mut self, choice: bool) {
-        self.keep = if choice == self.usually { (self.keep * 2).min(KEPT.1) } else { KEPT.0 };
-        self.settled = Some((choice, self.keep));
+        let as_usual = choice == self.usually;
+        let keep = match self.settled_before {
+            Some((before, kept)) if before == choice => (kept * 2).min(KEPT.1),
+            _ if as_usual => KEPT.0,
+            _ => DOUBTED,
+        };
+        self.settled_before = Some((choice, keep));
+        self.settled = Some((choice, keep));
+        self.clear();
+    }
+
+    fn clear(&mut self) {
         self.held.clear();
         self.plain.clear();
         self.unobserved = 0;
     }
 }
 
-fn typical(times: &mut [u64]) -> f64 {
+fn median(times: &mut [u64]) -> f64 {
     times.sort_unstable();
-    let kept = &times[..times.len() - LEFT_OUT.min(times.len())];
-    kept.iter().sum::<u64>() as f64 / kept.len().max(1) as f64
+    times.get(times.len() / 2).map_or(0.0, |median| *median as f64)
 }
 
 #[cfg(test)]
@@ -115,7 +136,7 @@ mod tests {
                 let held = trial.choose();
                 // A hiccup now and then, on both sides.
                 let hiccup = if at % 7 == 3 { 900_000 } else { 0 };
-                trial.learn(held, Some(hiccup + if held { held_ns } else { plain_ns }));
+                trial.learn(held, Some(hiccup + if held { held_ns } else { plain_ns }), true);
                 u32::from(held)
             })
             .sum()
@@ -133,15 +154,23 @@ mod tests {
     fn holds_that_do_not_pay_end() {
         let mut trial = Trial::new(true);
         run(&mut trial, 100, 1_200_000, 1_030_000);
-        assert_eq!(run(&mut trial, 1000, 1_200_000, 1_030_000), 0);
+        assert_eq!(run(&mut trial, 150, 1_200_000, 1_030_000), 0);
     }
 
     #[test]
     fn what_did_not_pay_is_tried_again_and_kept_once_it_does() {
         let mut trial = Trial::new(true);
         run(&mut trial, 100, 1_200_000, 1_030_000);
-        run(&mut trial, 3_000, 900_000, 1_030_000);
+        run(&mut trial, 300, 900_000, 1_030_000);
         assert_eq!(run(&mut trial, 1000, 900_000, 1_030_000), 1000);
+    }
+
+    #[test]
+    fn one_trial_alone_does_not_turn_it() {
+        let mut trial = Trial::new(true);
+        run(&mut trial, 2 * EACH as u32, 1_200_000, 1_030_000);
+        run(&mut trial, 2 * EACH as u32, 1_000_000, 1_030_000);
+        assert_eq!(run(&mut trial, 100, 1_000_000, 1_030_000), 100);
     }
 
     #[test]
@@ -154,11 +183,21 @@ mod tests {
     }
 
     #[test]
+    fn while_nobody_contests_the_gpu_nothing_is_proven_against_holds() {
+        let mut trial = Trial::new(true);
+        for _ in 0..2 * EACH {
+            let held = trial.choose();
+            trial.learn(held, Some(if held { 1_200_000 } else { 1_030_000 }), false);
+        }
+        assert!((0..100).all(|_| trial.choose()));
+    }
+
+    #[test]
     fn requests_whose_end_nobody_sees_are_not_tried_upon_for_ever() {
         let mut trial = Trial::new(true);
         for _ in 0..UNOBSERVED {
             let held = trial.choose();
-            trial.learn(held, None);
+            trial.learn(held, None, true);
         }
         assert!((0..1000).all(|_| trial.choose()));
     }

@@ -1,0 +1,130 @@
+"""A latency-critical service on the driver API alone, so that it runs on the simulator too: a pinned input copy and one kernel.
+
+Reads commands from standard input and answers each with one JSON line, as torch_serve.py does:
+  serve <start> <requests> <period_us> <lead_us>   requests from the Unix time <start> on; a hint <lead_us> before each, 0 for none
+"""
+
+import argparse
+import ctypes
+import json
+import sys
+import time
+
+MICROSECOND = 1e-6
+SIMULATED = b"SLUICE-SIM 1\nkernel busy params=ns:u64 ns=100000\n\0"
+# Keeps every SM busy for `ns`, by the GPU's clock.
+PTX = b"""
+.version 6.4
+.target sm_70
+.address_size 64
+.visible .entry busy(.param .u64 ns)
+{
+    .reg .pred %more;
+    .reg .b64 %begin, %now, %ns;
+    ld.param.u64 %ns, [ns];
+    mov.u64 %begin, %globaltimer;
+AGAIN:
+    mov.u64 %now, %globaltimer;
+    sub.u64 %now, %now, %begin;
+    setp.lt.u64 %more, %now, %ns;
+    @%more bra AGAIN;
+    ret;
+}
+\0"""
+
+
+class Driver:
+    def __init__(self):
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", 0)
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        name = ctypes.create_string_buffer(128)
+        self.call("cuDeviceGetName", name, 128, device)
+        self.name = name.value.decode()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+
+    def call(self, function, *arguments):
+        code = getattr(self.library, function)(*arguments)
+        if code != 0:
+            raise SystemExit(f"{function}: error {code}")
+
+
+def build(driver, bytes, us):
+    host, device, stream = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
+    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    driver.call("cuMemHostAlloc", ctypes.byref(host), ctypes.c_size_t(bytes), 0)
+    driver.call("cuMemAlloc_v2", ctypes.byref(device), ctypes.c_size_t(bytes))
+    driver.call("cuStreamCreate", ctypes.byref(stream), 1)
+    text = SIMULATED if driver.name.startswith("Sluice Simulated") else PTX
+    driver.call("cuModuleLoadData", ctypes.byref(module), text)
+    driver.call("cuModuleGetFunction", ctypes.byref(kernel), module, b"busy")
+    ns = ctypes.c_uint64(us * 1000)
+    parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(ns), ctypes.c_void_p))
+    size = ctypes.c_size_t(bytes)
+
+    def request():
+        driver.call("cuMemcpyHtoDAsync_v2", device, host, size, stream)
+        driver.call("cuLaunchKernel", kernel, 132, 1, 1, 1024, 1, 1, 0, stream, parameters, None)
+        driver.call("cuStreamSynchronize", stream)
+
+    return request
+
+
+def lookup(name):
+    """A function of the hook, if this process runs under it."""
+    return getattr(ctypes.CDLL(None), name, None)
+
+
+def holds():
+    counts, function = (ctypes.c_uint64 * 2)(), lookup("sluice_hook_holds")
+    if function:
+        function(counts, ctypes.c_size_t(2))
+    return list(counts)
+
+
+def spin_until(when):
+    while (left := when - time.perf_counter()) > 0:
+        if left > 0.002:
+            time.sleep(left - 0.0015)
+
+
+def serve(request, hint, start, requests, period, lead):
+    begin = time.perf_counter() + (start - time.time())
+    latencies, hints, before = [], {}, holds()
+    for index in range(requests):
+        due = begin + index * period
+        if lead and hint:
+            spin_until(due - lead)
+            code = hint(int(lead / MICROSECOND))
+            hints[code] = hints.get(code, 0) + 1
+        spin_until(due)
+        request()
+        latencies.append((time.perf_counter() - due) / MICROSECOND)
+    made = [now - then for now, then in zip(holds(), before)]
+    return {"latencies_us": [round(value, 1) for value in latencies], "hints": hints, "holds": made}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bytes", type=int, default=300_000)
+    parser.add_argument("--us", type=int, default=100, help="time of the kernel on a GPU")
+    options = parser.parse_args()
+    driver = Driver()
+    request = build(driver, options.bytes, options.us)
+    for _ in range(100):
+        request()
+    hint = lookup("sluice_hint")
+    print(json.dumps({"ready": True, "hooked": hint is not None, "device": driver.name}), flush=True)
+    for line in sys.stdin:
+        words = line.split()
+        if not words or words[0] == "quit":
+            return
+        start, requests = float(words[1]), int(words[2])
+        period, lead = float(words[3]) * MICROSECOND, float(words[4]) * MICROSECOND
+        print(json.dumps(serve(request, hint, start, requests, period, lead)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
