@@ -193,6 +193,9 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
     }
     allow(managed)?;
     let hints = managed.device.hints();
+    if !hints.is_watching() {
+        return Err(Unheld::Rules(NoHold::Off));
+    }
     let context = gpu::current_context().ok_or(Unheld::Bypassed(Bypass::NoContext))?;
     // Somebody else is at it: then this is not the request's first call, or the context is about to end.
     let mut contexts = contexts::try_lock().ok_or(Unheld::Rules(NoHold::Begun))?;

@@ -49,8 +49,8 @@ pub mod grant {
     pub const SEQUENCE: usize = 19;
     /// 1 while others wait for the GPU, else 0.
     pub const CONTENDED: usize = 32;
-    /// Other processes that may use the GPU now; 0 if the client is alone.
-    pub const COMPANY: usize = 33;
+    /// How many other processes may use the GPU now; 0: alone.
+    pub const COMPANY: usize = 34;
     /// The word that streams on the GPU wait for; its low 32 bits count.
     pub const GATE: usize = 48;
     /// Byte offset of the 32 bits that the GPU reads.

@@ -81,6 +81,7 @@ pub(crate) mod is_input {
     }
     pub(crate) use cuMemcpyWithAttributesAsync as cuMemcpyWithAttributesAsync_ptsz;
 
+    #[expect(clippy::too_many_arguments, reason = "the driver's signature")]
     pub(crate) fn cuMemcpyBatchAsync_v2(
         to: *mut CUdeviceptr,
         from: *mut CUdeviceptr,
@@ -99,6 +100,7 @@ pub(crate) mod is_input {
     }
     pub(crate) use cuMemcpyBatchAsync_v2 as cuMemcpyBatchAsync_v2_ptsz;
 
+    #[expect(clippy::too_many_arguments, reason = "the driver's signature")]
     pub(crate) fn cuMemcpyBatchAsync(
         to: *mut CUdeviceptr,
         from: *mut CUdeviceptr,

@@ -1,0 +1,103 @@
+//! Holds of latency-critical processes: when they come, when they end, and that nothing of the program's is the worse.
+
+use sluice_preload_tests::stand_in::StandIn;
+use sluice_preload_tests::{Node, Tenant, beside_others};
+
+/// A tenant under a manager that stands in.
+struct Stage {
+    node: Node,
+    manager: StandIn,
+}
+
+impl Stage {
+    fn new(critical: bool, company: u64) -> Self {
+        let node = Node::with("1\nlc 0.5 1.0 8589934592\n").without_manager().start();
+        let manager = StandIn::serve(&node.path().join("stand-in.sock"), critical, company);
+        Self { node, manager }
+    }
+
+    fn start(&self, arguments: &str, hints: &str) -> Tenant {
+        let tenant = self.node.tenant("lc", "hints").arguments(arguments);
+        let tenant = tenant.environment("SLUICE_SOCKET", self.node.path().join("stand-in.sock"));
+        tenant.environment("SLUICE_HINTS", hints).start()
+    }
+}
+
+fn with_company(part: &str) {
+    let _turn = beside_others();
+    let stage = Stage::new(true, 1);
+    let mut tenant = stage.start(part, "auto");
+    tenant.expect("holds 1 released 1");
+    tenant.finish().expect_success();
+}
+
+#[test]
+fn holds_are_released_and_are_no_launches_of_the_program() {
+    let _turn = beside_others();
+    let stage = Stage::new(true, 1);
+    let mut tenant = stage.start("requests 200", "auto");
+    tenant.expect("launches 600 of 600");
+    tenant.expect("holds 1 released 1");
+    tenant.finish().expect_success();
+}
+
+#[test]
+fn who_may_not_hold_is_told_why() {
+    let _turn = beside_others();
+    for (critical, company, hints, answer) in
+        [(false, 1, "auto", "answer 3"), (true, 0, "auto", "answer 4"), (true, 1, "off", "answer 11")]
+    {
+        let stage = Stage::new(critical, company);
+        let mut tenant = stage.start("answer", hints);
+        tenant.expect(answer);
+        tenant.expect("holds 0 released 1");
+        tenant.finish().expect_success();
+    }
+}
+
+#[test]
+fn a_hint_is_answered_as_the_process_stands() {
+    with_company("answers");
+}
+
+#[test]
+fn a_wait_for_everything_does_not_wait_for_the_hold() {
+    with_company("waits");
+}
+
+#[test]
+fn contexts_end_with_holds_out_and_new_ones_hold_again() {
+    with_company("contexts");
+}
+
+#[test]
+fn a_child_process_holds_nothing_and_its_parent_goes_on() {
+    with_company("forks");
+}
+
+#[test]
+fn nothing_is_held_in_a_capture() {
+    with_company("captures");
+}
+
+#[test]
+fn a_program_ends_with_a_hold_out() {
+    let _turn = beside_others();
+    let stage = Stage::new(true, 1);
+    stage.start("exits", "auto").finish().expect_success();
+}
+
+#[test]
+fn holds_come_and_go_with_the_company() {
+    let _turn = beside_others();
+    let stage = Stage::new(true, 0);
+    let mut tenant = stage.start("company", "auto");
+    tenant.expect("ready");
+    assert_eq!(tenant.ask("go"), "held 0 answer 4");
+    stage.manager.say(1);
+    let held = (0..1000).any(|_| tenant.ask("go") == "held 1 answer 0");
+    assert!(held, "the context was never made ready");
+    stage.manager.say(0);
+    assert_eq!(tenant.ask("go"), "held 0 answer 4");
+    tenant.finish().expect_success();
+}
