@@ -131,6 +131,14 @@ fn all_forms_of_a_function_have_one_policy() {
 }
 
 #[test]
+fn every_copy_is_known_as_one_that_waits_or_one_that_does_not() {
+    for entry in ENTRIES.iter().filter(|entry| entry.name.starts_with("cuMemcpy")) {
+        let expected = if entry.name.ends_with("Async") { Policy::Copy } else { Policy::Sync };
+        assert_eq!(entry.policy, expected, "{}", entry.symbol);
+    }
+}
+
+#[test]
 fn the_symbols_that_the_hook_governs_are_these() {
     let of = |policy| {
         ENTRIES.iter().filter(|entry| entry.policy == policy).map(|entry| entry.symbol).collect::<Vec<_>>()
