@@ -11,7 +11,7 @@ mod gpu;
 mod link;
 mod stream;
 
-pub use crate::wire::message::GpuInfo;
+pub use crate::wire::message::{ControlGroup, GpuInfo};
 pub use ask::{gpu_info, heal, inject, ledger, timeline, window};
 pub use effects::Effect;
 pub use events::{Heard, Listener, wait_any};

@@ -1,11 +1,16 @@
 //! The engine and the streams of its clients: ring commands go in, progress comes out.
 
 use super::config::DaemonConfig;
+use super::files::{Files, Seen};
 use crate::engine::{Advanced, Command, Engine, Graph, GroupId, Node, OwnerId, StreamId, Work};
 use crate::fault::Fault;
+use crate::rm::{FileId, Rm};
+use crate::wire::message::ControlGroup;
 use crate::wire::record::{Order, Record};
 use crate::wire::region::{EVENTS, Region, STREAMS};
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A process's things on the GPU.
@@ -31,6 +36,8 @@ struct Watch {
 pub(super) struct Gpu {
     pub(super) config: DaemonConfig,
     pub(super) engine: Engine,
+    pub(super) rm: Rm,
+    pub(super) files: Files,
     /// What is wrong with it.
     pub(super) fault: Option<Fault>,
     tenants: HashMap<u64, Tenant>,
@@ -42,9 +49,12 @@ pub(super) struct Gpu {
 impl Gpu {
     pub(super) fn new(config: DaemonConfig, now: u64) -> Self {
         let engine = Engine::new(config.gpu.memory_bytes, now);
+        let rm = Rm::new(config.gpu.controls, config.gpu.timeslice_ns);
         Self {
             config,
             engine,
+            rm,
+            files: Files::default(),
             fault: None,
             tenants: HashMap::new(),
             homes: HashMap::new(),
@@ -71,8 +81,13 @@ impl Gpu {
         let Some(tenant) = self.tenants.remove(&key) else { return };
         for group in tenant.groups {
             self.engine.remove_group(group);
+            self.rm.unbind(group);
         }
-        self.engine.account_mut().close(tenant.owner);
+        self.engine.account_mut().end(tenant.owner);
+        // As long as somebody holds its file of the control device, the driver keeps what it allocated.
+        if !self.files.belongs_to(key) {
+            self.engine.account_mut().release(tenant.owner);
+        }
         self.homes.retain(|_, (home, _)| *home != key);
         self.watches.retain(|watch| watch.tenant != key);
     }
@@ -81,14 +96,41 @@ impl Gpu {
         self.tenants.get(&key)
     }
 
+    /// A process opens the control device.
+    pub(super) fn open_control(&mut self, key: u64) -> io::Result<OwnedFd> {
+        let Some(tenant) = self.tenants.get(&key) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        self.files.open(self.rm.open(), key, tenant.owner)
+    }
+
+    /// Takes the ioctls that have come over a file of the control device.
+    pub(super) fn serve_file(&mut self, file: FileId, now: u64) {
+        if let Seen::Closed = self.files.serve(file, now, &mut self.rm, &mut self.engine) {
+            self.close_control(file);
+        }
+    }
+
+    /// The last holder of a file of the control device has closed it.
+    fn close_control(&mut self, file: FileId) {
+        self.rm.close(file, &mut self.engine);
+        let Some((key, owner)) = self.files.close(file) else { return };
+        if !self.tenants.contains_key(&key) && !self.files.belongs_to(key) {
+            self.engine.account_mut().release(owner);
+        }
+    }
+
     /// Opens a context; none if the memory does not suffice.
-    pub(super) fn open_context(&mut self, key: u64) -> Option<u64> {
+    pub(super) fn open_context(&mut self, key: u64, control: Option<ControlGroup>) -> Option<u64> {
         let tenant = self.tenants.get_mut(&key)?;
         if !self.engine.account_mut().open_context(tenant.owner, self.config.gpu.context_bytes) {
             return None;
         }
         let group = self.engine.add_group(tenant.owner, self.config.gpu.timeslice_ns);
         tenant.groups.push(group);
+        if let (Some(file), Some(ControlGroup { client, group: handle })) = (self.files.of(key), control)
+            && !self.rm.bind(file, client, handle, group, &mut self.engine)
+        {
+            tracing::warn!("a context names channel group {handle:#x}, which its process does not have");
+        }
         Some(group.0)
     }
 
@@ -98,6 +140,7 @@ impl Gpu {
         let Some(index) = tenant.groups.iter().position(|each| each.0 == group) else { return false };
         let group = tenant.groups.swap_remove(index);
         self.engine.remove_group(group);
+        self.rm.unbind(group);
         self.engine.account_mut().close_context(tenant.owner, self.config.gpu.context_bytes);
         true
     }
@@ -231,6 +274,10 @@ impl Gpu {
 
     /// Before this time, nothing that anybody waits for can be done.
     pub(super) fn next_wanted(&mut self) -> Option<u64> {
+        [self.next_completion(), self.files.next_due()].into_iter().flatten().min()
+    }
+
+    fn next_completion(&mut self) -> Option<u64> {
         let next = self.engine.next_event()?;
         /// With more watches than this, looking at each costs more than waking too early.
         const MANY: usize = 32;

@@ -5,6 +5,7 @@
 //! the same result, because every command carries the time of its submission.
 
 mod config;
+mod files;
 mod gpu;
 mod peer;
 mod server;

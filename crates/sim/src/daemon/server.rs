@@ -5,6 +5,7 @@ use super::gpu::Gpu;
 use super::peer::Peer;
 use crate::engine::OwnerId;
 use crate::fault::Fault;
+use crate::rm::FileId;
 use crate::wire::message::{Answer, GpuInfo, Request, VERSION};
 use crate::wire::region::Region;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -38,6 +39,15 @@ struct Awake {
     writable: Vec<u64>,
     /// Peers whose process has ended.
     ended: Vec<u64>,
+    /// Files of the control device with something to read.
+    files: Vec<FileId>,
+}
+
+/// Whom a descriptor that is waited for belongs to.
+enum Whose {
+    Peer(u64),
+    Process(u64),
+    File(FileId),
 }
 
 impl Server {
@@ -67,6 +77,11 @@ impl Server {
                 return Ok(());
             }
             self.compute();
+            // Before the peers: what a closed file held is free when somebody asks.
+            for file in awake.files {
+                self.gpu.serve_file(file, monotonic_ns());
+            }
+            self.gpu.files.deliver(monotonic_ns());
             for key in awake.readable {
                 self.serve(key);
             }
@@ -113,11 +128,15 @@ impl Server {
             let mut flags = PollFlags::POLLIN;
             flags.set(PollFlags::POLLOUT, peer.is_behind());
             fds.push(PollFd::new(peer.socket.as_fd(), flags));
-            whose.push((*key, false));
+            whose.push(Whose::Peer(*key));
             if let Some(pidfd) = &peer.pidfd {
                 fds.push(PollFd::new(pidfd.as_fd(), PollFlags::POLLIN));
-                whose.push((*key, true));
+                whose.push(Whose::Process(*key));
             }
+        }
+        for (file, socket) in self.gpu.files.sockets() {
+            fds.push(PollFd::new(socket, PollFlags::POLLIN));
+            whose.push(Whose::File(file));
         }
         match ppoll(&mut fds, timeout.map(TimeSpec::from_duration), None) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -132,13 +151,20 @@ impl Server {
             readable: Vec::new(),
             writable: Vec::new(),
             ended: Vec::new(),
+            files: Vec::new(),
         };
         let poked = hit(&fds[1], readable);
-        for (fd, (key, is_pidfd)) in fds[fixed..].iter().zip(whose) {
+        for (fd, whose) in fds[fixed..].iter().zip(whose) {
             if hit(fd, readable) {
-                if is_pidfd { awake.ended.push(key) } else { awake.readable.push(key) }
+                match whose {
+                    Whose::Peer(key) => awake.readable.push(key),
+                    Whose::Process(key) => awake.ended.push(key),
+                    Whose::File(file) => awake.files.push(file),
+                }
             }
-            if !is_pidfd && hit(fd, PollFlags::POLLOUT) {
+            if let Whose::Peer(key) = whose
+                && hit(fd, PollFlags::POLLOUT)
+            {
                 awake.writable.push(key);
             }
         }
@@ -183,6 +209,10 @@ impl Server {
                 self.hello(key, version, &label)?;
                 continue;
             }
+            if let Request::OpenControl = request {
+                self.open_control(key)?;
+                continue;
+            }
             let answer = self.answer(key, request);
             if let Some(peer) = self.peers.get_mut(&key) {
                 peer.answer(&answer)?;
@@ -208,12 +238,23 @@ impl Server {
         Ok(())
     }
 
+    fn open_control(&mut self, key: u64) -> io::Result<()> {
+        let opened = self.gpu.open_control(key);
+        let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
+        match opened {
+            Ok(file) => peer.answer_with(&Answer::Done, &[file.as_fd()]),
+            Err(error) => {
+                peer.answer(&Answer::Refused { why: format!("no file of the control device: {error}") })
+            }
+        }
+    }
+
     fn answer(&mut self, key: u64, request: Request) -> Answer {
         let refused = |why: &str| Answer::Refused { why: why.to_owned() };
         let engine = &mut self.gpu.engine;
         match request {
             Request::Gpu => return Answer::Gpu(info(&self.gpu)),
-            Request::Ledger => return Answer::Ledger(Box::new(engine.account().ledger())),
+            Request::Ledger => return Answer::Ledger(Box::new(engine.ledger())),
             Request::Window { from_ns, to_ns } => {
                 return Answer::Window(engine.account().window(from_ns, to_ns));
             }
@@ -254,7 +295,9 @@ impl Server {
                 Answer::Done
             }
             Request::Name { name } => Answer::Number(account.name(owner, &name) as u64),
-            Request::OpenContext => self.gpu.open_context(key).map_or(Answer::OutOfMemory, Answer::Number),
+            Request::OpenContext { control } => {
+                self.gpu.open_context(key, control).map_or(Answer::OutOfMemory, Answer::Number)
+            }
             Request::CloseContext { group } if self.gpu.close_context(key, group) => Answer::Done,
             Request::CloseContext { .. } => refused("no such context"),
             Request::AddGraph { nodes } => {
@@ -302,6 +345,7 @@ fn info(gpu: &Gpu) -> GpuInfo {
         numa: config.gpu.numa,
         links: config.gpu.links.clone(),
         is_mig: config.gpu.is_mig,
+        has_mem_ops: config.gpu.has_mem_ops,
         fault: gpu.fault,
     }
 }

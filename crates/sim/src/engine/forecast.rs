@@ -1,13 +1,23 @@
 //! How early a command can be done: what a daemon sleeps until.
 
 use super::stream::Progress;
-use super::{Command, Engine, StreamId};
+use super::{Command, Engine, GroupId, StreamId};
 
 impl Engine {
+    /// The least time until a group's kernels can go on.
+    fn least_wait(&self, group: GroupId) -> u64 {
+        // What a control changes when it takes effect is not looked at beforehand.
+        let until_control = self.controls.next_event().map(|at| at.saturating_sub(self.now));
+        match self.runlist.least_wait(group, self.now) {
+            Some(wait) => until_control.map_or(wait, |control| wait.min(control)),
+            None => until_control.unwrap_or(u64::MAX),
+        }
+    }
+
     /// A time before which a stream cannot be as far as `seq`, whatever happens; none if it is that far.
     pub fn earliest(&self, id: StreamId, seq: u64) -> Option<u64> {
         let stream = self.streams.get(&id).filter(|stream| stream.completed < seq)?;
-        let wait = self.runlist.least_wait(stream.group, self.now);
+        let wait = self.least_wait(stream.group);
         let running = self.runlist.groups.get(&stream.group).map(|group| &group.running);
         let mut ns = 0u64;
         for op in stream.queue.iter().take_while(|op| op.seq <= seq) {

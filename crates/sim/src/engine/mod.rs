@@ -5,8 +5,10 @@
 
 mod account;
 mod command;
+mod control;
 mod copies;
 mod forecast;
+mod group;
 mod progress;
 mod runlist;
 mod stream;
@@ -15,10 +17,14 @@ mod tests;
 
 pub use account::Account;
 pub use command::{Command, CopyEngine, Graph, GroupId, Node, OwnerId, StreamId, StreamKind, Work};
+pub use control::Control;
+pub use group::{Access, Switches};
 
 use crate::params;
+use control::Controls;
 use copies::Copies;
-use runlist::{Front, Group, Runlist};
+use group::Group;
+use runlist::Runlist;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use stream::{Op, Progress, Stream};
@@ -51,6 +57,7 @@ pub struct Engine {
     streams: HashMap<StreamId, Stream>,
     runlist: Runlist,
     copies: Copies,
+    controls: Controls,
     /// First commands of streams that the GPU cannot see yet.
     arrivals: BinaryHeap<Reverse<(u64, u64, StreamId)>>,
     /// Streams whose first command may begin.
@@ -69,6 +76,7 @@ impl Engine {
             streams: HashMap::new(),
             runlist: Runlist::new(),
             copies: Copies::default(),
+            controls: Controls::default(),
             arrivals: BinaryHeap::new(),
             to_look_at: VecDeque::new(),
             advanced: Vec::new(),
@@ -114,12 +122,6 @@ impl Engine {
         for id in gone {
             self.forget(id);
         }
-        self.settle();
-    }
-
-    /// Sets a context's time slice in nanoseconds.
-    pub fn set_timeslice(&mut self, group: GroupId, ns: u64) {
-        self.runlist.set_timeslice(group, ns);
         self.settle();
     }
 
@@ -218,7 +220,10 @@ impl Engine {
     pub fn next_event(&mut self) -> Option<u64> {
         self.settle();
         let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
-        [arrival, self.runlist.next_event(self.now), self.copies.next_event()].into_iter().flatten().min()
+        [arrival, self.runlist.next_event(self.now), self.copies.next_event(), self.controls.next_event()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Computes everything up to and at `to`. The past is left alone.
@@ -231,6 +236,7 @@ impl Engine {
             for copy in self.copies.finished(self.now) {
                 self.copy_done(copy);
             }
+            self.control_due();
             while let Some(Reverse((_, _, id))) = self.arrivals.pop_if_due(self.now) {
                 self.to_look_at.push_back(id);
             }
@@ -240,10 +246,10 @@ impl Engine {
 
     fn elapse(&mut self, to: u64) {
         let ns = to - self.now;
-        if let Front::Switching { .. } = self.runlist.front {
+        if self.runlist.is_switching(self.now) {
             self.account.switching(ns);
         }
-        if let Some(owner) = self.runlist.elapse(ns) {
+        if let Some(owner) = self.runlist.elapse(self.now, ns) {
             self.account.ran(owner, self.now, to);
         }
         self.now = to;

@@ -1,7 +1,7 @@
 //! How commands begin and end.
 
 use super::copies::Copy;
-use super::runlist::Task;
+use super::group::Task;
 use super::stream::{Op, Progress};
 use super::{Advanced, Command, Engine, GroupId, OwnerId, Record, StreamId, Work};
 use crate::params;
@@ -62,16 +62,21 @@ impl Engine {
         match work {
             Work::Kernel { sms, name, .. } => {
                 let sms = sms.clamp(1, params::SMS);
-                self.runlist.push(group, Task { stream: id, node, ns, sms, name: Some(name), priority });
+                self.push(group, Task { stream: id, node, ns, sms, name: Some(name), priority });
             }
             Work::Fill { .. } => {
-                self.runlist
-                    .push(group, Task { stream: id, node, ns, sms: params::SMS, name: None, priority });
+                self.push(group, Task { stream: id, node, ns, sms: params::SMS, name: None, priority });
             }
             Work::Copy { engine, .. } => {
                 self.copies.push(engine, Copy { group, stream: id, node, ns }, self.now)
             }
             Work::Empty => self.node_done(id, node),
+        }
+    }
+
+    fn push(&mut self, group: GroupId, task: Task) {
+        if let Some(group) = self.runlist.groups.get_mut(&group) {
+            group.push(task);
         }
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 
 /// Version of everything between client and daemon; the two are built together.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The longest message, in bytes.
 pub(crate) const LONGEST: usize = 64 << 20;
 
@@ -18,8 +18,10 @@ pub(crate) const LONGEST: usize = 64 << 20;
 pub(crate) enum Request {
     /// First of a process that wants to use the GPU. The answer brings the shared memory and an eventfd to poke with.
     Hello { version: u32, label: String },
+    /// An open file of the control device; it comes with the answer.
+    OpenControl,
     /// A context; its channel group's number is the answer.
-    OpenContext,
+    OpenContext { control: Option<ControlGroup> },
     /// The context is gone with everything in it.
     CloseContext { group: u64 },
     /// Device memory.
@@ -48,6 +50,15 @@ pub(crate) enum Request {
     Heal,
     /// From now on this connection is told of every Xid.
     Listen,
+}
+
+/// A channel group as the process allocated it over its file of the control device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlGroup {
+    /// The resource manager's client.
+    pub client: u32,
+    /// Handle of the group.
+    pub group: u32,
 }
 
 /// What the daemon answers.
@@ -92,6 +103,8 @@ pub struct GpuInfo {
     pub links: Vec<PciAddress>,
     /// It is in MIG mode.
     pub is_mig: bool,
+    /// Streams can wait for words in memory, and write them.
+    pub has_mem_ops: bool,
     /// What is wrong with it.
     pub fault: Option<Fault>,
 }

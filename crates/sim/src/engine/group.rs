@@ -1,0 +1,135 @@
+//! A context's channel group: its work, its time slice, and whether it may run.
+
+use super::{OwnerId, StreamId, StreamKind};
+use crate::params;
+use std::collections::{BTreeSet, VecDeque};
+
+/// A piece of work for the multiprocessors, and whose it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task {
+    pub(super) stream: StreamId,
+    pub(super) node: usize,
+    pub(super) ns: u64,
+    pub(super) sms: u32,
+    /// Index of the kernel's name; none for a memset.
+    pub(super) name: Option<usize>,
+    pub(super) priority: i32,
+}
+
+/// A task that has begun.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) task: Task,
+    pub(super) left_ns: u64,
+}
+
+/// Whether a group may have the multiprocessors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It takes its turns.
+    Enabled,
+    /// What runs may end; nothing else of it begins.
+    Draining,
+    /// Nothing of it runs, and what ran has been taken off.
+    Stopped,
+}
+
+/// How often a group was taken off the multiprocessors and put on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Switches {
+    /// Taken off.
+    pub saves: u32,
+    /// Put on.
+    pub restores: u32,
+    /// Taken off when it had nothing to do.
+    pub idle_saves: u32,
+    /// Taken off in the middle of a kernel.
+    pub mid_kernel_saves: u32,
+}
+
+/// A context's channel group.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) owner: OwnerId,
+    pub(super) timeslice_ns: u64,
+    pub(super) access: Access,
+    /// Begin when there is room, in this order.
+    pub(super) ready: VecDeque<Task>,
+    pub(super) running: Vec<Running>,
+    /// It was taken off with kernels left: they have to get going again.
+    pub(super) is_stalled: bool,
+    pub(super) switches: Switches,
+    /// The legacy default stream, if it was made.
+    pub(super) legacy: BTreeSet<StreamId>,
+    /// The streams that synchronise with the legacy default stream.
+    pub(super) blocking: BTreeSet<StreamId>,
+    non_blocking: BTreeSet<StreamId>,
+}
+
+impl Group {
+    pub(super) fn new(owner: OwnerId, timeslice_ns: u64) -> Self {
+        Self {
+            owner,
+            timeslice_ns,
+            access: Access::Enabled,
+            ready: VecDeque::new(),
+            running: Vec::new(),
+            is_stalled: false,
+            switches: Switches::default(),
+            legacy: BTreeSet::new(),
+            blocking: BTreeSet::new(),
+            non_blocking: BTreeSet::new(),
+        }
+    }
+
+    /// The streams of one kind.
+    pub(super) fn of_kind(&mut self, kind: StreamKind) -> &mut BTreeSet<StreamId> {
+        match kind {
+            StreamKind::Legacy => &mut self.legacy,
+            StreamKind::Blocking => &mut self.blocking,
+            StreamKind::NonBlocking => &mut self.non_blocking,
+        }
+    }
+
+    /// Whether it has something to do and may do it.
+    pub(super) fn is_runnable(&self) -> bool {
+        match self.access {
+            Access::Enabled => !self.ready.is_empty() || !self.running.is_empty(),
+            Access::Draining => !self.running.is_empty(),
+            Access::Stopped => false,
+        }
+    }
+
+    /// Puts a task behind those of its priority.
+    pub(super) fn push(&mut self, task: Task) {
+        let place = self.ready.partition_point(|other| other.priority <= task.priority);
+        self.ready.insert(place, task);
+    }
+
+    /// Lets ready tasks begin while there is room. True if one began.
+    pub(super) fn dispatch(&mut self) -> bool {
+        if self.access != Access::Enabled {
+            return false;
+        }
+        let mut used: u32 = self.running.iter().map(|running| running.task.sms).sum();
+        let before = self.running.len();
+        while let Some(task) = self.ready.front() {
+            if used + task.sms > params::SMS {
+                break;
+            }
+            used += task.sms;
+            self.running.push(Running { task: *task, left_ns: task.ns });
+            self.ready.pop_front();
+        }
+        self.running.len() > before
+    }
+
+    /// Its state leaves the multiprocessors.
+    pub(super) fn save(&mut self) {
+        self.switches.saves += 1;
+        self.is_stalled = !self.running.is_empty() || !self.ready.is_empty();
+        let kind =
+            if self.is_stalled { &mut self.switches.mid_kernel_saves } else { &mut self.switches.idle_saves };
+        *kind += 1;
+    }
+}
