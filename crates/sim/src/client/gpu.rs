@@ -306,6 +306,11 @@ impl Gpu {
         }
     }
 
+    /// Whether the daemon is there.
+    pub fn is_connected(&self) -> bool {
+        !has_hung_up(&self.lifeline)
+    }
+
     /// A number that changes when something that was asked to be watched has completed.
     pub fn notified(&self) -> u64 {
         self.region.notified()

@@ -2,7 +2,7 @@
 
 use super::effects::Effect;
 use super::gpu::{Gpu, GpuError};
-use crate::engine::{StreamKind, Work};
+use crate::engine::{Condition, StreamKind, Work};
 use crate::params;
 use crate::wire::record::Order;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +21,8 @@ pub enum StreamCommand {
     Wait(Mark),
     /// Holds the stream until [`Stream::host_done`].
     Host,
+    /// Waits for a word in memory, of which [`Gpu::set_word`] tells; without a condition, writes one.
+    MemOp(Option<Condition>),
 }
 
 /// A place in a stream: everything up to a command.
@@ -77,6 +79,7 @@ impl Stream {
             StreamCommand::Record(event) => Order::Mark { event },
             StreamCommand::Wait(mark) => Order::Wait { slot: mark.slot, seq: mark.seq },
             StreamCommand::Host => Order::Host,
+            StreamCommand::MemOp(condition) => Order::MemOp(condition),
         };
         debug_assert!(order.is_numbered(), "only numbered commands have a place in the stream");
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,6 +136,12 @@ impl Gpu {
         self.wait(mark.slot, mark.seq)?;
         self.settle();
         Ok(())
+    }
+
+    /// Tells that a word in this process's memory has this value; streams and kernels may wait for it.
+    pub fn set_word(&self, address: u64, value: u64) {
+        self.push(0, Order::Word { address, value }, |_| {});
+        self.poke_if_parked();
     }
 
     /// Asks that [`notified`](Self::notified) changes when everything up to a mark has completed.

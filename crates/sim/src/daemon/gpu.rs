@@ -8,6 +8,7 @@ use crate::rm::{FileId, Rm};
 use crate::wire::message::ControlGroup;
 use crate::wire::record::{Order, Record};
 use crate::wire::region::{EVENTS, Region, STREAMS};
+use sluice_sys::clock::monotonic_ns;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -83,7 +84,7 @@ impl Gpu {
             self.engine.remove_group(group);
             self.rm.unbind(group);
         }
-        self.engine.account_mut().end(tenant.owner);
+        self.engine.end(tenant.owner);
         // As long as somebody holds its file of the control device, the driver keeps what it allocated.
         if !self.files.belongs_to(key) {
             self.engine.account_mut().release(tenant.owner);
@@ -149,7 +150,7 @@ impl Gpu {
     pub(super) fn add_graph(&mut self, key: u64, nodes: Vec<Node>) -> Option<u64> {
         let tenant = self.tenants.get_mut(&key)?;
         let names = self.engine.account().names(tenant.owner);
-        let known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } if name >= names);
+        let known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } | Work::Hold { name, .. } if name >= names);
         if !nodes.iter().all(known) {
             return None;
         }
@@ -166,22 +167,32 @@ impl Gpu {
         }
     }
 
-    /// Takes everything out of the rings. True if there was something that somebody waits for.
+    /// Takes everything out of the rings, and carries it out in the order of submission. True if there was something that
+    /// somebody waits for.
     pub(super) fn drain(&mut self) -> bool {
-        let mut urgent = false;
-        let keys: Vec<u64> = self.tenants.keys().copied().collect();
-        for key in keys {
+        let mut all: Vec<(u64, Record)> = Vec::new();
+        for (key, tenant) in &self.tenants {
             let mut any = false;
-            while let Some(record) = self.tenants.get(&key).and_then(|tenant| tenant.region.pop()) {
+            while let Some(record) = tenant.region.pop() {
                 any = true;
-                if let Some(record) = record {
-                    urgent |= matches!(record.order, Order::Watch { .. } | Order::HostDone { .. });
-                    self.obey(key, record);
-                }
+                all.extend(record.map(|record| (*key, record)));
             }
-            if let Some(tenant) = self.tenants.get(&key).filter(|_| any) {
+            if any {
                 tenant.region.wake_full();
             }
+        }
+        // Of one process this is the order in the ring, wherever it matters: what depends on something is stamped later.
+        all.sort_by_key(|(_, record)| record.stamp);
+        let now = monotonic_ns();
+        let mut urgent = false;
+        for (key, record) in all {
+            let is_news = matches!(record.order, Order::HostDone { .. } | Order::Word { .. });
+            urgent |= is_news || matches!(record.order, Order::Watch { .. });
+            if is_news {
+                // It holds from when it happened, not from when the timeline was last looked at.
+                self.engine.advance(record.stamp.min(now));
+            }
+            self.obey(key, record);
         }
         urgent
     }
@@ -200,9 +211,13 @@ impl Gpu {
             }
             return Some(());
         }
+        if let Order::Word { address, value } = record.order {
+            self.engine.set_word(tenant.owner, address, value);
+            return Some(());
+        }
         let stream = *tenant.slots.get(&record.slot)?;
         let command = match record.order {
-            Order::Open { .. } => return None,
+            Order::Open { .. } | Order::Word { .. } => return None,
             Order::Close => {
                 self.engine.close_stream(stream);
                 return Some(());
@@ -215,7 +230,9 @@ impl Gpu {
                 self.watches.push(Watch { tenant: key, slot: record.slot, stream, seq });
                 return Some(());
             }
-            Order::Work(Work::Kernel { name, .. }) if name >= self.engine.account().names(tenant.owner) => {
+            Order::Work(Work::Kernel { name, .. } | Work::Hold { name, .. })
+                if name >= self.engine.account().names(tenant.owner) =>
+            {
                 Command::Work(Work::Empty)
             }
             Order::Work(work) => Command::Work(work),
@@ -229,6 +246,7 @@ impl Gpu {
                 None => Command::Work(Work::Empty),
             },
             Order::Host => Command::Host,
+            Order::MemOp(condition) => Command::MemOp(condition),
         };
         self.engine.submit(stream, record.stamp, command);
         Some(())

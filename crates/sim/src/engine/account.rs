@@ -41,7 +41,7 @@ impl Account {
     }
 
     /// The process has gone; its row stays, and its memory until [`release`](Self::release).
-    pub fn end(&mut self, owner: OwnerId) {
+    pub(super) fn end(&mut self, owner: OwnerId) {
         self.owners[owner.0].row.ended = true;
     }
 

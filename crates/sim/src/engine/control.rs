@@ -1,6 +1,6 @@
 //! What can be done to a context from outside, now or at a time to come.
 
-use super::{Access, Engine, GroupId, Switches};
+use super::{Access, Engine, GroupId, OwnerId, Switches};
 use crate::ledger::{GroupLedger, Ledger};
 use std::collections::BTreeMap;
 
@@ -47,6 +47,9 @@ impl Engine {
             Control::Access(access) => {
                 if let Some(group) = self.runlist.groups.get_mut(&group) {
                     group.access = access;
+                    if access == Access::Enabled {
+                        self.to_look_at.extend(group.kept_back.drain(..));
+                    }
                 }
             }
             Control::Preempt => {
@@ -69,6 +72,12 @@ impl Engine {
             let (group, control) = first.remove();
             self.control(group, control);
         }
+    }
+
+    /// A process has gone: its row stays, and so does its memory in the books until it is released there.
+    pub fn end(&mut self, owner: OwnerId) {
+        self.account.end(owner);
+        self.words.forget(owner);
     }
 
     /// How often a context was switched; none if there is no such context.

@@ -1,6 +1,6 @@
 //! A context's channel group: its work, its time slice, and whether it may run.
 
-use super::{OwnerId, StreamId, StreamKind};
+use super::{Condition, OwnerId, StreamId, StreamKind};
 use crate::params;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,6 +14,16 @@ pub(super) struct Task {
     /// Index of the kernel's name; none for a memset.
     pub(super) name: Option<usize>,
     pub(super) priority: i32,
+    /// It is a kernel that polls a word.
+    pub(super) hold: Option<Hold>,
+}
+
+/// A kernel that ends when a word has come to a value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hold {
+    pub(super) until: Condition,
+    /// Tags of the records of its begin and end.
+    pub(super) times: [u64; 2],
 }
 
 /// A task that has begun.
@@ -21,6 +31,7 @@ pub(super) struct Task {
 pub(super) struct Running {
     pub(super) task: Task,
     pub(super) left_ns: u64,
+    pub(super) ran_ns: u64,
 }
 
 /// Whether a group may have the multiprocessors.
@@ -56,6 +67,10 @@ pub(super) struct Group {
     /// Begin when there is room, in this order.
     pub(super) ready: VecDeque<Task>,
     pub(super) running: Vec<Running>,
+    /// Streams whose next command is kept back because the group may not run.
+    pub(super) kept_back: Vec<StreamId>,
+    /// Of it nothing runs but kernels that poll, and nothing is pending behind them, since then.
+    pub(super) alone_since: Option<u64>,
     /// It was taken off with kernels left: they have to get going again.
     pub(super) is_stalled: bool,
     pub(super) switches: Switches,
@@ -74,6 +89,8 @@ impl Group {
             access: Access::Enabled,
             ready: VecDeque::new(),
             running: Vec::new(),
+            kept_back: Vec::new(),
+            alone_since: None,
             is_stalled: false,
             switches: Switches::default(),
             legacy: BTreeSet::new(),
@@ -91,6 +108,11 @@ impl Group {
         }
     }
 
+    /// All of its streams.
+    pub(super) fn streams(&self) -> impl Iterator<Item = &StreamId> {
+        self.legacy.iter().chain(&self.blocking).chain(&self.non_blocking)
+    }
+
     /// Whether it has something to do and may do it.
     pub(super) fn is_runnable(&self) -> bool {
         match self.access {
@@ -106,10 +128,10 @@ impl Group {
         self.ready.insert(place, task);
     }
 
-    /// Lets ready tasks begin while there is room. True if one began.
-    pub(super) fn dispatch(&mut self) -> bool {
+    /// Lets ready tasks begin while there is room, and returns the number of those that were running before.
+    pub(super) fn dispatch(&mut self) -> usize {
         if self.access != Access::Enabled {
-            return false;
+            return self.running.len();
         }
         let mut used: u32 = self.running.iter().map(|running| running.task.sms).sum();
         let before = self.running.len();
@@ -118,10 +140,17 @@ impl Group {
                 break;
             }
             used += task.sms;
-            self.running.push(Running { task: *task, left_ns: task.ns });
+            self.running.push(Running { task: *task, left_ns: task.ns, ran_ns: 0 });
             self.ready.pop_front();
         }
-        self.running.len() > before
+        before
+    }
+
+    /// Whether nothing of it runs but kernels that poll.
+    pub(super) fn only_polls(&self) -> bool {
+        self.ready.is_empty()
+            && !self.running.is_empty()
+            && self.running.iter().all(|running| running.task.hold.is_some())
     }
 
     /// Its state leaves the multiprocessors.

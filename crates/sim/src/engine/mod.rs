@@ -14,11 +14,13 @@ mod runlist;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod word;
 
 pub use account::Account;
 pub use command::{Command, CopyEngine, Graph, GroupId, Node, OwnerId, StreamId, StreamKind, Work};
 pub use control::Control;
 pub use group::{Access, Switches};
+pub use word::{Compare, Condition};
 
 use crate::params;
 use control::Controls;
@@ -28,6 +30,7 @@ use runlist::Runlist;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use stream::{Op, Progress, Stream};
+use word::Words;
 
 /// A [`Command::Record`] was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +61,7 @@ pub struct Engine {
     runlist: Runlist,
     copies: Copies,
     controls: Controls,
+    words: Words,
     /// First commands of streams that the GPU cannot see yet.
     arrivals: BinaryHeap<Reverse<(u64, u64, StreamId)>>,
     /// Streams whose first command may begin.
@@ -77,6 +81,7 @@ impl Engine {
             runlist: Runlist::new(),
             copies: Copies::default(),
             controls: Controls::default(),
+            words: Words::default(),
             arrivals: BinaryHeap::new(),
             to_look_at: VecDeque::new(),
             advanced: Vec::new(),
@@ -220,10 +225,9 @@ impl Engine {
     pub fn next_event(&mut self) -> Option<u64> {
         self.settle();
         let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
-        [arrival, self.runlist.next_event(self.now), self.copies.next_event(), self.controls.next_event()]
-            .into_iter()
-            .flatten()
-            .min()
+        let outside = self.controls.next_event().into_iter().chain(self.words.next_event());
+        let inside = [arrival, self.runlist.next_event(self.now), self.copies.next_event()];
+        inside.into_iter().flatten().chain(outside).min()
     }
 
     /// Computes everything up to and at `to`. The past is left alone.
@@ -236,6 +240,7 @@ impl Engine {
             for copy in self.copies.finished(self.now) {
                 self.copy_done(copy);
             }
+            self.mem_ops_due();
             self.control_due();
             while let Some(Reverse((_, _, id))) = self.arrivals.pop_if_due(self.now) {
                 self.to_look_at.push_back(id);
@@ -261,12 +266,34 @@ impl Engine {
         while let Some(id) = self.to_look_at.pop_front() {
             self.look_at(id);
         }
+        self.note_lone_hold();
         let changes = self.runlist.settle(self.now);
         if changes.switched {
             self.account.switched();
         }
         if let Some(owner) = changes.began {
             self.account.began(owner, self.now);
+        }
+        if !changes.holds.is_empty() {
+            self.holds_began(&changes.holds);
+            // What has begun alone may have to yield.
+            self.settle();
+        }
+    }
+
+    /// Notes whether of the context that is on nothing is left but kernels that poll.
+    fn note_lone_hold(&mut self) {
+        let Some(id) = self.runlist.on() else { return };
+        let Some(group) = self.runlist.groups.get(&id) else { return };
+        let has_more = |stream: &StreamId| {
+            self.streams
+                .get(stream)
+                .is_some_and(|stream| stream.queue.len() > 1 && stream.queue[1].arrival <= self.now)
+        };
+        let is_alone = group.only_polls() && !group.streams().any(has_more);
+        let since = is_alone.then(|| group.alone_since.unwrap_or(self.now));
+        if let Some(group) = self.runlist.groups.get_mut(&id) {
+            group.alone_since = since;
         }
     }
 

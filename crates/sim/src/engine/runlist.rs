@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 pub(super) enum Front {
     /// Nobody wants them.
     Idle,
-    /// A context runs; its slice began at `slice_start`, its kernels make progress from `warm_at` on, and the slice ends
-    /// at `ends` if somebody else waits.
-    Running { group: GroupId, slice_start: u64, warm_at: u64, ends: Option<u64> },
+    /// A context runs; its slice began at `slice_start`, its kernels make progress from `warm_at` on, and if somebody else
+    /// waits the slice ends at `ends`, and at `yields` if until then it does nothing but poll.
+    Running { group: GroupId, slice_start: u64, warm_at: u64, ends: Option<u64>, yields: Option<u64> },
     /// Nobody runs until `until`, then `to` does, if there is one. Getting its kernels going comes on top if `is_cold`.
     Switching { to: Option<GroupId>, until: u64, is_cold: bool },
 }
@@ -33,12 +33,14 @@ pub(super) struct Runlist {
 }
 
 /// What became of the runlist in one look at it.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Tasks of this owner began.
     pub(super) began: Option<OwnerId>,
     /// A switch began.
     pub(super) switched: bool,
+    /// Kernels that poll began.
+    pub(super) holds: Vec<Task>,
 }
 
 impl Runlist {
@@ -51,12 +53,12 @@ impl Runlist {
         match self.front {
             Front::Idle => None,
             Front::Switching { until, .. } => Some(until),
-            Front::Running { group, warm_at, ends, .. } => {
+            Front::Running { group, warm_at, ends, yields, .. } => {
                 let begin = now.max(warm_at);
                 let shortest =
                     self.groups[&group].running.iter().map(|running| begin + running.left_ns).min();
                 let warm = (warm_at > now).then_some(warm_at);
-                shortest.into_iter().chain(ends).chain(warm).min()
+                shortest.into_iter().chain(ends).chain(yields).chain(warm).min()
             }
         }
     }
@@ -70,9 +72,17 @@ impl Runlist {
         }
     }
 
+    /// Whose kernels are on.
+    pub(super) fn on(&self) -> Option<GroupId> {
+        match self.front {
+            Front::Running { group, .. } => Some(group),
+            _ => None,
+        }
+    }
+
     /// Whether a group's kernels are on.
     pub(super) fn is_on(&self, id: GroupId) -> bool {
-        matches!(self.front, Front::Running { group, .. } if group == id)
+        self.on() == Some(id)
     }
 
     /// Time passes, and nothing happens in it. Returns the owner who ran, or none.
@@ -82,7 +92,10 @@ impl Runlist {
         }
         let Front::Running { group, .. } = self.front else { return None };
         let group = self.groups.get_mut(&group)?;
-        group.running.iter_mut().for_each(|running| running.left_ns -= ns);
+        for running in &mut group.running {
+            running.left_ns -= ns;
+            running.ran_ns += ns;
+        }
         Some(group.owner)
     }
 
@@ -90,7 +103,8 @@ impl Runlist {
     pub(super) fn finished(&mut self) -> Vec<Task> {
         let Front::Running { group, .. } = self.front else { return Vec::new() };
         let Some(group) = self.groups.get_mut(&group) else { return Vec::new() };
-        group.running.extract_if(.., |running| running.left_ns == 0).map(|running| running.task).collect()
+        let done = group.running.extract_if(.., |running| running.left_ns == 0);
+        done.map(|running| Task { ns: running.ran_ns, ..running.task }).collect()
     }
 
     /// Takes a group off, whatever it is doing.
@@ -124,7 +138,19 @@ impl Runlist {
         }
         let to = self.next_after(Some(id));
         self.take_off(id, to, now);
-        Changes { switched: true, began: None }
+        Changes { switched: true, ..Changes::default() }
+    }
+
+    /// A word has changed: what polls it and has found it ends.
+    pub(super) fn set_word(&mut self, owner: OwnerId, address: u64, value: u64) {
+        for group in self.groups.values_mut().filter(|group| group.owner == owner) {
+            for running in &mut group.running {
+                let until = running.task.hold.map(|hold| hold.until);
+                if until.is_some_and(|until| until.address == address && until.holds(value)) {
+                    running.left_ns = running.left_ns.min(params::HOLD_POLL_NS);
+                }
+            }
+        }
     }
 
     /// The next runnable group after this one, in turn; itself last.
@@ -163,7 +189,7 @@ impl Runlist {
         group.is_stalled = false;
         group.switches.restores += 1;
         (self.resident, self.last) = (Some(to), Some(to));
-        self.front = Front::Running { group: to, slice_start: now, warm_at, ends: None };
+        self.front = Front::Running { group: to, slice_start: now, warm_at, ends: None, yields: None };
     }
 
     /// Makes the front what it must be at `now`: called after anything has changed.
@@ -177,7 +203,13 @@ impl Runlist {
                     let stays =
                         self.resident.filter(|id| self.groups.get(id).is_some_and(Group::is_runnable));
                     if let Some(group) = stays {
-                        self.front = Front::Running { group, slice_start: now, warm_at: now, ends: None };
+                        self.front = Front::Running {
+                            group,
+                            slice_start: now,
+                            warm_at: now,
+                            ends: None,
+                            yields: None,
+                        };
                     } else if let Some(to) = self.next_after(self.last) {
                         changes.switched = true;
                         self.load(to, now);
@@ -185,7 +217,7 @@ impl Runlist {
                         return changes;
                     }
                 }
-                Front::Running { group: id, slice_start, warm_at, ends } => {
+                Front::Running { group: id, slice_start, warm_at, ends, .. } => {
                     let (runnable, is_busy, slice) = match self.groups.get(&id) {
                         Some(group) => (group.is_runnable(), !group.running.is_empty(), group.timeslice_ns),
                         None => (false, false, 1),
@@ -210,16 +242,21 @@ impl Runlist {
                     }
                     let other = next.filter(|other| *other != id);
                     let ends = other.map(|_| ends.unwrap_or_else(|| boundary(slice_start, slice, now)));
-                    if other.is_some() && ends.is_some_and(|end| end <= now) {
+                    let alone_since = self.groups.get(&id).and_then(|group| group.alone_since);
+                    let yields = alone_since
+                        .filter(|_| other.is_some())
+                        .map(|since| since.max(slice_start) + params::LONE_HOLD_NS);
+                    if other.is_some() && ends.into_iter().chain(yields).any(|end| end <= now) {
                         changes.switched = true;
                         self.take_off(id, other, now);
                         continue;
                     }
-                    self.front = Front::Running { group: id, slice_start, warm_at, ends };
-                    if let Some(group) = self.groups.get_mut(&id)
-                        && group.dispatch()
-                    {
-                        changes.began = Some(group.owner);
+                    self.front = Front::Running { group: id, slice_start, warm_at, ends, yields };
+                    if let Some(group) = self.groups.get_mut(&id) {
+                        let before = group.dispatch();
+                        let begun = group.running.iter().skip(before).map(|running| running.task);
+                        changes.began = (group.running.len() > before).then_some(group.owner);
+                        changes.holds.extend(begun.filter(|task| task.hold.is_some()));
                     }
                     return changes;
                 }
