@@ -14,6 +14,7 @@ mod fallback;
 mod graph;
 mod launch;
 mod lookup;
+mod memop;
 mod memory;
 mod module;
 mod pool;

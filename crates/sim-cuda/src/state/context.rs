@@ -5,6 +5,7 @@ use super::groups::{Control, Groups};
 use super::host::HostThread;
 use super::memory::PoolId;
 use super::stream::Stream;
+use super::words::Words;
 use super::{lock, status_of};
 use crate::border::Status;
 use sluice_driver_api::CUresult;
@@ -33,6 +34,8 @@ pub(crate) struct Device {
     pub(crate) current_pool: Mutex<Option<PoolId>>,
     /// Where its host functions run.
     pub(crate) host: HostThread,
+    /// What its streams and kernels wait for in memory.
+    pub(crate) words: Words,
     /// Its file of the control device, opened with the first context.
     pub(crate) control: Control,
 }
@@ -46,6 +49,7 @@ impl Device {
             primary: Mutex::new(Primary::default()),
             current_pool: Mutex::new(None),
             host: HostThread::default(),
+            words: Words::default(),
             control: Control::default(),
         })
     }

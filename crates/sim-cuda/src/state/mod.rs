@@ -8,6 +8,7 @@ pub(crate) mod driver;
 pub(crate) mod event;
 pub(crate) mod graph;
 pub(crate) mod groups;
+pub(crate) mod hold;
 pub(crate) mod host;
 pub(crate) mod ioctl;
 pub(crate) mod mapping;
@@ -15,6 +16,7 @@ pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod stream;
 pub(crate) mod table;
+pub(crate) mod words;
 
 use sluice_driver_api::CUresult;
 use sluice_sim::client::GpuError;

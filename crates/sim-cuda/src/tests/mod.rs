@@ -7,6 +7,7 @@ mod controls;
 mod launches;
 mod memory;
 mod streams;
+mod words;
 
 use crate::api::*;
 use crate::border::{Ptr, Status};

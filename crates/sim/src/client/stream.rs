@@ -38,6 +38,11 @@ impl Mark {
     pub fn seq(&self) -> u64 {
         self.seq
     }
+
+    /// Whether it is in the same stream as another, and not before it.
+    pub fn follows(&self, other: &Mark) -> bool {
+        self.slot == other.slot && self.seq >= other.seq
+    }
 }
 
 /// A stream. Dropping it lets it go when its commands are done.
@@ -126,6 +131,11 @@ impl Gpu {
             self.settle();
         }
         done
+    }
+
+    /// Whether everything up to a mark is known to have completed. Neither waits nor has the daemon look.
+    pub fn is_known_done(&self, mark: Mark) -> bool {
+        self.region.completed(mark.slot) >= mark.seq
     }
 
     /// Waits until everything up to a mark has completed, and applies its effects.

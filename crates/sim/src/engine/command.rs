@@ -91,7 +91,7 @@ pub enum Work {
         timeout_ns: u64,
         /// From [`super::Account::name`].
         name: usize,
-        /// Tags of the [`super::Record`]s of its begin and its end.
+        /// Tags of the [`super::Record`]s of its begin, and of its end if the word ended it.
         times: [u64; 2],
     },
     /// Nothing: a node that only orders others.

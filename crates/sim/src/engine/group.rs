@@ -22,8 +22,10 @@ pub(super) struct Task {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hold {
     pub(super) until: Condition,
-    /// Tags of the records of its begin and end.
+    /// Tags of the records of its begin, and of its end if that was the word's doing.
     pub(super) times: [u64; 2],
+    /// The word ended it.
+    pub(super) is_released: bool,
 }
 
 /// A task that has begun.
@@ -32,6 +34,8 @@ pub(super) struct Running {
     pub(super) task: Task,
     pub(super) left_ns: u64,
     pub(super) ran_ns: u64,
+    /// When it gives up, on or off the multiprocessors: its clock is the GPU's.
+    pub(super) deadline: Option<u64>,
 }
 
 /// Whether a group may have the multiprocessors.
@@ -129,7 +133,7 @@ impl Group {
     }
 
     /// Lets ready tasks begin while there is room, and returns the number of those that were running before.
-    pub(super) fn dispatch(&mut self) -> usize {
+    pub(super) fn dispatch(&mut self, now: u64) -> usize {
         if self.access != Access::Enabled {
             return self.running.len();
         }
@@ -140,7 +144,8 @@ impl Group {
                 break;
             }
             used += task.sms;
-            self.running.push(Running { task: *task, left_ns: task.ns, ran_ns: 0 });
+            let deadline = task.hold.map(|_| now.saturating_add(task.ns));
+            self.running.push(Running { task: *task, left_ns: task.ns, ran_ns: 0, deadline });
             self.ready.pop_front();
         }
         before
@@ -151,6 +156,17 @@ impl Group {
         self.ready.is_empty()
             && !self.running.is_empty()
             && self.running.iter().all(|running| running.task.hold.is_some())
+    }
+
+    /// Its kernels go on at `now`.
+    pub(super) fn resume(&mut self, now: u64) {
+        self.is_stalled = false;
+        self.switches.restores += 1;
+        for running in &mut self.running {
+            if let Some(deadline) = running.deadline {
+                running.left_ns = running.left_ns.min(deadline.saturating_sub(now).max(1));
+            }
+        }
     }
 
     /// Its state leaves the multiprocessors.

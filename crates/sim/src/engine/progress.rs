@@ -80,7 +80,7 @@ impl Engine {
                 let until =
                     Condition { address, value: value.into(), compare: Compare::AtLeast, is_wide: false };
                 let ns = timeout_ns.max(params::MIN_KERNEL_NS);
-                let hold = Some(Hold { until, times });
+                let hold = Some(Hold { until, times, is_released: false });
                 self.push(group, Task { ns, sms: 1, name: Some(name), hold, ..task });
             }
             Work::Fill { .. } => self.push(group, task),
@@ -110,7 +110,7 @@ impl Engine {
     }
 
     pub(super) fn task_done(&mut self, task: Task) {
-        if let Some(hold) = task.hold {
+        if let Some(hold) = task.hold.filter(|hold| hold.is_released) {
             self.records.push(Record { stream: task.stream, tag: hold.times[1], at_ns: self.now });
         }
         let owner = self.streams.get(&task.stream).and_then(|stream| self.owner(stream.group));

@@ -145,9 +145,11 @@ impl Runlist {
     pub(super) fn set_word(&mut self, owner: OwnerId, address: u64, value: u64) {
         for group in self.groups.values_mut().filter(|group| group.owner == owner) {
             for running in &mut group.running {
-                let until = running.task.hold.map(|hold| hold.until);
-                if until.is_some_and(|until| until.address == address && until.holds(value)) {
+                let Some(hold) = &mut running.task.hold else { continue };
+                if hold.until.address == address && hold.until.holds(value) && !hold.is_released {
+                    hold.is_released = true;
                     running.left_ns = running.left_ns.min(params::HOLD_POLL_NS);
+                    running.deadline = None;
                 }
             }
         }
@@ -186,8 +188,7 @@ impl Runlist {
         let Some(to) = to else { return };
         let Some(group) = self.groups.get_mut(&to).filter(|group| group.is_runnable()) else { return };
         let warm_at = now + if is_cold && group.is_stalled { params::WARM_NS } else { 0 };
-        group.is_stalled = false;
-        group.switches.restores += 1;
+        group.resume(warm_at);
         (self.resident, self.last) = (Some(to), Some(to));
         self.front = Front::Running { group: to, slice_start: now, warm_at, ends: None, yields: None };
     }
@@ -253,7 +254,7 @@ impl Runlist {
                     }
                     self.front = Front::Running { group: id, slice_start, warm_at, ends, yields };
                     if let Some(group) = self.groups.get_mut(&id) {
-                        let before = group.dispatch();
+                        let before = group.dispatch(now);
                         let begun = group.running.iter().skip(before).map(|running| running.task);
                         changes.began = (group.running.len() > before).then_some(group.owner);
                         changes.holds.extend(begun.filter(|task| task.hold.is_some()));
