@@ -53,7 +53,7 @@ impl Controller {
     }
 
     fn ioctl(&mut self, file: FileId, nr: u8, block: &[u8], params: &[u8]) -> Vec<u8> {
-        let packet = wire::encode_request(nr.into(), block, params).unwrap();
+        let packet = wire::encode_request(nr.into(), block, params).expect("it is short");
         let now = self.now();
         let reply = self.rm.request(now, file, &packet, &mut self.bench.engine);
         self.run_to(reply.at_ns);
@@ -72,7 +72,7 @@ impl Controller {
     ) -> u32 {
         let block = AllocBlock { client, parent, object, class, ..AllocBlock::default() };
         let reply = self.ioctl(file, Request::ALLOC.nr, &block.encode(), params);
-        let block = AllocBlock::decode(&reply[..32]).unwrap();
+        let block = AllocBlock::decode(&reply[..32]).expect("its size is right");
         assert_eq!(block.status, 0);
         block.object
     }
@@ -103,7 +103,7 @@ impl Controller {
             ..ControlBlock::default()
         };
         let reply = self.ioctl(of.file, Request::CONTROL.nr, &block.encode(), params);
-        assert_eq!(ControlBlock::decode(&reply[..32]).unwrap().status, NvStatus::OK.0);
+        assert_eq!(ControlBlock::decode(&reply[..32]).expect("its size is right").status, NvStatus::OK.0);
     }
 
     fn set_slice(&mut self, of: &Handles, us: u64) {
@@ -114,6 +114,14 @@ impl Controller {
         let channels = of.channels.iter().map(|channel| (of.client, *channel)).collect();
         let params = DisableChannels { disable: !enable, only_scheduling: false, channels }.encode();
         self.control(of, of.subdevice, Command::DISABLE_CHANNELS, &params);
+    }
+
+    /// Gives the turn of one of two to the other; who has it then, and until when.
+    fn hand_over(&mut self, handles: &[Handles], holder: usize, ms: [u64; 2]) -> (usize, u64) {
+        let next = 1 - holder;
+        self.enable(&handles[holder], false);
+        self.enable(&handles[next], true);
+        (next, self.now() + ms[next] * MS)
     }
 
     /// Kernels that each busy tenant has completed.
@@ -233,55 +241,26 @@ fn beside(turns: Turns) -> Beside {
         controller.set_slice(&its, 1_000_000);
         handles.iter().for_each(|of| controller.set_slice(of, 1));
     }
-    let mut numbers = Numbers(1);
     let (begin, before) = (controller.now(), controller.completed());
     let (mut holder, mut turn_ends) = (0, begin + ms[0] * MS);
-    let mut latencies = Vec::new();
-    let mut arrival = begin;
+    let (mut numbers, mut arrival, mut latencies) = (Numbers(1), begin, Vec::new());
     for _ in 0..2_000 {
         arrival += 10 * MS + numbers.below(40_000);
-        // A hand-over begins before the request, if one is due.
-        while !when_idle && turn_ends < arrival {
-            controller.run_to(turn_ends.max(controller.now()));
-            let at = controller.now();
-            if at >= arrival {
-                break;
+        (0..20).for_each(|_| submit(&mut controller.bench.engine, &lc, arrival));
+        while controller.seen.len() < 20 {
+            let next = controller.bench.engine.next_event().expect("there is work");
+            if when_idle || next < turn_ends {
+                controller.run_to(next);
+            } else {
+                (holder, turn_ends) = controller.hand_over(&handles, holder, ms);
             }
-            // Its first half may reach into the request, which is what it costs.
-            let next = 1 - holder;
-            let (old, new) = (handles[holder].clone(), handles[next].clone());
-            if at + MS > arrival {
-                // The request arrives while the control is made.
-                (0..20).for_each(|_| submit(&mut controller.bench.engine, &lc, arrival));
-                controller.enable(&old, false);
-                controller.enable(&new, true);
-                holder = next;
-                turn_ends = controller.now() + ms[holder] * MS;
-                break;
-            }
-            controller.enable(&old, false);
-            controller.enable(&new, true);
-            holder = next;
-            turn_ends = controller.now() + ms[holder] * MS;
         }
-        if controller.now() < arrival {
-            controller.run_to(arrival);
-            (0..20).for_each(|_| submit(&mut controller.bench.engine, &lc, arrival));
-        }
-        let done = |controller: &Controller| controller.seen.len() == 20;
-        while !done(&controller) {
-            let next = controller.bench.engine.next_event().unwrap();
-            controller.run_to(next);
-        }
-        let last = controller.seen.last().unwrap().1;
+        let (_, last) = controller.seen[19];
         controller.seen.clear();
         latencies.push((last + REST_NS - arrival) as f64 / 1e3);
         if when_idle && controller.now() >= turn_ends {
             controller.run_to(last + REST_NS);
-            controller.enable(&handles[holder], false);
-            holder = 1 - holder;
-            controller.enable(&handles[holder], true);
-            turn_ends = controller.now() + ms[holder] * MS;
+            (holder, turn_ends) = controller.hand_over(&handles, holder, ms);
         }
     }
     latencies.sort_by(f64::total_cmp);
