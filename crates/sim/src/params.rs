@@ -68,6 +68,11 @@ pub const HOLD_POLL_NS: u64 = 1_500;
 /// the lead. Of other kernels this was not measured.
 pub const LONE_HOLD_NS: u64 = 10_000;
 
+/// `cuCheckpointProcessLock` of a process with nothing under way: M §10, 0.5-0.9 ms.
+pub const LOCK_NS: u64 = 600_000;
+/// `cuCheckpointProcessUnlock`: M §10, 0.3-0.7 ms.
+pub const UNLOCK_NS: u64 = 450_000;
+
 // Controls: from the request until it takes effect and until it is answered, one at a time on a GPU (M §1, 13, 14).
 
 /// SET_TIMESLICE until it holds: M §1, answered within 250-410 µs.

@@ -5,6 +5,7 @@
 
 mod array;
 mod capture;
+mod checkpoint;
 mod context;
 mod copy;
 mod copy2d;

@@ -13,7 +13,7 @@ use sluice_sim::client::{Gpu, Mark};
 use sluice_sim::engine::StreamKind;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -29,6 +29,8 @@ pub(crate) struct Primary {
 pub(crate) struct Device {
     pub(crate) ordinal: usize,
     pub(crate) gpu: Arc<Gpu>,
+    /// Where its daemon is.
+    pub(crate) socket: PathBuf,
     pub(crate) primary: Mutex<Primary>,
     /// The pool that stream-ordered allocations come from.
     pub(crate) current_pool: Mutex<Option<PoolId>>,
@@ -46,6 +48,7 @@ impl Device {
         Ok(Self {
             ordinal,
             gpu: Arc::new(gpu),
+            socket: socket.to_owned(),
             primary: Mutex::new(Primary::default()),
             current_pool: Mutex::new(None),
             host: HostThread::default(),

@@ -3,6 +3,7 @@
 //! A process has one driver, and captures concern all of its threads: the tests take turns.
 
 mod captures;
+mod checkpoints;
 mod controls;
 mod launches;
 mod memory;

@@ -306,6 +306,13 @@ impl Gpu {
         }
     }
 
+    /// Waits for as long as this process is held from outside.
+    pub fn wait_unlocked(&self) {
+        while self.region.is_locked() && self.is_connected() {
+            self.region.wait_unlocked(Duration::from_millis(200));
+        }
+    }
+
     /// Whether the daemon is there.
     pub fn is_connected(&self) -> bool {
         !has_hung_up(&self.lifeline)

@@ -17,6 +17,8 @@ use std::sync::Arc;
 /// A process's things on the GPU.
 pub(super) struct Tenant {
     pub(super) owner: OwnerId,
+    pid: i32,
+    uid: u32,
     pub(super) region: Region,
     groups: Vec<GroupId>,
     graphs: HashMap<u64, Arc<Graph>>,
@@ -64,10 +66,12 @@ impl Gpu {
     }
 
     /// A process begins to use the GPU.
-    pub(super) fn attach(&mut self, key: u64, pid: i32, label: &str, region: Region) {
+    pub(super) fn attach(&mut self, key: u64, (pid, uid): (i32, u32), label: &str, region: Region) {
         let owner = self.engine.account_mut().open(pid, label);
         let tenant = Tenant {
             owner,
+            pid,
+            uid,
             region,
             groups: Vec::new(),
             graphs: HashMap::new(),
@@ -91,6 +95,26 @@ impl Gpu {
         }
         self.homes.retain(|_, (home, _)| *home != key);
         self.watches.retain(|watch| watch.tenant != key);
+    }
+
+    fn of_process(&self, pid: i32) -> impl Iterator<Item = &Tenant> {
+        self.tenants.values().filter(move |tenant| tenant.pid == pid)
+    }
+
+    /// Holds a process at its next call, or lets it go on.
+    pub(super) fn set_locked(&self, pid: i32, is_locked: bool) {
+        self.of_process(pid).for_each(|tenant| tenant.region.set_locked(is_locked));
+    }
+
+    /// A process's user, and whether it is held; none if it does not use this GPU.
+    pub(super) fn lock_state(&self, pid: i32) -> Option<(u32, bool)> {
+        let tenant = self.of_process(pid).next()?;
+        Some((tenant.uid, tenant.region.is_locked()))
+    }
+
+    /// Whether nothing of a process is under way.
+    pub(super) fn is_idle(&self, pid: i32) -> bool {
+        self.of_process(pid).all(|tenant| self.engine.is_idle(tenant.owner))
     }
 
     pub(super) fn tenant(&self, key: u64) -> Option<&Tenant> {

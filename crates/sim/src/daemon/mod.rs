@@ -7,6 +7,7 @@
 mod config;
 mod files;
 mod gpu;
+mod locks;
 mod peer;
 mod server;
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use super::config::DaemonConfig;
 use super::gpu::Gpu;
+use super::locks::Locks;
 use super::peer::Peer;
 use crate::engine::OwnerId;
 use crate::fault::Fault;
 use crate::rm::FileId;
-use crate::wire::message::{Answer, GpuInfo, Request, VERSION};
+use crate::wire::message::{Answer, GpuInfo, LockFailure, Request, VERSION};
 use crate::wire::region::Region;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
@@ -27,6 +28,7 @@ pub(super) struct Server {
     poke: EventFd,
     stop: Arc<EventFd>,
     peers: BTreeMap<u64, Peer>,
+    locks: Locks,
     next_peer: u64,
 }
 
@@ -61,7 +63,15 @@ impl Server {
         // Like the device files of a GPU: whoever can see it may use it, also without being root.
         std::fs::set_permissions(&config.socket, std::fs::Permissions::from_mode(0o666))?;
         let gpu = Gpu::new(config, monotonic_ns());
-        Ok(Self { gpu, listener, poke: super::event()?, stop, peers: BTreeMap::new(), next_peer: 0 })
+        Ok(Self {
+            gpu,
+            listener,
+            poke: super::event()?,
+            stop,
+            peers: BTreeMap::new(),
+            locks: Locks::default(),
+            next_peer: 0,
+        })
     }
 
     /// Serves until told to stop.
@@ -82,6 +92,11 @@ impl Server {
                 self.gpu.serve_file(file, monotonic_ns());
             }
             self.gpu.files.deliver(monotonic_ns());
+            for (key, answer) in self.locks.step(&self.gpu, monotonic_ns()) {
+                if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(&answer).is_err()) {
+                    self.hang_up(key);
+                }
+            }
             for key in awake.readable {
                 self.serve(key);
             }
@@ -115,7 +130,10 @@ impl Server {
             Some(Duration::ZERO)
         } else {
             let now = monotonic_ns();
-            self.gpu.next_wanted().map(|at| Duration::from_nanos(at.saturating_sub(now)))
+            let timeline = if self.locks.is_waiting() { self.gpu.engine.next_event() } else { None };
+            let wanted = [self.gpu.next_wanted(), self.locks.next_due(now), timeline];
+            let next = wanted.into_iter().flatten().min();
+            next.map(|at| Duration::from_nanos(at.saturating_sub(now)))
         };
         let mut fds = vec![
             PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
@@ -213,6 +231,18 @@ impl Server {
                 self.open_control(key)?;
                 continue;
             }
+            let who = (key, self.peers.get(&key).map_or(u32::MAX, |peer| peer.uid));
+            match request {
+                Request::Lock { pid, timeout_ms } => {
+                    self.locks.lock(&self.gpu, who, pid, timeout_ms, monotonic_ns());
+                    continue;
+                }
+                Request::Unlock { pid } => {
+                    self.locks.unlock(&self.gpu, who, pid, monotonic_ns());
+                    continue;
+                }
+                _ => {}
+            }
             let answer = self.answer(key, request);
             if let Some(peer) = self.peers.get_mut(&key) {
                 peer.answer(&answer)?;
@@ -234,7 +264,7 @@ impl Server {
         peer.said_hello = true;
         let info = info(&self.gpu);
         peer.answer_with(&Answer::Gpu(info), &[fd.as_fd(), self.poke.as_fd()])?;
-        self.gpu.attach(key, peer.pid, label, region);
+        self.gpu.attach(key, (peer.pid, peer.uid), label, region);
         Ok(())
     }
 
@@ -274,6 +304,12 @@ impl Server {
                     peer.listens = true;
                 }
                 return Answer::Done;
+            }
+            Request::LockState { pid } => {
+                return match self.gpu.lock_state(pid) {
+                    Some((_, is_locked)) => Answer::Number(is_locked.into()),
+                    None => Answer::NotLocked(LockFailure::NoSuchProcess),
+                };
             }
             Request::Memory => {
                 return Answer::Memory {
@@ -330,6 +366,7 @@ impl Server {
 
     fn hang_up(&mut self, key: u64) {
         if self.peers.remove(&key).is_some() {
+            self.locks.cancel(&self.gpu, key);
             self.gpu.detach(key);
         }
     }

@@ -167,6 +167,13 @@ impl Engine {
         self.streams.get(&id).map(|stream| stream.completed)
     }
 
+    /// Whether no stream of an owner has anything in it.
+    pub fn is_idle(&self, owner: OwnerId) -> bool {
+        let mut groups = self.runlist.groups.values().filter(|group| group.owner == owner);
+        let is_empty = |id: &StreamId| self.streams.get(id).is_none_or(|stream| stream.queue.is_empty());
+        groups.all(|group| group.streams().all(is_empty))
+    }
+
     /// Puts a command, submitted at `at_ns`, into a stream and returns its number; none if there is no such stream.
     ///
     /// What is submitted in the past of the timeline counts as submitted at its present.

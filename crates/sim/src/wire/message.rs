@@ -50,6 +50,12 @@ pub(crate) enum Request {
     Heal,
     /// From now on this connection is told of every Xid.
     Listen,
+    /// A process is held at its next call of the driver; answered when nothing of it is under way. 0 ms are no limit.
+    Lock { pid: i32, timeout_ms: u32 },
+    /// It goes on.
+    Unlock { pid: i32 },
+    /// Whether it is held: 0 or 1.
+    LockState { pid: i32 },
 }
 
 /// A channel group as the process allocated it over its file of the control device.
@@ -59,6 +65,19 @@ pub struct ControlGroup {
     pub client: u32,
     /// Handle of the group.
     pub group: u32,
+}
+
+/// Why a process was not locked or unlocked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LockFailure {
+    /// It does not use this GPU.
+    NoSuchProcess,
+    /// It is another user's.
+    NotPermitted,
+    /// It is locked already, or is not.
+    WrongState,
+    /// What it has under way took too long; it goes on undisturbed.
+    NotInTime,
 }
 
 /// What the daemon answers.
@@ -82,6 +101,8 @@ pub(crate) enum Answer {
     Window(Window),
     /// Who had the GPU when.
     Timeline(Vec<Interval>),
+    /// A process was not locked or unlocked.
+    NotLocked(LockFailure),
     /// Something has gone wrong on the GPU: told without a question, after [`Request::Listen`].
     Xid { code: u64 },
 }
