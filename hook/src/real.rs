@@ -1,7 +1,7 @@
 //! The real driver: where it is, and its functions.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, OsString, c_void};
+use std::ffi::{CStr, CString, OsString, c_int, c_ulong, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -50,6 +50,20 @@ pub(crate) fn symbol(symbol: &CStr) -> *mut c_void {
     let _table = table();
     let handle = HANDLE.load(Acquire);
     if handle.is_null() { std::ptr::null_mut() } else { symbols::real_dlsym(handle, symbol) }
+}
+
+/// The simulated driver's own `ioctl`.
+pub(crate) type SimulatedIoctl = unsafe extern "C" fn(c_int, c_ulong, *mut c_void) -> c_int;
+
+/// The simulated driver's `ioctl`, if a driver is open and it is the simulated one. Opens nothing.
+pub(crate) fn simulated_ioctl() -> Option<SimulatedIoctl> {
+    let handle = HANDLE.load(Acquire);
+    if handle.is_null() {
+        return None;
+    }
+    let found = symbols::real_dlsym(handle, c"sluiceSimIoctl");
+    // SAFETY: only the simulator's library has a function of this name, and this is its signature.
+    (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, SimulatedIoctl>(found) })
 }
 
 /// Finds the library and reads its symbols. Without a lock, because loading runs other libraries' constructors; two

@@ -224,6 +224,19 @@ fn the_slice_that_the_process_sets_itself_is_known() {
 }
 
 #[test]
+fn a_log_can_name_every_group() {
+    let mut process = Process::started();
+    process.group(GROUP, engine::GR0);
+    process.channels(GROUP, 0x50..0x52);
+    process.group(0x60, 11);
+    assert_eq!(
+        process.registry.to_string(),
+        "client 0xc1d00007 group 0x60 channels 0 engine 11 slice_us unknown; \
+         client 0xc1d00007 group 0x5c000015 channels 2 engine 1 slice_us unknown"
+    );
+}
+
+#[test]
 fn an_announcement_names_each_descriptor_once() {
     let mut process = Process::started();
     process.context(0x100);

@@ -18,7 +18,7 @@ use sluice_comm::{
 use sluice_hook_core::platform::LinkError;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
 
-use super::{Address, Identity};
+use super::{Address, Identity, Payload};
 use crate::log::above_standard;
 
 /// How long a TCP manager may take to accept.
@@ -52,21 +52,16 @@ impl Socket {
         self.patience(Some(HOOK_PATIENCE))
     }
 
-    /// Attaches to a manager of ours; returns the pages it handed out, grant page first.
+    /// Attaches to a manager of ours; returns the pages it handed out, grant page first, and what else it sent.
     pub(super) fn attach(
         &self,
         identity: &Identity,
         channel: Channel,
         used_bytes: u64,
+        payload: &Payload,
     ) -> Result<Vec<OwnedFd>, LinkError> {
-        let payload =
-            sluice_sys::memfd::sealed("sluice-attach", &identity.payload().encode()).map_err(gone)?;
         let body = RequestBody::Attach { version: ATTACH_VERSION, channel, used_bytes };
-        let (id, frame) = self.request(identity, body)?;
-        self.with(|fd| {
-            let sent = send_with_fds(fd, &frame, &[payload.as_fd()]).map_err(gone)?;
-            self.send_rest(fd, &frame, sent)
-        })?;
+        let id = self.send_payload(identity, body, payload)?;
         let (answer, pages) = self.answer(id, RequestKind::Attach)?;
         match answer {
             ResponseBody::Attach { status: AttachStatus::Ok, page_version: PAGE_VERSION } => Ok(pages),
@@ -74,6 +69,23 @@ impl Socket {
             ResponseBody::Attach { status, .. } => Err(LinkError::NotAdmitted { status: status as i32 }),
             _ => Err(LinkError::Malformed),
         }
+    }
+
+    /// Sends a request with a payload and its descriptors beside it; returns its number.
+    pub(super) fn send_payload(
+        &self,
+        identity: &Identity,
+        body: RequestBody,
+        payload: &Payload,
+    ) -> Result<i32, LinkError> {
+        let memfd = sluice_sys::memfd::sealed("sluice-attach", &payload.bytes).map_err(gone)?;
+        let fds: Vec<_> = std::iter::once(&memfd).chain(&payload.fds).map(AsFd::as_fd).collect();
+        let (id, frame) = self.request(identity, body)?;
+        self.with(|fd| {
+            let sent = send_with_fds(fd, &frame, &fds).map_err(gone)?;
+            self.send_rest(fd, &frame, sent)
+        })?;
+        Ok(id)
     }
 
     /// Numbers and encodes a request.
@@ -162,6 +174,21 @@ impl Socket {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
             ),
         }
+    }
+
+    /// A copy of the descriptor, for somebody who waits for the connection's end.
+    pub(super) fn copy(&self) -> Option<OwnedFd> {
+        self.with(|fd| above_standard(fd).ok_or(LinkError::Malformed)).ok()
+    }
+
+    /// Ends the connection for everybody who has a copy of it, and closes it.
+    pub(super) fn end(&self) {
+        let fd = self.fd.load(Acquire);
+        if fd >= 0 {
+            // SAFETY: on a descriptor that is no socket of ours any more this fails.
+            let _ended = unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+        }
+        self.close();
     }
 
     /// Closes the connection, if there is one. Allowed in the child of a fork.

@@ -1,6 +1,7 @@
 //! The objects of this process that lead to its channel groups.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::os::fd::RawFd;
 
 use sluice_comm::attach::ContextHandles;
@@ -177,6 +178,28 @@ impl Registry {
         }
         groups.sort_by_key(|(born, _)| *born);
         groups.into_iter().map(|(_, found)| found).collect()
+    }
+}
+
+/// Every channel group with its engine and how many channels it has, for a log.
+impl fmt::Display for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for (handle, client) in &self.clients {
+            for (group, object) in &client.objects {
+                let Kind::Group { engine, timeslice_us } = object.kind else { continue };
+                let channels = client.children(*group, |kind| matches!(kind, Kind::Channel)).count();
+                write!(f, "{between}client 0x{handle:x} group 0x{group:x} channels {channels}")?;
+                for (name, value) in [("engine", engine.map(u64::from)), ("slice_us", timeslice_us)] {
+                    match value {
+                        Some(value) => write!(f, " {name} {value}")?,
+                        None => write!(f, " {name} unknown")?,
+                    }
+                }
+                between = "; ";
+            }
+        }
+        Ok(())
     }
 }
 
