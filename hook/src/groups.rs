@@ -118,13 +118,20 @@ pub(crate) fn after_fork() {
     CREATING.set(None);
 }
 
+/// Tells one announcement from another.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct State {
+    numbers: Vec<u64>,
+    contexts: Vec<ContextHandles>,
+}
+
 /// What is announced of a device: groups, and copies of the descriptors through which they are controlled.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
     pub(crate) contexts: Vec<ContextHandles>,
     pub(crate) fds: Vec<OwnedFd>,
-    /// The descriptors of which `fds` are copies.
-    pub(crate) of: Vec<RawFd>,
+    /// Which groups these are, and their channels: equal means that nothing has changed.
+    pub(crate) state: State,
 }
 
 /// All groups of a device, or none if not all of them can be controlled. Does not call the driver.
@@ -135,11 +142,9 @@ pub(crate) fn announced(ordinal: u32) -> Result<Announced, Unannounced> {
     let told = registry().announcement(ordinal, process::sees_one_device())?;
     let fds: Option<Vec<OwnedFd>> = told.descriptors.iter().map(|fd| control(*fd)).collect();
     // A descriptor that the program has closed takes its groups with it.
-    Ok(fds.map_or_else(Announced::default, |fds| Announced {
-        contexts: told.contexts,
-        fds,
-        of: told.descriptors,
-    }))
+    let Some(fds) = fds else { return Ok(Announced::default()) };
+    let state = State { numbers: told.numbers, contexts: told.contexts.clone() };
+    Ok(Announced { contexts: told.contexts, fds, state })
 }
 
 /// What is known, for the log.

@@ -4,27 +4,33 @@
 //! thread waits for the end of the connection. It does nothing else and calls nothing of CUDA: any other thread may be
 //! waiting for work that does not run because its group is stopped.
 
-use std::ffi::c_void;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::ffi::{c_int, c_void};
+use std::os::fd::{OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI32, Ordering::*};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use sluice_comm::attach::{ContextHandles, MAX_CHANNELS};
 use sluice_nvrm::sniff::Found;
 use sluice_nvrm::{ControlError, Controls};
 
+use crate::descriptor::Descriptor;
 use crate::{groups, process, real, thread};
 
 /// The slice that the driver gives to groups of compute, where the program's own is not known.
 const DEFAULT_SLICE_US: u64 = 2048;
+
+/// How often the copy of the connection is looked at: a program may have closed it, of which poll says nothing.
+const LOOK_MS: c_int = 1000;
 
 /// The guard of one device's groups.
 #[derive(Debug)]
 pub(crate) struct Guard {
     ordinal: u32,
     /// A copy of the connection whose end is waited for.
-    connection: AtomicI32,
+    connection: Descriptor,
+    /// The connection has ended, whatever the copy says.
+    ended: AtomicBool,
     /// A thread waits for the end, or is starting groups again.
     watching: Mutex<bool>,
     done: Condvar,
@@ -32,7 +38,13 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(crate) fn new(ordinal: u32) -> Self {
-        Self { ordinal, connection: AtomicI32::new(-1), watching: Mutex::new(false), done: Condvar::new() }
+        Self {
+            ordinal,
+            connection: Descriptor::none(),
+            ended: AtomicBool::new(false),
+            watching: Mutex::new(false),
+            done: Condvar::new(),
+        }
     }
 
     /// Watches the connection of which `copy` makes a copy, if none is watched; `false` if it cannot.
@@ -42,16 +54,18 @@ impl Guard {
             return true;
         }
         let Some(connection) = copy() else { return false };
-        self.connection.store(connection.into_raw_fd(), Release);
+        self.connection.set(connection);
+        self.ended.store(false, Release);
         *watching = thread::start(body, std::ptr::from_ref(self).cast_mut().cast());
         if !*watching {
-            self.close();
+            self.connection.close();
         }
         *watching
     }
 
-    /// Waits until a connection that has ended is no longer watched, and what its manager did is undone.
+    /// Waits until the connection, which has ended, is no longer watched, and what its manager did is undone.
     pub(crate) fn wait(&self) {
+        self.ended.store(true, Release);
         let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
         while *watching {
             watching = self.done.wait(watching).unwrap_or_else(PoisonError::into_inner);
@@ -60,23 +74,20 @@ impl Guard {
 
     /// In the child of a fork, where the thread is not: only atomics and close().
     pub(crate) fn close_in_child(&self) {
-        self.close();
-    }
-
-    fn close(&self) {
-        let fd = self.connection.swap(-1, AcqRel);
-        if fd >= 0 {
-            // SAFETY: the descriptor was ours, and the swap took it away from everybody else.
-            drop(unsafe { OwnedFd::from_raw_fd(fd) });
-        }
+        self.connection.close();
     }
 
     fn run(&self) {
-        until_ended(self.connection.load(Acquire));
+        loop {
+            let ended = self.ended.load(Acquire) || !self.connection.is_ours();
+            if ended || has_ended(self.connection.raw()) {
+                break;
+            }
+        }
         if catch_unwind(AssertUnwindSafe(|| restore(self.ordinal))).is_err() {
             process::COUNTERS.panics.fetch_add(1, Relaxed);
         }
-        self.close();
+        self.connection.close();
         *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = false;
         self.done.notify_all();
         if let Some(managed) = process::in_use(self.ordinal) {
@@ -94,17 +105,11 @@ extern "C" fn body(guard: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// Waits for the end of a connection, from either side.
-fn until_ended(connection: RawFd) {
+/// Waits for the end of a connection, from either side; `false` from time to time.
+fn has_ended(connection: RawFd) -> bool {
     let mut waited = libc::pollfd { fd: connection, events: libc::POLLRDHUP, revents: 0 };
-    loop {
-        // SAFETY: one entry is readable and writable.
-        let ready = unsafe { libc::poll(&raw mut waited, 1, -1) };
-        let interrupted = || std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted;
-        if ready > 0 || !interrupted() {
-            return;
-        }
-    }
+    // SAFETY: one entry is readable and writable.
+    unsafe { libc::poll(&raw mut waited, 1, LOOK_MS) > 0 }
 }
 
 /// Gives all groups of a device their own slice back and lets them run. The slice comes first: two running groups with

@@ -11,6 +11,7 @@
 //! * `process` owns what this process has: configuration, devices, ledger; `start` runs at load and at fork.
 
 mod clock;
+mod descriptor;
 mod exports;
 mod governed;
 mod gpu;

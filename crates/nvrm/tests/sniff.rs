@@ -1,4 +1,5 @@
 //! What is learnt from a process's ioctls, and what is announced of it.
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use std::os::fd::RawFd;
 

@@ -32,24 +32,7 @@ pub enum Kind {
 /// # Errors
 /// What statx or getsockopt says; ENOSYS on kernels before 4.11.
 pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
-    let mut found = MaybeUninit::<libc::statx>::zeroed();
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    // SAFETY: the path is a C string and `found` is writable.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_statx,
-            fd.as_raw_fd(),
-            c"".as_ptr(),
-            flags,
-            libc::STATX_TYPE,
-            found.as_mut_ptr(),
-        )
-    };
-    if done != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: zeroed integers, filled in by the kernel.
-    let found = unsafe { found.assume_init() };
+    let found = look(fd, libc::STATX_TYPE)?;
     Ok(match u32::from(found.stx_mode) & libc::S_IFMT {
         libc::S_IFCHR => Kind::Character { major: found.stx_rdev_major, minor: found.stx_rdev_minor },
         libc::S_IFSOCK => Kind::Socket {
@@ -58,6 +41,29 @@ pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
         },
         _ => Kind::Other,
     })
+}
+
+/// What tells an open file from others while it is open: device and inode. Allowed in the child of a fork.
+///
+/// # Errors
+/// As [`of`].
+pub fn identity(fd: BorrowedFd<'_>) -> io::Result<(u32, u32, u64)> {
+    let found = look(fd, libc::STATX_INO)?;
+    Ok((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
+}
+
+fn look(fd: BorrowedFd<'_>, mask: u32) -> io::Result<libc::statx> {
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the path is a C string and `found` is writable.
+    let done = unsafe {
+        libc::syscall(libc::SYS_statx, fd.as_raw_fd(), c"".as_ptr(), flags, mask, found.as_mut_ptr())
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed integers, filled in by the kernel.
+    Ok(unsafe { found.assume_init() })
 }
 
 impl fmt::Display for Kind {

@@ -1,12 +1,9 @@
 //! What the manager of a device has been told of our channel groups, and what not yet.
 
-use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluice_comm::attach::ContextHandles;
-
 use super::socket::Socket;
-use crate::groups::{self, Announced};
+use crate::groups::{self, Announced, State};
 use crate::guard::Guard;
 use crate::process;
 
@@ -22,9 +19,8 @@ pub(super) struct Announcer {
 struct Told {
     /// The news that were looked at last.
     news: u64,
-    contexts: Vec<ContextHandles>,
-    /// The descriptors that they were on.
-    of: Vec<RawFd>,
+    /// What was announced.
+    state: State,
     /// The manager does not understand announcements.
     refused: bool,
     /// Why nothing is announced was logged.
@@ -54,9 +50,9 @@ impl Announcer {
         if told.refused || std::mem::replace(&mut told.news, news) == news {
             return None;
         }
-        let before = (std::mem::take(&mut told.contexts), std::mem::take(&mut told.of));
+        let before = std::mem::take(&mut told.state);
         let announced = self.compose(&mut told, socket);
-        (before != (told.contexts.clone(), told.of.clone())).then_some(announced)
+        (before != told.state).then_some(announced)
     }
 
     /// The manager attached us without.
@@ -92,8 +88,7 @@ impl Announcer {
             ));
             Announced::default()
         };
-        told.contexts.clone_from(&announced.contexts);
-        told.of.clone_from(&announced.of);
+        told.state.clone_from(&announced.state);
         announced
     }
 

@@ -1,10 +1,10 @@
 //! One connection: 80-byte requests out, 40-byte answers in.
 //!
-//! The descriptor is an atomic so that the child of a fork can close it without a lock.
+//! The child of a fork can close it without a lock.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, Ordering::*};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use sluice_hook_core::platform::LinkError;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
 
 use super::{Address, Identity, Payload};
+use crate::descriptor::Descriptor;
 use crate::log::above_standard;
 
 /// How long a TCP manager may take to accept.
@@ -30,13 +31,13 @@ const STALE_ANSWERS: usize = 16;
 /// A connection, or none.
 #[derive(Debug)]
 pub(super) struct Socket {
-    fd: AtomicI32,
+    fd: Descriptor,
     next_id: AtomicI32,
 }
 
 impl Socket {
     pub(super) const fn closed() -> Self {
-        Self { fd: AtomicI32::new(-1), next_id: AtomicI32::new(0) }
+        Self { fd: Descriptor::none(), next_id: AtomicI32::new(0) }
     }
 
     /// Connects, in place of whatever was connected.
@@ -48,7 +49,7 @@ impl Socket {
         }
         .map_err(gone)?;
         let ours = above_standard(stream.as_fd()).ok_or_else(|| gone(io::Error::last_os_error()))?;
-        self.fd.store(ours.into_raw_fd(), Release);
+        self.fd.set(ours);
         self.patience(Some(HOOK_PATIENCE))
     }
 
@@ -159,7 +160,7 @@ impl Socket {
 
     /// Whether the peer has neither closed the connection nor gone away, without waiting.
     pub(super) fn is_alive(&self) -> bool {
-        let fd = self.fd.load(Acquire);
+        let fd = self.fd.raw();
         if fd < 0 {
             return false;
         }
@@ -183,25 +184,16 @@ impl Socket {
 
     /// Ends the connection for everybody who has a copy of it, and closes it.
     pub(super) fn end(&self) {
-        let fd = self.fd.load(Acquire);
-        if fd >= 0 {
-            // SAFETY: on a descriptor that is no socket of ours any more this fails.
-            let _ended = unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
-        }
-        self.close();
+        self.fd.end();
     }
 
     /// Closes the connection, if there is one. Allowed in the child of a fork.
     pub(super) fn close(&self) {
-        let fd = self.fd.swap(-1, AcqRel);
-        if fd >= 0 {
-            // SAFETY: the descriptor was ours, and the swap took it away from everybody else.
-            drop(unsafe { OwnedFd::from_raw_fd(fd) });
-        }
+        self.fd.close();
     }
 
     fn with<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> Result<T, LinkError>) -> Result<T, LinkError> {
-        let fd = self.fd.load(Acquire);
+        let fd = self.fd.raw();
         if fd < 0 {
             return Err(LinkError::Gone { errno: libc::ENOTCONN });
         }
