@@ -59,5 +59,5 @@ impl Descriptor {
 
 /// Sockets are told apart by their inode alone; nothing else is kept here.
 fn inode(fd: BorrowedFd<'_>) -> Option<u64> {
-    sluice_sys::kind::identity(fd).ok().map(|(_, _, inode)| inode)
+    sluice_sys::kind::inode(fd).ok()
 }

@@ -11,6 +11,8 @@ use crate::symbols;
 
 static TABLE: AtomicPtr<RealDriver> = AtomicPtr::new(std::ptr::null_mut());
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// `sluiceSimIoctl` of the library that was opened.
+static SIMULATED: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static NOTHING: RealDriver = RealDriver::EMPTY;
 
 /// Where driver packages and container runtimes put the library.
@@ -55,13 +57,10 @@ pub(crate) fn symbol(symbol: &CStr) -> *mut c_void {
 /// The simulated driver's own `ioctl`.
 pub(crate) type SimulatedIoctl = unsafe extern "C" fn(c_int, c_ulong, *mut c_void) -> c_int;
 
-/// The simulated driver's `ioctl`, if a driver is open and it is the simulated one. Opens nothing.
+/// The simulated driver's `ioctl`, if a driver is open and it is the simulated one. Opens nothing and looks nothing up: who
+/// asks may be inside the loader.
 pub(crate) fn simulated_ioctl() -> Option<SimulatedIoctl> {
-    let handle = HANDLE.load(Acquire);
-    if handle.is_null() {
-        return None;
-    }
-    let found = symbols::real_dlsym(handle, c"sluiceSimIoctl");
+    let found = SIMULATED.load(Acquire);
     // SAFETY: only the simulator's library has a function of this name, and this is its signature.
     (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, SimulatedIoctl>(found) })
 }
@@ -80,6 +79,7 @@ fn find() -> &'static RealDriver {
     // table states, and the handle is never closed.
     let table = unsafe { RealDriver::load(|symbol| symbols::real_dlsym(handle, symbol)) };
     HANDLE.store(handle, Release);
+    SIMULATED.store(symbols::real_dlsym(handle, c"sluiceSimIoctl"), Release);
     let fresh = Box::into_raw(Box::new(table));
     match TABLE.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
         // SAFETY: `fresh` is valid and from here on shared and never freed.

@@ -11,6 +11,7 @@ driver's status. About 45 seconds.
 
 import argparse
 import json
+import os
 import pathlib
 import tempfile
 import time
@@ -96,7 +97,8 @@ def main():
         rig.fail(f"{what}: not seen in {seconds:.0f} s; watch: {tell('list')}; log: {log.read_text()[-2000:]}")
 
     watch = new_watch()
-    env = rig.plain_env(LD_PRELOAD=str(rig.HOOK), SLUICE_SOCKET=str(socket), SLUICE_LOG=str(log))
+    simulator = {k: v for k, v in os.environ.items() if options.simulated and k.startswith("SLUICE_SIM_")}
+    env = rig.plain_env(LD_PRELOAD=str(rig.HOOK), SLUICE_SOCKET=str(socket), SLUICE_LOG=str(log), **simulator)
     a = Load("a", env, options.kernel_us)
     [alone] = rates([a], options.seconds)
     rig.say(f"a alone: {alone:.0f}/s")
