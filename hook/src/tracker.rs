@@ -6,27 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use sluice_hook_core::platform::Clock;
 
-use crate::background;
 use crate::clock::HostClock;
 use crate::gpu;
 use crate::process::{self, Managed};
-
-/// Enough for the driver's calls; threads of programs with a small stack limit must still start.
-const STACK: usize = 256 * 1024;
+use crate::thread;
 
 /// How often memory is made known to a manager that was away.
 const MEMORY_LOOK_NS: u64 = 250_000_000;
 
 /// Starts the tracker of a device; `false` if the system gives no thread.
 pub(crate) fn start(managed: &'static Managed) -> bool {
-    let argument = std::ptr::from_ref(managed).cast_mut().cast::<c_void>();
-    background::start(STACK, body, argument)
+    thread::start(thread::SMALL_STACK, body, std::ptr::from_ref(managed).cast_mut().cast())
 }
 
 extern "C" fn body(argument: *mut c_void) -> *mut c_void {
     // SAFETY: the argument is the device that `start` passed, which is never freed.
     let managed: &'static Managed = unsafe { &*argument.cast::<Managed>() };
-    background::settle_in(c"sluice-tracker");
+    thread::settle_in(c"sluice-tracker");
     // A panic would leave everybody at the gate waiting: count it and go on, unless it comes again and again.
     for _ in 0..100 {
         let ran = catch_unwind(AssertUnwindSafe(|| track(managed)));

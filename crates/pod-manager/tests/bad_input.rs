@@ -176,7 +176,8 @@ fn two_descriptors_and_descriptors_beside_other_requests_are_refused() {
     let neighbours = Neighbours::new();
     let (process, mut line) = neighbours.stranger();
     line.send_attach(ATTACH_VERSION, Channel::Token, 0, &[payload().as_fd(), payload().as_fd()]);
-    neighbours.closed_for(line, &process, "bad_payload", "2 descriptors");
+    assert_eq!(line.attach_answer().unwrap().0, AttachStatus::BadPayload);
+    neighbours.closed_for(line, &process, "bad_payload", "names 0 control descriptors, 1 came");
 
     let neighbours = Neighbours::new();
     let (process, line) = neighbours.stranger();

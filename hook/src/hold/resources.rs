@@ -10,9 +10,8 @@ use super::page::{Page, SECOND};
 use crate::gpu::{self, pointer};
 use crate::real;
 
-/// The kernel for a GPU, any since sm_70, and for the simulator.
-const MODULES: [&str; 2] =
-    [concat!(include_str!("kernel.ptx"), "\0"), concat!(include_str!("kernel.sim"), "\0")];
+/// The kernel, for any GPU since sm_70.
+const MODULE: &str = concat!(include_str!("kernel.ptx"), "\0");
 
 const NON_BLOCKING: c_uint = 1;
 const REGISTER_DEVICEMAP: c_uint = 2;
@@ -118,13 +117,11 @@ impl Resources {
 fn load() -> Option<CUfunction> {
     let table = real::table();
     let (load, get) = (table.cuModuleLoadData?, table.cuModuleGetFunction?);
-    MODULES.iter().find_map(|text| {
-        let (mut module, mut kernel) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the texts end with a NUL; the pointers are writable; the context is current.
-        let loaded = unsafe {
-            load(&raw mut module, text.as_ptr().cast()) == CUresult::SUCCESS
-                && get(&raw mut kernel, module, c"sluice_hold".as_ptr()) == CUresult::SUCCESS
-        };
-        loaded.then_some(kernel)
-    })
+    let (mut module, mut kernel) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the text ends with a NUL; the pointers are writable; the context is current.
+    let loaded = unsafe {
+        load(&raw mut module, MODULE.as_ptr().cast()) == CUresult::SUCCESS
+            && get(&raw mut kernel, module, c"sluice_hold".as_ptr()) == CUresult::SUCCESS
+    };
+    loaded.then_some(kernel)
 }

@@ -14,7 +14,7 @@ use super::contexts::{self, Standing};
 use super::resources::Resources;
 use crate::clock::HostClock;
 use crate::process::{self, CAPTURES, COUNTERS, Managed};
-use crate::{background, gpu};
+use crate::{gpu, thread};
 
 /// What the driver's compiler may need.
 const STACK: usize = 8 << 20;
@@ -52,14 +52,14 @@ fn call(change: impl FnOnce(&mut Work)) {
     change(&mut WORK.lock().unwrap_or_else(PoisonError::into_inner));
     CALL.notify_one();
     if !STARTED.load(Acquire) && !STARTED.swap(true, AcqRel) {
-        let started = background::start(STACK, body, std::ptr::null_mut());
+        let started = thread::start(STACK, body, std::ptr::null_mut());
         // Tried again at the next call.
         STARTED.store(started, Release);
     }
 }
 
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
-    background::settle_in(c"sluice-hold");
+    thread::settle_in(c"sluice-hold");
     gpu::stand_aside_from_captures();
     loop {
         if catch_unwind(AssertUnwindSafe(step)).is_err() {

@@ -5,6 +5,7 @@
  * hints contexts     contexts end with holds out
  * hints forks        a child holds nothing, the parent goes on
  * hints captures     nothing is held while a stream is captured, and the capture is none the worse
+ * hints expires      gives a hint that no request follows, and says so; goes on at the next line on stdin
  * hints exits        ends with a hold out
  * hints company      holds while it is told to: each line on stdin runs some requests and says how many were held */
 #include "common.h"
@@ -210,7 +211,16 @@ int main(int count, char **arguments) {
     else if (!strcmp(part, "contexts")) contexts();
     else if (!strcmp(part, "forks")) forks();
     else if (!strcmp(part, "captures")) captures();
-    else if (!strcmp(part, "company")) company();
+    else if (!strcmp(part, "expires")) {
+        char line[16];
+        until_ready();
+        SAY("ready");
+        EXPECT(fgets(line, sizeof line, stdin) != NULL);
+        EXPECT(hint(LEAD_US) == SLUICE_OK);
+        SAY("hinted");
+        EXPECT(fgets(line, sizeof line, stdin) != NULL);
+        request();
+    } else if (!strcmp(part, "company")) company();
     else if (!strcmp(part, "exits")) {
         until_ready();
         EXPECT(hint(LEAD_US) == SLUICE_OK);

@@ -17,7 +17,7 @@ pub mod impostor;
 pub mod node;
 pub mod patience;
 pub mod programs;
-pub mod stand_in;
+pub mod steerer;
 pub mod tenant;
 pub mod wire;
 

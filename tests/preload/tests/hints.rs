@@ -1,24 +1,25 @@
 //! Holds of latency-critical processes: when they come, when they end, and that nothing of the program's is the worse.
 
-use sluice_preload_tests::stand_in::StandIn;
-use sluice_preload_tests::{Node, Tenant, beside_others};
+use sluice_preload_tests::steerer::{Steerer, Understands};
+use sluice_preload_tests::{MS, Node, Tenant, beside_others, eventually};
+use sluice_sim::ledger::ProcessLedger;
 
-/// A tenant under a manager that stands in.
+/// A node whose manager says of the company what the test says.
 struct Stage {
     node: Node,
-    manager: StandIn,
+    manager: Steerer,
 }
 
 impl Stage {
     fn new(critical: bool, company: u64) -> Self {
-        let node = Node::with("1\nlc 0.5 1.0 8589934592\n").without_manager().start();
-        let manager = StandIn::serve(&node.path().join("stand-in.sock"), critical, company);
+        let node = Node::with("2\nlc 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n").without_manager().start();
+        let manager = Steerer::start(&node.socket(), Understands::Contexts);
+        manager.say(critical, company);
         Self { node, manager }
     }
 
     fn start(&self, arguments: &str, hints: &str) -> Tenant {
         let tenant = self.node.tenant("lc", "hints").arguments(arguments);
-        let tenant = tenant.environment("SLUICE_SOCKET", self.node.path().join("stand-in.sock"));
         tenant.environment("SLUICE_HINTS", hints).start()
     }
 }
@@ -88,16 +89,37 @@ fn a_program_ends_with_a_hold_out() {
 }
 
 #[test]
+fn a_hold_that_no_request_follows_gets_the_gpu_and_ends_by_itself() {
+    let _turn = beside_others();
+    let stage = Stage::new(true, 1);
+    let busy = stage.node.tenant("other", "busy").arguments("1000 4");
+    let mut busy = busy.environment("SLUICE_HINTS", "off").start();
+    busy.expect("ready");
+    let mut tenant = stage.start("expires", "auto");
+    tenant.expect("ready");
+    let before = stage.node.row(&tenant);
+    assert_eq!(tenant.ask("hint"), "hinted");
+    let is_over = |row: &ProcessLedger| row.kernels_completed == before.kernels_completed + 2;
+    let held = eventually("the end of the hold", || Some(stage.node.row(&tenant)).filter(is_over));
+    let ns = held.kernel_ns - before.kernel_ns;
+    assert!((100_000..3 * MS).contains(&ns), "held the GPU for {ns} ns");
+    tenant.send("go on");
+    tenant.expect("holds 1 released 1");
+    tenant.finish().expect_success();
+    busy.finish().expect_success();
+}
+
+#[test]
 fn holds_come_and_go_with_the_company() {
     let _turn = beside_others();
     let stage = Stage::new(true, 0);
     let mut tenant = stage.start("company", "auto");
     tenant.expect("ready");
     assert_eq!(tenant.ask("go"), "held 0 answer 4");
-    stage.manager.say(1);
+    stage.manager.say(true, 1);
     let held = (0..1000).any(|_| tenant.ask("go") == "held 1 answer 0");
     assert!(held, "the context was never made ready");
-    stage.manager.say(0);
+    stage.manager.say(true, 0);
     assert_eq!(tenant.ask("go"), "held 0 answer 4");
     tenant.finish().expect_success();
 }

@@ -213,9 +213,16 @@ fn check(
     Ok(Attaching { request: request.id, name: request.name, channel, used_bytes, claimed_pid })
 }
 
-fn read_payload(fds: &[OwnedFd]) -> Result<AttachPayload, Reason> {
+/// What travels beside ATTACH and CONTEXTS: a payload, and behind it the descriptors that its contexts name, no more.
+pub(super) fn read_payload(fds: &[OwnedFd]) -> Result<AttachPayload, Reason> {
     let bad = |error: &dyn std::fmt::Display| Reason::BadPayload(error.to_string());
-    let fd = fds.first().ok_or_else(|| bad(&"no descriptor beside ATTACH"))?;
+    let (fd, controls) = fds.split_first().ok_or_else(|| bad(&"no descriptor beside ATTACH"))?;
     let bytes = memfd::read_sealed(fd.as_fd(), MAX_LEN).map_err(|error| bad(&error))?;
-    AttachPayload::decode(&bytes).map_err(|error| bad(&error))
+    let payload = AttachPayload::decode(&bytes).map_err(|error| bad(&error))?;
+    match payload.descriptors() {
+        named if named == controls.len() => Ok(payload),
+        named => {
+            Err(bad(&format_args!("payload names {named} control descriptors, {} came", controls.len())))
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! What a frame means, by what its connection is.
 
 use super::DataPlane;
+use super::attach::read_payload;
 use crate::connection::{Role, Transport};
 use crate::identity::{Claim, Identity};
 use crate::process::{MAX_PENDING, Process};
 use crate::reason::Reason;
+use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{Name, Request, RequestBody, Response, ResponseBody};
 use sluice_core::ledger::{Ask, PeerKind, Returned};
 use sluice_core::memory::Verdict;
@@ -36,6 +38,9 @@ impl DataPlane {
                 _ => self.attach_twice(number, request.id),
             };
         }
+        if let (RequestBody::Contexts { version }, Role::Attached(process, _)) = (request.body, role) {
+            return self.contexts(number, process, version, fds);
+        }
         if !fds.is_empty() {
             return Err(Reason::BadPayload("a descriptor beside something else than ATTACH".into()));
         }
@@ -45,6 +50,17 @@ impl DataPlane {
             Role::Held => Ok(()),
             Role::New | Role::Legacy(_) => self.handle_legacy(number, request),
         }
+    }
+
+    /// CONTEXTS: what the process announces is looked at, and nothing is done with it.
+    fn contexts(&self, number: u64, id: ProcessId, version: u32, fds: &[OwnedFd]) -> Outcome {
+        if version != ATTACH_VERSION {
+            return Err(Reason::WrongVersion { found: version, expected: ATTACH_VERSION });
+        }
+        if self.processes.get(&id).is_none_or(|process| process.token != Some(number)) {
+            return Err(Reason::OutOfOrder("CONTEXTS on the memory channel"));
+        }
+        read_payload(fds).map(drop)
     }
 
     fn handle_attached(&mut self, number: u64, process: ProcessId, request: &Request) -> Outcome {
@@ -111,8 +127,13 @@ impl DataPlane {
     fn handle_legacy(&mut self, number: u64, request: &Request) -> Outcome {
         let Some(connection) = self.connections.get(&number) else { return Ok(()) };
         let (role, transport) = (connection.role, connection.transport);
-        if matches!(request.body, RequestBody::Yield { .. } | RequestBody::Hint { .. } | RequestBody::Detach)
-        {
+        if matches!(
+            request.body,
+            RequestBody::Yield { .. }
+                | RequestBody::Hint { .. }
+                | RequestBody::Detach
+                | RequestBody::Contexts { .. }
+        ) {
             return Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH"));
         }
         let found = match self.who(number, &request.name) {

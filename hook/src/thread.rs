@@ -1,15 +1,17 @@
-//! Threads of our own in strangers' processes: detached, all signals blocked, and with a stack of a size that we chose.
+//! Threads of ours in a stranger's process: detached, all signals blocked, and with a stack of the size that we choose.
 
 use std::ffi::{CStr, c_void};
 
-/// Starts a thread; `false` if the system gives none. `argument` is for `body` to understand.
-pub(crate) fn start(
-    stack: usize,
-    body: extern "C" fn(*mut c_void) -> *mut c_void,
-    argument: *mut c_void,
-) -> bool {
-    // SAFETY: the attributes are initialised before use and destroyed once; masks are valid for the calls; the argument
-    // only travels. The signal mask is put back, and a thread inherits the one that its creator had.
+/// Enough for the driver's calls; threads of programs with a small stack limit must still start.
+pub(crate) const SMALL_STACK: usize = 256 * 1024;
+
+/// What a thread does with its argument.
+pub(crate) type Body = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// Starts a thread with a stack of so many bytes; `false` if the system gives none. The argument must be valid for as long as the thread uses it.
+pub(crate) fn start(stack: usize, body: Body, argument: *mut c_void) -> bool {
+    // SAFETY: the attributes are initialised before use and destroyed once; masks are valid for the calls; the argument is
+    // the body's affair. The signal mask is put back, and a thread inherits the one that its creator had.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_attr_init(&raw mut attributes) != 0 {
