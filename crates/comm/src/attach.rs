@@ -2,31 +2,39 @@
 //!
 //! ```text
 //! u32 magic   "SLAT"
-//! u32 version 1
+//! u32 version 2
 //! u32 pid     in the client's own namespace: a claim, for messages only
 //! u32 device_ordinal
 //! 16 bytes    device UUID
 //! u32 contexts
-//! per context: u32 client, u32 subdevice, u32 channel_group, u32 channels, u32 each channel
+//! per context: u32 descriptor, u32 client, u32 subdevice, u32 channel_group, u32 channels, u32 each channel
 //! ```
-//! Little-endian, packed, nothing behind it.
+//! Little-endian, packed, nothing behind it. `descriptor` counts among the control descriptors that travel behind the memfd.
+//!
+//! Version 1 has no `descriptor`. It is still read, but its contexts cannot be controlled, so they are left out.
 
 use crate::wire::Reader;
 use thiserror::Error;
 
-/// Version of the extended protocol and of the payload.
+/// Version of the extended protocol.
 pub const ATTACH_VERSION: u32 = 1;
+/// Version of the payload.
+pub const PAYLOAD_VERSION: u32 = 2;
 /// First word of the payload: "SLAT".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SLAT");
 /// The most contexts a process can announce.
 pub const MAX_CONTEXTS: usize = 64;
 /// The most channels of one context: what one DISABLE_CHANNELS control takes.
 pub const MAX_CHANNELS: usize = 64;
+/// The most control descriptors that travel with one payload.
+pub const MAX_DESCRIPTORS: usize = 8;
 /// The most bytes a payload can have; no need to read more of a descriptor.
 pub const MAX_LEN: usize = HEADER + MAX_CONTEXTS * (CONTEXT + 4 * MAX_CHANNELS);
 
 const HEADER: usize = 4 + 4 + 4 + 4 + 16 + 4;
-const CONTEXT: usize = 16;
+const CONTEXT: usize = 20;
+/// The version whose contexts have no descriptor.
+const WITHOUT_DESCRIPTORS: u32 = 1;
 
 /// What a process tells about itself. Everything in it is the client's claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +52,8 @@ pub struct AttachPayload {
 /// The driver handles by which one context's channels can be controlled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextHandles {
+    /// Which of the control descriptors leads to it, below [`MAX_DESCRIPTORS`].
+    pub descriptor: u32,
     /// Resource-manager client.
     pub client: u32,
     /// Subdevice object of that client.
@@ -64,7 +74,7 @@ pub enum AttachError {
         found: u32,
     },
     /// Another version.
-    #[error("attach payload has version {found}, expected {expected}", expected = ATTACH_VERSION)]
+    #[error("attach payload has version {found}, expected 1 to {expected}", expected = PAYLOAD_VERSION)]
     Version {
         /// The version found.
         found: u32,
@@ -79,6 +89,14 @@ pub enum AttachError {
         /// The most that is accepted.
         max: usize,
     },
+    /// No descriptor can have this number.
+    #[error(
+        "attach payload has a context on control descriptor {found}, expected less than {MAX_DESCRIPTORS}"
+    )]
+    Descriptor {
+        /// The number.
+        found: u32,
+    },
     /// Fewer bytes than the counts promise, or more.
     #[error("attach payload has {found} bytes, expected {expected}")]
     Length {
@@ -90,19 +108,26 @@ pub enum AttachError {
 }
 
 impl AttachPayload {
+    /// How many control descriptors its contexts name: the highest number and all below it.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        self.contexts.iter().map(|context| context.descriptor as usize + 1).max().unwrap_or(0)
+    }
+
     /// The bytes of the payload. More contexts or channels than the maxima are written as they are; the reader
     /// refuses them.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER + self.contexts.len() * CONTEXT);
-        for word in [MAGIC, ATTACH_VERSION, self.pid, self.device_ordinal] {
+        for word in [MAGIC, PAYLOAD_VERSION, self.pid, self.device_ordinal] {
             bytes.extend(word.to_le_bytes());
         }
         bytes.extend(self.device_uuid);
         bytes.extend(count(self.contexts.len()).to_le_bytes());
         for context in &self.contexts {
             let channels = count(context.channels.len());
-            let fixed = [context.client, context.subdevice, context.channel_group, channels];
+            let ContextHandles { descriptor, client, subdevice, channel_group, .. } = *context;
+            let fixed = [descriptor, client, subdevice, channel_group, channels];
             bytes.extend(fixed.iter().chain(&context.channels).flat_map(|word| word.to_le_bytes()));
         }
         bytes
@@ -125,23 +150,31 @@ impl AttachPayload {
             MAGIC => {}
             found => return Err(AttachError::Magic { found }),
         }
-        match fields.u32() {
-            ATTACH_VERSION => {}
+        let has_descriptors = match fields.u32() {
+            PAYLOAD_VERSION => true,
+            WITHOUT_DESCRIPTORS => false,
             found => return Err(AttachError::Version { found }),
-        }
+        };
         long_enough(expected)?;
         let (pid, device_ordinal, device_uuid) = (fields.u32(), fields.u32(), fields.array());
         let announced = limited("contexts", fields.u32(), MAX_CONTEXTS)?;
         let mut contexts = Vec::with_capacity(announced);
         for _ in 0..announced {
-            expected += CONTEXT;
+            expected += if has_descriptors { CONTEXT } else { CONTEXT - 4 };
             long_enough(expected)?;
+            let descriptor = if has_descriptors { fields.u32() } else { 0 };
+            if descriptor as usize >= MAX_DESCRIPTORS {
+                return Err(AttachError::Descriptor { found: descriptor });
+            }
             let (client, subdevice, channel_group) = (fields.u32(), fields.u32(), fields.u32());
             let channels = limited("channels", fields.u32(), MAX_CHANNELS)?;
             expected += 4 * channels;
             long_enough(expected)?;
             let channels = (0..channels).map(|_| fields.u32()).collect();
-            contexts.push(ContextHandles { client, subdevice, channel_group, channels });
+            contexts.push(ContextHandles { descriptor, client, subdevice, channel_group, channels });
+        }
+        if !has_descriptors {
+            contexts.clear();
         }
         match fields.remaining() {
             0 => Ok(Self { pid, device_ordinal, device_uuid, contexts }),

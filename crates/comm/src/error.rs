@@ -32,7 +32,7 @@ pub enum FrameError {
         byte: u8,
     },
     /// No request has this number.
-    #[error("request type {number}, expected 0 to 2 or 16 to 19")]
+    #[error("request type {number}, expected 0 to 2 or 16 to 20")]
     UnknownType {
         /// The number.
         number: u32,

@@ -20,12 +20,23 @@ pub enum RequestKind {
     Hint = 18,
     /// The process leaves in order.
     Detach = 19,
+    /// Other contexts than announced before: payload and descriptors as beside ATTACH. Only on the token connection, once
+    /// attached; it replaces all that was announced. Not answered.
+    Contexts = 20,
 }
 
 impl RequestKind {
     /// Every kind, in the order of the wire's numbers.
-    pub const ALL: [Self; 7] =
-        [Self::Quota, Self::MemLimit, Self::MemUpdate, Self::Attach, Self::Yield, Self::Hint, Self::Detach];
+    pub const ALL: [Self; 8] = [
+        Self::Quota,
+        Self::MemLimit,
+        Self::MemUpdate,
+        Self::Attach,
+        Self::Yield,
+        Self::Hint,
+        Self::Detach,
+        Self::Contexts,
+    ];
 
     /// The longest name, in bytes, that leaves room for this kind's payload.
     #[must_use]
@@ -36,7 +47,7 @@ impl RequestKind {
     /// Whether the peer answers this request at all.
     #[must_use]
     pub const fn is_answered(self) -> bool {
-        !matches!(self, Self::Yield | Self::Hint)
+        !matches!(self, Self::Yield | Self::Hint | Self::Contexts)
     }
 
     /// Bytes after the type field.
@@ -44,7 +55,7 @@ impl RequestKind {
         match self {
             Self::Quota | Self::Yield | Self::Attach => 16,
             Self::MemUpdate => 12,
-            Self::Hint => 4,
+            Self::Hint | Self::Contexts => 4,
             Self::MemLimit | Self::Detach => 0,
         }
     }

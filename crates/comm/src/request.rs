@@ -67,6 +67,11 @@ pub enum RequestBody {
     },
     /// Leave in order.
     Detach,
+    /// Replace the contexts that were announced.
+    Contexts {
+        /// Protocol version: [`crate::attach::ATTACH_VERSION`].
+        version: u32,
+    },
 }
 
 impl RequestBody {
@@ -81,6 +86,7 @@ impl RequestBody {
             Self::Yield { .. } => RequestKind::Yield,
             Self::Hint { .. } => RequestKind::Hint,
             Self::Detach => RequestKind::Detach,
+            Self::Contexts { .. } => RequestKind::Contexts,
         }
     }
 }
@@ -117,6 +123,9 @@ impl Request {
             }
             RequestBody::Hint { lead_us } => {
                 frame.put(&lead_us.to_le_bytes());
+            }
+            RequestBody::Contexts { version } => {
+                frame.put(&version.to_le_bytes());
             }
             RequestBody::MemLimit | RequestBody::Detach => {}
         }
@@ -164,6 +173,7 @@ impl Request {
             },
             RequestKind::Hint => RequestBody::Hint { lead_us: fields.u32() },
             RequestKind::Detach => RequestBody::Detach,
+            RequestKind::Contexts => RequestBody::Contexts { version: fields.u32() },
         };
         Ok(Self { name, id, body })
     }

@@ -85,7 +85,9 @@ impl Response {
                 0 => ResponseBody::Detach,
                 number => return Err(FrameError::UnknownStatus { number }),
             },
-            RequestKind::Yield | RequestKind::Hint => return Err(FrameError::NotAnswered { kind }),
+            RequestKind::Yield | RequestKind::Hint | RequestKind::Contexts => {
+                return Err(FrameError::NotAnswered { kind });
+            }
         };
         Ok(Self { id, body })
     }

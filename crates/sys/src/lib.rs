@@ -7,6 +7,7 @@
 
 pub mod clock;
 pub mod futex;
+pub mod kind;
 mod mapping;
 pub mod memfd;
 pub mod page;

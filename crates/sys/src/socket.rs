@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The most descriptors that travel with one message.
-pub const MAX_FDS: usize = 8;
+pub const MAX_FDS: usize = 9;
 
 /// Linux 6.5; not in every libc's headers.
 const SO_PEERPIDFD: i32 = 77;
@@ -54,7 +54,7 @@ pub fn peer_pidfd(sock: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 /// A socket option of a type for which every bit pattern is valid.
-fn option<T: Copy>(sock: BorrowedFd<'_>, name: i32) -> io::Result<T> {
+pub(crate) fn option<T: Copy>(sock: BorrowedFd<'_>, name: i32) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut len = libc::socklen_t::try_from(size_of::<T>()).unwrap_or(0);
     // SAFETY: `value` is writable for `len` bytes and `len` for one integer; the kernel writes no more than `len`.

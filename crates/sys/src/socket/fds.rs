@@ -17,7 +17,7 @@ union Control {
 }
 
 /// Bytes of descriptors in a full message.
-const FDS_LEN: u32 = 32;
+const FDS_LEN: u32 = 36;
 const _: () = assert!(FDS_LEN as usize == MAX_FDS * size_of::<i32>());
 
 // SAFETY: CMSG_SPACE is arithmetic on its argument.

@@ -1,0 +1,49 @@
+//! The bytes of the driver's ioctls, over slices.
+//!
+//! An ioctl carries one *block* whose size is part of the request number; blocks of allocations and controls point at
+//! *parameters*, whose size must be exactly the one that the driver knows. The ioctl succeeds with the real result in the
+//! block's status word.
+
+mod alloc;
+mod block;
+mod command;
+mod fields;
+mod params;
+mod request;
+
+pub use alloc::{ChannelParams, GroupParams};
+pub(crate) use block::status;
+pub use block::{AllocBlock, ControlBlock, FreeBlock, XferBlock};
+pub use command::Command;
+pub use params::{CtxswStats, DisableChannels, Preempt, group_id, timeslice};
+pub use request::{MAX_BLOCK_LEN, POINTER, Request};
+
+/// Object classes.
+pub mod class {
+    /// NV01_ROOT and NV01_ROOT_NON_PRIV: clients of older callers.
+    pub const ROOTS: [u32; 3] = [0x0, 0x1, ROOT_CLIENT];
+    /// NV01_ROOT_CLIENT.
+    pub const ROOT_CLIENT: u32 = 0x41;
+    /// NV01_DEVICE_0.
+    pub const DEVICE: u32 = 0x80;
+    /// NV20_SUBDEVICE_0.
+    pub const SUBDEVICE: u32 = 0x2080;
+    /// KEPLER_CHANNEL_GROUP_A, the channel group of every generation since.
+    pub const CHANNEL_GROUP: u32 = 0xa06c;
+    /// HOPPER_CHANNEL_GPFIFO_A.
+    pub const HOPPER_CHANNEL: u32 = 0xc86f;
+
+    /// Whether a class is the channel of some generation: they all end alike.
+    #[must_use]
+    pub const fn is_channel(class: u32) -> bool {
+        class >> 16 == 0 && class & 0xff == 0x6f
+    }
+}
+
+/// NV2080_ENGINE_TYPE.
+pub mod engine {
+    /// The first graphics engine: compute.
+    pub const GR0: u32 = 1;
+    /// The first copy engine.
+    pub const COPY0: u32 = 9;
+}

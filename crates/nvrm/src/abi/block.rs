@@ -1,0 +1,216 @@
+//! Blocks: what an ioctl's argument points at.
+
+use super::fields::{get32, get64, put32, put64};
+use super::request::Request;
+use crate::NvStatus;
+
+/// Argument of RM_ALLOC: make an object. NVOS21, or NVOS64 with rights and flags; their first 28 bytes agree but for the
+/// rights' address in place of the size.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AllocBlock {
+    /// Client; 0 when the object is one.
+    pub client: u32,
+    /// The object that the new one hangs on.
+    pub parent: u32,
+    /// Handle of the new object: chosen by the caller, or by the driver if 0.
+    pub object: u32,
+    /// Class of the new object.
+    pub class: u32,
+    /// Address of the parameters.
+    pub params: u64,
+    /// Size of the parameters; the driver takes it from the class.
+    pub params_len: u32,
+    /// Long block only; bit 0: the parameters are serialised.
+    pub flags: u32,
+    /// The result.
+    pub status: u32,
+}
+
+impl AllocBlock {
+    /// The long block's flag for serialised parameters.
+    pub const SERIALISED: u32 = 1;
+
+    /// Reads a block of either size.
+    #[must_use]
+    pub fn decode(block: &[u8]) -> Option<Self> {
+        let (params_len, flags, status) = match u16::try_from(block.len()).ok()? {
+            len if len == Request::ALLOC.len => (get32(block, 24)?, 0, get32(block, 28)?),
+            len if len == Request::ALLOC_WITH_RIGHTS.len => {
+                (get32(block, 32)?, get32(block, 36)?, get32(block, 40)?)
+            }
+            _ => return None,
+        };
+        Some(Self {
+            client: get32(block, 0)?,
+            parent: get32(block, 4)?,
+            object: get32(block, 8)?,
+            class: get32(block, 12)?,
+            params: get64(block, 16)?,
+            params_len,
+            flags,
+            status,
+        })
+    }
+
+    /// The short block.
+    #[must_use]
+    pub fn encode(&self) -> [u8; 32] {
+        let mut block = [0; 32];
+        self.put_common(&mut block);
+        put32(&mut block, 24, self.params_len);
+        put32(&mut block, 28, self.status);
+        block
+    }
+
+    /// The long block, no rights asked for.
+    #[must_use]
+    pub fn encode_with_rights(&self) -> [u8; 48] {
+        let mut block = [0; 48];
+        self.put_common(&mut block);
+        put32(&mut block, 32, self.params_len);
+        put32(&mut block, 36, self.flags);
+        put32(&mut block, 40, self.status);
+        block
+    }
+
+    fn put_common(&self, block: &mut [u8]) {
+        for (at, word) in [(0, self.client), (4, self.parent), (8, self.object), (12, self.class)] {
+            put32(block, at, word);
+        }
+        put64(block, 16, self.params);
+    }
+}
+
+/// Argument of RM_CONTROL (NVOS54): ask something of an object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ControlBlock {
+    /// Client.
+    pub client: u32,
+    /// The object.
+    pub object: u32,
+    /// What is asked.
+    pub command: u32,
+    /// 0 from user space.
+    pub flags: u32,
+    /// Address of the parameters.
+    pub params: u64,
+    /// Size of the parameters, exactly.
+    pub params_len: u32,
+    /// The result.
+    pub status: u32,
+}
+
+impl ControlBlock {
+    /// Reads a block.
+    #[must_use]
+    pub fn decode(block: &[u8]) -> Option<Self> {
+        let block: &[u8; 32] = block.try_into().ok()?;
+        Some(Self {
+            client: get32(block, 0)?,
+            object: get32(block, 4)?,
+            command: get32(block, 8)?,
+            flags: get32(block, 12)?,
+            params: get64(block, 16)?,
+            params_len: get32(block, 24)?,
+            status: get32(block, 28)?,
+        })
+    }
+
+    /// The block.
+    #[must_use]
+    pub fn encode(&self) -> [u8; 32] {
+        let mut block = [0; 32];
+        for (at, word) in [(0, self.client), (4, self.object), (8, self.command), (12, self.flags)] {
+            put32(&mut block, at, word);
+        }
+        put64(&mut block, 16, self.params);
+        put32(&mut block, 24, self.params_len);
+        put32(&mut block, 28, self.status);
+        block
+    }
+}
+
+/// Argument of RM_FREE (NVOS00): an object goes, and all that hangs on it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FreeBlock {
+    /// Client.
+    pub client: u32,
+    /// The object's parent; the driver does not need it.
+    pub parent: u32,
+    /// The object; the client itself to end it.
+    pub object: u32,
+    /// The result.
+    pub status: u32,
+}
+
+impl FreeBlock {
+    /// Reads a block.
+    #[must_use]
+    pub fn decode(block: &[u8]) -> Option<Self> {
+        let block: &[u8; 16] = block.try_into().ok()?;
+        Some(Self {
+            client: get32(block, 0)?,
+            parent: get32(block, 4)?,
+            object: get32(block, 8)?,
+            status: get32(block, 12)?,
+        })
+    }
+
+    /// The block.
+    #[must_use]
+    pub fn encode(&self) -> [u8; 16] {
+        let mut block = [0; 16];
+        for (at, word) in [(0, self.client), (4, self.parent), (8, self.object), (12, self.status)] {
+            put32(&mut block, at, word);
+        }
+        block
+    }
+}
+
+/// Argument of the request at one remove.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct XferBlock {
+    /// The function asked for.
+    pub nr: u32,
+    /// Bytes of its block, at most 16 KiB.
+    pub len: u32,
+    /// Address of its block, into which the result is written.
+    pub block: u64,
+}
+
+impl XferBlock {
+    /// Reads the argument.
+    #[must_use]
+    pub fn decode(block: &[u8]) -> Option<Self> {
+        let block: &[u8; 16] = block.try_into().ok()?;
+        Some(Self { nr: get32(block, 0)?, len: get32(block, 4)?, block: get64(block, 8)? })
+    }
+
+    /// The argument.
+    #[must_use]
+    pub fn encode(&self) -> [u8; 16] {
+        let mut block = [0; 16];
+        put32(&mut block, 0, self.nr);
+        put32(&mut block, 4, self.len);
+        put64(&mut block, 8, self.block);
+        block
+    }
+
+    /// The request that it stands for, if the numbers are in range.
+    #[must_use]
+    pub fn request(&self) -> Option<Request> {
+        Some(Request { nr: u8::try_from(self.nr).ok()?, len: u16::try_from(self.len).ok()? })
+    }
+}
+
+/// The status of a block, where its kind keeps it.
+#[must_use]
+pub(crate) fn status(request: Request, block: &[u8]) -> Option<NvStatus> {
+    let word = match request {
+        Request::FREE => FreeBlock::decode(block)?.status,
+        Request::CONTROL => ControlBlock::decode(block)?.status,
+        Request::ALLOC | Request::ALLOC_WITH_RIGHTS => AllocBlock::decode(block)?.status,
+        _ => return None,
+    };
+    Some(NvStatus(word))
+}

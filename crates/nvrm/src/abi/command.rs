@@ -1,0 +1,66 @@
+//! Controls: their numbers, and the sizes that the driver insists on.
+
+/// One control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Command {
+    /// Its number.
+    pub number: u32,
+    /// Bytes of its parameters.
+    pub params_len: u32,
+}
+
+impl Command {
+    /// Schedule a channel group or not (NV_OK without effect on running work). 2 bytes before driver 575.
+    pub const GPFIFO_SCHEDULE: Self = Self::new(0xa06c_0101, 3);
+    /// Set a group's time slice.
+    pub const SET_TIMESLICE: Self = Self::new(0xa06c_0103, 8);
+    /// The time slice that was set last.
+    pub const GET_TIMESLICE: Self = Self::new(0xa06c_0104, 8);
+    /// Take a group off the GPU until its next turn.
+    pub const PREEMPT: Self = Self::new(0xa06c_0105, 8);
+    /// A group's number.
+    pub const GET_INFO: Self = Self::new(0xa06c_0106, 4);
+    /// How often a group is in the runlist.
+    pub const SET_INTERLEAVE_LEVEL: Self = Self::new(0xa06c_0107, 4);
+    /// Put a group first.
+    pub const MAKE_REALTIME: Self = Self::new(0xa06c_0110, 1);
+    /// Expire the running slice; asked of a channel.
+    pub const RESTART_RUNLIST: Self = Self::new(0xa06f_0111, 2);
+    /// Stop or start channels; asked of a subdevice.
+    pub const DISABLE_CHANNELS: Self = Self::new(0x2080_110b, 536);
+    /// The runlist's policy; asked of a subdevice.
+    pub const RUNLIST_SET_SCHED_POLICY: Self = Self::new(0x2080_1115, 8);
+    /// Where kernels may be cut; asked of a subdevice.
+    pub const SET_CTXSW_PREEMPTION_MODE: Self = Self::new(0x2080_1210, 32);
+    /// How often a group was switched out; asked of a subdevice.
+    pub const GET_CTXSW_STATS: Self = Self::new(0x2080_1215, 32);
+    /// Where kernels are cut; asked of a subdevice.
+    pub const GET_CTXSW_MODES: Self = Self::new(0x2080_1235, 24);
+
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::GPFIFO_SCHEDULE,
+        Self::SET_TIMESLICE,
+        Self::GET_TIMESLICE,
+        Self::PREEMPT,
+        Self::GET_INFO,
+        Self::SET_INTERLEAVE_LEVEL,
+        Self::MAKE_REALTIME,
+        Self::RESTART_RUNLIST,
+        Self::DISABLE_CHANNELS,
+        Self::RUNLIST_SET_SCHED_POLICY,
+        Self::SET_CTXSW_PREEMPTION_MODE,
+        Self::GET_CTXSW_STATS,
+        Self::GET_CTXSW_MODES,
+    ];
+
+    const fn new(number: u32, params_len: u32) -> Self {
+        Self { number, params_len }
+    }
+
+    /// The control with this number.
+    #[must_use]
+    pub fn of(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|command| command.number == number)
+    }
+}

@@ -1,0 +1,27 @@
+//! Little-endian fields at fixed offsets. What lies outside the slice reads as nothing and is not written.
+
+pub(super) fn get<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+pub(super) fn get32(bytes: &[u8], at: usize) -> Option<u32> {
+    get(bytes, at).map(u32::from_le_bytes)
+}
+
+pub(super) fn get64(bytes: &[u8], at: usize) -> Option<u64> {
+    get(bytes, at).map(u64::from_le_bytes)
+}
+
+pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    for (slot, byte) in bytes.iter_mut().skip(at).zip(value) {
+        *slot = *byte;
+    }
+}
+
+pub(super) fn put32(bytes: &mut [u8], at: usize, value: u32) {
+    put(bytes, at, &value.to_le_bytes());
+}
+
+pub(super) fn put64(bytes: &mut [u8], at: usize, value: u64) {
+    put(bytes, at, &value.to_le_bytes());
+}

@@ -1,0 +1,162 @@
+//! Parameters of controls.
+
+use super::fields::{get, get32, get64, put, put32};
+
+/// Parameters of SET_TIMESLICE and GET_TIMESLICE: microseconds.
+pub mod timeslice {
+    /// Reads them.
+    #[must_use]
+    pub fn decode(params: &[u8]) -> Option<u64> {
+        params.try_into().ok().map(u64::from_le_bytes)
+    }
+
+    /// The parameters.
+    #[must_use]
+    pub fn encode(us: u64) -> [u8; 8] {
+        us.to_le_bytes()
+    }
+}
+
+/// Parameters of GET_INFO: the group's number.
+pub mod group_id {
+    /// Reads them.
+    #[must_use]
+    pub fn decode(params: &[u8]) -> Option<u32> {
+        params.try_into().ok().map(u32::from_le_bytes)
+    }
+}
+
+/// Parameters of PREEMPT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preempt {
+    /// Return when the group is off the GPU, not at once.
+    pub wait: bool,
+    /// How long to wait, at most a second; the driver's own limit if not given.
+    pub timeout_us: Option<u32>,
+}
+
+impl Preempt {
+    /// Reads them.
+    #[must_use]
+    pub fn decode(params: &[u8]) -> Option<Self> {
+        let params: &[u8; 8] = params.try_into().ok()?;
+        let timeout_us = (params[1] != 0).then(|| get32(params, 4)).flatten();
+        Some(Self { wait: params[0] != 0, timeout_us })
+    }
+
+    /// The parameters.
+    #[must_use]
+    pub fn encode(&self) -> [u8; 8] {
+        let mut params = [u8::from(self.wait), u8::from(self.timeout_us.is_some()), 0, 0, 0, 0, 0, 0];
+        put32(&mut params, 4, self.timeout_us.unwrap_or(0));
+        params
+    }
+}
+
+/// Parameters of DISABLE_CHANNELS. Its event pointer is always null: the driver wants that of user space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DisableChannels {
+    /// Stop rather than start.
+    pub disable: bool,
+    /// Stop scheduling only: what runs goes on.
+    pub only_scheduling: bool,
+    /// (client, channel), at most [`Self::MAX`].
+    pub channels: Vec<(u32, u32)>,
+}
+
+impl DisableChannels {
+    /// Bytes of the parameters.
+    pub const LEN: usize = 536;
+    /// The most channels of one call.
+    pub const MAX: usize = 64;
+    const CLIENTS: usize = 24;
+    const CHANNELS: usize = 280;
+
+    /// Reads them; `None` also for more channels than fit, an event pointer, or work to be dropped.
+    #[must_use]
+    pub fn decode(params: &[u8]) -> Option<Self> {
+        let params: &[u8; Self::LEN] = params.try_into().ok()?;
+        let count = usize::try_from(get32(params, 4)?).ok().filter(|count| *count <= Self::MAX)?;
+        if get::<1>(params, 9)? != [0] || get64(params, 16)? != 0 {
+            return None;
+        }
+        let channel =
+            |at| Some((get32(params, Self::CLIENTS + 4 * at)?, get32(params, Self::CHANNELS + 4 * at)?));
+        Some(Self {
+            disable: params[0] != 0,
+            only_scheduling: params[8] != 0,
+            channels: (0..count).map(channel).collect::<Option<_>>()?,
+        })
+    }
+
+    /// The parameters; channels beyond the most are left out.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut params = [0; Self::LEN];
+        let channels = self.channels.get(..Self::MAX).unwrap_or(&self.channels);
+        put(&mut params, 0, &[u8::from(self.disable)]);
+        put32(&mut params, 4, u32::try_from(channels.len()).unwrap_or(0));
+        put(&mut params, 8, &[u8::from(self.only_scheduling)]);
+        for (at, (client, channel)) in channels.iter().enumerate() {
+            put32(&mut params, Self::CLIENTS + 4 * at, *client);
+            put32(&mut params, Self::CHANNELS + 4 * at, *channel);
+        }
+        params
+    }
+}
+
+/// Parameters of GET_CTXSW_STATS: how often a group was switched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CtxswStats {
+    /// Times its state was saved.
+    pub saves: u32,
+    /// Times its state was restored.
+    pub restores: u32,
+    /// Saves that waited for the engine to be idle.
+    pub wfi: u32,
+    /// Saves at the end of thread blocks.
+    pub cta: u32,
+    /// Saves between instructions.
+    pub cilp: u32,
+    /// Saves within graphics work.
+    pub gfxp: u32,
+}
+
+impl CtxswStats {
+    /// Bytes of the parameters.
+    pub const LEN: usize = 32;
+
+    /// The question: about which group, and whether to count from 0 again.
+    #[must_use]
+    pub fn ask(group: u32, reset: bool) -> [u8; Self::LEN] {
+        let mut params = [0; Self::LEN];
+        put32(&mut params, 0, group);
+        put32(&mut params, 4, u32::from(reset));
+        params
+    }
+
+    /// Reads the answer.
+    #[must_use]
+    pub fn decode(params: &[u8]) -> Option<Self> {
+        let params: &[u8; Self::LEN] = params.try_into().ok()?;
+        Some(Self {
+            saves: get32(params, 8)?,
+            restores: get32(params, 12)?,
+            wfi: get32(params, 16)?,
+            cta: get32(params, 20)?,
+            cilp: get32(params, 24)?,
+            gfxp: get32(params, 28)?,
+        })
+    }
+
+    /// The answer about `group`.
+    #[must_use]
+    pub fn encode(&self, group: u32) -> [u8; Self::LEN] {
+        let mut params = Self::ask(group, false);
+        let words = [self.saves, self.restores, self.wfi, self.cta, self.cilp, self.gfxp];
+        for (at, word) in words.into_iter().enumerate() {
+            put32(&mut params, 8 + 4 * at, word);
+        }
+        params
+    }
+}

@@ -1,0 +1,174 @@
+//! Controls: what can be asked of a channel group through its owner's descriptor.
+//!
+//! Each takes a fraction of a millisecond and locks the driver for all processes of the node meanwhile (SET_TIMESLICE,
+//! DISABLE_CHANNELS: every GPU), so they are made on changes of state, one at a time. NV_OK does not prove an effect:
+//! [`Controls::ctxsw_stats`] and throughput do.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use thiserror::Error;
+
+use crate::NvStatus;
+use crate::abi::{Command, ControlBlock, CtxswStats, DisableChannels, Preempt, Request, group_id, timeslice};
+use crate::transport::{self, NotADriver, Transport};
+
+/// Why a control was not made.
+#[derive(Debug, Error)]
+pub enum ControlError {
+    /// The driver says no.
+    #[error("driver refused the control: {0}")]
+    Refused(NvStatus),
+    /// Neither done nor refused in time: what has become of it is not known.
+    #[error("control got no answer in time")]
+    Timeout,
+    /// It did not reach the driver.
+    #[error("control did not reach the driver: {0}")]
+    Io(#[source] io::Error),
+}
+
+impl ControlError {
+    /// Whether group, channel or client are there no more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.is_gone())
+    }
+}
+
+impl From<io::Error> for ControlError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Timeout,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// The controls over one descriptor.
+#[derive(Debug)]
+pub struct Controls {
+    transport: Box<dyn Transport + Send>,
+}
+
+impl Controls {
+    /// Over any transport.
+    #[must_use]
+    pub fn new(transport: Box<dyn Transport + Send>) -> Self {
+        Self { transport }
+    }
+
+    /// Over a descriptor that somebody sent.
+    ///
+    /// # Errors
+    /// As [`transport::adopt`].
+    pub fn over(fd: OwnedFd, simulated: bool) -> Result<Self, NotADriver> {
+        transport::adopt(fd, simulated).map(Self::new)
+    }
+
+    /// Sets a group's time slice in microseconds; the driver takes the nearest that the GPU can do. 0 is refused here.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn set_timeslice(&self, client: u32, group: u32, us: u64) -> Result<(), ControlError> {
+        if us == 0 {
+            return Err(ControlError::Refused(NvStatus::INVALID_ARGUMENT));
+        }
+        self.control(client, group, Command::SET_TIMESLICE, &mut timeslice::encode(us))
+    }
+
+    /// The time slice that was set last, by whomever. It proves nothing about what the GPU does.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn timeslice(&self, client: u32, group: u32) -> Result<u64, ControlError> {
+        let mut params = timeslice::encode(0);
+        self.control(client, group, Command::GET_TIMESLICE, &mut params)?;
+        timeslice::decode(&params).ok_or(MALFORMED)
+    }
+
+    /// Takes the channels off the GPU and keeps them off. At most 64, all of one group.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn disable(&self, client: u32, subdevice: u32, channels: &[u32]) -> Result<(), ControlError> {
+        self.switch(client, subdevice, channels, true)
+    }
+
+    /// Lets the channels run again.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn enable(&self, client: u32, subdevice: u32, channels: &[u32]) -> Result<(), ControlError> {
+        self.switch(client, subdevice, channels, false)
+    }
+
+    /// Takes a group off the GPU until its next turn.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn preempt(&self, client: u32, group: u32, preempt: Preempt) -> Result<(), ControlError> {
+        self.control(client, group, Command::PREEMPT, &mut preempt.encode())
+    }
+
+    /// The group's number on its GPU.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn group_id(&self, client: u32, group: u32) -> Result<u32, ControlError> {
+        let mut params = [0; 4];
+        self.control(client, group, Command::GET_INFO, &mut params)?;
+        group_id::decode(&params).ok_or(MALFORMED)
+    }
+
+    /// How often the group was switched out, and how.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn ctxsw_stats(&self, client: u32, subdevice: u32, group: u32) -> Result<CtxswStats, ControlError> {
+        let mut params = CtxswStats::ask(group, false);
+        self.control(client, subdevice, Command::GET_CTXSW_STATS, &mut params)?;
+        CtxswStats::decode(&params).ok_or(MALFORMED)
+    }
+
+    fn switch(
+        &self,
+        client: u32,
+        subdevice: u32,
+        channels: &[u32],
+        disable: bool,
+    ) -> Result<(), ControlError> {
+        if channels.is_empty() || channels.len() > DisableChannels::MAX {
+            return Err(ControlError::Refused(NvStatus::INVALID_ARGUMENT));
+        }
+        let channels = channels.iter().map(|channel| (client, *channel)).collect();
+        let params = DisableChannels { disable, only_scheduling: false, channels };
+        self.control(client, subdevice, Command::DISABLE_CHANNELS, &mut params.encode())
+    }
+
+    fn control(
+        &self,
+        client: u32,
+        object: u32,
+        command: Command,
+        params: &mut [u8],
+    ) -> Result<(), ControlError> {
+        let block = ControlBlock {
+            client,
+            object,
+            command: command.number,
+            params_len: command.params_len,
+            ..ControlBlock::default()
+        };
+        let mut block = block.encode();
+        self.transport.escape(Request::CONTROL.nr, &mut block, params)?;
+        match ControlBlock::decode(&block).map(|block| NvStatus(block.status)) {
+            Some(NvStatus::OK) => Ok(()),
+            Some(NvStatus::TIMEOUT) => Err(ControlError::Timeout),
+            Some(status) => Err(ControlError::Refused(status)),
+            None => Err(MALFORMED),
+        }
+    }
+}
+
+/// Cannot come from arrays of the right size.
+const MALFORMED: ControlError = ControlError::Refused(NvStatus::INVALID_ARGUMENT);

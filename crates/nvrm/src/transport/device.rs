@@ -1,0 +1,76 @@
+//! The real driver, behind its control device.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::{Transport, blank_pointer};
+use crate::abi::{Command, ControlBlock, MAX_BLOCK_LEN, POINTER, Request};
+
+/// An open file of the control device.
+#[derive(Debug)]
+pub struct Device(OwnedFd);
+
+/// Room for any block, aligned as the driver's structures are.
+#[repr(C, align(8))]
+struct Block([u8; MAX_BLOCK_LEN]);
+
+impl Device {
+    /// Whatever the descriptor is, the system calls made with it are harmless; [`super::adopt`] is who looks.
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+impl Transport for Device {
+    /// Makes the system call by its number: where a program interposes `ioctl`, this is not the program's.
+    ///
+    /// Lets through only what cannot make the driver touch other memory than `block` and `params`: controls that we know,
+    /// with parameters of their size, and frees.
+    fn escape(&self, nr: u8, block: &mut [u8], params: &mut [u8]) -> io::Result<()> {
+        let len = u16::try_from(block.len()).unwrap_or(u16::MAX);
+        let request = Request { nr, len };
+        let sound = match request {
+            Request::CONTROL => ControlBlock::decode(block).is_some_and(|control| is_sound(&control, params)),
+            Request::FREE => params.is_empty(),
+            _ => false,
+        };
+        if !sound {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        blank_pointer(block, !params.is_empty())?;
+        let mut room = Block([0; MAX_BLOCK_LEN]);
+        let (used, _) = room.0.split_at_mut(block.len().min(MAX_BLOCK_LEN));
+        used.copy_from_slice(block);
+        if !params.is_empty() {
+            let address = params.as_mut_ptr().expose_provenance() as u64;
+            used[POINTER].copy_from_slice(&address.to_le_bytes());
+        }
+        loop {
+            // SAFETY: the block is writable for its length, which is part of the request's number; a control's parameters
+            // are writable for the size that the block gives, and no control among the known follows other pointers.
+            let done = unsafe {
+                libc::syscall(
+                    libc::SYS_ioctl,
+                    self.0.as_raw_fd(),
+                    u64::from(request.number()),
+                    room.0.as_mut_ptr(),
+                )
+            };
+            if done >= 0 {
+                break;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        block.copy_from_slice(&room.0[..block.len()]);
+        blank_pointer(block, !params.is_empty())
+    }
+}
+
+/// Whether the driver reads and writes exactly `params` for this control.
+fn is_sound(control: &ControlBlock, params: &[u8]) -> bool {
+    let known = Command::of(control.command).is_some_and(|command| command.params_len == control.params_len);
+    known && control.flags == 0 && usize::try_from(control.params_len).is_ok_and(|len| len == params.len())
+}
