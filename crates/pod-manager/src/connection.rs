@@ -2,6 +2,7 @@
 
 use crate::peer::Peer;
 use crate::reason::Reason;
+use sluice_comm::attach::MAX_DESCRIPTORS;
 use sluice_comm::{Channel, FrameReader, REQUEST_LEN, Request, Response};
 use sluice_core::ProcessId;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
@@ -10,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The most descriptors that one frame may bring along.
-const MAX_FDS: usize = 1;
+const MAX_FDS: usize = 1 + MAX_DESCRIPTORS;
 
 /// How the peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl Connection {
                     self.fds.extend(fds);
                     if self.fds.len() > MAX_FDS {
                         return Err(Reason::BadPayload(format!(
-                            "{} descriptors, expected one",
+                            "{} descriptors, expected {MAX_FDS} at most",
                             self.fds.len()
                         )));
                     }

@@ -8,7 +8,7 @@
 //! (flags, in-flight bound, contended). One thread of the manager writes.
 
 use super::sync::{AtomicU64, Ordering, fence, read};
-use super::{NO_GRANT, PageError, WORDS, check, grant, init};
+use super::{NO_GRANT, PAGE_VERSION, PageError, WORDS, check, grant, init};
 
 /// How often [`GrantView::grant`] looks again while the manager writes. A manager that died in the middle of the
 /// three stores must not keep the client here.
@@ -111,6 +111,20 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::CONTENDED) != 0
     }
 
+    /// Whether going from idle to busy is to be told through the doorbell's descriptor.
+    #[must_use]
+    pub fn armed(&self) -> bool {
+        // Ordered behind the client's own store of what it does: one of the two sees the other's.
+        fence(Ordering::SeqCst);
+        read(self.0, grant::ARMED) != 0
+    }
+
+    /// How many other processes may use the GPU now.
+    #[must_use]
+    pub fn company(&self) -> u64 {
+        read(self.0, grant::COMPANY)
+    }
+
     /// GPU time that may be submitted and unfinished when the grant ends, in microseconds.
     #[must_use]
     pub fn in_flight_bound_us(&self) -> u64 {
@@ -128,7 +142,12 @@ impl<'a> GrantView<'a> {
 impl GrantView<'_> {
     /// Sets the page up: no grant, no flags.
     pub fn init(&self) {
-        init(self.0, grant::MAGIC_VALUE);
+        self.init_as(PAGE_VERSION);
+    }
+
+    /// Sets the page up for a reader of another version.
+    pub fn init_as(&self, version: u32) {
+        init(self.0, grant::MAGIC_VALUE, version);
     }
 
     /// Opens the gate until the deadlines (`u64::MAX`: standing) or moves the deadline of an open one.
@@ -145,6 +164,18 @@ impl GrantView<'_> {
     /// Says whether others wait for the GPU.
     pub fn set_contended(&self, contended: bool) {
         self.0[grant::CONTENDED].store(u64::from(contended), Ordering::Release);
+    }
+
+    /// Asks to be told through the doorbell's descriptor when the client goes from idle to busy, or not to be. What the
+    /// client does is read *after* this.
+    pub fn set_armed(&self, armed: bool) {
+        self.0[grant::ARMED].store(u64::from(armed), Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Says how many other processes may use the GPU now.
+    pub fn set_company(&self, others: u64) {
+        self.0[grant::COMPANY].store(others, Ordering::Release);
     }
 
     /// Says what holds for all grants.

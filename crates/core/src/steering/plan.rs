@@ -49,8 +49,9 @@ impl Steering {
             self.rotate = false;
             return self.gate.withdraw();
         }
-        // When it has just become present everybody may be running: that cannot wait.
-        let at_once = !self.guarded;
+        // When it has just become present everybody may be running: that cannot wait. Nor need one that runs already.
+        let runs = next.is_some_and(|next| self.reconciler.may_run(next));
+        let at_once = !self.guarded || self.one.is_none() && runs;
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
         if at_once || self.gate.is_open(&self.policy, now, critical.map(|process| process.activity)) {
             self.one = next;

@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Event {
     /// A control of the process's client failed: it is not steered any more, and takes turns by token.
     GivenUp(ProcessId),
+    /// None of the process's groups is there any more: it takes turns by token until it announces others.
+    Unsteered(ProcessId),
     /// A group is not controlled any more.
     Released(Released),
 }
@@ -147,6 +149,7 @@ impl Steering {
                 self.forget(group);
                 if let Some(id) = owner {
                     self.count_running(id, tokens, now);
+                    events.extend(self.unsteer_if_bare(id, tokens, now));
                 }
                 events.push(Event::Released(Released { group, is_free: false }));
             }
@@ -177,6 +180,13 @@ impl Steering {
         ids.into_iter().map(Event::GivenUp).collect()
     }
 
+    fn unsteer_if_bare(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) -> Option<Event> {
+        let bare = |process: &&Process| process.is_best_effort() && process.groups.is_empty();
+        self.processes.get(&id).filter(bare)?;
+        self.leave(id, tokens, now);
+        Some(Event::Unsteered(id))
+    }
+
     /// Tells the ledger whether a process's client runs.
     fn count_running(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
         let runs = |process: &Process| process.groups.iter().any(|group| self.reconciler.may_run(*group));
@@ -201,6 +211,22 @@ impl Steering {
 
     fn owner(&self, group: GroupId) -> Option<ProcessId> {
         self.processes.iter().find(|(_, process)| process.groups.contains(&group)).map(|(id, _)| *id)
+    }
+
+    /// The processes whose activity matters.
+    pub fn watched(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.processes.keys().copied()
+    }
+
+    /// A client is of another class from now on; the ledger knows already.
+    pub fn set_class(&mut self, client: ClientId, class: Class, tokens: &mut TokenLedger, now: u64) {
+        for (id, process) in self.processes.iter_mut().filter(|(_, process)| process.client == client) {
+            (process.class, process.turn) = (class, Turn::Idle);
+            let steered = class == Class::BestEffort && !process.groups.is_empty();
+            let _ = tokens.set_kind(*id, if steered { PeerKind::Steered } else { PeerKind::Returns }, now);
+        }
+        // Best-effort processes without groups are not steered.
+        self.processes.retain(|_, process| !process.is_best_effort() || !process.groups.is_empty());
     }
 
     /// Where a best-effort process stands, if it is steered.
