@@ -183,13 +183,14 @@ impl TokenLedger {
     /// Admits the waiting processes of the grant's client for which `enough(kind, burst)` holds.
     fn admit(&mut self, index: usize, now: u64, enough: impl Fn(PeerKind, u64) -> bool) {
         let grant = &mut self.grants[index];
-        for (id, process) in self.processes.iter_mut().filter(|(_, p)| p.client == grant.client) {
+        let client = grant.client;
+        for (id, process) in self.processes.iter_mut().filter(|(_, p)| p.client == client) {
             let Some(waiting) = process.waiting.filter(|w| enough(process.kind, w.burst_ns)) else {
                 continue;
             };
             process.waiting = None;
             if !grant.members.iter().any(|m| m.process == *id) {
-                grant.members.push(Member { process: *id, joined: now, kind: process.kind, stopping: false });
+                grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false });
             }
             self.actions.push(Action::Grant {
                 process: *id,

@@ -42,6 +42,8 @@ pub(super) struct Grant {
     reported: u64,
     /// Time the enforcer let it run.
     ran: u64,
+    /// A process that is steered was under it.
+    steered: bool,
     /// Since when the enforcer lets it run.
     runs_since: Option<u64>,
     /// What its holders' pages say.
@@ -61,9 +63,21 @@ impl Grant {
             shared_start,
             reported: 0,
             ran: 0,
+            steered: false,
             runs_since: None,
             contended: false,
         }
+    }
+
+    /// A process runs under it from now on.
+    pub(super) fn join(&mut self, member: Member) {
+        self.steered |= member.is_steered();
+        self.members.push(member);
+    }
+
+    /// A process under it has become steered, or ceased to be.
+    pub(super) fn note_kinds(&mut self) {
+        self.steered |= self.members.iter().any(Member::is_steered);
     }
 
     /// Ends the part of one process at `at`. `used`: what it reported; without a report it is charged what it held.
@@ -114,8 +128,12 @@ impl Grant {
         self.ended.saturating_sub(self.start)
     }
 
-    /// GPU time to charge, never above the time held.
+    /// GPU time to charge, never above the time held. Who is steered and was not let run at all kept the others waiting all the
+    /// same: it is charged what it held.
     pub(super) fn charge(&self, source: UsageSource) -> u64 {
+        if self.steered && self.reported == 0 && self.ran == 0 {
+            return self.held();
+        }
         let used = match source {
             UsageSource::Events => self.reported.saturating_add(self.ran),
             UsageSource::Turn => self.ran,

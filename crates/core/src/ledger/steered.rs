@@ -37,6 +37,7 @@ impl TokenLedger {
         } else if let Some(index) = index {
             let members = self.grants[index].members.iter_mut();
             members.filter(|member| member.process == process).for_each(|member| member.kind = kind);
+            self.grants[index].note_kinds();
         }
         Ok(())
     }

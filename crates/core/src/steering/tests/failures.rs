@@ -99,8 +99,15 @@ fn a_context_that_was_destroyed_in_the_middle_of_a_control_is_nobodys_fault() {
     let from = world.begun;
     world.fails = Box::new(move |number, _| if number == from { Outcome::Gone } else { Outcome::Done });
     world.run(S);
-    assert!(world.events.iter().all(|event| matches!(event, Event::Released(_))), "{:?}", world.events);
-    assert_eq!(world.events.len(), 1);
+    let id = world.processes.keys().copied().find(|id| world.steering.turn(*id).is_none()).unwrap();
+    let group = GroupId(id.0);
+    let released = Event::Released(Released { group, is_free: false });
+    assert_eq!(world.events, [Event::Unsteered(id), released]);
+    // Its next one is steered again.
+    let class = crate::ledger::Class::BestEffort;
+    world.process(id.0, id.0, &[9], class, Work::Always);
+    world.run(S);
+    assert!(world.steering.turn(id).is_some());
 }
 
 #[test]
