@@ -80,6 +80,30 @@ macro_rules! exports {
     (@body context cuDevicePrimaryCtxRelease_v2 $real:ident $variant:ident ($device:ident)) => {
         governed::context::release_primary($device, || unsafe { $real($device) })
     };
+    (@body context cuCtxCreate $real:ident $variant:ident ($context:ident $flags:ident $device:ident)) => {
+        governed::context::create($device, || unsafe { $real($context, $flags, $device) })
+    };
+    (@body context cuCtxCreate_v2 $real:ident $variant:ident ($context:ident $flags:ident $device:ident)) => {
+        governed::context::create($device, || unsafe { $real($context, $flags, $device) })
+    };
+    (@body context cuCtxCreate_v3 $real:ident $variant:ident ($context:ident $params:ident $count:ident $flags:ident $device:ident)) => {
+        governed::context::create($device, || unsafe { $real($context, $params, $count, $flags, $device) })
+    };
+    (@body context cuCtxCreate_v4 $real:ident $variant:ident ($context:ident $params:ident $flags:ident $device:ident)) => {
+        governed::context::create($device, || unsafe { $real($context, $params, $flags, $device) })
+    };
+    (@body context cuDevicePrimaryCtxRetain $real:ident $variant:ident ($context:ident $device:ident)) => {
+        governed::context::create($device, || unsafe { $real($context, $device) })
+    };
+    (@body context cuGLCtxCreate $real:ident $variant:ident ($context:ident $flags:ident $device:ident)) => {
+        governed::context::create($device, || unsafe { $real($context, $flags, $device) })
+    };
+    (@body context cuGLCtxCreate_v2 $real:ident $variant:ident ($context:ident $flags:ident $device:ident)) => {
+        governed::context::create($device, || unsafe { $real($context, $flags, $device) })
+    };
+    (@body context cuGreenCtxCreate $real:ident $variant:ident ($green:ident $description:ident $device:ident $flags:ident)) => {
+        governed::context::create($device, || unsafe { $real($green, $description, $device, $flags) })
+    };
     (@body context $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
         governed::context::changes_current(|| unsafe { $real($($a),*) })
     };

@@ -5,13 +5,19 @@
 //!
 //! * `exports` expands the table: every symbol, and the way each policy word goes to [`governed`].
 //! * `symbols` interposes `dlsym` and `dlvsym`; `governed::lookup` does `cuGetProcAddress`.
+//! * `ioctl` lets every call through and looks at those that the NVIDIA driver has accepted; `groups` keeps what they tell of
+//!   the process's channel groups, `guard` starts them again when the manager that may have stopped them is lost.
 //! * `real` finds the real driver; `gpu`, `link` and `clock` stand behind the traits of `sluice_hook_core`.
 //! * `process` owns what this process has: configuration, devices, ledger; `start` runs at load and at fork.
 
 mod clock;
+mod descriptor;
 mod exports;
 mod governed;
 mod gpu;
+mod groups;
+mod guard;
+mod ioctl;
 mod link;
 mod log;
 mod process;
@@ -19,4 +25,5 @@ mod real;
 mod report;
 mod start;
 mod symbols;
+mod thread;
 mod tracker;

@@ -22,7 +22,7 @@ use sluice_hook_core::thread::Thread;
 use crate::clock::HostClock;
 use crate::gpu::{self, Gpu};
 use crate::link::{Address, Identity, MemoryConnection, TokenConnection};
-use crate::{log, tracker};
+use crate::{groups, log, tracker};
 
 /// Devices a process can see.
 const MAX_DEVICES: usize = 64;
@@ -102,9 +102,7 @@ pub(crate) fn single() -> Option<&'static Managed> {
 pub(crate) fn launching() -> Result<&'static Managed, Bypass> {
     passing()?;
     // Asked once: a process with several devices comes here for each launch.
-    if COUNT.load(Relaxed) == 0 {
-        COUNT.store(gpu::device_count().unwrap_or(0), Relaxed);
-    }
+    count_devices();
     // Without a current context the launch may still go to a stream's; with one device there is no doubt whose gate it is.
     let only = || (COUNT.load(Relaxed) == 1).then_some(0);
     let managed = managed(gpu::current_device().or_else(only).ok_or(Bypass::NoContext)?)?;
@@ -207,8 +205,21 @@ pub(crate) fn has_forked() -> bool {
     FORKED.load(Acquire)
 }
 
+/// Whether the process is known to see one device only. Does not call the driver.
+pub(crate) fn sees_one_device() -> bool {
+    COUNT.load(Relaxed) == 1
+}
+
+/// Asks the driver how many devices the process sees, once.
+pub(crate) fn count_devices() {
+    if COUNT.load(Relaxed) == 0 {
+        COUNT.store(gpu::device_count().unwrap_or(0), Relaxed);
+    }
+}
+
 /// In the child of a fork: nothing is governed any more if the parent had a device. Only atomics and close().
 pub(crate) fn after_fork() {
+    groups::after_fork();
     for managed in all() {
         FORKED.store(true, Release);
         managed.device.abandon();

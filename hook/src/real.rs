@@ -1,7 +1,7 @@
 //! The real driver: where it is, and its functions.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, OsString, c_void};
+use std::ffi::{CStr, CString, OsString, c_int, c_ulong, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -11,6 +11,8 @@ use crate::symbols;
 
 static TABLE: AtomicPtr<RealDriver> = AtomicPtr::new(std::ptr::null_mut());
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// `sluiceSimIoctl` of the library that was opened.
+static SIMULATED: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static NOTHING: RealDriver = RealDriver::EMPTY;
 
 /// Where driver packages and container runtimes put the library.
@@ -52,6 +54,17 @@ pub(crate) fn symbol(symbol: &CStr) -> *mut c_void {
     if handle.is_null() { std::ptr::null_mut() } else { symbols::real_dlsym(handle, symbol) }
 }
 
+/// The simulated driver's own `ioctl`.
+pub(crate) type SimulatedIoctl = unsafe extern "C" fn(c_int, c_ulong, *mut c_void) -> c_int;
+
+/// The simulated driver's `ioctl`, if a driver is open and it is the simulated one. Opens nothing and looks nothing up: who
+/// asks may be inside the loader.
+pub(crate) fn simulated_ioctl() -> Option<SimulatedIoctl> {
+    let found = SIMULATED.load(Acquire);
+    // SAFETY: only the simulator's library has a function of this name, and this is its signature.
+    (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, SimulatedIoctl>(found) })
+}
+
 /// Finds the library and reads its symbols. Without a lock, because loading runs other libraries' constructors; two
 /// threads may both do it, and the first one's table stays.
 #[cold]
@@ -66,6 +79,7 @@ fn find() -> &'static RealDriver {
     // table states, and the handle is never closed.
     let table = unsafe { RealDriver::load(|symbol| symbols::real_dlsym(handle, symbol)) };
     HANDLE.store(handle, Release);
+    SIMULATED.store(symbols::real_dlsym(handle, c"sluiceSimIoctl"), Release);
     let fresh = Box::into_raw(Box::new(table));
     match TABLE.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
         // SAFETY: `fresh` is valid and from here on shared and never freed.

@@ -22,6 +22,7 @@ type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) ->
 
 static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static REAL_IOCTL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Where the driver that the program uses is mapped, once we have seen one of its symbols.
 static DRIVER_BASE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -238,12 +239,24 @@ pub(crate) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
     unsafe { dlsym(handle, name.as_ptr()) }
 }
 
+/// The `ioctl` behind ours; null if there is none.
+#[inline]
+pub(crate) fn real_ioctl() -> *mut c_void {
+    let found = REAL_IOCTL.load(Acquire);
+    if found.is_null() {
+        prepare();
+        return REAL_IOCTL.load(Acquire);
+    }
+    found
+}
+
 /// Finds libc's own functions, once. Two threads that do it at once store the same.
 pub(crate) fn prepare() {
     if REAL_DLSYM.load(Acquire).is_null() {
-        let found = elf::find([c"dlsym", c"dlvsym"]);
+        let found = elf::find([c"dlsym", c"dlvsym", c"ioctl"]);
         let or_nothing =
             |address: *mut c_void| if address.is_null() { nothing as *mut c_void } else { address };
+        REAL_IOCTL.store(found[2], Release);
         REAL_DLVSYM.store(or_nothing(found[1]), Release);
         REAL_DLSYM.store(or_nothing(found[0]), Release);
     }

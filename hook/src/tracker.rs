@@ -1,4 +1,4 @@
-//! The tracker's thread: detached, all signals blocked, and with a small stack.
+//! The tracker's thread.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,35 +9,14 @@ use sluice_hook_core::platform::Clock;
 use crate::clock::HostClock;
 use crate::gpu;
 use crate::process::{self, Managed};
-
-/// Enough for the driver's calls; threads of programs with a small stack limit must still start.
-const STACK: usize = 256 * 1024;
+use crate::thread;
 
 /// How often memory is made known to a manager that was away.
 const MEMORY_LOOK_NS: u64 = 250_000_000;
 
 /// Starts the tracker of a device; `false` if the system gives no thread.
 pub(crate) fn start(managed: &'static Managed) -> bool {
-    let argument = std::ptr::from_ref(managed).cast_mut().cast::<c_void>();
-    // SAFETY: the attributes are initialised before use and destroyed once; masks are valid for the calls; the argument
-    // lives for ever. The signal mask is put back, and a thread inherits the one that its creator had.
-    unsafe {
-        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
-        if libc::pthread_attr_init(&raw mut attributes) != 0 {
-            return false;
-        }
-        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let mut thread = 0;
-        let created = libc::pthread_create(&raw mut thread, &raw const attributes, body, argument);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        libc::pthread_attr_destroy(&raw mut attributes);
-        created == 0
-    }
+    thread::start(body, std::ptr::from_ref(managed).cast_mut().cast())
 }
 
 extern "C" fn body(argument: *mut c_void) -> *mut c_void {

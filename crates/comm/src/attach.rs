@@ -133,6 +133,16 @@ impl AttachPayload {
         bytes
     }
 
+    /// The bytes of the first version's payload, which every manager reads. It says nothing of contexts.
+    #[must_use]
+    pub fn encode_first(&self) -> Vec<u8> {
+        let mut bytes = Self { contexts: Vec::new(), ..*self }.encode();
+        for (slot, byte) in bytes.iter_mut().skip(4).zip(WITHOUT_DESCRIPTORS.to_le_bytes()) {
+            *slot = byte;
+        }
+        bytes
+    }
+
     /// Reads the whole of `bytes` as a payload.
     ///
     /// # Errors

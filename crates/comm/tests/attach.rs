@@ -2,7 +2,8 @@
 #![cfg(not(loom))]
 
 use sluice_comm::attach::{
-    ATTACH_VERSION, AttachError, AttachPayload, ContextHandles, MAX_CHANNELS, MAX_CONTEXTS, MAX_LEN,
+    ATTACH_VERSION, AttachError, AttachPayload, ContextHandles, MAX_CHANNELS, MAX_CONTEXTS, MAX_DESCRIPTORS,
+    MAX_LEN, PAYLOAD_VERSION,
 };
 
 fn payload() -> AttachPayload {
@@ -11,6 +12,7 @@ fn payload() -> AttachPayload {
         device_ordinal: 3,
         device_uuid: *b"0123456789abcdef",
         contexts: vec![ContextHandles {
+            descriptor: 5,
             client: 0xc1d0_0001,
             subdevice: 0x5c00_0003,
             channel_group: 0x5c00_0015,
@@ -28,8 +30,8 @@ fn patched(word: usize, value: u32) -> Result<AttachPayload, AttachError> {
 
 #[test]
 fn the_payload_has_the_documented_layout() {
-    let mut expected = b"SLAT\x01\0\0\0\x02\x01\0\0\x03\0\0\x000123456789abcdef".to_vec();
-    for word in [1, 0xc1d0_0001_u32, 0x5c00_0003, 0x5c00_0015, 2, 0x5c00_0016, 0x5c00_0019] {
+    let mut expected = b"SLAT\x02\0\0\0\x02\x01\0\0\x03\0\0\x000123456789abcdef".to_vec();
+    for word in [1, 5, 0xc1d0_0001_u32, 0x5c00_0003, 0x5c00_0015, 2, 0x5c00_0016, 0x5c00_0019] {
         expected.extend(word.to_le_bytes());
     }
     assert_eq!(payload().encode(), expected);
@@ -39,17 +41,56 @@ fn the_payload_has_the_documented_layout() {
 #[test]
 fn other_bytes_and_other_versions_are_refused_by_name() {
     assert_eq!(patched(0, 0x464c_457f), Err(AttachError::Magic { found: 0x464c_457f }));
-    let error = patched(1, 2).unwrap_err();
-    assert_eq!(error, AttachError::Version { found: 2 });
-    assert_eq!(error.to_string(), "attach payload has version 2, expected 1");
-    assert_eq!(ATTACH_VERSION, 1);
+    for version in [0, 3, u32::MAX] {
+        assert_eq!(patched(1, version), Err(AttachError::Version { found: version }));
+    }
+    let error = AttachError::Version { found: 3 };
+    assert_eq!(error.to_string(), "attach payload has version 3, expected 1 to 2");
+    assert_eq!((ATTACH_VERSION, PAYLOAD_VERSION), (1, 2));
+}
+
+#[test]
+fn a_payload_of_the_first_version_is_read_without_its_contexts() {
+    let mut first = b"SLAT\x01\0\0\0\x02\x01\0\0\x03\0\0\x000123456789abcdef".to_vec();
+    let without = AttachPayload { contexts: Vec::new(), ..payload() };
+    assert_eq!(payload().encode_first(), [first.as_slice(), &[0; 4]].concat());
+    assert_eq!(AttachPayload::decode(&payload().encode_first()), Ok(without.clone()));
+    for word in [1, 0xc1d0_0001_u32, 0x5c00_0003, 0x5c00_0015, 2, 0x5c00_0016, 0x5c00_0019] {
+        first.extend(word.to_le_bytes());
+    }
+    assert_eq!(AttachPayload::decode(&first), Ok(without));
+    let short = AttachPayload::decode(&first[..first.len() - 1]);
+    assert_eq!(short, Err(AttachError::Length { found: first.len() - 1, expected: first.len() }));
+    assert!(AttachPayload::decode(&[first.as_slice(), &[0]].concat()).is_err());
+}
+
+#[test]
+fn a_descriptor_that_cannot_travel_is_refused() {
+    assert!(patched(9, 7).is_ok());
+    let error = patched(9, 8).unwrap_err();
+    assert_eq!(error, AttachError::Descriptor { found: 8 });
+    assert_eq!(
+        error.to_string(),
+        "attach payload has a context on control descriptor 8, expected less than 8"
+    );
+}
+
+#[test]
+fn a_payload_says_how_many_descriptors_it_needs() {
+    let mut payload = payload();
+    assert_eq!(payload.descriptors(), 6);
+    payload.contexts.push(ContextHandles { descriptor: 2, ..payload.contexts[0].clone() });
+    assert_eq!(payload.descriptors(), 6);
+    payload.contexts.clear();
+    assert_eq!(payload.descriptors(), 0);
+    assert_eq!(MAX_DESCRIPTORS, 8);
 }
 
 #[test]
 fn counts_beyond_the_maximum_are_refused_before_anything_is_allocated_for_them() {
     let error = patched(8, u32::MAX).unwrap_err();
     assert_eq!(error, AttachError::TooMany { what: "contexts", found: u32::MAX as usize, max: MAX_CONTEXTS });
-    let error = patched(12, 65).unwrap_err();
+    let error = patched(13, 65).unwrap_err();
     assert_eq!(error, AttachError::TooMany { what: "channels", found: 65, max: MAX_CHANNELS });
 }
 

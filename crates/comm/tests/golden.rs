@@ -86,6 +86,10 @@ fn extension_requests_have_the_documented_layout() {
         request("a", 6, RequestBody::Hint { lead_us: 250 }),
     );
     is_request("0100000000000000 61 00 07000000 13000000", request("a", 7, RequestBody::Detach));
+    is_request(
+        "0100000000000000 61 00 08000000 14000000 01000000",
+        request("a", 8, RequestBody::Contexts { version: 1 }),
+    );
 }
 
 #[test]

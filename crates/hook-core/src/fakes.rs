@@ -49,6 +49,10 @@ pub(crate) struct FakeLink {
     pub(crate) legacy: AtomicBool,
     pub(crate) quota_ms: AtomicU64,
     pub(crate) rings: AtomicU64,
+    /// Times it was asked whether there is something to announce.
+    pub(crate) asked_for_news: AtomicU64,
+    /// What is to be announced does not get through.
+    pub(crate) refuses_news: AtomicBool,
     pub(crate) connects: AtomicU64,
     pub(crate) busy_ns: AtomicU64,
     /// Answers read.
@@ -124,6 +128,11 @@ impl TokenLink for FakeLink {
 
     fn fail_closed(&self) -> Option<bool> {
         Some(self.closed.load(SeqCst))
+    }
+
+    fn announce(&self) -> Result<(), LinkError> {
+        self.asked_for_news.fetch_add(1, SeqCst);
+        if self.refuses_news.load(SeqCst) { Err(LinkError::Gone { errno: 32 }) } else { Ok(()) }
     }
 
     fn ring(&self, wake: bool) {

@@ -182,6 +182,15 @@ pub trait TokenLink: Debug {
     /// What the manager wants to happen when it is lost; `None` if it never said.
     fn fail_closed(&self) -> Option<bool>;
 
+    /// Tells the manager of driver handles that it has not been told of, if there are any. Called often, and under a lock:
+    /// it must not call the driver.
+    ///
+    /// # Errors
+    /// The connection is of no more use.
+    fn announce(&self) -> Result<(), LinkError> {
+        Ok(())
+    }
+
     /// Tells the manager that work arrived on an idle client. `wake`: a holder of a standing grant must be noticed at once.
     fn ring(&self, wake: bool);
 

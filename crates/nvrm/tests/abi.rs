@@ -1,4 +1,5 @@
 //! Golden bytes: the layouts of drivers 580 and 595, as compiled from their headers.
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
 //! Controls as they reach the driver, and what becomes of its answers.
+#![allow(clippy::unwrap_used, reason = "a driver that panics fails its test")]
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -7,10 +8,13 @@ use sluice_nvrm::abi::{ControlBlock, CtxswStats, DisableChannels, Preempt};
 use sluice_nvrm::transport::Transport;
 use sluice_nvrm::{ControlError, Controls, NvStatus};
 
+/// Blocks and parameters.
+type Asked = Vec<(ControlBlock, Vec<u8>)>;
+
 /// A driver that notes what it is asked and answers as told.
 #[derive(Debug, Clone, Default)]
 struct Driver {
-    asked: Arc<Mutex<Vec<(ControlBlock, Vec<u8>)>>>,
+    asked: Arc<Mutex<Asked>>,
     status: u32,
     error: Option<io::ErrorKind>,
     answer: Vec<u8>,

@@ -1,4 +1,5 @@
 //! What is learnt from a process's ioctls, and what is announced of it.
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use std::os::fd::RawFd;
 
@@ -221,6 +222,19 @@ fn the_slice_that_the_process_sets_itself_is_known() {
     assert_eq!(process.registry.groups()[0].timeslice_us, Some(2048));
     let other = ControlBlock { command: 0xa06c_0104, ..block };
     assert_eq!(observe(Request::CONTROL, &other.encode()), None);
+}
+
+#[test]
+fn a_log_can_name_every_group() {
+    let mut process = Process::started();
+    process.group(GROUP, engine::GR0);
+    process.channels(GROUP, 0x50..0x52);
+    process.group(0x60, 11);
+    assert_eq!(
+        process.registry.to_string(),
+        "client 0xc1d00007 group 0x60 channels 0 engine 11 slice_us unknown; \
+         client 0xc1d00007 group 0x5c000015 channels 2 engine 1 slice_us unknown"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a descriptor is that somebody else has sent.
+//! What a descriptor is that somebody else has sent, or may have closed.
 
 use std::fmt;
 use std::io;
@@ -27,31 +27,14 @@ pub enum Kind {
 }
 
 /// Finds out what a descriptor is. Does not ask the file system's server where there is one: it may be the sender's own, and
-/// silent.
+/// silent. (Where statx is not to be had, it is asked.)
 ///
 /// # Errors
-/// What statx or getsockopt says; ENOSYS on kernels before 4.11.
+/// What statx, fstat or getsockopt says.
 pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
-    let mut found = MaybeUninit::<libc::statx>::zeroed();
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    // SAFETY: the path is a C string and `found` is writable.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_statx,
-            fd.as_raw_fd(),
-            c"".as_ptr(),
-            flags,
-            libc::STATX_TYPE,
-            found.as_mut_ptr(),
-        )
-    };
-    if done != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: zeroed integers, filled in by the kernel.
-    let found = unsafe { found.assume_init() };
-    Ok(match u32::from(found.stx_mode) & libc::S_IFMT {
-        libc::S_IFCHR => Kind::Character { major: found.stx_rdev_major, minor: found.stx_rdev_minor },
+    let found = look(fd)?;
+    Ok(match found.mode & libc::S_IFMT {
+        libc::S_IFCHR => Kind::Character { major: found.device.0, minor: found.device.1 },
         libc::S_IFSOCK => Kind::Socket {
             domain: crate::socket::option(fd, libc::SO_DOMAIN)?,
             kind: crate::socket::option(fd, libc::SO_TYPE)?,
@@ -60,12 +43,77 @@ pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
     })
 }
 
+/// The number of the file in its file system, which tells sockets apart while they are open. Allowed in the child of a fork.
+///
+/// # Errors
+/// As [`of`].
+pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    look(fd).map(|found| found.inode)
+}
+
+struct Found {
+    mode: u32,
+    inode: u64,
+    /// (major, minor) of a device.
+    device: (u32, u32),
+}
+
+fn look(fd: BorrowedFd<'_>) -> io::Result<Found> {
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    let (flags, mask) = (libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE | libc::STATX_INO);
+    // SAFETY: the path is a C string and `found` is writable.
+    let done = unsafe {
+        libc::syscall(libc::SYS_statx, fd.as_raw_fd(), c"".as_ptr(), flags, mask, found.as_mut_ptr())
+    };
+    if done != 0 {
+        let error = io::Error::last_os_error();
+        // Kernels before 4.11, and sandboxes that have not heard of it.
+        return match error.raw_os_error() {
+            Some(libc::ENOSYS | libc::EPERM) => look_without_statx(fd),
+            _ => Err(error),
+        };
+    }
+    // SAFETY: zeroed integers, filled in by the kernel.
+    let found = unsafe { found.assume_init() };
+    let device = (found.stx_rdev_major, found.stx_rdev_minor);
+    Ok(Found { mode: u32::from(found.stx_mode), inode: found.stx_ino, device })
+}
+
+fn look_without_statx(fd: BorrowedFd<'_>) -> io::Result<Found> {
+    let mut found = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: `found` is writable; the kernel's structure is libc's.
+    if unsafe { libc::syscall(libc::SYS_fstat, fd.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed integers, filled in by the kernel.
+    let found = unsafe { found.assume_init() };
+    let device = (libc::major(found.st_rdev), libc::minor(found.st_rdev));
+    Ok(Found { mode: found.st_mode, inode: found.st_ino, device })
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Character { major, minor } => write!(f, "a character device {major}:{minor}"),
             Self::Socket { domain, kind } => write!(f, "a socket (domain {domain}, type {kind})"),
             Self::Other => f.write_str("neither a character device nor a socket"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn without_statx_the_same_is_seen() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        for fd in [null.as_fd(), socket.as_fd()] {
+            let (one, other) = (look(fd).unwrap(), look_without_statx(fd).unwrap());
+            assert_eq!((one.mode & libc::S_IFMT, one.inode), (other.mode & libc::S_IFMT, other.inode));
+            assert_eq!(one.device, other.device);
         }
     }
 }

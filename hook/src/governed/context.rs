@@ -4,6 +4,7 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
 
 use super::guarded;
+use crate::groups;
 use crate::process;
 use crate::real;
 
@@ -12,6 +13,11 @@ pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
     let result = real();
     process::with_thread(|thread| thread.forget());
     result
+}
+
+/// Functions that make a context on a device: the channel groups allocated meanwhile are that device's.
+pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
+    groups::creating(device, || changes_current(real))
 }
 
 /// `cuCtxDestroy` and its relatives.

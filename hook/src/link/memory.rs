@@ -50,7 +50,9 @@ impl MemoryLink for MemoryConnection {
             // What is in use already is told as if it were being allocated.
             if used_bytes == 0 { Ok(()) } else { self.update(used_bytes, true).map(|_| ()) }
         } else {
-            self.socket.attach(&self.identity, Channel::Memory, used_bytes).map(|_| ())
+            self.socket
+                .attach(&self.identity, Channel::Memory, used_bytes, &self.identity.plain())
+                .map(|_| ())
         };
         attached.inspect_err(|_| self.socket.close())
     }

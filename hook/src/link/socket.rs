@@ -1,10 +1,10 @@
 //! One connection: 80-byte requests out, 40-byte answers in.
 //!
-//! The descriptor is an atomic so that the child of a fork can close it without a lock.
+//! The child of a fork can close it without a lock.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, Ordering::*};
 use std::time::Duration;
@@ -18,7 +18,8 @@ use sluice_comm::{
 use sluice_hook_core::platform::LinkError;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
 
-use super::{Address, Identity};
+use super::{Address, Identity, Payload};
+use crate::descriptor::Descriptor;
 use crate::log::above_standard;
 
 /// How long a TCP manager may take to accept.
@@ -30,13 +31,13 @@ const STALE_ANSWERS: usize = 16;
 /// A connection, or none.
 #[derive(Debug)]
 pub(super) struct Socket {
-    fd: AtomicI32,
+    fd: Descriptor,
     next_id: AtomicI32,
 }
 
 impl Socket {
     pub(super) const fn closed() -> Self {
-        Self { fd: AtomicI32::new(-1), next_id: AtomicI32::new(0) }
+        Self { fd: Descriptor::none(), next_id: AtomicI32::new(0) }
     }
 
     /// Connects, in place of whatever was connected.
@@ -48,25 +49,20 @@ impl Socket {
         }
         .map_err(gone)?;
         let ours = above_standard(stream.as_fd()).ok_or_else(|| gone(io::Error::last_os_error()))?;
-        self.fd.store(ours.into_raw_fd(), Release);
+        self.fd.set(ours);
         self.patience(Some(HOOK_PATIENCE))
     }
 
-    /// Attaches to a manager of ours; returns the pages it handed out, grant page first.
+    /// Attaches to a manager of ours; returns the pages it handed out, grant page first, and what else it sent.
     pub(super) fn attach(
         &self,
         identity: &Identity,
         channel: Channel,
         used_bytes: u64,
+        payload: &Payload,
     ) -> Result<Vec<OwnedFd>, LinkError> {
-        let payload =
-            sluice_sys::memfd::sealed("sluice-attach", &identity.payload().encode()).map_err(gone)?;
         let body = RequestBody::Attach { version: ATTACH_VERSION, channel, used_bytes };
-        let (id, frame) = self.request(identity, body)?;
-        self.with(|fd| {
-            let sent = send_with_fds(fd, &frame, &[payload.as_fd()]).map_err(gone)?;
-            self.send_rest(fd, &frame, sent)
-        })?;
+        let id = self.send_payload(identity, body, payload)?;
         let (answer, pages) = self.answer(id, RequestKind::Attach)?;
         match answer {
             ResponseBody::Attach { status: AttachStatus::Ok, page_version: PAGE_VERSION } => Ok(pages),
@@ -74,6 +70,23 @@ impl Socket {
             ResponseBody::Attach { status, .. } => Err(LinkError::NotAdmitted { status: status as i32 }),
             _ => Err(LinkError::Malformed),
         }
+    }
+
+    /// Sends a request with a payload and its descriptors beside it; returns its number.
+    pub(super) fn send_payload(
+        &self,
+        identity: &Identity,
+        body: RequestBody,
+        payload: &Payload,
+    ) -> Result<i32, LinkError> {
+        let memfd = sluice_sys::memfd::sealed("sluice-attach", &payload.bytes).map_err(gone)?;
+        let fds: Vec<_> = std::iter::once(&memfd).chain(&payload.fds).map(AsFd::as_fd).collect();
+        let (id, frame) = self.request(identity, body)?;
+        self.with(|fd| {
+            let sent = send_with_fds(fd, &frame, &fds).map_err(gone)?;
+            self.send_rest(fd, &frame, sent)
+        })?;
+        Ok(id)
     }
 
     /// Numbers and encodes a request.
@@ -147,7 +160,7 @@ impl Socket {
 
     /// Whether the peer has neither closed the connection nor gone away, without waiting.
     pub(super) fn is_alive(&self) -> bool {
-        let fd = self.fd.load(Acquire);
+        let fd = self.fd.raw();
         if fd < 0 {
             return false;
         }
@@ -164,17 +177,23 @@ impl Socket {
         }
     }
 
+    /// A copy of the descriptor, for somebody who waits for the connection's end.
+    pub(super) fn copy(&self) -> Option<OwnedFd> {
+        self.with(|fd| above_standard(fd).ok_or(LinkError::Malformed)).ok()
+    }
+
+    /// Ends the connection for everybody who has a copy of it, and closes it.
+    pub(super) fn end(&self) {
+        self.fd.end();
+    }
+
     /// Closes the connection, if there is one. Allowed in the child of a fork.
     pub(super) fn close(&self) {
-        let fd = self.fd.swap(-1, AcqRel);
-        if fd >= 0 {
-            // SAFETY: the descriptor was ours, and the swap took it away from everybody else.
-            drop(unsafe { OwnedFd::from_raw_fd(fd) });
-        }
+        self.fd.close();
     }
 
     fn with<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> Result<T, LinkError>) -> Result<T, LinkError> {
-        let fd = self.fd.load(Acquire);
+        let fd = self.fd.raw();
         if fd < 0 {
             return Err(LinkError::Gone { errno: libc::ENOTCONN });
         }

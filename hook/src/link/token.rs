@@ -1,16 +1,18 @@
 //! The token connection of one device, and the pages that came with it.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
+use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
-use sluice_comm::{Channel, RequestBody, RequestKind, ResponseBody};
+use sluice_comm::{AttachStatus, Channel, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Ask, Attached, LinkError, TokenLink, Used};
 use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
+use super::announce::Announcer;
 use super::socket::{Socket, gone};
 use super::{Address, Identity};
 
@@ -28,6 +30,7 @@ pub(crate) struct TokenConnection {
     address: Address,
     identity: Identity,
     socket: Socket,
+    announcer: Announcer,
     asked: AtomicI32,
     /// Pages of the last attachment. Older ones stay mapped: a launch may be looking at them.
     grant: AtomicPtr<Words>,
@@ -44,6 +47,7 @@ impl TokenConnection {
     pub(crate) fn new(address: Address, identity: Identity) -> Self {
         Self {
             address,
+            announcer: Announcer::new(identity.ordinal),
             identity,
             socket: Socket::closed(),
             asked: AtomicI32::new(0),
@@ -60,6 +64,7 @@ impl TokenConnection {
     /// Closes the descriptor in the child of a fork.
     pub(crate) fn close_in_child(&self) {
         self.socket.close();
+        self.announcer.close_in_child();
     }
 
     /// Counts a bypassed call where the manager can see it.
@@ -81,8 +86,18 @@ impl TokenConnection {
     }
 
     fn attach(&self) -> Result<Attached, LinkError> {
-        let pages = self.socket.attach(&self.identity, Channel::Token, 0)?;
-        let [grant, report] = pages.as_slice() else { return Err(LinkError::Malformed) };
+        let pages = match self.attach_with_contexts() {
+            // A manager that does not read our payload has told us so and hung up.
+            Err(LinkError::NotAdmitted { status }) if status == AttachStatus::BadPayload as i32 => {
+                self.socket.connect(&self.address)?;
+                let pages = self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.plain())?;
+                self.announcer.refused();
+                pages
+            }
+            attached => attached?,
+        };
+        // A third descriptor is for hooks that have a use for it.
+        let [grant, report, ..] = pages.as_slice() else { return Err(LinkError::Malformed) };
         let grant = keep(SharedPage::map(grant.as_fd(), Access::ReadOnly).map_err(gone)?);
         let report = keep(SharedPage::map(report.as_fd(), Access::ReadWrite).map_err(gone)?);
         let view = GrantView::new(grant);
@@ -92,6 +107,11 @@ impl TokenConnection {
         self.grant.store(std::ptr::from_ref(grant).cast_mut(), Release);
         self.report.store(std::ptr::from_ref(report).cast_mut(), Release);
         Ok(Attached { by_ticks: view.tsc_valid(), takes_yield: true })
+    }
+
+    fn attach_with_contexts(&self) -> Result<Vec<OwnedFd>, LinkError> {
+        let announced = self.announcer.first(&self.socket);
+        self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.with_contexts(announced))
     }
 
     /// A Gemini manager has no pages: the deadline is kept on one of our own.
@@ -128,6 +148,7 @@ impl TokenConnection {
 impl TokenLink for TokenConnection {
     fn connect(&self) -> Result<Attached, LinkError> {
         self.disconnect();
+        self.announcer.recovered();
         self.socket.connect(&self.address)?;
         let attached = match self.address {
             Address::Unix(_) => self.attach(),
@@ -140,7 +161,7 @@ impl TokenLink for TokenConnection {
                 Ok(attached)
             }
             Err(error) => {
-                self.socket.close();
+                self.socket.end();
                 Err(error)
             }
         }
@@ -148,7 +169,17 @@ impl TokenLink for TokenConnection {
 
     fn disconnect(&self) {
         self.attached.store(false, Release);
-        self.socket.close();
+        // Whoever waits for the end of the connection has a copy of it.
+        self.socket.end();
+    }
+
+    fn announce(&self) -> Result<(), LinkError> {
+        if !self.attached.load(Acquire) {
+            return Ok(());
+        }
+        let Some(announced) = self.announcer.next(&self.socket) else { return Ok(()) };
+        let body = RequestBody::Contexts { version: ATTACH_VERSION };
+        self.socket.send_payload(&self.identity, body, &self.identity.with_contexts(announced)).map(drop)
     }
 
     fn is_alive(&self) -> bool {

@@ -17,6 +17,7 @@ pub mod impostor;
 pub mod node;
 pub mod patience;
 pub mod programs;
+pub mod steerer;
 pub mod tenant;
 pub mod wire;
 

@@ -53,6 +53,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         drop(woken.unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Lets the tracker look again at once: there is something to announce, or the connection may have broken.
+    pub fn wake_tracker(&self) {
+        let mut state = self.lock();
+        self.call_tracker(&mut state);
+    }
+
     /// Lets the tracker look again at once, whether it sleeps already or not yet.
     pub(super) fn call_tracker(&self, state: &mut State) {
         state.called = true;
@@ -64,6 +70,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let now = self.clock.now_ns();
         let mut state = self.lock();
         state.called = false;
+        if matches!(state.phase, Phase::Closed | Phase::Asking | Phase::Open)
+            && let Err(error) = self.link.announce()
+        {
+            self.lose(&mut state, error);
+            return Pause::Not;
+        }
         match state.phase {
             Phase::Detached => self.connect(state),
             Phase::Lost { retry_ns } if now >= retry_ns => self.connect(state),

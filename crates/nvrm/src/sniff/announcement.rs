@@ -16,8 +16,8 @@ pub struct Announcement {
     pub contexts: Vec<ContextHandles>,
     /// Open in the process whose groups they are, when they were last seen used.
     pub descriptors: Vec<RawFd>,
-    /// The slice that the process itself gave each of the groups, if it did.
-    pub timeslices_us: Vec<Option<u64>>,
+    /// Which groups they are, by [`Found::number`].
+    pub numbers: Vec<u64>,
 }
 
 /// Why the groups of a device are not announced.
@@ -71,7 +71,7 @@ impl Registry {
 
 impl Announcement {
     fn add(&mut self, found: Found) -> Result<(), Unannounced> {
-        let Found { fd, mut handles, timeslice_us, uncertain, .. } = found;
+        let Found { fd, mut handles, number, uncertain, .. } = found;
         if uncertain {
             return Err(Unannounced::UnknownEngine);
         }
@@ -88,7 +88,7 @@ impl Announcement {
         });
         handles.descriptor = u32::try_from(at).unwrap_or(u32::MAX);
         self.contexts.push(handles);
-        self.timeslices_us.push(timeslice_us);
+        self.numbers.push(number);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The objects of this process that lead to its channel groups.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::os::fd::RawFd;
 
 use sluice_comm::attach::ContextHandles;
@@ -51,6 +52,8 @@ pub struct Found {
     pub owner: Option<u32>,
     /// The slice that its owner gave it.
     pub timeslice_us: Option<u64>,
+    /// Its number among all that was made: another group under the same handles has another.
+    pub number: u64,
     /// Its engine could not be read: it may be one of compute.
     pub uncertain: bool,
 }
@@ -146,7 +149,7 @@ impl Registry {
     /// All channel groups of compute that have channels, in the order in which they were made.
     #[must_use]
     pub fn groups(&self) -> Vec<Found> {
-        let mut groups: Vec<(u64, Found)> = Vec::new();
+        let mut groups = Vec::new();
         for (handle, client) in &self.clients {
             for (group, object) in &client.objects {
                 let Kind::Group { engine, timeslice_us } = object.kind else { continue };
@@ -172,11 +175,40 @@ impl Registry {
                     channels: channels.into_iter().map(|(_, channel)| channel).collect(),
                 };
                 let uncertain = engine.is_none();
-                groups.push((object.born, Found { fd: client.fd, handles, owner, timeslice_us, uncertain }));
+                groups.push(Found {
+                    fd: client.fd,
+                    handles,
+                    owner,
+                    timeslice_us,
+                    number: object.born,
+                    uncertain,
+                });
             }
         }
-        groups.sort_by_key(|(born, _)| *born);
-        groups.into_iter().map(|(_, found)| found).collect()
+        groups.sort_by_key(|found: &Found| found.number);
+        groups
+    }
+}
+
+/// Every channel group with its engine and how many channels it has, for a log.
+impl fmt::Display for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for (handle, client) in &self.clients {
+            for (group, object) in &client.objects {
+                let Kind::Group { engine, timeslice_us } = object.kind else { continue };
+                let channels = client.children(*group, |kind| matches!(kind, Kind::Channel)).count();
+                write!(f, "{between}client 0x{handle:x} group 0x{group:x} channels {channels}")?;
+                for (name, value) in [("engine", engine.map(u64::from)), ("slice_us", timeslice_us)] {
+                    match value {
+                        Some(value) => write!(f, " {name} {value}")?,
+                        None => write!(f, " {name} unknown")?,
+                    }
+                }
+                between = "; ";
+            }
+        }
+        Ok(())
     }
 }
 

@@ -205,3 +205,36 @@ fn after_a_fork_the_parents_grant_lets_nothing_through_as_governed() {
     device.abandon();
     assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::Forked)));
 }
+
+#[test]
+fn news_are_asked_for_at_each_look_while_there_is_a_manager_and_not_without() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    let asked = || device.link.asked_for_news.swap(0, SeqCst);
+    assert_eq!(asked(), 0, "what was known at the attachment went with it");
+    device.track();
+    assert_eq!(asked(), 1, "without a grant");
+    launch(&device, &thread, 100);
+    device.track();
+    assert_eq!(asked(), 1, "under a grant");
+    device.link.dead.store(true, SeqCst);
+    bench.clock.advance(200 * MS);
+    device.track();
+    device.track();
+    asked();
+    device.track();
+    assert_eq!(asked(), 0, "there is nobody to tell");
+}
+
+#[test]
+fn a_manager_that_cannot_be_told_is_lost_and_connected_to_again() {
+    let bench = Bench::new();
+    let device = bench.device();
+    device.link.refuses_news.store(true, SeqCst);
+    device.track();
+    assert_eq!(device.passing(), Some(Bypass::ManagerGone));
+    device.link.refuses_news.store(false, SeqCst);
+    bench.clock.advance(100 * MS);
+    device.track();
+    assert_eq!((device.passing(), device.link.connects.load(SeqCst)), (None, 2));
+}

@@ -1,0 +1,186 @@
+//! The smallest manager there is: whoever attaches gets a grant that never ends, and its channel groups are controlled through
+//! the descriptors that it sends, by commands on standard input. For trying controls by hand, and for `tests/gpu/groups.py`.
+//!
+//! ```text
+//! watch SOCKET [simulated]
+//! list                  every process with its groups, their slice and how often they were switched
+//! slice PID US          sets the slice of all groups of a process
+//! stop PID | start PID  disables or enables their channels
+//! leave                 ends at once, with everything as it is
+//! ```
+//! Each answer is one line of JSON.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a tool for trials: whatever goes wrong ends it"
+)]
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
+use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, STANDING};
+use sluice_comm::{
+    AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, Response, ResponseBody,
+};
+use sluice_nvrm::{ControlError, Controls};
+use sluice_sys::page::SharedPage;
+use sluice_sys::{memfd, socket};
+
+/// What a process has announced.
+#[derive(Default)]
+struct Tenant {
+    contexts: Vec<ContextHandles>,
+    controls: Vec<Controls>,
+    announcements: u32,
+}
+
+type Tenants = Arc<Mutex<BTreeMap<i32, Tenant>>>;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let simulated = arguments.get(2).is_some_and(|word| word == "simulated");
+    let listener = UnixListener::bind(arguments.get(1).expect("usage: watch SOCKET [simulated]")).unwrap();
+    let tenants = Tenants::default();
+    let known = tenants.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let tenants = known.clone();
+            thread::spawn(move || serve(stream.unwrap(), &tenants, simulated));
+        }
+    });
+    for line in std::io::stdin().lock().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut tenants = tenants.lock().unwrap();
+        let answer = match words.as_slice() {
+            ["list"] => list(&tenants),
+            ["slice", pid, us] => each(&mut tenants, pid, |controls, context| {
+                controls.set_timeslice(context.client, context.channel_group, us.parse().unwrap())
+            }),
+            ["stop", pid] => each(&mut tenants, pid, |controls, context| {
+                controls.disable(context.client, context.subdevice, &context.channels)
+            }),
+            ["start", pid] => each(&mut tenants, pid, |controls, context| {
+                controls.enable(context.client, context.subdevice, &context.channels)
+            }),
+            ["leave"] => std::process::exit(0),
+            _ => json!({ "error": "list, slice PID US, stop PID, start PID, leave" }),
+        };
+        println!("{answer}");
+    }
+}
+
+/// One connection of a process.
+fn serve(stream: UnixStream, tenants: &Tenants, simulated: bool) {
+    let pid = socket::peer_credentials(stream.as_fd()).unwrap().pid;
+    let mut frames = FrameReader::<REQUEST_LEN>::new();
+    let mut fds = Vec::new();
+    let mut pages = Vec::new();
+    while let Ok((read @ 1.., came)) = socket::recv_with_fds(stream.as_fd(), frames.spare()) {
+        frames.filled(read);
+        fds.extend(came);
+        let Some(frame) = frames.next() else { continue };
+        let request = Request::decode(&frame).unwrap();
+        let mut sent = Vec::new();
+        let body = match request.body {
+            RequestBody::Attach { channel, .. } => {
+                if channel == Channel::Token {
+                    announced(tenants, pid, std::mem::take(&mut fds), simulated);
+                    sent = standing_grant(&mut pages);
+                }
+                ResponseBody::Attach { status: AttachStatus::Ok, page_version: PAGE_VERSION }
+            }
+            RequestBody::Contexts { .. } => {
+                announced(tenants, pid, std::mem::take(&mut fds), simulated);
+                continue;
+            }
+            RequestBody::Quota { .. } => ResponseBody::Quota { quota_ms: 1e6 },
+            RequestBody::MemLimit => ResponseBody::MemLimit { used: 0, limit: 1 << 50 },
+            RequestBody::MemUpdate { .. } => ResponseBody::MemUpdate { granted: true },
+            RequestBody::Detach => ResponseBody::Detach,
+            RequestBody::Yield { .. } | RequestBody::Hint { .. } => continue,
+        };
+        fds.clear();
+        let answer = Response { id: request.id, body }.encode();
+        let sent: Vec<_> = sent.iter().map(AsFd::as_fd).collect();
+        socket::send_with_fds(stream.as_fd(), &answer, &sent).unwrap();
+    }
+    tenants.lock().unwrap().remove(&pid);
+}
+
+/// Takes in what a process announces: the payload, and behind it the descriptors of its contexts.
+fn announced(tenants: &Tenants, pid: i32, fds: Vec<OwnedFd>, simulated: bool) {
+    let mut fds = fds.into_iter();
+    let payload = memfd::read_sealed(fds.next().unwrap().as_fd(), MAX_LEN).unwrap();
+    let payload = AttachPayload::decode(&payload).unwrap();
+    let mut tenants = tenants.lock().unwrap();
+    let tenant = tenants.entry(pid).or_default();
+    tenant.contexts = payload.contexts;
+    tenant.controls = fds.map(|fd| Controls::over(fd, simulated).unwrap()).collect();
+    tenant.announcements += 1;
+}
+
+/// A pair of pages, of which the first says: go on until further notice.
+fn standing_grant(pages: &mut Vec<SharedPage>) -> Vec<OwnedFd> {
+    let (grant, writable) = SharedPage::create("watch-grant").unwrap();
+    GrantView::new(grant.words()).init();
+    GrantView::new(grant.words()).open(STANDING, STANDING, 1);
+    SharedPage::seal_future_write(&writable).unwrap();
+    let (report, report_fd) = SharedPage::create("watch-report").unwrap();
+    ReportView::new(report.words()).init();
+    let fds = vec![SharedPage::reopen_read_only(&writable).unwrap(), report_fd];
+    pages.extend([grant, report]);
+    fds
+}
+
+fn list(tenants: &BTreeMap<i32, Tenant>) -> Value {
+    let tenants = tenants.iter().map(|(pid, tenant)| {
+        let groups = tenant.contexts.iter().map(|context| {
+            let controls = &tenant.controls[context.descriptor as usize];
+            let ContextHandles { client, subdevice, channel_group, .. } = *context;
+            let stats = controls.ctxsw_stats(client, subdevice, channel_group);
+            json!({
+                "client": format!("{client:#x}"),
+                "subdevice": format!("{subdevice:#x}"),
+                "group": format!("{channel_group:#x}"),
+                "channels": context.channels.iter().map(|c| format!("{c:#x}")).collect::<Vec<_>>(),
+                "id": value(controls.group_id(client, channel_group)),
+                "timeslice_us": value(controls.timeslice(client, channel_group)),
+                "saves": value(stats.as_ref().map(|stats| stats.saves)),
+                "restores": value(stats.as_ref().map(|stats| stats.restores)),
+                "wfi_cta_cilp": value(stats.as_ref().map(|stats| [stats.wfi, stats.cta, stats.cilp])),
+            })
+        });
+        json!({ "pid": pid, "announcements": tenant.announcements, "groups": groups.collect::<Vec<_>>() })
+    });
+    json!({ "tenants": tenants.collect::<Vec<_>>() })
+}
+
+fn value<T: Into<Value>, E: ToString>(found: Result<T, E>) -> Value {
+    found.map_or_else(|error| json!(error.to_string()), Into::into)
+}
+
+/// Makes a control on every group of a process, and says how long each took.
+fn each(
+    tenants: &mut BTreeMap<i32, Tenant>,
+    pid: &str,
+    control: impl Fn(&Controls, &ContextHandles) -> Result<(), ControlError>,
+) -> Value {
+    let Some(tenant) = pid.parse().ok().and_then(|pid: i32| tenants.get(&pid)) else {
+        return json!({ "error": format!("no process {pid}") });
+    };
+    let made = tenant.contexts.iter().map(|context| {
+        let began = Instant::now();
+        let done = control(&tenant.controls[context.descriptor as usize], context);
+        let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        json!({ "took_us": took_us, "error": done.err().map(|error| error.to_string()) })
+    });
+    json!({ "made": made.collect::<Vec<_>>() })
+}

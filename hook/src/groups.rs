@@ -1,0 +1,265 @@
+//! The channel groups of this process, as its ioctls tell of them, and what a manager is told.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluice_comm::attach::ContextHandles;
+use sluice_driver_api::types::CUdevice;
+use sluice_nvrm::abi::{MAX_BLOCK_LEN, Request, XferBlock};
+use sluice_nvrm::sniff::{Found, Params, Registry, Unannounced, observe};
+use sluice_nvrm::transport::CONTROL_DEVICE;
+use sluice_sys::kind::{self, Kind};
+
+use crate::log::above_standard;
+use crate::{process, real};
+
+/// Made when first needed, never freed; the child of a fork leaves its parent's alone, whose lock may be held for ever.
+static REGISTRY: AtomicPtr<Mutex<Registry>> = AtomicPtr::new(std::ptr::null_mut());
+/// The registry's count of changes, to be read without its lock.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+/// Counts changes of what is announced.
+static NEWS: AtomicU64 = AtomicU64::new(0);
+/// Nothing is looked at any more.
+static OFF: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The device for which the thread is making a context.
+    static CREATING: Cell<Option<u32>> = const { Cell::new(None) };
+    /// The thread is in the registry; a signal's handler may come here again.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Changes of the registry so far.
+pub(crate) fn changes() -> u64 {
+    CHANGES.load(Acquire)
+}
+
+/// Changes of what is to be announced so far.
+pub(crate) fn news() -> u64 {
+    NEWS.load(Acquire)
+}
+
+/// Looks at an ioctl that returned 0 and keeps what it says. `before` is [`changes`] from before it.
+///
+/// # Safety
+/// `argument` is the block that `request` promises, which the driver has read and written.
+pub(crate) unsafe fn look(
+    fd: RawFd,
+    request: Request,
+    argument: *const c_void,
+    before: u64,
+    simulated: bool,
+) {
+    if OFF.load(Acquire) {
+        return;
+    }
+    // Others use such request numbers for their own purposes, and no address of theirs is to be followed.
+    if !simulated && !is_driver(fd) {
+        return;
+    }
+    // SAFETY: as the caller promises.
+    let Some((request, block)) = (unsafe { block(request, argument) }) else { return };
+    let Some(seen) = observe(request, block.bytes()) else { return };
+    let mut room = [0; Params::MAX_LEN];
+    let mut params: &[u8] = &[];
+    if let Some(wanted) = seen.params() {
+        let into = room.get_mut(..wanted.len).unwrap_or_default();
+        // SAFETY: the driver has read parameters of this size at this address, and said that all was well.
+        unsafe { copy(wanted.address, into) };
+        params = into;
+    }
+    if INSIDE.replace(true) {
+        return;
+    }
+    let changed = {
+        let mut registry = registry();
+        let changed = registry.note(&seen, params, fd, CREATING.get(), before);
+        CHANGES.store(registry.changes(), Release);
+        changed
+    };
+    INSIDE.set(false);
+    if changed {
+        NEWS.fetch_add(1, AcqRel);
+        // A context in the making is told of when it is made.
+        if CREATING.get().is_none() {
+            spread();
+        }
+    }
+}
+
+/// The look at an ioctl panicked: what is known may be wrong from here on, so nothing is announced any more.
+pub(crate) fn failed() {
+    process::COUNTERS.panics.fetch_add(1, Relaxed);
+    OFF.store(true, Release);
+    NEWS.fetch_add(1, AcqRel);
+    INSIDE.set(false);
+}
+
+/// Runs a call that makes a context on `device`.
+pub(crate) fn creating<R>(device: CUdevice, call: impl FnOnce() -> R) -> R {
+    let outer = CREATING.replace(u32::try_from(device).ok());
+    let before = news();
+    let result = call();
+    CREATING.set(outer);
+    if news() != before {
+        spread();
+    }
+    result
+}
+
+/// In the child of a fork: the parent's groups are not ours. Only atomics.
+pub(crate) fn after_fork() {
+    REGISTRY.store(std::ptr::null_mut(), Release);
+    CHANGES.store(0, Release);
+    INSIDE.set(false);
+    CREATING.set(None);
+}
+
+/// Tells one announcement from another.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct State {
+    numbers: Vec<u64>,
+    contexts: Vec<ContextHandles>,
+}
+
+/// What is announced of a device: groups, and copies of the descriptors through which they are controlled.
+#[derive(Debug, Default)]
+pub(crate) struct Announced {
+    pub(crate) contexts: Vec<ContextHandles>,
+    pub(crate) fds: Vec<OwnedFd>,
+    /// Which groups these are, and their channels: equal means that nothing has changed.
+    pub(crate) state: State,
+}
+
+/// All groups of a device, or none if not all of them can be controlled. Does not call the driver.
+pub(crate) fn announced(ordinal: u32) -> Result<Announced, Unannounced> {
+    if OFF.load(Acquire) {
+        return Ok(Announced::default());
+    }
+    let told = registry().announcement(ordinal, process::sees_one_device())?;
+    let fds: Option<Vec<OwnedFd>> = told.descriptors.iter().map(|fd| control(*fd)).collect();
+    // A descriptor that the program has closed takes its groups with it.
+    let Some(fds) = fds else { return Ok(Announced::default()) };
+    let state = State { numbers: told.numbers, contexts: told.contexts.clone() };
+    Ok(Announced { contexts: told.contexts, fds, state })
+}
+
+/// What is known, for the log.
+pub(crate) fn log() {
+    process::log(format_args!("channel groups: {}", registry()));
+}
+
+/// The groups that a manager of this device may have stopped.
+pub(crate) fn of_device(ordinal: u32) -> Vec<Found> {
+    if OFF.load(Acquire) {
+        return Vec::new();
+    }
+    let groups = registry().groups();
+    groups.into_iter().filter(|found| found.owner.is_none_or(|owner| owner == ordinal)).collect()
+}
+
+/// A copy of a descriptor of the program's, if it still is a control descriptor.
+pub(crate) fn control(fd: RawFd) -> Option<OwnedFd> {
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: used for copying only, which fails if the program has closed it meanwhile.
+    let copy = above_standard(unsafe { BorrowedFd::borrow_raw(fd) })?;
+    is_control(copy.as_fd()).then_some(copy)
+}
+
+fn is_control(fd: BorrowedFd<'_>) -> bool {
+    match kind::of(fd) {
+        Ok(Kind::Character { major, minor }) => (major, minor) == CONTROL_DEVICE,
+        Ok(Kind::Socket { domain: libc::AF_UNIX, kind: libc::SOCK_SEQPACKET }) => {
+            real::simulated_ioctl().is_some()
+        }
+        _ => false,
+    }
+}
+
+fn is_driver(fd: c_int) -> bool {
+    // SAFETY: the driver has just answered on it; statx fails if it was closed since.
+    is_control(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+fn registry() -> MutexGuard<'static, Registry> {
+    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
+    let registry = unsafe { REGISTRY.load(Acquire).as_ref() }.unwrap_or_else(make);
+    registry.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cold]
+fn make() -> &'static Mutex<Registry> {
+    let fresh = Box::into_raw(Box::default());
+    match REGISTRY.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
+        // SAFETY: `fresh` is valid and from here on shared and never freed.
+        Ok(_) => unsafe { &*fresh },
+        Err(first) => {
+            // SAFETY: `fresh` was not published, so this is its only owner; `first` was and is never freed.
+            unsafe {
+                drop(Box::from_raw(fresh));
+                &*first
+            }
+        }
+    }
+}
+
+/// Has the trackers look for what is new.
+fn spread() {
+    for managed in process::all() {
+        managed.device.wake_tracker();
+    }
+}
+
+/// A copy of a block.
+struct Block {
+    room: [u8; MAX_BLOCK_LEN],
+    len: usize,
+}
+
+impl Block {
+    /// # Safety
+    /// `request.len` bytes are readable at `address`.
+    unsafe fn copied(request: Request, address: u64) -> Option<Self> {
+        let len = usize::from(request.len);
+        let mut block = Self { room: [0; MAX_BLOCK_LEN], len };
+        // SAFETY: as the caller promises.
+        unsafe { copy(address, block.room.get_mut(..len)?) };
+        Some(block)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.room.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// The request and its block, also where they come at one remove.
+///
+/// # Safety
+/// As [`look`].
+unsafe fn block(request: Request, argument: *const c_void) -> Option<(Request, Block)> {
+    // SAFETY: as the caller promises.
+    let block = unsafe { Block::copied(request, argument.expose_provenance() as u64) }?;
+    if request != Request::XFER {
+        return Some((request, block));
+    }
+    let xfer = XferBlock::decode(block.bytes())?;
+    let request = xfer.request().filter(|request| request.is_known() && *request != Request::XFER)?;
+    // SAFETY: the driver has read and written a block of this size there.
+    Some((request, unsafe { Block::copied(request, xfer.block) }?))
+}
+
+/// # Safety
+/// As many bytes as there is room for are readable at `address`, if it is not null.
+unsafe fn copy(address: u64, into: &mut [u8]) {
+    let from: *const u8 = std::ptr::with_exposed_provenance(usize::try_from(address).unwrap_or(0));
+    if from.is_null() {
+        return;
+    }
+    // SAFETY: as the caller promises; what is ours does not overlap what is the program's.
+    unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+}

@@ -1,0 +1,97 @@
+//! `ioctl`: every call goes to the next definition; of those to the NVIDIA driver the accepted ones are looked at.
+//!
+//! Runs in strangers' processes before `main`, in forked children and on any thread. What is not the driver's request is
+//! passed on after one comparison: no lock, no allocation, no thread-local storage.
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use sluice_nvrm::abi::Request;
+
+use crate::{groups, real, symbols};
+
+type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
+
+/// libc's `ioctl`. Variadic there, with at most one more argument, which travels in the third argument register either way.
+///
+/// # Safety
+/// As libc documents it.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ioctl(fd: c_int, number: c_ulong, argument: *mut c_void) -> c_int {
+    match Request::of(number) {
+        // SAFETY: the caller's arguments, unchanged.
+        None => unsafe { next(fd, number, argument) },
+        // SAFETY: as above.
+        Some(request) => unsafe { perhaps_nvidia(fd, number, argument, request) },
+    }
+}
+
+/// The `ioctl` behind ours.
+///
+/// # Safety
+/// As libc documents it.
+#[inline]
+unsafe fn next(fd: c_int, number: c_ulong, argument: *mut c_void) -> c_int {
+    let found = symbols::real_ioctl();
+    if found.is_null() {
+        // SAFETY: the caller's arguments, unchanged; sets errno as libc's function does.
+        let result = unsafe { libc::syscall(libc::SYS_ioctl, fd, number, argument) };
+        return c_int::try_from(result).unwrap_or(-1);
+    }
+    // SAFETY: a function of this name in a loaded library is ioctl.
+    let ioctl: Ioctl = unsafe { std::mem::transmute(found) };
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { ioctl(fd, number, argument) }
+}
+
+/// # Safety
+/// As libc documents it for `ioctl`.
+#[cold]
+unsafe fn perhaps_nvidia(fd: c_int, number: c_ulong, argument: *mut c_void, request: Request) -> c_int {
+    if !request.is_known() {
+        // SAFETY: the caller's arguments, unchanged.
+        return unsafe { next(fd, number, argument) };
+    }
+    let before = groups::changes();
+    let errno = Errno::now();
+    // SAFETY: the caller's arguments, unchanged.
+    let mut result = unsafe { next(fd, number, argument) };
+    let mut simulated = false;
+    if result == -1
+        && Errno::now().0 == libc::ENOTTY
+        && let Some(simulator) = real::simulated_ioctl()
+    {
+        errno.put_back();
+        // SAFETY: the caller's arguments, unchanged, for the simulated driver's own function.
+        result = unsafe { simulator(fd, number, argument) };
+        simulated = true;
+    }
+    if result == 0 {
+        let errno = Errno::now();
+        let looked = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the driver has accepted the request, so its argument is the block that the number promises.
+            unsafe { groups::look(fd, request, argument, before, simulated) };
+        }));
+        if looked.is_err() {
+            groups::failed();
+        }
+        errno.put_back();
+    }
+    result
+}
+
+/// A value of the calling thread's errno.
+struct Errno(c_int);
+
+impl Errno {
+    fn now() -> Self {
+        // SAFETY: the location is the calling thread's and valid for its life.
+        Self(unsafe { *libc::__errno_location() })
+    }
+
+    fn put_back(&self) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}

@@ -1,0 +1,98 @@
+//! What the manager of a device has been told of our channel groups, and what not yet.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::socket::Socket;
+use crate::groups::{self, Announced, State};
+use crate::guard::Guard;
+use crate::process;
+
+/// Announces the groups of one device, each change once.
+#[derive(Debug)]
+pub(super) struct Announcer {
+    ordinal: u32,
+    guard: &'static Guard,
+    told: Mutex<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    /// The news that were looked at last.
+    news: u64,
+    /// What was announced.
+    state: State,
+    /// The manager does not understand announcements.
+    refused: bool,
+    /// Why nothing is announced was logged.
+    complained: bool,
+}
+
+impl Announcer {
+    pub(super) fn new(ordinal: u32) -> Self {
+        // Devices are never freed, and the guard's thread outlives a connection.
+        let guard = Box::leak(Box::new(Guard::new(ordinal)));
+        Self { ordinal, guard, told: Mutex::default() }
+    }
+
+    /// Everything, for a manager that has just been connected to.
+    pub(super) fn first(&self, socket: &Socket) -> Announced {
+        process::count_devices();
+        let mut told = self.lock();
+        *told = Told { complained: told.complained, ..Told::default() };
+        told.news = groups::news();
+        self.compose(&mut told, socket)
+    }
+
+    /// Everything, if it is not what was announced last.
+    pub(super) fn next(&self, socket: &Socket) -> Option<Announced> {
+        let mut told = self.lock();
+        let news = groups::news();
+        if told.refused || std::mem::replace(&mut told.news, news) == news {
+            return None;
+        }
+        let before = std::mem::take(&mut told.state);
+        let announced = self.compose(&mut told, socket);
+        (before != told.state).then_some(announced)
+    }
+
+    /// The manager attached us without.
+    pub(super) fn refused(&self) {
+        *self.lock() = Told { refused: true, ..Told::default() };
+    }
+
+    /// Waits until our groups run as if there had never been a manager.
+    pub(super) fn recovered(&self) {
+        self.guard.wait();
+    }
+
+    /// In the child of a fork: only atomics and close().
+    pub(super) fn close_in_child(&self) {
+        self.guard.close_in_child();
+    }
+
+    fn compose(&self, told: &mut Told, socket: &Socket) -> Announced {
+        let announced = groups::announced(self.ordinal).unwrap_or_else(|why| {
+            if !std::mem::replace(&mut told.complained, true) {
+                process::log(format_args!("device {}: contexts cannot be controlled: {why}", self.ordinal));
+            }
+            Announced::default()
+        });
+        groups::log();
+        // Nobody may stop what nobody would start again.
+        let announced = if announced.contexts.is_empty() || self.guard.watch(|| socket.copy()) {
+            announced
+        } else {
+            process::log(format_args!(
+                "device {}: contexts are not announced: no thread to guard them",
+                self.ordinal
+            ));
+            Announced::default()
+        };
+        told.state.clone_from(&announced.state);
+        announced
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
