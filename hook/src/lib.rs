@@ -12,6 +12,7 @@
 
 mod clock;
 mod descriptor;
+mod doorbell;
 mod exports;
 mod governed;
 mod gpu;

@@ -139,7 +139,8 @@ pub(crate) fn free(space: Space, handle: u64, real: impl FnOnce() -> CUresult) -
             let known = ledger.get(space, handle).is_some();
             known.then(|| ledger.release(space, handle))
         });
-        let result = real();
+        // The driver waits for what uses the memory.
+        let result = super::sync::blocking(real);
         let Some(taken) = taken else { return result };
         guarded((), || match taken {
             _ if result != CUresult::SUCCESS => process::ledger().restore(space, handle, taken),

@@ -28,14 +28,14 @@ pub(crate) fn stream(stream: CUstream, per_thread: bool, real: impl FnOnce() -> 
 /// `cuEventSynchronize`. Which stream the event was recorded on is not known, so nothing is concluded from it; the tracker
 /// finds out by itself.
 pub(crate) fn event(real: impl FnOnce() -> CUresult) -> CUresult {
-    real()
+    blocking(real)
 }
 
-/// A copy that returns when it is done. Only those to the host's memory surely wait for the GPU: others may be staged, or
-/// be ordered by the GPU alone.
+/// A copy that returns when it is done, or anything else that may wait for the GPU. Only copies to the host's memory surely do
+/// so: others may be staged, or be ordered by the GPU alone.
 pub(crate) fn copy(symbol: &'static str, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     if !symbol.contains("toH") {
-        return real();
+        return blocking(real);
     }
     let stream = process::with_thread(|thread| Stream::new(0, per_thread, thread.id()));
     observed(real, |context| waited_for(context, stream))
@@ -47,6 +47,29 @@ fn waited_for(context: u64, stream: Stream) -> Option<Waited> {
         StreamKind::Legacy => Waited::Legacy(context),
         StreamKind::Created | StreamKind::PerThread => Waited::Stream(context, stream),
     })
+}
+
+/// Calls `real`, which may wait for the GPU.
+pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
+    let managed: Option<&'static Managed> = guarded(None, || {
+        let managed = process::for_waits()?;
+        managed.device.block_begins();
+        Some(managed)
+    });
+    let result = real();
+    if let Some(managed) = managed {
+        guarded((), || managed.device.block_ended());
+    }
+    result
+}
+
+/// Calls `real`, which may wait for any GPU.
+pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
+    let begun: Vec<&'static Managed> =
+        guarded(Vec::new(), || process::all().inspect(|managed| managed.device.block_begins()).collect());
+    let result = real();
+    guarded((), || begun.into_iter().for_each(|managed| managed.device.block_ended()));
+    result
 }
 
 /// Calls `real`, and tells the device what is being waited for before and after it.

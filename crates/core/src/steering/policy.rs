@@ -20,6 +20,8 @@ pub struct SteeringPolicy {
     pub alone_idle_ns: u64,
     /// How often processes are looked at that run while others wait. Default 1 ms.
     pub look_ns: u64,
+    /// How often processes are looked at that want nothing: their doorbells may be broken. Default 50 ms.
+    pub idle_look_ns: u64,
     /// How often whether the latency-critical ones are idle is looked at, while a hand-over waits for that. Default 250 µs.
     pub gate_look_ns: u64,
     /// A latency-critical process that became idle at most so long ago has just finished: the best moment. Default 600 µs.
@@ -44,6 +46,7 @@ impl Default for SteeringPolicy {
             idle_ns: 3_000_000,
             alone_idle_ns: 20_000_000,
             look_ns: 1_000_000,
+            idle_look_ns: 50_000_000,
             gate_look_ns: 250_000,
             gate_fresh_ns: 600_000,
             gate_quiet_ns: 100_000_000,

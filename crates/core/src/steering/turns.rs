@@ -72,8 +72,12 @@ impl Steering {
                 let left = process.idle_for(now).map(|idle| patience.saturating_sub(idle));
                 Some(now.saturating_add(left.unwrap_or(look).max(1)))
             }
-            Turn::Idle if process.runs_since.is_none() => Some(process.probe_at(&self.policy).max(now)),
-            Turn::Idle | Turn::Waiting | Turn::Ending => None,
+            Turn::Idle => {
+                let look = now.saturating_add(self.policy.idle_look_ns);
+                let probe = process.runs_since.is_none().then(|| process.probe_at(&self.policy).max(now));
+                Some(probe.map_or(look, |probe| probe.min(look)))
+            }
+            Turn::Waiting | Turn::Ending => None,
         });
         processes.chain(gate).min()
     }

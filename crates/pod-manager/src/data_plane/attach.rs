@@ -104,7 +104,10 @@ impl DataPlane {
         let Some(peer) = connection.and_then(|connection| connection.peer.take()) else {
             return Err(Reason::NotAllowed("nothing is known of the peer".into()));
         };
-        let id = self.process_of(number, peer, found, version)?;
+        let id = self.process_of(number, peer, found)?;
+        if channel == Channel::Token {
+            self.lay_out_pages(id, version)?;
+        }
         self.take_channel(number, id, channel);
         // What a process holds is told again after a manager's restart. While its memory channel is open the manager
         // knows better, because a reservation may be under way there.
@@ -121,13 +124,7 @@ impl DataPlane {
     }
 
     /// The process at the other end: the one that its other connection belongs to, or a new one.
-    fn process_of(
-        &mut self,
-        number: u64,
-        peer: Peer,
-        found: Found,
-        version: u32,
-    ) -> Result<ProcessId, Reason> {
+    fn process_of(&mut self, number: u64, peer: Peer, found: Found) -> Result<ProcessId, Reason> {
         let Found { client, container } = found;
         let key = peer.started.map(|started| (peer.credentials.pid, started));
         self.forget_if_left_out(key);
@@ -142,7 +139,6 @@ impl DataPlane {
                 )))
             };
         }
-        let pages = Pages::create(version, self.flags, self.clock.now_ns()).map_err(Reason::Pages)?;
         let id = ProcessId(self.next_number(true));
         let label = self.connections.get(&number).map(Connection::to_string).unwrap_or_default();
         info!(client = self.clients.name(client), peer = %label, "process attached");
@@ -157,8 +153,8 @@ impl DataPlane {
             token: None,
             memory: None,
             pending: Vec::new(),
-            doorbell: (version == PAGE_VERSION).then(|| self.hang_doorbell(id)).flatten(),
-            pages: Some(pages),
+            pages: None,
+            doorbell: None,
             steered: false,
             armed: false,
             unasked: 0,
@@ -213,6 +209,22 @@ impl DataPlane {
             fds.extend(process.and_then(|process| process.doorbell.as_ref()).map(AsFd::as_fd));
         }
         connection.send(&response, &fds)
+    }
+
+    /// Pages that the process's hook understands, and a doorbell if it knows what that is for.
+    fn lay_out_pages(&mut self, id: ProcessId, version: u32) -> Outcome {
+        let now = self.clock.now_ns();
+        let Some(process) = self.processes.get(&id) else { return Ok(()) };
+        if process.pages.as_ref().is_some_and(|pages| pages.version == version) {
+            return Ok(());
+        }
+        let pages = Pages::create(version, self.flags, now).map_err(Reason::Pages)?;
+        let doorbell = (version == PAGE_VERSION).then(|| self.hang_doorbell(id)).flatten();
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.pages = Some(pages);
+            process.doorbell = doorbell;
+        }
+        Ok(())
     }
 
     /// A doorbell for a process, which is listened to; without one it is looked at from time to time.

@@ -184,7 +184,7 @@ impl DataPlane {
         }
     }
 
-    /// Tells latency-critical processes how many others may use the GPU.
+    /// Tells latency-critical processes and those that are steered how many others may use the GPU.
     pub(super) fn tell_company(&mut self) {
         let is_critical = |process: &Process| {
             self.clients
@@ -196,9 +196,10 @@ impl DataPlane {
             None => self.tokens.holds(*id) || is_critical(process) && process.token.is_some(),
         };
         let users = self.processes.iter().filter(|(id, process)| uses(id, process)).count() as u64;
-        for (_, process) in self.processes.iter().filter(|(_, process)| is_critical(process)) {
+        let told = |process: &Process| process.steered || is_critical(process);
+        for (id, process) in self.processes.iter().filter(|(_, process)| told(process)) {
             if let Some(pages) = &process.pages {
-                pages.grant().set_company(users.saturating_sub(1));
+                pages.grant().set_company(users - u64::from(uses(id, process)));
             }
         }
     }
