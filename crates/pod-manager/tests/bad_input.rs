@@ -182,7 +182,7 @@ fn descriptors_that_nothing_names_and_descriptors_beside_other_requests_are_refu
     let neighbours = Neighbours::new();
     let (process, mut line) = neighbours.stranger();
     let payload_fd = payload();
-    line.send_attach(ATTACH_VERSION, Channel::Token, 0, &vec![payload_fd.as_fd(); 9]);
+    line.send_attach(ATTACH_VERSION, Channel::Token, 0, &[payload_fd.as_fd(); 9]);
     assert_eq!(line.attach_answer().unwrap().0, AttachStatus::BadPayload);
     neighbours.closed_for(line, &process, "bad_payload", "9 descriptors, expected 1");
 

@@ -238,7 +238,7 @@ fn nothing_is_kept_of_a_process_that_died_while_it_was_stopped() {
     b.process.die();
     quiet(&world);
     assert_eq!(world.driver.calls(), []);
-    descriptor.is_closed();
+    descriptor.closes();
     world.advance(200 * MS);
     quiet(&world);
     assert_eq!(world.driver.calls(), [], "nobody is left to take turns with");
@@ -252,7 +252,7 @@ fn a_process_that_leaves_is_set_free_before_its_descriptor_is_closed() {
     world.driver.take_calls();
     let Hook { token, memory, .. } = b;
     drop((token, memory));
-    descriptor.is_closed();
+    descriptor.closes();
     assert_eq!(world.driver.take_calls(), [Call::Start(2)]);
 }
 
@@ -284,12 +284,12 @@ fn contexts_that_are_announced_later_take_the_place_of_those_before() {
     works(&world, &b);
     assert_eq!(world.driver.group(2), (false, 2048));
     b.token.announce(&[context(4)], &[second.sent.as_fd()]);
-    first.is_closed();
+    first.closes();
     quiet(&world);
     assert_eq!(world.driver.group(4), (false, 2048));
     // None: it asks as before.
     b.token.announce(&[], &[]);
-    second.is_closed();
+    second.closes();
     quiet(&world);
     assert_eq!(b.page().deadline_ns(), 0);
     b.want();
@@ -332,7 +332,7 @@ fn a_process_with_one_context_that_cannot_be_controlled_is_not_steered() {
     let mut hook = hook.unwrap();
     hook.want();
     assert_eq!(hook.granted(), 50.0);
-    good.is_closed();
+    good.closes();
 }
 
 #[test]

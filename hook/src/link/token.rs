@@ -13,9 +13,9 @@ use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
 use super::announce::Announcer;
-use crate::doorbell::Doorbell;
 use super::socket::{Socket, gone};
 use super::{Address, Identity};
+use crate::doorbell::Doorbell;
 
 type Words = [AtomicU64; WORDS];
 

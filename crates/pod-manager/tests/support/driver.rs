@@ -164,7 +164,7 @@ impl Descriptor {
     }
 
     /// Waits until nobody holds it.
-    pub fn is_closed(self) {
+    pub fn closes(self) {
         let Self { sent, mut other } = self;
         drop(sent);
         other.set_read_timeout(Some(super::hook::PATIENCE)).unwrap();
