@@ -5,6 +5,7 @@
 
 use sluice_driver_api::types::*;
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// How a driver function ends.
 pub(crate) type Status = Result<(), CUresult>;
@@ -225,6 +226,40 @@ impl Span {
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address);
         // SAFETY: as in `copy_to`; the slice is not device memory of ours, so the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len().min(self.len)) };
+    }
+
+    /// The span's value if it is one word of 4 or 8 bytes; others read as 0.
+    pub(crate) fn load(self) -> u64 {
+        let at: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address);
+        match self.len {
+            // SAFETY: memory that the caller promised or that is allocated, aligned; the program changes it meanwhile, with
+            // stores of its own that are as atomic as the machine's.
+            4 if self.address.is_multiple_of(4) => unsafe {
+                AtomicU32::from_ptr(at.cast()).load(Ordering::Acquire).into()
+            },
+            // SAFETY: as above.
+            8 if self.address.is_multiple_of(8) => unsafe {
+                AtomicU64::from_ptr(at.cast()).load(Ordering::Acquire)
+            },
+            _ => 0,
+        }
+    }
+
+    /// Stores a value if the span is one word of 4 or 8 bytes.
+    pub(crate) fn store(self, value: u64) {
+        let at: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address);
+        match self.len {
+            // SAFETY: as in `load`; whoever calls has found that it may be written.
+            4 if self.address.is_multiple_of(4) => unsafe {
+                let low = u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0);
+                AtomicU32::from_ptr(at.cast()).store(low, Ordering::Release);
+            },
+            // SAFETY: as above.
+            8 if self.address.is_multiple_of(8) => unsafe {
+                AtomicU64::from_ptr(at.cast()).store(value, Ordering::Release);
+            },
+            _ => {}
+        }
     }
 
     /// The span as 64-bit words, for a kernel's effect. None if it is not aligned.

@@ -4,13 +4,29 @@ use crate::border::{Border, Status};
 use sluice_driver_api::types::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a function of the API. A panic, which would be a bug, ends here as CUDA_ERROR_UNKNOWN.
-fn guard(work: impl FnOnce() -> Status) -> CUresult {
+/// Runs a function of the API. A panic, which would be a bug, ends here as CUDA_ERROR_UNKNOWN. A process that is held from outside is held here, but for the functions that hold others.
+fn guard<const HOLDS: bool>(work: impl FnOnce() -> Status) -> CUresult {
+    if HOLDS {
+        crate::state::driver::wait_unlocked();
+    }
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => CUresult::SUCCESS,
         Ok(Err(status)) => status,
         Err(_) => CUresult::ERROR_UNKNOWN,
     }
+}
+
+/// Whether a function waits while its process is held.
+const fn is_held(symbol: &str) -> bool {
+    let (symbol, of_checkpoint) = (symbol.as_bytes(), b"cuCheckpoint");
+    let mut index = 0;
+    while index < of_checkpoint.len() && index < symbol.len() {
+        if symbol[index] != of_checkpoint[index] {
+            return true;
+        }
+        index += 1;
+    }
+    index < of_checkpoint.len()
 }
 
 macro_rules! exports {
@@ -20,7 +36,7 @@ macro_rules! exports {
             $(
                 #[unsafe(no_mangle)]
                 pub(super) unsafe extern "C" fn $symbol($($argument: $kind),*) -> CUresult {
-                    guard(|| {
+                    guard::<{ is_held(stringify!($symbol)) }>(|| {
                         // SAFETY: the caller of the driver API promises exactly what `cross` asks for.
                         crate::api::$symbol($(unsafe { <$kind as Border>::cross($argument) }),*)
                     })

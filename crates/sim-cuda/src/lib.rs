@@ -6,7 +6,7 @@
 //! * [`nvml`] is the management library.
 //!
 //! Nothing may link this crate: it exports the driver's symbols. Unsafe code is in `border`, `exports`, `nvml` and
-//! `state::{mapping, host}` only.
+//! `state::{mapping, host, ioctl}` only.
 #![allow(
     non_snake_case,
     clippy::too_many_arguments,

@@ -13,6 +13,9 @@ pub struct Ledger {
     /// The same by label: all processes of a container, for example, however many there were.
     #[serde(default)]
     pub labels: BTreeMap<String, LabelLedger>,
+    /// One row per context that exists.
+    #[serde(default)]
+    pub groups: Vec<GroupLedger>,
 }
 
 impl Ledger {
@@ -94,6 +97,21 @@ pub struct LabelLedger {
     pub memory_bytes: u64,
     /// The most that they had allocated together at any time.
     pub memory_peak_bytes: u64,
+}
+
+/// A context as it is: what controls have made of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupLedger {
+    /// Number of the context.
+    pub group: u64,
+    /// Its process.
+    pub pid: i32,
+    /// Its time slice.
+    pub timeslice_ns: u64,
+    /// It may run.
+    pub is_enabled: bool,
+    /// How often it was taken off the GPU.
+    pub saves: u32,
 }
 
 /// A stretch of time in which one process had the GPU.

@@ -6,6 +6,7 @@
 //! * [`ledger`] is what the GPU itself says about shares, kernels and memory; nobody else is asked.
 //! * [`fault`] is what an Xid leaves behind, [`identity`] how a GPU is told from others.
 //! * [`module`] and [`effect`] are what a kernel is: a duration and something that it does to memory.
+//! * [`rm`] is the driver's resource manager: objects, and the controls of channel groups.
 //! * [`params`] holds every number that was measured on an H200.
 #![forbid(unsafe_code)]
 
@@ -19,4 +20,5 @@ pub mod ledger;
 pub mod library;
 pub mod module;
 pub mod params;
+pub mod rm;
 mod wire;

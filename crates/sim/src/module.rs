@@ -89,6 +89,7 @@ enum EffectKind {
     Mix,
     Add,
     Fill,
+    Hold,
 }
 
 /// One kernel of a module.
@@ -118,6 +119,8 @@ pub struct Launch {
     pub ptr: u64,
     /// Number of words.
     pub words: u64,
+    /// It polls the word at `ptr` until it is at least this, modulo 2^32, or `ns` are over.
+    pub until: Option<u32>,
 }
 
 impl Kernel {
@@ -153,6 +156,7 @@ impl Kernel {
             EffectKind::Mix => Effect::Mix,
             EffectKind::Add => Effect::Add,
             EffectKind::Fill => Effect::Fill(self.value("value", packed).unwrap_or(0)),
+            EffectKind::Hold => return self.hold(packed),
         };
         Some(Launch {
             ns: per_wave.saturating_mul(waves).max(params::MIN_KERNEL_NS),
@@ -160,6 +164,19 @@ impl Kernel {
             effect,
             ptr: self.value("ptr", packed).unwrap_or(0),
             words: self.value("n", packed).unwrap_or(0),
+            until: None,
+        })
+    }
+
+    fn hold(&self, packed: &[u8]) -> Option<Launch> {
+        let value = |name: &str| self.value(name, packed);
+        Some(Launch {
+            ns: value("timeout_ns")?.max(params::MIN_KERNEL_NS),
+            sms: 1,
+            effect: Effect::None,
+            ptr: value("word")?,
+            words: 0,
+            until: Some(u32::try_from(value("value")?).ok()?),
         })
     }
 }
@@ -185,6 +202,20 @@ impl Module {
     /// Whether an image begins like a module of the simulated GPU.
     pub fn recognise(image: &[u8]) -> bool {
         image.starts_with(MAGIC.as_bytes())
+    }
+
+    /// The module of a PTX text: of PTX one kernel is understood, `sluice_hold(u64 word, u32 value, u64 timeout_ns)`, and that
+    /// by its name. None if the text has no such kernel.
+    pub fn of_ptx(text: &str) -> Option<Self> {
+        /// The kernel's name.
+        const HOLD: &str = "sluice_hold";
+        let mut entries = text.split(".entry").skip(1).filter_map(|rest| rest.split_whitespace().next());
+        let is_hold = |name: &str| name.split('(').next() == Some(HOLD);
+        entries.find(|name| is_hold(name))?;
+        let (params, params_size) = parse_params("word:u64,value:u32,timeout_ns:u64").ok()?;
+        let effect = EffectKind::Hold;
+        let kernel = Kernel { name: HOLD.into(), params, params_size, ns: 0.0, ns_per_iter: 0.0, effect };
+        Some(Self { kernels: vec![kernel] })
     }
 
     /// Parses the text of a module.
@@ -290,7 +321,10 @@ mod tests {
     fn the_documented_module_has_its_duration_and_effect() {
         let module = Module::parse(SPIN).unwrap();
         let launch = module.kernels[0].launch(264, 1024, &packed(4096, 16, 100_000)).unwrap();
-        assert_eq!(launch, Launch { ns: 202_000, sms: 132, effect: Effect::Mix, ptr: 4096, words: 16 });
+        assert_eq!(
+            launch,
+            Launch { ns: 202_000, sms: 132, effect: Effect::Mix, ptr: 4096, words: 16, until: None }
+        );
     }
 
     #[test]
@@ -308,6 +342,19 @@ mod tests {
         let offsets: Vec<_> = module.kernels[0].params.iter().map(|param| param.offset).collect();
         assert_eq!((offsets, module.kernels[0].params_size), (vec![0, 8, 16], 20));
         assert_eq!(module.kernels[0].launch(1, 1, &[0; 19]), None);
+    }
+
+    #[test]
+    fn of_ptx_the_hold_kernel_is_understood() {
+        let text = |entry: &str| {
+            format!("// sluice_hold\n.version 6.4\n.visible .entry {entry}(\n.param .u64 word)")
+        };
+        let module = Module::of_ptx(&text("sluice_hold")).unwrap();
+        let packed = [4_096u64.to_le_bytes(), 7u64.to_le_bytes(), 5_000_000u64.to_le_bytes()].concat();
+        let launch = module.kernels[0].launch(1, 1, &packed).unwrap();
+        assert_eq!((launch.ptr, launch.until, launch.ns, launch.sms), (4_096, Some(7), 5_000_000, 1));
+        assert_eq!(Module::of_ptx(&text("sluice_holder")), None);
+        assert_eq!(module.kernels[0].launch(1, 1, &packed[..20]), None);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub const PREEMPT_NS: u64 = 187_000;
 ///
 /// M §7: a switch between two saturating tenants loses ≈ 230 µs, of which [`PREEMPT_NS`] is the way out.
 pub const LOAD_NS: u64 = 41_000;
+/// The part of [`LOAD_NS`] that a preempted context spends in its own slice before its kernels make progress. Two busy
+/// tenants with slices of 1 µs get nowhere for minutes (M §9), and with slices of 500 µs they keep 68 % (M §7).
+pub const WARM_NS: u64 = 20_000;
 
 /// From a launch call until an idle GPU begins the kernel. Half of what M §2 shows beyond the kernel's own time:
 /// a kernel of 100 µs takes 117 µs from launch to return of the synchronisation.
@@ -54,3 +57,40 @@ pub const STREAM_RESUME: u64 = 960;
 pub const MERGE_GAP_NS: u64 = 2_000;
 /// Intervals that the timeline keeps; the oldest are forgotten first.
 pub const TIMELINE_INTERVALS: usize = 1 << 20;
+
+/// A stream's wait for a word that has its value, or a write of one: M §4, 0.7 µs for every empty kernel and 1.4-2.2 µs for
+/// every kernel of 10 µs.
+pub const MEM_OP_NS: u64 = 1_500;
+/// From the change of a word until a kernel that polls it has ended: M §4, 3 µs there and back.
+pub const HOLD_POLL_NS: u64 = 1_500;
+/// A context of which nothing runs but a kernel that polls, with nothing pending behind it, is taken off after this time if
+/// another one waits. M §3: with one such kernel and a lead of 300 µs the median is 519 µs; the switch to it takes 200 µs of
+/// the lead. Of other kernels this was not measured.
+pub const LONE_HOLD_NS: u64 = 10_000;
+
+/// `cuCheckpointProcessLock` of a process with nothing under way: M §10, 0.5-0.9 ms.
+pub const LOCK_NS: u64 = 600_000;
+/// `cuCheckpointProcessUnlock`: M §10, 0.3-0.7 ms.
+pub const UNLOCK_NS: u64 = 450_000;
+
+// Controls: from the request until it takes effect and until it is answered, one at a time on a GPU (M §1, 13, 14).
+
+/// SET_TIMESLICE until it holds: M §1, answered within 250-410 µs.
+pub const SET_TIMESLICE_NS: u64 = 320_000;
+/// A control that the GPU is asked without anything coming of it: GPFIFO_SCHEDULE, SET_INTERLEAVE_LEVEL, statistics.
+pub const ASK_NS: u64 = 290_000;
+/// PREEMPT until the group is being taken off, which is also when it is answered unless it waits: M §1, 270 µs; 480 µs with
+/// the waiting.
+pub const PREEMPT_ASK_NS: u64 = 270_000;
+/// DISABLE_CHANNELS until the group is being taken off: M §14, answered within 430-600 µs if nothing of it runs; M §2, 13,
+/// 670-860 µs if something does, which it goes on doing for most of that time.
+pub const DISABLE_NS: u64 = 480_000;
+/// The same with bOnlyDisableScheduling: M §1, 280-350 µs.
+pub const DISABLE_SCHEDULING_NS: u64 = 315_000;
+/// DISABLE_CHANNELS, to enable, until it is answered: M §1, 290-320 µs, M §13, 230 µs.
+pub const ENABLE_NS: u64 = 270_000;
+/// The part of [`ENABLE_NS`] after which the group runs: M §13, turns of 9 and 21 ms lose 320 µs at each hand-over, of which
+/// [`PREEMPT_NS`] and [`LOAD_NS`] are the switch.
+pub const ENABLED_AFTER_NS: u64 = 100_000;
+/// What the driver answers by itself.
+pub const DRIVER_CALL_NS: u64 = 2_000;

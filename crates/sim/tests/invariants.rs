@@ -162,7 +162,7 @@ proptest! {
     #[test]
     fn every_command_runs_once_in_order_and_nothing_is_lost(
         steps in steps(),
-        slices in [20_000..3_000_000u64, 20_000..3_000_000u64, 20_000..3_000_000u64],
+        slices in [30_000..3_000_000u64, 30_000..3_000_000u64, 30_000..3_000_000u64],
     ) {
         let mut world = World::new(slices);
         let mut at = 0;

@@ -1,79 +1,11 @@
 //! The engine against what was measured on an H200: `gpu-measurements.md` §2 (latency beside a busy tenant) and §7 (shares
 //! of busy tenants). The bars are those of design.md §7: medians within 10 %, shares within 1 point.
 
-use sluice_sim::engine::{Command, Engine, GroupId, OwnerId, StreamId, StreamKind, Work};
+mod bench;
+
+use bench::{Bench, Numbers, assert_near, submit};
+use sluice_sim::engine::{Access, Control};
 use sluice_sim::params;
-
-/// Commands that a busy tenant keeps in flight (§: "8-16 in flight").
-const DEPTH: u64 = 12;
-
-struct Tenant {
-    owner: OwnerId,
-    group: GroupId,
-    stream: StreamId,
-    kernel_ns: u64,
-}
-
-struct Bench {
-    engine: Engine,
-    busy: Vec<Tenant>,
-}
-
-impl Bench {
-    fn new() -> Self {
-        Self { engine: Engine::new(params::MEMORY_BYTES, 0), busy: Vec::new() }
-    }
-
-    fn tenant(&mut self, slice_us: u64, kernel_us: u64) -> Tenant {
-        let owner = self.engine.account_mut().open(0, "");
-        self.engine.account_mut().name(owner, "spin");
-        let group = self.engine.add_group(owner, slice_us * 1_000);
-        let stream = self.engine.add_stream(group, StreamKind::NonBlocking, 0, 0);
-        Tenant { owner, group, stream, kernel_ns: kernel_us * 1_000 }
-    }
-
-    /// Adds a tenant that always has kernels of this length in flight.
-    fn saturate(&mut self, slice_us: u64, kernel_us: u64) {
-        let tenant = self.tenant(slice_us, kernel_us);
-        for _ in 0..DEPTH {
-            submit(&mut self.engine, &tenant, 0);
-        }
-        self.busy.push(tenant);
-    }
-
-    /// Steps to a time; busy tenants launch a kernel for each that completes. Calls `seen` for every other completion.
-    fn run_to(&mut self, to: u64, mut seen: impl FnMut(StreamId, u64)) {
-        while let Some(at) = self.engine.next_event().filter(|at| *at <= to) {
-            self.engine.advance(at);
-            for advanced in self.engine.take_advanced() {
-                match self.busy.iter().find(|tenant| tenant.stream == advanced.stream) {
-                    Some(tenant) => submit(&mut self.engine, tenant, at),
-                    None => seen(advanced.stream, at),
-                }
-            }
-        }
-        self.engine.advance(to);
-    }
-
-    fn completed(&self, owner: OwnerId) -> u64 {
-        self.engine.account().ledger().processes[owner.0].kernels_completed
-    }
-}
-
-fn submit(engine: &mut Engine, tenant: &Tenant, at: u64) {
-    let work = Work::Kernel { ns: tenant.kernel_ns, sms: params::SMS, name: 0 };
-    assert!(engine.submit(tenant.stream, at, Command::Work(work)).is_some(), "the stream is open");
-}
-
-/// Deterministic numbers.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 20) % limit
-    }
-}
 
 /// Median and 99th percentile, in µs, of the latency of an LC tenant that launches a kernel of 100 µs every 3-5 ms and
 /// synchronises; and the busy tenants' kernels per second.
@@ -97,10 +29,6 @@ fn latency(bench: &mut Bench, requests: usize) -> (f64, f64, f64) {
     let rate =
         bench.busy.iter().map(|tenant| bench.completed(tenant.owner)).sum::<u64>() as f64 / at as f64 * 1e9;
     (latencies[requests / 2], latencies[requests * 99 / 100], rate)
-}
-
-fn assert_near(what: &str, got: f64, wanted: f64, tolerance: f64) {
-    assert!((got - wanted).abs() <= tolerance, "{what}: {got:.2}, measured {wanted:.2} ± {tolerance:.2}");
 }
 
 #[test]
@@ -137,6 +65,30 @@ fn lc_beside_a_busy_tenant_waits_as_long_as_measured() {
 }
 
 #[test]
+fn what_a_slice_adds_is_the_way_out_and_what_is_left_of_the_slice() {
+    let (alone, ..) = latency(&mut Bench::new(), 400);
+    for slice_us in [1, 20, 50, 100, 200, 500, 2_048] {
+        let mut bench = Bench::new();
+        bench.saturate(slice_us, 10_000);
+        let (p50, p99, _) = latency(&mut bench, 2_000);
+        let slice = slice_us as f64;
+        // 185-190 µs at 1 µs (§2, §15), and S/2 and S more with a slice of S.
+        assert_near(
+            &format!("slice {slice_us} µs: p50"),
+            p50 - alone,
+            187.5 + slice / 2.0,
+            3.0 + slice * 0.05,
+        );
+        assert_near(
+            &format!("slice {slice_us} µs: p99"),
+            p99 - alone,
+            187.5 + slice * 0.99,
+            3.0 + slice * 0.02,
+        );
+    }
+}
+
+#[test]
 fn busy_tenants_share_as_measured() {
     // Slices in µs; share of each and total against alone, both in %, as in §7.
     let rows: &[(&[u64], &[f64], f64)] = &[
@@ -165,13 +117,20 @@ fn busy_tenants_share_as_measured() {
 }
 
 #[test]
-fn two_busy_tenants_at_1_us_hardly_get_anywhere() {
+fn of_two_busy_tenants_at_1_us_none_gets_anywhere() {
     let mut bench = Bench::new();
     bench.saturate(1, 1_000);
     bench.saturate(1, 1_000);
-    bench.run_to(10_000_000_000, |_, _| {});
-    let gpu = bench.engine.account().ledger().gpu;
-    assert!(gpu.busy_ns * 100 < gpu.now_ns, "progress of {} in {} ns", gpu.busy_ns, gpu.now_ns);
+    bench.run_to(60_000_000_000, |_, _| {});
+    let ledger = bench.engine.ledger();
+    assert_eq!(ledger.processes.iter().map(|row| row.kernels_completed).sum::<u64>(), 0);
+    // The first of them ran until the second came.
+    assert!(ledger.gpu.busy_ns < 10_000, "progress of {} ns", ledger.gpu.busy_ns);
+    bench.engine.control(bench.busy[0].group, Control::Access(Access::Stopped));
+    bench.run_to(61_000_000_000, |_, _| {});
+    let done: Vec<u64> = bench.busy.iter().map(|tenant| bench.completed(tenant.owner)).collect();
+    assert_eq!(done[0], 0);
+    assert!(done[1] > 990, "one of them stopped, the other runs as if alone: {done:?}");
 }
 
 #[test]

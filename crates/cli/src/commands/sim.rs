@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use sluice_sim::identity::{PciAddress, parse_uuid, uuid_text};
+use sluice_sim::rm::Support;
 use sluice_sim::{client, daemon};
 
 use crate::quantity::parse_bytes;
@@ -47,6 +48,30 @@ struct Daemon {
     /// The GPU is in MIG mode
     #[arg(long)]
     mig: bool,
+    /// What its driver does when channel groups are to be controlled
+    #[arg(long, value_enum, default_value_t = Controls::Full)]
+    controls: Controls,
+    /// Whether streams can wait for words in memory, and write them
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    mem_ops: Switch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Controls {
+    /// It says that it cannot
+    None,
+    /// It says yes, and nothing comes of it
+    StatusOnly,
+    /// What is asked
+    Full,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    /// They can
+    On,
+    /// They cannot
+    Off,
 }
 
 #[derive(Debug, Subcommand)]
@@ -130,6 +155,12 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
     config.gpu.numa = flags.numa;
     config.gpu.links.clone_from(&flags.nvlink);
     config.gpu.is_mig = flags.mig;
+    config.gpu.controls = match flags.controls {
+        Controls::None => Support::None,
+        Controls::StatusOnly => Support::StatusOnly,
+        Controls::Full => Support::Full,
+    };
+    config.gpu.has_mem_ops = flags.mem_ops == Switch::On;
     daemon::run(config).with_context(|| format!("the simulated GPU at {} ended", flags.socket.display()))
 }
 

@@ -59,7 +59,11 @@ pub(super) fn copy(to: (Span, Side), from: (Span, Side), stream: &Stream, waits:
     let work = Work::Copy { engine, bytes: to.len() as u64 };
     let is_pageable = from_side == Side::Pageable || to_side == Side::Pageable;
     let is_captured = stream.is_captured(|_| Ok(()))?;
-    let effect: Effect = if from_side == Side::Pageable && to.len() <= STAGED && !is_captured {
+    let memory = &driver()?.memory;
+    let effect: Effect = if memory.is_read_only(to) {
+        let context = stream.context.clone();
+        Arc::new(move || context.fail(CUresult::ERROR_LAUNCH_FAILED))
+    } else if from_side == Side::Pageable && to.len() <= STAGED && !is_captured {
         let staged = from.to_vec();
         Arc::new(move || to.overwrite(&staged))
     } else {

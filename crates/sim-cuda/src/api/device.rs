@@ -114,6 +114,11 @@ pub(crate) fn cuDeviceGetAttribute(
     }
     value.write(match attribute {
         CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => device.number() + 1,
+        CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR => i32::from(device.gpu.info().has_mem_ops),
         _ => attribute_of_h200(attribute),
     })
 }

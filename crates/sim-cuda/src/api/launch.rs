@@ -7,6 +7,7 @@ use super::with_twin;
 use crate::border::{Ptr, Status};
 use crate::state::context::Context;
 use crate::state::driver::driver;
+use crate::state::hold;
 use crate::state::module::Function;
 use crate::state::stream::{Effect, Null, Stream, stream};
 use sluice_driver_api::types::*;
@@ -93,6 +94,9 @@ fn effect_of(context: &Arc<Context>, launch: Launch) -> Option<Effect> {
         };
         match touch() {
             None => context.fail(CUresult::ERROR_ILLEGAL_ADDRESS),
+            Some(span) if driver().is_ok_and(|driver| driver.memory.is_read_only(span)) => {
+                context.fail(CUresult::ERROR_LAUNCH_FAILED);
+            }
             Some(span) => {
                 if span.with_words(|words| launch.effect.apply(words)).is_none() {
                     context.fail(CUresult::ERROR_MISALIGNED_ADDRESS);
@@ -105,7 +109,7 @@ fn effect_of(context: &Arc<Context>, launch: Launch) -> Option<Effect> {
 fn launch(
     of: Ptr<CUfunc_st>,
     geometry: &Geometry,
-    stream: &Stream,
+    stream: &Arc<Stream>,
     kernel_params: Ptr<*mut c_void>,
     extra: Ptr<*mut c_void>,
 ) -> Status {
@@ -114,6 +118,9 @@ fn launch(
     let packed = packed(&function, kernel_params, extra)?;
     let launch = function.kernel.launch(blocks, threads, &packed).ok_or(CUresult::ERROR_INVALID_VALUE)?;
     let name = function.name_on(&stream.context.device)?;
+    if let Some(value) = launch.until {
+        return hold::launch(stream, &launch, value, name);
+    }
     stream.work(Work::Kernel { ns: launch.ns, sms: launch.sms, name }, effect_of(&stream.context, launch))
 }
 
@@ -134,7 +141,7 @@ with_twin! {
         block_z: c_uint, shared: c_uint, on: Ptr<CUstream_st>, kernel_params: Ptr<*mut c_void>, extra: Ptr<*mut c_void>
     ) |null| {
         let geometry = Geometry { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
-        launch(of, &geometry, &*stream(on, null)?, kernel_params, extra)
+        launch(of, &geometry, &stream(on, null)?, kernel_params, extra)
     }
 
     fn cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
@@ -143,7 +150,7 @@ with_twin! {
     ) |null| {
         let geometry = Geometry { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
         fits_at_once(&geometry)?;
-        launch(of, &geometry, &*stream(on, null)?, kernel_params, Ptr::null())
+        launch(of, &geometry, &stream(on, null)?, kernel_params, Ptr::null())
     }
 
     fn cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
@@ -156,6 +163,6 @@ with_twin! {
             shared: config.sharedMemBytes,
         };
         let on = Ptr::to_address(config.hStream.expose_provenance());
-        launch(of, &geometry, &*stream(on, null)?, kernel_params, extra)
+        launch(of, &geometry, &stream(on, null)?, kernel_params, extra)
     }
 }

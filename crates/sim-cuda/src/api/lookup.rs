@@ -1,6 +1,6 @@
 //! `cuGetProcAddress`.
 
-pub(crate) use super::graph::*;
+pub(crate) use super::checkpoint::*;
 
 use crate::border::{Ptr, Status};
 use crate::exports;

@@ -5,6 +5,7 @@
 
 mod array;
 mod capture;
+mod checkpoint;
 mod context;
 mod copy;
 mod copy2d;
@@ -14,6 +15,7 @@ mod fallback;
 mod graph;
 mod launch;
 mod lookup;
+mod memop;
 mod memory;
 mod module;
 mod pool;

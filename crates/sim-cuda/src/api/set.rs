@@ -54,6 +54,12 @@ fn fill(rows: &Rows, pattern: &[u8], stream: &Stream) -> Status {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     let (spans, pattern) = (rows.spans()?, pattern.to_vec());
+    let memory = &driver()?.memory;
+    if spans.iter().any(|span| memory.is_read_only(*span)) {
+        let context = stream.context.clone();
+        let fault: Effect = Arc::new(move || context.fail(CUresult::ERROR_LAUNCH_FAILED));
+        return stream.work(Work::Fill { bytes: 1 }, Some(fault));
+    }
     let effect: Effect = Arc::new(move || spans.iter().for_each(|span| span.fill(&pattern)));
     stream.work(Work::Fill { bytes: (rows.width * rows.height) as u64 }, Some(effect))
 }

@@ -1,6 +1,6 @@
 //! Streams.
 
-pub(crate) use super::set::*;
+pub(crate) use super::memop::*;
 
 use super::with_twin;
 use crate::border::{Ptr, Status};

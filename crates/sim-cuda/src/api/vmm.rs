@@ -110,7 +110,9 @@ pub(crate) fn cuMemUnmap(pointer: CUdeviceptr, len: usize) -> Status {
     if let Ok(context) = current() {
         context.synchronize()?;
     }
-    driver()?.memory.unmap(address(pointer)?, len)
+    let address = address(pointer)?;
+    driver()?.devices.iter().for_each(|device| device.words.forget(address, len));
+    driver()?.memory.unmap(address, len)
 }
 
 /// Everything that is mapped can be read and written.

@@ -1,9 +1,11 @@
 //! Devices and contexts, and which context is current in a thread.
 
 use super::driver::{Driver, driver};
+use super::groups::{Control, Groups};
 use super::host::HostThread;
 use super::memory::PoolId;
 use super::stream::Stream;
+use super::words::Words;
 use super::{lock, status_of};
 use crate::border::Status;
 use sluice_driver_api::CUresult;
@@ -11,7 +13,7 @@ use sluice_sim::client::{Gpu, Mark};
 use sluice_sim::engine::StreamKind;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -27,11 +29,17 @@ pub(crate) struct Primary {
 pub(crate) struct Device {
     pub(crate) ordinal: usize,
     pub(crate) gpu: Arc<Gpu>,
+    /// Where its daemon is.
+    pub(crate) socket: PathBuf,
     pub(crate) primary: Mutex<Primary>,
     /// The pool that stream-ordered allocations come from.
     pub(crate) current_pool: Mutex<Option<PoolId>>,
     /// Where its host functions run.
     pub(crate) host: HostThread,
+    /// What its streams and kernels wait for in memory.
+    pub(crate) words: Words,
+    /// Its file of the control device, opened with the first context.
+    pub(crate) control: Control,
 }
 
 impl Device {
@@ -40,9 +48,12 @@ impl Device {
         Ok(Self {
             ordinal,
             gpu: Arc::new(gpu),
+            socket: socket.to_owned(),
             primary: Mutex::new(Primary::default()),
             current_pool: Mutex::new(None),
             host: HostThread::default(),
+            words: Words::default(),
+            control: Control::default(),
         })
     }
 
@@ -84,8 +95,10 @@ impl Device {
 pub(crate) struct Context {
     pub(crate) handle: usize,
     pub(crate) device: Arc<Device>,
-    /// Its channel group.
+    /// Number of its kernels' channel group.
     pub(crate) group: u64,
+    /// All of its channel groups, as the resource manager knows them.
+    groups: Groups,
     pub(crate) flags: u32,
     /// The legacy default stream, and all others that are open, by handle.
     streams: Mutex<BTreeMap<usize, Arc<Stream>>>,
@@ -100,11 +113,16 @@ pub(crate) struct Context {
 impl Context {
     /// Makes a context on a device.
     pub(crate) fn open(driver: &Driver, device: &Arc<Device>, flags: u32) -> Result<Arc<Self>, CUresult> {
-        let group = device.gpu.open_context().map_err(|error| status_of(&error))?;
+        let groups = device.control.open_groups(&device.gpu)?;
+        let group = device.gpu.open_context(Some(groups.compute())).map_err(|error| {
+            device.control.free(&groups);
+            status_of(&error)
+        })?;
         let context = driver.contexts.add(|handle| Self {
             handle,
             device: device.clone(),
             group,
+            groups,
             flags,
             streams: Mutex::new(BTreeMap::new()),
             legacy: Mutex::new(None),
@@ -114,6 +132,12 @@ impl Context {
         });
         *lock(&context.legacy) = Some(Stream::open(driver, &context, StreamKind::Legacy, 0, 0)?);
         Ok(context)
+    }
+
+    /// Handle of its kernels' channel group.
+    #[cfg(test)]
+    pub(crate) fn compute_group(&self) -> u32 {
+        self.groups.compute().group
     }
 
     /// Whether it has not been destroyed.
@@ -184,6 +208,7 @@ impl Context {
         lock(&self.legacy).take();
         CURRENT.with_borrow_mut(|stack| stack.retain(|other| other.handle != self.handle));
         self.device.gpu.close_context(self.group).map_err(|error| status_of(&error))?;
+        self.device.control.free(&self.groups);
         // An asynchronous error ends with its context.
         let _ = synchronized;
         Ok(())

@@ -12,7 +12,7 @@ use super::stream::Stream;
 use super::table::{Kind, Table};
 use crate::border::Status;
 use sluice_driver_api::CUresult;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -49,6 +49,22 @@ pub(crate) fn driver() -> Result<&'static Driver, CUresult> {
         return Err(CUresult::ERROR_NOT_INITIALIZED);
     }
     DRIVER.get().ok_or(CUresult::ERROR_NOT_INITIALIZED)
+}
+
+/// Waits for as long as this process is held from outside.
+pub(crate) fn wait_unlocked() {
+    if let Ok(driver) = driver() {
+        driver.devices.iter().for_each(|device| device.gpu.wait_unlocked());
+    }
+}
+
+/// Where the daemons are: this process's, or without any those that the environment names.
+pub(crate) fn sockets() -> Vec<PathBuf> {
+    if let Ok(driver) = driver() {
+        return driver.devices.iter().map(|device| device.socket.clone()).collect();
+    }
+    let sockets = std::env::var(SOCKET).unwrap_or_default();
+    sockets.split(',').filter(|socket| !socket.is_empty()).map(PathBuf::from).collect()
 }
 
 extern "C" fn in_forked_child() {

@@ -50,8 +50,8 @@ impl Call {
 struct Job {
     stream: Arc<Stream>,
     before: Mark,
-    hold: Mark,
-    call: Call,
+    /// The function, and the command that holds the stream meanwhile.
+    call: Option<(Call, Mark)>,
 }
 
 /// The thread that runs host functions of one device.
@@ -63,17 +63,28 @@ pub(crate) struct HostThread {
 
 /// Puts a host function into a stream that is not captured.
 pub(crate) fn launch(stream: &Arc<Stream>, call: Call) -> Status {
-    let device = &stream.context.device;
     // The order of a stream's functions in the list is that of their commands. The list itself is not locked meanwhile:
     // a full stream makes us wait, and it may be full because of functions that have not been called yet.
     let _order = lock(&stream.host_order);
     let before = stream.submit(StreamCommand::Record(None), None)?;
     let hold = stream.submit(StreamCommand::Host, None)?;
-    lock(&device.host.jobs).push(Job { stream: stream.clone(), before, hold, call });
+    give(stream, before, Some((call, hold)));
+    Ok(())
+}
+
+/// Has the effects of everything in a stream up to a mark applied when they are due, also if nobody asks: other threads may
+/// look at the memory.
+pub(crate) fn settle_at(stream: &Arc<Stream>, mark: Mark) {
+    let _order = lock(&stream.host_order);
+    give(stream, mark, None);
+}
+
+fn give(stream: &Arc<Stream>, before: Mark, call: Option<(Call, Mark)>) {
+    let device = &stream.context.device;
+    lock(&device.host.jobs).push(Job { stream: stream.clone(), before, call });
     device.host.started.get_or_init(|| start(device));
     device.gpu.watch(before);
     device.gpu.notify();
-    Ok(())
 }
 
 fn start(device: &Arc<Device>) {
@@ -82,8 +93,10 @@ fn start(device: &Arc<Device>) {
         loop {
             let seen = gpu.notified();
             while let Some(job) = next_job(&jobs, |mark| gpu.is_done(mark)) {
-                job.call.call();
-                job.stream.sim.host_done(job.hold.seq());
+                if let Some((call, hold)) = job.call {
+                    call.call();
+                    job.stream.sim.host_done(hold.seq());
+                }
             }
             if !gpu.wait_notified(seen) {
                 return;

@@ -93,3 +93,16 @@ pub(crate) fn file(len: usize) -> io::Result<OwnedFd> {
     file.set_len(len as u64)?;
     Ok(file.into())
 }
+
+/// Whether a program can write all of this memory; what cannot be found out is taken for writable.
+pub(crate) fn is_writable(address: usize, len: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let is_protected = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (begin, end) = words.next()?.split_once('-')?;
+        let (begin, end) = (usize::from_str_radix(begin, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+        let inside = begin < address.saturating_add(len) && address < end;
+        Some(inside && words.next()?.as_bytes().get(1) != Some(&b'w'))
+    };
+    !maps.lines().any(|line| is_protected(line) == Some(true))
+}

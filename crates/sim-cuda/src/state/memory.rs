@@ -14,6 +14,11 @@ const POOL_HANDLES: usize = 0x00c0_ded0_0000_0000;
 /// A memory pool, by its handle.
 pub(crate) type PoolId = usize;
 
+/// The flag of a registration for reading only.
+const READ_ONLY: u32 = 8;
+/// All flags of a registration.
+const REGISTRATION: u32 = 15;
+
 /// How a piece of memory came to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -60,6 +65,7 @@ pub(crate) struct Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
+        self.device.words.forget(self.address, self.len);
         if self.origin.is_counted() {
             // The daemon may be gone, and with it the count.
             let _ = self.device.gpu.free(self.len as u64);
@@ -164,6 +170,10 @@ impl Memory {
         if self.find(address).is_some() || self.find(address + len - 1).is_some() {
             return Err(CUresult::ERROR_HOST_MEMORY_ALREADY_REGISTERED);
         }
+        let is_refused = flags & READ_ONLY == 0 && !super::mapping::is_writable(address, len);
+        if flags & !REGISTRATION != 0 || is_refused {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
         let (device, context) = (context.device.clone(), context.handle);
         self.keep(Piece { address, len, origin: Origin::Registered, device, context, flags, mapping: None });
         Ok(())
@@ -199,6 +209,12 @@ impl Memory {
             return None;
         }
         Some(Span::found(address, len))
+    }
+
+    /// Whether a span is host memory that was registered for reading only.
+    pub(crate) fn is_read_only(&self, span: Span) -> bool {
+        let found = self.find(span.address());
+        found.is_some_and(|found| found.origin == Origin::Registered && found.flags & READ_ONLY != 0)
     }
 
     /// Gives a piece back if it came to be in one of these ways.

@@ -7,12 +7,16 @@ pub(crate) mod context;
 pub(crate) mod driver;
 pub(crate) mod event;
 pub(crate) mod graph;
+pub(crate) mod groups;
+pub(crate) mod hold;
 pub(crate) mod host;
+pub(crate) mod ioctl;
 pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod stream;
 pub(crate) mod table;
+pub(crate) mod words;
 
 use sluice_driver_api::CUresult;
 use sluice_sim::client::GpuError;

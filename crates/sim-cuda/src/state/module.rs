@@ -60,7 +60,8 @@ pub(crate) fn parse(image: Ptr<c_void>) -> Result<Module, CUresult> {
         return Err(CUresult::ERROR_NO_BINARY_FOR_GPU);
     }
     if begins(b".version") || begins(b"//") {
-        return Err(CUresult::ERROR_INVALID_PTX);
+        let text = image.text()?;
+        return Module::of_ptx(&text).ok_or(CUresult::ERROR_INVALID_PTX);
     }
     Err(CUresult::ERROR_INVALID_IMAGE)
 }

@@ -3,9 +3,12 @@
 //! A process has one driver, and captures concern all of its threads: the tests take turns.
 
 mod captures;
+mod checkpoints;
+mod controls;
 mod launches;
 mod memory;
 mod streams;
+mod words;
 
 use crate::api::*;
 use crate::border::{Ptr, Status};

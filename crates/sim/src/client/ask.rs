@@ -2,7 +2,7 @@
 
 use super::link::Link;
 use crate::ledger::{Interval, Ledger, Window};
-use crate::wire::message::{Answer, GpuInfo, Request};
+use crate::wire::message::{Answer, GpuInfo, LockFailure, Request};
 use std::io;
 use std::path::Path;
 
@@ -61,6 +61,43 @@ pub fn inject(socket: &Path, xid: u64) -> io::Result<()> {
 /// No daemon answers at the socket.
 pub fn heal(socket: &Path) -> io::Result<()> {
     done(ask(socket, &Request::Heal)?)
+}
+
+/// Holds a process at its next call of the driver, and waits until nothing of it is under way on this GPU; no limit if
+/// `timeout_ms` is 0.
+///
+/// # Errors
+/// No daemon answers at the socket; within, why it was not locked.
+pub fn lock(socket: &Path, pid: i32, timeout_ms: u32) -> io::Result<Result<(), LockFailure>> {
+    locked(ask(socket, &Request::Lock { pid, timeout_ms })?)
+}
+
+/// Lets a process that is held go on.
+///
+/// # Errors
+/// As [`lock`].
+pub fn unlock(socket: &Path, pid: i32) -> io::Result<Result<(), LockFailure>> {
+    locked(ask(socket, &Request::Unlock { pid })?)
+}
+
+/// Whether a process is held; none if it does not use this GPU.
+///
+/// # Errors
+/// No daemon answers at the socket.
+pub fn is_locked(socket: &Path, pid: i32) -> io::Result<Option<bool>> {
+    match ask(socket, &Request::LockState { pid })? {
+        Answer::Number(number) => Ok(Some(number != 0)),
+        Answer::NotLocked(_) => Ok(None),
+        answer => Err(out_of_place(&answer)),
+    }
+}
+
+fn locked(answer: Answer) -> io::Result<Result<(), LockFailure>> {
+    match answer {
+        Answer::Done => Ok(Ok(())),
+        Answer::NotLocked(failure) => Ok(Err(failure)),
+        answer => Err(out_of_place(&answer)),
+    }
 }
 
 fn done(answer: Answer) -> io::Result<()> {

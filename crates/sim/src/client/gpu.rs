@@ -3,11 +3,12 @@
 use super::effects::Effects;
 use super::link::{Link, has_hung_up};
 use crate::engine::Node;
-use crate::wire::message::{Answer, GpuInfo, Request, VERSION};
+use crate::wire::message::{Answer, ControlGroup, GpuInfo, Request, VERSION};
 use crate::wire::record::{Order, Record};
 use crate::wire::region::{EVENTS, Region, STREAMS};
 use sluice_sys::clock::monotonic_ns;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -122,12 +123,25 @@ impl Gpu {
         }
     }
 
-    /// Opens a context and returns its number.
+    /// Opens the control device: a packet socket that takes the driver's ioctls ([`sluice_nvrm::transport::wire`]).
+    ///
+    /// # Errors
+    /// [`GpuError`]: refused, or gone.
+    pub fn open_control(&self) -> Result<OwnedFd, GpuError> {
+        match lock(&self.link).ask_for_fds(&Request::OpenControl)? {
+            (Answer::Done, fds) => fds.into_iter().next().ok_or_else(|| out_of_place(&Answer::Done)),
+            (Answer::Refused { why }, _) => Err(GpuError::Refused(why)),
+            (answer, _) => Err(out_of_place(&answer)),
+        }
+    }
+
+    /// Opens a context and returns its number. `control` is the channel group that carries its kernels, if one was
+    /// allocated over the control device.
     ///
     /// # Errors
     /// [`GpuError`]: out of memory, or gone.
-    pub fn open_context(&self) -> Result<u64, GpuError> {
-        self.ask_number(&Request::OpenContext)
+    pub fn open_context(&self, control: Option<ControlGroup>) -> Result<u64, GpuError> {
+        self.ask_number(&Request::OpenContext { control })
     }
 
     /// Closes a context with everything in it.
@@ -290,6 +304,18 @@ impl Gpu {
                 return Err(GpuError::Gone(io::ErrorKind::ConnectionReset.into()));
             }
         }
+    }
+
+    /// Waits for as long as this process is held from outside.
+    pub fn wait_unlocked(&self) {
+        while self.region.is_locked() && self.is_connected() {
+            self.region.wait_unlocked(Duration::from_millis(200));
+        }
+    }
+
+    /// Whether the daemon is there.
+    pub fn is_connected(&self) -> bool {
+        !has_hung_up(&self.lifeline)
     }
 
     /// A number that changes when something that was asked to be watched has completed.

@@ -11,8 +11,8 @@ mod gpu;
 mod link;
 mod stream;
 
-pub use crate::wire::message::GpuInfo;
-pub use ask::{gpu_info, heal, inject, ledger, timeline, window};
+pub use crate::wire::message::{ControlGroup, GpuInfo, LockFailure};
+pub use ask::{gpu_info, heal, inject, is_locked, ledger, lock, timeline, unlock, window};
 pub use effects::Effect;
 pub use events::{Heard, Listener, wait_any};
 pub use gpu::{Gpu, GpuError};

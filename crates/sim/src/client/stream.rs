@@ -2,7 +2,7 @@
 
 use super::effects::Effect;
 use super::gpu::{Gpu, GpuError};
-use crate::engine::{StreamKind, Work};
+use crate::engine::{Condition, StreamKind, Work};
 use crate::params;
 use crate::wire::record::Order;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +21,8 @@ pub enum StreamCommand {
     Wait(Mark),
     /// Holds the stream until [`Stream::host_done`].
     Host,
+    /// Waits for a word in memory, of which [`Gpu::set_word`] tells; without a condition, writes one.
+    MemOp(Option<Condition>),
 }
 
 /// A place in a stream: everything up to a command.
@@ -35,6 +37,11 @@ impl Mark {
     /// Number of the command in its stream.
     pub fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// Whether it is in the same stream as another, and not before it.
+    pub fn follows(&self, other: &Mark) -> bool {
+        self.slot == other.slot && self.seq >= other.seq
     }
 }
 
@@ -77,6 +84,7 @@ impl Stream {
             StreamCommand::Record(event) => Order::Mark { event },
             StreamCommand::Wait(mark) => Order::Wait { slot: mark.slot, seq: mark.seq },
             StreamCommand::Host => Order::Host,
+            StreamCommand::MemOp(condition) => Order::MemOp(condition),
         };
         debug_assert!(order.is_numbered(), "only numbered commands have a place in the stream");
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,6 +133,11 @@ impl Gpu {
         done
     }
 
+    /// Whether everything up to a mark is known to have completed. Neither waits nor has the daemon look.
+    pub fn is_known_done(&self, mark: Mark) -> bool {
+        self.region.completed(mark.slot) >= mark.seq
+    }
+
     /// Waits until everything up to a mark has completed, and applies its effects.
     ///
     /// # Errors
@@ -133,6 +146,12 @@ impl Gpu {
         self.wait(mark.slot, mark.seq)?;
         self.settle();
         Ok(())
+    }
+
+    /// Tells that a word in this process's memory has this value; streams and kernels may wait for it.
+    pub fn set_word(&self, address: u64, value: u64) {
+        self.push(0, Order::Word { address, value }, |_| {});
+        self.poke_if_parked();
     }
 
     /// Asks that [`notified`](Self::notified) changes when everything up to a mark has completed.

@@ -2,6 +2,7 @@
 
 use crate::identity::PciAddress;
 use crate::params;
+use crate::rm::Support;
 use std::path::PathBuf;
 
 /// One simulated GPU. The default is an H200.
@@ -25,6 +26,10 @@ pub struct GpuConfig {
     pub links: Vec<PciAddress>,
     /// It is in MIG mode.
     pub is_mig: bool,
+    /// What its driver does when channel groups are to be controlled.
+    pub controls: Support,
+    /// Streams can wait for words in memory, and write them.
+    pub has_mem_ops: bool,
 }
 
 impl Default for GpuConfig {
@@ -39,6 +44,8 @@ impl Default for GpuConfig {
             numa: None,
             links: Vec::new(),
             is_mig: false,
+            controls: Support::Full,
+            has_mem_ops: true,
         }
     }
 }

@@ -1,16 +1,24 @@
 //! The engine and the streams of its clients: ring commands go in, progress comes out.
 
 use super::config::DaemonConfig;
+use super::files::{Files, Seen};
 use crate::engine::{Advanced, Command, Engine, Graph, GroupId, Node, OwnerId, StreamId, Work};
 use crate::fault::Fault;
+use crate::rm::{FileId, Rm};
+use crate::wire::message::ControlGroup;
 use crate::wire::record::{Order, Record};
 use crate::wire::region::{EVENTS, Region, STREAMS};
+use sluice_sys::clock::monotonic_ns;
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A process's things on the GPU.
 pub(super) struct Tenant {
     pub(super) owner: OwnerId,
+    pid: i32,
+    uid: u32,
     pub(super) region: Region,
     groups: Vec<GroupId>,
     graphs: HashMap<u64, Arc<Graph>>,
@@ -31,6 +39,8 @@ struct Watch {
 pub(super) struct Gpu {
     pub(super) config: DaemonConfig,
     pub(super) engine: Engine,
+    pub(super) rm: Rm,
+    pub(super) files: Files,
     /// What is wrong with it.
     pub(super) fault: Option<Fault>,
     tenants: HashMap<u64, Tenant>,
@@ -42,9 +52,12 @@ pub(super) struct Gpu {
 impl Gpu {
     pub(super) fn new(config: DaemonConfig, now: u64) -> Self {
         let engine = Engine::new(config.gpu.memory_bytes, now);
+        let rm = Rm::new(config.gpu.controls, config.gpu.timeslice_ns);
         Self {
             config,
             engine,
+            rm,
+            files: Files::default(),
             fault: None,
             tenants: HashMap::new(),
             homes: HashMap::new(),
@@ -53,10 +66,12 @@ impl Gpu {
     }
 
     /// A process begins to use the GPU.
-    pub(super) fn attach(&mut self, key: u64, pid: i32, label: &str, region: Region) {
+    pub(super) fn attach(&mut self, key: u64, (pid, uid): (i32, u32), label: &str, region: Region) {
         let owner = self.engine.account_mut().open(pid, label);
         let tenant = Tenant {
             owner,
+            pid,
+            uid,
             region,
             groups: Vec::new(),
             graphs: HashMap::new(),
@@ -71,24 +86,76 @@ impl Gpu {
         let Some(tenant) = self.tenants.remove(&key) else { return };
         for group in tenant.groups {
             self.engine.remove_group(group);
+            self.rm.unbind(group);
         }
-        self.engine.account_mut().close(tenant.owner);
+        self.engine.end(tenant.owner);
+        // As long as somebody holds its file of the control device, the driver keeps what it allocated.
+        if !self.files.belongs_to(key) {
+            self.engine.account_mut().release(tenant.owner);
+        }
         self.homes.retain(|_, (home, _)| *home != key);
         self.watches.retain(|watch| watch.tenant != key);
+    }
+
+    fn of_process(&self, pid: i32) -> impl Iterator<Item = &Tenant> {
+        self.tenants.values().filter(move |tenant| tenant.pid == pid)
+    }
+
+    /// Holds a process at its next call, or lets it go on.
+    pub(super) fn set_locked(&self, pid: i32, is_locked: bool) {
+        self.of_process(pid).for_each(|tenant| tenant.region.set_locked(is_locked));
+    }
+
+    /// A process's user, and whether it is held; none if it does not use this GPU.
+    pub(super) fn lock_state(&self, pid: i32) -> Option<(u32, bool)> {
+        let tenant = self.of_process(pid).next()?;
+        Some((tenant.uid, tenant.region.is_locked()))
+    }
+
+    /// Whether nothing of a process is under way.
+    pub(super) fn is_idle(&self, pid: i32) -> bool {
+        self.of_process(pid).all(|tenant| self.engine.is_idle(tenant.owner))
     }
 
     pub(super) fn tenant(&self, key: u64) -> Option<&Tenant> {
         self.tenants.get(&key)
     }
 
+    /// A process opens the control device.
+    pub(super) fn open_control(&mut self, key: u64) -> io::Result<OwnedFd> {
+        let Some(tenant) = self.tenants.get(&key) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        self.files.open(self.rm.open(), key, tenant.owner)
+    }
+
+    /// Takes the ioctls that have come over a file of the control device.
+    pub(super) fn serve_file(&mut self, file: FileId, now: u64) {
+        if let Seen::Closed = self.files.serve(file, now, &mut self.rm, &mut self.engine) {
+            self.close_control(file);
+        }
+    }
+
+    /// The last holder of a file of the control device has closed it.
+    fn close_control(&mut self, file: FileId) {
+        self.rm.close(file, &mut self.engine);
+        let Some((key, owner)) = self.files.close(file) else { return };
+        if !self.tenants.contains_key(&key) && !self.files.belongs_to(key) {
+            self.engine.account_mut().release(owner);
+        }
+    }
+
     /// Opens a context; none if the memory does not suffice.
-    pub(super) fn open_context(&mut self, key: u64) -> Option<u64> {
+    pub(super) fn open_context(&mut self, key: u64, control: Option<ControlGroup>) -> Option<u64> {
         let tenant = self.tenants.get_mut(&key)?;
         if !self.engine.account_mut().open_context(tenant.owner, self.config.gpu.context_bytes) {
             return None;
         }
         let group = self.engine.add_group(tenant.owner, self.config.gpu.timeslice_ns);
         tenant.groups.push(group);
+        if let (Some(file), Some(ControlGroup { client, group: handle })) = (self.files.of(key), control)
+            && !self.rm.bind(file, client, handle, group, &mut self.engine)
+        {
+            tracing::warn!("a context names channel group {handle:#x}, which its process does not have");
+        }
         Some(group.0)
     }
 
@@ -98,6 +165,7 @@ impl Gpu {
         let Some(index) = tenant.groups.iter().position(|each| each.0 == group) else { return false };
         let group = tenant.groups.swap_remove(index);
         self.engine.remove_group(group);
+        self.rm.unbind(group);
         self.engine.account_mut().close_context(tenant.owner, self.config.gpu.context_bytes);
         true
     }
@@ -106,7 +174,7 @@ impl Gpu {
     pub(super) fn add_graph(&mut self, key: u64, nodes: Vec<Node>) -> Option<u64> {
         let tenant = self.tenants.get_mut(&key)?;
         let names = self.engine.account().names(tenant.owner);
-        let known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } if name >= names);
+        let known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } | Work::Hold { name, .. } if name >= names);
         if !nodes.iter().all(known) {
             return None;
         }
@@ -123,22 +191,32 @@ impl Gpu {
         }
     }
 
-    /// Takes everything out of the rings. True if there was something that somebody waits for.
+    /// Takes everything out of the rings, and carries it out in the order of submission. True if there was something that
+    /// somebody waits for.
     pub(super) fn drain(&mut self) -> bool {
-        let mut urgent = false;
-        let keys: Vec<u64> = self.tenants.keys().copied().collect();
-        for key in keys {
+        let mut all: Vec<(u64, Record)> = Vec::new();
+        for (key, tenant) in &self.tenants {
             let mut any = false;
-            while let Some(record) = self.tenants.get(&key).and_then(|tenant| tenant.region.pop()) {
+            while let Some(record) = tenant.region.pop() {
                 any = true;
-                if let Some(record) = record {
-                    urgent |= matches!(record.order, Order::Watch { .. } | Order::HostDone { .. });
-                    self.obey(key, record);
-                }
+                all.extend(record.map(|record| (*key, record)));
             }
-            if let Some(tenant) = self.tenants.get(&key).filter(|_| any) {
+            if any {
                 tenant.region.wake_full();
             }
+        }
+        // Of one process this is the order in the ring, wherever it matters: what depends on something is stamped later.
+        all.sort_by_key(|(_, record)| record.stamp);
+        let now = monotonic_ns();
+        let mut urgent = false;
+        for (key, record) in all {
+            let is_news = matches!(record.order, Order::HostDone { .. } | Order::Word { .. });
+            urgent |= is_news || matches!(record.order, Order::Watch { .. });
+            if is_news {
+                // It holds from when it happened, not from when the timeline was last looked at.
+                self.engine.advance(record.stamp.min(now));
+            }
+            self.obey(key, record);
         }
         urgent
     }
@@ -157,9 +235,13 @@ impl Gpu {
             }
             return Some(());
         }
+        if let Order::Word { address, value } = record.order {
+            self.engine.set_word(tenant.owner, address, value);
+            return Some(());
+        }
         let stream = *tenant.slots.get(&record.slot)?;
         let command = match record.order {
-            Order::Open { .. } => return None,
+            Order::Open { .. } | Order::Word { .. } => return None,
             Order::Close => {
                 self.engine.close_stream(stream);
                 return Some(());
@@ -172,7 +254,9 @@ impl Gpu {
                 self.watches.push(Watch { tenant: key, slot: record.slot, stream, seq });
                 return Some(());
             }
-            Order::Work(Work::Kernel { name, .. }) if name >= self.engine.account().names(tenant.owner) => {
+            Order::Work(Work::Kernel { name, .. } | Work::Hold { name, .. })
+                if name >= self.engine.account().names(tenant.owner) =>
+            {
                 Command::Work(Work::Empty)
             }
             Order::Work(work) => Command::Work(work),
@@ -186,6 +270,7 @@ impl Gpu {
                 None => Command::Work(Work::Empty),
             },
             Order::Host => Command::Host,
+            Order::MemOp(condition) => Command::MemOp(condition),
         };
         self.engine.submit(stream, record.stamp, command);
         Some(())
@@ -231,6 +316,10 @@ impl Gpu {
 
     /// Before this time, nothing that anybody waits for can be done.
     pub(super) fn next_wanted(&mut self) -> Option<u64> {
+        [self.next_completion(), self.files.next_due()].into_iter().flatten().min()
+    }
+
+    fn next_completion(&mut self) -> Option<u64> {
         let next = self.engine.next_event()?;
         /// With more watches than this, looking at each costs more than waking too early.
         const MANY: usize = 32;

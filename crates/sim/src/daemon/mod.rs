@@ -5,7 +5,9 @@
 //! the same result, because every command carries the time of its submission.
 
 mod config;
+mod files;
 mod gpu;
+mod locks;
 mod peer;
 mod server;
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub(super) struct Peer {
     /// Readable when the process ends: children may keep the socket open.
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) pid: i32,
+    pub(super) uid: u32,
     pub(super) said_hello: bool,
     /// Wants to be told of Xids.
     pub(super) listens: bool,
@@ -21,12 +22,13 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let pid = sluice_sys::socket::peer_credentials(socket.as_fd())?.pid;
+        let peer = sluice_sys::socket::peer_credentials(socket.as_fd())?;
         let pidfd = sluice_sys::socket::peer_pidfd(socket.as_fd()).ok();
         Ok(Self {
             socket,
             pidfd,
-            pid,
+            pid: peer.pid,
+            uid: peer.uid,
             said_hello: false,
             listens: false,
             incoming: Vec::new(),

@@ -2,10 +2,12 @@
 
 use super::config::DaemonConfig;
 use super::gpu::Gpu;
+use super::locks::Locks;
 use super::peer::Peer;
 use crate::engine::OwnerId;
 use crate::fault::Fault;
-use crate::wire::message::{Answer, GpuInfo, Request, VERSION};
+use crate::rm::FileId;
+use crate::wire::message::{Answer, GpuInfo, LockFailure, Request, VERSION};
 use crate::wire::region::Region;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
@@ -26,6 +28,7 @@ pub(super) struct Server {
     poke: EventFd,
     stop: Arc<EventFd>,
     peers: BTreeMap<u64, Peer>,
+    locks: Locks,
     next_peer: u64,
 }
 
@@ -38,6 +41,15 @@ struct Awake {
     writable: Vec<u64>,
     /// Peers whose process has ended.
     ended: Vec<u64>,
+    /// Files of the control device with something to read.
+    files: Vec<FileId>,
+}
+
+/// Whom a descriptor that is waited for belongs to.
+enum Whose {
+    Peer(u64),
+    Process(u64),
+    File(FileId),
 }
 
 impl Server {
@@ -51,7 +63,15 @@ impl Server {
         // Like the device files of a GPU: whoever can see it may use it, also without being root.
         std::fs::set_permissions(&config.socket, std::fs::Permissions::from_mode(0o666))?;
         let gpu = Gpu::new(config, monotonic_ns());
-        Ok(Self { gpu, listener, poke: super::event()?, stop, peers: BTreeMap::new(), next_peer: 0 })
+        Ok(Self {
+            gpu,
+            listener,
+            poke: super::event()?,
+            stop,
+            peers: BTreeMap::new(),
+            locks: Locks::default(),
+            next_peer: 0,
+        })
     }
 
     /// Serves until told to stop.
@@ -67,6 +87,16 @@ impl Server {
                 return Ok(());
             }
             self.compute();
+            // Before the peers: what a closed file held is free when somebody asks.
+            for file in awake.files {
+                self.gpu.serve_file(file, monotonic_ns());
+            }
+            self.gpu.files.deliver(monotonic_ns());
+            for (key, answer) in self.locks.step(&self.gpu, monotonic_ns()) {
+                if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(&answer).is_err()) {
+                    self.hang_up(key);
+                }
+            }
             for key in awake.readable {
                 self.serve(key);
             }
@@ -100,7 +130,10 @@ impl Server {
             Some(Duration::ZERO)
         } else {
             let now = monotonic_ns();
-            self.gpu.next_wanted().map(|at| Duration::from_nanos(at.saturating_sub(now)))
+            let timeline = if self.locks.is_waiting() { self.gpu.engine.next_event() } else { None };
+            let wanted = [self.gpu.next_wanted(), self.locks.next_due(now), timeline];
+            let next = wanted.into_iter().flatten().min();
+            next.map(|at| Duration::from_nanos(at.saturating_sub(now)))
         };
         let mut fds = vec![
             PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
@@ -113,11 +146,15 @@ impl Server {
             let mut flags = PollFlags::POLLIN;
             flags.set(PollFlags::POLLOUT, peer.is_behind());
             fds.push(PollFd::new(peer.socket.as_fd(), flags));
-            whose.push((*key, false));
+            whose.push(Whose::Peer(*key));
             if let Some(pidfd) = &peer.pidfd {
                 fds.push(PollFd::new(pidfd.as_fd(), PollFlags::POLLIN));
-                whose.push((*key, true));
+                whose.push(Whose::Process(*key));
             }
+        }
+        for (file, socket) in self.gpu.files.sockets() {
+            fds.push(PollFd::new(socket, PollFlags::POLLIN));
+            whose.push(Whose::File(file));
         }
         match ppoll(&mut fds, timeout.map(TimeSpec::from_duration), None) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -132,13 +169,20 @@ impl Server {
             readable: Vec::new(),
             writable: Vec::new(),
             ended: Vec::new(),
+            files: Vec::new(),
         };
         let poked = hit(&fds[1], readable);
-        for (fd, (key, is_pidfd)) in fds[fixed..].iter().zip(whose) {
+        for (fd, whose) in fds[fixed..].iter().zip(whose) {
             if hit(fd, readable) {
-                if is_pidfd { awake.ended.push(key) } else { awake.readable.push(key) }
+                match whose {
+                    Whose::Peer(key) => awake.readable.push(key),
+                    Whose::Process(key) => awake.ended.push(key),
+                    Whose::File(file) => awake.files.push(file),
+                }
             }
-            if !is_pidfd && hit(fd, PollFlags::POLLOUT) {
+            if let Whose::Peer(key) = whose
+                && hit(fd, PollFlags::POLLOUT)
+            {
                 awake.writable.push(key);
             }
         }
@@ -183,6 +227,22 @@ impl Server {
                 self.hello(key, version, &label)?;
                 continue;
             }
+            if let Request::OpenControl = request {
+                self.open_control(key)?;
+                continue;
+            }
+            let who = (key, self.peers.get(&key).map_or(u32::MAX, |peer| peer.uid));
+            match request {
+                Request::Lock { pid, timeout_ms } => {
+                    self.locks.lock(&self.gpu, who, pid, timeout_ms, monotonic_ns());
+                    continue;
+                }
+                Request::Unlock { pid } => {
+                    self.locks.unlock(&self.gpu, who, pid, monotonic_ns());
+                    continue;
+                }
+                _ => {}
+            }
             let answer = self.answer(key, request);
             if let Some(peer) = self.peers.get_mut(&key) {
                 peer.answer(&answer)?;
@@ -204,8 +264,19 @@ impl Server {
         peer.said_hello = true;
         let info = info(&self.gpu);
         peer.answer_with(&Answer::Gpu(info), &[fd.as_fd(), self.poke.as_fd()])?;
-        self.gpu.attach(key, peer.pid, label, region);
+        self.gpu.attach(key, (peer.pid, peer.uid), label, region);
         Ok(())
+    }
+
+    fn open_control(&mut self, key: u64) -> io::Result<()> {
+        let opened = self.gpu.open_control(key);
+        let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
+        match opened {
+            Ok(file) => peer.answer_with(&Answer::Done, &[file.as_fd()]),
+            Err(error) => {
+                peer.answer(&Answer::Refused { why: format!("no file of the control device: {error}") })
+            }
+        }
     }
 
     fn answer(&mut self, key: u64, request: Request) -> Answer {
@@ -213,7 +284,7 @@ impl Server {
         let engine = &mut self.gpu.engine;
         match request {
             Request::Gpu => return Answer::Gpu(info(&self.gpu)),
-            Request::Ledger => return Answer::Ledger(Box::new(engine.account().ledger())),
+            Request::Ledger => return Answer::Ledger(Box::new(engine.ledger())),
             Request::Window { from_ns, to_ns } => {
                 return Answer::Window(engine.account().window(from_ns, to_ns));
             }
@@ -233,6 +304,12 @@ impl Server {
                     peer.listens = true;
                 }
                 return Answer::Done;
+            }
+            Request::LockState { pid } => {
+                return match self.gpu.lock_state(pid) {
+                    Some((_, is_locked)) => Answer::Number(is_locked.into()),
+                    None => Answer::NotLocked(LockFailure::NoSuchProcess),
+                };
             }
             Request::Memory => {
                 return Answer::Memory {
@@ -254,7 +331,9 @@ impl Server {
                 Answer::Done
             }
             Request::Name { name } => Answer::Number(account.name(owner, &name) as u64),
-            Request::OpenContext => self.gpu.open_context(key).map_or(Answer::OutOfMemory, Answer::Number),
+            Request::OpenContext { control } => {
+                self.gpu.open_context(key, control).map_or(Answer::OutOfMemory, Answer::Number)
+            }
             Request::CloseContext { group } if self.gpu.close_context(key, group) => Answer::Done,
             Request::CloseContext { .. } => refused("no such context"),
             Request::AddGraph { nodes } => {
@@ -287,6 +366,7 @@ impl Server {
 
     fn hang_up(&mut self, key: u64) {
         if self.peers.remove(&key).is_some() {
+            self.locks.cancel(&self.gpu, key);
             self.gpu.detach(key);
         }
     }
@@ -302,6 +382,7 @@ fn info(gpu: &Gpu) -> GpuInfo {
         numa: config.gpu.numa,
         links: config.gpu.links.clone(),
         is_mig: config.gpu.is_mig,
+        has_mem_ops: config.gpu.has_mem_ops,
         fault: gpu.fault,
     }
 }

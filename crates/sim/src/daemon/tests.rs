@@ -1,5 +1,7 @@
 //! A daemon on a thread and clients in the same process.
 
+mod controls;
+
 use super::*;
 use crate::client::{self, Gpu, GpuError, Stream, StreamCommand};
 use crate::engine::{CopyEngine, Node, StreamKind, Work};
@@ -20,7 +22,7 @@ fn daemon() -> Bench {
 impl Bench {
     fn process(&self, label: &str) -> Process {
         let gpu = Arc::new(Gpu::connect(self.handle.socket(), label).unwrap());
-        let group = gpu.open_context().unwrap();
+        let group = gpu.open_context(None).unwrap();
         let name = gpu.name("spin").unwrap();
         Process { gpu, group, name }
     }

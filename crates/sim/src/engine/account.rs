@@ -40,13 +40,23 @@ impl Account {
         OwnerId(self.owners.len() - 1)
     }
 
-    /// The process has gone: its memory is free, its row stays.
-    pub fn close(&mut self, owner: OwnerId) {
+    /// The process has gone; its row stays, and its memory until [`release`](Self::release).
+    pub(super) fn end(&mut self, owner: OwnerId) {
+        self.owners[owner.0].row.ended = true;
+    }
+
+    /// Frees all memory of an owner.
+    pub fn release(&mut self, owner: OwnerId) {
         let row = &mut self.owners[owner.0].row;
         self.gpu.memory_used -= row.memory_bytes + row.context_bytes;
         let (now, _) = self.memory.entry(row.label.clone()).or_default();
         *now -= row.memory_bytes;
-        (row.memory_bytes, row.context_bytes, row.ended) = (0, 0, true);
+        (row.memory_bytes, row.context_bytes) = (0, 0);
+    }
+
+    /// The process id of an owner.
+    pub(super) fn pid(&self, owner: OwnerId) -> i32 {
+        self.owners[owner.0].row.pid
     }
 
     /// Index of a kernel name in the owner's table, for [`super::Work::Kernel`].
@@ -181,7 +191,12 @@ impl Account {
             let kernels = counted.map(|name| (name.text.clone(), name.completed)).collect();
             ProcessLedger { kernels, ..owner.row.clone() }
         });
-        Ledger { gpu: self.gpu.clone(), processes: processes.collect(), labels: self.labels() }
+        Ledger {
+            gpu: self.gpu.clone(),
+            processes: processes.collect(),
+            labels: self.labels(),
+            groups: Vec::new(),
+        }
     }
 
     fn labels(&self) -> BTreeMap<String, LabelLedger> {

@@ -1,5 +1,6 @@
 //! What can be put into a stream, and the names of the things in the engine.
 
+use super::Condition;
 use crate::params;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -80,6 +81,19 @@ pub enum Work {
         /// Bytes.
         bytes: u64,
     },
+    /// A kernel of one block that polls a word until it is at least `value`, modulo 2^32, or `timeout_ns` are over.
+    Hold {
+        /// Address of the word.
+        address: u64,
+        /// What it waits for.
+        value: u32,
+        /// Longest time on the GPU.
+        timeout_ns: u64,
+        /// From [`super::Account::name`].
+        name: usize,
+        /// Tags of the [`super::Record`]s of its begin, and of its end if the word ended it.
+        times: [u64; 2],
+    },
     /// Nothing: a node that only orders others.
     Empty,
 }
@@ -91,8 +105,15 @@ impl Work {
             Self::Kernel { ns, .. } => ns.max(1),
             Self::Copy { engine, bytes } => engine.copy_ns(bytes),
             Self::Fill { bytes } => transfer_ns(bytes, params::FILL_BYTES_PER_US),
+            Self::Hold { .. } => params::MIN_KERNEL_NS,
             Self::Empty => 0,
         }
+    }
+}
+
+impl Work {
+    fn is_kernel(self) -> bool {
+        matches!(self, Self::Kernel { .. } | Self::Hold { .. })
     }
 }
 
@@ -131,7 +152,7 @@ impl Graph {
                 begins[successor] = begins[successor].max(end);
             }
         }
-        let kernels = nodes.iter().filter(|node| matches!(node.work, Work::Kernel { .. })).count() as u64;
+        let kernels = nodes.iter().filter(|node| node.work.is_kernel()).count() as u64;
         Some(Self { nodes, indegrees, longest_ns, kernels })
     }
 
@@ -166,6 +187,8 @@ pub enum Command {
     },
     /// Holds the stream until [`super::Engine::host_done`].
     Host,
+    /// Waits for a word in memory; without a condition, writes one.
+    MemOp(Option<Condition>),
 }
 
 impl Command {
@@ -174,23 +197,23 @@ impl Command {
         match self {
             Self::Work(work) => work.ns(),
             Self::Graph(graph) => graph.longest_ns,
-            Self::Record { .. } | Self::Wait { .. } | Self::Host => 0,
+            Self::Record { .. } | Self::Wait { .. } | Self::Host | Self::MemOp(_) => 0,
         }
     }
 
     /// Whether it needs the multiprocessors.
     pub(super) fn needs_slice(&self) -> bool {
-        let needs = |work: &Work| matches!(work, Work::Kernel { .. } | Work::Fill { .. });
+        let needs = |work: &Work| work.is_kernel() || matches!(work, Work::Fill { .. });
         match self {
             Self::Work(work) => needs(work),
             Self::Graph(graph) => graph.nodes.iter().any(|node| needs(&node.work)),
-            Self::Record { .. } | Self::Wait { .. } | Self::Host => false,
+            Self::Record { .. } | Self::Wait { .. } | Self::Host | Self::MemOp(_) => false,
         }
     }
 
     pub(super) fn kernels(&self) -> u64 {
         match self {
-            Self::Work(Work::Kernel { .. }) => 1,
+            Self::Work(work) if work.is_kernel() => 1,
             Self::Graph(graph) => graph.kernels,
             _ => 0,
         }

@@ -1,13 +1,25 @@
 //! How early a command can be done: what a daemon sleeps until.
 
 use super::stream::Progress;
-use super::{Command, Engine, StreamId};
+use super::{Access, Command, Engine, GroupId, StreamId};
 
 impl Engine {
+    /// The least time until a group's kernels can go on.
+    fn least_wait(&self, group: GroupId) -> u64 {
+        // What a control changes when it takes effect is not looked at beforehand.
+        let until_control = self.controls.next_event().map(|at| at.saturating_sub(self.now));
+        match self.runlist.least_wait(group, self.now) {
+            Some(wait) => until_control.map_or(wait, |control| wait.min(control)),
+            None => until_control.unwrap_or(u64::MAX),
+        }
+    }
+
     /// A time before which a stream cannot be as far as `seq`, whatever happens; none if it is that far.
     pub fn earliest(&self, id: StreamId, seq: u64) -> Option<u64> {
         let stream = self.streams.get(&id).filter(|stream| stream.completed < seq)?;
-        let wait = self.runlist.least_wait(stream.group, self.now);
+        let wait = self.least_wait(stream.group);
+        let is_stopped =
+            self.runlist.groups.get(&stream.group).is_some_and(|group| group.access != Access::Enabled);
         let running = self.runlist.groups.get(&stream.group).map(|group| &group.running);
         let mut ns = 0u64;
         for op in stream.queue.iter().take_while(|op| op.seq <= seq) {
@@ -19,11 +31,12 @@ impl Engine {
                 // Of what has begun only the time of a kernel is known without looking further.
                 Progress::Begun { .. } => {
                     let mine = running.into_iter().flatten().find(|running| running.task.stream == id);
-                    mine.filter(|_| matches!(op.command, Command::Work(_)))
+                    mine.filter(|mine| matches!(op.command, Command::Work(_)) && mine.task.hold.is_none())
                         .map_or(0, |running| running.left_ns)
                 }
             };
-            let wait = if op.command.needs_slice() { wait } else { 0 };
+            let is_kept_back = is_stopped && matches!(op.progress, Progress::Waiting);
+            let wait = if op.command.needs_slice() || is_kept_back { wait } else { 0 };
             ns = match (&op.command, &op.progress) {
                 // Which of a graph's nodes wait for the slice is not looked at: some of it may go on without.
                 (Command::Graph(_), Progress::Waiting) => ns.saturating_add(left).max(wait),

@@ -5,23 +5,32 @@
 
 mod account;
 mod command;
+mod control;
 mod copies;
 mod forecast;
+mod group;
 mod progress;
 mod runlist;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod word;
 
 pub use account::Account;
 pub use command::{Command, CopyEngine, Graph, GroupId, Node, OwnerId, StreamId, StreamKind, Work};
+pub use control::Control;
+pub use group::{Access, Switches};
+pub use word::{Compare, Condition};
 
 use crate::params;
+use control::Controls;
 use copies::Copies;
-use runlist::{Front, Group, Runlist};
+use group::Group;
+use runlist::Runlist;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use stream::{Op, Progress, Stream};
+use word::Words;
 
 /// A [`Command::Record`] was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +60,8 @@ pub struct Engine {
     streams: HashMap<StreamId, Stream>,
     runlist: Runlist,
     copies: Copies,
+    controls: Controls,
+    words: Words,
     /// First commands of streams that the GPU cannot see yet.
     arrivals: BinaryHeap<Reverse<(u64, u64, StreamId)>>,
     /// Streams whose first command may begin.
@@ -69,6 +80,8 @@ impl Engine {
             streams: HashMap::new(),
             runlist: Runlist::new(),
             copies: Copies::default(),
+            controls: Controls::default(),
+            words: Words::default(),
             arrivals: BinaryHeap::new(),
             to_look_at: VecDeque::new(),
             advanced: Vec::new(),
@@ -117,12 +130,6 @@ impl Engine {
         self.settle();
     }
 
-    /// Sets a context's time slice in nanoseconds.
-    pub fn set_timeslice(&mut self, group: GroupId, ns: u64) {
-        self.runlist.set_timeslice(group, ns);
-        self.settle();
-    }
-
     /// Adds a stream. `priority` as in CUDA: smaller goes first. Its commands are numbered from `last_seq + 1`.
     pub fn add_stream(&mut self, group: GroupId, kind: StreamKind, priority: i32, last_seq: u64) -> StreamId {
         let id = StreamId(self.id());
@@ -158,6 +165,13 @@ impl Engine {
     /// Number of the last command of a stream that is done, or none if there is no such stream.
     pub fn completed(&self, id: StreamId) -> Option<u64> {
         self.streams.get(&id).map(|stream| stream.completed)
+    }
+
+    /// Whether no stream of an owner has anything in it.
+    pub fn is_idle(&self, owner: OwnerId) -> bool {
+        let mut groups = self.runlist.groups.values().filter(|group| group.owner == owner);
+        let is_empty = |id: &StreamId| self.streams.get(id).is_none_or(|stream| stream.queue.is_empty());
+        groups.all(|group| group.streams().all(is_empty))
     }
 
     /// Puts a command, submitted at `at_ns`, into a stream and returns its number; none if there is no such stream.
@@ -218,7 +232,9 @@ impl Engine {
     pub fn next_event(&mut self) -> Option<u64> {
         self.settle();
         let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
-        [arrival, self.runlist.next_event(self.now), self.copies.next_event()].into_iter().flatten().min()
+        let outside = self.controls.next_event().into_iter().chain(self.words.next_event());
+        let inside = [arrival, self.runlist.next_event(self.now), self.copies.next_event()];
+        inside.into_iter().flatten().chain(outside).min()
     }
 
     /// Computes everything up to and at `to`. The past is left alone.
@@ -231,6 +247,8 @@ impl Engine {
             for copy in self.copies.finished(self.now) {
                 self.copy_done(copy);
             }
+            self.mem_ops_due();
+            self.control_due();
             while let Some(Reverse((_, _, id))) = self.arrivals.pop_if_due(self.now) {
                 self.to_look_at.push_back(id);
             }
@@ -240,10 +258,10 @@ impl Engine {
 
     fn elapse(&mut self, to: u64) {
         let ns = to - self.now;
-        if let Front::Switching { .. } = self.runlist.front {
+        if self.runlist.is_switching(self.now) {
             self.account.switching(ns);
         }
-        if let Some(owner) = self.runlist.elapse(ns) {
+        if let Some(owner) = self.runlist.elapse(self.now, ns) {
             self.account.ran(owner, self.now, to);
         }
         self.now = to;
@@ -255,12 +273,34 @@ impl Engine {
         while let Some(id) = self.to_look_at.pop_front() {
             self.look_at(id);
         }
+        self.note_lone_hold();
         let changes = self.runlist.settle(self.now);
         if changes.switched {
             self.account.switched();
         }
         if let Some(owner) = changes.began {
             self.account.began(owner, self.now);
+        }
+        if !changes.holds.is_empty() {
+            self.holds_began(&changes.holds);
+            // What has begun alone may have to yield.
+            self.settle();
+        }
+    }
+
+    /// Notes whether of the context that is on nothing is left but kernels that poll.
+    fn note_lone_hold(&mut self) {
+        let Some(id) = self.runlist.on() else { return };
+        let Some(group) = self.runlist.groups.get(&id) else { return };
+        let has_more = |stream: &StreamId| {
+            self.streams
+                .get(stream)
+                .is_some_and(|stream| stream.queue.len() > 1 && stream.queue[1].arrival <= self.now)
+        };
+        let is_alone = group.only_polls() && !group.streams().any(has_more);
+        let since = is_alone.then(|| group.alone_since.unwrap_or(self.now));
+        if let Some(group) = self.runlist.groups.get_mut(&id) {
+            group.alone_since = since;
         }
     }
 

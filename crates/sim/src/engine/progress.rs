@@ -1,9 +1,9 @@
 //! How commands begin and end.
 
 use super::copies::Copy;
-use super::runlist::Task;
+use super::group::{Access, Hold, Task};
 use super::stream::{Op, Progress};
-use super::{Advanced, Command, Engine, GroupId, OwnerId, Record, StreamId, Work};
+use super::{Advanced, Command, Compare, Condition, Engine, GroupId, OwnerId, Record, StreamId, Work};
 use crate::params;
 use std::cmp::Reverse;
 
@@ -23,6 +23,7 @@ impl Engine {
         }
         let holding = op.dependencies.iter().find(|(other, seq)| completed_of(other) < *seq).copied();
         match holding {
+            None if self.is_kept_back(id) => {}
             None => self.begin(id),
             Some((other, seq)) => {
                 if let Some(other) = self.streams.get_mut(&other) {
@@ -32,12 +33,21 @@ impl Engine {
         }
     }
 
+    /// Whether a stream's group may not run; its command is looked at again when it may.
+    fn is_kept_back(&mut self, id: StreamId) -> bool {
+        let Some(stream) = self.streams.get(&id) else { return false };
+        let group = self.runlist.groups.get_mut(&stream.group);
+        let Some(group) = group.filter(|group| group.access != Access::Enabled) else { return false };
+        group.kept_back.push(id);
+        true
+    }
+
     /// Begins the first command of a stream.
     fn begin(&mut self, id: StreamId) {
         let Some(op) = self.streams.get_mut(&id).and_then(|stream| stream.queue.front_mut()) else { return };
         let command = op.command.clone();
         let (left, indegrees) = match &command {
-            Command::Work(_) | Command::Host => (1, Vec::new()),
+            Command::Work(_) | Command::Host | Command::MemOp(_) => (1, Vec::new()),
             Command::Graph(graph) => (graph.nodes().len(), graph.indegrees().to_vec()),
             Command::Record { .. } | Command::Wait { .. } => (0, Vec::new()),
         };
@@ -51,6 +61,7 @@ impl Engine {
                 }
             }
             Command::Record { tag } => self.records.push(Record { stream: id, tag, at_ns: self.now }),
+            Command::MemOp(_) => self.mem_op(id),
             Command::Wait { .. } | Command::Host => {}
         }
         self.complete_if_done(id);
@@ -59,15 +70,20 @@ impl Engine {
     fn begin_work(&mut self, id: StreamId, node: usize, work: Work) {
         let Some(stream) = self.streams.get(&id) else { return };
         let (group, priority, ns) = (stream.group, stream.priority, work.ns());
+        let task = Task { stream: id, node, ns, sms: params::SMS, name: None, priority, hold: None };
         match work {
             Work::Kernel { sms, name, .. } => {
                 let sms = sms.clamp(1, params::SMS);
-                self.runlist.push(group, Task { stream: id, node, ns, sms, name: Some(name), priority });
+                self.push(group, Task { sms, name: Some(name), ..task });
             }
-            Work::Fill { .. } => {
-                self.runlist
-                    .push(group, Task { stream: id, node, ns, sms: params::SMS, name: None, priority });
+            Work::Hold { address, value, timeout_ns, name, times } => {
+                let until =
+                    Condition { address, value: value.into(), compare: Compare::AtLeast, is_wide: false };
+                let ns = timeout_ns.max(params::MIN_KERNEL_NS);
+                let hold = Some(Hold { until, times, is_released: false });
+                self.push(group, Task { ns, sms: 1, name: Some(name), hold, ..task });
             }
+            Work::Fill { .. } => self.push(group, task),
             Work::Copy { engine, .. } => {
                 self.copies.push(engine, Copy { group, stream: id, node, ns }, self.now)
             }
@@ -75,7 +91,28 @@ impl Engine {
         }
     }
 
+    fn push(&mut self, group: GroupId, task: Task) {
+        if let Some(group) = self.runlist.groups.get_mut(&group) {
+            group.push(task);
+        }
+    }
+
+    /// Kernels that poll have begun: what they wait for may be there already.
+    pub(super) fn holds_began(&mut self, holds: &[Task]) {
+        for (task, hold) in holds.iter().filter_map(|task| Some((task, task.hold?))) {
+            self.records.push(Record { stream: task.stream, tag: hold.times[0], at_ns: self.now });
+            let owner = self.streams.get(&task.stream).and_then(|stream| self.owner(stream.group));
+            if let Some(owner) = owner {
+                let address = hold.until.address;
+                self.runlist.set_word(owner, address, self.words.value(owner, address));
+            }
+        }
+    }
+
     pub(super) fn task_done(&mut self, task: Task) {
+        if let Some(hold) = task.hold.filter(|hold| hold.is_released) {
+            self.records.push(Record { stream: task.stream, tag: hold.times[1], at_ns: self.now });
+        }
         let owner = self.streams.get(&task.stream).and_then(|stream| self.owner(stream.group));
         if let (Some(owner), Some(name)) = (owner, task.name) {
             self.account.completed(owner, name, task.ns, self.now);

@@ -1,100 +1,24 @@
 //! The runlist: which context has the multiprocessors, for how long, and what changing it costs.
 //!
 //! Contexts take turns, a time slice each, as long as more than one has kernels. A context without kernels is passed
-//! over at once. A context that is taken off keeps its kernels where they are and goes on with them later.
+//! over at once. A context that is taken off keeps its kernels where they are and goes on with them later: they need a
+//! while of its slice to get going again, so of several contexts with slices shorter than that none gets anywhere.
 
-use super::{GroupId, OwnerId, StreamId, StreamKind};
+use super::group::{Access, Group, Task};
+use super::{GroupId, OwnerId};
 use crate::params;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// A piece of work for the multiprocessors, and whose it is.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Task {
-    pub(super) stream: StreamId,
-    pub(super) node: usize,
-    pub(super) ns: u64,
-    pub(super) sms: u32,
-    /// Index of the kernel's name; none for a memset.
-    pub(super) name: Option<usize>,
-    pub(super) priority: i32,
-}
-
-/// A task that has begun.
-#[derive(Debug)]
-pub(super) struct Running {
-    pub(super) task: Task,
-    pub(super) left_ns: u64,
-}
-
-/// A context's channel group.
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) owner: OwnerId,
-    pub(super) timeslice_ns: u64,
-    /// Begin when there is room, in this order.
-    pub(super) ready: VecDeque<Task>,
-    pub(super) running: Vec<Running>,
-    /// It was taken off at the end of a slice, and has work left: putting it back costs more.
-    taken_off: bool,
-    /// The legacy default stream, if it was made.
-    pub(super) legacy: BTreeSet<StreamId>,
-    /// The streams that synchronise with the legacy default stream.
-    pub(super) blocking: BTreeSet<StreamId>,
-    non_blocking: BTreeSet<StreamId>,
-}
-
-impl Group {
-    pub(super) fn new(owner: OwnerId, timeslice_ns: u64) -> Self {
-        Self {
-            owner,
-            timeslice_ns,
-            ready: VecDeque::new(),
-            running: Vec::new(),
-            taken_off: false,
-            legacy: BTreeSet::new(),
-            blocking: BTreeSet::new(),
-            non_blocking: BTreeSet::new(),
-        }
-    }
-
-    /// The streams of one kind.
-    pub(super) fn of_kind(&mut self, kind: StreamKind) -> &mut BTreeSet<StreamId> {
-        match kind {
-            StreamKind::Legacy => &mut self.legacy,
-            StreamKind::Blocking => &mut self.blocking,
-            StreamKind::NonBlocking => &mut self.non_blocking,
-        }
-    }
-
-    fn is_runnable(&self) -> bool {
-        !self.ready.is_empty() || !self.running.is_empty()
-    }
-
-    /// Lets ready tasks begin while there is room. True if one began.
-    fn dispatch(&mut self) -> bool {
-        let mut used: u32 = self.running.iter().map(|running| running.task.sms).sum();
-        let before = self.running.len();
-        while let Some(task) = self.ready.front() {
-            if used + task.sms > params::SMS {
-                break;
-            }
-            used += task.sms;
-            self.running.push(Running { task: *task, left_ns: task.ns });
-            self.ready.pop_front();
-        }
-        self.running.len() > before
-    }
-}
+use std::collections::BTreeMap;
 
 /// Who has the multiprocessors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Front {
     /// Nobody wants them.
     Idle,
-    /// A context runs; its slice began at `slice_start`, and ends at `ends` if somebody else waits.
-    Running { group: GroupId, slice_start: u64, ends: Option<u64> },
-    /// Nobody runs until `until`, then `to` does.
-    Switching { to: GroupId, until: u64 },
+    /// A context runs; its slice began at `slice_start`, its kernels make progress from `warm_at` on, and if somebody else
+    /// waits the slice ends at `ends`, and at `yields` if until then it does nothing but poll.
+    Running { group: GroupId, slice_start: u64, warm_at: u64, ends: Option<u64>, yields: Option<u64> },
+    /// Nobody runs until `until`, then `to` does, if there is one. Getting its kernels going comes on top if `is_cold`.
+    Switching { to: Option<GroupId>, until: u64, is_cold: bool },
 }
 
 /// All contexts, and which of them is on.
@@ -104,20 +28,24 @@ pub(super) struct Runlist {
     pub(super) front: Front,
     /// Whose state is on the GPU.
     resident: Option<GroupId>,
+    /// Who was on last: the turn goes on behind it.
+    last: Option<GroupId>,
 }
 
 /// What became of the runlist in one look at it.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Tasks of this owner began.
     pub(super) began: Option<OwnerId>,
     /// A switch began.
     pub(super) switched: bool,
+    /// Kernels that poll began.
+    pub(super) holds: Vec<Task>,
 }
 
 impl Runlist {
     pub(super) fn new() -> Self {
-        Self { groups: BTreeMap::new(), front: Front::Idle, resident: None }
+        Self { groups: BTreeMap::new(), front: Front::Idle, resident: None, last: None }
     }
 
     /// When the front changes by itself next.
@@ -125,18 +53,49 @@ impl Runlist {
         match self.front {
             Front::Idle => None,
             Front::Switching { until, .. } => Some(until),
-            Front::Running { group, ends, .. } => {
-                let shortest = self.groups[&group].running.iter().map(|running| now + running.left_ns).min();
-                shortest.into_iter().chain(ends).min()
+            Front::Running { group, warm_at, ends, yields, .. } => {
+                let begin = now.max(warm_at);
+                let shortest =
+                    self.groups[&group].running.iter().map(|running| begin + running.left_ns).min();
+                let warm = (warm_at > now).then_some(warm_at);
+                shortest.into_iter().chain(ends).chain(yields).chain(warm).min()
             }
         }
     }
 
-    /// Time passes. Returns the owner who ran, or none.
-    pub(super) fn elapse(&mut self, ns: u64) -> Option<OwnerId> {
+    /// Whether the GPU is switching at `now`: somebody is on their way, and nobody gets on.
+    pub(super) fn is_switching(&self, now: u64) -> bool {
+        match self.front {
+            Front::Idle => false,
+            Front::Switching { .. } => true,
+            Front::Running { warm_at, .. } => warm_at > now,
+        }
+    }
+
+    /// Whose kernels are on.
+    pub(super) fn on(&self) -> Option<GroupId> {
+        match self.front {
+            Front::Running { group, .. } => Some(group),
+            _ => None,
+        }
+    }
+
+    /// Whether a group's kernels are on.
+    pub(super) fn is_on(&self, id: GroupId) -> bool {
+        self.on() == Some(id)
+    }
+
+    /// Time passes, and nothing happens in it. Returns the owner who ran, or none.
+    pub(super) fn elapse(&mut self, now: u64, ns: u64) -> Option<OwnerId> {
+        if self.is_switching(now) {
+            return None;
+        }
         let Front::Running { group, .. } = self.front else { return None };
         let group = self.groups.get_mut(&group)?;
-        group.running.iter_mut().for_each(|running| running.left_ns -= ns);
+        for running in &mut group.running {
+            running.left_ns -= ns;
+            running.ran_ns += ns;
+        }
         Some(group.owner)
     }
 
@@ -144,14 +103,8 @@ impl Runlist {
     pub(super) fn finished(&mut self) -> Vec<Task> {
         let Front::Running { group, .. } = self.front else { return Vec::new() };
         let Some(group) = self.groups.get_mut(&group) else { return Vec::new() };
-        group.running.extract_if(.., |running| running.left_ns == 0).map(|running| running.task).collect()
-    }
-
-    /// Puts a task into its group's queue, behind those of its priority.
-    pub(super) fn push(&mut self, group: GroupId, task: Task) {
-        let Some(group) = self.groups.get_mut(&group) else { return };
-        let place = group.ready.partition_point(|other| other.priority <= task.priority);
-        group.ready.insert(place, task);
+        let done = group.running.extract_if(.., |running| running.left_ns == 0);
+        done.map(|running| Task { ns: running.ran_ns, ..running.task }).collect()
     }
 
     /// Takes a group off, whatever it is doing.
@@ -178,6 +131,30 @@ impl Runlist {
         }
     }
 
+    /// Ends the slice of the group that is on, if it is this one.
+    pub(super) fn preempt(&mut self, id: GroupId, now: u64) -> Changes {
+        if !self.is_on(id) || self.groups.get(&id).is_none_or(|group| group.running.is_empty()) {
+            return Changes::default();
+        }
+        let to = self.next_after(Some(id));
+        self.take_off(id, to, now);
+        Changes { switched: true, ..Changes::default() }
+    }
+
+    /// A word has changed: what polls it and has found it ends.
+    pub(super) fn set_word(&mut self, owner: OwnerId, address: u64, value: u64) {
+        for group in self.groups.values_mut().filter(|group| group.owner == owner) {
+            for running in &mut group.running {
+                let Some(hold) = &mut running.task.hold else { continue };
+                if hold.until.address == address && hold.until.holds(value) && !hold.is_released {
+                    hold.is_released = true;
+                    running.left_ns = running.left_ns.min(params::HOLD_POLL_NS);
+                    running.deadline = None;
+                }
+            }
+        }
+    }
+
     /// The next runnable group after this one, in turn; itself last.
     fn next_after(&self, id: Option<GroupId>) -> Option<GroupId> {
         let runnable = |(id, group): (&GroupId, &Group)| group.is_runnable().then_some(*id);
@@ -186,69 +163,101 @@ impl Runlist {
         later.chain(self.groups.range(..=id)).find_map(runnable)
     }
 
+    /// Takes a group off in the middle of its kernels.
+    fn take_off(&mut self, id: GroupId, to: Option<GroupId>, now: u64) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.save();
+        }
+        self.resident = None;
+        let is_stalled = to.and_then(|to| self.groups.get(&to)).is_some_and(|to| to.is_stalled);
+        let load = if is_stalled { params::LOAD_NS - params::WARM_NS } else { 0 };
+        self.front = Front::Switching { to, until: now + params::PREEMPT_NS + load, is_cold: true };
+    }
+
+    /// Puts a group on in the place of one that has nothing to do.
+    fn load(&mut self, to: GroupId, now: u64) {
+        if let Some(group) = self.resident.take().and_then(|id| self.groups.get_mut(&id)) {
+            group.save();
+        }
+        self.front = Front::Switching { to: Some(to), until: now + params::LOAD_NS, is_cold: false };
+    }
+
+    /// A switch is over.
+    fn arrive(&mut self, to: Option<GroupId>, is_cold: bool, now: u64) {
+        self.front = Front::Idle;
+        let Some(to) = to else { return };
+        let Some(group) = self.groups.get_mut(&to).filter(|group| group.is_runnable()) else { return };
+        let warm_at = now + if is_cold && group.is_stalled { params::WARM_NS } else { 0 };
+        group.resume(warm_at);
+        (self.resident, self.last) = (Some(to), Some(to));
+        self.front = Front::Running { group: to, slice_start: now, warm_at, ends: None, yields: None };
+    }
+
     /// Makes the front what it must be at `now`: called after anything has changed.
     pub(super) fn settle(&mut self, now: u64) -> Changes {
         let mut changes = Changes::default();
         loop {
             match self.front {
-                Front::Switching { to, until } if until <= now => {
-                    if let Some(group) = self.groups.get_mut(&to).filter(|group| group.is_runnable()) {
-                        group.taken_off = false;
-                        self.resident = Some(to);
-                        self.front = Front::Running { group: to, slice_start: now, ends: None };
-                    } else {
-                        self.front = Front::Idle;
-                    }
-                }
+                Front::Switching { to, until, is_cold } if until <= now => self.arrive(to, is_cold, now),
                 Front::Switching { .. } => return changes,
                 Front::Idle => {
                     let stays =
                         self.resident.filter(|id| self.groups.get(id).is_some_and(Group::is_runnable));
-                    match stays.or_else(|| self.next_after(self.resident)) {
-                        None => return changes,
-                        Some(id) if self.resident == Some(id) => {
-                            self.front = Front::Running { group: id, slice_start: now, ends: None };
-                        }
-                        Some(to) => {
-                            changes.switched = true;
-                            self.front = Front::Switching { to, until: now + params::LOAD_NS };
-                        }
+                    if let Some(group) = stays {
+                        self.front = Front::Running {
+                            group,
+                            slice_start: now,
+                            warm_at: now,
+                            ends: None,
+                            yields: None,
+                        };
+                    } else if let Some(to) = self.next_after(self.last) {
+                        changes.switched = true;
+                        self.load(to, now);
+                    } else {
+                        return changes;
                     }
                 }
-                Front::Running { group: id, slice_start, ends } => {
-                    if !self.groups[&id].is_runnable() {
-                        self.front = match self.next_after(Some(id)) {
-                            None => Front::Idle,
-                            Some(to) => {
-                                changes.switched = true;
-                                Front::Switching { to, until: now + params::LOAD_NS }
-                            }
-                        };
-                        if self.front == Front::Idle {
+                Front::Running { group: id, slice_start, warm_at, ends, .. } => {
+                    let (runnable, is_busy, slice) = match self.groups.get(&id) {
+                        Some(group) => (group.is_runnable(), !group.running.is_empty(), group.timeslice_ns),
+                        None => (false, false, 1),
+                    };
+                    let next = self.next_after(Some(id));
+                    match next {
+                        _ if !runnable && is_busy => {
+                            changes.switched = true;
+                            self.take_off(id, next, now);
+                            continue;
+                        }
+                        None => {
+                            self.front = Front::Idle;
                             return changes;
                         }
-                        continue;
-                    }
-                    let other = self.next_after(Some(id)).filter(|other| *other != id);
-                    let slice = self.groups[&id].timeslice_ns;
-                    let ends = other.map(|_| ends.unwrap_or_else(|| boundary(slice_start, slice, now)));
-                    if let (Some(to), Some(end)) = (other, ends)
-                        && end <= now
-                    {
-                        let cost =
-                            params::PREEMPT_NS + if self.groups[&to].taken_off { params::LOAD_NS } else { 0 };
-                        if let Some(group) = self.groups.get_mut(&id) {
-                            group.taken_off = true;
+                        Some(to) if !runnable => {
+                            changes.switched = true;
+                            self.load(to, now);
+                            continue;
                         }
+                        Some(_) => {}
+                    }
+                    let other = next.filter(|other| *other != id);
+                    let ends = other.map(|_| ends.unwrap_or_else(|| boundary(slice_start, slice, now)));
+                    let alone_since = self.groups.get(&id).and_then(|group| group.alone_since);
+                    let yields = alone_since
+                        .filter(|_| other.is_some())
+                        .map(|since| since.max(slice_start) + params::LONE_HOLD_NS);
+                    if other.is_some() && ends.into_iter().chain(yields).any(|end| end <= now) {
                         changes.switched = true;
-                        self.front = Front::Switching { to, until: now + cost };
+                        self.take_off(id, other, now);
                         continue;
                     }
-                    self.front = Front::Running { group: id, slice_start, ends };
-                    if let Some(group) = self.groups.get_mut(&id)
-                        && group.dispatch()
-                    {
-                        changes.began = Some(group.owner);
+                    self.front = Front::Running { group: id, slice_start, warm_at, ends, yields };
+                    if let Some(group) = self.groups.get_mut(&id) {
+                        let before = group.dispatch(now);
+                        let begun = group.running.iter().skip(before).map(|running| running.task);
+                        changes.began = (group.running.len() > before).then_some(group.owner);
+                        changes.holds.extend(begun.filter(|task| task.hold.is_some()));
                     }
                     return changes;
                 }
@@ -256,15 +265,19 @@ impl Runlist {
         }
     }
 
-    /// The least time from `now` until this group's kernels can go on: nothing if they run.
-    pub(super) fn least_wait(&self, id: GroupId, now: u64) -> u64 {
-        match self.front {
-            Front::Running { group, .. } if group == id => 0,
-            Front::Switching { to, until } if to == id => until - now,
+    /// The least time from `now` until this group's kernels can go on: nothing if they run; none as long as nobody
+    /// enables it.
+    pub(super) fn least_wait(&self, id: GroupId, now: u64) -> Option<u64> {
+        if self.groups.get(&id).is_some_and(|group| group.access == Access::Stopped) {
+            return None;
+        }
+        Some(match self.front {
+            Front::Running { group, warm_at, .. } if group == id => warm_at.saturating_sub(now),
+            Front::Switching { to, until, .. } if to == Some(id) => until - now,
             Front::Switching { until, .. } => until - now + params::LOAD_NS,
             Front::Running { .. } => params::LOAD_NS,
             Front::Idle => 0,
-        }
+        })
     }
 }
 

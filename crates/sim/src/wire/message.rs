@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 
 /// Version of everything between client and daemon; the two are built together.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The longest message, in bytes.
 pub(crate) const LONGEST: usize = 64 << 20;
 
@@ -18,8 +18,10 @@ pub(crate) const LONGEST: usize = 64 << 20;
 pub(crate) enum Request {
     /// First of a process that wants to use the GPU. The answer brings the shared memory and an eventfd to poke with.
     Hello { version: u32, label: String },
+    /// An open file of the control device; it comes with the answer.
+    OpenControl,
     /// A context; its channel group's number is the answer.
-    OpenContext,
+    OpenContext { control: Option<ControlGroup> },
     /// The context is gone with everything in it.
     CloseContext { group: u64 },
     /// Device memory.
@@ -48,6 +50,34 @@ pub(crate) enum Request {
     Heal,
     /// From now on this connection is told of every Xid.
     Listen,
+    /// A process is held at its next call of the driver; answered when nothing of it is under way. 0 ms are no limit.
+    Lock { pid: i32, timeout_ms: u32 },
+    /// It goes on.
+    Unlock { pid: i32 },
+    /// Whether it is held: 0 or 1.
+    LockState { pid: i32 },
+}
+
+/// A channel group as the process allocated it over its file of the control device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlGroup {
+    /// The resource manager's client.
+    pub client: u32,
+    /// Handle of the group.
+    pub group: u32,
+}
+
+/// Why a process was not locked or unlocked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LockFailure {
+    /// It does not use this GPU.
+    NoSuchProcess,
+    /// It is another user's.
+    NotPermitted,
+    /// It is locked already, or is not.
+    WrongState,
+    /// What it has under way took too long; it goes on undisturbed.
+    NotInTime,
 }
 
 /// What the daemon answers.
@@ -71,6 +101,8 @@ pub(crate) enum Answer {
     Window(Window),
     /// Who had the GPU when.
     Timeline(Vec<Interval>),
+    /// A process was not locked or unlocked.
+    NotLocked(LockFailure),
     /// Something has gone wrong on the GPU: told without a question, after [`Request::Listen`].
     Xid { code: u64 },
 }
@@ -92,6 +124,8 @@ pub struct GpuInfo {
     pub links: Vec<PciAddress>,
     /// It is in MIG mode.
     pub is_mig: bool,
+    /// Streams can wait for words in memory, and write them.
+    pub has_mem_ops: bool,
     /// What is wrong with it.
     pub fault: Option<Fault>,
 }

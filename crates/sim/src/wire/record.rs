@@ -1,6 +1,6 @@
 //! One command in the ring: seven words, the first of which is the time of submission.
 
-use crate::engine::{CopyEngine, StreamKind, Work};
+use crate::engine::{Compare, Condition, CopyEngine, StreamKind, Work};
 
 /// A command and when it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +34,23 @@ pub(crate) enum Order {
     HostDone { seq: u64 },
     /// Somebody waits for this number of the stream.
     Watch { seq: u64 },
+    /// Waits for a word in the client's memory; without a condition, writes one.
+    MemOp(Option<Condition>),
+    /// A word in the client's memory has this value.
+    Word { address: u64, value: u64 },
 }
 
 impl Order {
     /// Whether it is a command of the stream and so has a number in it.
     pub(crate) fn is_numbered(&self) -> bool {
-        !matches!(self, Order::Open { .. } | Order::Close | Order::HostDone { .. } | Order::Watch { .. })
+        !matches!(
+            self,
+            Order::Open { .. }
+                | Order::Close
+                | Order::HostDone { .. }
+                | Order::Watch { .. }
+                | Order::Word { .. }
+        )
     }
 }
 
@@ -72,6 +83,20 @@ impl Record {
             Order::Host => (10, 0, 0, 0, 0),
             Order::HostDone { seq } => (11, seq, 0, 0, 0),
             Order::Watch { seq } => (12, seq, 0, 0, 0),
+            Order::Work(Work::Hold { address, value, timeout_ns, name, times }) => {
+                (13, address, timeout_ns, pack(value.into(), name as u64), pack(times[0], times[1]))
+            }
+            Order::MemOp(None) => (14, 0, 0, 0, 0),
+            Order::MemOp(Some(Condition { address, value, compare, is_wide })) => {
+                let compare = match compare {
+                    Compare::AtLeast => 0,
+                    Compare::Equal => 1,
+                    Compare::And => 2,
+                    Compare::Nor => 3,
+                };
+                (15, address, value, compare, is_wide.into())
+            }
+            Order::Word { address, value } => (16, address, value, 0, 0),
         };
         [self.stamp, code, self.slot as u64, a, b, c, d]
     }
@@ -110,10 +135,38 @@ impl Record {
             10 => Order::Host,
             11 => Order::HostDone { seq: a },
             12 => Order::Watch { seq: a },
+            13 => {
+                let ((value, name), (begin, end)) = (unpack(c), unpack(d));
+                let value = u32::try_from(value).ok()?;
+                let times = [begin, end];
+                Order::Work(Work::Hold { address: a, value, timeout_ns: b, name: index(name)?, times })
+            }
+            14 => Order::MemOp(None),
+            15 => {
+                let compare = match c {
+                    0 => Compare::AtLeast,
+                    1 => Compare::Equal,
+                    2 => Compare::And,
+                    3 => Compare::Nor,
+                    _ => return None,
+                };
+                Order::MemOp(Some(Condition { address: a, value: b, compare, is_wide: d != 0 }))
+            }
+            16 => Order::Word { address: a, value: b },
             _ => return None,
         };
         Some(Self { stamp, slot: index(slot)?, order })
     }
+}
+
+/// Two numbers of 32 bits in a word; larger ones are the largest.
+fn pack(low: u64, high: u64) -> u64 {
+    let part = |value: u64| value.min(u32::MAX.into());
+    part(low) | part(high) << 32
+}
+
+fn unpack(word: u64) -> (u64, u64) {
+    (word & u64::from(u32::MAX), word >> 32)
 }
 
 #[cfg(test)]
@@ -136,6 +189,10 @@ mod tests {
             Order::Host,
             Order::HostDone { seq: 5 },
             Order::Watch { seq: 6 },
+            Order::Work(Work::Hold { address: 1 << 47, value: 5, timeout_ns: 9, name: 3, times: [7, 8] }),
+            Order::MemOp(None),
+            Order::MemOp(Some(Condition { address: 8, value: 9, compare: Compare::Nor, is_wide: true })),
+            Order::Word { address: 8, value: u64::MAX },
         ];
         for order in orders {
             let record = Record { stamp: 11, slot: 12, order };
@@ -146,7 +203,7 @@ mod tests {
     #[test]
     fn nonsense_is_no_order() {
         for words in
-            [[0, 0, 0, 0, 0, 0, 0], [0, 13, 0, 0, 0, 0, 0], [0, 1, 0, 0, 3, 0, 0], [0, 4, 0, 3, 0, 0, 0]]
+            [[0, 0, 0, 0, 0, 0, 0], [0, 17, 0, 0, 0, 0, 0], [0, 1, 0, 0, 3, 0, 0], [0, 4, 0, 3, 0, 0, 0]]
         {
             assert_eq!(Record::decode(words), None);
         }

@@ -23,6 +23,7 @@ const PARKED: usize = 0;
 const PUBLISHING: usize = 1;
 const NEXT_EVENT: usize = 2;
 const NOTIFY: usize = 3;
+const LOCKED: usize = 5;
 const HEAD: usize = 4;
 const TAIL: usize = 8;
 const RECORDS: usize = 16;
@@ -174,6 +175,22 @@ impl Region {
     /// Waits until [`notified`](Self::notified) is no longer `seen`, or for `timeout`.
     pub(crate) fn wait_notified(&self, seen: u64, timeout: Duration) {
         let _ = futex::wait_low(self.word(NOTIFY), low(seen), Some(timeout));
+    }
+
+    /// Holds the process at its next call, or lets it go on. The daemon's side.
+    pub(crate) fn set_locked(&self, is_locked: bool) {
+        self.word(LOCKED).store(is_locked.into(), Ordering::Release);
+        let _ = futex::wake_low(self.word(LOCKED), u32::MAX);
+    }
+
+    /// Whether the process is held.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.word(LOCKED).load(Ordering::Acquire) != 0
+    }
+
+    /// Waits until the process is no longer held, or for `timeout`.
+    pub(crate) fn wait_unlocked(&self, timeout: Duration) {
+        let _ = futex::wait_low(self.word(LOCKED), 1, Some(timeout));
     }
 
     /// Somebody waits for this stream: wake them. The daemon's side.

@@ -1,0 +1,63 @@
+//! A process that is held at its next call.
+
+use super::*;
+use crate::state::driver::wait_unlocked;
+use std::sync::mpsc;
+
+fn me() -> i32 {
+    i32::try_from(std::process::id()).unwrap()
+}
+
+fn lock(timeout_ms: u32) -> Status {
+    let mut args = [0u32; 16];
+    args[0] = timeout_ms;
+    cuCheckpointProcessLock(me(), Ptr::first_of(&mut args).cast())
+}
+
+fn state() -> u32 {
+    let mut state = 9;
+    cuCheckpointProcessGetState(me(), Ptr::of(&mut state)).unwrap();
+    state
+}
+
+#[test]
+fn a_locked_process_waits_in_its_next_call_and_goes_on_when_unlocked() {
+    let turn = turn();
+    assert_eq!(cuCheckpointProcessUnlock(me(), Ptr::null()), Err(CUresult::ERROR_ILLEGAL_STATE));
+    spin(&turn, 1_000, legacy());
+    let before = row().kernels_completed;
+    lock(0).unwrap();
+    assert_eq!(row().kernels_completed, before + 1, "what was submitted is done");
+    assert_eq!((state(), lock(0)), (1, Err(CUresult::ERROR_ILLEGAL_STATE)));
+    let (done, is_done) = mpsc::channel();
+    let held = std::thread::spawn(move || {
+        wait_unlocked();
+        done.send(()).unwrap();
+    });
+    assert_eq!(is_done.try_recv(), Err(mpsc::TryRecvError::Empty));
+    cuCheckpointProcessUnlock(me(), Ptr::null()).unwrap();
+    is_done.recv().unwrap();
+    held.join().unwrap();
+    assert_eq!(state(), 0);
+}
+
+#[test]
+fn a_process_that_is_not_done_in_time_is_left_alone() {
+    let turn = turn();
+    let on = stream(CU_STREAM_NON_BLOCKING);
+    static RELEASED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn hold(_: *mut c_void) {
+        while !RELEASED.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+    cuLaunchHostFunc(on, Some(hold), Ptr::null()).unwrap();
+    assert_eq!(lock(20), Err(CUresult::ERROR_NOT_READY));
+    assert_eq!(state(), 0);
+    RELEASED.store(true, Ordering::Release);
+    cuStreamSynchronize(on).unwrap();
+    drop(turn);
+    let mut state = 9;
+    let unknown = cuCheckpointProcessGetState(1, Ptr::of(&mut state));
+    assert_eq!(unknown, Err(CUresult::ERROR_INVALID_VALUE), "it does not use the GPU");
+}

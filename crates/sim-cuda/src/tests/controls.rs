@@ -1,0 +1,95 @@
+//! Channel groups: what the driver allocates by ioctl, and the controls over its file.
+
+use super::*;
+use crate::state::driver::driver;
+use crate::state::ioctl::sluiceSimIoctl;
+use sluice_nvrm::abi::{Command, ControlBlock, Request, XferBlock, timeslice};
+use sluice_nvrm::{ControlError, Controls, NvStatus};
+use std::os::fd::AsRawFd;
+
+/// Contexts that exist, with their slices and whether they run.
+fn groups() -> Vec<(u64, bool)> {
+    let groups = client::ledger(gpu().socket()).unwrap().groups;
+    groups.iter().map(|row| (row.timeslice_ns, row.is_enabled)).collect()
+}
+
+/// Handle of the first channel group; what comes after it are its channels.
+fn newest() -> u32 {
+    let context = crate::state::context::current().unwrap();
+    context.compute_group()
+}
+
+#[test]
+fn a_context_is_a_channel_group_that_its_file_controls() {
+    let turn = turn();
+    let (file, client, subdevice) = driver().unwrap().devices[0].control.opened().unwrap();
+    let controls = Controls::over(file, true).unwrap();
+    let group = newest();
+    let channels: Vec<u32> = (group + 1..=group + 8).collect();
+    assert_eq!(groups(), [(2_048_000, true)]);
+    controls.set_timeslice(client, group, 1).unwrap();
+    controls.disable(client, subdevice, &channels).unwrap();
+    assert_eq!(groups(), [(1_000, false)]);
+    let on = stream(CU_STREAM_NON_BLOCKING);
+    spin(&turn, 100, on);
+    let (mut free, mut total, mut pointer) = (0, 0, 0);
+    cuMemGetInfo_v2(Ptr::of(&mut free), Ptr::of(&mut total)).unwrap();
+    cuMemAlloc_v2(Ptr::of(&mut pointer), 1 << 30).unwrap();
+    assert_eq!(cuStreamQuery(on), Err(CUresult::ERROR_NOT_READY));
+    controls.enable(client, subdevice, &channels).unwrap();
+    cuStreamSynchronize(on).unwrap();
+    cuMemFree_v2(pointer).unwrap();
+    assert!(controls.ctxsw_stats(client, subdevice, group).unwrap().restores > 0);
+    drop(turn);
+    assert_eq!(groups(), []);
+    let gone = controls.set_timeslice(client, group, 1);
+    assert!(matches!(gone, Err(ControlError::Refused(status)) if status.is_gone()), "{gone:?}");
+}
+
+#[test]
+fn each_context_has_handles_of_its_own() {
+    let _turn = turn();
+    let first = newest();
+    let mut other = std::ptr::null_mut();
+    cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).unwrap();
+    assert_ne!(newest(), first);
+    assert_eq!(groups().len(), 2);
+    cuCtxDestroy_v2(handle(other)).unwrap();
+    assert_eq!(groups().len(), 1);
+}
+
+#[test]
+fn the_ioctl_can_be_made_at_one_remove_and_on_no_other_file() {
+    let _turn = turn();
+    let (file, client, _) = driver().unwrap().devices[0].control.opened().unwrap();
+    let mut params = timeslice::encode(0);
+    let control = ControlBlock {
+        client,
+        object: newest(),
+        command: Command::GET_TIMESLICE.number,
+        params: params.as_mut_ptr().expose_provenance() as u64,
+        params_len: 8,
+        ..ControlBlock::default()
+    };
+    let mut block = control.encode();
+    let call = |fd, request: Request, block: *mut u8| {
+        // SAFETY: blocks and parameters of this test, of the right sizes.
+        unsafe { sluiceSimIoctl(fd, request.number().into(), block.cast()) }
+    };
+    assert_eq!(call(file.as_raw_fd(), Request::CONTROL, block.as_mut_ptr()), 0);
+    assert_eq!(timeslice::decode(&params), Some(2_048));
+    assert_eq!(ControlBlock::decode(&block).unwrap().params, control.params, "the pointer stays");
+    let mut block = ControlBlock { object: 0x77, ..control }.encode();
+    let xfer = XferBlock {
+        nr: Request::CONTROL.nr.into(),
+        len: Request::CONTROL.len.into(),
+        block: block.as_mut_ptr().expose_provenance() as u64,
+    };
+    assert_eq!(call(file.as_raw_fd(), Request::XFER, xfer.encode().as_mut_ptr()), 0);
+    assert_eq!(ControlBlock::decode(&block).unwrap().status, NvStatus::INVALID_OBJECT_HANDLE.0);
+    let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    for (fd, errno) in [(ours.as_raw_fd(), libc::ENOTTY), (-1, libc::EBADF), (1 << 20, libc::EBADF)] {
+        assert_eq!(call(fd, Request::CONTROL, block.as_mut_ptr()), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(errno));
+    }
+}

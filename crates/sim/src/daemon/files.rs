@@ -1,0 +1,114 @@
+//! Open files of the control device: packet sockets whose other ends processes hold, and answers that are not due yet.
+
+use crate::engine::{Engine, OwnerId};
+use crate::rm::{FileId, Reply, Rm};
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
+use sluice_nvrm::transport::wire;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// A file, and who opened it.
+#[derive(Debug)]
+struct File {
+    socket: OwnedFd,
+    tenant: u64,
+    owner: OwnerId,
+}
+
+/// An answer that is not due yet.
+#[derive(Debug)]
+struct Pending {
+    file: FileId,
+    /// Where it is wanted; the file itself if the request did not say.
+    to: Option<OwnedFd>,
+    bytes: Vec<u8>,
+}
+
+/// What a look at a file has shown.
+pub(super) enum Seen {
+    /// Nothing more for now.
+    Nothing,
+    /// The last holder has closed it.
+    Closed,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    open: BTreeMap<FileId, File>,
+    pending: BTreeMap<(u64, u64), Pending>,
+    requests: u64,
+}
+
+impl Files {
+    /// Opens a file for a process, and returns its end.
+    pub(super) fn open(&mut self, id: FileId, tenant: u64, owner: OwnerId) -> io::Result<OwnedFd> {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let (socket, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
+        // Only our end: what is set on a file is seen by all who hold it.
+        nix::fcntl::fcntl(&socket, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
+        self.open.insert(id, File { socket, tenant, owner });
+        Ok(theirs)
+    }
+
+    /// A file is closed; whose it was.
+    pub(super) fn close(&mut self, id: FileId) -> Option<(u64, OwnerId)> {
+        self.pending.retain(|_, pending| pending.file != id);
+        self.open.remove(&id).map(|file| (file.tenant, file.owner))
+    }
+
+    /// The file that a process opened last.
+    pub(super) fn of(&self, tenant: u64) -> Option<FileId> {
+        self.open.iter().rev().find(|(_, file)| file.tenant == tenant).map(|(id, _)| *id)
+    }
+
+    /// Whether a file that a process opened is still open.
+    pub(super) fn belongs_to(&self, tenant: u64) -> bool {
+        self.of(tenant).is_some()
+    }
+
+    /// What to wait for.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = (FileId, BorrowedFd<'_>)> {
+        self.open.iter().map(|(id, file)| (*id, file.socket.as_fd()))
+    }
+
+    /// Takes all requests that have come over a file.
+    pub(super) fn serve(&mut self, id: FileId, now: u64, rm: &mut Rm, engine: &mut Engine) -> Seen {
+        let mut packet = [0; wire::MAX_REQUEST];
+        loop {
+            let Some(file) = self.open.get(&id) else { return Seen::Nothing };
+            let (len, fds) = match sluice_sys::socket::recv_with_fds(file.socket.as_fd(), &mut packet) {
+                Ok((0, _)) => return Seen::Closed,
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Seen::Nothing,
+                Err(_) => return Seen::Closed,
+            };
+            let Reply { bytes, at_ns } = rm.request(now, id, &packet[..len], engine);
+            self.requests += 1;
+            let pending = Pending { file: id, to: fds.into_iter().next(), bytes };
+            self.pending.insert((at_ns, self.requests), pending);
+        }
+    }
+
+    /// When the next answer is due.
+    pub(super) fn next_due(&self) -> Option<u64> {
+        self.pending.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Sends the answers that are due. Who does not take theirs at once goes without.
+    pub(super) fn deliver(&mut self, now: u64) {
+        while let Some(first) = self.pending.first_entry().filter(|first| first.key().0 <= now) {
+            let Pending { file, to, bytes } = first.remove();
+            let socket = to.as_ref().or(self.open.get(&file).map(|file| &file.socket));
+            let Some(socket) = socket else { continue };
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            if let Err(error) = send(socket.as_raw_fd(), &bytes, flags)
+                && error != Errno::EPIPE
+            {
+                tracing::warn!("an ioctl's answer was not taken: {error}");
+            }
+        }
+    }
+}

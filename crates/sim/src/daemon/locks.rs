@@ -1,0 +1,108 @@
+//! Processes that are held at their next call of the driver, and those who asked for it and wait.
+
+use super::gpu::Gpu;
+use crate::params;
+use crate::wire::message::{Answer, LockFailure};
+use std::collections::BTreeMap;
+
+/// Somebody waits for a process to have nothing under way.
+#[derive(Debug)]
+struct Waiting {
+    peer: u64,
+    pid: i32,
+    not_before: u64,
+    deadline: Option<u64>,
+}
+
+/// Those who wait, and answers that are not due yet.
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    waiting: Vec<Waiting>,
+    answers: BTreeMap<(u64, u64), (u64, Answer)>,
+    count: u64,
+}
+
+/// Whether a process of this user may lock one of that user; root may lock all.
+fn may(uid: u32, target: u32) -> bool {
+    uid == 0 || uid == target
+}
+
+impl Locks {
+    /// Begins to lock a process, for a peer of this user. The answer comes from [`step`](Self::step).
+    pub(super) fn lock(&mut self, gpu: &Gpu, peer: (u64, u32), pid: i32, timeout_ms: u32, now: u64) {
+        let (peer, uid) = peer;
+        if let Err(failure) = check(gpu, uid, pid, false) {
+            return self.answer(now, peer, Answer::NotLocked(failure));
+        }
+        gpu.set_locked(pid, true);
+        let deadline = (timeout_ms > 0).then(|| now + u64::from(timeout_ms) * 1_000_000);
+        self.waiting.push(Waiting { peer, pid, not_before: now + params::LOCK_NS, deadline });
+    }
+
+    /// Lets a process go on.
+    pub(super) fn unlock(&mut self, gpu: &Gpu, peer: (u64, u32), pid: i32, now: u64) {
+        let (peer, uid) = peer;
+        match check(gpu, uid, pid, true) {
+            Ok(()) => {
+                gpu.set_locked(pid, false);
+                self.answer(now + params::UNLOCK_NS, peer, Answer::Done);
+            }
+            Err(failure) => self.answer(now, peer, Answer::NotLocked(failure)),
+        }
+    }
+
+    fn answer(&mut self, at: u64, peer: u64, answer: Answer) {
+        self.count += 1;
+        self.answers.insert((at, self.count), (peer, answer));
+    }
+
+    /// When there is something to do after `now`; not counted is what the timeline does.
+    pub(super) fn next_due(&self, now: u64) -> Option<u64> {
+        let answer = self.answers.first_key_value().map(|((at, _), _)| *at);
+        let waiting = self.waiting.iter().flat_map(|one| [Some(one.not_before), one.deadline]).flatten();
+        waiting.filter(|at| *at > now).chain(answer).min()
+    }
+
+    /// Whether somebody waits for the timeline.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Who asked has gone: what it waits for does not happen.
+    pub(super) fn cancel(&mut self, gpu: &Gpu, peer: u64) {
+        for one in self.waiting.extract_if(.., |one| one.peer == peer) {
+            gpu.set_locked(one.pid, false);
+        }
+        self.answers.retain(|_, (to, _)| *to != peer);
+    }
+
+    /// The answers that are due, and to whom.
+    pub(super) fn step(&mut self, gpu: &Gpu, now: u64) -> Vec<(u64, Answer)> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|one| {
+            if one.not_before <= now && gpu.is_idle(one.pid) {
+                self.answer(now, one.peer, Answer::Done);
+                return false;
+            }
+            if one.deadline.is_some_and(|deadline| deadline <= now) {
+                gpu.set_locked(one.pid, false);
+                self.answer(now, one.peer, Answer::NotLocked(LockFailure::NotInTime));
+                return false;
+            }
+            true
+        });
+        self.waiting = waiting;
+        let later = self.answers.split_off(&(now + 1, 0));
+        std::mem::replace(&mut self.answers, later).into_values().collect()
+    }
+}
+
+/// Whether a process is there, may be locked by this user, and is locked or not.
+fn check(gpu: &Gpu, uid: u32, pid: i32, is_locked: bool) -> Result<(), LockFailure> {
+    match gpu.lock_state(pid) {
+        None => Err(LockFailure::NoSuchProcess),
+        Some((owner, _)) if !may(uid, owner) => Err(LockFailure::NotPermitted),
+        Some((_, state)) if state != is_locked => Err(LockFailure::WrongState),
+        Some(_) => Ok(()),
+    }
+}

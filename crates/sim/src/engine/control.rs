@@ -1,0 +1,109 @@
+//! What can be done to a context from outside, now or at a time to come.
+
+use super::{Access, Engine, GroupId, OwnerId, Switches};
+use crate::ledger::{GroupLedger, Ledger};
+use std::collections::BTreeMap;
+
+/// Something done to a context from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// Its time slice, in nanoseconds.
+    Timeslice(u64),
+    /// Whether it may run.
+    Access(Access),
+    /// Its slice ends.
+    Preempt,
+}
+
+/// Controls that have not taken effect, in order of time.
+#[derive(Debug, Default)]
+pub(super) struct Controls {
+    due: BTreeMap<(u64, u64), (GroupId, Control)>,
+    given: u64,
+}
+
+impl Controls {
+    pub(super) fn next_event(&self) -> Option<u64> {
+        self.due.first_key_value().map(|((at, _), _)| *at)
+    }
+}
+
+impl Engine {
+    /// Does something to a context at a time; what lies in the past of the timeline is done at once. Controls take
+    /// effect in the order of their times, and of the calls where these are equal.
+    pub fn control_at(&mut self, at_ns: u64, group: GroupId, control: Control) {
+        if at_ns <= self.now {
+            self.control(group, control);
+        } else {
+            self.controls.given += 1;
+            self.controls.due.insert((at_ns, self.controls.given), (group, control));
+        }
+    }
+
+    /// Does something to a context now.
+    pub fn control(&mut self, group: GroupId, control: Control) {
+        match control {
+            Control::Timeslice(ns) => self.runlist.set_timeslice(group, ns),
+            Control::Access(access) => {
+                if let Some(group) = self.runlist.groups.get_mut(&group) {
+                    group.access = access;
+                    if access == Access::Enabled {
+                        self.to_look_at.extend(group.kept_back.drain(..));
+                    }
+                }
+            }
+            Control::Preempt => {
+                if self.runlist.preempt(group, self.now).switched {
+                    self.account.switched();
+                }
+            }
+        }
+        self.settle();
+    }
+
+    /// Sets a context's time slice in nanoseconds, now.
+    pub fn set_timeslice(&mut self, group: GroupId, ns: u64) {
+        self.control(group, Control::Timeslice(ns));
+    }
+
+    /// The controls whose time has come.
+    pub(super) fn control_due(&mut self) {
+        while let Some(first) = self.controls.due.first_entry().filter(|first| first.key().0 <= self.now) {
+            let (group, control) = first.remove();
+            self.control(group, control);
+        }
+    }
+
+    /// A process has gone: its row stays, and so does its memory in the books until it is released there.
+    pub fn end(&mut self, owner: OwnerId) {
+        self.account.end(owner);
+        self.words.forget(owner);
+    }
+
+    /// How often a context was switched; none if there is no such context.
+    pub fn switches(&self, group: GroupId) -> Option<Switches> {
+        self.runlist.groups.get(&group).map(|group| group.switches)
+    }
+
+    /// Whether a context's kernels are on the multiprocessors.
+    pub fn is_on(&self, group: GroupId) -> bool {
+        self.runlist.is_on(group)
+    }
+
+    /// A copy of everything counted, and the contexts as they are.
+    pub fn ledger(&self) -> Ledger {
+        Ledger { groups: self.groups(), ..self.account.ledger() }
+    }
+
+    /// All contexts as they are.
+    fn groups(&self) -> Vec<GroupLedger> {
+        let row = |(id, group): (&GroupId, &super::Group)| GroupLedger {
+            group: id.0,
+            pid: self.account.pid(group.owner),
+            timeslice_ns: group.timeslice_ns,
+            is_enabled: group.access == Access::Enabled,
+            saves: group.switches.saves,
+        };
+        self.runlist.groups.iter().map(row).collect()
+    }
+}

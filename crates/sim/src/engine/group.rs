@@ -1,0 +1,180 @@
+//! A context's channel group: its work, its time slice, and whether it may run.
+
+use super::{Condition, OwnerId, StreamId, StreamKind};
+use crate::params;
+use std::collections::{BTreeSet, VecDeque};
+
+/// A piece of work for the multiprocessors, and whose it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task {
+    pub(super) stream: StreamId,
+    pub(super) node: usize,
+    pub(super) ns: u64,
+    pub(super) sms: u32,
+    /// Index of the kernel's name; none for a memset.
+    pub(super) name: Option<usize>,
+    pub(super) priority: i32,
+    /// It is a kernel that polls a word.
+    pub(super) hold: Option<Hold>,
+}
+
+/// A kernel that ends when a word has come to a value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hold {
+    pub(super) until: Condition,
+    /// Tags of the records of its begin, and of its end if that was the word's doing.
+    pub(super) times: [u64; 2],
+    /// The word ended it.
+    pub(super) is_released: bool,
+}
+
+/// A task that has begun.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) task: Task,
+    pub(super) left_ns: u64,
+    pub(super) ran_ns: u64,
+    /// When it gives up, on or off the multiprocessors: its clock is the GPU's.
+    pub(super) deadline: Option<u64>,
+}
+
+/// Whether a group may have the multiprocessors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It takes its turns.
+    Enabled,
+    /// What runs may end; nothing else of it begins.
+    Draining,
+    /// Nothing of it runs, and what ran has been taken off.
+    Stopped,
+}
+
+/// How often a group was taken off the multiprocessors and put on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Switches {
+    /// Taken off.
+    pub saves: u32,
+    /// Put on.
+    pub restores: u32,
+    /// Taken off when it had nothing to do.
+    pub idle_saves: u32,
+    /// Taken off in the middle of a kernel.
+    pub mid_kernel_saves: u32,
+}
+
+/// A context's channel group.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) owner: OwnerId,
+    pub(super) timeslice_ns: u64,
+    pub(super) access: Access,
+    /// Begin when there is room, in this order.
+    pub(super) ready: VecDeque<Task>,
+    pub(super) running: Vec<Running>,
+    /// Streams whose next command is kept back because the group may not run.
+    pub(super) kept_back: Vec<StreamId>,
+    /// Of it nothing runs but kernels that poll, and nothing is pending behind them, since then.
+    pub(super) alone_since: Option<u64>,
+    /// It was taken off with kernels left: they have to get going again.
+    pub(super) is_stalled: bool,
+    pub(super) switches: Switches,
+    /// The legacy default stream, if it was made.
+    pub(super) legacy: BTreeSet<StreamId>,
+    /// The streams that synchronise with the legacy default stream.
+    pub(super) blocking: BTreeSet<StreamId>,
+    non_blocking: BTreeSet<StreamId>,
+}
+
+impl Group {
+    pub(super) fn new(owner: OwnerId, timeslice_ns: u64) -> Self {
+        Self {
+            owner,
+            timeslice_ns,
+            access: Access::Enabled,
+            ready: VecDeque::new(),
+            running: Vec::new(),
+            kept_back: Vec::new(),
+            alone_since: None,
+            is_stalled: false,
+            switches: Switches::default(),
+            legacy: BTreeSet::new(),
+            blocking: BTreeSet::new(),
+            non_blocking: BTreeSet::new(),
+        }
+    }
+
+    /// The streams of one kind.
+    pub(super) fn of_kind(&mut self, kind: StreamKind) -> &mut BTreeSet<StreamId> {
+        match kind {
+            StreamKind::Legacy => &mut self.legacy,
+            StreamKind::Blocking => &mut self.blocking,
+            StreamKind::NonBlocking => &mut self.non_blocking,
+        }
+    }
+
+    /// All of its streams.
+    pub(super) fn streams(&self) -> impl Iterator<Item = &StreamId> {
+        self.legacy.iter().chain(&self.blocking).chain(&self.non_blocking)
+    }
+
+    /// Whether it has something to do and may do it.
+    pub(super) fn is_runnable(&self) -> bool {
+        match self.access {
+            Access::Enabled => !self.ready.is_empty() || !self.running.is_empty(),
+            Access::Draining => !self.running.is_empty(),
+            Access::Stopped => false,
+        }
+    }
+
+    /// Puts a task behind those of its priority.
+    pub(super) fn push(&mut self, task: Task) {
+        let place = self.ready.partition_point(|other| other.priority <= task.priority);
+        self.ready.insert(place, task);
+    }
+
+    /// Lets ready tasks begin while there is room, and returns the number of those that were running before.
+    pub(super) fn dispatch(&mut self, now: u64) -> usize {
+        if self.access != Access::Enabled {
+            return self.running.len();
+        }
+        let mut used: u32 = self.running.iter().map(|running| running.task.sms).sum();
+        let before = self.running.len();
+        while let Some(task) = self.ready.front() {
+            if used + task.sms > params::SMS {
+                break;
+            }
+            used += task.sms;
+            let deadline = task.hold.map(|_| now.saturating_add(task.ns));
+            self.running.push(Running { task: *task, left_ns: task.ns, ran_ns: 0, deadline });
+            self.ready.pop_front();
+        }
+        before
+    }
+
+    /// Whether nothing of it runs but kernels that poll.
+    pub(super) fn only_polls(&self) -> bool {
+        self.ready.is_empty()
+            && !self.running.is_empty()
+            && self.running.iter().all(|running| running.task.hold.is_some())
+    }
+
+    /// Its kernels go on at `now`.
+    pub(super) fn resume(&mut self, now: u64) {
+        self.is_stalled = false;
+        self.switches.restores += 1;
+        for running in &mut self.running {
+            if let Some(deadline) = running.deadline {
+                running.left_ns = running.left_ns.min(deadline.saturating_sub(now).max(1));
+            }
+        }
+    }
+
+    /// Its state leaves the multiprocessors.
+    pub(super) fn save(&mut self) {
+        self.switches.saves += 1;
+        self.is_stalled = !self.running.is_empty() || !self.ready.is_empty();
+        let kind =
+            if self.is_stalled { &mut self.switches.mid_kernel_saves } else { &mut self.switches.idle_saves };
+        *kind += 1;
+    }
+}

@@ -1,0 +1,148 @@
+//! Words in memory that streams wait for and that kernels poll. The engine does not see memory: it is told what changes.
+
+use super::stream::Progress;
+use super::{Command, Engine, OwnerId, StreamId};
+use crate::params;
+use std::collections::{BTreeMap, HashMap};
+
+/// How a word is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compare {
+    /// Not less, counting modulo the word's size.
+    AtLeast,
+    /// Equal.
+    Equal,
+    /// A bit in common.
+    And,
+    /// A bit that both lack.
+    Nor,
+}
+
+/// What a stream waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Condition {
+    /// Address of the word, in the memory of the stream's process.
+    pub address: u64,
+    /// What it is compared with.
+    pub value: u64,
+    /// How.
+    pub compare: Compare,
+    /// It has 64 bits, else 32.
+    pub is_wide: bool,
+}
+
+impl Condition {
+    /// Whether a word of this value is what is waited for.
+    pub fn holds(&self, word: u64) -> bool {
+        let mask = if self.is_wide { u64::MAX } else { u64::from(u32::MAX) };
+        let (word, value) = (word & mask, self.value & mask);
+        match self.compare {
+            Compare::AtLeast => word.wrapping_sub(value) & mask <= mask >> 1,
+            Compare::Equal => word == value,
+            Compare::And => word & value != 0,
+            Compare::Nor => !(word | value) & mask != 0,
+        }
+    }
+}
+
+/// A word as it was told last, and the streams that wait for it.
+#[derive(Debug, Default)]
+struct Word {
+    value: u64,
+    waiting: Vec<StreamId>,
+}
+
+/// All words that were told of, and memory operations under way.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    known: HashMap<(OwnerId, u64), Word>,
+    /// Streams whose memory operation is done at a time.
+    done: BTreeMap<(u64, u64), StreamId>,
+    count: u64,
+}
+
+impl Words {
+    pub(super) fn next_event(&self) -> Option<u64> {
+        self.done.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    fn done_at(&mut self, at: u64, stream: StreamId) {
+        self.count += 1;
+        self.done.insert((at, self.count), stream);
+    }
+
+    pub(super) fn value(&self, owner: OwnerId, address: u64) -> u64 {
+        self.known.get(&(owner, address)).map_or(0, |word| word.value)
+    }
+
+    /// A process is gone, and its memory with it.
+    pub(super) fn forget(&mut self, gone: OwnerId) {
+        self.known.retain(|(owner, _), _| *owner != gone);
+    }
+}
+
+impl Engine {
+    /// A word in a process's memory has this value from now on.
+    pub fn set_word(&mut self, owner: OwnerId, address: u64, value: u64) {
+        let word = self.words.known.entry((owner, address)).or_default();
+        if word.value == value {
+            return;
+        }
+        word.value = value;
+        for id in std::mem::take(&mut word.waiting) {
+            self.mem_op(id);
+        }
+        self.runlist.set_word(owner, address, value);
+        self.settle();
+    }
+
+    /// The first command of a stream is a memory operation, and the stream has come to it.
+    pub(super) fn mem_op(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get(&id) else { return };
+        let Some(Command::MemOp(condition)) = stream.queue.front().map(|op| &op.command) else { return };
+        let owner = self.runlist.groups.get(&stream.group).map(|group| group.owner);
+        match (condition, owner) {
+            (Some(condition), Some(owner)) => {
+                let word = self.words.known.entry((owner, condition.address)).or_default();
+                if condition.holds(word.value) {
+                    self.words.done_at(self.now + params::MEM_OP_NS, id);
+                } else {
+                    word.waiting.push(id);
+                }
+            }
+            _ => self.words.done_at(self.now + params::MEM_OP_NS, id),
+        }
+    }
+
+    /// Ends the memory operations whose time has come.
+    pub(super) fn mem_ops_due(&mut self) {
+        while let Some(first) = self.words.done.first_entry().filter(|first| first.key().0 <= self.now) {
+            let id = first.remove();
+            let op = self.streams.get_mut(&id).and_then(|stream| stream.queue.front_mut());
+            if let Some(Progress::Begun { left, .. }) = op.map(|op| &mut op.progress) {
+                *left = 0;
+                self.complete_if_done(id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_compared_modulo_their_size() {
+        let holds =
+            |compare, is_wide, value, word| Condition { address: 0, value, compare, is_wide }.holds(word);
+        assert!(holds(Compare::AtLeast, false, 5, 5) && holds(Compare::AtLeast, false, 5, 6));
+        assert!(!holds(Compare::AtLeast, false, 5, 4));
+        assert!(holds(Compare::AtLeast, false, 0xffff_fff0, 3), "it has gone round");
+        assert!(!holds(Compare::AtLeast, true, 0xffff_fff0, 3));
+        assert!(
+            holds(Compare::Equal, false, 7, 0x1_0000_0007) && !holds(Compare::Equal, true, 7, 0x1_0000_0007)
+        );
+        assert!(holds(Compare::And, false, 6, 4) && !holds(Compare::And, false, 6, 1));
+        assert!(holds(Compare::Nor, false, 6, 1) && !holds(Compare::Nor, false, u64::MAX - 1, 1));
+    }
+}

@@ -1,0 +1,231 @@
+//! RM_CONTROL.
+
+use super::object::{Group, Kind};
+use super::{Call, Rm, Support};
+use crate::engine::{Access, Control, GroupId, Switches};
+use crate::params;
+use sluice_nvrm::NvStatus;
+use sluice_nvrm::abi::{Command, ControlBlock, CtxswStats, DisableChannels, Preempt, timeslice};
+
+/// The part of a group that a control reads and changes.
+type OnGroup = fn(&mut Rm, &mut Call<'_>, &ControlBlock, &mut [u8]) -> Result<(), NvStatus>;
+
+impl Rm {
+    /// Asks something of an object.
+    pub(super) fn control(
+        &mut self,
+        call: &mut Call<'_>,
+        asked: &ControlBlock,
+        params: &mut [u8],
+    ) -> NvStatus {
+        let checked = self.find(call, asked, params).and_then(|control| control(self, call, asked, params));
+        checked.err().unwrap_or(NvStatus::OK)
+    }
+
+    /// The checks that come before every control, in the driver's order.
+    fn find(&mut self, call: &Call<'_>, asked: &ControlBlock, params: &[u8]) -> Result<OnGroup, NvStatus> {
+        let support = self.support;
+        let client = self.client(call.file, asked.client)?;
+        let object = super::kind_of(client.get(asked.object))?;
+        let command = Command::of(asked.command).ok_or(NvStatus::NOT_SUPPORTED)?;
+        let control: OnGroup = match (command, &object.kind) {
+            (Command::SET_TIMESLICE, Kind::Group(_)) => Self::set_timeslice,
+            (Command::GET_TIMESLICE, Kind::Group(_)) => Self::get_timeslice,
+            (Command::PREEMPT, Kind::Group(_)) => Self::preempt,
+            (Command::GET_INFO, Kind::Group(_)) => Self::get_info,
+            (Command::GPFIFO_SCHEDULE | Command::SET_INTERLEAVE_LEVEL, Kind::Group(_)) => Self::nothing,
+            (Command::DISABLE_CHANNELS, Kind::Subdevice) => Self::disable_channels,
+            (Command::GET_CTXSW_STATS, Kind::Subdevice) => Self::get_ctxsw_stats,
+            // Whoever asks has no CAP_SYS_NICE here.
+            (Command::MAKE_REALTIME, Kind::Group(_))
+            | (Command::RESTART_RUNLIST, Kind::Channel { .. })
+            | (Command::RUNLIST_SET_SCHED_POLICY, Kind::Subdevice) => {
+                return Err(NvStatus::INSUFFICIENT_PERMISSIONS);
+            }
+            _ => return Err(NvStatus::NOT_SUPPORTED),
+        };
+        let is_exact = usize::try_from(asked.params_len).is_ok_and(|len| len == params.len());
+        if asked.params_len != command.params_len || !is_exact || asked.flags != 0 {
+            return Err(NvStatus::INVALID_ARGUMENT);
+        }
+        if support == Support::None { Err(NvStatus::NOT_SUPPORTED) } else { Ok(control) }
+    }
+
+    fn group(&mut self, call: &Call<'_>, asked: &ControlBlock, handle: u32) -> Result<&mut Group, NvStatus> {
+        let client = self.client(call.file, asked.client)?;
+        client.group_mut(handle).ok_or(NvStatus::INVALID_OBJECT_HANDLE)
+    }
+
+    /// The GPU is busy with the control for so long, after what it is busy with now. Returns when it begins.
+    fn occupy(&mut self, call: &mut Call<'_>, ns: u64) -> u64 {
+        let begin = self.busy_until.max(call.now);
+        self.busy_until = begin + ns;
+        call.at_ns = self.busy_until;
+        begin
+    }
+
+    /// Does something to a context at a time, if controls have an effect here.
+    fn apply(&self, call: &mut Call<'_>, at_ns: u64, context: Option<GroupId>, control: Control) {
+        if let (Some(context), Support::Full) = (context, self.support) {
+            call.engine.control_at(at_ns, context, control);
+        }
+    }
+
+    fn nothing(&mut self, call: &mut Call<'_>, _: &ControlBlock, _: &mut [u8]) -> Result<(), NvStatus> {
+        self.occupy(call, params::ASK_NS);
+        Ok(())
+    }
+
+    fn set_timeslice(
+        &mut self,
+        call: &mut Call<'_>,
+        asked: &ControlBlock,
+        params: &mut [u8],
+    ) -> Result<(), NvStatus> {
+        let us = timeslice::decode(params).filter(|us| *us > 0).ok_or(NvStatus::INVALID_ARGUMENT)?;
+        let group = self.group(call, asked, asked.object)?;
+        group.timeslice_us = us;
+        let context = group.context;
+        self.occupy(call, params::SET_TIMESLICE_NS);
+        self.apply(call, call.at_ns, context, Control::Timeslice(us.saturating_mul(1_000)));
+        Ok(())
+    }
+
+    fn get_timeslice(
+        &mut self,
+        call: &mut Call<'_>,
+        asked: &ControlBlock,
+        params: &mut [u8],
+    ) -> Result<(), NvStatus> {
+        params.copy_from_slice(&timeslice::encode(self.group(call, asked, asked.object)?.timeslice_us));
+        Ok(())
+    }
+
+    fn get_info(
+        &mut self,
+        call: &mut Call<'_>,
+        asked: &ControlBlock,
+        params: &mut [u8],
+    ) -> Result<(), NvStatus> {
+        params.copy_from_slice(&self.group(call, asked, asked.object)?.id.to_le_bytes());
+        Ok(())
+    }
+
+    fn preempt(
+        &mut self,
+        call: &mut Call<'_>,
+        asked: &ControlBlock,
+        params: &mut [u8],
+    ) -> Result<(), NvStatus> {
+        let preempt = Preempt::decode(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
+        let context = self.group(call, asked, asked.object)?.context;
+        let wait = if preempt.wait { params::PREEMPT_NS } else { 0 };
+        let begin = self.occupy(call, params::PREEMPT_ASK_NS + wait);
+        self.apply(call, begin + params::PREEMPT_ASK_NS, context, Control::Preempt);
+        Ok(())
+    }
+
+    fn disable_channels(
+        &mut self,
+        call: &mut Call<'_>,
+        _: &ControlBlock,
+        params: &mut [u8],
+    ) -> Result<(), NvStatus> {
+        let wanted = DisableChannels::decode(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
+        let access = match (wanted.disable, wanted.only_scheduling) {
+            (false, _) => Access::Enabled,
+            (true, true) => Access::Draining,
+            (true, false) => Access::Stopped,
+        };
+        let groups = self.set_access(call, &wanted.channels, access)?;
+        let ns = match access {
+            Access::Enabled => params::ENABLE_NS,
+            Access::Draining => params::DISABLE_SCHEDULING_NS,
+            Access::Stopped => params::DISABLE_NS,
+        };
+        let begin = self.occupy(call, ns);
+        for (context, access) in groups {
+            // The call returns when the group is off.
+            if access == Access::Stopped && call.engine.is_on(context) {
+                self.busy_until = begin + ns + params::PREEMPT_NS;
+                call.at_ns = self.busy_until;
+            }
+            let effect_ns = if access == Access::Enabled { params::ENABLED_AFTER_NS } else { ns };
+            self.apply(call, begin + effect_ns, Some(context), Control::Access(access));
+        }
+        Ok(())
+    }
+
+    /// Notes what becomes of channels, all of them or none, and returns the contexts that this concerns.
+    fn set_access(
+        &mut self,
+        call: &Call<'_>,
+        channels: &[(u32, u32)],
+        access: Access,
+    ) -> Result<Vec<(GroupId, Access)>, NvStatus> {
+        let mut groups = Vec::new();
+        for (client, channel) in channels {
+            let object = super::kind_of(self.client(call.file, *client)?.get(*channel))?;
+            let Kind::Channel { group, .. } = object.kind else {
+                return Err(NvStatus::INVALID_OBJECT_HANDLE);
+            };
+            groups.push((*client, group));
+        }
+        for (client, channel) in channels {
+            let object = self.client(call.file, *client)?.get_mut(*channel);
+            if let Some(Kind::Channel { access: known, .. }) = object.map(|object| &mut object.kind) {
+                *known = access;
+            }
+        }
+        groups.sort_unstable();
+        groups.dedup();
+        let mut contexts = Vec::new();
+        for (client, group) in groups {
+            let client = self.client(call.file, client)?;
+            let access = client.access(group);
+            let context = client.group_mut(group).and_then(|group| group.context);
+            contexts.extend(context.map(|context| (context, access)));
+        }
+        Ok(contexts)
+    }
+
+    fn get_ctxsw_stats(
+        &mut self,
+        call: &mut Call<'_>,
+        asked: &ControlBlock,
+        params: &mut [u8],
+    ) -> Result<(), NvStatus> {
+        let (handle, reset) = question(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
+        let group = self.group(call, asked, handle)?;
+        let now = group.context.and_then(|context| call.engine.switches(context)).unwrap_or_default();
+        let since = since(now, group.forgotten);
+        if reset {
+            group.forgotten = now;
+        }
+        let stats = CtxswStats {
+            saves: since.saves,
+            restores: since.restores,
+            wfi: since.idle_saves,
+            cilp: since.mid_kernel_saves,
+            ..CtxswStats::default()
+        };
+        params.copy_from_slice(&stats.encode(handle));
+        self.occupy(call, params::ASK_NS);
+        Ok(())
+    }
+}
+
+/// Which group the statistics are asked of, and whether to count from 0 again.
+fn question(params: &[u8]) -> Option<(u32, bool)> {
+    let (group, rest) = params.split_first_chunk()?;
+    Some((u32::from_le_bytes(*group), rest.first()? & 1 != 0))
+}
+
+fn since(now: Switches, before: Switches) -> Switches {
+    Switches {
+        saves: now.saves.wrapping_sub(before.saves),
+        restores: now.restores.wrapping_sub(before.restores),
+        idle_saves: now.idle_saves.wrapping_sub(before.idle_saves),
+        mid_kernel_saves: now.mid_kernel_saves.wrapping_sub(before.mid_kernel_saves),
+    }
+}

@@ -1,0 +1,211 @@
+//! The driver's resource manager: objects that processes allocate by ioctl, and the controls of channel groups.
+//!
+//! Bytes go in and come out ([`Rm::request`]), what controls do is told the engine, and when the answer is due is part of it:
+//! nothing here reads a clock or a socket. The bytes are those of the real driver ([`sluice_nvrm::abi`]), as are the rules: a
+//! client can be used over the open file that it was made on, over no other, by whoever holds that; sizes are exact; and all
+//! that was made over a file lasts until the last holder has closed it.
+
+mod alloc;
+mod control;
+mod object;
+#[cfg(test)]
+mod tests;
+
+use crate::engine::{Control, Engine, GroupId};
+use crate::params;
+use object::{Client, Object};
+use sluice_nvrm::NvStatus;
+use sluice_nvrm::abi::{AllocBlock, ControlBlock, FreeBlock, Request};
+use sluice_nvrm::transport::wire;
+use std::collections::BTreeMap;
+
+/// An open file of the control device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(u64);
+
+/// What the driver does when a channel group is to be controlled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Support {
+    /// What an unpatched driver with GSP does.
+    #[default]
+    Full,
+    /// Says yes, and nothing comes of it.
+    StatusOnly,
+    /// Says that it cannot.
+    None,
+}
+
+/// An answer, and when it is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The packet.
+    pub bytes: Vec<u8>,
+    /// Time of the engine's timeline, not before the request's.
+    pub at_ns: u64,
+}
+
+/// What the ioctl itself comes to.
+type Outcome = Result<(), Errno>;
+
+/// EINVAL: a size or a number that the driver does not know.
+#[derive(Debug, Clone, Copy)]
+struct Errno(i32);
+
+const EINVAL: Errno = Errno(22);
+
+/// The resource manager of one GPU.
+#[derive(Debug)]
+pub struct Rm {
+    support: Support,
+    timeslice_us: u64,
+    files: BTreeMap<FileId, BTreeMap<u32, Client>>,
+    next_file: u64,
+    next_client: u32,
+    next_group: u32,
+    /// Until then the GPU is busy with a control, and others wait.
+    busy_until: u64,
+}
+
+/// First handle of a client (`driver-controls.md` §4).
+const CLIENTS: u32 = 0xc1d0_0000;
+
+impl Rm {
+    /// A resource manager without clients; new groups get this time slice.
+    pub fn new(support: Support, timeslice_ns: u64) -> Self {
+        Self {
+            support,
+            timeslice_us: timeslice_ns / 1_000,
+            files: BTreeMap::new(),
+            next_file: 0,
+            next_client: CLIENTS,
+            next_group: 0,
+            busy_until: 0,
+        }
+    }
+
+    /// Somebody opens the control device.
+    pub fn open(&mut self) -> FileId {
+        self.next_file += 1;
+        let file = FileId(self.next_file);
+        self.files.insert(file, BTreeMap::new());
+        file
+    }
+
+    /// The last holder has closed a file: what was made over it is gone.
+    pub fn close(&mut self, file: FileId, engine: &mut Engine) {
+        let clients = self.files.remove(&file).unwrap_or_default();
+        clients.into_values().flat_map(Client::into_groups).for_each(|group| engine.remove_group(group));
+    }
+
+    /// Makes a channel group the one of a context; what was done to it before holds for the context. False if there is no
+    /// such group, or it has a context.
+    pub fn bind(
+        &mut self,
+        file: FileId,
+        client: u32,
+        group: u32,
+        context: GroupId,
+        engine: &mut Engine,
+    ) -> bool {
+        let client = self.files.get_mut(&file).and_then(|clients| clients.get_mut(&client));
+        let Some(client) = client else { return false };
+        let Some(known) = client.group_mut(group).filter(|group| group.context.is_none()) else {
+            return false;
+        };
+        known.context = Some(context);
+        let slice_ns = known.timeslice_us.saturating_mul(1_000);
+        if self.support == Support::Full {
+            engine.control(context, Control::Timeslice(slice_ns));
+            engine.control(context, Control::Access(client.access(group)));
+        }
+        true
+    }
+
+    /// The context of a group is gone.
+    pub fn unbind(&mut self, context: GroupId) {
+        for client in self.files.values_mut().flat_map(BTreeMap::values_mut) {
+            client.unbind(context);
+        }
+    }
+
+    /// Whether a control is under way at `now`: what asks the driver for memory waits until then.
+    pub fn busy_until(&self) -> u64 {
+        self.busy_until
+    }
+
+    /// An ioctl made at `now` over a file: the packet of [`wire`], and the packet that answers it.
+    pub fn request(&mut self, now: u64, file: FileId, packet: &[u8], engine: &mut Engine) -> Reply {
+        let Some(request) = wire::decode_request(packet) else {
+            return Reply { bytes: wire::encode_answer(EINVAL.0, &[], &[]), at_ns: now };
+        };
+        let (mut block, mut params) = (request.block.to_vec(), request.params.to_vec());
+        let mut call = Call { now, file, at_ns: now + params::DRIVER_CALL_NS, engine };
+        let outcome = self.dispatch(&mut call, request.nr, &mut block, &mut params);
+        let errno = outcome.err().map_or(0, |errno| errno.0);
+        Reply { bytes: wire::encode_answer(errno, &block, &params), at_ns: call.at_ns }
+    }
+
+    fn dispatch(&mut self, call: &mut Call<'_>, nr: u32, block: &mut [u8], params: &mut [u8]) -> Outcome {
+        let len = u16::try_from(block.len()).map_err(|_| EINVAL)?;
+        let request = Request { nr: u8::try_from(nr).map_err(|_| EINVAL)?, len };
+        match request {
+            Request::ALLOC | Request::ALLOC_WITH_RIGHTS => {
+                let mut asked = AllocBlock::decode(block).ok_or(EINVAL)?;
+                asked.status = self.alloc(call, &mut asked, params).0;
+                if request == Request::ALLOC {
+                    block.copy_from_slice(&asked.encode());
+                } else {
+                    block.copy_from_slice(&asked.encode_with_rights());
+                }
+            }
+            Request::CONTROL => {
+                let mut asked = ControlBlock::decode(block).ok_or(EINVAL)?;
+                asked.status = self.control(call, &asked, params).0;
+                block.copy_from_slice(&asked.encode());
+            }
+            Request::FREE => {
+                let mut asked = FreeBlock::decode(block).ok_or(EINVAL)?;
+                asked.status = self.free(call, asked).0;
+                block.copy_from_slice(&asked.encode());
+            }
+            _ => return Err(EINVAL),
+        }
+        Ok(())
+    }
+
+    /// The client of this handle, if it was made over this file.
+    fn client(&mut self, file: FileId, client: u32) -> Result<&mut Client, NvStatus> {
+        let clients = self.files.get_mut(&file).ok_or(NvStatus::INVALID_CLIENT)?;
+        clients.get_mut(&client).ok_or(NvStatus::INVALID_CLIENT)
+    }
+
+    fn free(&mut self, call: &mut Call<'_>, asked: FreeBlock) -> NvStatus {
+        let client = match self.client(call.file, asked.client) {
+            Ok(client) => client,
+            Err(status) => return status,
+        };
+        let gone = if asked.object == asked.client {
+            let clients = self.files.get_mut(&call.file);
+            clients.and_then(|clients| clients.remove(&asked.client)).map(Client::into_groups)
+        } else {
+            client.remove(asked.object)
+        };
+        let Some(gone) = gone else { return NvStatus::INVALID_OBJECT_HANDLE };
+        gone.into_iter().for_each(|group| call.engine.remove_group(group));
+        NvStatus::OK
+    }
+}
+
+/// One ioctl under way.
+struct Call<'a> {
+    now: u64,
+    file: FileId,
+    /// When it is answered.
+    at_ns: u64,
+    engine: &'a mut Engine,
+}
+
+/// What an object is.
+fn kind_of(object: Option<&Object>) -> Result<&Object, NvStatus> {
+    object.ok_or(NvStatus::INVALID_OBJECT_HANDLE)
+}

@@ -1,0 +1,322 @@
+//! The resource manager by hand: packets go in, and the engine shows what they did.
+
+use super::*;
+use crate::engine::{Access, Command, OwnerId, StreamId, StreamKind, Work};
+use sluice_nvrm::abi::{self, ChannelParams, Command as Number, DisableChannels, GroupParams, class, engine};
+
+const MS: u64 = 1_000_000;
+const GROUP: u32 = 0x5c00_0015;
+
+struct World {
+    rm: Rm,
+    engine: Engine,
+}
+
+/// A process with a context and kernels of 200 µs that never end.
+struct Tenant {
+    file: FileId,
+    client: u32,
+    subdevice: u32,
+    channels: Vec<u32>,
+    owner: OwnerId,
+    context: GroupId,
+    stream: StreamId,
+}
+
+impl World {
+    fn new(support: Support) -> Self {
+        Self { rm: Rm::new(support, params::TIMESLICE_NS), engine: Engine::new(1 << 30, 0) }
+    }
+
+    /// An ioctl at the present: the block and the parameters as they come back, and when.
+    fn ioctl(&mut self, file: FileId, nr: u8, block: &[u8], params: &[u8]) -> (i32, Vec<u8>, Vec<u8>, u64) {
+        let packet = wire::encode_request(nr.into(), block, params).unwrap();
+        let reply = self.rm.request(self.engine.now(), file, &packet, &mut self.engine);
+        let (errno, rest) = reply.bytes.split_first_chunk().unwrap();
+        let errno = i32::from_le_bytes(*errno);
+        let (block, params) = rest.split_at(block.len());
+        (errno, block.to_vec(), params.to_vec(), reply.at_ns)
+    }
+
+    fn alloc(&mut self, file: FileId, wanted: AllocBlock, params: &[u8]) -> Result<u32, NvStatus> {
+        let (_, block, ..) = self.ioctl(file, Request::ALLOC.nr, &wanted.encode(), params);
+        let block = AllocBlock::decode(&block).unwrap();
+        if block.status == 0 { Ok(block.object) } else { Err(NvStatus(block.status)) }
+    }
+
+    fn control(
+        &mut self,
+        tenant: &Tenant,
+        object: u32,
+        number: Number,
+        params: &[u8],
+    ) -> (NvStatus, Vec<u8>, u64) {
+        let block = ControlBlock {
+            client: tenant.client,
+            object,
+            command: number.number,
+            params_len: u32::try_from(params.len()).unwrap(),
+            ..ControlBlock::default()
+        };
+        let (errno, block, params, at) =
+            self.ioctl(tenant.file, Request::CONTROL.nr, &block.encode(), params);
+        assert_eq!(errno, 0);
+        (NvStatus(ControlBlock::decode(&block).unwrap().status), params, at)
+    }
+
+    /// Stops or starts a tenant's channels now; returns when that was answered, and the timeline is there.
+    fn enable(&mut self, tenant: &Tenant, enable: bool) -> u64 {
+        let channels = tenant.channels.iter().map(|channel| (tenant.client, *channel)).collect();
+        let params = DisableChannels { disable: !enable, only_scheduling: false, channels };
+        let before = self.engine.now();
+        let (status, _, at) =
+            self.control(tenant, tenant.subdevice, Number::DISABLE_CHANNELS, &params.encode());
+        assert_eq!(status, NvStatus::OK);
+        self.run_to(at);
+        at - before
+    }
+
+    fn tenant(&mut self) -> Tenant {
+        let file = self.rm.open();
+        let root = AllocBlock { class: class::ROOT_CLIENT, ..AllocBlock::default() };
+        let client = self.alloc(file, root, &[]).unwrap();
+        let object =
+            |parent, object, class| AllocBlock { client, parent, object, class, ..AllocBlock::default() };
+        let device = self.alloc(file, object(client, 0, class::DEVICE), &[0; 56]).unwrap();
+        let subdevice = self.alloc(file, object(device, 0, class::SUBDEVICE), &[0; 4]).unwrap();
+        let params = GroupParams { engine: engine::GR0 }.encode();
+        self.alloc(file, object(device, GROUP, class::CHANNEL_GROUP), &params).unwrap();
+        let params = ChannelParams { entries: 1_024, engine: engine::GR0 }.encode();
+        let channel = object(GROUP, 0, class::HOPPER_CHANNEL);
+        let channels = (0..8).map(|_| self.alloc(file, channel, &params).unwrap()).collect();
+        let owner = self.engine.account_mut().open(0, "");
+        self.engine.account_mut().name(owner, "spin");
+        let context = self.engine.add_group(owner, params::TIMESLICE_NS);
+        assert!(self.rm.bind(file, client, GROUP, context, &mut self.engine));
+        let stream = self.engine.add_stream(context, StreamKind::NonBlocking, 0, 0);
+        for _ in 0..50_000 {
+            let work = Work::Kernel { ns: 200_000, sms: params::SMS, name: 0 };
+            self.engine.submit(stream, 0, Command::Work(work));
+        }
+        Tenant { file, client, subdevice, channels, owner, context, stream }
+    }
+
+    fn run_to(&mut self, to: u64) {
+        self.engine.advance(to);
+    }
+
+    fn run_for(&mut self, ns: u64) {
+        self.run_to(self.engine.now() + ns);
+    }
+
+    fn gpu_ns(&self, tenant: &Tenant) -> u64 {
+        self.engine.ledger().processes[tenant.owner.0].gpu_ns
+    }
+}
+
+#[test]
+fn a_stopped_group_does_not_run_until_it_is_started_and_then_goes_on_where_it_was() {
+    let mut world = World::new(Support::Full);
+    let tenant = world.tenant();
+    world.run_for(10 * MS);
+    let took = world.enable(&tenant, false);
+    assert_eq!(took, params::DISABLE_NS + params::PREEMPT_NS, "it returns when the group is off");
+    let stopped = world.gpu_ns(&tenant);
+    // It ran on while the driver was at it.
+    assert!(stopped > 10 * MS && stopped < 10 * MS + params::DISABLE_NS);
+    world.run_for(35_000 * MS);
+    assert_eq!(world.gpu_ns(&tenant), stopped);
+    assert_eq!(world.enable(&tenant, true), params::ENABLE_NS);
+    world.run_for(10 * MS);
+    let resumed = world.gpu_ns(&tenant) - stopped;
+    let on = 10 * MS + params::ENABLE_NS - params::ENABLED_AFTER_NS;
+    assert_eq!(resumed, on - params::LOAD_NS, "all of what follows, but for being put on");
+    let again = world.engine.completed(tenant.stream).unwrap();
+    assert_eq!(again, world.gpu_ns(&tenant) / 200_000, "no kernel ran twice or was lost");
+}
+
+#[test]
+fn stopping_an_idle_group_is_quicker() {
+    let mut world = World::new(Support::Full);
+    let (busy, idle) = (world.tenant(), world.tenant());
+    world.enable(&busy, false);
+    assert_eq!(world.enable(&busy, false), params::DISABLE_NS);
+    world.run_for(10 * MS);
+    assert!(world.gpu_ns(&idle) > 9 * MS, "the other one runs");
+}
+
+#[test]
+fn a_group_is_stopped_only_by_all_of_its_channels() {
+    let mut world = World::new(Support::Full);
+    let mut tenant = world.tenant();
+    let last = tenant.channels.pop().unwrap();
+    world.enable(&tenant, false);
+    let before = world.gpu_ns(&tenant);
+    world.run_for(10 * MS);
+    assert_eq!(world.gpu_ns(&tenant), before + 10 * MS);
+    tenant.channels = vec![last];
+    world.enable(&tenant, false);
+    let before = world.gpu_ns(&tenant);
+    world.run_for(10 * MS);
+    assert_eq!(world.gpu_ns(&tenant), before);
+}
+
+#[test]
+fn controls_are_made_one_after_the_other() {
+    let mut world = World::new(Support::Full);
+    let (a, b) = (world.tenant(), world.tenant());
+    let slice = abi::timeslice::encode(1);
+    let (.., first) = world.control(&a, GROUP, Number::SET_TIMESLICE, &slice);
+    let (.., second) = world.control(&b, GROUP, Number::SET_TIMESLICE, &slice);
+    assert_eq!((first, second), (params::SET_TIMESLICE_NS, 2 * params::SET_TIMESLICE_NS));
+    world.run_to(first);
+    let slices =
+        |world: &World| world.engine.ledger().groups.iter().map(|row| row.timeslice_ns).collect::<Vec<_>>();
+    assert_eq!(slices(&world), [1_000, params::TIMESLICE_NS], "the second has not taken effect yet");
+    world.run_to(second);
+    assert_eq!(slices(&world), [1_000, 1_000]);
+    let (status, read, _) = world.control(&a, GROUP, Number::GET_TIMESLICE, &[0; 8]);
+    assert_eq!((status, abi::timeslice::decode(&read)), (NvStatus::OK, Some(1)));
+}
+
+#[test]
+fn a_client_is_good_on_its_own_file_only() {
+    let mut world = World::new(Support::Full);
+    let (mine, other) = (world.tenant(), world.tenant());
+    let stranger = Tenant { file: other.file, ..mine };
+    let slice = abi::timeslice::encode(1);
+    let (status, ..) = world.control(&stranger, GROUP, Number::SET_TIMESLICE, &slice);
+    assert_eq!(status, NvStatus::INVALID_CLIENT);
+    let channels = vec![(stranger.client, stranger.channels[0])];
+    let params = DisableChannels { disable: true, only_scheduling: false, channels }.encode();
+    let (status, ..) = world.control(&other, other.subdevice, Number::DISABLE_CHANNELS, &params);
+    assert_eq!(status, NvStatus::INVALID_CLIENT, "nor can its channels be named over another");
+}
+
+#[test]
+fn sizes_are_exact_and_objects_of_the_right_kind() {
+    let mut world = World::new(Support::Full);
+    let tenant = world.tenant();
+    let mut status = |object, number, params: &[u8]| world.control(&tenant, object, number, params).0;
+    assert_eq!(status(GROUP, Number::SET_TIMESLICE, &[1; 7]), NvStatus::INVALID_ARGUMENT);
+    assert_eq!(status(GROUP, Number::SET_TIMESLICE, &[0; 8]), NvStatus::INVALID_ARGUMENT, "a slice of 0");
+    assert_eq!(status(GROUP, Number::GPFIFO_SCHEDULE, &[0; 2]), NvStatus::INVALID_ARGUMENT);
+    assert_eq!(status(GROUP, Number::GPFIFO_SCHEDULE, &[0; 3]), NvStatus::OK);
+    assert_eq!(status(0x77, Number::SET_TIMESLICE, &[1; 8]), NvStatus::INVALID_OBJECT_HANDLE);
+    assert_eq!(status(tenant.subdevice, Number::SET_TIMESLICE, &[1; 8]), NvStatus::NOT_SUPPORTED);
+    assert_eq!(status(GROUP, Number::MAKE_REALTIME, &[1]), NvStatus::INSUFFICIENT_PERMISSIONS);
+    assert_eq!(status(tenant.subdevice, Number::DISABLE_CHANNELS, &[0xff; 536]), NvStatus::INVALID_ARGUMENT);
+    for (nr, len) in [(Request::CONTROL.nr, 31), (Request::ALLOC.nr, 40), (0x99, 32)] {
+        let (errno, ..) = world.ioctl(tenant.file, nr, &vec![0; len], &[]);
+        assert_eq!(errno, EINVAL.0, "function {nr:#x} with a block of {len} bytes");
+    }
+}
+
+#[test]
+fn a_driver_can_say_yes_without_doing_it_or_say_no() {
+    for (support, status) in [(Support::StatusOnly, NvStatus::OK), (Support::None, NvStatus::NOT_SUPPORTED)] {
+        let mut world = World::new(support);
+        let tenant = world.tenant();
+        let channels = tenant.channels.iter().map(|channel| (tenant.client, *channel)).collect();
+        let params = DisableChannels { disable: true, only_scheduling: false, channels }.encode();
+        let (got, ..) = world.control(&tenant, tenant.subdevice, Number::DISABLE_CHANNELS, &params);
+        assert_eq!(got, status);
+        let slice = abi::timeslice::encode(7);
+        assert_eq!(world.control(&tenant, GROUP, Number::SET_TIMESLICE, &slice).0, status);
+        world.run_for(10 * MS);
+        let row = world.engine.ledger().groups[0].clone();
+        assert_eq!((row.is_enabled, row.timeslice_ns), (true, params::TIMESLICE_NS));
+        assert!(world.gpu_ns(&tenant) > 9 * MS);
+    }
+}
+
+#[test]
+fn statistics_show_what_had_an_effect() {
+    let mut world = World::new(Support::Full);
+    let (tenant, _other) = (world.tenant(), world.tenant());
+    world.run_for(100 * MS);
+    let ask = |world: &mut World, reset| {
+        let params = abi::CtxswStats::ask(GROUP, reset);
+        let (status, params, _) = world.control(&tenant, tenant.subdevice, Number::GET_CTXSW_STATS, &params);
+        assert_eq!(status, NvStatus::OK);
+        abi::CtxswStats::decode(&params).unwrap()
+    };
+    let stats = ask(&mut world, true);
+    assert!(stats.saves > 15 && stats.cilp == stats.saves && stats.restores >= stats.saves, "{stats:?}");
+    assert_eq!(ask(&mut world, false).saves, 0);
+    world.enable(&tenant, false);
+    let stopped = ask(&mut world, false).saves;
+    world.run_for(100 * MS);
+    assert_eq!(ask(&mut world, false).saves, stopped);
+}
+
+#[test]
+fn draining_lets_what_runs_end() {
+    let mut world = World::new(Support::Full);
+    let tenant = world.tenant();
+    world.run_for(MS);
+    let channels = tenant.channels.iter().map(|channel| (tenant.client, *channel)).collect();
+    let params = DisableChannels { disable: true, only_scheduling: true, channels }.encode();
+    let (.., at) = world.control(&tenant, tenant.subdevice, Number::DISABLE_CHANNELS, &params);
+    world.run_to(at);
+    assert!(world.engine.is_on(tenant.context));
+    world.run_for(10 * MS);
+    let ran = world.gpu_ns(&tenant);
+    assert!(ran.is_multiple_of(200_000) && ran < 2 * MS, "{ran}");
+}
+
+#[test]
+fn what_was_made_over_a_file_ends_with_it_and_an_object_takes_those_below_it_along() {
+    let mut world = World::new(Support::Full);
+    let (a, b, c) = (world.tenant(), world.tenant(), world.tenant());
+    let free = |object| FreeBlock { client: b.client, parent: 0, object, status: 0 }.encode();
+    let (_, block, ..) = world.ioctl(b.file, Request::FREE.nr, &free(GROUP), &[]);
+    assert_eq!(FreeBlock::decode(&block).unwrap().status, 0);
+    assert_eq!(world.engine.ledger().groups.len(), 2);
+    let slice = abi::timeslice::encode(1);
+    assert_eq!(
+        world.control(&b, b.channels[0], Number::SET_TIMESLICE, &slice).0,
+        NvStatus::INVALID_OBJECT_HANDLE
+    );
+    world.rm.close(a.file, &mut world.engine);
+    assert_eq!(world.control(&a, GROUP, Number::SET_TIMESLICE, &slice).0, NvStatus::INVALID_CLIENT);
+    let left: Vec<u64> = world.engine.ledger().groups.iter().map(|row| row.group).collect();
+    assert_eq!(left, [c.context.0]);
+}
+
+#[test]
+fn handles_are_the_callers_choice_and_are_given_once() {
+    let mut world = World::new(Support::Full);
+    let tenant = world.tenant();
+    let client = tenant.client;
+    let object =
+        |parent, object, class| AllocBlock { client, parent, object, class, ..AllocBlock::default() };
+    let device = world.alloc(tenant.file, object(client, 0x5c00_0001, class::DEVICE), &[]).unwrap();
+    assert_eq!(device, 0x5c00_0001);
+    let again = object(client, 0x5c00_0001, class::DEVICE);
+    assert_eq!(world.alloc(tenant.file, again, &[]), Err(NvStatus(0x19)));
+    let params = GroupParams { engine: 11 }.encode();
+    assert_eq!(
+        world.alloc(tenant.file, object(client, 0, class::CHANNEL_GROUP), &params),
+        Err(NvStatus(0x36))
+    );
+    let wide = object(device, 0, class::CHANNEL_GROUP).encode_with_rights();
+    let (_, block, ..) = world.ioctl(tenant.file, Request::ALLOC_WITH_RIGHTS.nr, &wide, &params);
+    let block = AllocBlock::decode(&block).unwrap();
+    assert!(block.status == 0 && block.object != 0, "{block:?}");
+}
+
+#[test]
+fn what_was_done_before_a_context_was_there_holds_for_it() {
+    let mut world = World::new(Support::Full);
+    let tenant = world.tenant();
+    world.enable(&tenant, false);
+    world.rm.unbind(tenant.context);
+    let fresh = world.engine.add_group(tenant.owner, params::TIMESLICE_NS);
+    assert!(world.rm.bind(tenant.file, tenant.client, GROUP, fresh, &mut world.engine));
+    assert!(!world.engine.ledger().groups[1].is_enabled);
+    assert!(!world.rm.bind(tenant.file, tenant.client, GROUP, fresh, &mut world.engine), "it has one");
+    let access = Control::Access(Access::Enabled);
+    world.engine.control(fresh, access);
+    assert!(world.engine.ledger().groups[1].is_enabled);
+}
