@@ -218,6 +218,12 @@ impl Steering {
         self.processes.keys().copied()
     }
 
+    /// Whether a process's activity matters.
+    #[must_use]
+    pub fn watches(&self, id: ProcessId) -> bool {
+        self.processes.contains_key(&id)
+    }
+
     /// A client is of another class from now on; the ledger knows already.
     pub fn set_class(&mut self, client: ClientId, class: Class, tokens: &mut TokenLedger, now: u64) {
         for (id, process) in self.processes.iter_mut().filter(|(_, process)| process.client == client) {

@@ -80,7 +80,10 @@ impl DataPlane {
         self.tokens.set_client(id, spec, now);
         if class != spec.class {
             self.helm.steering.set_class(id, spec.class, &mut self.tokens, now);
-            for process in self.processes_of(id, |_| true) {
+            for process in self.processes_of(id, |process| process.token.is_some()) {
+                if becomes_critical && !self.helm.steering.watches(process) {
+                    self.helm.steering.announce(process, (id, spec.class), Vec::new(), &mut self.tokens, now);
+                }
                 self.follow(process);
             }
         }

@@ -317,6 +317,7 @@ impl DataPlane {
         self.charge_standing(id, now);
         let Some(process) = self.processes.remove(&id) else { return };
         self.unsteer(id);
+        self.forget_stuck_groups(id);
         self.tokens.process_gone(id, now);
         let bytes = self.memory.process_gone(id);
         if let Some(key) = process.key {

@@ -153,7 +153,7 @@ impl super::steering::Helm {
         self.last += 1;
         let group = GroupId(self.last);
         let handles = (context.client, context.channel_group);
-        self.groups.insert(group, super::steering::Owned { process: id, pid, handles });
+        self.groups.insert(group, super::steering::Owned { process: id, pid, handles, stuck: false });
         self.executor.order(Order::Add(group, line, context));
         group
     }

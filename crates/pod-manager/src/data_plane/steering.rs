@@ -3,11 +3,12 @@
 use super::DataPlane;
 use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
 use crate::process::Process;
+use crate::reason::Reason;
 use sluice_comm::page::{PAGE_VERSION, STANDING};
-use sluice_core::ProcessId;
 use sluice_core::ledger::{Action, Class};
 use sluice_core::steering::{Activity, Event, GroupId, Outcome, Released, Steering, Turn};
-use std::collections::HashMap;
+use sluice_core::{ClientId, ProcessId};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tracing::{debug, warn};
 
@@ -24,6 +25,8 @@ pub(super) struct Owned {
     pub(super) pid: Option<i32>,
     /// The driver's client and the group there.
     pub(super) handles: (u32, u32),
+    /// It was given back, and could not be made free.
+    pub(super) stuck: bool,
 }
 
 /// What steering needs on the data plane.
@@ -33,13 +36,15 @@ pub(super) struct Helm {
     pub(super) adopt: Option<Box<dyn Adopt>>,
     pub(super) executor: Executor,
     pub(super) groups: HashMap<GroupId, Owned>,
+    /// Clients that were hung up on so that their hooks set them free.
+    hung_up: HashSet<ClientId>,
     /// Number of the last group or way to the driver.
     pub(super) last: u64,
 }
 
 impl Helm {
     pub(super) fn new(steering: Steering, adopt: Option<Box<dyn Adopt>>, executor: Executor) -> Self {
-        Self { steering, adopt, executor, groups: HashMap::new(), last: 0 }
+        Self { steering, adopt, executor, groups: HashMap::new(), hung_up: HashSet::new(), last: 0 }
     }
 }
 
@@ -114,10 +119,14 @@ impl DataPlane {
             return self.forget_group(group);
         }
         self.helm.executor.order(Order::Forget(group));
-        let token =
-            owned.and_then(|owned| self.processes.get(&owned.process)).and_then(|process| process.token);
-        if let Some(number) = token {
-            self.close(number, &crate::reason::Reason::NotFreed);
+        if let Some(owned) = self.helm.groups.get_mut(&group) {
+            owned.stuck = true;
+        }
+        let process = owned.and_then(|owned| self.processes.get(&owned.process));
+        let Some((client, number)) = process.and_then(|p| Some((p.client, p.token?))) else { return };
+        // It comes back, and if that did not help nothing does.
+        if self.helm.hung_up.insert(client) {
+            self.close(number, &Reason::NotFreed);
         }
     }
 
@@ -131,6 +140,14 @@ impl DataPlane {
     /// A process has ended: nothing is kept of it, or its memory on the GPU stays where it is.
     pub(super) fn forget_groups(&mut self, id: ProcessId) {
         let its = self.helm.groups.iter().filter(|(_, owned)| owned.process == id);
+        let its: Vec<GroupId> = its.map(|(group, _)| *group).collect();
+        its.into_iter().for_each(|group| self.forget_group(group));
+    }
+
+    /// A process has left: what could not be set free is not waited for.
+    pub(super) fn forget_stuck_groups(&mut self, id: ProcessId) {
+        let stuck = |owned: &Owned| owned.process == id && owned.stuck;
+        let its = self.helm.groups.iter().filter(|(_, owned)| stuck(owned));
         let its: Vec<GroupId> = its.map(|(group, _)| *group).collect();
         its.into_iter().for_each(|group| self.forget_group(group));
     }
