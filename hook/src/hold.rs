@@ -37,23 +37,44 @@ static ANYWHERE: AtomicBool = AtomicBool::new(false);
 static LAUNCHED: AtomicU64 = AtomicU64::new(0);
 static RELEASED: AtomicU64 = AtomicU64::new(0);
 
-/// The page of the hold that a device has out.
+/// How long after its end a hold is given up that neither a launch nor a wait has released.
+const PATIENCE_NS: u64 = 1_000_000;
+
+/// The hold that a device has out, and that the manager takes for work.
 #[derive(Debug)]
-pub(crate) struct Out(AtomicPtr<c_void>);
+pub(crate) struct Out {
+    page: AtomicPtr<c_void>,
+    /// Until when the manager is to think that there is work; 0 if it need not for a hold's sake.
+    until_ns: AtomicU64,
+}
 
 impl Out {
     pub(crate) const fn none() -> Self {
-        Self(AtomicPtr::new(std::ptr::null_mut()))
+        Self { page: AtomicPtr::new(std::ptr::null_mut()), until_ns: AtomicU64::new(0) }
     }
 
     fn page(&self) -> Option<Page> {
-        let page = self.0.load(Acquire);
+        let page = self.page.load(Acquire);
         // SAFETY: not null, so it is the address that `set` stored.
         (!page.is_null()).then(|| unsafe { Page::at(page) })
     }
 
     fn set(&self, page: Page) {
-        self.0.store(page.address(), Release);
+        self.page.store(page.address(), Release);
+    }
+
+    /// A request is on its way: nobody else is to be given the GPU now.
+    fn expect_work(&self, managed: &Managed, until_ns: u64) {
+        if self.until_ns.swap(until_ns.max(1), AcqRel) == 0 {
+            managed.device.block_begins();
+        }
+    }
+
+    /// It is there, or given up.
+    fn expect_no_more(&self, managed: &Managed) {
+        if self.until_ns.swap(0, AcqRel) != 0 {
+            managed.device.block_ended();
+        }
     }
 }
 
@@ -156,6 +177,14 @@ impl MayEnd {
     }
 }
 
+/// Gives up a hold that has ended by itself, with no request behind it. Called by the tracker from time to time.
+pub(crate) fn look_after(managed: &Managed) {
+    let until_ns = managed.out.until_ns.load(Relaxed);
+    if until_ns != 0 && HostClock.now_ns() > until_ns {
+        managed.out.expect_no_more(managed);
+    }
+}
+
 /// Holds launched and released, for those who ask.
 pub(crate) fn counts() -> [u64; 2] {
     [LAUNCHED.load(Relaxed), RELEASED.load(Relaxed)]
@@ -174,7 +203,7 @@ fn concerned(want: impl FnOnce(&Hints) -> bool) -> Option<&'static Managed> {
 
 /// Tells the hints what the manager says, and whether this process may hold at all.
 fn allow(managed: &Managed) -> Result<(), Unheld> {
-    let company = managed.device.link().company();
+    let company = managed.device.link().critical_company();
     managed.device.hints().allow(company.unwrap_or(0));
     match company {
         None => Err(Unheld::NotCritical),
@@ -219,6 +248,7 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
         managed.out.set(resources.page());
     }
     let hold = hints.begins(trigger, now, lead_ns).map_err(Unheld::Rules)?;
+    managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
     if hold.starts_ns > now + AT_ONCE_NS {
         drop(contexts);
         worker::launch_later(Later { managed, context, hold });
@@ -259,5 +289,6 @@ fn release(managed: &Managed, ticket: Option<u32>) {
     if let (Some(ticket), Some(page)) = (ticket, managed.out.page()) {
         page.release(ticket, HostClock.now_ns());
         RELEASED.fetch_add(1, Relaxed);
+        managed.out.expect_no_more(managed);
     }
 }

@@ -14,6 +14,7 @@
 mod api;
 mod clock;
 mod descriptor;
+mod doorbell;
 mod exports;
 mod governed;
 mod gpu;

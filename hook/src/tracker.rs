@@ -8,6 +8,7 @@ use sluice_hook_core::platform::Clock;
 
 use crate::clock::HostClock;
 use crate::gpu;
+use crate::hold;
 use crate::process::{self, Managed};
 use crate::thread;
 
@@ -39,6 +40,7 @@ fn track(managed: &Managed) {
     gpu::stand_aside_from_captures();
     let looked = AtomicU64::new(0);
     managed.device.run_tracker(process::has_forked, || {
+        hold::look_after(managed);
         let now = HostClock.now_ns();
         if now.saturating_sub(looked.load(Relaxed)) >= MEMORY_LOOK_NS {
             looked.store(now, Relaxed);

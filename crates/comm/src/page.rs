@@ -16,8 +16,11 @@ pub use report_view::ReportView;
 
 use thiserror::Error;
 
-/// Version of the layout of both pages.
-pub const PAGE_VERSION: u32 = 1;
+/// Version of the layout of both pages. Version 1 lacks the words named so below; in its place they are zero, and writing
+/// them does no harm. Both are read.
+pub const PAGE_VERSION: u32 = 2;
+/// The oldest version that is read.
+pub const OLDEST_PAGE_VERSION: u32 = 1;
 /// Words of a page.
 pub const WORDS: usize = 512;
 /// A deadline that means: no grant.
@@ -49,7 +52,9 @@ pub mod grant {
     pub const SEQUENCE: usize = 19;
     /// 1 while others wait for the GPU, else 0.
     pub const CONTENDED: usize = 32;
-    /// How many other processes may use the GPU now; 0: alone.
+    /// 1: write to the doorbell's descriptor on going from idle to busy. From version 2 on.
+    pub const ARMED: usize = 33;
+    /// How many other processes may use the GPU now; 0: alone. From version 2 on.
     pub const COMPANY: usize = 34;
     /// The word that streams on the GPU wait for; its low 32 bits count.
     pub const GATE: usize = 48;
@@ -75,8 +80,12 @@ pub mod report {
     pub const MAGIC: usize = 0;
     /// [`super::PAGE_VERSION`].
     pub const VERSION: usize = 1;
-    /// Its low 32 bits count the times a latency-critical client went from idle to busy; a futex.
+    /// Its low 32 bits count the times a client with a standing grant went from idle to busy; a futex.
     pub const DOORBELL: usize = 16;
+    /// Bit 0 [`BUSY`], the others count its changes. From version 2 on.
+    pub const ACTIVITY: usize = 17;
+    /// When the last change was, on CLOCK_MONOTONIC, in nanoseconds. From version 2 on.
+    pub const ACTIVITY_NS: usize = 18;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// When GPU work last finished, on CLOCK_MONOTONIC, in nanoseconds.
@@ -85,6 +94,9 @@ pub mod report {
     pub const LAUNCHES: usize = 48;
     /// First of [`BYPASS_REASONS`] counters of calls that went around the gate, by reason.
     pub const BYPASS: usize = 64;
+
+    /// Flag of [`ACTIVITY`]: GPU work was submitted and is not known to have finished.
+    pub const BUSY: u64 = 1 << 0;
 }
 
 /// Why a page cannot be used.
@@ -101,7 +113,7 @@ pub enum PageError {
         expected: u64,
     },
     /// Another version of the layout.
-    #[error("{page} page has layout version {found}, expected {expected}", expected = PAGE_VERSION)]
+    #[error("{page} page has layout version {found}, expected {OLDEST_PAGE_VERSION} to {PAGE_VERSION}")]
     Version {
         /// Which page was expected.
         page: &'static str,
@@ -110,20 +122,28 @@ pub enum PageError {
     },
 }
 
+/// The versions that are read.
+const READ: std::ops::RangeInclusive<u64> = OLDEST_PAGE_VERSION as u64..=PAGE_VERSION as u64;
+
+/// Where every page has its version.
+const VERSION: usize = 1;
+
+const _: () = assert!(grant::VERSION == VERSION && report::VERSION == VERSION);
+
 /// Checks the two words that every page begins with.
 fn check(page: &'static str, words: sync::Words<'_>, expected: u64) -> Result<(), PageError> {
     match sync::read(words, 0) {
         found if found != expected => Err(PageError::Magic { page, found, expected }),
         _ => match sync::read(words, 1) {
-            found if found != u64::from(PAGE_VERSION) => Err(PageError::Version { page, found }),
-            _ => Ok(()),
+            found if READ.contains(&found) => Ok(()),
+            found => Err(PageError::Version { page, found }),
         },
     }
 }
 
 /// Zeroes a page and signs it, the magic last.
-fn init(words: sync::Words<'_>, magic: u64) {
+fn init(words: sync::Words<'_>, magic: u64, version: u32) {
     words.iter().for_each(|word| word.store(0, sync::Ordering::Relaxed));
-    words[1].store(u64::from(PAGE_VERSION), sync::Ordering::Relaxed);
+    words[1].store(u64::from(version), sync::Ordering::Relaxed);
     words[0].store(magic, sync::Ordering::Release);
 }

@@ -18,38 +18,46 @@ fn used(words: &Words) -> Vec<(usize, u64)> {
 }
 
 #[test]
-fn the_grant_page_has_the_layout_of_version_1() {
+fn the_grant_page_has_the_layout_of_version_2() {
     let words = words();
     let page = GrantView::new(&words);
     page.init();
-    page.set_flags(Flags { fail_closed: true, tsc_valid: false, ..Flags::default() });
+    page.set_flags(Flags { fail_closed: true, tsc_valid: false });
     page.set_in_flight_bound_us(1500);
     page.open(111, 222, 7);
     page.set_contended(true);
+    page.set_armed(true);
+    page.set_company(3);
     page.set_gate_word(99);
     let magic = u64::from_le_bytes(*b"SLUICEGR");
-    let expected =
-        [(0, magic), (1, 1), (2, 1), (3, 1500), (16, 111), (17, 222), (18, 7), (19, 2), (32, 1), (48, 99)];
-    assert_eq!(used(&words), expected);
-    page.set_flags(Flags { fail_closed: false, tsc_valid: true, ..Flags::default() });
+    let cold = [(0, magic), (1, 2), (2, 1), (3, 1500)];
+    let rest = [(16, 111), (17, 222), (18, 7), (19, 2), (32, 1), (33, 1), (34, 3), (48, 99)];
+    assert_eq!(used(&words), [&cold[..], &rest].concat());
+    page.set_flags(Flags { fail_closed: false, tsc_valid: true });
     assert_eq!(words[2].load(Relaxed), 2);
+    page.set_latency_critical(true);
+    assert_eq!((words[2].load(Relaxed), page.latency_critical(), page.tsc_valid()), (6, true, true));
+    page.set_latency_critical(false);
+    assert_eq!((words[2].load(Relaxed), page.latency_critical()), (2, false));
     assert_eq!(sluice_comm::page::grant::GATE_BYTES, 384);
 }
 
 #[test]
-fn the_report_page_has_the_layout_of_version_1() {
+fn the_report_page_has_the_layout_of_version_2() {
     let words = words();
     let page = ReportView::new(&words);
     page.init();
     page.ring();
+    page.set_activity(true, 7000);
     page.add_busy_ns(1000);
     page.progress_at(5000);
     page.add_launches(3);
     page.count_bypass(0);
     page.count_bypass(31);
     let magic = u64::from_le_bytes(*b"SLUICERP");
-    let expected = [(0, magic), (1, 1), (16, 1), (32, 1000), (33, 5000), (48, 3), (64, 1), (95, 1)];
-    assert_eq!(used(&words), expected);
+    let head = [(0, magic), (1, 2), (16, 1), (17, 3), (18, 7000)];
+    let rest = [(32, 1000), (33, 5000), (48, 3), (64, 1), (95, 1)];
+    assert_eq!(used(&words), [&head[..], &rest].concat());
 }
 
 #[test]
@@ -73,7 +81,7 @@ fn the_client_reads_what_the_manager_wrote() {
     page.set_in_flight_bound_us(1500);
     assert_eq!((page.gate_word(), page.in_flight_bound_us()), (u32::MAX, 1500));
     for flags in [(true, false), (false, true), (true, true), (false, false)] {
-        page.set_flags(Flags { fail_closed: flags.0, tsc_valid: flags.1, ..Flags::default() });
+        page.set_flags(Flags { fail_closed: flags.0, tsc_valid: flags.1 });
         assert_eq!((page.fail_closed(), page.tsc_valid()), flags);
     }
 }
@@ -106,11 +114,38 @@ fn another_page_or_version_is_refused_and_the_error_says_what_it_is() {
     let found = u64::from_le_bytes(*b"SLUICERP");
     assert_eq!(grant.check(), Err(PageError::Magic { page: "grant", found, expected }));
     grant.init();
-    words[1].store(2, Relaxed);
+    words[1].store(3, Relaxed);
     let error = grant.check().unwrap_err();
-    assert_eq!(error.to_string(), "grant page has layout version 2, expected 1");
+    assert_eq!(error.to_string(), "grant page has layout version 3, expected 1 to 2");
     grant.init();
     assert!(ReportView::new(&words).check().is_err());
+}
+
+#[test]
+fn pages_of_version_1_are_read_and_lack_what_came_later() {
+    let (grant, report) = (words(), words());
+    GrantView::new(&grant).init_as(1);
+    ReportView::new(&report).init_as(1);
+    assert_eq!((GrantView::new(&grant).check(), ReportView::new(&report).check()), (Ok(()), Ok(())));
+    assert_eq!((grant[1].load(Relaxed), ReportView::new(&report).version()), (1, 1));
+    assert!(!GrantView::new(&grant).armed());
+    assert_eq!(GrantView::new(&grant).company(), 0);
+    assert_eq!(ReportView::new(&report).activity(), (false, 0));
+}
+
+#[test]
+fn activity_counts_its_changes_and_keeps_the_time_of_the_last() {
+    let words = words();
+    let page = ReportView::new(&words);
+    page.init();
+    page.set_activity(false, 1);
+    assert_eq!(page.activity(), (false, 0), "it was idle before");
+    page.set_activity(true, 2);
+    page.set_activity(true, 3);
+    assert_eq!(page.activity(), (true, 2));
+    page.set_activity(false, 4);
+    page.set_activity(true, 5);
+    assert_eq!((page.activity(), words[17].load(Relaxed)), ((true, 5), 7), "three changes and busy");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Shares, quotas, ledgers and the resource file of one GPU: pure arithmetic, no I/O, no clock.
 //!
 //! Time is `u64` nanoseconds of a monotonic clock that the caller reads, memory is `u64` bytes, shares are parts per
-//! million. The public questions: who may use the GPU ([`ledger`]), who may have how much memory ([`memory`]), and what
-//! were they promised ([`resources`]).
+//! million. The public questions: who may use the GPU ([`ledger`]) and how that is enforced ([`steering`]), who may have how
+//! much memory ([`memory`]), and what were they promised ([`resources`]).
 #![forbid(unsafe_code)]
 
 pub mod bucket;
@@ -16,6 +16,7 @@ pub mod quota;
 pub mod request;
 pub mod resources;
 pub mod share;
+pub mod steering;
 pub mod window;
 
 pub use ids::{ClientId, ProcessId};

@@ -72,7 +72,6 @@ const FORWARDED: &[(&str, &str)] = &[
     ("cuLaunchHostFunc", "runs on the host"),
     ("cuMemAddressFree", "address space only"),
     ("cuMemAllocHost", "host memory"),
-    ("cuMemFreeHost", "host memory"),
     ("cuMemGetAllocationGranularity", "tells a number"),
     ("cuMemGetAllocationPropertiesFromHandle", "reads a handle"),
     ("cuMemHostAlloc", "host memory"),

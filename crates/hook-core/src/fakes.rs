@@ -49,6 +49,9 @@ pub(crate) struct FakeLink {
     pub(crate) legacy: AtomicBool,
     pub(crate) quota_ms: AtomicU64,
     pub(crate) rings: AtomicU64,
+    pub(crate) company: AtomicU64,
+    /// What it was told of activity.
+    pub(crate) activity: Mutex<Vec<(bool, u64)>>,
     /// Times it was asked whether there is something to announce.
     pub(crate) asked_for_news: AtomicU64,
     /// What is to be announced does not get through.
@@ -135,8 +138,16 @@ impl TokenLink for FakeLink {
         if self.refuses_news.load(SeqCst) { Err(LinkError::Gone { errno: 32 }) } else { Ok(()) }
     }
 
-    fn ring(&self, wake: bool) {
-        self.rings.fetch_add(u64::from(wake), SeqCst);
+    fn set_activity(&self, busy: bool, now_ns: u64) {
+        lock(&self.activity).push((busy, now_ns));
+    }
+
+    fn company(&self) -> u64 {
+        self.company.load(SeqCst)
+    }
+
+    fn ring(&self, standing: bool) {
+        self.rings.fetch_add(u64::from(standing), SeqCst);
     }
 
     fn report(&self, busy_ns: u64, _progress_ns: u64, _launches: u64) {

@@ -191,8 +191,15 @@ pub trait TokenLink: Debug {
         Ok(())
     }
 
-    /// Tells the manager that work arrived on an idle client. `wake`: a holder of a standing grant must be noticed at once.
-    fn ring(&self, wake: bool);
+    /// Tells the manager whether there is GPU work that is not known to have finished, since `now_ns`. Never two at once.
+    fn set_activity(&self, busy: bool, now_ns: u64);
+
+    /// How many others may use the GPU now, by the manager's word.
+    fn company(&self) -> u64;
+
+    /// Tells the manager that work arrived on an idle client, after [`Self::set_activity`]. `standing`: it has not asked for
+    /// leave.
+    fn ring(&self, standing: bool);
 
     /// Publishes GPU time used since attach, the last progress and all launches.
     fn report(&self, busy_ns: u64, progress_ns: u64, launches: u64);

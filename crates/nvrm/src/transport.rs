@@ -18,7 +18,7 @@ pub use socket::Socket;
 pub const CONTROL_DEVICE: (u32, u32) = (195, 255);
 
 /// A way to the driver.
-pub trait Transport: Debug {
+pub trait Transport: Debug + Sync {
     /// Makes one escape: function `nr` with its block and the parameters that the block points at. Both come back as the
     /// driver left them; the block's pointer is this function's affair and comes back as 0.
     ///

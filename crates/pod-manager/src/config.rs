@@ -18,6 +18,18 @@ pub enum OnManagerLoss {
     Closed,
 }
 
+/// Whether channel groups are stopped, started and given time slices from here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Controls {
+    /// Those of processes that send a descriptor of the NVIDIA control device.
+    #[default]
+    Auto,
+    /// Those of a simulator, too.
+    Simulated,
+    /// None: everybody takes turns by token.
+    Off,
+}
+
 /// Where the clients come from, and by what a process is recognised as one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientSource {
@@ -73,6 +85,12 @@ pub struct Config {
     /// A client with limit L gets grants of at most L × this, so that its pauses stay below this; at most the window.
     /// Default 200 ms.
     pub limit_period: Duration,
+    /// Whether channel groups are controlled from here. Default: where a process sends a descriptor for it.
+    pub controls: Controls,
+    /// How long a turn of a client lasts whose channel groups are controlled, 30 ms to 100 ms: a hand-over takes about a
+    /// millisecond of every GPU's driver on the node, so shorter ones cost the neighbours, and longer ones make who waits
+    /// wait longer. Shares come from how often somebody's turn comes, not from its length. Default 50 ms.
+    pub turn: Duration,
     /// Best-effort clients that may hold grants at once, 1 to 64. Default 1.
     pub capacity: usize,
     /// How long a grant that is not returned is waited for after its deadline, at most 1 minute. Default 2 s.
@@ -130,6 +148,8 @@ impl Config {
             min_quota: Duration::from_millis(10),
             max_quota: Duration::from_millis(100),
             limit_period: Duration::from_millis(200),
+            controls: Controls::Auto,
+            turn: Duration::from_millis(50),
             capacity: 1,
             return_timeout: Duration::from_secs(2),
             linger: Duration::from_micros(200),
@@ -194,6 +214,7 @@ impl Config {
         span("base_quota", self.base_quota, self.min_quota, self.max_quota, "min_quota to max_quota");
         span("max_quota", self.max_quota, ms(1), window, "1 ms to window");
         span("limit_period", self.limit_period, ms(1), window, "1 ms to window");
+        span("turn", self.turn, ms(30), ms(100), "30 to 100 ms");
         span("return_timeout", self.return_timeout, us(0), ms(60_000), "at most 1 min");
         span("linger", self.linger, us(0), ms(10), "at most 10 ms");
         span("idle_credit", self.idle_credit, us(0), window, "at most window");
@@ -227,6 +248,7 @@ impl Config {
             linger_ns: nanos(self.linger),
             idle_credit_ns: nanos(self.idle_credit),
             usage: UsageSource::Events,
+            turn_ns: nanos(self.turn),
             ..Policy::default()
         }
     }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The most descriptors that one frame may bring along: a payload, and those through which its contexts are controlled.
+/// The most descriptors that one frame may bring along.
 const MAX_FDS: usize = 1 + MAX_DESCRIPTORS;
 
 /// How the peer is reached.
@@ -100,7 +100,7 @@ impl Connection {
                     self.fds.extend(fds);
                     if self.fds.len() > MAX_FDS {
                         return Err(Reason::BadPayload(format!(
-                            "{} descriptors, expected at most {MAX_FDS}",
+                            "{} descriptors, expected {MAX_FDS} at most",
                             self.fds.len()
                         )));
                     }

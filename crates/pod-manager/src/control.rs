@@ -1,6 +1,7 @@
 //! Messages from other threads to the data plane.
 
 use crate::agent::ClientSet;
+use crate::channels::Report;
 use crate::definition::Definition;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_proto::control::SnapshotResponse;
@@ -21,6 +22,8 @@ pub(crate) enum Control {
     Snapshot(oneshot::Sender<SnapshotResponse>),
     /// Bring the gauges up to date, then say so.
     Refresh(oneshot::Sender<()>),
+    /// A control of a channel group has ended.
+    Controlled(Report),
     /// Stop serving.
     Stop,
 }

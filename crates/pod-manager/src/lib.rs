@@ -1,12 +1,13 @@
 //! The pod-manager: one process per GPU that hands out tokens and memory to the clients that one resource file, or the
-//! node agent, names.
+//! node agent, names; it steers the channel groups of those that let it.
 //!
 //! [`run`] serves until a signal; [`start`] serves beside the caller. One thread, the data plane, owns tokens, ledgers,
 //! connections and pages; it takes no lock and waits for nothing but its epoll. Everything that may block (reading the
-//! resource file, HTTP, the control API) is on other threads and reaches it by messages.
+//! resource file, HTTP, the control API, the driver) is on other threads and reaches it by messages.
 #![forbid(unsafe_code)]
 
 mod agent;
+pub mod channels;
 mod client_table;
 pub mod clock;
 mod closer;
@@ -28,7 +29,7 @@ mod tally;
 mod throttle;
 mod watch;
 
-pub use config::{AgentConfig, ClientSource, Config, ConfigMistakes, OnManagerLoss};
+pub use config::{AgentConfig, ClientSource, Config, ConfigMistakes, Controls, OnManagerLoss};
 pub use error::{Error, Result};
 pub use reason::Reason;
 pub use server::{Handle, Parts, run, start, start_with};

@@ -1,5 +1,7 @@
 //! The metrics: counters that the data plane bumps without a lock, and the registry that the HTTP thread owns.
 
+mod steering;
+
 use crate::definition::Who;
 use crate::reason::Reason;
 use prometheus::core::Collector;
@@ -9,6 +11,7 @@ use prometheus::{
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+pub(crate) use steering::SteeringMetrics;
 
 /// Bounds of the waiting-time histogram, seconds: hand-overs are microseconds, turns are milliseconds.
 const WAIT_BUCKETS: [f64; 14] =
@@ -93,8 +96,9 @@ enum Notice {
     Remove(Arc<ClientMetrics>),
 }
 
-/// The data plane's end: makes and drops the series of clients, counts refused connections.
+/// The data plane's end: makes and drops the series of clients, counts refused connections and controls.
 pub(crate) struct Meters {
+    pub(crate) steering: SteeringMetrics,
     notices: Sender<Notice>,
     refused: Vec<IntCounter>,
 }
@@ -162,5 +166,6 @@ pub(crate) fn pair() -> prometheus::Result<(Meters, Exposition)> {
         registry.register(Box::new(counter.clone()))?;
         refused.push(counter);
     }
-    Ok((Meters { notices: sender, refused }, Exposition { registry, notices: receiver }))
+    let steering = SteeringMetrics::new(&registry)?;
+    Ok((Meters { steering, notices: sender, refused }, Exposition { registry, notices: receiver }))
 }

@@ -30,11 +30,31 @@ pub(crate) struct Process {
     pub(crate) pending: Vec<i32>,
     /// Only attached processes have pages.
     pub(crate) pages: Option<Pages>,
+    /// It writes here when it goes from idle to busy, if its page says so. Never read: the process can make reading wait.
+    pub(crate) doorbell: Option<OwnedFd>,
+    /// Its channel groups are stopped and started from here, so its page holds a standing grant.
+    pub(crate) steered: bool,
+    /// Its page asks for the doorbell.
+    pub(crate) armed: bool,
+    /// How often it rang without being asked to.
+    pub(crate) unasked: u32,
 }
 
 impl Process {
     pub(crate) fn connections(&self) -> impl Iterator<Item = u64> + use<> {
         [self.token, self.memory].into_iter().flatten()
+    }
+}
+
+impl Process {
+    /// Nothing is answered any more, and its gate is closed.
+    pub(crate) fn close_token_channel(&mut self) {
+        self.pending.clear();
+        (self.steered, self.armed) = (false, false);
+        if let Some(pages) = &self.pages {
+            pages.grant().set_armed(false);
+            pages.grant().close();
+        }
     }
 }
 
@@ -45,21 +65,23 @@ pub(crate) struct Pages {
     report: SharedPage,
     pub(crate) grant_fd: OwnedFd,
     pub(crate) report_fd: OwnedFd,
+    /// The version that its hook understands.
+    pub(crate) version: u32,
     /// Reading of `busy_ns` when it was last charged, and when that was: for standing grants.
     pub(crate) busy_seen: (u64, u64),
 }
 
 impl Pages {
     /// Makes both pages; the process cannot write the grant page, whatever it does with its descriptor.
-    pub(crate) fn create(flags: Flags, now: u64) -> io::Result<Self> {
+    pub(crate) fn create(version: u32, flags: Flags, now: u64) -> io::Result<Self> {
         let (grant, writable) = SharedPage::create("sluice-grant")?;
-        GrantView::new(grant.words()).init();
+        GrantView::new(grant.words()).init_as(version);
         GrantView::new(grant.words()).set_flags(flags);
         SharedPage::seal_future_write(&writable)?;
         let grant_fd = SharedPage::reopen_read_only(&writable)?;
         let (report, report_fd) = SharedPage::create("sluice-report")?;
-        ReportView::new(report.words()).init();
-        Ok(Self { grant, report, grant_fd, report_fd, busy_seen: (0, now) })
+        ReportView::new(report.words()).init_as(version);
+        Ok(Self { grant, report, grant_fd, report_fd, version, busy_seen: (0, now) })
     }
 
     pub(crate) fn grant(&self) -> GrantView<'_> {

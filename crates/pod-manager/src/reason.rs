@@ -66,6 +66,9 @@ pub enum Reason {
     /// Its pod has too many connections already, in however many processes.
     #[error("too many connections of pod UID {0}")]
     TooManyOfPod(String),
+    /// What was done to its channel groups cannot be undone from here; its hook undoes it on its own.
+    #[error("its channel groups could not be set free from here")]
+    NotFreed,
     /// The socket failed.
     #[error("socket: {0}")]
     Socket(std::io::Error),
@@ -76,7 +79,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every label, so that each counter is there from the start.
-    pub(crate) const LABELS: [&'static str; 16] = [
+    pub(crate) const LABELS: [&'static str; 17] = [
         "bad_frame",
         "closed_mid_frame",
         "unknown_client",
@@ -93,6 +96,7 @@ impl Reason {
         "too_many_of_process",
         "too_many_held",
         "too_many_of_pod",
+        "not_freed",
     ];
 
     /// Position in [`Self::LABELS`].
@@ -114,6 +118,7 @@ impl Reason {
             Self::TooManyOfProcess => 13,
             Self::TooManyHeld(_) => 14,
             Self::TooManyOfPod(_) => 15,
+            Self::NotFreed => 16,
         }
     }
 

@@ -1,8 +1,9 @@
 //! Puts the parts together and runs them.
 
 use crate::agent;
+use crate::channels::{Adopt, Nvrm};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{ClientSource, Config};
+use crate::config::{ClientSource, Config, Controls};
 use crate::control::{self, Control, Remote};
 use crate::data_plane::{DataPlane, Inputs};
 use crate::definition::{self, Definition};
@@ -29,6 +30,8 @@ pub struct Parts {
     pub peers: Box<dyn Peers>,
     /// Which client it is.
     pub identify: Box<dyn Identify>,
+    /// Which descriptors lead to a driver; `None`: no channel group is controlled.
+    pub adopt: Option<Box<dyn Adopt>>,
 }
 
 impl Parts {
@@ -37,13 +40,18 @@ impl Parts {
     ///
     /// # Errors
     /// When the timer cannot be opened.
-    pub fn system(clients: &ClientSource) -> Result<Self> {
+    pub fn system(config: &Config) -> Result<Self> {
         let clock = Box::new(SystemClock::new().attempt("timerfd_create")?);
-        let (peers, identify): (_, Box<dyn Identify>) = match clients {
+        let (peers, identify): (_, Box<dyn Identify>) = match config.clients {
             ClientSource::File { .. } => (KernelPeers::default(), Box::new(ByName)),
             ClientSource::Agent(_) => (KernelPeers::with_places(), Box::new(ByCgroup)),
         };
-        Ok(Self { clock, peers: Box::new(peers), identify })
+        let adopt: Option<Box<dyn Adopt>> = match config.controls {
+            Controls::Auto => Some(Box::new(Nvrm { simulated: false })),
+            Controls::Simulated => Some(Box::new(Nvrm { simulated: true })),
+            Controls::Off => None,
+        };
+        Ok(Self { clock, peers: Box::new(peers), identify, adopt })
     }
 }
 
@@ -135,7 +143,7 @@ pub fn run(config: Config) -> Result<()> {
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&signals, flags).attempt("signalfd")?;
     raise_descriptor_limit();
-    let assembled = assemble(&config, Parts::system(&config.clients)?, Some(signals))?;
+    let assembled = assemble(&config, Parts::system(&config)?, Some(signals))?;
     let served = assembled.plane.serve();
     assembled.side.stop()?;
     served
@@ -157,7 +165,7 @@ fn raise_descriptor_limit() {
 /// # Errors
 /// As [`run`].
 pub fn start(config: Config) -> Result<Handle> {
-    let parts = Parts::system(&config.clients)?;
+    let parts = Parts::system(&config)?;
     start_with(config, parts)
 }
 
@@ -188,8 +196,10 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             http.as_ref().and_then(|listener| listener.local_addr().ok()),
         );
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
-        let Parts { clock, peers, identify } = parts;
-        let inputs = Inputs { unix, tcp, signals, inbox, meters, clock, peers, identify };
+        let Parts { clock, peers, identify, adopt } = parts;
+        let reports = remote.clone();
+        let inputs =
+            Inputs { unix, tcp, signals, inbox, meters, clock, peers, identify, adopt, remote: reports };
         let plane = DataPlane::new(config, definitions, inputs)?;
         let http =
             http.map(|listener| http::Server::start(listener, remote.clone(), exposition)).transpose()?;

@@ -172,12 +172,19 @@ fn memory_that_no_gpu_has_is_not_believed() {
 }
 
 #[test]
-fn two_descriptors_and_descriptors_beside_other_requests_are_refused() {
+fn descriptors_that_nothing_names_and_descriptors_beside_other_requests_are_refused() {
     let neighbours = Neighbours::new();
     let (process, mut line) = neighbours.stranger();
     line.send_attach(ATTACH_VERSION, Channel::Token, 0, &[payload().as_fd(), payload().as_fd()]);
     assert_eq!(line.attach_answer().unwrap().0, AttachStatus::BadPayload);
-    neighbours.closed_for(line, &process, "bad_payload", "names 0 control descriptors, 1 came");
+    neighbours.closed_for(line, &process, "bad_payload", "2 descriptors, expected 1");
+
+    let neighbours = Neighbours::new();
+    let (process, mut line) = neighbours.stranger();
+    let payload_fd = payload();
+    line.send_attach(ATTACH_VERSION, Channel::Token, 0, &[payload_fd.as_fd(); 9]);
+    assert_eq!(line.attach_answer().unwrap().0, AttachStatus::BadPayload);
+    neighbours.closed_for(line, &process, "bad_payload", "9 descriptors, expected 1");
 
     let neighbours = Neighbours::new();
     let (process, line) = neighbours.stranger();

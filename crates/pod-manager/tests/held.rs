@@ -101,7 +101,7 @@ fn a_manager_that_knows_nobody_yet_holds_everybody() {
     world.advance(HOLD / 2);
     agent.set(&[pod(&uid(1))]);
     let (status, pages) = token.attach_answer().unwrap();
-    assert_eq!((status, pages.len()), (AttachStatus::Ok, 2));
+    assert_eq!((status, pages.len()), (AttachStatus::Ok, 3));
     assert_eq!(memory.attach_answer().unwrap().0, AttachStatus::Ok);
     let usage = agent.usage(&uid(1)).unwrap();
     assert_eq!((usage.memory_used_bytes, usage.processes.len()), (700, 1));

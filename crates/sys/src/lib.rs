@@ -6,6 +6,7 @@
 //! 2.17 are reached by `syscall`, so that no newer symbol is needed to load the hook.
 
 pub mod clock;
+pub mod eventfd;
 pub mod futex;
 pub mod kind;
 mod mapping;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::guarded;
 use crate::gpu;
+use crate::hold;
 use crate::process::{self, COUNTERS, Managed};
 
 /// What is about to be allocated.
@@ -139,7 +140,9 @@ pub(crate) fn free(space: Space, handle: u64, real: impl FnOnce() -> CUresult) -
             let known = ledger.get(space, handle).is_some();
             known.then(|| ledger.release(space, handle))
         });
-        let result = real();
+        // The driver waits for what uses the memory.
+        hold::before_wait(true);
+        let result = super::sync::blocking(real);
         let Some(taken) = taken else { return result };
         guarded((), || match taken {
             _ if result != CUresult::SUCCESS => process::ledger().restore(space, handle, taken),

@@ -78,7 +78,7 @@ fn ending(
     let guards: Vec<_> =
         guarded(Vec::new(), || process::all().map(|managed| managed.device.hold_contexts()).collect());
     let held = guarded(None, || Some(hold::context_may_end(context)));
-    let result = changes_current(real);
+    let result = changes_current(|| super::sync::blocking_all(real));
     let ended = ended(result);
     if ended {
         guarded((), || {

@@ -32,15 +32,19 @@ pub(crate) fn stream(stream: CUstream, per_thread: bool, real: impl FnOnce() -> 
 /// finds out by itself.
 pub(crate) fn event(real: impl FnOnce() -> CUresult) -> CUresult {
     hold::before_wait(false);
-    real()
+    blocking(real)
 }
 
-/// A copy that returns when it is done. Only those to the host's memory surely wait for the GPU: others may be staged, or
-/// be ordered by the GPU alone.
+/// A copy that returns when it is done, or anything else that may wait for the GPU. Only copies to the host's memory surely do
+/// so: others may be staged, or be ordered by the GPU alone.
 pub(crate) fn copy(symbol: &'static str, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     if !symbol.contains("toH") {
-        hold::before_copy(|| symbol.contains("HtoD") || symbol.contains("HtoA"));
-        return real();
+        if symbol.starts_with("cuMemcpy") {
+            hold::before_copy(|| symbol.contains("HtoD") || symbol.contains("HtoA"));
+        } else {
+            hold::before_wait(true);
+        }
+        return blocking(real);
     }
     hold::before_wait(false);
     let stream = process::with_thread(|thread| Stream::new(0, per_thread, thread.id()));
@@ -53,6 +57,29 @@ fn waited_for(context: u64, stream: Stream) -> Option<Waited> {
         StreamKind::Legacy => Waited::Legacy(context),
         StreamKind::Created | StreamKind::PerThread => Waited::Stream(context, stream),
     })
+}
+
+/// Calls `real`, which may wait for the GPU.
+pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
+    let managed: Option<&'static Managed> = guarded(None, || {
+        let managed = process::for_waits()?;
+        managed.device.block_begins();
+        Some(managed)
+    });
+    let result = real();
+    if let Some(managed) = managed {
+        guarded((), || managed.device.block_ended());
+    }
+    result
+}
+
+/// Calls `real`, which may wait for any GPU.
+pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
+    let begun: Vec<&'static Managed> =
+        guarded(Vec::new(), || process::all().inspect(|managed| managed.device.block_begins()).collect());
+    let result = real();
+    guarded((), || begun.into_iter().for_each(|managed| managed.device.block_ended()));
+    result
 }
 
 /// Calls `real`, and tells the device what is being waited for before and after it.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI32, Ordering::*};
 use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
-use sluice_comm::page::PAGE_VERSION;
+use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
 use sluice_comm::{
     AttachStatus, Channel, FrameReader, HOOK_PATIENCE, RESPONSE_LEN, Request, RequestBody, RequestKind,
     Response, ResponseBody,
@@ -65,7 +65,10 @@ impl Socket {
         let id = self.send_payload(identity, body, payload)?;
         let (answer, pages) = self.answer(id, RequestKind::Attach)?;
         match answer {
-            ResponseBody::Attach { status: AttachStatus::Ok, page_version: PAGE_VERSION } => Ok(pages),
+            ResponseBody::Attach {
+                status: AttachStatus::Ok,
+                page_version: OLDEST_PAGE_VERSION..=PAGE_VERSION,
+            } => Ok(pages),
             ResponseBody::Attach { status: AttachStatus::Ok, .. } => Err(LinkError::Malformed),
             ResponseBody::Attach { status, .. } => Err(LinkError::NotAdmitted { status: status as i32 }),
             _ => Err(LinkError::Malformed),

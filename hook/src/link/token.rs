@@ -15,6 +15,7 @@ use sluice_sys::tsc::Calibration;
 use super::announce::Announcer;
 use super::socket::{Socket, gone};
 use super::{Address, Identity};
+use crate::doorbell::Doorbell;
 
 type Words = [AtomicU64; WORDS];
 
@@ -41,6 +42,8 @@ pub(crate) struct TokenConnection {
     calibration: Mutex<Option<Calibration>>,
     told_busy_ns: AtomicU64,
     told_launches: AtomicU64,
+    /// Where the manager listens if its page says so.
+    doorbell: Doorbell,
 }
 
 impl TokenConnection {
@@ -58,17 +61,19 @@ impl TokenConnection {
             calibration: Mutex::new(None),
             told_busy_ns: AtomicU64::new(0),
             told_launches: AtomicU64::new(0),
+            doorbell: Doorbell::none(),
         }
     }
 
-    /// Closes the descriptor in the child of a fork.
+    /// Closes the descriptors in the child of a fork.
     pub(crate) fn close_in_child(&self) {
         self.socket.close();
+        self.doorbell.close();
         self.announcer.close_in_child();
     }
 
     /// How many other processes may use the GPU; `None` if this one is not latency-critical.
-    pub(crate) fn company(&self) -> Option<u64> {
+    pub(crate) fn critical_company(&self) -> Option<u64> {
         let grant = self.grant_view();
         (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.company())
     }
@@ -102,8 +107,8 @@ impl TokenConnection {
             }
             attached => attached?,
         };
-        // A third descriptor is for hooks that have a use for it.
-        let [grant, report, ..] = pages.as_slice() else { return Err(LinkError::Malformed) };
+        let [grant, report, more @ ..] = pages.as_slice() else { return Err(LinkError::Malformed) };
+        self.doorbell.hang(more.first());
         let grant = keep(SharedPage::map(grant.as_fd(), Access::ReadOnly).map_err(gone)?);
         let report = keep(SharedPage::map(report.as_fd(), Access::ReadWrite).map_err(gone)?);
         let view = GrantView::new(grant);
@@ -240,10 +245,22 @@ impl TokenLink for TokenConnection {
         }
     }
 
-    fn ring(&self, wake: bool) {
-        if let Some(report) = self.report_view().filter(|_| wake) {
+    fn set_activity(&self, busy: bool, now_ns: u64) {
+        if let Some(report) = self.report_view() {
+            report.set_activity(busy, now_ns);
+        }
+    }
+
+    fn company(&self) -> u64 {
+        self.grant_view().company()
+    }
+
+    fn ring(&self, standing: bool) {
+        if let Some(report) = self.report_view().filter(|_| standing) {
             report.ring();
-            sluice_sys::futex::wake_low(report.doorbell_word(), 1);
+        }
+        if self.grant_view().armed() {
+            self.doorbell.ring();
         }
     }
 

@@ -1,7 +1,7 @@
 //! A manager that gives everybody a standing grant and keeps what they announce, so that a test can control their channels.
 
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
-use sluice_comm::page::{Flags, GrantView, PAGE_VERSION, ReportView, STANDING};
+use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, STANDING};
 use sluice_comm::{
     AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, Response, ResponseBody,
 };
@@ -138,7 +138,7 @@ impl Steerer {
 impl State {
     fn tell(&self, grant: &SharedPage) {
         let page = GrantView::new(grant.words());
-        page.set_flags(Flags { latency_critical: self.latency_critical, ..Flags::default() });
+        page.set_latency_critical(self.latency_critical);
         page.set_company(self.company);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use sluice_pod_manager::{AgentConfig, ClientSource, Config, OnManagerLoss};
+use sluice_pod_manager::{AgentConfig, ClientSource, Config, Controls, OnManagerLoss};
 use tracing_subscriber::EnvFilter;
 
 /// Flags of `sluice pod-manager`.
@@ -67,6 +67,12 @@ pub(crate) struct Arguments {
     /// A client with limit L gets grants of at most L times this
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     limit_period_ms: Option<Duration>,
+    /// Whether channel groups of processes that let it are stopped, started and given time slices from here
+    #[arg(long, value_enum)]
+    controls: Option<ControlsOf>,
+    /// How long a turn lasts of a client whose channel groups are controlled: 30 to 100
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    turn_ms: Option<Duration>,
     /// Best-effort clients that may hold grants at once
     #[arg(long, value_name = "CLIENTS")]
     capacity: Option<usize>,
@@ -103,6 +109,16 @@ enum Loss {
     Open,
     /// They hold their launches
     Closed,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ControlsOf {
+    /// Where a process sends a descriptor of the NVIDIA control device
+    Auto,
+    /// Those of a simulator too
+    Simulated,
+    /// Never: everybody takes turns by token
+    Off,
 }
 
 /// Serves until it is told to end.
@@ -152,6 +168,13 @@ impl Arguments {
             min_quota: self.min_quota_ms.unwrap_or(d.min_quota),
             max_quota: self.max_quota_ms.unwrap_or(d.max_quota),
             limit_period: self.limit_period_ms.unwrap_or(d.limit_period),
+            controls: match self.controls {
+                None => d.controls,
+                Some(ControlsOf::Auto) => Controls::Auto,
+                Some(ControlsOf::Simulated) => Controls::Simulated,
+                Some(ControlsOf::Off) => Controls::Off,
+            },
+            turn: self.turn_ms.unwrap_or(d.turn),
             capacity: self.capacity.unwrap_or(d.capacity),
             return_timeout: self.return_timeout_ms.unwrap_or(d.return_timeout),
             linger: self.linger_ms.unwrap_or(d.linger),

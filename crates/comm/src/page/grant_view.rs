@@ -8,7 +8,7 @@
 //! (flags, in-flight bound, contended). One thread of the manager writes.
 
 use super::sync::{AtomicU64, Ordering, fence, read};
-use super::{NO_GRANT, PageError, WORDS, check, grant, init};
+use super::{NO_GRANT, PAGE_VERSION, PageError, WORDS, check, grant, init};
 
 /// How often [`GrantView::grant`] looks again while the manager writes. A manager that died in the middle of the
 /// three stores must not keep the client here.
@@ -36,8 +36,6 @@ pub struct Flags {
     pub fail_closed: bool,
     /// The TSC can be compared with the deadline.
     pub tsc_valid: bool,
-    /// The client is latency-critical.
-    pub latency_critical: bool,
 }
 
 impl<'a> GrantView<'a> {
@@ -107,6 +105,20 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::FLAGS) & grant::TSC_VALID != 0
     }
 
+    /// Whether others wait for the GPU.
+    #[must_use]
+    pub fn contended(&self) -> bool {
+        read(self.0, grant::CONTENDED) != 0
+    }
+
+    /// Whether going from idle to busy is to be told through the doorbell's descriptor.
+    #[must_use]
+    pub fn armed(&self) -> bool {
+        // Ordered behind the client's own store of what it does: one of the two sees the other's.
+        fence(Ordering::SeqCst);
+        read(self.0, grant::ARMED) != 0
+    }
+
     /// Whether the client is latency-critical.
     #[must_use]
     pub fn latency_critical(&self) -> bool {
@@ -117,12 +129,6 @@ impl<'a> GrantView<'a> {
     #[must_use]
     pub fn company(&self) -> u64 {
         read(self.0, grant::COMPANY)
-    }
-
-    /// Whether others wait for the GPU.
-    #[must_use]
-    pub fn contended(&self) -> bool {
-        read(self.0, grant::CONTENDED) != 0
     }
 
     /// GPU time that may be submitted and unfinished when the grant ends, in microseconds.
@@ -142,7 +148,12 @@ impl<'a> GrantView<'a> {
 impl GrantView<'_> {
     /// Sets the page up: no grant, no flags.
     pub fn init(&self) {
-        init(self.0, grant::MAGIC_VALUE);
+        self.init_as(PAGE_VERSION);
+    }
+
+    /// Sets the page up for a reader of another version.
+    pub fn init_as(&self, version: u32) {
+        init(self.0, grant::MAGIC_VALUE, version);
     }
 
     /// Opens the gate until the deadlines (`u64::MAX`: standing) or moves the deadline of an open one.
@@ -161,17 +172,30 @@ impl GrantView<'_> {
         self.0[grant::CONTENDED].store(u64::from(contended), Ordering::Release);
     }
 
-    /// Says how many other processes may use the GPU.
-    pub fn set_company(&self, processes: u64) {
-        self.0[grant::COMPANY].store(processes, Ordering::Release);
+    /// Asks to be told through the doorbell's descriptor when the client goes from idle to busy, or not to be. What the
+    /// client does is read *after* this.
+    pub fn set_armed(&self, armed: bool) {
+        self.0[grant::ARMED].store(u64::from(armed), Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Says how many other processes may use the GPU now.
+    pub fn set_company(&self, others: u64) {
+        self.0[grant::COMPANY].store(others, Ordering::Release);
+    }
+
+    /// Says whether the client is latency-critical. After [`Self::set_flags`], which says that it is not.
+    pub fn set_latency_critical(&self, critical: bool) {
+        let others = self.0[grant::FLAGS].load(Ordering::Relaxed) & !grant::LATENCY_CRITICAL;
+        let flag = if critical { grant::LATENCY_CRITICAL } else { 0 };
+        self.0[grant::FLAGS].store(others | flag, Ordering::Release);
     }
 
     /// Says what holds for all grants.
     pub fn set_flags(&self, flags: Flags) {
         let fail_closed = if flags.fail_closed { grant::FAIL_CLOSED } else { 0 };
         let tsc_valid = if flags.tsc_valid { grant::TSC_VALID } else { 0 };
-        let critical = if flags.latency_critical { grant::LATENCY_CRITICAL } else { 0 };
-        self.0[grant::FLAGS].store(fail_closed | tsc_valid | critical, Ordering::Release);
+        self.0[grant::FLAGS].store(fail_closed | tsc_valid, Ordering::Release);
     }
 
     /// Says how much may be in flight when a grant ends, in microseconds.

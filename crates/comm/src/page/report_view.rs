@@ -1,7 +1,7 @@
 //! The report page: what the client says of itself. Any of its threads writes; the manager only reads.
 
 use super::sync::{AtomicU64, Ordering, read};
-use super::{PageError, WORDS, check, init, report};
+use super::{PAGE_VERSION, PageError, WORDS, check, init, report};
 
 /// A view of a report page.
 #[derive(Clone, Copy)]
@@ -16,7 +16,18 @@ impl<'a> ReportView<'a> {
 
     /// Sets the page up: all counters zero. The manager does this before it hands the page out.
     pub fn init(&self) {
-        init(self.0, report::MAGIC_VALUE);
+        self.init_as(PAGE_VERSION);
+    }
+
+    /// Sets the page up for a writer of another version.
+    pub fn init_as(&self, version: u32) {
+        init(self.0, report::MAGIC_VALUE, version);
+    }
+
+    /// The version it was set up for.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        read(self.0, super::VERSION)
     }
 
     /// Whether this is a report page of our version.
@@ -43,6 +54,25 @@ impl<'a> ReportView<'a> {
     /// Rings the doorbell; the futex wake is the caller's.
     pub fn ring(&self) {
         self.0[report::DOORBELL].fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether GPU work was submitted and is not known to have finished, and since when: never an earlier time than
+    /// that of the state it stands beside.
+    #[must_use]
+    pub fn activity(&self) -> (bool, u64) {
+        let word = read(self.0, report::ACTIVITY);
+        (word & report::BUSY != 0, read(self.0, report::ACTIVITY_NS))
+    }
+
+    /// Says so. Saying the same again changes nothing. One thread at a time.
+    pub fn set_activity(&self, busy: bool, now_ns: u64) {
+        let before = self.0[report::ACTIVITY].load(Ordering::Relaxed);
+        if (before & report::BUSY != 0) != busy {
+            self.0[report::ACTIVITY_NS].store(now_ns, Ordering::Relaxed);
+            // One more change, and the other state: the counter above bit 0 goes up by one each time.
+            let after = (before & !report::BUSY).wrapping_add(2) | u64::from(busy);
+            self.0[report::ACTIVITY].store(after, Ordering::Release);
+        }
     }
 
     /// GPU time used since the process attached, in nanoseconds.

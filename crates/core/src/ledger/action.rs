@@ -3,7 +3,7 @@
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
-/// Whether a process can say that it has returned its grant.
+/// How a process's part of a grant ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerKind {
     /// Returns its grant when its work has drained.
@@ -11,6 +11,9 @@ pub enum PeerKind {
     /// A Gemini peer: its grant ends by timer or when it asks again, and is charged as wall time; what ran past the
     /// deadline is told with its next request and charged then.
     ByTimer,
+    /// Somebody else asks and returns for it, and stops it when the ledger says so; charged for the time that its client
+    /// was [running](crate::ledger::TokenLedger::set_running) under the grant.
+    Steered,
 }
 
 /// What a process says when it asks for the GPU, nanoseconds.
@@ -44,6 +47,8 @@ pub enum End {
     NotReturned,
     /// Its client was removed or changed class.
     Withdrawn,
+    /// It is charged up to now; the client goes on, or is being stopped.
+    Continued,
 }
 
 /// What the owner of the ledger has to do.
@@ -62,7 +67,7 @@ pub enum Action {
         /// How long it waited.
         waited_ns: u64,
     },
-    /// Move the deadline in the page of a process: nobody else waits.
+    /// Move the deadline of a process: its client's turn goes on.
     Prolong {
         /// Who.
         process: ProcessId,
@@ -70,6 +75,11 @@ pub enum Action {
         epoch: u64,
         /// Its deadline from now on, nanoseconds.
         deadline: u64,
+    },
+    /// The time of a process that is steered is up: stop it, then say [returned](crate::ledger::TokenLedger::returned).
+    Stop {
+        /// Who.
+        process: ProcessId,
     },
     /// Close the page of a process: its grant was taken back.
     Revoke {

@@ -13,7 +13,7 @@ impl TokenLedger {
         self.give_standing(now);
         self.join_running(now);
         while self.grants.len() < self.policy.capacity.max(1) {
-            match self.choose(now) {
+            match self.choose(now, None) {
                 Some(client) => self.grant(client, now),
                 None => break,
             }
@@ -49,7 +49,8 @@ impl TokenLedger {
             return false;
         }
         let now = self.now;
-        let grant = self.grants.swap_remove(index);
+        let mut grant = self.grants.swap_remove(index);
+        grant.set_running(false, now);
         let (held, charged) = (grant.held(), grant.charge(self.policy.usage));
         let disposal = self.shared.saturating_sub(grant.shared_start).min(held);
         if let Some(client) = self.clients.get_mut(&grant.client) {
@@ -120,17 +121,20 @@ impl TokenLedger {
         while index < self.grants.len() {
             let (deadline, timeout) = (self.grants[index].deadline, self.policy.return_timeout_ns);
             if now >= deadline {
-                for member in self.grants[index].members.iter().filter(|m| m.ends_by_timer) {
+                for member in self.grants[index].members.iter().filter(|m| m.ends_by_timer()) {
                     if let Some(process) = self.processes.get_mut(&member.process) {
                         process.timer_ended = Some(deadline);
                     }
                 }
                 let client = self.grants[index].client;
-                if self.revoke_members(index, deadline, |m| m.ends_by_timer, End::Expired) {
+                if self.revoke_members(index, deadline, |m| m.ends_by_timer(), End::Expired) {
                     self.linger(client, deadline.saturating_add(self.policy.timer_linger_ns));
                     continue;
                 }
+                self.end_steered(index, now);
             }
+            // It may go on.
+            let deadline = self.grants[index].deadline;
             let overdue = now >= deadline.saturating_add(timeout);
             if overdue && self.revoke_members(index, now, |_| true, End::NotReturned) {
                 continue;
@@ -170,7 +174,7 @@ impl TokenLedger {
             let left = self.grants[index].deadline.saturating_sub(now);
             let least = self.policy.join_min_ns.max(1);
             self.admit(index, now, |kind, burst| match kind {
-                PeerKind::Returns => left >= least,
+                PeerKind::Returns | PeerKind::Steered => left >= least,
                 PeerKind::ByTimer => left > 0 && burst <= left,
             });
         }
@@ -179,14 +183,14 @@ impl TokenLedger {
     /// Admits the waiting processes of the grant's client for which `enough(kind, burst)` holds.
     fn admit(&mut self, index: usize, now: u64, enough: impl Fn(PeerKind, u64) -> bool) {
         let grant = &mut self.grants[index];
-        for (id, process) in self.processes.iter_mut().filter(|(_, p)| p.client == grant.client) {
+        let client = grant.client;
+        for (id, process) in self.processes.iter_mut().filter(|(_, p)| p.client == client) {
             let Some(waiting) = process.waiting.filter(|w| enough(process.kind, w.burst_ns)) else {
                 continue;
             };
             process.waiting = None;
             if !grant.members.iter().any(|m| m.process == *id) {
-                let ends_by_timer = process.kind == PeerKind::ByTimer;
-                grant.members.push(Member { process: *id, joined: now, ends_by_timer });
+                grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false });
             }
             self.actions.push(Action::Grant {
                 process: *id,
@@ -199,12 +203,14 @@ impl TokenLedger {
     }
 
     /// The client to grant next; `None` if nobody may run, or if the best one is expected to ask again in a moment.
-    fn choose(&mut self, now: u64) -> Option<ClientId> {
+    /// A `holder` counts as waiting since now.
+    pub(super) fn choose(&mut self, now: u64, holder: Option<ClientId>) -> Option<ClientId> {
         let mut candidates: Vec<Candidate> = Vec::with_capacity(self.clients.len());
         let ids: Vec<ClientId> = self.clients.keys().copied().collect();
         for id in ids {
-            let since = self.waiting_since(id);
-            let running = self.grants.iter().any(|g| g.client == id);
+            let holds = holder == Some(id);
+            let since = if holds { Some(now) } else { self.waiting_since(id) };
+            let running = !holds && self.grants.iter().any(|g| g.client == id);
             let Some(client) = self.clients.get_mut(&id) else { continue };
             let since = since.or(client.lingers_until);
             let Some(waiting_since) = since.filter(|_| client.is_best_effort() && !running) else { continue };
@@ -237,9 +243,16 @@ impl TokenLedger {
     fn grant(&mut self, id: ClientId, now: u64) {
         let burst = self.processes.values().filter(|p| p.client == id).map(|p| p.burst_ns).max().unwrap_or(0);
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let quota = client.quota.next(&self.policy.quota, burst, client.spec.limit);
+        let steered = self.processes.values().filter(|p| p.client == id && p.waiting.is_some());
+        let quota = if steered.clone().all(|p| p.kind == PeerKind::Steered) {
+            self.policy.turn_ns(client.spec.limit)
+        } else {
+            client.quota.next(&self.policy.quota, burst, client.spec.limit)
+        };
         self.epoch += 1;
-        self.grants.push(Grant::new(id, self.epoch, now, now.saturating_add(quota), self.shared));
+        let mut grant = Grant::new(id, self.epoch, now, now.saturating_add(quota), self.shared);
+        grant.set_running(client.running, now);
+        self.grants.push(grant);
         let index = self.grants.len() - 1;
         self.admit(index, now, |_, _| true);
     }
@@ -247,7 +260,7 @@ impl TokenLedger {
     /// When a grant is to be prolonged next: `None` if somebody waits, its time is up, or it may not be.
     fn prolonged_at(&self, grant: &Grant) -> Option<u64> {
         let unlimited = self.clients.get(&grant.client).is_some_and(|c| c.spec.limit == Share::ONE);
-        let returns = grant.members.iter().all(|m| !m.ends_by_timer);
+        let returns = grant.members.iter().all(|m| m.kind == PeerKind::Returns);
         let total = grant.deadline.saturating_add(self.policy.quota.base_ns).saturating_sub(grant.start);
         let allowed =
             self.policy.renew_ahead_ns > 0 && unlimited && returns && total <= self.policy.renew_total_ns;

@@ -30,6 +30,8 @@ pub(super) struct Client {
     behind: bool,
     /// Until when its next request is awaited after it returned a grant at the deadline.
     pub(super) lingers_until: Option<u64>,
+    /// The enforcer lets it run.
+    pub(super) running: bool,
     pub(super) charged_ns: u64,
     pub(super) held_ns: u64,
     added: u64,
@@ -50,6 +52,7 @@ impl Client {
             level: 0,
             behind: true,
             lingers_until: None,
+            running: false,
             charged_ns: 0,
             held_ns: 0,
             added: now,

@@ -1,5 +1,6 @@
 //! One running grant of a best-effort client: its deadline, the processes that run under it, what they report.
 
+use super::action::PeerKind;
 use super::policy::UsageSource;
 use crate::ids::{ClientId, ProcessId};
 
@@ -8,8 +9,20 @@ use crate::ids::{ClientId, ProcessId};
 pub(super) struct Member {
     pub(super) process: ProcessId,
     pub(super) joined: u64,
+    pub(super) kind: PeerKind,
+    /// It is being stopped.
+    pub(super) stopping: bool,
+}
+
+impl Member {
     /// Its part ends at the deadline by itself (a peer that cannot say YIELD).
-    pub(super) ends_by_timer: bool,
+    pub(super) fn ends_by_timer(&self) -> bool {
+        self.kind == PeerKind::ByTimer
+    }
+
+    pub(super) fn is_steered(&self) -> bool {
+        self.kind == PeerKind::Steered
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +42,10 @@ pub(super) struct Grant {
     reported: u64,
     /// Time the enforcer let it run.
     ran: u64,
+    /// A process that is steered was under it.
+    steered: bool,
+    /// Since when the enforcer lets it run.
+    runs_since: Option<u64>,
     /// What its holders' pages say.
     pub(super) contended: bool,
 }
@@ -46,8 +63,21 @@ impl Grant {
             shared_start,
             reported: 0,
             ran: 0,
+            steered: false,
+            runs_since: None,
             contended: false,
         }
+    }
+
+    /// A process runs under it from now on.
+    pub(super) fn join(&mut self, member: Member) {
+        self.steered |= member.is_steered();
+        self.members.push(member);
+    }
+
+    /// A process under it has become steered, or ceased to be.
+    pub(super) fn note_kinds(&mut self) {
+        self.steered |= self.members.iter().any(Member::is_steered);
     }
 
     /// Ends the part of one process at `at`. `used`: what it reported; without a report it is charged what it held.
@@ -55,7 +85,8 @@ impl Grant {
         let Some(index) = self.members.iter().position(|m| m.process == process) else { return false };
         let member = self.members.swap_remove(index);
         let held = at.saturating_sub(member.joined);
-        self.reported = self.reported.saturating_add(used.map_or(held, |used| used.min(held)));
+        let reported = used.map_or(held, |used| used.min(held));
+        self.reported = self.reported.saturating_add(if member.is_steered() { 0 } else { reported });
         self.ended = self.ended.max(at);
         true
     }
@@ -64,15 +95,47 @@ impl Grant {
         self.ran = self.ran.saturating_add(ns);
     }
 
+    /// The enforcer lets it run from `now` on, or not any more.
+    pub(super) fn set_running(&mut self, running: bool, now: u64) {
+        match (self.runs_since, running) {
+            (None, true) => self.runs_since = Some(now),
+            (Some(since), false) => {
+                self.ran(now.saturating_sub(since));
+                self.runs_since = None;
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.runs_since.is_some()
+    }
+
+    /// Begins anew at `now`: what was before has been charged.
+    pub(super) fn restart(&mut self, now: u64, shared: u64) {
+        (self.start, self.ended, self.alone_until, self.shared_start) = (now, now, now, shared);
+        (self.reported, self.ran) = (0, 0);
+        self.members.iter_mut().for_each(|member| member.joined = now);
+    }
+
+    /// Whether all under it are steered, and none is being stopped.
+    pub(super) fn can_continue(&self) -> bool {
+        self.members.iter().all(|member| member.is_steered() && !member.stopping)
+    }
+
     /// Wall time that the whole grant lasted, once all members have left.
     pub(super) fn held(&self) -> u64 {
         self.ended.saturating_sub(self.start)
     }
 
-    /// GPU time to charge, never above the time held.
+    /// GPU time to charge, never above the time held. Who is steered and was not let run at all kept the others waiting all the
+    /// same: it is charged what it held.
     pub(super) fn charge(&self, source: UsageSource) -> u64 {
+        if self.steered && self.reported == 0 && self.ran == 0 {
+            return self.held();
+        }
         let used = match source {
-            UsageSource::Events => self.reported,
+            UsageSource::Events => self.reported.saturating_add(self.ran),
             UsageSource::Turn => self.ran,
         };
         used.min(self.held())
@@ -81,9 +144,10 @@ impl Grant {
     /// When the clock, and not a process, next changes this grant.
     pub(super) fn next_event(&self, return_timeout_ns: u64) -> u64 {
         let overdue = self.deadline.saturating_add(return_timeout_ns);
+        let at_deadline = |m: &Member| m.ends_by_timer() || m.is_steered() && !m.stopping;
         self.members
             .iter()
-            .map(|m| if m.ends_by_timer { self.deadline } else { overdue })
+            .map(|m| if at_deadline(m) { self.deadline } else { overdue })
             .min()
             .unwrap_or(self.start)
     }

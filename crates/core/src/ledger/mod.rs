@@ -8,6 +8,9 @@
 //!   them from their first request on, and never wait.
 //! * The processes of a client share its grant: those that wait when it begins, and those that ask while enough of it
 //!   is left, which get the remaining time. The grant ends when all of them have returned it.
+//! * Processes that are *steered* are asked and answered for by somebody who can stop them. At the deadline of a grant that
+//!   only such processes are under, the ledger looks who would be next: if it is the same client the grant goes on, if not
+//!   they are to be stopped. They are charged the time for which their client was let run.
 //! * A grant is not taken back at its deadline, because the GPU work under it still runs; it ends when returned, or
 //!   `return_timeout_ns` later, or (peers that cannot return it) by timer. Then it is charged, in GPU time.
 
@@ -17,6 +20,7 @@ mod client;
 mod grant;
 mod policy;
 mod select;
+mod steered;
 #[cfg(test)]
 mod tests;
 
@@ -141,6 +145,10 @@ impl TokenLedger {
         let now = self.at(now);
         let entry = self.processes.get_mut(&process).ok_or(Refused::UnknownProcess(process))?;
         let client_id = entry.client;
+        let steered = entry.kind == PeerKind::Steered;
+        if steered && self.grants.iter().any(|g| g.members.iter().any(|m| m.process == process)) {
+            return Ok(());
+        }
         entry.burst_ns = ask.burst_ns;
         let late =
             entry.timer_ended.take().map(|ended| (ended, ask.overuse_ns.min(now.saturating_sub(ended))));

@@ -71,6 +71,11 @@ pub struct Policy {
     pub renew_total_ns: u64,
     /// What is charged.
     pub usage: UsageSource,
+    /// Length of grants of clients whose processes are all steered. A hand-over costs about a millisecond of driver time, so it
+    /// does not adapt to bursts. A limited client gets limit × `limit_period_ns` if that is less. Default 50 ms.
+    pub turn_ns: u64,
+    /// No such grant is shorter. Default 30 ms.
+    pub min_turn_ns: u64,
 }
 
 impl Default for Policy {
@@ -89,6 +94,8 @@ impl Default for Policy {
             renew_ahead_ns: 5_000_000,
             renew_total_ns: 2_000_000_000,
             usage: UsageSource::Events,
+            turn_ns: 50_000_000,
+            min_turn_ns: 30_000_000,
         }
     }
 }

@@ -90,6 +90,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             let exact = gpu.filter(|(begin, _)| begin.burst == state.grant.bursts);
             end = exact.map_or(now, |(begin, elapsed)| now.min(begin.at_ns.saturating_add(elapsed)));
             state.end_burst(end, exact.map(|(_, elapsed)| elapsed));
+            self.tell_activity(state, now);
             self.report(state, end);
         }
         let overrun_ns =

@@ -105,6 +105,10 @@ pub(super) struct State {
     pub(super) phase: Phase,
     /// A thread waits for the manager's answer.
     pub(super) reading: bool,
+    /// Threads inside calls that wait for the GPU.
+    pub(super) blocked: usize,
+    /// What the manager was told: there is work.
+    pub(super) told_busy: bool,
     /// Threads that wait to launch.
     pub(super) wanting: usize,
     /// The tracker was called since it last looked: it may have been on its way to sleep, where no call reaches it.
@@ -139,6 +143,8 @@ impl State {
         Self {
             phase: Phase::Detached,
             reading: false,
+            blocked: 0,
+            told_busy: false,
             wanting: 0,
             called: false,
             stalled: false,
@@ -161,6 +167,12 @@ impl State {
     /// Whether GPU work is running, as far as is known.
     pub(super) fn is_busy(&self) -> bool {
         self.burst.running_since().is_some()
+    }
+
+    /// Whether the manager is to take this process for one that has something to do: a thread that waits for the GPU may wait
+    /// for work that no launch has told of.
+    pub(super) fn is_active(&self) -> bool {
+        self.is_busy() || self.blocked > 0
     }
 
     /// A burst begins.

@@ -93,7 +93,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
             Phase::Open if state.grant.is_standing() => {
                 self.report(&state, state.grant.idle_since_ns.unwrap_or(now));
-                self.check_alive(&mut state, now)
+                drop(state);
+                self.look_after_standing(now)
             }
             Phase::Open => {
                 drop(state);
@@ -110,6 +111,17 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         Pause::Until(now + ALIVE_NS)
     }
 
+    /// A standing grant is held: whether there is work is for others to know, if there are others.
+    fn look_after_standing(&self, now: u64) -> Pause {
+        self.find_out_whether_idle(now);
+        let mut state = self.lock();
+        let look = if self.link.company() > 0 { UNCONTENDED_LOOK_NS } else { UNCONTENDED_IDLE_NS };
+        match self.check_alive(&mut state, now) {
+            Pause::Until(at) => Pause::Until(at.min(now + look)),
+            Pause::Not => Pause::Not,
+        }
+    }
+
     /// A grant is held and its deadline ahead: ends it if the program has been idle, sooner if others wait.
     fn look_for_idleness(&self, now: u64) -> Pause {
         let contended = self.link.contended();
@@ -119,6 +131,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return Pause::Not;
         }
         self.read_deadline(&mut state);
+        if state.grant.is_standing() {
+            return Pause::Not;
+        }
         let idle_for = state.grant.idle_since_ns.map_or(0, |since| now.saturating_sub(since));
         let give_back = std::mem::take(&mut state.grant.give_back);
         let patience =
@@ -177,6 +192,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 state.overuse_ms = 0.0;
                 self.pass_for(None);
                 state.phase = Phase::Closed;
+                // Its page is a new one.
+                state.told_busy = false;
+                self.tell_activity(&mut state, self.clock.now_ns());
                 if self.link.deadline_ns() == u64::MAX {
                     self.open(&mut state, f64::INFINITY);
                 }

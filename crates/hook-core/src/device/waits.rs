@@ -21,6 +21,7 @@ pub struct Wait {
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// A wait of the host for `what` begins. Launches that come later will be told apart from those it waits for.
     pub fn wait_begins(&self, what: Waited) -> Wait {
+        self.block_begins();
         let epoch = self.gate.next_epoch();
         Wait { what, epoch, end: self.mark_end(what) }
     }
@@ -45,6 +46,33 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// The wait is over; `succeeded` if the GPU has finished what it was for.
     pub fn wait_ended(&self, wait: Wait, succeeded: bool) {
+        self.wait_over(wait, succeeded);
+        self.block_ended();
+    }
+
+    /// The calling thread is about to make a call that may wait for the GPU, for whatever work. Until it
+    /// [ends](Self::block_ended) the manager takes the process for one that wants the GPU.
+    pub fn block_begins(&self) {
+        let now = self.clock.now_ns();
+        let mut state = self.lock();
+        state.blocked += 1;
+        let wakes = self.tell_activity(&mut state, now);
+        let standing = state.grant.is_standing();
+        drop(state);
+        if wakes {
+            self.link.ring(standing);
+        }
+    }
+
+    /// The call is over.
+    pub fn block_ended(&self) {
+        let now = self.clock.now_ns();
+        let mut state = self.lock();
+        state.blocked = state.blocked.saturating_sub(1);
+        self.tell_activity(&mut state, now);
+    }
+
+    fn wait_over(&self, wait: Wait, succeeded: bool) {
         let now = self.clock.now_ns();
         self.hints.waited(now);
         let measured = wait.end.filter(|_| succeeded).and_then(|end| {
@@ -68,6 +96,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return;
         }
         state.end_burst(now, measured_ns);
+        self.tell_activity(state, now);
         // The next launch begins a burst and has to be noted.
         self.gate.next_epoch();
         self.report(state, now);

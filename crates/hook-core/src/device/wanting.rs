@@ -76,6 +76,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
             state.begin_burst(now);
         }
+        let wakes = self.tell_activity(&mut state, now);
         state.streams.note(located.context, stream, located.blocking, epoch);
         let standing = state.grant.is_standing();
         let (grant, burst) = (state.grant.number, state.grant.bursts);
@@ -85,7 +86,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             state.measure_ns = now + MEASURE_NS;
         }
         drop(state);
-        if begins {
+        if wakes {
             self.link.ring(standing);
         }
         if measure {
@@ -96,6 +97,16 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             thread.remember(self.ordinal, stream.handle, epoch);
         }
         Noted::Yes
+    }
+
+    /// Tells the manager what has changed; `true` if it is to be rung for, without the lock.
+    pub(super) fn tell_activity(&self, state: &mut State, now: u64) -> bool {
+        let active = state.is_active();
+        if std::mem::replace(&mut state.told_busy, active) == active {
+            return false;
+        }
+        self.link.set_activity(active, now);
+        active
     }
 
     /// Whether the burst that begins would run past the deadline and would fit into a fresh quota.

@@ -145,10 +145,6 @@ impl Machine {
 
     /// How many other processes may use the GPU; 0 also if this process may not hold.
     pub fn allow(&mut self, company: u64) {
-        if company != self.company {
-            // Another neighbour is another cost and another gain.
-            self.trials.iter_mut().for_each(Trial::renew);
-        }
         self.company = company;
     }
 

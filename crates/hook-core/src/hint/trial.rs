@@ -96,11 +96,6 @@ impl Trial {
         }
     }
 
-    /// Begins anew: what was found out holds no more.
-    pub(super) fn renew(&mut self) {
-        *self = Self::new(self.usually);
-    }
-
     fn settle(&mut self, choice: bool) {
         let as_usual = choice == self.usually;
         let keep = match self.settled_before {

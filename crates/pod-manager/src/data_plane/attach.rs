@@ -1,32 +1,33 @@
 //! ATTACH: a connection becomes a channel of a process.
 
 use super::DataPlane;
+use super::contexts::Announcement;
 use super::frames::{Found, Outcome};
 use crate::connection::{Connection, Role};
 use crate::peer::Peer;
 use crate::process::{Pages, Process};
 use crate::reason::Reason;
-use sluice_comm::attach::{ATTACH_VERSION, AttachPayload, MAX_LEN};
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::PAGE_VERSION;
 use sluice_comm::{AttachStatus, Channel, Name, Request, Response, ResponseBody};
 use sluice_core::ledger::{Ask, Class, PeerKind};
 use sluice_core::{ClientId, ProcessId};
-use sluice_sys::memfd;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tracing::{debug, info};
 
 /// More memory than any GPU has: whoever declares that is out of its mind.
 const MOST_DECLARED_BYTES: u64 = 1 << 44;
 
 /// An ATTACH that is right so far: what is left to find out is whose process it is.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct Attaching {
     /// The request's id.
     pub(super) request: i32,
     name: Name,
     channel: Channel,
     used_bytes: u64,
-    claimed_pid: u32,
+    announcement: Option<Announcement>,
 }
 
 impl DataPlane {
@@ -38,15 +39,33 @@ impl DataPlane {
         version: u32,
         channel: Channel,
         used_bytes: u64,
-        fds: &[OwnedFd],
+        fds: &mut Vec<OwnedFd>,
     ) -> Outcome {
-        let attached = check(request, version, channel, used_bytes, fds).and_then(|attaching| {
-            match self.admit(number, &attaching) {
-                Err(Reason::UnknownPod { uid, .. }) => self.hold(number, attaching, uid),
-                done => done,
-            }
+        let attaching = self.check(request, version, channel, used_bytes, fds);
+        let attached = attaching.and_then(|mut attaching| match self.admit(number, &mut attaching) {
+            Err(Reason::UnknownPod { uid, .. }) => self.hold(number, attaching, uid),
+            done => done,
         });
         attached.inspect_err(|reason| self.answer_refusal(number, request.id, reason))
+    }
+
+    /// Everything about an ATTACH that does not depend on who sent it.
+    fn check(
+        &self,
+        request: &Request,
+        version: u32,
+        channel: Channel,
+        used_bytes: u64,
+        fds: &mut Vec<OwnedFd>,
+    ) -> Result<Attaching, Reason> {
+        if version != ATTACH_VERSION {
+            return Err(Reason::WrongVersion { found: version, expected: ATTACH_VERSION });
+        }
+        if used_bytes > MOST_DECLARED_BYTES {
+            return Err(Reason::BadPayload(format!("{used_bytes} bytes in use")));
+        }
+        let announcement = Some(Announcement::read(fds, &self.closer)?);
+        Ok(Attaching { request: request.id, name: request.name, channel, used_bytes, announcement })
     }
 
     /// Answers why not and closes.
@@ -75,8 +94,10 @@ impl DataPlane {
     }
 
     /// Makes a connection the channel of a process, if there is such a client.
-    pub(super) fn admit(&mut self, number: u64, attaching: &Attaching) -> Outcome {
-        let &Attaching { request, channel, used_bytes, claimed_pid, .. } = attaching;
+    pub(super) fn admit(&mut self, number: u64, attaching: &mut Attaching) -> Outcome {
+        let &mut Attaching { request, channel, used_bytes, ref announcement, .. } = attaching;
+        let (claimed_pid, version) =
+            announcement.as_ref().map_or((0, PAGE_VERSION), |a| (a.claimed_pid, a.page_version));
         let found = self.who(number, &attaching.name)?;
         let client = found.client;
         let connection = self.connections.get_mut(&number);
@@ -84,6 +105,9 @@ impl DataPlane {
             return Err(Reason::NotAllowed("nothing is known of the peer".into()));
         };
         let id = self.process_of(number, peer, found)?;
+        if channel == Channel::Token {
+            self.lay_out_pages(id, version)?;
+        }
         self.take_channel(number, id, channel);
         // What a process holds is told again after a manager's restart. While its memory channel is open the manager
         // knows better, because a reservation may be under way there.
@@ -94,7 +118,7 @@ impl DataPlane {
         debug!(client = self.clients.name(client), claimed_pid, ?channel, used_bytes, "attached");
         self.welcome(number, id, channel, request)?;
         if channel == Channel::Token {
-            self.open_token_channel(id, client)?;
+            self.open_token_channel(id, client, attaching.announcement.take())?;
         }
         Ok(())
     }
@@ -115,7 +139,6 @@ impl DataPlane {
                 )))
             };
         }
-        let pages = Pages::create(self.flags, self.clock.now_ns()).map_err(Reason::Pages)?;
         let id = ProcessId(self.next_number(true));
         let label = self.connections.get(&number).map(Connection::to_string).unwrap_or_default();
         info!(client = self.clients.name(client), peer = %label, "process attached");
@@ -130,7 +153,11 @@ impl DataPlane {
             token: None,
             memory: None,
             pending: Vec::new(),
-            pages: Some(pages),
+            pages: None,
+            doorbell: None,
+            steered: false,
+            armed: false,
+            unasked: 0,
         };
         self.keep_process(id, process);
         Ok(id)
@@ -156,10 +183,8 @@ impl DataPlane {
         };
         let before = slot.replace(number);
         if before.is_some() && channel == Channel::Token {
-            process.pending.clear();
-            if let Some(pages) = &process.pages {
-                pages.grant().close();
-            }
+            process.close_token_channel();
+            self.unsteer(id);
             self.tokens.process_gone(id, self.clock.now_ns());
         }
         if let Some(connection) = self.connections.get_mut(&number) {
@@ -172,57 +197,63 @@ impl DataPlane {
 
     /// Answers an ATTACH; the pages go with the token channel's answer.
     fn welcome(&mut self, number: u64, id: ProcessId, channel: Channel, request: i32) -> Outcome {
-        let body = ResponseBody::Attach { status: AttachStatus::Ok, page_version: PAGE_VERSION };
+        let process = self.processes.get(&id);
+        let pages = process.and_then(|process| process.pages.as_ref());
+        let page_version = pages.map_or(PAGE_VERSION, |pages| pages.version);
+        let body = ResponseBody::Attach { status: AttachStatus::Ok, page_version };
         let response = Response { id: request, body };
         let Some(connection) = self.connections.get(&number) else { return Ok(()) };
-        let pages = self.processes.get(&id).and_then(|process| process.pages.as_ref());
-        match pages.filter(|_| channel == Channel::Token) {
-            Some(pages) => connection.send(&response, &[pages.grant_fd.as_fd(), pages.report_fd.as_fd()]),
-            None => connection.send(&response, &[]),
+        let mut fds: Vec<BorrowedFd<'_>> = Vec::with_capacity(3);
+        if let Some(pages) = pages.filter(|_| channel == Channel::Token) {
+            fds.extend([pages.grant_fd.as_fd(), pages.report_fd.as_fd()]);
+            fds.extend(process.and_then(|process| process.doorbell.as_ref()).map(AsFd::as_fd));
         }
+        connection.send(&response, &fds)
     }
 
-    fn open_token_channel(&mut self, id: ProcessId, client: ClientId) -> Outcome {
+    /// Pages that the process's hook understands, and a doorbell if it knows what that is for.
+    fn lay_out_pages(&mut self, id: ProcessId, version: u32) -> Outcome {
+        let now = self.clock.now_ns();
+        let Some(process) = self.processes.get(&id) else { return Ok(()) };
+        if process.pages.as_ref().is_some_and(|pages| pages.version == version) {
+            return Ok(());
+        }
+        let pages = Pages::create(version, self.flags, now).map_err(Reason::Pages)?;
+        let doorbell = (version == PAGE_VERSION).then(|| self.hang_doorbell(id)).flatten();
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.pages = Some(pages);
+            process.doorbell = doorbell;
+        }
+        Ok(())
+    }
+
+    /// A doorbell for a process, which is listened to; without one it is looked at from time to time.
+    fn hang_doorbell(&self, id: ProcessId) -> Option<OwnedFd> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let doorbell = OwnedFd::from(EventFd::from_value_and_flags(0, flags).ok()?);
+        // Each write is an edge, whether what was written before was read or not.
+        let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, super::DOORBELL | id.0);
+        self.epoll.add(&doorbell, event).ok()?;
+        Some(doorbell)
+    }
+
+    fn open_token_channel(
+        &mut self,
+        id: ProcessId,
+        client: ClientId,
+        announcement: Option<Announcement>,
+    ) -> Outcome {
         self.tokens.add_process(id, client, PeerKind::Returns).map_err(|_| Reason::ClientRemoved)?;
         let is_critical =
             self.clients.get(client).is_some_and(|c| c.definition.spec.class == Class::LatencyCritical);
+        if let Some(announcement) = announcement {
+            self.announce(id, announcement);
+        }
         if is_critical {
             // Its gate is open before it asks.
             let asked = self.tokens.request(id, self.clock.now_ns(), Ask::default());
             asked.map_err(|_| Reason::ClientRemoved)?;
         }
         Ok(())
-    }
-}
-
-/// Everything about an ATTACH that does not depend on who sent it.
-fn check(
-    request: &Request,
-    version: u32,
-    channel: Channel,
-    used_bytes: u64,
-    fds: &[OwnedFd],
-) -> Result<Attaching, Reason> {
-    if version != ATTACH_VERSION {
-        return Err(Reason::WrongVersion { found: version, expected: ATTACH_VERSION });
-    }
-    if used_bytes > MOST_DECLARED_BYTES {
-        return Err(Reason::BadPayload(format!("{used_bytes} bytes in use")));
-    }
-    let claimed_pid = read_payload(fds)?.pid;
-    Ok(Attaching { request: request.id, name: request.name, channel, used_bytes, claimed_pid })
-}
-
-/// What travels beside ATTACH and CONTEXTS: a payload, and behind it the descriptors that its contexts name, no more.
-pub(super) fn read_payload(fds: &[OwnedFd]) -> Result<AttachPayload, Reason> {
-    let bad = |error: &dyn std::fmt::Display| Reason::BadPayload(error.to_string());
-    let (fd, controls) = fds.split_first().ok_or_else(|| bad(&"no descriptor beside ATTACH"))?;
-    let bytes = memfd::read_sealed(fd.as_fd(), MAX_LEN).map_err(|error| bad(&error))?;
-    let payload = AttachPayload::decode(&bytes).map_err(|error| bad(&error))?;
-    match payload.descriptors() {
-        named if named == controls.len() => Ok(payload),
-        named => {
-            Err(bad(&format_args!("payload names {named} control descriptors, {} came", controls.len())))
-        }
     }
 }

@@ -78,6 +78,15 @@ impl DataPlane {
         let becomes_critical = spec.class == Class::LatencyCritical && class != spec.class;
         client.definition = definition;
         self.tokens.set_client(id, spec, now);
+        if class != spec.class {
+            self.helm.steering.set_class(id, spec.class, &mut self.tokens, now);
+            for process in self.processes_of(id, |process| process.token.is_some()) {
+                if becomes_critical && !self.helm.steering.watches(process) {
+                    self.helm.steering.announce(process, (id, spec.class), Vec::new(), &mut self.tokens, now);
+                }
+                self.follow(process);
+            }
+        }
         self.memory.set_limit(id, memory);
         if becomes_critical {
             let attached = |state: &Process| state.token.is_some() && state.pages.is_some();
@@ -119,14 +128,12 @@ impl DataPlane {
     fn expel(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let connections: Vec<u64> = process.connections().collect();
-        process.pending.clear();
-        if let Some(pages) = &process.pages {
-            pages.grant().close();
-        }
+        process.close_token_channel();
         let stays = process.pidfd.is_some() && process.key.is_some();
         for connection in connections {
             self.close_for_removal(connection, &Reason::ClientRemoved);
         }
+        self.unsteer(id);
         self.tokens.process_gone(id, self.clock.now_ns());
         if stays {
             if let Some(process) = self.processes.get_mut(&id) {

@@ -220,8 +220,8 @@ impl DataPlane {
                 return;
             }
             let outcome = match connection.read() {
-                Ok(Incoming::Request(request, fds)) => {
-                    let outcome = self.handle(number, &request, &fds);
+                Ok(Incoming::Request(request, mut fds)) => {
+                    let outcome = self.handle(number, &request, &mut fds);
                     if !fds.is_empty() {
                         self.closer.close(fds);
                     }
@@ -292,14 +292,13 @@ impl DataPlane {
                     return;
                 }
                 *slot = None;
+                let left = process.token.is_none() && process.memory.is_none();
                 if channel == Channel::Token {
-                    process.pending.clear();
-                    if let Some(pages) = &process.pages {
-                        pages.grant().close();
-                    }
+                    process.close_token_channel();
+                    self.unsteer(id);
                     self.tokens.process_gone(id, now);
                 }
-                if process.token.is_none() && process.memory.is_none() {
+                if left {
                     self.forget_process(id, "left");
                 }
             }
@@ -308,6 +307,7 @@ impl DataPlane {
 
     /// The pidfd says that a process has ended; a child of it may still hold its sockets.
     pub(super) fn process_ended(&mut self, id: ProcessId) {
+        self.forget_groups(id);
         self.forget_process(id, "ended");
     }
 
@@ -316,6 +316,8 @@ impl DataPlane {
         let now = self.clock.now_ns();
         self.charge_standing(id, now);
         let Some(process) = self.processes.remove(&id) else { return };
+        self.unsteer(id);
+        self.forget_stuck_groups(id);
         self.tokens.process_gone(id, now);
         let bytes = self.memory.process_gone(id);
         if let Some(key) = process.key {
@@ -326,6 +328,10 @@ impl DataPlane {
         }
         if let Some(pidfd) = &process.pidfd {
             let _ = self.epoll.delete(pidfd);
+        }
+        // Who has a copy would be heard of under a number that means nobody.
+        if let Some(doorbell) = &process.doorbell {
+            let _ = self.epoll.delete(doorbell);
         }
         for number in process.connections() {
             if let Some(connection) = self.take_connection(number) {

@@ -1,12 +1,10 @@
 //! What a frame means, by what its connection is.
 
 use super::DataPlane;
-use super::attach::read_payload;
 use crate::connection::{Role, Transport};
 use crate::identity::{Claim, Identity};
 use crate::process::{MAX_PENDING, Process};
 use crate::reason::Reason;
-use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{Name, Request, RequestBody, Response, ResponseBody};
 use sluice_core::ledger::{Ask, PeerKind, Returned};
 use sluice_core::memory::Verdict;
@@ -26,7 +24,7 @@ pub(super) struct Found {
 pub(super) type Outcome = Result<(), Reason>;
 
 impl DataPlane {
-    pub(super) fn handle(&mut self, number: u64, request: &Request, fds: &[OwnedFd]) -> Outcome {
+    pub(super) fn handle(&mut self, number: u64, request: &Request, fds: &mut Vec<OwnedFd>) -> Outcome {
         let Some(connection) = self.connections.get(&number) else { return Ok(()) };
         let (role, transport) = (connection.role, connection.transport);
         if let RequestBody::Attach { version, channel, used_bytes } = request.body {
@@ -39,10 +37,12 @@ impl DataPlane {
             };
         }
         if let (RequestBody::Contexts { version }, Role::Attached(process, _)) = (request.body, role) {
-            return self.contexts(number, process, version, fds);
+            return self.replace_contexts(number, process, version, fds);
         }
         if !fds.is_empty() {
-            return Err(Reason::BadPayload("a descriptor beside something else than ATTACH".into()));
+            return Err(Reason::BadPayload(
+                "a descriptor beside something else than ATTACH and CONTEXTS".into(),
+            ));
         }
         match role {
             Role::Attached(process, _) => self.handle_attached(number, process, request),
@@ -52,19 +52,10 @@ impl DataPlane {
         }
     }
 
-    /// CONTEXTS: what the process announces is looked at, and nothing is done with it.
-    fn contexts(&self, number: u64, id: ProcessId, version: u32, fds: &[OwnedFd]) -> Outcome {
-        if version != ATTACH_VERSION {
-            return Err(Reason::WrongVersion { found: version, expected: ATTACH_VERSION });
-        }
-        if self.processes.get(&id).is_none_or(|process| process.token != Some(number)) {
-            return Err(Reason::OutOfOrder("CONTEXTS on the memory channel"));
-        }
-        read_payload(fds).map(drop)
-    }
-
     fn handle_attached(&mut self, number: u64, process: ProcessId, request: &Request) -> Outcome {
         match request.body {
+            // A grant that it held before it was steered: what it ran since is known better here.
+            RequestBody::Yield { .. } if self.is_steered(process) => Ok(()),
             RequestBody::Yield { used_ms, overuse_ms } => {
                 let now = self.clock.now_ns();
                 let outcome = self.tokens.returned(process, now, ms_to_ns(used_ms), ms_to_ns(overuse_ms));
@@ -101,6 +92,10 @@ impl DataPlane {
                     return Err(Reason::OutOfOrder("too many QUOTA requests at once"));
                 }
                 process.pending.push(request.id);
+                if process.steered {
+                    self.answer_pending(id);
+                    return Ok(());
+                }
                 let ask = Ask { burst_ns: ms_to_ns(next_burst_ms), overuse_ns: ms_to_ns(overuse_ms) };
                 if let Err(refused) = self.tokens.request(id, now, ask) {
                     debug!(%refused, "request for a token");
@@ -188,6 +183,10 @@ impl DataPlane {
             memory: None,
             pending: Vec::new(),
             pages: None,
+            doorbell: None,
+            steered: false,
+            armed: false,
+            unasked: 0,
         };
         self.memory.open(id, client);
         let added = self.tokens.add_process(id, client, PeerKind::ByTimer);
@@ -223,6 +222,10 @@ impl DataPlane {
     pub(super) fn answer(&mut self, number: u64, id: i32, body: ResponseBody) -> Outcome {
         let Some(connection) = self.connections.get(&number) else { return Ok(()) };
         connection.send(&Response { id, body }, &[])
+    }
+
+    fn is_steered(&self, id: ProcessId) -> bool {
+        self.processes.get(&id).is_some_and(|process| process.steered)
     }
 
     fn update_memory(&mut self, id: ProcessId, bytes: u64, allocate: bool) -> bool {

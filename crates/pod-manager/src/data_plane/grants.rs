@@ -14,15 +14,23 @@ const STANDING_MS: f64 = 86_400_000.0;
 impl DataPlane {
     /// Decides and acts until there is nothing left to decide.
     pub(super) fn settle(&mut self) {
+        let mut changed = false;
         loop {
+            self.observe();
             let now = self.clock.now_ns();
+            self.helm.steering.ask_and_return(&mut self.tokens, now);
             let actions = self.tokens.advance(now);
-            if actions.is_empty() {
-                return;
+            changed |= !actions.is_empty();
+            if actions.is_empty() && !self.arm() {
+                break;
             }
             for action in actions {
                 self.act(action, now);
             }
+        }
+        self.control();
+        if changed {
+            self.tell_company();
         }
     }
 
@@ -34,13 +42,19 @@ impl DataPlane {
                     client.metrics.grants.inc();
                     client.metrics.wait_seconds.observe(seconds(waited_ns));
                 }
-                self.grant(process, epoch, deadline, now);
+                if !self.steer(&action) {
+                    self.grant(process, epoch, deadline, now);
+                }
             }
+            Action::Prolong { .. } | Action::Revoke { .. } if self.steer(&action) => {}
+            Action::Stop { .. } => drop(self.steer(&action)),
             Action::Prolong { process, epoch, deadline } => self.prolong(process, epoch, deadline),
             Action::Revoke { process, why } => self.revoke(process, why),
             Action::Contended { client, contended } => self.tell_contention(client, contended),
             Action::Ended { client, held_ns, charged_ns, overrun_ns, how } => {
-                self.tell_contention(client, false);
+                if how != End::Continued {
+                    self.tell_contention(client, false);
+                }
                 let Some(client) = self.clients.get(client) else { return };
                 client.metrics.held_seconds.inc_by(seconds(held_ns));
                 client.metrics.gpu_seconds.inc_by(seconds(charged_ns));
@@ -80,6 +94,16 @@ impl DataPlane {
             pages.grant().set_contended(contended);
             pages.grant().open(deadline_tsc, deadline_ns, epoch);
         }
+        self.answer_quota(id, quota_ms);
+    }
+
+    /// Answers what a process that is steered has asked.
+    pub(super) fn answer_pending(&mut self, id: ProcessId) {
+        self.answer_quota(id, STANDING_MS);
+    }
+
+    fn answer_quota(&mut self, id: ProcessId, quota_ms: f64) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
         let Some(number) = process.token else { return };
         for request in std::mem::take(&mut process.pending) {
             if let Err(reason) = self.answer(number, request, ResponseBody::Quota { quota_ms }) {
@@ -152,6 +176,9 @@ impl DataPlane {
             client.metrics.memory_limit.set(gauge(account.limit));
             client.metrics.processes.set(gauge(processes as u64));
         }
+        let attached = self.processes.values().filter(|process| process.pages.is_some());
+        let (turn, token): (Vec<_>, Vec<_>) = attached.partition(|process| process.steered);
+        self.meters.steering.set_levels(turn.len(), token.len());
     }
 }
 

@@ -74,17 +74,17 @@ impl DataPlane {
     pub(super) fn admit_held(&mut self) {
         let numbers: Vec<u64> = self.lobby.held.keys().copied().collect();
         for number in numbers {
-            let Some(held) = self.lobby.held.remove(&number) else { continue };
+            let Some(mut held) = self.lobby.held.remove(&number) else { continue };
             if !self.clients.has_pod(&held.uid) {
                 self.lobby.held.insert(number, held);
                 continue;
             }
-            self.release(number, &held.attaching);
+            self.release(number, &mut held.attaching);
         }
     }
 
     /// Attaches a connection that was held, and listens to it again.
-    fn release(&mut self, number: u64, attaching: &Attaching) {
+    fn release(&mut self, number: u64, attaching: &mut Attaching) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         connection.role = Role::New;
         let mut event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP, number);

@@ -7,17 +7,20 @@
 mod attach;
 mod clients;
 mod connections;
+mod contexts;
 mod frames;
 mod grants;
 mod held;
 mod snapshot;
+mod steering;
 
+use crate::channels::{Adopt, Executor};
 use crate::client_table::ClientTable;
 use crate::clock::Clock;
 use crate::closer::Closer;
 use crate::config::{ClientSource, Config, OnManagerLoss, nanos};
 use crate::connection::Connection;
-use crate::control::{Control, Inbox};
+use crate::control::{Control, Inbox, Remote};
 use crate::definition::Definition;
 use crate::error::{Attempt, Result};
 use crate::identity::Identify;
@@ -32,6 +35,7 @@ use sluice_comm::page::Flags;
 use sluice_core::ProcessId;
 use sluice_core::ledger::TokenLedger;
 use sluice_core::memory::MemoryLedger;
+use sluice_core::steering::{Steering, SteeringPolicy};
 use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,6 +48,8 @@ const TIMER: u64 = 2;
 const INBOX: u64 = 3;
 const SIGNAL: u64 = 4;
 const FIRST_NUMBER: u64 = 8;
+/// Beside a process's number: its doorbell.
+const DOORBELL: u64 = 1 << 62;
 
 /// The most events taken from epoll at once.
 const EVENTS: usize = 64;
@@ -58,6 +64,10 @@ pub(crate) struct Inputs {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) peers: Box<dyn Peers>,
     pub(crate) identify: Box<dyn Identify>,
+    /// `None`: no channel group is controlled.
+    pub(crate) adopt: Option<Box<dyn Adopt>>,
+    /// Where the thread that makes controls reports.
+    pub(crate) remote: Remote,
 }
 
 /// The owner of all state.
@@ -84,6 +94,7 @@ pub(crate) struct DataPlane {
     throttle: Throttle,
     clients: ClientTable,
     tokens: TokenLedger,
+    helm: steering::Helm,
     memory: MemoryLedger,
     /// Oldest first.
     connections: BTreeMap<u64, Connection>,
@@ -102,7 +113,7 @@ pub(crate) struct DataPlane {
 impl DataPlane {
     /// Registers everything; serves nothing yet.
     pub(crate) fn new(config: &Config, definitions: Vec<Definition>, inputs: Inputs) -> Result<Self> {
-        let Inputs { unix, tcp, signals, inbox, meters, mut clock, peers, identify } = inputs;
+        let Inputs { unix, tcp, signals, inbox, meters, mut clock, peers, identify, adopt, remote } = inputs;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).attempt("epoll_create")?;
         let readable = |data| EpollEvent::new(EpollFlags::EPOLLIN, data);
         epoll.add(&unix.listener, readable(UNIX)).attempt("epoll_ctl")?;
@@ -118,7 +129,6 @@ impl DataPlane {
         let flags = Flags {
             fail_closed: config.on_manager_loss == OnManagerLoss::Closed,
             tsc_valid: clock.ticks_at(now).is_some(),
-            ..Flags::default()
         };
         let (gpu_uuid, lobby) = match &config.clients {
             ClientSource::File { .. } => (String::new(), held::Lobby::new(0, 0)),
@@ -126,6 +136,9 @@ impl DataPlane {
                 (agent.gpu_uuid.clone(), held::Lobby::new(nanos(agent.hold), agent.max_held))
             }
         };
+        let closer = Closer::start().attempt("start the closing thread")?;
+        let executor = Executor::start(remote, closer.clone()).attempt("start the thread for controls")?;
+        let steering = Steering::new(SteeringPolicy::default());
         let mut plane = Self {
             epoll,
             unix,
@@ -133,7 +146,7 @@ impl DataPlane {
             signals,
             inbox,
             meters,
-            closer: Closer::start().attempt("start the closing thread")?,
+            closer,
             clock,
             peers,
             identify,
@@ -148,6 +161,7 @@ impl DataPlane {
             throttle: Throttle::default(),
             clients: ClientTable::default(),
             tokens: TokenLedger::new(config.policy()),
+            helm: steering::Helm::new(steering, adopt, executor),
             memory: MemoryLedger::default(),
             connections: BTreeMap::new(),
             by_pid: HashMap::new(),
@@ -185,6 +199,8 @@ impl DataPlane {
                 pages.grant().close();
             }
         }
+        // Before the hooks lose us and do it themselves.
+        Self::restore(self.helm.executor);
         self.closer.close(std::mem::take(&mut self.connections));
         Ok(())
     }
@@ -196,6 +212,7 @@ impl DataPlane {
             TIMER => self.clock.acknowledge(),
             INBOX => self.take_messages(),
             SIGNAL => self.take_signal(),
+            number if number & DOORBELL != 0 => self.rang(ProcessId(number & !DOORBELL)),
             number if number % 2 == 0 => self.hear(number, events),
             number => self.process_ended(ProcessId(number)),
         }
@@ -219,6 +236,7 @@ impl DataPlane {
                     // The asker may have lost patience.
                     let _ = done.send(());
                 }
+                Control::Controlled(report) => self.controlled(&report),
                 Control::Stop => self.stopping = true,
             }
         }
@@ -227,7 +245,8 @@ impl DataPlane {
     /// Arms the timer; `true` if the loop is to poll instead of sleeping, because a grant is about to come back and
     /// somebody waits for it.
     fn prepare_to_wait(&mut self) -> Result<bool> {
-        let wake = [self.tokens.next_deadline(), self.lobby.next_deadline()];
+        let steering = self.helm.steering.wake_at(self.clock.now_ns());
+        let wake = [self.tokens.next_deadline(), self.lobby.next_deadline(), steering];
         let mut wake = wake.into_iter().flatten().min();
         if self.busy_poll_ns > 0 && self.tokens.waiting().next().is_some() {
             let now = self.clock.now_ns();

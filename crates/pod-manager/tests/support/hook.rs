@@ -1,7 +1,7 @@
 //! A process of a client as the manager sees it: two connections, and the pages mapped for real.
 
 use super::peers::FakeProcess;
-use sluice_comm::attach::{ATTACH_VERSION, AttachPayload};
+use sluice_comm::attach::{ATTACH_VERSION, AttachPayload, ContextHandles};
 use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView};
 use sluice_comm::{
     AttachStatus, Channel, HOOK_PATIENCE, Name, REQUEST_LEN, RESPONSE_LEN, Request, RequestBody, RequestKind,
@@ -65,9 +65,31 @@ impl Line {
 
     /// Attaches in order; what came back, and the descriptors.
     pub fn attach(&mut self, channel: Channel, used_bytes: u64) -> io::Result<(AttachStatus, Vec<OwnedFd>)> {
-        let payload = payload();
-        self.send_attach(ATTACH_VERSION, channel, used_bytes, &[payload.as_fd()]);
+        self.attach_with(channel, used_bytes, &[], &[])
+    }
+
+    /// Attaches with these contexts and control descriptors.
+    pub fn attach_with(
+        &mut self,
+        channel: Channel,
+        used_bytes: u64,
+        contexts: &[ContextHandles],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<(AttachStatus, Vec<OwnedFd>)> {
+        let payload = payload_of(contexts);
+        let fds = [&[payload.as_fd()], descriptors].concat();
+        self.send_attach(ATTACH_VERSION, channel, used_bytes, &fds);
         self.attach_answer()
+    }
+
+    /// Announces other contexts.
+    pub fn announce(&mut self, contexts: &[ContextHandles], descriptors: &[BorrowedFd<'_>]) {
+        self.id += 1;
+        let body = RequestBody::Contexts { version: ATTACH_VERSION };
+        let frame = Request { name: self.name, id: self.id, body }.encode().unwrap();
+        let payload = payload_of(contexts);
+        let fds = [&[payload.as_fd()], descriptors].concat();
+        assert_eq!(send_with_fds(self.stream.as_fd(), &frame, &fds).unwrap(), REQUEST_LEN);
     }
 
     pub fn attach_answer(&mut self) -> io::Result<(AttachStatus, Vec<OwnedFd>)> {
@@ -107,7 +129,12 @@ impl Line {
 }
 
 pub fn payload() -> OwnedFd {
-    let payload = AttachPayload { pid: 1, device_ordinal: 0, device_uuid: [1; 16], contexts: Vec::new() };
+    payload_of(&[])
+}
+
+fn payload_of(contexts: &[ContextHandles]) -> OwnedFd {
+    let contexts = contexts.to_vec();
+    let payload = AttachPayload { pid: 1, device_ordinal: 0, device_uuid: [1; 16], contexts };
     memfd::sealed("attach", &payload.encode()).unwrap()
 }
 
@@ -117,6 +144,7 @@ pub struct Hook {
     pub memory: Line,
     pub grant_fd: OwnedFd,
     pub report_fd: OwnedFd,
+    pub doorbell: OwnedFd,
     grant: SharedPage,
     report: SharedPage,
     pub process: FakeProcess,
@@ -124,11 +152,23 @@ pub struct Hook {
 
 impl Hook {
     pub fn attach(socket: &Path, process: &FakeProcess, client: &str, used_bytes: u64) -> io::Result<Self> {
+        Self::attach_with(socket, process, client, used_bytes, (&[], &[]))
+    }
+
+    /// Attaches with these contexts and control descriptors.
+    pub fn attach_with(
+        socket: &Path,
+        process: &FakeProcess,
+        client: &str,
+        used_bytes: u64,
+        (contexts, descriptors): (&[ContextHandles], &[BorrowedFd<'_>]),
+    ) -> io::Result<Self> {
         let mut token = Line::open(socket, process, client)?;
-        let (status, mut fds) = token.attach(Channel::Token, used_bytes)?;
+        let (status, mut fds) = token.attach_with(Channel::Token, used_bytes, contexts, descriptors)?;
         assert_eq!(status, AttachStatus::Ok);
-        assert_eq!(fds.len(), 2);
-        let (report_fd, grant_fd) = (fds.pop().unwrap(), fds.pop().unwrap());
+        assert_eq!(fds.len(), 3);
+        let mut next = || fds.pop().unwrap();
+        let (doorbell, report_fd, grant_fd) = (next(), next(), next());
         let mut memory = Line::open(socket, process, client)?;
         let (status, fds) = memory.attach(Channel::Memory, used_bytes)?;
         assert_eq!((status, fds.len()), (AttachStatus::Ok, 0));
@@ -136,7 +176,15 @@ impl Hook {
         let report = SharedPage::map(report_fd.as_fd(), Access::ReadWrite)?;
         GrantView::new(grant.words()).check().unwrap();
         ReportView::new(report.words()).check().unwrap();
-        Ok(Self { token, memory, grant_fd, report_fd, grant, report, process: process.clone() })
+        Ok(Self { token, memory, grant_fd, report_fd, doorbell, grant, report, process: process.clone() })
+    }
+
+    /// Goes from idle to busy or back at `now`; rings if it is asked to.
+    pub fn becomes(&self, busy: bool, now: u64) {
+        self.report().set_activity(busy, now);
+        if busy && self.page().armed() {
+            nix::unistd::write(&self.doorbell, &1_u64.to_ne_bytes()).unwrap();
+        }
     }
 
     pub fn page(&self) -> GrantView<'_> {

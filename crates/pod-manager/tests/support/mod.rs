@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod clock;
+pub mod driver;
 pub mod gemini;
 pub mod hook;
 pub mod http;
@@ -11,6 +12,7 @@ pub mod logs;
 pub mod peers;
 
 use clock::ManualClock;
+use driver::FakeDriver;
 use hook::Hook;
 use peers::ScriptedPeers;
 use sluice_pod_manager::identity::{ByCgroup, ByName, Identify};
@@ -44,6 +46,7 @@ clients:
 pub struct World {
     pub clock: ManualClock,
     pub peers: ScriptedPeers,
+    pub driver: FakeDriver,
     pub config: Config,
     handle: Option<Handle>,
     /// The resource file.
@@ -83,6 +86,7 @@ impl World {
         let mut world = Self {
             clock: ManualClock::new(),
             peers: ScriptedPeers::default(),
+            driver: FakeDriver::default(),
             config,
             handle: None,
             file,
@@ -99,7 +103,7 @@ impl World {
             ClientSource::Agent(_) => Box::new(ByCgroup),
         };
         let (clock, peers) = (Box::new(self.clock.clone()), Box::new(self.peers.clone()));
-        let parts = Parts { clock, peers, identify };
+        let parts = Parts { clock, peers, identify, adopt: Some(Box::new(self.driver.clone())) };
         self.handle = Some(start_with(self.config.clone(), parts).unwrap());
     }
 

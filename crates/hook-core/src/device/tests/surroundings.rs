@@ -238,3 +238,100 @@ fn a_manager_that_cannot_be_told_is_lost_and_connected_to_again() {
     device.track();
     assert_eq!((device.passing(), device.link.connects.load(SeqCst)), (None, 2));
 }
+
+/// What the manager was told of activity, without the times.
+fn told(device: &TestDevice<'_>) -> Vec<bool> {
+    lock(&device.link.activity).iter().map(|(busy, _)| *busy).collect()
+}
+
+#[test]
+fn the_manager_is_told_when_there_is_work_and_when_it_is_known_to_have_finished() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    assert_eq!(told(&device), []);
+    launch(&device, &thread, 100);
+    launch(&device, &thread, 101);
+    assert_eq!(told(&device), [true]);
+    wait_for(&device, 100);
+    assert_eq!(told(&device), [true], "another stream has work");
+    bench.clock.advance(MS);
+    wait_for(&device, 101);
+    let last = lock(&device.link.activity).last().copied();
+    assert_eq!(last, Some((false, bench.clock.now_ns())));
+    launch(&device, &thread, 100);
+    assert_eq!(told(&device), [true, false, true]);
+}
+
+#[test]
+fn a_thread_that_waits_for_the_gpu_counts_as_work_whatever_it_waits_for() {
+    let bench = Bench::new();
+    let device = bench.device();
+    device.block_begins();
+    let wait = device.wait_begins(Waited::Context(7));
+    assert_eq!(told(&device), [true]);
+    device.wait_ended(wait, true);
+    assert_eq!(told(&device), [true], "the other one still waits");
+    device.block_ended();
+    assert_eq!(told(&device), [true, false]);
+}
+
+#[test]
+fn under_a_standing_grant_nothing_is_drained_or_measured_and_the_tracker_finds_out_when_work_has_finished() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.detached(), Thread::new());
+    device.link.standing.store(true, SeqCst);
+    device.link.company.store(1, SeqCst);
+    device.track();
+    launch(&device, &thread, 100);
+    assert_eq!(device.link.rings.load(SeqCst), 1);
+    for _ in 0..3 {
+        bench.clock.advance(2 * MS);
+        assert_eq!(device.track(), Pause::Until(bench.clock.now_ns() + 2 * MS));
+    }
+    assert_eq!(told(&device), [true]);
+    lock(&device.driver.busy).clear();
+    bench.clock.advance(2 * MS);
+    device.track();
+    assert_eq!(told(&device), [true, false]);
+    assert_eq!(lock(&device.driver.marked).len(), 0);
+    assert_eq!(device.link.sent(), []);
+}
+
+#[test]
+fn a_grant_that_becomes_standing_is_not_given_back_and_one_that_is_taken_back_is_asked_for_again() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    wait_for(&device, 100);
+    device.link.set_deadline(u64::MAX);
+    bench.clock.advance(500 * MS);
+    device.track();
+    device.track();
+    assert_eq!(device.link.sent().len(), 1);
+    assert!(launch(&device, &thread, 100));
+    assert_eq!(device.link.sent().len(), 1);
+    device.link.set_deadline(0);
+    lock(&device.driver.busy).clear();
+    device.track();
+    device.track();
+    assert!(launch(&device, &thread, 100));
+    assert_eq!(device.link.sent().len(), 3, "returned, and asked for");
+}
+
+#[test]
+fn a_manager_that_comes_back_is_told_of_work_that_runs() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    launch(&device, &thread, 100);
+    device.block_begins();
+    lock(&device.link.activity).clear();
+    device.link.dead.store(true, SeqCst);
+    bench.clock.advance(200 * MS);
+    device.track();
+    device.track();
+    device.link.dead.store(false, SeqCst);
+    bench.clock.advance(100 * MS);
+    device.track();
+    assert_eq!(told(&device).last(), Some(&true));
+    device.block_ended();
+}

@@ -1,0 +1,107 @@
+//! Processes that somebody else steers: he asks and returns for them, and stops them when their time is up.
+
+use super::{Action, End, PeerKind, Policy, Refused, TokenLedger};
+use crate::ids::{ClientId, ProcessId};
+use crate::share::Share;
+
+impl Policy {
+    /// How long a turn of a client with this limit lasts.
+    pub(super) fn turn_ns(&self, limit: Share) -> u64 {
+        let limited = if limit == Share::ONE { u64::MAX } else { limit.of(self.quota.limit_period_ns) };
+        self.turn_ns.min(limited).max(self.min_turn_ns.min(self.turn_ns))
+    }
+}
+
+impl TokenLedger {
+    /// A process is steered from now on, or not any more. One that becomes steered keeps what it holds; one that ceases to be
+    /// holds and wants nothing: it asks by itself.
+    ///
+    /// # Errors
+    /// When the process is unknown.
+    pub fn set_kind(&mut self, process: ProcessId, kind: PeerKind, now: u64) -> Result<(), Refused> {
+        let now = self.at(now);
+        let entry = self.processes.get_mut(&process).ok_or(Refused::UnknownProcess(process))?;
+        let (client, before) = (entry.client, std::mem::replace(&mut entry.kind, kind));
+        if before == kind {
+            return Ok(());
+        }
+        let index = self.grants.iter().position(|g| g.client == client);
+        if before == PeerKind::Steered {
+            entry.waiting = None;
+            if let Some(index) = index
+                && self.grants[index].leave(process, now, None)
+            {
+                self.finish_if_empty(index, End::Withdrawn);
+            }
+            self.rest_if_quiet(client, now);
+        } else if let Some(index) = index {
+            let members = self.grants[index].members.iter_mut();
+            members.filter(|member| member.process == process).for_each(|member| member.kind = kind);
+            self.grants[index].note_kinds();
+        }
+        Ok(())
+    }
+
+    /// The enforcer lets a client run from `now` on, or not any more.
+    pub fn set_running(&mut self, client: ClientId, running: bool, now: u64) {
+        let now = self.at(now);
+        if let Some(entry) = self.clients.get_mut(&client) {
+            entry.running = running;
+            for grant in self.grants.iter_mut().filter(|grant| grant.client == client) {
+                grant.set_running(running, now);
+            }
+        }
+    }
+
+    /// The deadline of the grant at `index` has come: those under it that are steered go on or are to be stopped.
+    pub(super) fn end_steered(&mut self, index: usize, now: u64) {
+        if self.grants[index].can_continue() {
+            self.charge_so_far(index, now);
+            let client = self.grants[index].client;
+            if self.choose(now, Some(client)) == Some(client) {
+                return self.go_on(index, now);
+            }
+        }
+        let members = self.grants[index].members.iter_mut();
+        for member in members.filter(|member| member.is_steered() && !member.stopping) {
+            member.stopping = true;
+            self.actions.push(Action::Stop { process: member.process });
+        }
+    }
+
+    /// Charges a grant up to now, so that its client can be compared with the others.
+    fn charge_so_far(&mut self, index: usize, now: u64) {
+        let usage = self.policy.usage;
+        let grant = &mut self.grants[index];
+        let running = grant.is_running();
+        grant.set_running(false, now);
+        grant.ended = now;
+        let (client, held, charged) = (grant.client, grant.held(), grant.charge(usage));
+        let disposal = self.shared.saturating_sub(grant.shared_start).min(held);
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.charge(grant.start, now, charged, disposal);
+        }
+        grant.restart(now, self.shared);
+        grant.set_running(running, now);
+        self.actions.push(Action::Ended {
+            client,
+            held_ns: held,
+            charged_ns: charged,
+            overrun_ns: 0,
+            how: End::Continued,
+        });
+    }
+
+    /// Another turn for the same client.
+    fn go_on(&mut self, index: usize, now: u64) {
+        let client = self.grants[index].client;
+        let limit = self.clients.get(&client).map_or(Share::ONE, |client| client.spec.limit);
+        self.epoch += 1;
+        let grant = &mut self.grants[index];
+        grant.deadline = now.saturating_add(self.policy.turn_ns(limit));
+        grant.epoch = self.epoch;
+        let (epoch, deadline) = (grant.epoch, grant.deadline);
+        let prolong = |process| Action::Prolong { process, epoch, deadline };
+        self.actions.extend(grant.members.iter().map(|member| prolong(member.process)));
+    }
+}

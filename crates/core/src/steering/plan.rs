@@ -1,0 +1,94 @@
+//! How each group is to be, as things stand.
+
+use super::control::{GroupId, Setting};
+use super::policy::DEFAULT_US;
+use super::process::{Process, Turn};
+use super::steer::Steering;
+
+impl Steering {
+    /// Tells the reconciler how each group is to be.
+    pub(super) fn plan(&mut self, now: u64) {
+        let critical = self.processes.values().filter(|process| !process.is_best_effort());
+        let critical_groups = critical.clone().map(|process| process.groups.len()).sum::<usize>();
+        let guarded = critical.count() > 0;
+        if guarded {
+            self.choose_one(now);
+        } else {
+            (self.one, self.rotate) = (None, false);
+            self.gate.withdraw();
+        }
+        self.guarded = guarded;
+        let long = if critical_groups > 1 { self.policy.shared_us } else { self.policy.long_us };
+        for process in self.processes.values() {
+            for group in &process.groups {
+                let setting = if !process.is_best_effort() {
+                    Setting { enabled: true, slice_us: long }
+                } else if guarded {
+                    Setting { enabled: self.one == Some(*group), slice_us: self.policy.short_us }
+                } else {
+                    Setting { enabled: self.may_run(process.turn), slice_us: DEFAULT_US }
+                };
+                self.reconciler.want(*group, setting);
+            }
+        }
+    }
+
+    /// Without anybody latency-critical: who holds a grant runs. Who wants nothing is left in peace until somebody waits.
+    fn may_run(&self, turn: Turn) -> bool {
+        match turn {
+            Turn::Granted => true,
+            Turn::Idle => !self.contended,
+            Turn::Waiting | Turn::Ending => false,
+        }
+    }
+
+    /// With somebody latency-critical: picks the one best-effort group that runs, and changes it at a good moment only.
+    fn choose_one(&mut self, now: u64) {
+        let next = self.next_one();
+        if next == self.one {
+            self.rotate = false;
+            return self.gate.withdraw();
+        }
+        // When it has just become present everybody may be running: that cannot wait. Nor need one that runs already.
+        let runs = next.is_some_and(|next| self.reconciler.may_run(next));
+        let at_once = !self.guarded || self.one.is_none() && runs;
+        let critical = self.processes.values().filter(|process| !process.is_best_effort());
+        if at_once || self.gate.is_open(&self.policy, now, critical.map(|process| process.activity)) {
+            self.one = next;
+            self.rotate = false;
+            if let Some(group) = next {
+                self.chosen += 1;
+                self.last_chosen.insert(group, self.chosen);
+            }
+        }
+    }
+
+    fn next_one(&self) -> Option<GroupId> {
+        let owner = self.one.and_then(|one| self.processes.values().find(|p| p.groups.contains(&one)));
+        if owner.is_some_and(|owner| owner.turn == Turn::Granted) && !self.rotate {
+            return self.one;
+        }
+        let granted = |process: &&Process| process.is_best_effort() && process.turn == Turn::Granted;
+        if let Some(group) = self.longest_waiting(self.processes.values().filter(granted)) {
+            return Some(group);
+        }
+        // Nobody has a turn. Who ran last goes on having the GPU to itself unless somebody is to have it.
+        let idle = |process: &&Process| process.is_best_effort() && process.turn == Turn::Idle;
+        match owner {
+            Some(owner) if owner.turn == Turn::Idle && !self.contended => self.one,
+            None if !self.contended && !self.guarded => {
+                self.longest_waiting(self.processes.values().filter(idle))
+            }
+            _ => None,
+        }
+    }
+
+    /// Of the groups of these processes the one that was not chosen for longest; at first one that runs already.
+    fn longest_waiting<'p>(&self, processes: impl Iterator<Item = &'p Process>) -> Option<GroupId> {
+        let groups = processes.flat_map(|process| process.groups.iter().copied());
+        groups.min_by_key(|group| {
+            let chosen = self.last_chosen.get(group).copied().unwrap_or(0);
+            (chosen, !self.reconciler.may_run(*group), *group)
+        })
+    }
+}

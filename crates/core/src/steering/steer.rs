@@ -1,0 +1,261 @@
+//! Who is steered, and the controls made for them.
+
+use super::activity::Activity;
+use super::control::{Control, GroupId, Outcome};
+use super::gate::Gate;
+use super::policy::SteeringPolicy;
+use super::process::{Process, Turn};
+use super::reconciler::{Change, Reconciler, Released};
+use crate::ids::{ClientId, ProcessId};
+use crate::ledger::{Class, PeerKind, TokenLedger};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the owner of the groups has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A control of the process's client failed: it is not steered any more, and takes turns by token.
+    GivenUp(ProcessId),
+    /// None of the process's groups is there any more: it takes turns by token until it announces others.
+    Unsteered(ProcessId),
+    /// A group is not controlled any more.
+    Released(Released),
+}
+
+/// Steering of one GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Steering {
+    pub(super) policy: SteeringPolicy,
+    pub(super) processes: BTreeMap<ProcessId, Process>,
+    /// Clients of which a control failed.
+    given_up: BTreeSet<ClientId>,
+    pub(super) reconciler: Reconciler,
+    pub(super) gate: Gate,
+    /// Somebody waits.
+    pub(super) contended: bool,
+    /// Somebody latency-critical is present.
+    pub(super) guarded: bool,
+    /// The best-effort group that runs while somebody latency-critical is present.
+    pub(super) one: Option<GroupId>,
+    /// Its client's turn goes on: another of its groups is to run.
+    pub(super) rotate: bool,
+    pub(super) chosen: u64,
+    pub(super) last_chosen: BTreeMap<GroupId, u64>,
+    pub(super) turns: u64,
+}
+
+impl Steering {
+    /// Steers nobody yet.
+    #[must_use]
+    pub fn new(policy: SteeringPolicy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
+    /// A process announces its groups: all that it has, in place of those it announced before. Latency-critical processes
+    /// are announced even if they have none that can be controlled; best-effort ones without are not steered. `false` if
+    /// the process is not steered; its groups are released then.
+    pub fn announce(
+        &mut self,
+        id: ProcessId,
+        (client, class): (ClientId, Class),
+        groups: Vec<GroupId>,
+        tokens: &mut TokenLedger,
+        now: u64,
+    ) -> bool {
+        let refused = self.given_up.contains(&client) || groups.is_empty();
+        let before = self.processes.get(&id).map(|process| process.groups.clone()).unwrap_or_default();
+        for group in before.into_iter().filter(|group| !groups.contains(group)) {
+            self.forget(group);
+        }
+        for group in &groups {
+            self.reconciler.add(*group);
+        }
+        if refused {
+            groups.iter().for_each(|group| self.reconciler.release(*group));
+        }
+        if refused && class == Class::BestEffort {
+            if self.processes.remove(&id).is_some() {
+                let _ = tokens.set_kind(id, PeerKind::Returns, now);
+            }
+            return false;
+        }
+        let groups = if refused { Vec::new() } else { groups };
+        let fresh = Process {
+            client,
+            class,
+            groups: Vec::new(),
+            activity: Activity::UNKNOWN,
+            turn: Turn::Idle,
+            runs_since: None,
+            stopped_at: now,
+            probes: 0,
+        };
+        let process = self.processes.entry(id).or_insert(fresh);
+        process.groups = groups;
+        if class == Class::BestEffort && tokens.set_kind(id, PeerKind::Steered, now).is_ok() {
+            process.turn = if tokens.holds(id) { Turn::Granted } else { process.turn };
+        }
+        self.count_running(id, tokens, now);
+        true
+    }
+
+    /// A process has left, or its class or client changed: its groups are given back.
+    pub fn leave(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
+        let Some(process) = self.processes.remove(&id) else { return };
+        process.groups.iter().for_each(|group| self.reconciler.release(*group));
+        if process.is_best_effort() {
+            // It may have left the ledger already.
+            let _ = tokens.set_kind(id, PeerKind::Returns, now);
+            self.tell_running(process.client, tokens, now);
+        }
+    }
+
+    /// Forgets a group whose process has gone.
+    pub fn forget(&mut self, group: GroupId) {
+        self.reconciler.forget(group);
+        self.last_chosen.remove(&group);
+        self.one.take_if(|one| *one == group);
+        for process in self.processes.values_mut() {
+            process.groups.retain(|its| *its != group);
+        }
+    }
+
+    /// What a process says of itself now.
+    pub fn observe(&mut self, id: ProcessId, activity: Activity) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.activity = activity;
+        }
+    }
+
+    /// The next control to make, if none is in flight.
+    pub fn begin(&mut self, now: u64) -> Option<Control> {
+        if self.reconciler.in_flight().is_some() {
+            return None;
+        }
+        self.plan(now);
+        self.reconciler.begin()
+    }
+
+    /// The control in flight has ended at `now`.
+    pub fn done(&mut self, outcome: Outcome, tokens: &mut TokenLedger, now: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        match self.reconciler.done(outcome) {
+            Some(Change::Started(group) | Change::Stopped(group)) => {
+                if let Some(id) = self.owner(group) {
+                    self.count_running(id, tokens, now);
+                }
+            }
+            Some(Change::Gone(group)) => {
+                let owner = self.owner(group);
+                self.forget(group);
+                if let Some(id) = owner {
+                    self.count_running(id, tokens, now);
+                    events.extend(self.unsteer_if_bare(id, tokens, now));
+                }
+                events.push(Event::Released(Released { group, is_free: false }));
+            }
+            Some(Change::Failed(group)) => events.extend(self.give_up(group, tokens, now)),
+            Some(Change::Sliced(_)) | None => {}
+        }
+        events.extend(self.reconciler.take_released().into_iter().map(Event::Released));
+        events
+    }
+
+    /// Takes a client out: what could not be controlled once is not relied on again.
+    fn give_up(&mut self, group: GroupId, tokens: &mut TokenLedger, now: u64) -> Vec<Event> {
+        let owner = self.owner(group).and_then(|id| self.processes.get(&id));
+        // Without an owner it is being given back already.
+        let Some(client) = owner.map(|process| process.client) else { return Vec::new() };
+        self.given_up.insert(client);
+        let its = self.processes.iter().filter(|(_, process)| process.client == client);
+        let ids: Vec<ProcessId> = its.map(|(id, _)| *id).collect();
+        for id in &ids {
+            let Some(process) = self.processes.get_mut(id) else { continue };
+            for group in std::mem::take(&mut process.groups) {
+                self.reconciler.release(group);
+            }
+            if process.is_best_effort() {
+                self.leave(*id, tokens, now);
+            }
+        }
+        ids.into_iter().map(Event::GivenUp).collect()
+    }
+
+    fn unsteer_if_bare(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) -> Option<Event> {
+        let bare = |process: &&Process| process.is_best_effort() && process.groups.is_empty();
+        self.processes.get(&id).filter(bare)?;
+        self.leave(id, tokens, now);
+        Some(Event::Unsteered(id))
+    }
+
+    /// Tells the ledger whether a process's client runs.
+    fn count_running(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
+        let runs = |process: &Process| process.groups.iter().any(|group| self.reconciler.may_run(*group));
+        let Some(process) = self.processes.get(&id).filter(|process| process.is_best_effort()) else {
+            return;
+        };
+        let (client, its) = (process.client, runs(process));
+        self.tell_running(client, tokens, now);
+        if let Some(process) = self.processes.get_mut(&id) {
+            if process.runs_since.is_some() && !its {
+                process.stopped_at = now;
+            }
+            process.runs_since = if its { process.runs_since.or(Some(now)) } else { None };
+        }
+    }
+
+    fn tell_running(&self, client: ClientId, tokens: &mut TokenLedger, now: u64) {
+        let mut its = self.processes.values().filter(|process| process.client == client);
+        let runs = its.any(|process| process.groups.iter().any(|group| self.reconciler.may_run(*group)));
+        tokens.set_running(client, runs, now);
+    }
+
+    fn owner(&self, group: GroupId) -> Option<ProcessId> {
+        self.processes.iter().find(|(_, process)| process.groups.contains(&group)).map(|(id, _)| *id)
+    }
+
+    /// The processes whose activity matters.
+    pub fn watched(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.processes.keys().copied()
+    }
+
+    /// Whether a process's activity matters.
+    #[must_use]
+    pub fn watches(&self, id: ProcessId) -> bool {
+        self.processes.contains_key(&id)
+    }
+
+    /// A client is of another class from now on; the ledger knows already.
+    pub fn set_class(&mut self, client: ClientId, class: Class, tokens: &mut TokenLedger, now: u64) {
+        for (id, process) in self.processes.iter_mut().filter(|(_, process)| process.client == client) {
+            (process.class, process.turn) = (class, Turn::Idle);
+            let steered = class == Class::BestEffort && !process.groups.is_empty();
+            let _ = tokens.set_kind(*id, if steered { PeerKind::Steered } else { PeerKind::Returns }, now);
+        }
+        // Best-effort processes without groups are not steered.
+        self.processes.retain(|_, process| !process.is_best_effort() || !process.groups.is_empty());
+    }
+
+    /// Where a best-effort process stands, if it is steered.
+    #[must_use]
+    pub fn turn(&self, id: ProcessId) -> Option<Turn> {
+        self.steered().find(|(its, _)| *its == id).map(|(_, process)| process.turn)
+    }
+
+    /// Turns granted so far.
+    #[must_use]
+    pub const fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// Hand-overs that disturbed somebody latency-critical because no good moment came.
+    #[must_use]
+    pub const fn forced(&self) -> u64 {
+        self.gate.forced()
+    }
+
+    /// Whether no control is in flight and none is to be made.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.reconciler.is_settled()
+    }
+}

@@ -1,0 +1,190 @@
+//! The reconciler against every order of wishes, results and comings and goings of three groups.
+
+use crate::steering::{Control, GroupId, Op, Outcome, Reconciler, Setting};
+use stateright::{Checker, Model, Property};
+
+const GROUPS: usize = 3;
+const TINY: Setting = Setting { enabled: true, slice_us: 1 };
+const STOPPED: Setting = Setting { enabled: false, slice_us: 1 };
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    reconciler: Reconciler,
+    /// How the GPU has them; `None`: not there.
+    gpu: [Option<Setting>; GROUPS],
+    /// The group that is to run with a tiny slice; `None`: all are free.
+    one: Option<usize>,
+    wishes: u8,
+    failures: u8,
+    failed: [bool; GROUPS],
+    departures: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Event {
+    /// All are to be free, or one of them is to be the only one.
+    Wish(Option<usize>),
+    Begins,
+    Succeeds,
+    /// And the GPU has done it all the same, or not.
+    Fails {
+        effective: bool,
+    },
+    Released(usize),
+    Dies(usize),
+}
+
+struct Any {
+    wishes: u8,
+    failures: u8,
+    departures: u8,
+}
+
+fn id(group: usize) -> GroupId {
+    GroupId(group as u64)
+}
+
+impl State {
+    fn apply(&mut self, Control { group, op }: Control) {
+        let group = usize::try_from(group.0).unwrap();
+        if let Some(setting) = &mut self.gpu[group] {
+            match op {
+                Op::SetSlice(us) => setting.slice_us = us,
+                Op::Stop => setting.enabled = false,
+                Op::Start => setting.enabled = true,
+            }
+        }
+    }
+
+    fn wish(&mut self) {
+        for group in 0..GROUPS {
+            let setting = match self.one {
+                None => Setting::FREE,
+                Some(one) if one == group => TINY,
+                Some(_) => STOPPED,
+            };
+            self.reconciler.want(id(group), setting);
+        }
+    }
+}
+
+impl Model for Any {
+    type State = State;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<State> {
+        let mut reconciler = Reconciler::default();
+        (0..GROUPS).for_each(|group| reconciler.add(id(group)));
+        let gpu = [Some(Setting::FREE); GROUPS];
+        vec![State {
+            reconciler,
+            gpu,
+            one: None,
+            wishes: 0,
+            failures: 0,
+            failed: [false; GROUPS],
+            departures: 0,
+        }]
+    }
+
+    fn actions(&self, state: &State, events: &mut Vec<Event>) {
+        if state.wishes < self.wishes {
+            let wishes = [None, Some(0), Some(1), Some(2)].into_iter();
+            events.extend(wishes.filter(|one| *one != state.one).map(Event::Wish));
+        }
+        if state.reconciler.in_flight().is_some() {
+            events.push(Event::Succeeds);
+            if state.failures < self.failures {
+                events.extend([Event::Fails { effective: true }, Event::Fails { effective: false }]);
+            }
+        } else {
+            events.push(Event::Begins);
+        }
+        if state.departures < self.departures {
+            events.extend([Event::Released(0), Event::Dies(1)]);
+        }
+    }
+
+    fn next_state(&self, before: &State, event: Event) -> Option<State> {
+        let mut state = before.clone();
+        match event {
+            Event::Wish(one) => {
+                (state.one, state.wishes) = (one, state.wishes + 1);
+                state.wish();
+            }
+            Event::Begins => {
+                state.reconciler.begin()?;
+            }
+            Event::Succeeds => {
+                let control = state.reconciler.in_flight()?;
+                state.apply(control);
+                state.reconciler.done(Outcome::Done);
+            }
+            Event::Fails { effective } => {
+                let control = state.reconciler.in_flight()?;
+                if effective {
+                    state.apply(control);
+                }
+                state.failures += 1;
+                state.failed[usize::try_from(control.group.0).ok()?] = true;
+                state.reconciler.done(Outcome::Failed);
+                // As steering does.
+                state.reconciler.release(control.group);
+            }
+            Event::Released(group) => {
+                state.departures += 1;
+                state.reconciler.release(id(group));
+            }
+            Event::Dies(group) => {
+                state.departures += 1;
+                state.reconciler.forget(id(group));
+                state.gpu[group] = None;
+            }
+        }
+        state.reconciler.take_released();
+        (state != *before).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("at most one running group has a tiny slice", |_, state: &State| {
+                let running = state.gpu.iter().flatten();
+                running.filter(|setting| setting.enabled && setting.slice_us < 1000).count() <= 1
+            }),
+            Property::always("without failures everything becomes as it is wanted", |_, state: &State| {
+                let mut state = state.clone();
+                for _ in 0..24 {
+                    if state.reconciler.in_flight().is_none() && state.reconciler.begin().is_none() {
+                        break;
+                    }
+                    if let Some(control) = state.reconciler.in_flight() {
+                        state.apply(control);
+                    }
+                    state.reconciler.done(Outcome::Done);
+                }
+                let mut good = state.gpu.iter().zip(state.failed).filter(|(_, failed)| !failed);
+                state.reconciler.is_settled()
+                    && (state.one.is_some()
+                        || good.all(|(setting, _)| setting.is_none_or(|setting| setting == Setting::FREE)))
+            }),
+            Property::sometimes(
+                "one runs with a tiny slice and the others are stopped",
+                |_, state: &State| {
+                    state.gpu[0] == Some(TINY)
+                        && state.gpu[1..].iter().all(|setting| *setting == Some(STOPPED))
+                },
+            ),
+            Property::sometimes("two controls of a group have failed", |_, state: &State| {
+                state.failures == 2
+            }),
+        ]
+    }
+}
+
+#[test]
+fn at_most_one_running_group_has_a_tiny_slice_in_every_order_of_events() {
+    let model = Any { wishes: 2, failures: 3, departures: 1 };
+    let checker = model.checker().spawn_bfs().join();
+    println!("{} states", checker.unique_state_count());
+    checker.assert_properties();
+}

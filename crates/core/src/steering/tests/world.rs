@@ -1,0 +1,264 @@
+//! A GPU shared by groups as the hardware does it, a driver that takes the time measured for each control, and processes
+//! that have work by a timetable. Who gets how much of the GPU is read from the GPU.
+
+use crate::ledger::{Class, ClientSpec, PeerKind, Policy, TokenLedger};
+use crate::steering::{Activity, Control, Event, GroupId, Op, Outcome, Setting, Steering, SteeringPolicy};
+use crate::{ClientId, ProcessId, Share};
+use std::collections::BTreeMap;
+
+pub(super) const US: u64 = 1_000;
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const S: u64 = 1_000_000_000;
+
+/// When a process has work.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Always,
+    Never,
+    /// Busy for the first part of each period, from `from` on.
+    Periodic {
+        from: u64,
+        period: u64,
+        busy: u64,
+    },
+}
+
+impl Work {
+    fn at(self, now: u64) -> (bool, u64, u64) {
+        match self {
+            Self::Always => (true, 0, u64::MAX),
+            Self::Never => (false, 0, u64::MAX),
+            Self::Periodic { from, .. } if now < from => (false, 0, from),
+            Self::Periodic { from, period, busy } => {
+                let begun = now - (now - from) % period;
+                if now < begun + busy {
+                    (true, begun, begun + busy)
+                } else {
+                    (false, begun + busy, begun + period)
+                }
+            }
+        }
+    }
+}
+
+pub(super) struct Process {
+    pub(super) class: Class,
+    pub(super) work: Work,
+    pub(super) groups: Vec<GroupId>,
+}
+
+/// A control on its way.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    control: Control,
+    begun: u64,
+    takes_effect_at: u64,
+    effective: bool,
+    done_at: u64,
+    outcome: Outcome,
+}
+
+pub(super) struct World {
+    pub(super) now: u64,
+    pub(super) tokens: TokenLedger,
+    pub(super) steering: Steering,
+    pub(super) processes: BTreeMap<ProcessId, Process>,
+    /// How the GPU has each group.
+    pub(super) gpu: BTreeMap<GroupId, Setting>,
+    /// GPU time that each process had.
+    pub(super) had: BTreeMap<ProcessId, u64>,
+    pub(super) controls: Vec<(u64, u64, Control)>,
+    pub(super) events: Vec<Event>,
+    /// What becomes of a control, by its number.
+    pub(super) fails: Box<dyn Fn(u64, Control) -> Outcome>,
+    pub(super) failures_take_effect: bool,
+    /// Controls begun.
+    pub(super) begun: u64,
+    flight: Option<Flight>,
+    dice: u64,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self::with(Policy::default())
+    }
+
+    pub(super) fn with(policy: Policy) -> Self {
+        Self {
+            now: S,
+            tokens: TokenLedger::new(policy),
+            steering: Steering::new(SteeringPolicy::default()),
+            processes: BTreeMap::new(),
+            gpu: BTreeMap::new(),
+            had: BTreeMap::new(),
+            controls: Vec::new(),
+            events: Vec::new(),
+            fails: Box::new(|_, _| Outcome::Done),
+            failures_take_effect: false,
+            begun: 0,
+            flight: None,
+            dice: 1,
+        }
+    }
+
+    pub(super) fn client(&mut self, id: u64, percent: u32, limit: u32, class: Class) {
+        let share = |percent| Share::from_ppm(percent * 10_000).unwrap();
+        let spec = ClientSpec { request: share(percent), limit: share(limit), class, weight: 1 };
+        self.tokens.set_client(ClientId(id), spec, self.now);
+    }
+
+    /// A best-effort client with one process of one group, all of the same number.
+    pub(super) fn best_effort(&mut self, id: u64, percent: u32, work: Work) {
+        self.client(id, percent, 100, Class::BestEffort);
+        self.process(id, id, &[id], Class::BestEffort, work);
+    }
+
+    pub(super) fn critical(&mut self, id: u64, work: Work) {
+        self.client(id, 0, 100, Class::LatencyCritical);
+        self.process(id, id, &[id], Class::LatencyCritical, work);
+    }
+
+    pub(super) fn process(&mut self, id: u64, client: u64, groups: &[u64], class: Class, work: Work) {
+        let (process, client) = (ProcessId(id), ClientId(client));
+        self.tokens.add_process(process, client, PeerKind::Returns).unwrap();
+        let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
+        self.gpu.extend(groups.iter().map(|group| (*group, Setting::FREE)));
+        self.steering.announce(process, (client, class), groups.clone(), &mut self.tokens, self.now);
+        self.processes.insert(process, Process { class, work, groups });
+    }
+
+    pub(super) fn dies(&mut self, id: u64) {
+        let process = self.processes.remove(&ProcessId(id)).unwrap();
+        for group in process.groups {
+            self.steering.forget(group);
+            self.gpu.remove(&group);
+        }
+        self.steering.leave(ProcessId(id), &mut self.tokens, self.now);
+        self.tokens.process_gone(ProcessId(id), self.now);
+    }
+
+    /// Lets time go by.
+    pub(super) fn run(&mut self, ns: u64) {
+        let end = self.now + ns;
+        loop {
+            self.settle();
+            let next = self.next_event().clamp(self.now + 1, end.max(self.now + 1));
+            if next > end {
+                return;
+            }
+            self.share_gpu(next);
+            self.now = next;
+            self.fly();
+            if self.now == end {
+                return self.settle();
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        for (id, process) in &self.processes {
+            let (busy, since_ns, _) = process.work.at(self.now);
+            self.steering.observe(*id, Activity { busy, since_ns });
+        }
+        for _ in 0..8 {
+            self.steering.ask_and_return(&mut self.tokens, self.now);
+            let actions = self.tokens.advance(self.now);
+            if actions.is_empty() {
+                break;
+            }
+            for action in &actions {
+                self.steering.act(action);
+            }
+        }
+        if let Some(control) = self.steering.begin(self.now) {
+            self.dice =
+                self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let spread = |from: u64, to: u64| from + (self.dice >> 33) % (to - from);
+            let cost = match control.op {
+                Op::SetSlice(_) => spread(250 * US, 410 * US),
+                Op::Stop => spread(670 * US, 860 * US),
+                Op::Start => spread(220 * US, 300 * US),
+            };
+            let outcome = (self.fails)(self.begun, control);
+            self.begun += 1;
+            // The holder runs on for most of a stop.
+            let takes_effect_at = self.now + cost * 85 / 100;
+            let done_at = self.now + cost;
+            let begun = self.now;
+            self.flight =
+                Some(Flight { control, begun, takes_effect_at, effective: false, done_at, outcome });
+        }
+    }
+
+    fn next_event(&self) -> u64 {
+        let work = self.processes.values().map(|process| process.work.at(self.now).2);
+        let flight = self.flight.map(|f| if f.effective { f.done_at } else { f.takes_effect_at });
+        let wake = [self.tokens.next_deadline(), self.steering.wake_at(self.now), flight];
+        work.chain(wake.into_iter().flatten()).min().unwrap_or(u64::MAX)
+    }
+
+    fn fly(&mut self) {
+        let Some(flight) = &mut self.flight else { return };
+        let Control { group, op } = flight.control;
+        if self.now >= flight.takes_effect_at && !flight.effective {
+            flight.effective = true;
+            if flight.outcome == Outcome::Gone {
+                self.gpu.remove(&group);
+            }
+            if (flight.outcome == Outcome::Done || self.failures_take_effect)
+                && let Some(setting) = self.gpu.get_mut(&group)
+            {
+                match op {
+                    Op::SetSlice(us) => setting.slice_us = us,
+                    Op::Stop => setting.enabled = false,
+                    Op::Start => setting.enabled = true,
+                }
+            }
+            let running = self.gpu.values().filter(|s| s.enabled && s.slice_us < 1000).count();
+            assert!(running <= 1, "{running} groups run with tiny slices at {}: {:?}", self.now, self.gpu);
+        }
+        if self.now >= flight.done_at {
+            let (control, begun, outcome) = (flight.control, flight.begun, flight.outcome);
+            self.flight = None;
+            self.controls.push((begun, self.now, control));
+            self.events.extend(self.steering.done(outcome, &mut self.tokens, self.now));
+        }
+    }
+
+    /// The GPU goes in equal parts to the groups that run and have work; while somebody latency-critical has, to him.
+    fn share_gpu(&mut self, until: u64) {
+        let span = until - self.now;
+        let runs = |process: &Process| {
+            process.work.at(self.now).0
+                && process
+                    .groups
+                    .iter()
+                    .any(|group| self.gpu.get(group).is_some_and(|setting| setting.enabled))
+        };
+        let ready: Vec<ProcessId> =
+            self.processes.iter().filter(|(_, process)| runs(process)).map(|(id, _)| *id).collect();
+        let critical = |id: &&ProcessId| self.processes[*id].class == Class::LatencyCritical;
+        let first: Vec<ProcessId> = ready.iter().filter(critical).copied().collect();
+        let served = if first.is_empty() { ready } else { first };
+        for id in &served {
+            *self.had.entry(*id).or_default() += span / served.len() as u64;
+        }
+    }
+
+    /// Shares of what best-effort processes had together, in percent, in the order of their numbers.
+    pub(super) fn shares(&self) -> Vec<f64> {
+        let best_effort = self.processes.iter().filter(|(_, p)| p.class == Class::BestEffort);
+        let had: Vec<u64> = best_effort.map(|(id, _)| self.had.get(id).copied().unwrap_or(0)).collect();
+        let sum: u64 = had.iter().sum();
+        had.iter().map(|had| 100.0 * *had as f64 / sum as f64).collect()
+    }
+
+    pub(super) fn forget_what_was(&mut self) {
+        self.had.clear();
+        self.controls.clear();
+    }
+
+    pub(super) fn count(&self, which: impl Fn(Op) -> bool) -> usize {
+        self.controls.iter().filter(|(_, _, control)| which(control.op)).count()
+    }
+}

@@ -1,0 +1,128 @@
+//! The thread that makes the controls: they take their time, and nobody else waits for them.
+//!
+//! It owns the ways to the driver and closes them. One order is out at a time: the data plane sends the next one when it
+//! has heard of the last.
+
+use super::{ChannelControl, ControlFailure};
+use crate::closer::Closer;
+use crate::control::{Control, Remote};
+use sluice_comm::attach::ContextHandles;
+use sluice_core::steering::{DEFAULT_US, GroupId, Op};
+use std::collections::HashMap;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// One way to the driver, for all groups behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Line(pub(crate) u64);
+
+/// What the thread is to do.
+pub(crate) enum Order {
+    /// Keep a way to the driver, for the groups that follow.
+    Open(Line, Box<dyn ChannelControl>),
+    /// A group behind it.
+    Add(GroupId, Line, ContextHandles),
+    /// Make a control and report.
+    Make(sluice_core::steering::Control),
+    /// A group is not controlled any more; with the last one behind it the way is closed.
+    Forget(GroupId),
+    /// Leave every group as the driver made it, as far as time allows, say so and end.
+    Restore(Duration, Sender<()>),
+}
+
+/// What became of a control.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) control: sluice_core::steering::Control,
+    pub(crate) result: Result<(), ControlFailure>,
+    pub(crate) took: Duration,
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub(crate) struct Executor(Sender<Order>);
+
+impl Executor {
+    /// Starts the thread, which reports to `remote`.
+    pub(crate) fn start(remote: Remote, closer: Closer) -> io::Result<Self> {
+        let (sender, orders) = channel();
+        let work = Work { lines: HashMap::new(), groups: HashMap::new(), remote, closer };
+        std::thread::Builder::new().name("sluice-controls".into()).spawn(move || work.serve(&orders))?;
+        Ok(Self(sender))
+    }
+
+    pub(crate) fn order(&self, order: Order) {
+        // The thread ends no earlier than this.
+        let _ = self.0.send(order);
+    }
+
+    /// Frees every group. `false` if that took longer than `patience`: the thread may wait for the driver for ever.
+    pub(crate) fn restore(self, patience: Duration) -> bool {
+        let (done, restored) = channel();
+        self.order(Order::Restore(patience, done));
+        restored.recv_timeout(patience) != Err(RecvTimeoutError::Timeout)
+    }
+}
+
+struct Work {
+    lines: HashMap<Line, Box<dyn ChannelControl>>,
+    groups: HashMap<GroupId, (Line, ContextHandles)>,
+    remote: Remote,
+    /// Closing the last descriptor of a driver's client can take long.
+    closer: Closer,
+}
+
+impl Work {
+    fn serve(mut self, orders: &Receiver<Order>) {
+        for order in orders {
+            match order {
+                Order::Open(line, control) => drop(self.lines.insert(line, control)),
+                Order::Add(group, line, handles) => drop(self.groups.insert(group, (line, handles))),
+                Order::Make(control) => {
+                    let begun = Instant::now();
+                    let result = self.make(control.group, control.op);
+                    self.remote.send(Control::Controlled(Report { control, result, took: begun.elapsed() }));
+                }
+                Order::Forget(group) => self.forget(group),
+                Order::Restore(patience, done) => {
+                    self.restore(patience);
+                    // Who asked may have lost patience.
+                    let _ = done.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn make(&mut self, group: GroupId, op: Op) -> Result<(), ControlFailure> {
+        let (line, handles) = self.groups.get(&group).ok_or(ControlFailure::Gone)?;
+        let control = self.lines.get_mut(line).ok_or(ControlFailure::Gone)?;
+        match op {
+            Op::SetSlice(us) => control.set_slice(handles, us),
+            Op::Stop => control.stop(handles),
+            Op::Start => control.start(handles),
+        }
+    }
+
+    fn forget(&mut self, group: GroupId) {
+        let Some((line, _)) = self.groups.remove(&group) else { return };
+        if !self.groups.values().any(|(other, _)| *other == line) {
+            self.closer.close(self.lines.remove(&line));
+        }
+    }
+
+    /// All slices first: two groups that run with tiny ones keep each other from working.
+    fn restore(&mut self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
+        for op in [Op::SetSlice(DEFAULT_US), Op::Start] {
+            for group in &groups {
+                if Instant::now() < until {
+                    // Nothing more can be done about one that fails; its own process will.
+                    let _ = self.make(*group, op);
+                }
+            }
+        }
+    }
+}

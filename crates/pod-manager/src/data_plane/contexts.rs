@@ -1,0 +1,160 @@
+//! What a process announces: its contexts, and the descriptors over which they can be controlled.
+
+use super::DataPlane;
+use super::frames::Outcome;
+use crate::channels::{ChannelControl, Line, Order};
+use crate::closer::Closer;
+use crate::reason::Reason;
+use sluice_comm::attach::{ATTACH_VERSION, AttachPayload, ContextHandles, MAX_LEN};
+use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
+use sluice_core::ProcessId;
+use sluice_core::steering::GroupId;
+use sluice_sys::memfd;
+use std::os::fd::{AsFd, OwnedFd};
+use tracing::{debug, warn};
+
+/// The first version of the payload that comes from a hook with pages of version 2.
+const PAYLOAD_OF_PAGES_2: u32 = 2;
+
+/// What came beside an ATTACH or a CONTEXTS. Everything in it is the process's claim.
+pub(super) struct Announcement {
+    pub(super) claimed_pid: u32,
+    /// The pages that its hook understands.
+    pub(super) page_version: u32,
+    contexts: Vec<ContextHandles>,
+    descriptors: Vec<OwnedFd>,
+    closer: Closer,
+}
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        if !self.descriptors.is_empty() {
+            self.closer.close(std::mem::take(&mut self.descriptors));
+        }
+    }
+}
+
+impl Announcement {
+    /// Reads it; what is not taken stays among the descriptors.
+    pub(super) fn read(fds: &mut Vec<OwnedFd>, closer: &Closer) -> Result<Self, Reason> {
+        let bad = |error: &dyn std::fmt::Display| Reason::BadPayload(error.to_string());
+        let fd = fds.first().ok_or_else(|| bad(&"no descriptor beside it"))?;
+        let bytes = memfd::read_sealed(fd.as_fd(), MAX_LEN).map_err(|error| bad(&error))?;
+        let payload = AttachPayload::decode(&bytes).map_err(|error| bad(&error))?;
+        let (found, expected) = (fds.len(), 1 + payload.descriptors());
+        if found != expected {
+            return Err(bad(&format!("{found} descriptors, expected {expected}")));
+        }
+        let version = bytes.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
+        let page_version = if version < PAYLOAD_OF_PAGES_2 { OLDEST_PAGE_VERSION } else { PAGE_VERSION };
+        Ok(Self {
+            claimed_pid: payload.pid,
+            page_version,
+            contexts: payload.contexts,
+            descriptors: fds.split_off(1),
+            closer: closer.clone(),
+        })
+    }
+}
+
+impl DataPlane {
+    /// A process has other contexts than before.
+    pub(super) fn replace_contexts(
+        &mut self,
+        number: u64,
+        id: ProcessId,
+        version: u32,
+        fds: &mut Vec<OwnedFd>,
+    ) -> Outcome {
+        if version != ATTACH_VERSION {
+            return Err(Reason::WrongVersion { found: version, expected: ATTACH_VERSION });
+        }
+        if self.processes.get(&id).is_none_or(|process| process.token != Some(number)) {
+            return Err(Reason::OutOfOrder("CONTEXTS on the memory channel"));
+        }
+        let announcement = Announcement::read(fds, &self.closer)?;
+        self.announce(id, announcement);
+        Ok(())
+    }
+
+    /// Takes a process's groups under control, in place of those that it had, if all of them can be.
+    pub(super) fn announce(&mut self, id: ProcessId, mut announcement: Announcement) {
+        let Some(process) = self.processes.get(&id) else { return };
+        let Some(client) = self.clients.get(process.client) else { return };
+        let class = client.definition.spec.class;
+        let (pid, whose) = (process.pid, (process.client, class));
+        // The same contexts may have been announced before, by this connection or one before it.
+        let again = |handles: &(u32, u32)| {
+            announcement.contexts.iter().any(|context| (context.client, context.channel_group) == *handles)
+        };
+        let before = self.helm.groups.iter().filter(|(_, owned)| {
+            owned.process == id || owned.pid.is_some() && owned.pid == pid && again(&owned.handles)
+        });
+        let before: Vec<GroupId> = before.map(|(group, _)| *group).collect();
+        for group in before {
+            self.forget_group(group);
+        }
+        let lines = self.adopt(id, std::mem::take(&mut announcement.descriptors));
+        let mut groups = Vec::new();
+        for context in std::mem::take(&mut announcement.contexts) {
+            let Some(Some(line)) = lines.get(context.descriptor as usize) else {
+                // One context that goes around the turns is as good as none that keeps them.
+                groups.iter().for_each(|group| self.forget_group(*group));
+                groups.clear();
+                break;
+            };
+            groups.push(self.helm.add(id, pid, *line, context));
+        }
+        let now = self.clock.now_ns();
+        let count = groups.len();
+        let steered = self.helm.steering.announce(id, whose, groups, &mut self.tokens, now);
+        debug!(process = ?id, groups = count, steered, "contexts announced");
+        self.follow(id);
+    }
+
+    /// Takes the descriptors that lead to a driver; says so of those that do not.
+    fn adopt(&mut self, id: ProcessId, descriptors: Vec<OwnedFd>) -> Vec<Option<Line>> {
+        let mut lines = Vec::new();
+        for fd in descriptors {
+            let adopted = self.helm.adopt(fd);
+            lines.push(match adopted {
+                Ok(line) => Some(line),
+                Err((fd, why)) => {
+                    self.closer.close(fd);
+                    self.complain_of_descriptor(id, &why);
+                    None
+                }
+            });
+        }
+        lines
+    }
+
+    fn complain_of_descriptor(&mut self, id: ProcessId, why: &str) {
+        self.meters.steering.descriptors_refused.inc();
+        let peer = self.processes.get(&id).map_or("", |process| &process.label);
+        if self.throttle.pass("descriptor", self.clock.now_ns()).is_some() {
+            warn!(peer, "its contexts cannot be controlled, it takes turns by token: {why}");
+        }
+    }
+}
+
+/// The ways to the driver and the groups behind them.
+impl super::steering::Helm {
+    fn adopt(&mut self, fd: OwnedFd) -> Result<Line, (OwnedFd, String)> {
+        let Some(adopt) = &mut self.adopt else { return Err((fd, "controls are switched off".into())) };
+        let control: Box<dyn ChannelControl> = adopt.adopt(fd)?;
+        self.last += 1;
+        let line = Line(self.last);
+        self.executor.order(Order::Open(line, control));
+        Ok(line)
+    }
+
+    fn add(&mut self, id: ProcessId, pid: Option<i32>, line: Line, context: ContextHandles) -> GroupId {
+        self.last += 1;
+        let group = GroupId(self.last);
+        let handles = (context.client, context.channel_group);
+        self.groups.insert(group, super::steering::Owned { process: id, pid, handles, stuck: false });
+        self.executor.order(Order::Add(group, line, context));
+        group
+    }
+}

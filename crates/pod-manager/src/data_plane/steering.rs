@@ -1,0 +1,253 @@
+//! Steering on the data plane: what processes say of themselves goes in, one control at a time comes out.
+
+use super::DataPlane;
+use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
+use crate::process::Process;
+use crate::reason::Reason;
+use sluice_comm::page::{PAGE_VERSION, STANDING};
+use sluice_core::ledger::{Action, Class};
+use sluice_core::steering::{Activity, Event, GroupId, Outcome, Released, Steering, Turn};
+use sluice_core::{ClientId, ProcessId};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use tracing::{debug, warn};
+
+/// How long the manager's own end waits for everybody to be set free.
+const RESTORE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Doorbells that nobody asked for before a process's doorbell is not listened to any more.
+const MOST_UNASKED: u32 = 10_000;
+
+/// A group under control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owned {
+    pub(super) process: ProcessId,
+    pub(super) pid: Option<i32>,
+    /// The driver's client and the group there.
+    pub(super) handles: (u32, u32),
+    /// It was given back, and could not be made free.
+    pub(super) stuck: bool,
+}
+
+/// What steering needs on the data plane.
+pub(super) struct Helm {
+    pub(super) steering: Steering,
+    /// `None`: controls are switched off.
+    pub(super) adopt: Option<Box<dyn Adopt>>,
+    pub(super) executor: Executor,
+    pub(super) groups: HashMap<GroupId, Owned>,
+    /// Clients that were hung up on so that their hooks set them free.
+    hung_up: HashSet<ClientId>,
+    /// Number of the last group or way to the driver.
+    pub(super) last: u64,
+}
+
+impl Helm {
+    pub(super) fn new(steering: Steering, adopt: Option<Box<dyn Adopt>>, executor: Executor) -> Self {
+        Self { steering, adopt, executor, groups: HashMap::new(), hung_up: HashSet::new(), last: 0 }
+    }
+}
+
+impl DataPlane {
+    /// Reads what everybody who matters says of himself.
+    pub(super) fn observe(&mut self) {
+        let watched: Vec<ProcessId> = self.helm.steering.watched().collect();
+        for id in watched {
+            let activity = self.processes.get(&id).map_or(Activity::UNKNOWN, activity_of);
+            self.helm.steering.observe(id, activity);
+        }
+    }
+
+    /// Takes an action that concerns a process that is steered; `false` if it is for the page.
+    pub(super) fn steer(&mut self, action: &Action) -> bool {
+        let before = self.helm.steering.turns();
+        let taken = self.helm.steering.act(action);
+        self.meters.steering.turns.inc_by(self.helm.steering.turns() - before);
+        taken
+    }
+
+    /// Begins the next control, if there is one to make.
+    pub(super) fn control(&mut self) {
+        let forced = self.helm.steering.forced();
+        if let Some(control) = self.helm.steering.begin(self.clock.now_ns()) {
+            debug!(?control, "control");
+            self.meters.steering.in_flight.set(1);
+            self.helm.executor.order(Order::Make(control));
+        }
+        self.meters.steering.forced.inc_by(self.helm.steering.forced() - forced);
+    }
+
+    /// A control has ended.
+    pub(super) fn controlled(&mut self, report: &Report) {
+        let Report { control, result, took } = report;
+        let outcome = match result {
+            Ok(()) => Outcome::Done,
+            Err(ControlFailure::Gone) => Outcome::Gone,
+            Err(ControlFailure::Failed(_)) => Outcome::Failed,
+        };
+        self.meters.steering.in_flight.set(0);
+        self.meters.steering.count(control.op, outcome, *took);
+        if let Err(ControlFailure::Failed(why)) = result
+            && self.throttle.pass("control", self.clock.now_ns()).is_some()
+        {
+            let owner =
+                self.helm.groups.get(&control.group).and_then(|owned| self.processes.get(&owned.process));
+            let client = owner.map_or("removed client", |process| self.clients.name(process.client));
+            warn!(client, op = ?control.op, "control failed: {why}");
+        }
+        let events = self.helm.steering.done(outcome, &mut self.tokens, self.clock.now_ns());
+        for event in events {
+            match event {
+                Event::GivenUp(id) => {
+                    self.meters.steering.given_up.inc();
+                    let process = self.processes.get(&id);
+                    let client =
+                        process.map_or("removed client", |process| self.clients.name(process.client));
+                    warn!(client, "takes turns by token from now on: a control of it failed");
+                    self.follow(id);
+                }
+                Event::Unsteered(id) => self.follow(id),
+                Event::Released(Released { group, is_free }) => self.released(group, is_free),
+            }
+        }
+    }
+
+    /// A group was given back. One that is not free can be freed by its own process only, which does so when it loses us.
+    fn released(&mut self, group: GroupId, is_free: bool) {
+        let owned = self.helm.groups.get(&group).copied();
+        if is_free || owned.is_none_or(|owned| !self.processes.contains_key(&owned.process)) {
+            return self.forget_group(group);
+        }
+        self.helm.executor.order(Order::Forget(group));
+        if let Some(owned) = self.helm.groups.get_mut(&group) {
+            owned.stuck = true;
+        }
+        let process = owned.and_then(|owned| self.processes.get(&owned.process));
+        let Some((client, number)) = process.and_then(|p| Some((p.client, p.token?))) else { return };
+        // It comes back, and if that did not help nothing does.
+        if self.helm.hung_up.insert(client) {
+            self.close(number, &Reason::NotFreed);
+        }
+    }
+
+    /// A group has gone, or is somebody else's affair from now on.
+    pub(super) fn forget_group(&mut self, group: GroupId) {
+        self.helm.groups.remove(&group);
+        self.helm.steering.forget(group);
+        self.helm.executor.order(Order::Forget(group));
+    }
+
+    /// A process has ended: nothing is kept of it, or its memory on the GPU stays where it is.
+    pub(super) fn forget_groups(&mut self, id: ProcessId) {
+        let its = self.helm.groups.iter().filter(|(_, owned)| owned.process == id);
+        let its: Vec<GroupId> = its.map(|(group, _)| *group).collect();
+        its.into_iter().for_each(|group| self.forget_group(group));
+    }
+
+    /// A process has left: what could not be set free is not waited for.
+    pub(super) fn forget_stuck_groups(&mut self, id: ProcessId) {
+        let stuck = |owned: &Owned| owned.process == id && owned.stuck;
+        let its = self.helm.groups.iter().filter(|(_, owned)| stuck(owned));
+        let its: Vec<GroupId> = its.map(|(group, _)| *group).collect();
+        its.into_iter().for_each(|group| self.forget_group(group));
+    }
+
+    /// A process cannot be steered any more: its groups are given back.
+    pub(super) fn unsteer(&mut self, id: ProcessId) {
+        self.helm.steering.leave(id, &mut self.tokens, self.clock.now_ns());
+    }
+
+    /// Brings a process's page in line with whether it is steered: who is steered never asks.
+    pub(super) fn follow(&mut self, id: ProcessId) {
+        let steered = self.helm.steering.turn(id).is_some();
+        let Some(process) = self.processes.get_mut(&id).filter(|process| process.steered != steered) else {
+            return;
+        };
+        process.steered = steered;
+        if steered {
+            return self.stand(id);
+        }
+        if let Some(pages) = &process.pages {
+            pages.grant().set_armed(false);
+            pages.grant().close();
+        }
+    }
+
+    /// Arms the doorbells of those who may begin to want the GPU at any time; `true` if one has begun meanwhile.
+    pub(super) fn arm(&mut self) -> bool {
+        let mut begun = false;
+        let watched: Vec<ProcessId> = self.helm.steering.watched().collect();
+        for id in watched {
+            let idle = self.helm.steering.turn(id) == Some(Turn::Idle);
+            let Some(process) = self.processes.get_mut(&id) else { continue };
+            let Some(pages) = process.pages.as_ref().filter(|_| process.armed != idle) else { continue };
+            process.armed = idle;
+            pages.grant().set_armed(idle);
+            begun |= idle && activity_of(process).busy;
+        }
+        begun
+    }
+
+    /// Somebody's doorbell: what he has to say is in his page.
+    pub(super) fn rang(&mut self, id: ProcessId) {
+        let Some(process) = self.processes.get_mut(&id).filter(|process| !process.armed) else { return };
+        process.unasked += 1;
+        if process.unasked == MOST_UNASKED
+            && let Some(doorbell) = &process.doorbell
+        {
+            // It is looked at often enough without.
+            let _ = self.epoll.delete(doorbell);
+            warn!(peer = %process.label, "rings without being asked to, and is not listened to any more");
+        }
+    }
+
+    /// Tells latency-critical processes that they are, and them and those that are steered how many others may use the GPU.
+    pub(super) fn tell_company(&mut self) {
+        let is_critical = |process: &Process| {
+            self.clients
+                .get(process.client)
+                .is_some_and(|c| c.definition.spec.class == Class::LatencyCritical)
+        };
+        let uses = |id: &ProcessId, process: &Process| match self.helm.steering.turn(*id) {
+            Some(turn) => turn != Turn::Idle,
+            None => self.tokens.holds(*id) || is_critical(process) && process.token.is_some(),
+        };
+        let users = self.processes.iter().filter(|(id, process)| uses(id, process)).count() as u64;
+        let told = |process: &Process| process.steered || is_critical(process);
+        for (id, process) in self.processes.iter().filter(|(_, process)| told(process)) {
+            if let Some(pages) = &process.pages {
+                pages.grant().set_latency_critical(is_critical(process));
+                pages.grant().set_company(users - u64::from(uses(id, process)));
+            }
+        }
+    }
+
+    /// Sets everybody free, for the manager ends.
+    pub(super) fn restore(executor: Executor) {
+        if !executor.restore(RESTORE_PATIENCE) {
+            warn!("the driver did not let everybody be set free in time; their own hooks will do it");
+        }
+    }
+}
+
+/// What a process says of itself. A hook that does not speak of it is taken to be busy.
+fn activity_of(process: &Process) -> Activity {
+    let pages = process.pages.as_ref().filter(|pages| pages.version == PAGE_VERSION);
+    pages.map_or(Activity::UNKNOWN, |pages| {
+        let (busy, since_ns) = pages.report().activity();
+        Activity { busy, since_ns }
+    })
+}
+
+impl DataPlane {
+    /// A process that is steered holds a standing grant: who may run is not for its page to say.
+    fn stand(&mut self, id: ProcessId) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if let Some(pages) = &process.pages {
+            let epoch = pages.grant().epoch() + 1;
+            pages.grant().set_contended(false);
+            pages.grant().open(STANDING, STANDING, epoch);
+        }
+        self.answer_pending(id);
+    }
+}

@@ -1,0 +1,97 @@
+//! The series of steering.
+
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry};
+use sluice_core::steering::{Op, Outcome};
+use std::time::Duration;
+
+/// Bounds of the histogram of controls, seconds.
+const CONTROL_BUCKETS: [f64; 10] =
+    [0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.000_75, 0.001, 0.002, 0.005, 0.05, 1.0];
+
+const OUTCOMES: [(Outcome, &str); 3] =
+    [(Outcome::Done, "done"), (Outcome::Failed, "failed"), (Outcome::Gone, "gone")];
+
+/// How a process is held to its share.
+const LEVELS: [&str; 2] = ["turn", "token"];
+
+/// Counts controls, hand-overs and levels.
+pub(crate) struct SteeringMetrics {
+    /// By control, then outcome.
+    controls: Vec<Vec<IntCounter>>,
+    seconds: Vec<Histogram>,
+    /// 1 while a control is being made.
+    pub(crate) in_flight: IntGauge,
+    pub(crate) turns: IntCounter,
+    pub(crate) forced: IntCounter,
+    pub(crate) given_up: IntCounter,
+    pub(crate) descriptors_refused: IntCounter,
+    levels: Vec<IntGauge>,
+}
+
+impl SteeringMetrics {
+    pub(super) fn new(registry: &Registry) -> prometheus::Result<Self> {
+        let counter = |opts: Opts| {
+            let counter = IntCounter::with_opts(opts)?;
+            registry.register(Box::new(counter.clone())).map(|()| counter)
+        };
+        let controls = Op::LABELS.iter().map(|control| {
+            let by_outcome = OUTCOMES.iter().map(|(_, outcome)| {
+                let opts = Opts::new("sluice_controls_total", "Controls of channel groups");
+                counter(opts.const_label("control", *control).const_label("outcome", *outcome))
+            });
+            by_outcome.collect::<prometheus::Result<Vec<_>>>()
+        });
+        let seconds = Op::LABELS.iter().map(|control| {
+            let opts = HistogramOpts::new("sluice_control_seconds", "Time that controls took")
+                .const_label("control", *control)
+                .buckets(CONTROL_BUCKETS.to_vec());
+            let histogram = Histogram::with_opts(opts)?;
+            registry.register(Box::new(histogram.clone())).map(|()| histogram)
+        });
+        let levels = LEVELS.iter().map(|level| {
+            let opts = Opts::new("sluice_level", "Processes by what holds them to their share");
+            let gauge = IntGauge::with_opts(opts.const_label("level", *level))?;
+            registry.register(Box::new(gauge.clone())).map(|()| gauge)
+        });
+        let in_flight = IntGauge::new("sluice_controls_in_flight", "1 while a control is being made")?;
+        registry.register(Box::new(in_flight.clone()))?;
+        Ok(Self {
+            in_flight,
+            controls: controls.collect::<prometheus::Result<_>>()?,
+            seconds: seconds.collect::<prometheus::Result<_>>()?,
+            turns: counter(Opts::new("sluice_turns_total", "Turns given to processes that are steered"))?,
+            forced: counter(Opts::new(
+                "sluice_hand_overs_forced_total",
+                "Hand-overs made while a latency-critical process was busy, or about to be",
+            ))?,
+            given_up: counter(Opts::new(
+                "sluice_steering_given_up_total",
+                "Processes that are not steered any more because a control of their client failed",
+            ))?,
+            descriptors_refused: counter(Opts::new(
+                "sluice_control_descriptors_refused_total",
+                "Descriptors sent by processes that lead to no driver",
+            ))?,
+            levels: levels.collect::<prometheus::Result<_>>()?,
+        })
+    }
+
+    /// Counts a control.
+    pub(crate) fn count(&self, op: Op, outcome: Outcome, took: Duration) {
+        let outcome = OUTCOMES.iter().position(|(other, _)| *other == outcome);
+        if let Some(counter) = self.controls.get(op.index()).zip(outcome).and_then(|(all, nth)| all.get(nth))
+        {
+            counter.inc();
+        }
+        if let Some(seconds) = self.seconds.get(op.index()) {
+            seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    /// Says how many processes are at each level.
+    pub(crate) fn set_levels(&self, turn: usize, token: usize) {
+        for (gauge, count) in self.levels.iter().zip([turn, token]) {
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+}

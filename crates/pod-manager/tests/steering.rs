@@ -1,0 +1,381 @@
+//! Channel groups controlled over real sockets and pages, with a driver and a clock that the test moves.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use sluice_comm::page::STANDING;
+use sluice_pod_manager::channels::ControlFailure;
+use std::os::fd::AsFd;
+use support::driver::{Call, Descriptor, context};
+use support::hook::Hook;
+use support::{MS, World, until};
+
+/// A process with these channel groups, all on one descriptor.
+fn steered(world: &World, client: &str, groups: &[u32]) -> (Hook, Descriptor) {
+    let descriptor = Descriptor::new();
+    let contexts: Vec<_> = groups.iter().map(|group| context(*group)).collect();
+    let hook = Hook::attach_with(
+        &world.socket(),
+        &world.peers.process(),
+        client,
+        0,
+        (&contexts, &[descriptor.sent.as_fd()]),
+    );
+    (hook.unwrap(), descriptor)
+}
+
+/// Returns once the driver has nothing to do.
+fn quiet(world: &World) {
+    until("no control is in flight", || {
+        world.settle();
+        world.metric("sluice_controls_in_flight") == Some(0.0)
+    });
+}
+
+/// GPU time charged, milliseconds.
+fn charged(world: &World, client: &str) -> f64 {
+    let seconds = world.metric(&format!("sluice_gpu_seconds_total{{client=\"{client}\"}}"));
+    (seconds.unwrap() * 1e3).round()
+}
+
+fn works(world: &World, hook: &Hook) {
+    hook.becomes(true, world.clock.now());
+    quiet(world);
+}
+
+/// Two best-effort clients with work; the first holds the GPU.
+fn two(world: &World) -> ((Hook, Descriptor), (Hook, Descriptor)) {
+    let (a, b) = (steered(world, "be-a", &[1]), steered(world, "be-b", &[2]));
+    works(world, &a.0);
+    works(world, &b.0);
+    (a, b)
+}
+
+#[test]
+fn who_is_steered_holds_a_standing_grant_and_never_waits_for_an_answer() {
+    let world = World::new();
+    let ((mut a, _a), (mut b, _b)) = two(&world);
+    for hook in [&mut a, &mut b] {
+        assert_eq!((hook.page().deadline_ns(), hook.page().deadline_tsc()), (STANDING, STANDING));
+        hook.want();
+        assert!(hook.granted() > 1000.0);
+    }
+    assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 2048), (false, 2048)));
+    assert_eq!(world.metric("sluice_level{level=\"turn\"}"), Some(2.0));
+}
+
+#[test]
+fn the_gpu_is_handed_over_when_a_turn_has_lasted_its_time() {
+    let world = World::new();
+    let ((a, _a), (b, _b)) = two(&world);
+    world.driver.take_calls();
+    world.advance(49 * MS);
+    quiet(&world);
+    assert_eq!(world.driver.calls(), []);
+    world.driver.hold();
+    world.advance(MS);
+    assert_eq!(world.driver.next(), Call::Stop(1));
+    // The next one begins when the last one has stopped.
+    world.advance(MS);
+    assert_eq!(world.driver.next(), Call::Stop(1));
+    world.driver.let_one_go();
+    assert_eq!(world.driver.let_one_go(), Call::Start(2));
+    world.driver.let_all_go();
+    world.advance(10 * MS);
+    assert_eq!((a.page().deadline_ns(), b.page().deadline_ns()), (STANDING, STANDING));
+    assert_eq!(charged(&world, "be-a"), 51.0);
+    assert_eq!(world.metric("sluice_turns_total"), Some(2.0));
+    assert_eq!(world.metric("sluice_controls_total{control=\"stop\",outcome=\"done\"}"), Some(2.0));
+}
+
+#[test]
+fn nobody_is_stopped_while_only_one_has_work() {
+    let world = World::new();
+    let ((a, _a), (_b, _bd)) = (steered(&world, "be-a", &[1]), steered(&world, "be-b", &[2]));
+    works(&world, &a);
+    world.driver.take_calls();
+    for _ in 0..100 {
+        world.advance(50 * MS);
+    }
+    quiet(&world);
+    assert_eq!(world.driver.calls(), []);
+    assert_eq!(charged(&world, "be-a"), 5000.0);
+}
+
+#[test]
+fn who_is_idle_for_three_milliseconds_hands_over_to_those_who_wait() {
+    let world = World::new();
+    let ((a, _a), (_b, _bd)) = two(&world);
+    world.driver.take_calls();
+    world.advance(10 * MS);
+    a.becomes(false, world.clock.now());
+    world.advance(2 * MS);
+    quiet(&world);
+    assert_eq!(world.driver.calls(), []);
+    world.advance(MS);
+    quiet(&world);
+    assert_eq!(world.driver.calls(), [Call::Start(2)], "nobody waits any more, so nobody is stopped");
+    // It rings, and waits for its turn.
+    assert!(a.page().armed());
+    works(&world, &a);
+    assert_eq!(world.driver.group(1), (false, 2048));
+    assert!(!a.page().armed());
+}
+
+#[test]
+fn clients_with_and_without_handles_take_turns() {
+    let world = World::new();
+    let (a, _a) = steered(&world, "be-a", &[1]);
+    let mut b = world.process("be-b");
+    works(&world, &a);
+    b.want();
+    world.settle();
+    world.driver.hold();
+    world.advance(50 * MS);
+    assert_eq!(world.driver.next(), Call::Stop(1));
+    world.settle();
+    assert!(b.token.is_silent());
+    world.driver.let_one_go();
+    assert_eq!(b.granted(), 50.0);
+    world.driver.let_all_go();
+    world.advance(20 * MS);
+    assert!(b.page().contended());
+    b.give_back(20.0);
+    quiet(&world);
+    assert_eq!(world.driver.group(1), (true, 2048));
+}
+
+#[test]
+fn latency_critical_requests_are_not_disturbed_by_hand_overs() {
+    let world = World::new();
+    let ((a, _a), (b, _b)) = two(&world);
+    let (mut lc, _lc) = steered(&world, "lc", &[3]);
+    quiet(&world);
+    assert_eq!(world.driver.group(3), (true, 1_000_000));
+    assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
+    assert_eq!(lc.page().company(), 2);
+    assert_eq!(lc.page().deadline_ns(), STANDING);
+    lc.want();
+    lc.granted();
+    lc.becomes(true, world.clock.now());
+    world.driver.take_calls();
+    world.advance(60 * MS);
+    quiet(&world);
+    assert_eq!(world.driver.calls(), [], "it is busy");
+    world.clock.advance(100_000);
+    lc.becomes(false, world.clock.now());
+    world.advance(250_000);
+    quiet(&world);
+    assert_eq!(world.driver.calls(), [Call::Stop(1), Call::Start(2)]);
+    assert_eq!(world.metric("sluice_hand_overs_forced_total"), Some(0.0));
+    // It leaves: slices as they were.
+    drop(lc);
+    quiet(&world);
+    assert_eq!((world.driver.group(1), world.driver.group(2)), ((false, 2048), (true, 2048)));
+    a.becomes(false, world.clock.now());
+    b.becomes(false, world.clock.now());
+}
+
+#[test]
+fn a_latency_critical_process_is_served_while_a_control_hangs() {
+    let world = World::new();
+    let ((_a, _ad), (_b, _bd)) = two(&world);
+    world.driver.hold();
+    world.advance(50 * MS);
+    assert_eq!(world.driver.next(), Call::Stop(1));
+    let (mut lc, _lc) = steered(&world, "lc", &[3]);
+    lc.want();
+    assert!(lc.granted() > 1000.0);
+    assert!(lc.reserve(1 << 20));
+    world.driver.let_all_go();
+}
+
+#[test]
+fn a_client_whose_control_fails_asks_as_it_did_before() {
+    let world = World::new();
+    let ((a, _a), (mut b, _b)) = two(&world);
+    world.driver.fail(2, Some(ControlFailure::Failed("refused".into())));
+    world.driver.hold();
+    world.advance(50 * MS);
+    world.driver.let_one_go();
+    // The start of the second one fails, and is tried once more.
+    world.driver.next();
+    world.driver.fail(2, None);
+    world.driver.fail(2, Some(ControlFailure::Failed("refused".into())));
+    world.driver.let_one_go();
+    world.driver.fail(2, None);
+    world.driver.let_all_go();
+    quiet(&world);
+    assert_eq!(b.page().deadline_ns(), 0);
+    assert_eq!(world.driver.group(2), (true, 2048));
+    assert_eq!(world.metric("sluice_steering_given_up_total"), Some(1.0));
+    assert_eq!(world.metric("sluice_level{level=\"token\"}"), Some(1.0));
+    b.want();
+    world.settle();
+    assert_eq!(a.page().deadline_ns(), STANDING);
+    world.advance(50 * MS);
+    quiet(&world);
+    assert_eq!(b.granted(), 50.0);
+}
+
+#[test]
+fn a_client_that_cannot_be_set_free_loses_us_and_does_it_itself() {
+    let world = World::new();
+    let ((_a, _ad), (mut b, _b)) = two(&world);
+    world.driver.fail(2, Some(ControlFailure::Failed("refused".into())));
+    world.advance(50 * MS);
+    quiet(&world);
+    assert!(b.token.is_closed());
+    assert_eq!(world.metric("sluice_refused_connections_total{reason=\"not_freed\"}"), Some(1.0));
+}
+
+#[test]
+fn nothing_is_kept_of_a_process_that_died_while_it_was_stopped() {
+    let world = World::new();
+    let ((_a, _ad), (b, descriptor)) = two(&world);
+    world.driver.take_calls();
+    b.process.die();
+    quiet(&world);
+    assert_eq!(world.driver.calls(), []);
+    descriptor.closes();
+    world.advance(200 * MS);
+    quiet(&world);
+    assert_eq!(world.driver.calls(), [], "nobody is left to take turns with");
+}
+
+#[test]
+fn a_process_that_leaves_is_set_free_before_its_descriptor_is_closed() {
+    let world = World::new();
+    let ((_a, _ad), (b, descriptor)) = two(&world);
+    assert_eq!(world.driver.group(2), (false, 2048));
+    world.driver.take_calls();
+    let Hook { token, memory, .. } = b;
+    drop((token, memory));
+    descriptor.closes();
+    assert_eq!(world.driver.take_calls(), [Call::Start(2)]);
+}
+
+#[test]
+fn when_the_manager_stops_everybody_is_free() {
+    let mut world = World::new();
+    let ((_a, _ad), (_b, _bd)) = two(&world);
+    let (_lc, _lcd) = steered(&world, "lc", &[3]);
+    quiet(&world);
+    assert_eq!(world.driver.group(2), (false, 1));
+    world.stop();
+    for group in 1..=3 {
+        assert_eq!(world.driver.group(group), (true, 2048));
+    }
+}
+
+#[test]
+fn contexts_that_are_announced_later_take_the_place_of_those_before() {
+    let world = World::new();
+    let (a, _a) = steered(&world, "be-a", &[1]);
+    works(&world, &a);
+    let mut b = world.process("be-b");
+    b.want();
+    world.settle();
+    let (first, second) = (Descriptor::new(), Descriptor::new());
+    b.token.announce(&[context(2)], &[first.sent.as_fd()]);
+    assert!(b.granted() > 1000.0);
+    assert_eq!(b.page().deadline_ns(), STANDING);
+    works(&world, &b);
+    assert_eq!(world.driver.group(2), (false, 2048));
+    b.token.announce(&[context(4)], &[second.sent.as_fd()]);
+    first.closes();
+    quiet(&world);
+    assert_eq!(world.driver.group(4), (false, 2048));
+    // None: it asks as before.
+    b.token.announce(&[], &[]);
+    second.closes();
+    quiet(&world);
+    assert_eq!(b.page().deadline_ns(), 0);
+    b.want();
+    world.advance(50 * MS);
+    quiet(&world);
+    assert_eq!(b.granted(), 50.0);
+}
+
+#[test]
+fn a_descriptor_that_leads_to_no_driver_leaves_its_process_at_tokens() {
+    let world = World::new();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let mut hook = Hook::attach_with(
+        &world.socket(),
+        &world.peers.process(),
+        "be-a",
+        0,
+        (&[context(1)], &[file.as_fd()]),
+    )
+    .unwrap();
+    hook.want();
+    assert_eq!(hook.granted(), 50.0);
+    assert_eq!(world.metric("sluice_control_descriptors_refused_total"), Some(1.0));
+    assert_eq!(world.driver.calls(), []);
+}
+
+#[test]
+fn a_process_with_one_context_that_cannot_be_controlled_is_not_steered() {
+    let world = World::new();
+    let (good, bad) = (Descriptor::new(), std::fs::File::open("/dev/null").unwrap());
+    let mut other = context(2);
+    other.descriptor = 1;
+    let hook = Hook::attach_with(
+        &world.socket(),
+        &world.peers.process(),
+        "be-a",
+        0,
+        (&[context(1), other], &[good.sent.as_fd(), bad.as_fd()]),
+    );
+    let mut hook = hook.unwrap();
+    hook.want();
+    assert_eq!(hook.granted(), 50.0);
+    good.closes();
+}
+
+#[test]
+fn a_change_of_class_changes_slices_and_the_page() {
+    let world = World::new();
+    let ((a, _a), (_b, _bd)) = two(&world);
+    let clients = "
+clients:
+  - { name: be-a, request: 0.3, memory: 8Gi, class: latency-critical }
+  - { name: be-b, request: 0.5, memory: 10Gi }
+";
+    std::fs::write(&world.file, clients).unwrap();
+    until("slices have changed", || {
+        world.driver.group(1).1 == 1_000_000 && world.driver.group(2) == (true, 1)
+    });
+    assert_eq!(a.page().deadline_ns(), STANDING);
+    std::fs::write(&world.file, support::CLIENTS).unwrap();
+    until("slices are as they were", || world.driver.group(1).1 == 2048 && world.driver.group(2).1 == 2048);
+    assert_eq!(a.page().deadline_ns(), STANDING);
+}
+
+#[test]
+fn who_rings_for_nothing_is_not_listened_to_for_ever() {
+    let world = World::new();
+    let ((a, _a), (_b, _bd)) = two(&world);
+    assert!(!a.page().armed());
+    for _ in 0..20_000 {
+        nix::unistd::write(&a.doorbell, &1_u64.to_ne_bytes()).unwrap();
+    }
+    world.settle();
+    a.becomes(false, world.clock.now());
+    world.advance(3 * MS);
+    quiet(&world);
+    assert_eq!(world.driver.group(2), (true, 2048));
+}
+
+#[test]
+fn contexts_beside_the_memory_channel_or_with_other_descriptors_than_announced_are_refused() {
+    let world = World::new();
+    let mut hook = world.process("be-a");
+    hook.memory.announce(&[], &[]);
+    assert!(hook.memory.is_closed());
+    let mut hook = world.process("be-a");
+    hook.token.announce(&[context(1)], &[]);
+    assert!(hook.token.is_closed());
+}

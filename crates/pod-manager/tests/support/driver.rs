@@ -1,0 +1,184 @@
+//! A driver that the test holds the strings of: it says when each control ends, and how.
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, getsockname, socketpair};
+use sluice_comm::attach::ContextHandles;
+use sluice_pod_manager::channels::{Adopt, ChannelControl, ControlFailure};
+use std::collections::HashMap;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// A control as the driver sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Slice(u32, u64),
+    Stop(u32),
+    Start(u32),
+}
+
+impl Call {
+    pub fn group(self) -> u32 {
+        match self {
+            Self::Slice(group, _) | Self::Stop(group) | Self::Start(group) => group,
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    calls: Vec<Call>,
+    ended: usize,
+    /// Calls wait until they are let go.
+    holds: bool,
+    let_go: usize,
+    failures: HashMap<u32, ControlFailure>,
+    /// Enabled, and slice.
+    groups: HashMap<u32, (bool, u64)>,
+}
+
+/// All descriptors lead here, but those of files.
+#[derive(Clone, Default)]
+pub struct FakeDriver(Arc<(Mutex<State>, Condvar)>);
+
+impl FakeDriver {
+    /// From now on controls end only when [`Self::let_one_go`] says so.
+    pub fn hold(&self) {
+        let mut state = self.0.0.lock().unwrap();
+        (state.holds, state.let_go) = (true, state.ended);
+    }
+
+    pub fn let_all_go(&self) {
+        self.0.0.lock().unwrap().holds = false;
+        self.0.1.notify_all();
+    }
+
+    /// Lets the control that is on its way end, once it is there; waits until it has.
+    pub fn let_one_go(&self) -> Call {
+        let call = self.next();
+        let mut state = self.0.0.lock().unwrap();
+        state.let_go += 1;
+        let ended = state.let_go;
+        drop(state);
+        self.0.1.notify_all();
+        super::until("a control has ended", || self.0.0.lock().unwrap().ended >= ended);
+        call
+    }
+
+    /// Waits for the control that is on its way.
+    pub fn next(&self) -> Call {
+        super::until("a control comes", || {
+            let state = self.0.0.lock().unwrap();
+            state.calls.len() > state.ended
+        });
+        *self.0.0.lock().unwrap().calls.last().unwrap()
+    }
+
+    pub fn fail(&self, group: u32, how: Option<ControlFailure>) {
+        let mut state = self.0.0.lock().unwrap();
+        match how {
+            Some(how) => drop(state.failures.insert(group, how)),
+            None => drop(state.failures.remove(&group)),
+        }
+    }
+
+    pub fn calls(&self) -> Vec<Call> {
+        self.0.0.lock().unwrap().calls.clone()
+    }
+
+    /// Calls since the last time.
+    pub fn take_calls(&self) -> Vec<Call> {
+        let mut state = self.0.0.lock().unwrap();
+        assert!(!state.holds, "calls are counted while they are held");
+        state.ended = 0;
+        std::mem::take(&mut state.calls)
+    }
+
+    pub fn group(&self, group: u32) -> (bool, u64) {
+        self.0.0.lock().unwrap().groups.get(&group).copied().unwrap_or((true, 2048))
+    }
+
+    fn call(&self, call: Call) -> Result<(), ControlFailure> {
+        let (state, changed) = &*self.0;
+        let mut state = state.lock().unwrap();
+        state.calls.push(call);
+        let ended = state.ended;
+        while state.holds && state.let_go <= ended {
+            state = changed.wait(state).unwrap();
+        }
+        state.ended += 1;
+        if let Some(failure) = state.failures.get(&call.group()) {
+            return Err(failure.clone());
+        }
+        let group = state.groups.entry(call.group()).or_insert((true, 2048));
+        match call {
+            Call::Slice(_, us) => group.1 = us,
+            Call::Stop(_) => group.0 = false,
+            Call::Start(_) => group.0 = true,
+        }
+        let running = state.groups.values().filter(|(enabled, us)| *enabled && *us < 1000).count();
+        assert!(running <= 1, "{running} groups run with tiny slices");
+        Ok(())
+    }
+}
+
+impl Adopt for FakeDriver {
+    fn adopt(&mut self, fd: OwnedFd) -> Result<Box<dyn ChannelControl>, (OwnedFd, String)> {
+        match getsockname::<UnixAddr>(fd.as_raw_fd()) {
+            Ok(_) => Ok(Box::new(Line { driver: self.clone(), _fd: fd })),
+            Err(_) => Err((fd, "descriptor is no way to a driver".into())),
+        }
+    }
+}
+
+struct Line {
+    driver: FakeDriver,
+    _fd: OwnedFd,
+}
+
+impl ChannelControl for Line {
+    fn set_slice(&mut self, context: &ContextHandles, us: u64) -> Result<(), ControlFailure> {
+        self.driver.call(Call::Slice(context.channel_group, us))
+    }
+
+    fn stop(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
+        self.driver.call(Call::Stop(context.channel_group))
+    }
+
+    fn start(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
+        self.driver.call(Call::Start(context.channel_group))
+    }
+}
+
+/// What a process sends as its control descriptor, and the end by which the test sees whether anybody still holds it.
+pub struct Descriptor {
+    pub sent: OwnedFd,
+    other: UnixStream,
+}
+
+impl Descriptor {
+    pub fn new() -> Self {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let (sent, other) = socketpair(AddressFamily::Unix, SockType::Stream, None, flags).unwrap();
+        Self { sent, other: other.into() }
+    }
+
+    /// Waits until nobody holds it.
+    pub fn closes(self) {
+        let Self { sent, mut other } = self;
+        drop(sent);
+        other.set_read_timeout(Some(super::hook::PATIENCE)).unwrap();
+        assert_eq!(other.read(&mut [0]).unwrap(), 0);
+    }
+}
+
+/// The context of one channel group of this number, on the first descriptor.
+pub fn context(group: u32) -> ContextHandles {
+    ContextHandles {
+        descriptor: 0,
+        client: 0xC1D0_0000 + group,
+        subdevice: 0x5c00_0003,
+        channel_group: group,
+        channels: vec![0x5c00_0016, 0x5c00_0017],
+    }
+}

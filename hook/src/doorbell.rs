@@ -1,0 +1,60 @@
+//! The eventfd that the manager listens to. It lies among the descriptors of a stranger's process, which may close it and open an
+//! eventfd of its own under the same number, so it is known by the kernel's number of it.
+
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::*};
+
+use sluice_sys::eventfd;
+
+use crate::log::above_standard;
+
+/// A doorbell, or none. Only atomics, so that the child of a fork can close it.
+#[derive(Debug)]
+pub(crate) struct Doorbell {
+    fd: AtomicI32,
+    id: AtomicU64,
+}
+
+impl Doorbell {
+    pub(crate) const fn none() -> Self {
+        Self { fd: AtomicI32::new(-1), id: AtomicU64::new(0) }
+    }
+
+    /// Takes the doorbell of a new attachment, in place of the one before. One that cannot be told from others is not kept:
+    /// without a doorbell the manager looks from time to time.
+    pub(crate) fn hang(&self, fd: Option<&OwnedFd>) {
+        self.close();
+        let ours = fd.and_then(|fd| above_standard(fd.as_fd()));
+        if let Some(ours) = ours
+            && let Some(id) = eventfd::id(ours.as_fd())
+        {
+            self.id.store(id, Release);
+            self.fd.store(ours.into_raw_fd(), Release);
+        }
+    }
+
+    /// Rings it.
+    pub(crate) fn ring(&self) {
+        let fd = self.fd.load(Acquire);
+        if self.is_ours(fd) {
+            let one = 1_u64.to_ne_bytes();
+            // SAFETY: eight bytes are readable, and the descriptor is an eventfd that wants them.
+            let _written = unsafe { libc::write(fd, one.as_ptr().cast(), one.len()) };
+        }
+    }
+
+    /// Closes it, unless somebody else has done so and the number is another's.
+    pub(crate) fn close(&self) {
+        let fd = self.fd.load(Acquire);
+        let ours = self.is_ours(fd);
+        if self.fd.swap(-1, AcqRel) == fd && ours {
+            // SAFETY: the descriptor is ours, and the swap took it away from everybody else.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+    }
+
+    fn is_ours(&self, fd: RawFd) -> bool {
+        // SAFETY: only looked at, which fails if nobody has it open.
+        fd >= 0 && eventfd::id(unsafe { BorrowedFd::borrow_raw(fd) }) == Some(self.id.load(Acquire))
+    }
+}
