@@ -57,6 +57,12 @@ impl Descriptor {
     }
 }
 
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 /// Sockets are told apart by their inode alone, and a log file from sockets.
 fn inode(fd: BorrowedFd<'_>) -> Option<u64> {
     sluice_sys::kind::inode(fd).ok()
