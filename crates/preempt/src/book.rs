@@ -10,7 +10,7 @@ use crate::ids::{Context, Kind, QueueId, Stream};
 use crate::queue::Queue;
 use crate::state::State;
 
-pub(crate) use lane::{Entry, Lane, What};
+pub(crate) use lane::{Entry, Hold, Lane, What};
 pub(crate) use pick::{Picked, Task};
 
 /// Launches of a graph that wait.

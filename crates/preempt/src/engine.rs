@@ -4,6 +4,7 @@ mod capture;
 mod destroy;
 mod enable;
 mod event;
+mod gates;
 mod preempt;
 mod pump;
 mod restore;

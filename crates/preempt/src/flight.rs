@@ -110,6 +110,8 @@ impl Flight {
             None => inner.open.work.push((work, 1)),
         }
         match bound.spacing_ns.filter(|_| gated) {
+            // What takes no time is not worth a gate; what follows is.
+            Some(_) if work == Work::Small => Admit::Go(None),
             Some(spacing) => Admit::Go(inner.tickets.due(ns, spacing)),
             None => {
                 inner.tickets.ungated();

@@ -22,3 +22,4 @@ mod share;
 pub mod state;
 mod sync;
 mod tickets;
+pub mod worker;

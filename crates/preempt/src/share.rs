@@ -3,7 +3,7 @@
 /// How long a queue was preempted in the current window.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
-    window_ns: u64,
+    window_ns: Option<u64>,
     held_ns: u64,
     since_ns: Option<u64>,
 }
@@ -34,12 +34,12 @@ impl Share {
 
     /// When the window ends.
     pub(crate) fn ends(&self, window: u64) -> u64 {
-        self.window_ns + window
+        self.window_ns.unwrap_or(0) + window
     }
 
     fn roll(&mut self, now: u64, window: u64) {
-        if now >= self.window_ns.saturating_add(window) || self.window_ns == 0 {
-            self.window_ns = now;
+        if self.window_ns.is_none_or(|begun| now >= begun.saturating_add(window)) {
+            self.window_ns = Some(now);
             self.held_ns = 0;
             if let Some(since) = &mut self.since_ns {
                 *since = now;

@@ -13,6 +13,7 @@ pub(crate) use loom::sync::{
 };
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 /// Locks, whatever a thread that panicked here may have left: a tenant's process goes on.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -22,4 +23,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Waits for `changed`, and holds the lock again afterwards.
 pub(crate) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Likewise, for so long at most.
+pub(crate) fn wait_at_most<'a, T>(
+    changed: &Condvar,
+    guard: MutexGuard<'a, T>,
+    at_most: Duration,
+) -> MutexGuard<'a, T> {
+    changed.wait_timeout(guard, at_most).unwrap_or_else(PoisonError::into_inner).0
 }

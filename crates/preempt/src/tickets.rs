@@ -41,11 +41,6 @@ impl Tickets {
         self.word
     }
 
-    /// Whether gates are shut.
-    pub(crate) fn is_shut(&self) -> bool {
-        self.shut
-    }
-
     /// Counts work of `ns`; the number of the gate that has to be placed in front of it, if one is due.
     pub(crate) fn due(&mut self, ns: u64, spacing_ns: u64) -> Option<u32> {
         let due = self.since_ns >= spacing_ns;
@@ -65,15 +60,19 @@ impl Tickets {
         self.since_ns = u64::MAX;
     }
 
-    /// Shuts all gates but those that `counts` needs passed.
-    pub(crate) fn shut(&mut self, counts: impl Fn(QueueId) -> bool) {
-        self.shut = true;
-        self.word = self.placed.wrapping_sub(FAR);
-        self.reconsider(counts);
+    /// Whether gates are shut.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.shut
     }
 
-    /// Opens gates that others need, who may not have counted before.
-    pub(crate) fn reconsider(&mut self, counts: impl Fn(QueueId) -> bool) {
+    /// Shuts all gates.
+    pub(crate) fn shut(&mut self) {
+        self.shut = true;
+        self.word = self.placed.wrapping_sub(FAR);
+    }
+
+    /// Opens gates that somebody needs who `counts`.
+    pub(crate) fn pass_needed(&mut self, counts: impl Fn(QueueId) -> bool) {
         if self.shut {
             let needed = self.needs.iter().filter(|(who, _)| counts(*who)).map(|(_, number)| *number);
             self.word = needed.fold(self.word, further);
@@ -94,14 +93,16 @@ impl Tickets {
     }
 
     /// `who` waits, on the GPU, for something behind gate `number`.
-    pub(crate) fn need(&mut self, who: QueueId, number: u32, counts: bool) {
+    pub(crate) fn need(&mut self, who: QueueId, number: u32) {
         match self.needs.iter_mut().find(|(known, _)| *known == who) {
             Some((_, known)) => *known = further(*known, number),
             None => self.needs.push((who, number)),
         }
-        if self.shut && counts {
-            self.word = further(self.word, number);
-        }
+    }
+
+    /// Whether something is needed that a stream has not done which has come to gate `arrived`.
+    pub(crate) fn is_needed(&self, arrived: u32, counts: impl Fn(QueueId) -> bool) -> bool {
+        self.needs.iter().any(|(who, number)| counts(*who) && passes(*number, arrived))
     }
 
     /// Whoever waits for nothing any more.
@@ -121,7 +122,7 @@ mod tests {
             let number = tickets.due(100, 50).unwrap();
             assert!(passes(tickets.word(), number));
         }
-        tickets.shut(|_| false);
+        tickets.shut();
         assert!((0..1024).all(|back| !passes(tickets.word(), tickets.placed().wrapping_sub(back))));
     }
 
@@ -133,16 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn shut_gates_let_pass_what_a_running_queue_needs_and_no_more() {
+    fn shut_gates_let_pass_what_others_need_and_no_more() {
         let mut tickets = Tickets::default();
         for _ in 0..5 {
             tickets.due(100, 50);
         }
-        tickets.need(QueueId(1), 2, true);
-        tickets.need(QueueId(2), 4, false);
-        tickets.shut(|who| who == QueueId(1));
+        tickets.need(QueueId(1), 2);
+        tickets.need(QueueId(2), 4);
+        tickets.shut();
+        tickets.pass_needed(|who| who == QueueId(1));
         assert!(passes(tickets.word(), 2) && !passes(tickets.word(), 3));
-        tickets.reconsider(|_| true);
+        tickets.pass_needed(|_| true);
         assert!(passes(tickets.word(), 4) && !passes(tickets.word(), 5));
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Entry {
 /// A preemption: until when, and what is in force.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
+    /// When it began.
+    pub(crate) since_ns: u64,
     /// When it ends by itself.
     pub(crate) until_ns: Option<u64>,
     /// The level asked for, for the one that follows a breath.
@@ -164,9 +166,9 @@ impl Lane {
         Some(entry)
     }
 
-    /// Waits for the first deferred error to be told, unless one is known.
+    /// Keeps the first error that nobody was told, or the one that the context was lost with.
     pub(crate) fn fail(&mut self, code: Code) {
-        if self.error.is_none_or(|known| !known.is_sticky()) {
+        if self.error.is_none_or(|known| code.is_sticky() && !known.is_sticky()) {
             self.error = Some(code);
         }
     }

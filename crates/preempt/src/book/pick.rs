@@ -16,8 +16,6 @@ pub(crate) struct Task {
     pub(crate) queue: Arc<Queue>,
     pub(crate) entry: Entry,
     pub(crate) gate: Option<u32>,
-    /// The queue is preempted; somebody else needs this command.
-    pub(crate) released: bool,
 }
 
 /// What the worker has to do.
@@ -27,6 +25,8 @@ pub(crate) enum Picked {
     Task(Box<Task>),
     /// Tell this, and ask again.
     Notice(Notice),
+    /// Let what this preempted queue has in the driver go on, and ask again: more of it is needed behind that.
+    Release(Arc<Queue>),
     /// Nothing now; `full` if only bounds are in the way.
     Nothing {
         /// These queues wait for the GPU to take more.
@@ -48,35 +48,27 @@ impl Book {
         if let Some(next) = order.iter().position(|id| Some(*id) > self.cursor) {
             order.rotate_left(next);
         }
-        // Each release lets at least one more queue go, so this ends.
-        loop {
-            let mut again = false;
-            for &id in &order {
-                match self.head(id) {
-                    Head::Stay => {}
-                    Head::Go(released) => match self.take(id, released) {
-                        Some(task) => {
-                            self.cursor = Some(id);
-                            return Picked::Task(Box::new(task));
-                        }
-                        None => full.extend(self.lanes.get(&id).map(|lane| Arc::clone(&lane.queue))),
-                    },
-                    Head::Blocked(on) => {
-                        for (leader, position) in on {
-                            match self.release(id, leader, position) {
-                                Release::Done => again = true,
-                                Release::Told => {}
-                                Release::Tell(notice) => return Picked::Notice(notice),
-                            }
+        for id in order {
+            match self.head(id) {
+                Head::Stay => {}
+                Head::Go(released) => match self.take(id, released) {
+                    Some(task) => {
+                        self.cursor = Some(id);
+                        return Picked::Task(Box::new(task));
+                    }
+                    None => full.extend(self.lanes.get(&id).map(|lane| Arc::clone(&lane.queue))),
+                },
+                // Each release lets a queue go further than before, so asking again ends.
+                Head::Blocked(on) => {
+                    for (leader, position) in on {
+                        if let Some(picked) = self.release(id, leader, position) {
+                            return picked;
                         }
                     }
                 }
             }
-            if !again {
-                return Picked::Nothing { full };
-            }
-            full.clear();
         }
+        Picked::Nothing { full }
     }
 
     fn head(&self, id: QueueId) -> Head {
@@ -104,24 +96,22 @@ impl Book {
         if matches!(entry.what, What::Turn) {
             lane.turn = Some(lane.submitted);
         }
-        Some(Task { queue: Arc::clone(&lane.queue), entry, gate, released })
+        Some(Task { queue: Arc::clone(&lane.queue), entry, gate })
     }
 
     /// `waiting` runs and needs what `leader` has before `position`.
-    fn release(&mut self, waiting: QueueId, leader: QueueId, position: u64) -> Release {
-        let Some(lane) = self.lanes.get_mut(&leader) else { return Release::Told };
+    fn release(&mut self, waiting: QueueId, leader: QueueId, position: u64) -> Option<Picked> {
+        let lane = self.lanes.get_mut(&leader)?;
         if lane.state == State::Running || lane.released >= position {
-            return Release::Told;
+            return None;
         }
         if lane.config.is_some_and(|config| config.on_blocked == OnBlocked::Report) {
-            if lane.reported >= position {
-                return Release::Told;
-            }
+            let told = lane.reported >= position;
             lane.reported = position;
-            return Release::Tell(Notice::Blocked(waiting, leader));
+            return (!told).then_some(Picked::Notice(Notice::Blocked(waiting, leader)));
         }
         lane.released = position;
-        Release::Done
+        Some(Picked::Release(Arc::clone(&lane.queue)))
     }
 
     /// A command is with the driver.
@@ -133,10 +123,4 @@ impl Book {
         }
         self.settle(id);
     }
-}
-
-enum Release {
-    Done,
-    Told,
-    Tell(Notice),
 }

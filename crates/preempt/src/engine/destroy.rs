@@ -52,7 +52,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let ready = book
             .lane(queue.id())
             .is_some_and(|lane| lane.closing && lane.is_drained() && lane.state == State::Running);
-        if !ready || queue.door.is_busy() {
+        if !ready {
             return;
         }
         let lane = book.remove(queue.id());

@@ -81,15 +81,16 @@ pub(super) fn apply(book: &mut Book, context: Context) {
     let contended = book.contended;
     let mut gated = false;
     for (_, lane) in book.lanes().filter(|(_, lane)| lane.queue.stream().context == context) {
-        let config = lane.config.filter(|config| contended || !config.adaptive);
-        lane.queue
-            .flight
-            .set_bound(config.map_or(Bound::WIDE, |config| Bound::of(&config, lane.queue.is_gated())));
+        let wanted = |config: &Config| contended || !config.adaptive || config.task_timeout_ns.is_some();
+        let config = lane.config.filter(wanted);
+        lane.queue.flight.set_bound(config.map_or(Bound::WIDE, |config| {
+            Bound::of(&config, lane.queue.is_gated() && config.level >= Level::Device)
+        }));
         lane.queue.set_counted(config.is_some());
         gated |= lane.queue.is_gated();
     }
     for (_, lane) in book.lanes().filter(|(_, lane)| lane.queue.stream().context == context) {
         let legacy = lane.queue.stream().kind == Kind::Legacy;
-        lane.queue.set_plain(!lane.queue.is_counted() && !(legacy && gated));
+        lane.queue.set_plain(!(lane.queue.is_counted() || legacy && gated));
     }
 }

@@ -6,8 +6,8 @@ use super::Engine;
 use super::submit::{Queued, Ready};
 use crate::command::Work;
 use crate::driver::{Clock, Driver, EventFlags, Observer};
-use crate::events::{Behind, Freed, GenerationId, Place, Seen};
-use crate::ids::{Code, Event, Kind, QueueId};
+use crate::events::{Freed, GenerationId, Place, Seen};
+use crate::ids::{Code, Event, QueueId};
 use crate::queue::Queue;
 use crate::sync::lock;
 
@@ -173,34 +173,5 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         };
         self.release(generation);
         handle
-    }
-
-    /// `who` runs and waits on the GPU for something behind a gate, which therefore stays open.
-    pub(super) fn need(&self, who: QueueId, behind: &Behind) {
-        let Some(gates) = self.driver.gate() else { return };
-        behind.queue.flight.tickets(|tickets| {
-            tickets.need(who, behind.gate, true);
-            gates.store(behind.queue.stream(), tickets.word());
-        });
-    }
-
-    /// A command of the legacy default stream waits on the GPU for all blocking streams.
-    pub(super) fn legacy_needs(&self, legacy: &Queue) {
-        let book = self.book();
-        let gated: Vec<_> = book
-            .lanes()
-            .map(|(_, lane)| &lane.queue)
-            .filter(|queue| {
-                queue.is_gated()
-                    && queue.stream().kind == Kind::Blocking
-                    && queue.stream().context == legacy.stream().context
-            })
-            .cloned()
-            .collect();
-        drop(book);
-        for queue in gated {
-            let gate = queue.flight.tickets(|tickets| tickets.placed());
-            self.need(legacy.id(), &Behind { queue, gate });
-        }
     }
 }

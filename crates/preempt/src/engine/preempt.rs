@@ -94,14 +94,17 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             lane.epoch += 1;
             lane.released = 0;
             lane.share.hold(now, config.window_ns);
+            lane.hold.since_ns = now;
         }
         lane.hold.asked = Some(level);
-        let lease = request.lease_ns.into_iter().chain(config.outage_ns).min();
-        lane.hold.until_ns = lease.map(|lease| now.saturating_add(lease));
+        let lease = request.lease_ns.map(|lease| now.saturating_add(lease));
+        let outage = config.outage_ns.map(|outage| lane.hold.since_ns.saturating_add(outage));
+        lane.hold.until_ns = lease.into_iter().chain(outage).min();
+        let ends = lane.hold.until_ns.is_some();
         let epoch = lane.epoch;
         book.settle(queue.id());
         drop(book);
-        if lease.is_some() || config.minimum_share > 0 {
+        if ends || config.minimum_share > 0 {
             self.observer.wake();
         }
         Ok((epoch, before, level))
@@ -115,10 +118,14 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         sync: bool,
         deadline: u64,
     ) -> Result<(Level, bool), Error> {
+        if self.book().lane(queue.id()).is_some_and(|lane| lane.hold.breath) {
+            // It is preempted already and runs for its minimum; the rest follows by itself.
+            return Ok((level, false));
+        }
         self.until(deadline, || {
             let book = self.book();
             let lane = book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-            Ok(lane.hold.breath || !lane.busy && !queue.door.is_busy())
+            Ok(!lane.busy && !queue.door.is_busy())
         })?;
         let level = self.stop(queue, epoch, level)?;
         if !sync {
@@ -134,12 +141,14 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         if let Some(level) = held.filter(|level| *level >= asked) {
             return Ok(level);
         }
-        let mut level = Level::Host;
-        if asked >= Level::Device && queue.is_gated() && queue.stream().kind != Kind::Legacy {
-            self.shut_gates(queue, epoch)?;
+        // All blocking streams wait for the legacy one on the GPU: it stands still only where they do, at the driver's door.
+        let asked = if queue.stream().kind == Kind::Legacy { Level::Host } else { asked };
+        let (mut level, mut needed) = (Level::Host, false);
+        if asked >= Level::Device && queue.is_gated() {
+            needed = self.shut_gates(queue, epoch)?;
             level = Level::Device;
         }
-        if asked == Level::Full {
+        if asked == Level::Full && !needed {
             match self.slice(queue, epoch) {
                 Ok(()) => level = Level::Full,
                 Err(SliceError::Unsupported(_)) => {}
@@ -157,6 +166,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             })
             .transpose()
             .unwrap_or(None);
+        self.legacy_needs(queue);
         let mut book = self.book();
         let lane = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch);
         let stale = match lane {
@@ -175,18 +185,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let book = self.book();
         let lane = book.lane(id).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
         Ok(lane.hold.level)
-    }
-
-    /// Shuts the stream's gates, but for what running queues wait for.
-    fn shut_gates(&self, queue: &Queue, epoch: u64) -> Result<(), Error> {
-        let Some(gates) = self.driver.gate() else { return Ok(()) };
-        let book = self.book();
-        book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-        queue.flight.tickets(|tickets| {
-            tickets.shut(|who| book.lane(who).is_some_and(|lane| lane.state == State::Running));
-            gates.store(queue.stream(), tickets.word());
-        });
-        Ok(())
     }
 
     /// Whether the stream stands still; if so the queue is preempted.

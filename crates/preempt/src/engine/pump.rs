@@ -7,7 +7,7 @@ use crate::book::{Picked, Task, What};
 use crate::command::Command;
 use crate::driver::{Clock, Driver, Observer};
 use crate::events::{Behind, GenerationId};
-use crate::ids::{Code, Event, Kind, Stream};
+use crate::ids::{Code, Event, Stream};
 use crate::outcome::Notice;
 use crate::queue::Queue;
 use crate::sync::lock;
@@ -46,11 +46,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             match picked {
                 Picked::Task(task) => self.perform(*task),
                 Picked::Notice(notice) => self.observer.notice(notice),
+                Picked::Release(queue) => self.let_on(&queue),
                 Picked::Nothing { full } => {
                     let mut moved = false;
                     for queue in &full {
                         let before = queue.flight.steps();
-                        queue.flight.mark(&self.driver, queue.stream(), true);
+                        self.mark(queue, true);
                         queue.flight.retire(&self.driver);
                         moved |= queue.flight.steps() != before;
                     }
@@ -64,16 +65,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     fn perform(&self, task: Task) {
         let queue = &task.queue;
-        if task.released
-            && let Some(gates) = self.driver.gate()
-        {
-            queue.flight.tickets(|tickets| {
-                if tickets.is_shut() {
-                    tickets.pass_placed();
-                    gates.store(queue.stream(), tickets.word());
-                }
-            });
-        }
         self.place(queue, task.gate);
         let result = match &task.entry.what {
             What::Turn => {
@@ -84,10 +75,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             What::Record(generation) => self.record_generation(queue, *generation),
             What::Wait(generation) => self.wait_generation(queue, *generation),
         };
-        queue.flight.mark(&self.driver, queue.stream(), false);
-        if queue.stream().kind == Kind::Legacy {
-            self.legacy_needs(queue);
-        }
+        self.mark(queue, false);
         if let What::Command(Command::Graph(graph)) = task.entry.what
             && let Some(graph) = self.book().graph_launched(graph)
         {
@@ -109,7 +97,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             self.observer.notice(Notice::Deferred(queue.id(), code));
         }
         self.reap(queue);
-        self.observer.wake();
     }
 
     /// Records a generation into an event that is free for it.

@@ -1,6 +1,8 @@
 //! Letting a stream run again.
 
 use super::Engine;
+use super::gates::open_needed;
+use crate::book::Hold;
 use crate::driver::{Clock, Driver, Observer};
 use crate::outcome::Error;
 use crate::queue::Queue;
@@ -52,7 +54,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             if only.is_some_and(|only| only != lane.epoch) {
                 return;
             }
-            let (asked, until_ns) = (lane.hold.asked, lane.hold.until_ns);
             let Some(next) = lane.state.after(Move::Restore) else {
                 lane.hold.breath = false;
                 return;
@@ -63,7 +64,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             lane.sliced.wanted = false;
             let hold = std::mem::take(&mut lane.hold);
             if breath {
-                (lane.hold.asked, lane.hold.until_ns, lane.hold.breath) = (asked, until_ns, true);
+                let (asked, since_ns, until_ns) = (hold.asked, hold.since_ns, hold.until_ns);
+                lane.hold = Hold { asked, since_ns, until_ns, breath, ..Hold::default() };
             }
             let epoch = lane.epoch;
             if let Some(gates) = self.driver.gate().filter(|_| queue.is_gated()) {
@@ -84,12 +86,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
         book.settle(queue.id());
         if let Some(gates) = self.driver.gate() {
-            for (_, lane) in book.lanes().filter(|(_, lane)| lane.queue.is_gated()) {
-                lane.queue.flight.tickets(|tickets| {
-                    tickets.reconsider(|who| book.lane(who).is_some_and(|lane| lane.state == State::Running));
-                    gates.store(lane.queue.stream(), tickets.word());
-                });
-            }
+            open_needed(&book, gates);
         }
         self.announce(&book);
         drop(book);

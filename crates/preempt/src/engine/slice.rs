@@ -1,6 +1,7 @@
 //! The level full: somebody else's controls, one at a time for each queue.
 
 use super::Engine;
+use crate::config::Level;
 use crate::driver::{Clock, Driver, Observer, SliceError};
 use crate::queue::Queue;
 
@@ -27,6 +28,18 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             // What fails is a hold, and none is wanted.
             let _ = self.work_slices(queue);
         }
+    }
+
+    /// Somebody who runs waits for the stream: from here on gates hold it, or the door alone.
+    pub(super) fn give_up_slices(&self, queue: &Queue) {
+        {
+            let mut book = self.book();
+            let Some(lane) = book.lane_mut(queue.id()).filter(|lane| lane.sliced.wanted) else { return };
+            lane.sliced.wanted = false;
+            let level = if queue.is_gated() { Level::Device } else { Level::Host };
+            lane.hold.level = lane.hold.level.map(|held| held.min(level));
+        }
+        self.unslice(queue);
     }
 
     /// Makes what is into what is wanted. Only one thread is at it; it goes on until both agree, so nobody has to wait for it

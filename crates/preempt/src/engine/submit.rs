@@ -7,7 +7,7 @@ use crate::door::Inside;
 use crate::driver::{Clock, Driver, Observer};
 use crate::events::{GenerationId, Place};
 use crate::flight::Admit;
-use crate::ids::{Code, Event, Kind, QueueId};
+use crate::ids::{Code, Event, QueueId};
 use crate::queue::Queue;
 use crate::state::State;
 use crate::sync::lock;
@@ -62,6 +62,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.submit(queue, command.work(), now, || Ok(Later::Queue(command.clone())))
     }
 
+    /// Makes a call `now` whatever the stream's state, because the program needs its result: an allocation in stream order
+    /// (`cuMemAllocAsync`), which may as well happen earlier.
+    pub fn submit_at_once<R>(&self, _queue: &Queue, now: impl FnOnce() -> R) -> R {
+        now()
+    }
+
     fn submit_carefully<'a>(
         &self,
         queue: &'a Queue,
@@ -114,7 +120,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let mut admitted = queue.flight.admit(work, true);
         if admitted == Admit::Full {
             self.relaxed(|| {
-                queue.flight.mark(&self.driver, queue.stream(), true);
+                self.mark(queue, true);
                 queue.flight.retire(&self.driver);
             });
             admitted = queue.flight.admit(work, true);
@@ -125,25 +131,21 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Puts a gate in front of the next command. Without one the command is as free as it was before gates were tried.
-    pub(super) fn place(&self, queue: &Queue, gate: Option<u32>) {
-        if let (Some(number), Some(gates)) = (gate, self.driver.gate()) {
-            queue.flight.tickets(|tickets| gates.store(queue.stream(), tickets.word()));
-            let _ = gates.place(queue.stream(), number);
-        }
-    }
-
     /// After a command has reached the driver.
     pub(super) fn submitted(&self, queue: &Queue) {
         if queue.is_counted() {
-            self.relaxed(|| queue.flight.mark(&self.driver, queue.stream(), false));
+            self.relaxed(|| self.mark(queue, false));
         }
+        self.legacy_needs(queue);
         if queue.stir() {
             self.observer.wake();
         }
-        if queue.stream().kind == Kind::Legacy {
-            self.legacy_needs(queue);
-        }
+    }
+
+    /// Puts a mark behind what was submitted, if a batch is complete or `now`.
+    pub(super) fn mark(&self, queue: &Queue, now: bool) {
+        queue.flight.mark(&self.driver, queue.stream(), now);
+        self.legacy_needs(queue);
     }
 
     /// Queues `what`, unless the queue may pass by now (and not `full`, which is why it came here).
@@ -205,6 +207,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let result = now();
         self.submitted(queue);
         self.finish(queue, Ok(()));
+        self.observer.wake();
         result
     }
 }

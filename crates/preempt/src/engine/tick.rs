@@ -104,7 +104,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     fn look_idle(&self, queue: &Arc<Queue>, now: u64) {
         self.relaxed(|| {
             if !self.driver.is_capturing(queue.stream()) {
-                queue.flight.mark(&self.driver, queue.stream(), true);
+                self.mark(queue, true);
             }
             queue.flight.retire(&self.driver);
         });

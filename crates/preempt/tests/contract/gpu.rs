@@ -11,7 +11,7 @@ use std::thread::ThreadId;
 use sluice_preempt::driver::SliceError;
 use sluice_preempt::ids::{Code, Context, Kind, Stream};
 
-pub(crate) use work::{Effect, Job, job};
+pub(crate) use work::{Effect, Job, REFUSED, job};
 
 /// What a stream does next.
 #[derive(Debug, Clone)]
@@ -61,6 +61,9 @@ pub(crate) struct Inside {
     /// What `hold` says next; `None` if there are no slices.
     pub(crate) slices: Option<Result<(), SliceError>>,
     pub(crate) hung: bool,
+    /// How often somebody has waited a little, and how often at most.
+    pub(crate) pauses: u64,
+    pub(crate) patience: Option<u64>,
     /// Submissions that wait at the door of the driver until this is false: a full ring.
     pub(crate) stuck: bool,
 }

@@ -1,5 +1,6 @@
 //! What each level stops, and what it says.
 
+use sluice_preempt::command::Command;
 use sluice_preempt::config::Level;
 use sluice_preempt::driver::SliceError;
 use sluice_preempt::engine::{OnTimeout, Request};
@@ -7,7 +8,7 @@ use sluice_preempt::ids::Kind;
 use sluice_preempt::outcome::Error;
 use sluice_preempt::state::State;
 
-use crate::gpu::Effect;
+use crate::gpu::{Effect, job};
 use crate::rig::{Rig, SYNC};
 
 fn busy(rig: &Rig, level: Level) -> std::sync::Arc<sluice_preempt::queue::Queue> {
@@ -103,4 +104,49 @@ fn a_preemption_that_takes_too_long_stays_pending_or_is_rolled_back_as_asked() {
     rig.gpu.inside().hung = true;
     assert_eq!(rig.preempt(&queue, request), Err(Error::GpuHung));
     assert_eq!(rig.engine.state(&queue), Some(State::Running));
+}
+
+#[test]
+fn a_kernel_without_end_is_taken_off_the_gpu_at_level_full() {
+    let rig = Rig::new();
+    rig.gpu.inside().slices = Some(Ok(()));
+    let queue = rig.queue(Kind::NonBlocking, Level::Full);
+    rig.launch(&queue, Effect::Affine { to: 1, add: 1 }, 1 << 40, 1).unwrap();
+    rig.gpu.advance(1000);
+    for _ in 0..3 {
+        assert_eq!(rig.preempt(&queue, SYNC).unwrap().took_ns, 0);
+        rig.gpu.advance(1 << 41);
+        assert!(rig.ran(&queue).is_empty());
+        rig.restore(&queue);
+        rig.gpu.advance(1000);
+    }
+    rig.gpu.finish();
+    assert_eq!((rig.ran(&queue), rig.gpu.read(1)), (vec![1], 1));
+}
+
+#[test]
+fn a_kernel_that_must_not_run_twice_runs_once_at_every_level_cooperative_or_not() {
+    for level in [Level::Host, Level::Device, Level::Full] {
+        let rig = Rig::new();
+        rig.gpu.inside().slices = Some(Ok(()));
+        let queue = rig.queue(Kind::Blocking, level);
+        let mut expected = 0u64;
+        for round in 0..500 {
+            let mut command = job(Effect::Affine { to: 1, add: round }, 20_000, round);
+            if let Command::Launch(launch) = &mut command {
+                launch.cooperative = round % 2 == 0;
+            }
+            rig.command(&queue, &command).unwrap();
+            expected = expected.wrapping_mul(3).wrapping_add(round);
+            match round % 7 {
+                2 => drop(rig.preempt(&queue, SYNC).unwrap()),
+                5 => rig.restore(&queue),
+                _ => drop(rig.engine.pump()),
+            }
+            rig.gpu.advance(7_000);
+        }
+        rig.restore(&queue);
+        rig.settle();
+        assert_eq!(rig.gpu.read(1), expected, "{level:?}");
+    }
 }

@@ -1,4 +1,5 @@
-//! The engine against a fake GPU, step by step where possible.
+//! The engine against a fake GPU, step by step where possible. The crate's documentation says which test shows which number
+//! of the contract.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -6,8 +7,18 @@
     reason = "a helper that panics fails its test"
 )]
 
+mod calls;
+mod capture;
+mod depend;
+mod enable;
+mod errors;
+mod events;
 mod gpu;
+mod legacy;
 mod levels;
+mod liveness;
+
 mod order;
 mod program;
 mod rig;
+mod threads;

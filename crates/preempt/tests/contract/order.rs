@@ -81,3 +81,52 @@ fn state_follows_the_last_call() {
     assert_eq!(rig.engine.state(&queue), Some(State::Running));
     assert!(rig.preempt(&queue, SYNC).unwrap().took_ns < 1_000);
 }
+
+#[test]
+fn a_hundred_thousand_dependent_increments_under_preemption_at_1_khz() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::Blocking, Level::Device);
+    let mut dice = 0x9E37_79B9_7F4A_7C15u64;
+    let mut expected = 0u64;
+    for n in 0..100_000u64 {
+        // Kernels of 10 µs: every hundredth one is a millisecond.
+        rig.launch(&queue, Effect::Affine { to: 1, add: n }, 10_000, n).unwrap();
+        expected = expected.wrapping_mul(3).wrapping_add(n);
+        rig.gpu.advance(10_000);
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        match dice % 200 {
+            0 => drop(rig.preempt(&queue, ASYNC).unwrap()),
+            1 => drop(rig.preempt(&queue, SYNC).unwrap()),
+            2 | 3 => rig.restore(&queue),
+            _ => drop(rig.engine.pump()),
+        }
+    }
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.gpu.read(1), expected);
+    assert_eq!(rig.ran(&queue), (0..100_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn after_preempt_the_gpu_does_what_was_submitted_and_after_a_synchronous_one_nothing() {
+    for level in [Level::Host, Level::Device] {
+        let rig = Rig::new();
+        let queue = rig.queue(Kind::Blocking, level);
+        (0..20).for_each(|tag| rig.launch(&queue, Effect::Nothing, 50_000, tag).unwrap());
+        rig.preempt(&queue, ASYNC).unwrap();
+        let in_driver = rig.submitted(&queue);
+        rig.engine.pump();
+        rig.gpu.finish();
+        assert_eq!(rig.submitted(&queue), in_driver);
+        rig.restore(&queue);
+        rig.settle();
+        (20..40).for_each(|tag| rig.launch(&queue, Effect::Nothing, 50_000, tag).unwrap());
+        rig.gpu.advance(60_000);
+        rig.preempt(&queue, SYNC).unwrap();
+        let ran = rig.ran(&queue).len();
+        rig.gpu.finish();
+        assert_eq!(rig.ran(&queue).len(), ran, "{level:?}");
+    }
+}

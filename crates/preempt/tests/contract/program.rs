@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_preempt::config::{Config, Level};
+use sluice_preempt::engine::Request;
 use sluice_preempt::ids::{Event, Kind};
 use sluice_preempt::queue::Queue;
 
@@ -19,7 +20,7 @@ enum Step {
     /// Waits for the event and takes what was left.
     Take(usize, usize),
     Host(usize),
-    Preempt(usize),
+    Preempt(usize, bool),
     Restore(usize),
     Pump,
     Pass(u64),
@@ -37,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (stream.clone(), 0..EVENTS).prop_map(|(s, e)| Step::Publish(s, e)),
         3 => (stream.clone(), 0..EVENTS).prop_map(|(s, e)| Step::Take(s, e)),
         1 => stream.clone().prop_map(Step::Host),
-        3 => stream.clone().prop_map(Step::Preempt),
+        3 => (stream.clone(), any::<bool>()).prop_map(|(s, sync)| Step::Preempt(s, sync)),
         3 => stream.clone().prop_map(Step::Restore),
         3 => Just(Step::Pump),
         3 => (1u64..300_000).prop_map(Step::Pass),
@@ -89,8 +90,8 @@ impl Run {
                 self.rig.launch(&self.queues[s], effect, 0, self.tag).unwrap();
             }
             _ if undisturbed => {}
-            Step::Preempt(s) => {
-                let _ = self.rig.preempt(&self.queues[s], ASYNC);
+            Step::Preempt(s, sync) => {
+                let _ = self.rig.preempt(&self.queues[s], Request { sync, timeout_ns: 1_000_000, ..ASYNC });
             }
             Step::Restore(s) => {
                 let _ = self.rig.engine.restore(&self.queues[s]);
@@ -130,6 +131,8 @@ type Outcome = (Vec<Vec<u64>>, Vec<(u64, u64)>, Vec<u64>);
 
 fn same(steps: &[Step], kinds: [Kind; STREAMS], config: Config) {
     let (mut plain, mut tried) = (Run::new(&kinds), Run::new(&kinds));
+    tried.rig.gpu.inside().slices = Some(Ok(()));
+    tried.rig.gpu.inside().patience = Some(100_000);
     for queue in &tried.queues {
         tried.rig.engine.enable(queue, config).unwrap();
     }
@@ -144,7 +147,7 @@ const MIXED: [Kind; STREAMS] =
     [Kind::Legacy, Kind::Blocking, Kind::Blocking, Kind::NonBlocking, Kind::NonBlocking];
 
 fn level() -> impl Strategy<Value = Level> {
-    prop_oneof![Just(Level::Host), Just(Level::Device)]
+    prop_oneof![Just(Level::Host), Just(Level::Device), Just(Level::Full)]
 }
 
 proptest! {

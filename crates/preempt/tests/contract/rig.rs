@@ -1,6 +1,8 @@
 //! An engine over a fake GPU, with what every test needs.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 
 use sluice_preempt::command::Command;
 use sluice_preempt::config::{Config, Level};
@@ -9,21 +11,29 @@ use sluice_preempt::engine::{Engine, Next, Request};
 use sluice_preempt::ids::{Code, Event, Kind};
 use sluice_preempt::outcome::{Achieved, Error, Notice};
 use sluice_preempt::queue::Queue;
+use sluice_preempt::worker::{self, Bell};
 
 use crate::gpu::{Effect, Gpu, job};
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<Notice>>>);
+pub(crate) struct Heard {
+    notices: Arc<Mutex<Vec<Notice>>>,
+    pub(crate) bell: Arc<Bell>,
+}
 
 impl Observer for Heard {
     fn notice(&self, notice: Notice) {
-        self.0.lock().unwrap().push(notice);
+        self.notices.lock().unwrap().push(notice);
+    }
+
+    fn wake(&self) {
+        self.bell.ring();
     }
 }
 
 impl Heard {
     pub(crate) fn all(&self) -> Vec<Notice> {
-        self.0.lock().unwrap().clone()
+        self.notices.lock().unwrap().clone()
     }
 }
 
@@ -53,7 +63,39 @@ pub(crate) fn config(level: Level) -> Config {
     Config { level, ..Config::default() }
 }
 
+/// A worker and the GPU's time, running until this is dropped.
+pub(crate) struct Alive {
+    rig: Rig,
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.rig.heard.bell.end();
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
 impl Rig {
+    pub(crate) fn alive(&self) -> Alive {
+        let over = Arc::new(AtomicBool::new(false));
+        let (rig, time, ended) = (self.clone(), self.gpu.clone(), Arc::clone(&over));
+        let threads = vec![
+            thread::spawn(move || worker::run(&rig.engine, &rig.heard.bell)),
+            thread::spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    time.advance(10_000);
+                    thread::yield_now();
+                }
+            }),
+        ];
+        Alive { rig: self.clone(), over, threads }
+    }
+
     pub(crate) fn new() -> Self {
         let (gpu, heard) = (Gpu::new(), Heard::default());
         let engine = Arc::new(Engine::new(gpu.clone(), gpu.clone(), heard.clone()));

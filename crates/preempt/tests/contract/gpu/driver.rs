@@ -16,6 +16,11 @@ impl Clock for Gpu {
 
     fn pause(&self, ns: u64) {
         self.advance(ns);
+        let mut inside = self.inside();
+        inside.pauses += 1;
+        let endless = inside.patience.is_some_and(|patience| inside.pauses > patience);
+        drop(inside);
+        assert!(!endless, "somebody waits for ever");
         thread::yield_now();
     }
 }
