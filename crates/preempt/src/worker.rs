@@ -44,7 +44,11 @@ impl Bell {
     }
 
     /// Waits for a ring, which is thereby heard; false if the worker is to end.
-    fn listen(&self, at_most: Option<Duration>) -> bool {
+    pub fn listen(&self) -> bool {
+        self.listen_for(None)
+    }
+
+    fn listen_for(&self, at_most: Option<Duration>) -> bool {
         let mut state = lock(&self.state);
         while !state.rung && !state.ended {
             match at_most {
@@ -68,7 +72,7 @@ pub fn run<D: Driver, C: Clock, O: Observer>(engine: &Engine<D, C, O>, bell: &Be
             Next::Idle => None,
             Next::At(at) => Some(Duration::from_nanos(at.saturating_sub(engine.clock().now_ns()))),
         };
-        if !bell.listen(at_most) {
+        if !bell.listen_for(at_most) {
             return;
         }
     }

@@ -18,6 +18,7 @@ mod legacy;
 mod levels;
 mod liveness;
 
+mod model;
 mod order;
 mod program;
 mod rig;
