@@ -9,6 +9,7 @@ mod preempt;
 mod pump;
 mod restore;
 mod slice;
+mod stop;
 mod submit;
 mod tick;
 mod wait;

@@ -178,3 +178,29 @@ fn a_need_goes_through_what_several_preempted_streams_have_on_the_gpu() {
         assert_eq!((rig.ran(&first), rig.ran(&second)), (vec![0, 1, 2], vec![4, 5, 6]), "{wait_late}");
     }
 }
+
+#[test]
+fn eight_streams_in_a_ring_of_events() {
+    let rig = Rig::new();
+    let queues: Vec<_> = (0..8).map(|_| rig.queue(Kind::Blocking, Level::Device)).collect();
+    let events: Vec<_> = (0..8).map(|_| rig.event()).collect();
+    let mut expected = 0u64;
+    for n in 0..4000u64 {
+        let (here, next) = ((n % 8) as usize, ((n + 1) % 8) as usize);
+        // One cell that all streams change in turn: only the events keep them apart.
+        rig.launch(&queues[here], Effect::Affine { to: 1, add: n }, 5_000, n).unwrap();
+        expected = expected.wrapping_mul(3).wrapping_add(n);
+        rig.engine.record(&queues[here], events[here]).unwrap();
+        rig.engine.wait(&queues[next], events[here]).unwrap();
+        match n % 13 {
+            1 => drop(rig.preempt(&queues[(n % 7) as usize], ASYNC).unwrap()),
+            4 => drop(rig.preempt(&queues[(n % 5) as usize], SYNC).unwrap()),
+            7 | 9 => rig.restore(&queues[(n % 8) as usize]),
+            _ => drop(rig.engine.pump()),
+        }
+        rig.gpu.advance(3_000);
+    }
+    queues.iter().for_each(|queue| rig.restore(queue));
+    rig.settle();
+    assert_eq!(rig.gpu.read(1), expected);
+}

@@ -31,7 +31,8 @@ fn waits_for_a_preempted_stream_end_when_it_is_restored() {
     rig.engine.record(&queue, event).unwrap();
     let context = queue.stream().context;
     let (ended, waits) = mpsc::channel();
-    let calls: [Box<dyn Fn(&Rig) + Send>; 3] = [
+    type Call = Box<dyn Fn(&Rig) + Send>;
+    let calls: [Call; 3] = [
         Box::new({
             let queue = Arc::clone(&queue);
             move |rig| rig.engine.synchronize_stream(&queue).unwrap()
