@@ -1,0 +1,165 @@
+//! All queues that are not simply passing: what waits, for what, and who may go next. No driver call is made in here.
+
+mod lane;
+mod pick;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::ids::{Context, Kind, QueueId, Stream};
+use crate::queue::Queue;
+use crate::state::State;
+
+pub(crate) use lane::{Entry, Hold, Lane, What};
+pub(crate) use pick::{Picked, Task};
+
+/// Launches of a graph that wait.
+#[derive(Debug, Default)]
+struct Uses {
+    waiting: usize,
+    doomed: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    lanes: BTreeMap<QueueId, Lane>,
+    streams: HashMap<(Context, u64), QueueId>,
+    graphs: HashMap<u64, Uses>,
+    made: u64,
+    /// Threads that wait for something to change.
+    pub(crate) waiters: usize,
+    /// Another client is ready: adaptive bounds hold.
+    pub(crate) contended: bool,
+    /// Whether the queue that the worker last served was this one, so that the next is another.
+    cursor: Option<QueueId>,
+}
+
+impl Book {
+    /// The queue of a stream, made if need be.
+    pub(crate) fn queue(&mut self, stream: Stream) -> Arc<Queue> {
+        if let Some(lane) =
+            self.streams.get(&(stream.context, stream.handle)).and_then(|id| self.lanes.get(id))
+        {
+            return Arc::clone(&lane.queue);
+        }
+        self.made += 1;
+        let id = QueueId(self.made);
+        let queue = Queue::new(id, stream);
+        self.streams.insert((stream.context, stream.handle), id);
+        self.lanes.insert(id, Lane::new(Arc::clone(&queue)));
+        self.settle(id);
+        queue
+    }
+
+    pub(crate) fn lane(&self, id: QueueId) -> Option<&Lane> {
+        self.lanes.get(&id)
+    }
+
+    pub(crate) fn lane_mut(&mut self, id: QueueId) -> Option<&mut Lane> {
+        self.lanes.get_mut(&id)
+    }
+
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = (QueueId, &Lane)> {
+        self.lanes.iter().map(|(id, lane)| (*id, lane))
+    }
+
+    pub(crate) fn lanes_mut(&mut self) -> impl Iterator<Item = (QueueId, &mut Lane)> {
+        self.lanes.iter_mut().map(|(id, lane)| (*id, lane))
+    }
+
+    /// Queues that commands of `stream` have to follow, as far as anything waits in them: the legacy default stream follows
+    /// all blocking ones, and they follow it.
+    fn leaders(&self, stream: Stream) -> impl Iterator<Item = (QueueId, &Lane)> {
+        let follows = match stream.kind {
+            Kind::Legacy => Some(Kind::Blocking),
+            Kind::Blocking => Some(Kind::Legacy),
+            Kind::NonBlocking => None,
+        };
+        self.lanes().filter(move |(_, lane)| {
+            lane.queue.stream().context == stream.context && Some(lane.queue.stream().kind) == follows
+        })
+    }
+
+    /// What a command accepted now has to come after, in other queues.
+    pub(crate) fn dependencies(&self, stream: Stream) -> Vec<(QueueId, u64)> {
+        let waiting = self.leaders(stream).filter(|(_, lane)| !lane.is_drained());
+        waiting.map(|(id, lane)| (id, lane.accepted)).collect()
+    }
+
+    /// Whether commands of this queue may pass without being queued.
+    pub(crate) fn passes(&self, id: QueueId) -> bool {
+        let Some(lane) = self.lanes.get(&id) else { return false };
+        lane.state == State::Running
+            && !lane.closing
+            && lane.error.is_none()
+            && lane.is_drained()
+            && self.leaders(lane.queue.stream()).all(|(_, leader)| leader.is_drained())
+    }
+
+    /// Opens or shuts the doors of a queue and of those that follow it.
+    pub(crate) fn settle(&self, id: QueueId) {
+        let Some(lane) = self.lanes.get(&id) else { return };
+        let followers = self.leaders(lane.queue.stream()).map(|(follower, _)| follower);
+        for id in followers.chain([id]) {
+            let Some(lane) = self.lanes.get(&id) else { continue };
+            if self.passes(id) {
+                lane.queue.door.open();
+            } else {
+                lane.queue.door.shut();
+            }
+        }
+    }
+
+    /// Puts a command at the end of its queue; its position there.
+    pub(crate) fn push(&mut self, id: QueueId, what: What, mut after: Vec<(QueueId, u64)>) -> Option<u64> {
+        let stream = self.lanes.get(&id)?.queue.stream();
+        after.extend(self.dependencies(stream));
+        if let What::Command(crate::command::Command::Graph(graph)) = &what {
+            self.graphs.entry(*graph).or_default().waiting += 1;
+        }
+        let lane = self.lanes.get_mut(&id)?;
+        let position = lane.push(Entry { what, after });
+        self.settle(id);
+        Some(position)
+    }
+
+    /// A graph's launch has been handed over; the graph, if it is to be destroyed now.
+    pub(crate) fn graph_launched(&mut self, graph: u64) -> Option<u64> {
+        let uses = self.graphs.get_mut(&graph)?;
+        uses.waiting = uses.waiting.saturating_sub(1);
+        let (over, doomed) = (uses.waiting == 0, uses.doomed);
+        if over {
+            self.graphs.remove(&graph);
+        }
+        (over && doomed).then_some(graph)
+    }
+
+    /// Whether launches of a graph wait.
+    pub(crate) fn is_graph_waiting(&self, graph: u64) -> bool {
+        self.graphs.contains_key(&graph)
+    }
+
+    /// The program destroys a graph: whether that has to wait for launches.
+    pub(crate) fn doom_graph(&mut self, graph: u64) -> bool {
+        self.graphs.get_mut(&graph).map(|uses| uses.doomed = true).is_some()
+    }
+
+    /// The stream's handle means nothing from here on.
+    pub(crate) fn unname(&mut self, id: QueueId) {
+        self.streams.retain(|_, named| *named != id);
+    }
+
+    /// Forgets a queue.
+    pub(crate) fn remove(&mut self, id: QueueId) -> Option<Lane> {
+        self.unname(id);
+        let lane = self.lanes.remove(&id)?;
+        lane.queue.door.shut();
+        for (_, other) in self.lanes() {
+            other.queue.flight.tickets(|tickets| tickets.forget(id));
+        }
+        let followers: Vec<_> = self.leaders(lane.queue.stream()).map(|(id, _)| id).collect();
+        followers.into_iter().for_each(|id| self.settle(id));
+        Some(lane)
+    }
+}

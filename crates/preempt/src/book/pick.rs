@@ -1,0 +1,126 @@
+//! Whose turn it is.
+
+use std::sync::Arc;
+
+use super::{Book, Entry, What};
+use crate::config::OnBlocked;
+use crate::flight::Admit;
+use crate::ids::QueueId;
+use crate::outcome::Notice;
+use crate::queue::Queue;
+use crate::state::State;
+
+/// A command to be submitted. Its queue is busy until `Book::done`.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) entry: Entry,
+    pub(crate) gate: Option<u32>,
+}
+
+/// What the worker has to do.
+#[derive(Debug)]
+pub(crate) enum Picked {
+    /// Submit this.
+    Task(Box<Task>),
+    /// Tell this, and ask again.
+    Notice(Notice),
+    /// Let what this preempted queue has in the driver go on, and ask again: more of it is needed behind that.
+    Release(Arc<Queue>),
+    /// Nothing now; `full` if only bounds are in the way.
+    Nothing {
+        /// These queues wait for the GPU to take more.
+        full: Vec<Arc<Queue>>,
+    },
+}
+
+enum Head {
+    Go(bool),
+    Blocked(Vec<(QueueId, u64)>),
+    Stay,
+}
+
+impl Book {
+    /// Takes the next command that may go, queue by queue in turn.
+    pub(crate) fn pick(&mut self) -> Picked {
+        let mut full = Vec::new();
+        let mut order: Vec<QueueId> = self.lanes.keys().copied().collect();
+        if let Some(next) = order.iter().position(|id| Some(*id) > self.cursor) {
+            order.rotate_left(next);
+        }
+        for id in order {
+            match self.head(id) {
+                Head::Stay => {}
+                Head::Go(released) => match self.take(id, released) {
+                    Some(task) => {
+                        self.cursor = Some(id);
+                        return Picked::Task(Box::new(task));
+                    }
+                    None => full.extend(self.lanes.get(&id).map(|lane| Arc::clone(&lane.queue))),
+                },
+                // Each release lets a queue go further than before, so asking again ends.
+                Head::Blocked(on) => {
+                    for (leader, position) in on {
+                        if let Some(picked) = self.release(id, leader, position) {
+                            return picked;
+                        }
+                    }
+                }
+            }
+        }
+        Picked::Nothing { full }
+    }
+
+    fn head(&self, id: QueueId) -> Head {
+        let Some(lane) = self.lanes.get(&id) else { return Head::Stay };
+        let Some(entry) = lane.waiting.front() else { return Head::Stay };
+        if lane.busy || lane.capturing || !lane.may_go(lane.submitted) {
+            return Head::Stay;
+        }
+        let is_open = |&&(leader, position): &&(QueueId, u64)| {
+            self.lanes.get(&leader).is_some_and(|lane| lane.submitted < position)
+        };
+        let on: Vec<_> = entry.after.iter().filter(is_open).copied().collect();
+        if on.is_empty() { Head::Go(lane.state != State::Running) } else { Head::Blocked(on) }
+    }
+
+    fn take(&mut self, id: QueueId, released: bool) -> Option<Task> {
+        let lane = self.lanes.get_mut(&id)?;
+        // The gates of a preempted stream may be shut: a new one would hold up what somebody else waits for.
+        let gate = match lane.queue.flight.admit(lane.waiting.front()?.what.work(), !released) {
+            Admit::Go(gate) => gate,
+            Admit::Full => return None,
+        };
+        let entry = lane.pop()?;
+        lane.busy = true;
+        if matches!(entry.what, What::Turn) {
+            lane.turn = Some(lane.submitted);
+        }
+        Some(Task { queue: Arc::clone(&lane.queue), entry, gate })
+    }
+
+    /// `waiting` runs and needs what `leader` has before `position`.
+    fn release(&mut self, waiting: QueueId, leader: QueueId, position: u64) -> Option<Picked> {
+        let lane = self.lanes.get_mut(&leader)?;
+        if lane.state == State::Running || lane.released >= position {
+            return None;
+        }
+        if lane.config.is_some_and(|config| config.on_blocked == OnBlocked::Report) {
+            let told = lane.reported >= position;
+            lane.reported = position;
+            return (!told).then_some(Picked::Notice(Notice::Blocked(waiting, leader)));
+        }
+        lane.released = position;
+        Some(Picked::Release(Arc::clone(&lane.queue)))
+    }
+
+    /// A command is with the driver.
+    pub(crate) fn done(&mut self, id: QueueId) {
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.busy = false;
+            lane.turn = None;
+            lane.submitted += 1;
+        }
+        self.settle(id);
+    }
+}

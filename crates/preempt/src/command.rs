@@ -1,0 +1,172 @@
+//! Commands that own all they need, so that they can be submitted long after the call has returned.
+
+/// What a kernel launch says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Launch {
+    /// The function's handle.
+    pub function: u64,
+    /// Blocks in each direction.
+    pub grid: [u32; 3],
+    /// Threads of a block in each direction.
+    pub block: [u32; 3],
+    /// Dynamic shared memory.
+    pub shared_bytes: u32,
+    /// The parameters' bytes, laid out as the function takes them.
+    pub parameters: Box<[u8]>,
+    /// Launch attributes, in the driver's layout; the first `attributes.len()` bytes.
+    pub attributes: Box<[u8]>,
+    /// Whether all blocks have to be resident together.
+    pub cooperative: bool,
+}
+
+/// What the driver would refuse at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaunchLimits {
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+}
+
+impl Launch {
+    /// Checks what can be checked without the driver, so that the program hears of it from the call itself.
+    pub fn check(&self, limits: LaunchLimits) -> Result<(), crate::ids::Code> {
+        use crate::ids::Code;
+        let threads = self.block.iter().try_fold(1u32, |all, &side| all.checked_mul(side));
+        if self.function == 0 {
+            Err(Code::INVALID_HANDLE)
+        } else if self.grid.contains(&0)
+            || threads.is_none_or(|threads| threads == 0 || threads > limits.threads)
+            || self.shared_bytes > limits.shared_bytes
+        {
+            Err(Code::INVALID_VALUE)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Where a copy takes its bytes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Memory that the program must not change until the copy is done: the device's or pinned.
+    Address(u64),
+    /// Pageable memory, as it was when the call was made.
+    Staged(Box<[u8]>),
+}
+
+/// Pageable bytes that a deferred copy takes along; more has to be copied by the call itself.
+pub const STAGED_MAXIMUM: usize = 64 << 10;
+
+/// A command that waits in a host queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// A kernel.
+    Launch(Launch),
+    /// A copy of `bytes` to address `to`.
+    Copy {
+        /// Where to.
+        to: u64,
+        /// Where from.
+        from: Source,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// A copy of two or three dimensions, or of an array: the driver's descriptor.
+    CopyShaped {
+        /// The descriptor's bytes.
+        descriptor: Box<[u8]>,
+        /// Bytes moved, for the estimate.
+        bytes: u64,
+    },
+    /// Fills `count` elements of `width` bytes.
+    Set {
+        /// Where.
+        to: u64,
+        /// The element.
+        value: u32,
+        /// Its size: 1, 2 or 4.
+        width: u8,
+        /// How many.
+        count: u64,
+    },
+    /// Calls back into the program, in order and once.
+    HostFunction {
+        /// The function's address.
+        function: u64,
+        /// What it is given.
+        data: u64,
+        /// Whether it also runs, with the error, when the stream has failed (`cuStreamAddCallback`).
+        always: bool,
+    },
+    /// Waits for or writes words of memory: the driver's operations.
+    Values(Box<[u8]>),
+    /// Launches an executable graph.
+    Graph(u64),
+    /// Frees memory when the stream gets there.
+    Free(u64),
+    /// Moves managed memory.
+    Prefetch {
+        /// Where it is.
+        address: u64,
+        /// How much.
+        bytes: u64,
+        /// The device it should be on; -1 is the host.
+        device: i32,
+    },
+}
+
+/// What a call turns into when it cannot be made now.
+#[derive(Debug)]
+pub enum Later {
+    /// A command that is made in its turn; the call returns at once.
+    Queue(Command),
+    /// Nothing: the caller waits for its turn and makes the call itself.
+    InPerson,
+}
+
+impl Command {
+    /// The bytes it owns.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Launch(launch) => launch.parameters.len() + launch.attributes.len(),
+            Self::Copy { from: Source::Staged(bytes), .. }
+            | Self::CopyShaped { descriptor: bytes, .. }
+            | Self::Values(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// What its duration is learned under.
+    pub fn work(&self) -> Work {
+        match self {
+            Self::Launch(launch) => Work::Kernel(launch.function),
+            Self::Graph(graph) => Work::Graph(*graph),
+            Self::Copy { bytes, .. } | Self::CopyShaped { bytes, .. } | Self::Prefetch { bytes, .. } => {
+                Work::moving(*bytes)
+            }
+            Self::Set { width, count, .. } => Work::moving(count.saturating_mul(u64::from(*width))),
+            _ => Work::Small,
+        }
+    }
+}
+
+/// Kinds of work that are thought to last equally long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Work {
+    /// Launches of one function.
+    Kernel(u64),
+    /// Launches of one graph.
+    Graph(u64),
+    /// Bytes moved: less than two to this power.
+    Bytes(u32),
+    /// What takes next to no time.
+    Small,
+}
+
+impl Work {
+    /// The kind of moving so many bytes.
+    pub fn moving(bytes: u64) -> Self {
+        Self::Bytes(u64::BITS - bytes.leading_zeros())
+    }
+}

@@ -1,0 +1,152 @@
+//! The engine: all queues of a process.
+
+mod capture;
+mod destroy;
+mod enable;
+mod event;
+mod gates;
+mod preempt;
+mod pump;
+mod restore;
+mod slice;
+mod stop;
+mod submit;
+mod tick;
+mod wait;
+
+use std::sync::Arc;
+
+use crate::book::Book;
+use crate::driver::{Clock, Driver, Observer};
+use crate::events::Events;
+use crate::ids::{QueueId, Stream};
+use crate::queue::Queue;
+use crate::state::State;
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock, wait};
+
+pub use preempt::{OnTimeout, Request};
+pub use pump::Next;
+
+/// Queues, events and what belongs to them, over a driver and a clock.
+///
+/// Locks are taken in the order book, events, flight. None is held while the driver is called.
+pub struct Engine<D, C, O> {
+    driver: D,
+    clock: C,
+    observer: O,
+    book: Mutex<Book>,
+    changed: Condvar,
+    events: Mutex<Events>,
+    abandoned: AtomicBool,
+}
+
+impl<D, C, O> std::fmt::Debug for Engine<D, C, O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
+    /// An engine without queues.
+    pub fn new(driver: D, clock: C, observer: O) -> Self {
+        Self {
+            driver,
+            clock,
+            observer,
+            book: Mutex::new(Book::default()),
+            changed: Condvar::new(),
+            events: Mutex::new(Events::default()),
+            abandoned: AtomicBool::new(false),
+        }
+    }
+
+    /// The queue of a stream. Streams whose preemption is not enabled have one, too: others may have to wait for them.
+    pub fn queue(&self, stream: Stream) -> Arc<Queue> {
+        self.book().queue(stream)
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// The observer.
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// The state of a queue, as far as it is known without asking the GPU.
+    pub fn state(&self, queue: &Queue) -> Option<State> {
+        self.book().lane(queue.id()).map(|lane| lane.state)
+    }
+
+    /// Commands in a queue's host queue.
+    pub fn waiting(&self, queue: &Queue) -> usize {
+        self.book().lane(queue.id()).map_or(0, |lane| lane.waiting.len() + usize::from(lane.busy))
+    }
+
+    /// Queues that exist.
+    pub fn queues(&self) -> usize {
+        self.book().lanes().count()
+    }
+
+    /// Records of events that somebody may still mean.
+    pub fn generations(&self) -> usize {
+        lock(&self.events).live()
+    }
+
+    /// Threads that wait in here for a preempted stream, or for room in a host queue.
+    pub fn blocked_threads(&self) -> usize {
+        self.book().waiters
+    }
+
+    /// In the child of a fork: the driver is unusable there, and locks may be held by threads that do not exist. Every call goes
+    /// straight to the driver from here on; what waits is dropped with the engine's memory.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+        lock(&self.book)
+    }
+
+    /// Whoever waits looks again.
+    pub(crate) fn announce(&self, book: &Book) {
+        if book.waiters > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until something has changed.
+    pub(crate) fn await_change<'a>(&self, mut book: MutexGuard<'a, Book>) -> MutexGuard<'a, Book> {
+        book.waiters += 1;
+        let mut book = wait(&self.changed, book);
+        book.waiters -= 1;
+        book
+    }
+
+    /// Waits until everything that queue `id` accepted before `position` is with the driver.
+    pub(crate) fn await_submitted(&self, id: QueueId, position: u64) {
+        let mut book = self.book();
+        while !self.is_abandoned() && book.lane(id).is_some_and(|lane| lane.submitted < position) {
+            book = self.await_change(book);
+        }
+    }
+
+    /// Runs `calls`, the engine's own to the driver, such that captures of the program's do not mind.
+    pub(crate) fn relaxed<R>(&self, calls: impl FnOnce() -> R) -> R {
+        let before = self.driver.relax(true);
+        let result = calls();
+        self.driver.relax(before);
+        result
+    }
+}

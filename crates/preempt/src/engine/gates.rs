@@ -1,0 +1,108 @@
+//! Working the gates: shut for who is preempted, but open as far as somebody who is not waits for what is behind them.
+
+use std::collections::BTreeSet;
+
+use super::Engine;
+use crate::book::Book;
+use crate::driver::{Clock, Driver, Gate, Observer};
+use crate::events::Behind;
+use crate::ids::{Kind, QueueId};
+use crate::outcome::Error;
+use crate::queue::Queue;
+use crate::state::State;
+
+impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
+    /// Puts a gate in front of the next command. Without one the command is as free as it was before gates were tried.
+    pub(super) fn place(&self, queue: &Queue, gate: Option<u32>) {
+        if let (Some(number), Some(gates)) = (gate, self.driver.gate()) {
+            queue.flight.tickets(|tickets| gates.store(queue.stream(), tickets.word()));
+            let _ = gates.place(queue.stream(), number);
+        }
+    }
+
+    /// Shuts the stream's gates, but for what others need; whether they may still need something.
+    pub(super) fn shut_gates(&self, queue: &Queue, epoch: u64) -> Result<bool, Error> {
+        let Some(gates) = self.driver.gate() else { return Ok(false) };
+        let book = self.book();
+        book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
+        queue.flight.tickets(|tickets| tickets.shut());
+        Ok(open_needed(&book, gates).contains(&queue.id()))
+    }
+
+    /// `who` waits on the GPU for something behind a gate, which therefore stays open.
+    pub(super) fn need(&self, who: QueueId, behind: &Behind) {
+        let Some(gates) = self.driver.gate() else { return };
+        let shut = behind.queue.flight.tickets(|tickets| {
+            tickets.need(who, behind.gate);
+            tickets.is_shut()
+        });
+        if shut {
+            open_needed(&self.book(), gates);
+        }
+        self.give_up_slices(&behind.queue);
+    }
+
+    /// What a preempted queue has in the driver goes on: more of it is needed behind that.
+    pub(super) fn let_on(&self, queue: &Queue) {
+        if let Some(gates) = self.driver.gate() {
+            open_needed(&self.book(), gates);
+        }
+        self.give_up_slices(queue);
+    }
+
+    /// A command of the legacy default stream, the engine's own marks included, waits on the GPU for all blocking streams.
+    pub(super) fn legacy_needs(&self, legacy: &Queue) {
+        if legacy.stream().kind != Kind::Legacy {
+            return;
+        }
+        let gated: Vec<_> = {
+            let book = self.book();
+            let blocking = book.lanes().map(|(_, lane)| &lane.queue).filter(|queue| {
+                queue.is_gated()
+                    && queue.stream().kind == Kind::Blocking
+                    && queue.stream().context == legacy.stream().context
+            });
+            blocking.cloned().collect()
+        };
+        for queue in gated {
+            let gate = queue.flight.tickets(|tickets| tickets.placed());
+            self.need(legacy.id(), &Behind { queue, gate });
+        }
+    }
+}
+
+/// Opens shut gates as far as needed; the queues whose waits count.
+///
+/// A queue's waits count if it runs, if somebody waits for its host queue, or if a queue whose waits count waits for what it
+/// has on the GPU. The legacy default stream's always do: a command of it that waits holds up all blocking streams.
+pub(super) fn open_needed(book: &Book, gates: &dyn Gate) -> BTreeSet<QueueId> {
+    let counts = book.lanes().filter(|(_, lane)| {
+        lane.state == State::Running || lane.queue.stream().kind == Kind::Legacy || lane.released > 0
+    });
+    let mut needy: BTreeSet<_> = counts.map(|(id, _)| id).collect();
+    let gated: Vec<_> = book.lanes().filter(|(_, lane)| lane.queue.is_gated()).collect();
+    loop {
+        let before = needy.len();
+        for (id, lane) in &gated {
+            let arrived = gates.progress(lane.queue.stream()).arrived;
+            if lane.queue.flight.tickets(|tickets| tickets.is_needed(arrived, |who| needy.contains(&who))) {
+                needy.insert(*id);
+            }
+        }
+        if needy.len() == before {
+            break;
+        }
+    }
+    for (_, lane) in &gated {
+        lane.queue.flight.tickets(|tickets| {
+            if lane.released > 0 {
+                tickets.pass_placed();
+            }
+            tickets.pass_needed(|who| needy.contains(&who));
+            gates.store(lane.queue.stream(), tickets.word());
+        });
+    }
+    // Whoever runs is not held up by its own gates.
+    needy.retain(|id| book.lane(*id).is_some_and(|lane| lane.state != State::Running));
+    needy
+}

@@ -1,0 +1,151 @@
+//! Preempting a stream.
+
+use super::Engine;
+use crate::config::Level;
+use crate::driver::{Clock, Driver, Observer};
+use crate::outcome::{Achieved, Error};
+use crate::queue::Queue;
+use crate::state::{Move, State};
+
+/// What happens to a preemption that took too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnTimeout {
+    /// It stays; the stream stops when it stops.
+    #[default]
+    KeepPending,
+    /// The stream runs as before.
+    RollBack,
+}
+
+/// How to preempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// At most this level, and at most the queue's own; `None` for that.
+    pub level: Option<Level>,
+    /// Whether to return only when the stream has stopped.
+    pub sync: bool,
+    /// How long to wait for that.
+    pub timeout_ns: u64,
+    /// What happens then.
+    pub on_timeout: OnTimeout,
+    /// How long the preemption lasts if nobody renews it; `None` for ever.
+    pub lease_ns: Option<u64>,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            level: None,
+            sync: false,
+            timeout_ns: 1_000_000_000,
+            on_timeout: OnTimeout::KeepPending,
+            lease_ns: None,
+        }
+    }
+}
+
+/// How long a wait spins before it sleeps.
+const SPIN_NS: u64 = 20_000;
+
+impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
+    /// Stops a stream. From its return on nothing more of it reaches the driver until it is restored, but for what a running
+    /// queue waits for.
+    pub fn preempt(&self, queue: &Queue, request: Request) -> Result<Achieved, Error> {
+        let begun = self.clock.now_ns();
+        let deadline = begun.saturating_add(request.timeout_ns);
+        let (epoch, before, level) = self.hold(queue, request, begun)?;
+        let result = self.carry_out(queue, epoch, level, request.sync, deadline);
+        match result {
+            Ok((level, stopped)) => {
+                Ok(Achieved { level, took_ns: self.clock.now_ns().saturating_sub(begun), stopped })
+            }
+            Err(Error::Timeout { .. }) => {
+                if self.driver.is_hung(queue.stream().context) {
+                    self.roll_back(queue, epoch, before);
+                    return Err(Error::GpuHung);
+                }
+                let pending = request.on_timeout == OnTimeout::KeepPending;
+                if !pending {
+                    self.roll_back(queue, epoch, before);
+                }
+                Err(Error::Timeout { pending })
+            }
+            Err(error) => {
+                self.roll_back(queue, epoch, before);
+                Err(error)
+            }
+        }
+    }
+
+    /// The state's part: nobody new is let through.
+    fn hold(&self, queue: &Queue, request: Request, now: u64) -> Result<(u64, State, Level), Error> {
+        let mut book = self.book();
+        let lane = book.lane_mut(queue.id()).ok_or(Error::InvalidStream)?;
+        if lane.closing {
+            return Err(Error::Closing);
+        }
+        let config = lane.config.ok_or(Error::NotEnabled)?;
+        let (before, level) = (lane.state, request.level.unwrap_or(config.level).min(config.level));
+        if let Some(next) = lane.state.after(Move::Preempt).filter(|_| !lane.hold.breath) {
+            lane.state = next;
+            lane.epoch += 1;
+            lane.released = 0;
+            lane.share.hold(now, config.window_ns);
+            lane.hold.since_ns = now;
+        }
+        lane.hold.asked = Some(level);
+        let lease = request.lease_ns.map(|lease| now.saturating_add(lease));
+        let outage = config.outage_ns.map(|outage| lane.hold.since_ns.saturating_add(outage));
+        lane.hold.until_ns = lease.into_iter().chain(outage).min();
+        let ends = lane.hold.until_ns.is_some();
+        let epoch = lane.epoch;
+        book.settle(queue.id());
+        drop(book);
+        if ends || config.minimum_share > 0 {
+            self.observer.wake();
+        }
+        Ok((epoch, before, level))
+    }
+
+    fn carry_out(
+        &self,
+        queue: &Queue,
+        epoch: u64,
+        level: Level,
+        sync: bool,
+        deadline: u64,
+    ) -> Result<(Level, bool), Error> {
+        if self.book().lane(queue.id()).is_some_and(|lane| lane.hold.breath) {
+            // It is preempted already and runs for its minimum; the rest follows by itself.
+            return Ok((level, false));
+        }
+        self.until(deadline, || {
+            let book = self.book();
+            let lane = book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
+            Ok(!lane.busy && !queue.door.is_busy())
+        })?;
+        let level = self.stop(queue, epoch, level)?;
+        if !sync {
+            return Ok((level, self.has_stopped(queue, epoch)?));
+        }
+        self.until(deadline, || self.has_stopped(queue, epoch))?;
+        Ok((level, true))
+    }
+
+    /// Waits, first spinning, until `done` or the deadline.
+    pub(super) fn until(
+        &self,
+        deadline: u64,
+        mut done: impl FnMut() -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let begun = self.clock.now_ns();
+        while !done()? {
+            let now = self.clock.now_ns();
+            if now >= deadline {
+                return Err(Error::Timeout { pending: true });
+            }
+            self.clock.pause(if now < begun + SPIN_NS { 1_000 } else { 20_000 }.min(deadline - now));
+        }
+        Ok(())
+    }
+}

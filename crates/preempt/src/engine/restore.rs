@@ -1,0 +1,96 @@
+//! Letting a stream run again.
+
+use super::Engine;
+use super::gates::open_needed;
+use crate::book::Hold;
+use crate::driver::{Clock, Driver, Observer};
+use crate::outcome::Error;
+use crate::queue::Queue;
+use crate::state::{Move, State};
+
+impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
+    /// Lets a stream run again. A preemption that is still being carried out is given up: the last call wins.
+    pub fn restore(&self, queue: &Queue) -> Result<(), Error> {
+        {
+            let book = self.book();
+            let lane = book.lane(queue.id()).ok_or(Error::InvalidStream)?;
+            lane.config.ok_or(Error::NotEnabled)?;
+        }
+        self.resume(queue, None, false);
+        Ok(())
+    }
+
+    /// Lets all streams run again: the process is about to end.
+    pub fn restore_all(&self) {
+        let queues: Vec<_> = self.book().lanes().map(|(_, lane)| lane.queue.clone()).collect();
+        queues.iter().for_each(|queue| self.resume(queue, None, false));
+    }
+
+    /// Whoever preempted the queue is still there.
+    pub fn renew(&self, queue: &Queue, lease_ns: u64) -> Result<(), Error> {
+        let until = self.clock.now_ns().saturating_add(lease_ns);
+        let mut book = self.book();
+        let lane = book.lane_mut(queue.id()).ok_or(Error::InvalidStream)?;
+        if lane.state.is_held() || lane.hold.breath {
+            lane.hold.until_ns = Some(until);
+        }
+        Ok(())
+    }
+
+    /// A preemption that failed leaves the queue as it was.
+    pub(super) fn roll_back(&self, queue: &Queue, epoch: u64, before: State) {
+        if !before.is_held() {
+            self.resume(queue, Some(epoch), false);
+        }
+    }
+
+    /// Opens gates and slices, then the door, unless another call came between; `only` if the queue is still in this epoch. A
+    /// `breath` is taken by a queue that is preempted again afterwards.
+    pub(super) fn resume(&self, queue: &Queue, only: Option<u64>, breath: bool) {
+        let now = self.clock.now_ns();
+        let (epoch, fence) = {
+            let mut book = self.book();
+            let Some(lane) = book.lane_mut(queue.id()) else { return };
+            if only.is_some_and(|only| only != lane.epoch) {
+                return;
+            }
+            let Some(next) = lane.state.after(Move::Restore) else {
+                lane.hold.breath = false;
+                return;
+            };
+            lane.state = next;
+            lane.epoch += 1;
+            lane.share.run(now, lane.config.unwrap_or_default().window_ns);
+            lane.sliced.wanted = false;
+            let hold = std::mem::take(&mut lane.hold);
+            if breath {
+                let (asked, since_ns, until_ns) = (hold.asked, hold.since_ns, hold.until_ns);
+                lane.hold = Hold { asked, since_ns, until_ns, breath, ..Hold::default() };
+            }
+            let epoch = lane.epoch;
+            if let Some(gates) = self.driver.gate().filter(|_| queue.is_gated()) {
+                queue.flight.tickets(|tickets| {
+                    tickets.open();
+                    gates.store(queue.stream(), tickets.word());
+                });
+            }
+            (epoch, hold.fence)
+        };
+        if let Some(fence) = fence {
+            let _ = self.driver.destroy_event(fence);
+        }
+        self.unslice(queue);
+        let mut book = self.book();
+        if let Some(lane) = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch) {
+            lane.state = lane.state.after(Move::Opened).unwrap_or(lane.state);
+        }
+        book.settle(queue.id());
+        if let Some(gates) = self.driver.gate() {
+            open_needed(&book, gates);
+        }
+        self.announce(&book);
+        drop(book);
+        self.observer.wake();
+        self.reap(queue);
+    }
+}

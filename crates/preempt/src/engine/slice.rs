@@ -1,0 +1,87 @@
+//! The level full: somebody else's controls, one at a time for each queue.
+
+use super::Engine;
+use crate::config::Level;
+use crate::driver::{Clock, Driver, Observer, SliceError};
+use crate::queue::Queue;
+
+impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
+    /// Takes the GPU from the stream, unless the preemption of this epoch has been given up.
+    pub(super) fn slice(&self, queue: &Queue, epoch: u64) -> Result<(), SliceError> {
+        if self.driver.slices().is_none() {
+            return Err(SliceError::Unsupported("nobody works slices here"));
+        }
+        {
+            let mut book = self.book();
+            let Some(lane) = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch) else {
+                return Ok(());
+            };
+            lane.sliced.wanted = true;
+        }
+        self.work_slices(queue)
+    }
+
+    /// Gives the GPU back, if it is or is being taken.
+    pub(super) fn unslice(&self, queue: &Queue) {
+        let idle = self.book().lane(queue.id()).is_none_or(|lane| !lane.sliced.held && !lane.sliced.busy);
+        if !idle {
+            // What fails is a hold, and none is wanted.
+            let _ = self.work_slices(queue);
+        }
+    }
+
+    /// Somebody who runs waits for the stream: from here on gates hold it, or the door alone.
+    pub(super) fn give_up_slices(&self, queue: &Queue) {
+        {
+            let mut book = self.book();
+            let Some(lane) = book.lane_mut(queue.id()).filter(|lane| lane.sliced.wanted) else { return };
+            lane.sliced.wanted = false;
+            let level = if queue.is_gated() { Level::Device } else { Level::Host };
+            lane.hold.level = lane.hold.level.map(|held| held.min(level));
+        }
+        self.unslice(queue);
+    }
+
+    /// Makes what is into what is wanted. Only one thread is at it; it goes on until both agree, so nobody has to wait for it
+    /// who wants the GPU given back.
+    fn work_slices(&self, queue: &Queue) -> Result<(), SliceError> {
+        let Some(slices) = self.driver.slices() else { return Ok(()) };
+        let mut mine = false;
+        loop {
+            let take = {
+                let mut book = self.book();
+                let Some(lane) = book.lane_mut(queue.id()) else { return Ok(()) };
+                if lane.sliced.busy && !mine {
+                    if !lane.sliced.wanted {
+                        return Ok(());
+                    }
+                    drop(self.await_change(book));
+                    continue;
+                }
+                mine = lane.sliced.wanted != lane.sliced.held;
+                lane.sliced.busy = mine;
+                if !mine {
+                    self.announce(&book);
+                    return Ok(());
+                }
+                lane.sliced.wanted
+            };
+            let result = if take {
+                slices.hold(queue.stream())
+            } else {
+                slices.release(queue.stream());
+                Ok(())
+            };
+            let mut book = self.book();
+            let Some(lane) = book.lane_mut(queue.id()) else { return result };
+            match result {
+                Ok(()) => lane.sliced.held = take,
+                Err(error) => {
+                    (lane.sliced.wanted, lane.sliced.busy) = (false, false);
+                    self.announce(&book);
+                    return Err(error);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! How long work is thought to last, learned from batches that were measured.
+
+use std::collections::HashMap;
+
+use crate::command::Work;
+
+/// What a kernel is thought to last before one was measured.
+const FIRST_NS: u64 = 100_000;
+/// Bytes that a copy is thought to move in a nanosecond.
+const BYTES_PER_NS: u64 = 20;
+/// What takes next to no time, in time.
+const SMALL_NS: u64 = 2_000;
+/// Kinds that are remembered; a program that makes up kernels without end starts again.
+const KINDS: usize = 4096;
+
+/// Durations by kind of work.
+#[derive(Debug, Default)]
+pub(crate) struct Estimates {
+    learned: HashMap<Work, u64>,
+}
+
+impl Estimates {
+    /// What one piece of this work is thought to last.
+    pub(crate) fn of(&self, work: Work) -> u64 {
+        self.learned.get(&work).copied().unwrap_or_else(|| first(work))
+    }
+
+    /// A batch of so many pieces of each kind took `measured_ns` in all.
+    ///
+    /// Which piece took how long is not known, so each is thought to be wrong by the same factor. A batch of one kind is exact.
+    pub(crate) fn learn(&mut self, pieces: &[(Work, u32)], measured_ns: u64) {
+        let thought: u128 = pieces.iter().map(|&(work, n)| u128::from(self.of(work)) * u128::from(n)).sum();
+        if thought == 0 {
+            return;
+        }
+        if self.learned.len() > KINDS {
+            self.learned.clear();
+        }
+        for &(work, _) in pieces.iter().filter(|(work, _)| !matches!(work, Work::Small)) {
+            let old = self.of(work);
+            let fitting = u128::from(old) * u128::from(measured_ns) / thought;
+            let fitting = u64::try_from(fitting).unwrap_or(u64::MAX).max(1);
+            let known = self.learned.contains_key(&work);
+            self.learned
+                .insert(work, if known { old / 2 + fitting / 2 + (old & fitting & 1) } else { fitting });
+        }
+    }
+}
+
+fn first(work: Work) -> u64 {
+    match work {
+        Work::Kernel(_) | Work::Graph(_) => FIRST_NS,
+        Work::Bytes(power) => SMALL_NS + (1u64 << power.min(62)) / BYTES_PER_NS,
+        Work::Small => SMALL_NS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNEL: Work = Work::Kernel(1);
+
+    #[test]
+    fn the_first_measurement_is_believed_and_later_ones_by_half() {
+        let mut estimates = Estimates::default();
+        estimates.learn(&[(KERNEL, 4)], 40_000);
+        assert_eq!(estimates.of(KERNEL), 10_000);
+        estimates.learn(&[(KERNEL, 4)], 80_000);
+        assert_eq!(estimates.of(KERNEL), 15_000);
+    }
+
+    #[test]
+    fn kinds_of_a_mixed_batch_share_the_error_and_sort_themselves_out() {
+        let mut estimates = Estimates::default();
+        let (long, short) = (Work::Kernel(1), Work::Kernel(2));
+        for _ in 0..40 {
+            estimates.learn(&[(long, 1), (short, 3)], 1_000_000 + 3 * 10_000);
+            estimates.learn(&[(long, 2), (short, 1)], 2_000_000 + 10_000);
+            estimates.learn(&[(short, 8)], 80_000);
+        }
+        let error = estimates.of(long).abs_diff(1_000_000);
+        assert!(error < 50_000, "thought to last {}", estimates.of(long));
+        assert!(estimates.of(short).abs_diff(10_000) < 2_000, "thought to last {}", estimates.of(short));
+    }
+}

@@ -1,0 +1,204 @@
+//! What a queue has in the driver: how much by count and by estimated time, known to be done by marks behind batches.
+
+use std::collections::VecDeque;
+
+use crate::command::Work;
+use crate::config::Config;
+use crate::driver::Driver;
+use crate::estimate::Estimates;
+use crate::ids::{Code, Event, Stream};
+use crate::sync::{Mutex, lock};
+use crate::tickets::Tickets;
+
+/// How much may be in the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) count: u32,
+    pub(crate) batch: u32,
+    pub(crate) ns: u64,
+    /// Work between two gates; `None` for no gates.
+    pub(crate) spacing_ns: Option<u64>,
+}
+
+impl Default for Bound {
+    fn default() -> Self {
+        Self::WIDE
+    }
+}
+
+impl Bound {
+    /// For a queue that nobody bounds, while its commands go through the worker: less than a driver's ring holds.
+    pub(crate) const WIDE: Self = Self { count: 256, batch: 64, ns: u64::MAX, spacing_ns: None };
+
+    pub(crate) fn of(config: &Config, gates: bool) -> Self {
+        Self {
+            count: config.queue_size,
+            batch: config.batch_size,
+            ns: config.bound_ns,
+            spacing_ns: gates.then_some(config.gate_spacing_ns),
+        }
+    }
+}
+
+/// Whether a command may go to the driver.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Admit {
+    /// It may, behind this gate if there is one.
+    Go(Option<u32>),
+    /// The bound is reached.
+    Full,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    count: u32,
+    ns: u64,
+    work: Vec<(Work, u32)>,
+    /// The batch before was still running when this one began, so that the time between their marks is this one's.
+    follows: bool,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    bound: Bound,
+    estimates: Estimates,
+    tickets: Tickets,
+    open: Batch,
+    marked: VecDeque<(Event, Batch)>,
+    count: u32,
+    ns: u64,
+    last: Option<Event>,
+    spare: Vec<Event>,
+    steps: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Flight(Mutex<Inner>);
+
+impl Default for Flight {
+    fn default() -> Self {
+        Self(Mutex::new(Inner::default()))
+    }
+}
+
+impl Flight {
+    /// Sets how much may be in the driver from here on.
+    pub(crate) fn set_bound(&self, bound: Bound) {
+        lock(&self.0).bound = bound;
+    }
+
+    /// Counts a command in, if the bound allows. An empty flight takes any command. The gate in front of it is left out if
+    /// it is not to be `gated`.
+    pub(crate) fn admit(&self, work: Work, gated: bool) -> Admit {
+        let mut inner = lock(&self.0);
+        let bound = inner.bound;
+        let ns = inner.estimates.of(work);
+        if inner.count > 0 && (inner.count >= bound.count || inner.ns.saturating_add(ns) > bound.ns) {
+            return Admit::Full;
+        }
+        if inner.open.count == 0 {
+            inner.open.follows = !inner.marked.is_empty();
+        }
+        inner.count += 1;
+        inner.ns = inner.ns.saturating_add(ns);
+        inner.steps += 1;
+        inner.open.count += 1;
+        inner.open.ns = inner.open.ns.saturating_add(ns);
+        match inner.open.work.iter_mut().find(|(known, _)| *known == work) {
+            Some((_, n)) => *n += 1,
+            None => inner.open.work.push((work, 1)),
+        }
+        match bound.spacing_ns.filter(|_| gated) {
+            // What takes no time is not worth a gate; what follows is.
+            Some(_) if work == Work::Small => Admit::Go(None),
+            Some(spacing) => Admit::Go(inner.tickets.due(ns, spacing)),
+            None => {
+                inner.tickets.ungated();
+                Admit::Go(None)
+            }
+        }
+    }
+
+    /// Whether a batch is about to begin behind one that may be done by now.
+    pub(crate) fn is_between(&self) -> bool {
+        let inner = lock(&self.0);
+        inner.open.count == 0 && !inner.marked.is_empty()
+    }
+
+    /// Puts a mark behind the open batch, if it is complete or `now`.
+    pub(crate) fn mark(&self, driver: &impl Driver, stream: Stream, now: bool) {
+        let (batch, spare) = {
+            let mut inner = lock(&self.0);
+            let (open, bound) = (&inner.open, inner.bound);
+            if !(open.count >= bound.batch || open.ns > bound.ns / 2 || now && open.count > 0) {
+                return;
+            }
+            (std::mem::take(&mut inner.open), inner.spare.pop())
+        };
+        let event = spare.map_or_else(|| driver.create_event(stream.context, 0), Ok);
+        let recorded = event.and_then(|event| driver.record(stream, event).map(|()| event));
+        let mut inner = lock(&self.0);
+        match recorded {
+            Ok(event) => inner.marked.push_back((event, batch)),
+            // Nothing tells when it is done: better unbounded than stuck.
+            Err(_) => inner.settle(&batch),
+        }
+    }
+
+    /// Takes note of batches that are done.
+    pub(crate) fn retire(&self, driver: &impl Driver) {
+        loop {
+            let (mark, last) = {
+                let inner = lock(&self.0);
+                let Some((mark, batch)) = inner.marked.front() else { return };
+                (*mark, inner.last.filter(|_| batch.follows))
+            };
+            let reached = driver.query_event(mark);
+            if reached == Err(Code::NOT_READY) {
+                return;
+            }
+            let measured =
+                last.filter(|_| reached.is_ok()).and_then(|last| driver.elapsed_ns(last, mark).ok());
+            let mut inner = lock(&self.0);
+            // Another thread may have been here meanwhile; then it has learned from this batch.
+            if inner.marked.front().is_none_or(|(front, _)| *front != mark) {
+                continue;
+            }
+            let Some((mark, batch)) = inner.marked.pop_front() else { return };
+            if let Some(ns) = measured {
+                inner.estimates.learn(&batch.work, ns);
+            }
+            inner.settle(&batch);
+            let before = inner.last.replace(mark);
+            inner.spare.extend(before);
+        }
+    }
+
+    /// Changes whenever something was submitted or found done.
+    pub(crate) fn steps(&self) -> u64 {
+        lock(&self.0).steps
+    }
+
+    /// Works on the stream's gates.
+    pub(crate) fn tickets<R>(&self, work: impl FnOnce(&mut Tickets) -> R) -> R {
+        work(&mut lock(&self.0).tickets)
+    }
+
+    /// The events that were made for the marks, to be destroyed.
+    pub(crate) fn take_events(&self) -> Vec<Event> {
+        let mut inner = lock(&self.0);
+        let mut events: Vec<_> = inner.marked.drain(..).map(|(mark, _)| mark).collect();
+        events.extend(inner.last.take());
+        events.append(&mut inner.spare);
+        events
+    }
+}
+
+impl Inner {
+    fn settle(&mut self, batch: &Batch) {
+        self.count = self.count.saturating_sub(batch.count);
+        self.ns = self.ns.saturating_sub(batch.ns);
+        self.steps += 1;
+    }
+}

@@ -1,0 +1,35 @@
+//! What threads share: the standard library's, or loom's in its model.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Locks, whatever a thread that panicked here may have left: a tenant's process goes on.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for `changed`, and holds the lock again afterwards.
+pub(crate) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Likewise, for so long at most.
+pub(crate) fn wait_at_most<'a, T>(
+    changed: &Condvar,
+    guard: MutexGuard<'a, T>,
+    at_most: Duration,
+) -> MutexGuard<'a, T> {
+    changed.wait_timeout(guard, at_most).unwrap_or_else(PoisonError::into_inner).0
+}

@@ -1,0 +1,79 @@
+//! The thread that hands over what waits. There is none until something does.
+
+use std::time::Duration;
+
+use crate::driver::{Clock, Driver, Observer};
+use crate::engine::{Engine, Next};
+use crate::sync::{Condvar, Mutex, lock, wait, wait_at_most};
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Rung {
+    rung: bool,
+    ended: bool,
+    started: bool,
+}
+
+/// What `Observer::wake` rings and the worker listens to.
+#[derive(Debug)]
+pub struct Bell {
+    state: Mutex<Rung>,
+    changed: Condvar,
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Self { state: Mutex::new(Rung::default()), changed: Condvar::new() }
+    }
+}
+
+impl Bell {
+    /// Wakes the worker; whether the caller has to start one, which calls `run`.
+    pub fn ring(&self) -> bool {
+        let mut state = lock(&self.state);
+        if !state.rung {
+            state.rung = true;
+            self.changed.notify_all();
+        }
+        !std::mem::replace(&mut state.started, true)
+    }
+
+    /// Ends the worker after its next look.
+    pub fn end(&self) {
+        lock(&self.state).ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for a ring, which is thereby heard; false if the worker is to end.
+    pub fn listen(&self) -> bool {
+        self.listen_for(None)
+    }
+
+    fn listen_for(&self, at_most: Option<Duration>) -> bool {
+        let mut state = lock(&self.state);
+        while !state.rung && !state.ended {
+            match at_most {
+                Some(at_most) => {
+                    state = wait_at_most(&self.changed, state, at_most);
+                    break;
+                }
+                None => state = wait(&self.changed, state),
+            }
+        }
+        state.rung = false;
+        !state.ended
+    }
+}
+
+/// Hands over until the bell ends it. A ring during `pump` is heard afterwards, so none is lost.
+pub fn run<D: Driver, C: Clock, O: Observer>(engine: &Engine<D, C, O>, bell: &Bell) {
+    engine.driver().relax(true);
+    loop {
+        let at_most = match engine.pump() {
+            Next::Idle => None,
+            Next::At(at) => Some(Duration::from_nanos(at.saturating_sub(engine.clock().now_ns()))),
+        };
+        if !bell.listen_for(at_most) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a call takes along, and what it does not do.
+
+use std::cell::Cell;
+
+use sluice_preempt::command::{Command, Later, Launch, LaunchLimits, Source, Work};
+use sluice_preempt::config::{Config, Level};
+use sluice_preempt::driver::Driver;
+use sluice_preempt::ids::{Code, Kind};
+
+use crate::gpu::{Effect, job};
+use crate::rig::{Rig, SYNC, config};
+
+#[test]
+fn parameters_and_pageable_bytes_are_those_of_the_call_not_of_the_submission() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.preempt(&queue, SYNC).unwrap();
+    let value = Cell::new(7);
+    // As the hook does it: `later` copies what the program may overwrite as soon as the call has returned.
+    let launch = || Command::clone(&job(Effect::Store { to: 1, value: value.get() }, 10, 1));
+    let copy = || Command::Copy { to: 2, from: Source::Staged(value.get().to_le_bytes().into()), bytes: 8 };
+    for make in [&launch as &dyn Fn() -> Command, &copy] {
+        let now = || rig.gpu.submit(queue.stream(), &make());
+        rig.engine.submit(&queue, Work::Kernel(1), now, || Ok(Later::Queue(make()))).unwrap();
+    }
+    value.set(8);
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!((rig.gpu.read(1), rig.gpu.read(2)), (7, 7));
+}
+
+#[test]
+fn a_stream_that_runs_copies_nothing() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let never = || -> Result<Later, Code> { panic!("copied") };
+    rig.engine.submit(&queue, Work::Small, || Ok(()), never).unwrap();
+}
+
+#[test]
+fn without_another_client_an_adaptive_stream_costs_no_driver_call() {
+    let rig = Rig::new();
+    let queue = rig.plain(1, Kind::Blocking);
+    rig.engine.enable(&queue, Config { adaptive: true, ..config(Level::Device) }).unwrap();
+    let before = rig.gpu.inside().made;
+    (0..100).for_each(|_| rig.engine.submit(&queue, Work::Kernel(1), || Ok(()), || panic!()).unwrap());
+    assert_eq!(rig.gpu.inside().made, before, "an event or a gate was made");
+    rig.engine.set_contended(true);
+    rig.tag(&queue, 1);
+    assert!(rig.gpu.inside().lanes[&queue.stream().handle].arrived > 0, "no gate was placed");
+}
+
+#[test]
+fn a_deferred_launch_is_checked_when_it_is_called() {
+    let limits = LaunchLimits { threads: 1024, shared_bytes: 48 << 10 };
+    let good = Launch { function: 1, grid: [1; 3], block: [32, 32, 1], ..Launch::default() };
+    assert_eq!(good.check(limits), Ok(()));
+    assert_eq!(Launch { function: 0, ..good.clone() }.check(limits), Err(Code::INVALID_HANDLE));
+    for bad in [
+        Launch { grid: [0, 1, 1], ..good.clone() },
+        Launch { block: [1024, 2, 1], ..good.clone() },
+        Launch { block: [u32::MAX, u32::MAX, 1], ..good.clone() },
+        Launch { shared_bytes: 49 << 10, ..good.clone() },
+    ] {
+        assert_eq!(bad.check(limits), Err(Code::INVALID_VALUE), "{bad:?}");
+    }
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.preempt(&queue, SYNC).unwrap();
+    let later = || Launch { grid: [0; 3], ..good }.check(limits).map(|()| panic!("queued"));
+    assert_eq!(rig.engine.submit(&queue, Work::Small, || Ok(()), later), Err(Code::INVALID_VALUE));
+    assert_eq!(rig.engine.waiting(&queue), 0);
+}
+
+#[test]
+fn an_allocation_in_stream_order_is_made_at_once_and_usable() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.preempt(&queue, SYNC).unwrap();
+    let address = rig.engine.submit_at_once(&queue, || 4711);
+    rig.launch(&queue, Effect::Store { to: address, value: 5 }, 10, 1).unwrap();
+    rig.command(&queue, &Command::Free(address)).unwrap();
+    assert_eq!(rig.submitted(&queue), 0);
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.gpu.read(4711), 5);
+}
+
+#[test]
+fn a_graph_that_is_destroyed_while_its_launches_wait_lives_until_the_last_of_them() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.gpu.inside().graphs.insert(9, Vec::new());
+    rig.preempt(&queue, SYNC).unwrap();
+    for tag in 0..2 {
+        rig.command(&queue, &Command::Graph(9)).unwrap();
+        rig.tag(&queue, tag);
+    }
+    rig.engine.destroy_graph(9).unwrap();
+    assert!(rig.gpu.inside().graphs.contains_key(&9));
+    rig.restore(&queue);
+    rig.settle();
+    assert!(!rig.gpu.inside().graphs.contains_key(&9));
+    assert_eq!(rig.ran(&queue), [0, 1]);
+    assert_eq!(rig.engine.destroy_graph(9), Err(Code::INVALID_HANDLE));
+}
+
+#[test]
+fn host_functions_run_once_and_in_order() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Device);
+    for round in 0..20 {
+        rig.preempt(&queue, SYNC).unwrap();
+        for data in 0..10 {
+            rig.launch(&queue, Effect::Host(round * 10 + data), 0, 0).unwrap();
+        }
+        rig.gpu.finish();
+        assert_eq!(rig.gpu.inside().host_calls.len() as u64, round * 10, "called while preempted");
+        rig.restore(&queue);
+        rig.settle();
+    }
+    assert_eq!(rig.gpu.inside().host_calls, (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn destroying_a_preempted_stream_returns_at_once_and_its_work_is_done_after_all() {
+    let rig = Rig::new();
+    let destroyed = |handle| rig.gpu.inside().lanes[&handle].destroyed;
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.preempt(&queue, SYNC).unwrap();
+    (0..10).for_each(|tag| rig.tag(&queue, tag));
+    rig.engine.destroy_stream(&queue).unwrap();
+    assert!(!destroyed(queue.stream().handle));
+    assert_eq!(rig.launch(&queue, Effect::Nothing, 1, 11), Err(Code::INVALID_HANDLE));
+    assert_eq!(rig.engine.destroy_stream(&queue), Err(Code::INVALID_HANDLE));
+    rig.engine.restore_all();
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..10).collect::<Vec<_>>());
+    assert!(destroyed(queue.stream().handle));
+    assert_eq!(rig.engine.queues(), 0);
+}

@@ -1,0 +1,206 @@
+//! A running stream that waits for a preempted one is not stuck.
+
+use std::sync::Arc;
+
+use sluice_preempt::config::{Config, Level, OnBlocked};
+use sluice_preempt::ids::Kind;
+use sluice_preempt::outcome::Notice;
+use sluice_preempt::queue::Queue;
+use sluice_preempt::state::State;
+
+use crate::gpu::Effect;
+use crate::rig::{ASYNC, Rig, SYNC, config};
+
+fn chain(rig: &Rig, level: Level) -> [Arc<Queue>; 3] {
+    std::array::from_fn(|_| rig.queue(Kind::NonBlocking, level))
+}
+
+#[test]
+fn a_preempted_stream_hands_over_what_a_running_one_waits_for_and_no_more() {
+    let rig = Rig::new();
+    let [held, running, _] = chain(&rig, Level::Host);
+    let event = rig.event();
+    rig.preempt(&held, SYNC).unwrap();
+    rig.tag(&held, 1);
+    rig.engine.record(&held, event).unwrap();
+    rig.tag(&held, 2);
+    rig.engine.wait(&running, event).unwrap();
+    rig.tag(&running, 3);
+    rig.settle();
+    assert_eq!((rig.ran(&held), rig.ran(&running)), (vec![1], vec![3]));
+    assert_eq!(rig.engine.state(&held), Some(State::Preempted));
+    rig.restore(&held);
+    rig.settle();
+    assert_eq!(rig.ran(&held), [1, 2]);
+}
+
+#[test]
+fn inheritance_goes_through_several_preempted_streams() {
+    let rig = Rig::new();
+    let [first, second, running] = chain(&rig, Level::Host);
+    let (one, two) = (rig.event(), rig.event());
+    for queue in [&first, &second] {
+        rig.preempt(queue, SYNC).unwrap();
+    }
+    rig.tag(&first, 1);
+    rig.engine.record(&first, one).unwrap();
+    rig.engine.wait(&second, one).unwrap();
+    rig.tag(&second, 2);
+    rig.engine.record(&second, two).unwrap();
+    rig.tag(&second, 3);
+    rig.engine.wait(&running, two).unwrap();
+    rig.tag(&running, 4);
+    rig.settle();
+    assert_eq!((rig.ran(&first), rig.ran(&second), rig.ran(&running)), (vec![1], vec![2], vec![4]));
+}
+
+#[test]
+fn nobody_inherits_while_the_one_that_waits_is_preempted_too() {
+    let rig = Rig::new();
+    let [held, waiting, _] = chain(&rig, Level::Host);
+    let event = rig.event();
+    for queue in [&held, &waiting] {
+        rig.preempt(queue, SYNC).unwrap();
+    }
+    rig.tag(&held, 1);
+    rig.engine.record(&held, event).unwrap();
+    rig.engine.wait(&waiting, event).unwrap();
+    rig.tag(&waiting, 2);
+    rig.settle();
+    assert_eq!((rig.submitted(&held), rig.submitted(&waiting)), (0, 0));
+    rig.restore(&waiting);
+    rig.settle();
+    assert_eq!((rig.ran(&held), rig.ran(&waiting)), (vec![1], vec![2]));
+}
+
+#[test]
+fn a_policy_that_does_not_want_inheritance_is_told_once_who_waits_for_whom() {
+    let rig = Rig::new();
+    let [_, running, _] = chain(&rig, Level::Host);
+    let held = rig.plain(1, Kind::NonBlocking);
+    rig.engine.enable(&held, Config { on_blocked: OnBlocked::Report, ..config(Level::Host) }).unwrap();
+    let event = rig.event();
+    rig.preempt(&held, SYNC).unwrap();
+    rig.engine.record(&held, event).unwrap();
+    rig.engine.wait(&running, event).unwrap();
+    rig.tag(&running, 1);
+    (0..3).for_each(|_| rig.settle());
+    assert_eq!(rig.heard.all(), [Notice::Blocked(running.id(), held.id())]);
+    assert_eq!(rig.submitted(&running), 0);
+    rig.restore(&held);
+    rig.settle();
+    assert_eq!(rig.ran(&running), [1]);
+}
+
+#[test]
+fn shut_gates_let_pass_what_a_running_stream_waits_for_on_the_gpu() {
+    for wait_first in [true, false] {
+        let rig = Rig::new();
+        let [held, running, _] = chain(&rig, Level::Device);
+        let event = rig.event();
+        (0..3).for_each(|tag| rig.launch(&held, Effect::Nothing, 100_000, tag).unwrap());
+        rig.engine.record(&held, event).unwrap();
+        (3..6).for_each(|tag| rig.launch(&held, Effect::Nothing, 100_000, tag).unwrap());
+        if wait_first {
+            rig.engine.wait(&running, event).unwrap();
+        }
+        rig.preempt(&held, ASYNC).unwrap();
+        if !wait_first {
+            rig.gpu.finish();
+            assert_eq!(rig.ran(&held), [0]);
+            rig.engine.wait(&running, event).unwrap();
+        }
+        rig.tag(&running, 9);
+        rig.gpu.finish();
+        assert_eq!((rig.ran(&held), rig.ran(&running)), (vec![0, 1, 2], vec![9]), "{wait_first}");
+    }
+}
+
+#[test]
+fn gates_are_opened_for_a_stream_that_is_restored_while_it_waits_on_the_gpu() {
+    let rig = Rig::new();
+    let [held, waiting, _] = chain(&rig, Level::Device);
+    let event = rig.event();
+    (0..3).for_each(|tag| rig.launch(&held, Effect::Nothing, 100_000, tag).unwrap());
+    rig.engine.record(&held, event).unwrap();
+    rig.engine.wait(&waiting, event).unwrap();
+    rig.tag(&waiting, 9);
+    rig.preempt(&waiting, ASYNC).unwrap();
+    rig.preempt(&held, ASYNC).unwrap();
+    rig.gpu.finish();
+    assert_eq!((rig.ran(&held), rig.ran(&waiting)), (vec![0], vec![]));
+    rig.restore(&waiting);
+    rig.gpu.finish();
+    assert_eq!((rig.ran(&held), rig.ran(&waiting)), (vec![0, 1, 2], vec![9]));
+}
+
+#[test]
+fn a_context_that_is_preempted_holds_up_nobody_in_another() {
+    let rig = Rig::new();
+    let (held, other) = (rig.queue(Kind::Blocking, Level::Host), rig.plain(2, Kind::Blocking));
+    rig.preempt(&held, SYNC).unwrap();
+    rig.tag(&held, 1);
+    let event = rig.event();
+    rig.engine.record(&other, event).unwrap();
+    rig.tag(&other, 2);
+    // Both return, although the other context's stream stands still: this is one thread.
+    rig.engine.settle_context(other.stream().context).unwrap();
+    rig.engine.synchronize_stream(&other).unwrap();
+    assert_eq!((rig.ran(&other), rig.submitted(&held)), (vec![2], 0));
+}
+
+#[test]
+fn a_need_goes_through_what_several_preempted_streams_have_on_the_gpu() {
+    for wait_late in [true, false] {
+        let rig = Rig::new();
+        let [first, second, running] = chain(&rig, Level::Device);
+        let (one, two) = (rig.event(), rig.event());
+        (0..3).for_each(|tag| rig.launch(&first, Effect::Nothing, 100_000, tag).unwrap());
+        rig.engine.record(&first, one).unwrap();
+        rig.launch(&first, Effect::Nothing, 100_000, 3).unwrap();
+        rig.launch(&second, Effect::Nothing, 100_000, 4).unwrap();
+        rig.engine.wait(&second, one).unwrap();
+        (5..7).for_each(|tag| rig.launch(&second, Effect::Nothing, 100_000, tag).unwrap());
+        rig.engine.record(&second, two).unwrap();
+        rig.launch(&second, Effect::Nothing, 100_000, 7).unwrap();
+        if !wait_late {
+            rig.engine.wait(&running, two).unwrap();
+        }
+        rig.preempt(&second, ASYNC).unwrap();
+        rig.preempt(&first, ASYNC).unwrap();
+        if wait_late {
+            rig.gpu.finish();
+            rig.engine.wait(&running, two).unwrap();
+        }
+        rig.tag(&running, 9);
+        rig.gpu.finish();
+        assert_eq!(rig.ran(&running), [9], "{wait_late}");
+        assert_eq!((rig.ran(&first), rig.ran(&second)), (vec![0, 1, 2], vec![4, 5, 6]), "{wait_late}");
+    }
+}
+
+#[test]
+fn eight_streams_in_a_ring_of_events() {
+    let rig = Rig::new();
+    let queues: Vec<_> = (0..8).map(|_| rig.queue(Kind::Blocking, Level::Device)).collect();
+    let events: Vec<_> = (0..8).map(|_| rig.event()).collect();
+    let mut expected = 0u64;
+    for n in 0..4000u64 {
+        let (here, next) = ((n % 8) as usize, ((n + 1) % 8) as usize);
+        // One cell that all streams change in turn: only the events keep them apart.
+        rig.launch(&queues[here], Effect::Affine { to: 1, add: n }, 5_000, n).unwrap();
+        expected = expected.wrapping_mul(3).wrapping_add(n);
+        rig.engine.record(&queues[here], events[here]).unwrap();
+        rig.engine.wait(&queues[next], events[here]).unwrap();
+        match n % 13 {
+            1 => drop(rig.preempt(&queues[(n % 7) as usize], ASYNC).unwrap()),
+            4 => drop(rig.preempt(&queues[(n % 5) as usize], SYNC).unwrap()),
+            7 | 9 => rig.restore(&queues[(n % 8) as usize]),
+            _ => drop(rig.engine.pump()),
+        }
+        rig.gpu.advance(3_000);
+    }
+    queues.iter().for_each(|queue| rig.restore(queue));
+    rig.settle();
+    assert_eq!(rig.gpu.read(1), expected);
+}

@@ -1,0 +1,109 @@
+//! Enabling, disabling, destroying: again and again, and at bad moments.
+
+use sluice_preempt::config::{Config, Level};
+use sluice_preempt::ids::{Context, Kind};
+use sluice_preempt::outcome::Error;
+
+use crate::rig::{ASYNC, Rig, SYNC, config};
+
+#[test]
+fn the_calls_say_what_is_wrong() {
+    let rig = Rig::new();
+    let queue = rig.plain(1, Kind::Blocking);
+    assert_eq!(rig.preempt(&queue, SYNC), Err(Error::NotEnabled));
+    assert_eq!(rig.engine.restore(&queue), Err(Error::NotEnabled));
+    assert_eq!(rig.engine.disable(&queue), Err(Error::NotEnabled));
+    for bad in [
+        Config { queue_size: 4, batch_size: 5, ..Config::default() },
+        Config { queue_size: 0, batch_size: 0, ..Config::default() },
+        Config { batch_size: 0, ..Config::default() },
+    ] {
+        assert_eq!(rig.engine.enable(&queue, bad), Err(Error::InvalidConfig), "{bad:?}");
+    }
+    rig.engine.enable(&queue, config(Level::Host)).unwrap();
+    assert_eq!(rig.engine.enable(&queue, config(Level::Host)), Err(Error::AlreadyEnabled));
+    rig.engine.enable(&queue, Config { queue_size: 64, ..config(Level::Host) }).unwrap();
+    rig.preempt(&queue, SYNC).unwrap();
+    rig.tag(&queue, 1);
+    rig.engine.destroy_stream(&queue).unwrap();
+    assert_eq!(rig.preempt(&queue, SYNC), Err(Error::Closing));
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.preempt(&queue, SYNC), Err(Error::InvalidStream));
+}
+
+#[test]
+fn disabling_a_preempted_stream_hands_over_in_order_and_leaves_it_free() {
+    for level in [Level::Host, Level::Device] {
+        let rig = Rig::new();
+        let queue = rig.queue(Kind::Blocking, level);
+        (0..5).for_each(|tag| rig.tag(&queue, tag));
+        rig.preempt(&queue, ASYNC).unwrap();
+        (5..1000).for_each(|tag| rig.tag(&queue, tag));
+        rig.engine.disable(&queue).unwrap();
+        assert_eq!((rig.engine.waiting(&queue), rig.submitted(&queue)), (0, 1000));
+        rig.tag(&queue, 1000);
+        assert_eq!(rig.submitted(&queue), 1001);
+        rig.settle();
+        assert_eq!(rig.ran(&queue), (0..1001).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_hundred_thousand_times_enabled_and_disabled() {
+    let rig = Rig::new();
+    let queue = rig.plain(1, Kind::Blocking);
+    for round in 0..100_000u64 {
+        rig.engine.enable(&queue, config(Level::Device)).unwrap();
+        if round % 1000 == 0 {
+            rig.preempt(&queue, ASYNC).unwrap();
+            rig.tag(&queue, round);
+        }
+        rig.engine.disable(&queue).unwrap();
+    }
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..100).map(|n| n * 1000).collect::<Vec<_>>());
+    assert_eq!(rig.engine.queues(), 1);
+}
+
+#[test]
+fn ten_thousand_streams_destroyed_while_preempted_leave_nothing_behind() {
+    let rig = Rig::new();
+    for round in 0..10_000 {
+        let queue = rig.queue(Kind::Blocking, Level::Host);
+        let event = rig.event();
+        rig.preempt(&queue, ASYNC).unwrap();
+        rig.tag(&queue, round);
+        rig.engine.record(&queue, event).unwrap();
+        rig.engine.wait(&queue, event).unwrap();
+        rig.engine.destroy_event(event).unwrap();
+        rig.engine.destroy_stream(&queue).unwrap();
+        rig.restore(&queue);
+        rig.engine.pump();
+        rig.gpu.advance(10_000);
+        assert_eq!(rig.ran(&queue), [round]);
+        // The fake keeps its own records of what is gone.
+        let mut inside = rig.gpu.inside();
+        inside.lanes.clear();
+        inside.ran.clear();
+        inside.submitted.clear();
+    }
+    assert_eq!((rig.engine.queues(), rig.engine.generations()), (0, 0));
+    assert_eq!(rig.gpu.inside().events.len(), 0, "events of the engine's own are left");
+}
+
+#[test]
+fn the_end_of_a_context_lets_its_streams_run_and_forgets_them() {
+    let rig = Rig::new();
+    let (mine, other) = (rig.queue(Kind::Blocking, Level::Device), rig.plain(2, Kind::Blocking));
+    rig.engine.enable(&other, config(Level::Host)).unwrap();
+    for queue in [&mine, &other] {
+        rig.preempt(queue, ASYNC).unwrap();
+        (0..3).for_each(|tag| rig.tag(queue, tag));
+    }
+    rig.engine.end_context(|stream| stream.context == Context(1));
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&mine), [0, 1, 2]);
+    assert_eq!((rig.engine.queues(), rig.engine.waiting(&other)), (1, 3));
+    assert!(rig.engine.state(&other).unwrap().is_held());
+}

@@ -1,0 +1,127 @@
+//! A GPU in a test: streams in order, events, gates, captures, errors; its time is the clock and moves when told.
+
+mod driver;
+mod run;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::ThreadId;
+
+use sluice_preempt::driver::SliceError;
+use sluice_preempt::ids::{Code, Context, Kind, Stream};
+
+pub(crate) use work::{Effect, Job, REFUSED, job};
+
+/// What a stream does next.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Job(Job),
+    Record(u64),
+    Wait(u64),
+    Arrive(u32),
+    Gate(u32),
+    Pass(u32),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    pub(crate) stream: Option<Stream>,
+    pub(crate) ops: VecDeque<(u64, Op)>,
+    pub(crate) ends: Option<u64>,
+    pub(crate) word: u32,
+    pub(crate) arrived: u32,
+    pub(crate) passed: u32,
+    pub(crate) capture: Option<u64>,
+    pub(crate) destroyed: bool,
+    pub(crate) held: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inside {
+    pub(crate) now: u64,
+    pub(crate) made: u64,
+    pub(crate) lanes: BTreeMap<u64, Lane>,
+    /// What each event stands for: a record, and the capture it was made in.
+    pub(crate) events: HashMap<u64, (Option<u64>, Option<u64>)>,
+    pub(crate) destroyed_events: BTreeSet<u64>,
+    /// When each record was reached.
+    pub(crate) records: HashMap<u64, Option<u64>>,
+    pub(crate) memory: HashMap<u64, u64>,
+    pub(crate) graphs: HashMap<u64, Vec<Job>>,
+    /// Tags of jobs by stream, as they were submitted and as they ran.
+    pub(crate) submitted: Vec<(u64, u64)>,
+    pub(crate) ran: Vec<(u64, u64)>,
+    pub(crate) host_calls: Vec<u64>,
+    pub(crate) sticky: Option<Code>,
+    pub(crate) global_captures: BTreeSet<u64>,
+    pub(crate) broken_captures: BTreeSet<u64>,
+    pub(crate) relaxed: HashSet<ThreadId>,
+    pub(crate) gates: bool,
+    /// What `hold` says next; `None` if there are no slices.
+    pub(crate) slices: Option<Result<(), SliceError>>,
+    pub(crate) hung: bool,
+    /// How often somebody has waited a little, and how often at most.
+    pub(crate) pauses: u64,
+    pub(crate) patience: Option<u64>,
+    /// Submissions that wait at the door of the driver until this is false: a full ring.
+    pub(crate) stuck: bool,
+}
+
+/// See the module. Clones are the same GPU.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gpu(Arc<Mutex<Inside>>);
+
+impl Gpu {
+    /// A GPU with gates and without slices.
+    pub(crate) fn new() -> Self {
+        let gpu = Self::default();
+        gpu.inside().gates = true;
+        gpu
+    }
+
+    pub(crate) fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap()
+    }
+
+    /// Makes a stream.
+    pub(crate) fn stream(&self, context: u64, kind: Kind) -> Stream {
+        let mut inside = self.inside();
+        inside.made += 1;
+        let handle = 0x100 + inside.made;
+        let stream = Stream { context: Context(context), handle, kind };
+        inside.lanes.insert(handle, Lane { stream: Some(stream), word: 1 << 20, ..Lane::default() });
+        stream
+    }
+
+    /// Lets `ns` go by.
+    pub(crate) fn advance(&self, ns: u64) {
+        let mut inside = self.inside();
+        let until = inside.now + ns;
+        inside.run_until(until);
+    }
+
+    /// Runs until nothing more happens.
+    pub(crate) fn finish(&self) {
+        self.advance(1 << 50);
+    }
+
+    /// A word of memory.
+    pub(crate) fn read(&self, address: u64) -> u64 {
+        self.inside().memory.get(&address).copied().unwrap_or(0)
+    }
+
+    /// Jobs submitted to a stream so far.
+    pub(crate) fn submitted(&self, stream: Stream) -> usize {
+        self.inside().submitted.iter().filter(|(handle, _)| *handle == stream.handle).count()
+    }
+
+    /// The tags of what ran on a stream.
+    pub(crate) fn ran(&self, stream: Stream) -> Vec<u64> {
+        self.inside().ran.iter().filter(|(handle, _)| *handle == stream.handle).map(|(_, tag)| *tag).collect()
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.inside().now
+    }
+}

@@ -1,0 +1,110 @@
+//! Time goes by.
+
+use sluice_preempt::ids::{Code, Kind};
+
+use super::{Effect, Inside, Job, Op};
+
+impl Inside {
+    /// Runs what can run until `until`.
+    pub(crate) fn run_until(&mut self, until: u64) {
+        loop {
+            while self.step() {}
+            let next = self.lanes.values().filter(|lane| !lane.held).filter_map(|lane| lane.ends).min();
+            match next.filter(|next| *next <= until) {
+                Some(next) => self.now = self.now.max(next),
+                None => break,
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Begins or ends one thing; false if there is none.
+    fn step(&mut self) -> bool {
+        let handles: Vec<u64> = self.lanes.keys().copied().collect();
+        handles.into_iter().any(|handle| self.step_lane(handle))
+    }
+
+    fn step_lane(&mut self, handle: u64) -> bool {
+        let lane = &self.lanes[&handle];
+        let Some((seq, op)) = lane.ops.front().cloned() else { return false };
+        if lane.held || self.sticky.is_some() || !self.in_order(handle, seq) {
+            return false;
+        }
+        match op {
+            Op::Job(job) => match lane.ends {
+                None => {
+                    self.lane(handle).ends = Some(self.now + job.ns);
+                    return true;
+                }
+                Some(ends) if ends > self.now => return false,
+                Some(_) => {
+                    self.lane(handle).ends = None;
+                    self.apply(handle, job);
+                }
+            },
+            Op::Record(record) => {
+                let now = self.now;
+                self.records.insert(record, Some(now));
+            }
+            Op::Wait(record) if self.records[&record].is_none() => return false,
+            Op::Wait(_) => {}
+            Op::Arrive(number) => {
+                if self.lane(handle).arrived == number {
+                    return false;
+                }
+                self.lane(handle).arrived = number;
+            }
+            Op::Gate(number) if lane.word.wrapping_sub(number) >= 1 << 31 => return false,
+            Op::Gate(_) => {}
+            Op::Pass(number) => self.lane(handle).passed = number,
+        }
+        self.lane(handle).ops.pop_front();
+        true
+    }
+
+    fn lane(&mut self, handle: u64) -> &mut super::Lane {
+        self.lanes.get_mut(&handle).unwrap()
+    }
+
+    /// The legacy default stream's rule.
+    fn in_order(&self, handle: u64, seq: u64) -> bool {
+        let stream = self.lanes[&handle].stream.unwrap();
+        let leads = match stream.kind {
+            Kind::Legacy => Kind::Blocking,
+            Kind::Blocking => Kind::Legacy,
+            Kind::NonBlocking => return true,
+        };
+        self.lanes.values().all(|lane| {
+            let other = lane.stream.unwrap();
+            other.context != stream.context
+                || other.kind != leads
+                || lane.ops.front().is_none_or(|(first, _)| *first > seq)
+        })
+    }
+
+    fn apply(&mut self, handle: u64, job: Job) {
+        self.ran.push((handle, job.tag));
+        let read = |inside: &Self, address| inside.memory.get(&address).copied().unwrap_or(0);
+        match job.effect {
+            Effect::Affine { to, add } => {
+                let value = read(self, to).wrapping_mul(3).wrapping_add(add);
+                self.memory.insert(to, value);
+            }
+            Effect::Mix { to, from } => {
+                let mixed =
+                    read(self, to).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ read(self, from).rotate_left(17);
+                self.memory.insert(to, mixed);
+            }
+            Effect::Store { to, value } => {
+                self.memory.insert(to, value);
+            }
+            Effect::Copy { to, from } => {
+                let value = read(self, from);
+                self.memory.insert(to, value);
+            }
+            Effect::Host(data) => self.host_calls.push(data),
+            Effect::Fault => self.sticky = Some(Code::ILLEGAL_ADDRESS),
+            Effect::Nothing => {}
+        }
+    }
+}

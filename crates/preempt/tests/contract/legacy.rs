@@ -1,0 +1,120 @@
+//! The legacy default stream: after all earlier work of blocking streams, before all later work of theirs.
+
+use std::sync::Arc;
+
+use sluice_preempt::command::Later;
+use sluice_preempt::command::Work;
+use sluice_preempt::config::Level;
+use sluice_preempt::ids::Kind;
+use sluice_preempt::queue::Queue;
+
+use crate::gpu::Effect;
+use crate::rig::{Rig, SYNC};
+
+struct Streams {
+    legacy: Arc<Queue>,
+    blocking: Arc<Queue>,
+    other: Arc<Queue>,
+    free: Arc<Queue>,
+}
+
+fn streams(rig: &Rig, level: Level) -> Streams {
+    Streams {
+        legacy: rig.queue(Kind::Legacy, level),
+        blocking: rig.queue(Kind::Blocking, level),
+        other: rig.queue(Kind::Blocking, level),
+        free: rig.queue(Kind::NonBlocking, level),
+    }
+}
+
+/// Tags in the order in which they ran, on all streams.
+fn order(rig: &Rig) -> Vec<u64> {
+    rig.gpu.inside().ran.iter().map(|(_, tag)| *tag).collect()
+}
+
+#[test]
+fn a_legacy_command_waits_for_queued_blocking_ones_and_later_ones_wait_for_it() {
+    for level in [Level::Host, Level::Device] {
+        let rig = Rig::new();
+        let s = streams(&rig, level);
+        for queue in [&s.legacy, &s.blocking, &s.other] {
+            rig.preempt(queue, SYNC).unwrap();
+        }
+        rig.tag(&s.blocking, 1);
+        rig.tag(&s.legacy, 2);
+        rig.tag(&s.other, 3);
+        // In an order that would let the later ones overtake.
+        for queue in [&s.other, &s.legacy, &s.blocking] {
+            rig.restore(queue);
+        }
+        rig.settle();
+        assert_eq!(order(&rig), [1, 2, 3]);
+    }
+}
+
+#[test]
+fn a_running_legacy_stream_makes_the_preempted_one_hand_over_what_came_before() {
+    let rig = Rig::new();
+    let s = streams(&rig, Level::Host);
+    rig.preempt(&s.blocking, SYNC).unwrap();
+    rig.tag(&s.blocking, 1);
+    rig.tag(&s.legacy, 2);
+    rig.tag(&s.blocking, 3);
+    rig.tag(&s.other, 4);
+    rig.settle();
+    assert_eq!(order(&rig), [1, 2, 4]);
+    rig.restore(&s.blocking);
+    rig.settle();
+    assert_eq!(order(&rig), [1, 2, 4, 3]);
+}
+
+#[test]
+fn gates_of_blocking_streams_open_for_a_running_legacy_command() {
+    let rig = Rig::new();
+    let s = streams(&rig, Level::Device);
+    (0..4).for_each(|tag| rig.launch(&s.blocking, Effect::Nothing, 100_000, tag).unwrap());
+    rig.preempt(&s.blocking, SYNC).unwrap();
+    rig.gpu.finish();
+    assert_eq!(order(&rig), [0]);
+    rig.tag(&s.legacy, 9);
+    rig.gpu.finish();
+    assert_eq!(order(&rig), [0, 1, 2, 3, 9]);
+}
+
+#[test]
+fn non_blocking_streams_and_legacy_leave_each_other_alone() {
+    let rig = Rig::new();
+    let s = streams(&rig, Level::Host);
+    rig.preempt(&s.free, SYNC).unwrap();
+    rig.tag(&s.free, 1);
+    rig.tag(&s.legacy, 2);
+    assert_eq!(rig.submitted(&s.legacy), 1);
+    rig.settle();
+    rig.preempt(&s.legacy, SYNC).unwrap();
+    rig.restore(&s.free);
+    rig.tag(&s.legacy, 3);
+    rig.tag(&s.free, 4);
+    rig.settle();
+    assert_eq!(order(&rig), [2, 1, 4]);
+}
+
+#[test]
+fn a_call_that_cannot_be_queued_is_made_in_its_turn_by_its_caller() {
+    let rig = Rig::new();
+    let s = streams(&rig, Level::Host);
+    rig.preempt(&s.blocking, SYNC).unwrap();
+    rig.launch(&s.blocking, Effect::Store { to: 1, value: 6 }, 1000, 1).unwrap();
+    let alive = rig.alive();
+    // A copy to pageable memory: it returns with the data. The legacy stream runs, so it makes the other hand over.
+    let mut copied = 0;
+    let now = || {
+        let _ = sluice_preempt::driver::Driver::synchronize_stream(&rig.gpu, s.legacy.stream());
+        let _ = sluice_preempt::driver::Driver::synchronize_stream(&rig.gpu, s.blocking.stream());
+        copied = rig.gpu.read(1);
+        Ok(())
+    };
+    rig.engine.submit(&s.legacy, Work::moving(8), now, || Ok(Later::InPerson)).unwrap();
+    drop(alive);
+    assert_eq!(copied, 6);
+    assert_eq!(rig.engine.waiting(&s.legacy), 0);
+}

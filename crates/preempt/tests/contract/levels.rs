@@ -1,0 +1,152 @@
+//! What each level stops, and what it says.
+
+use sluice_preempt::command::Command;
+use sluice_preempt::config::Level;
+use sluice_preempt::driver::SliceError;
+use sluice_preempt::engine::{OnTimeout, Request};
+use sluice_preempt::ids::Kind;
+use sluice_preempt::outcome::Error;
+use sluice_preempt::state::State;
+
+use crate::gpu::{Effect, job};
+use crate::rig::{Rig, SYNC};
+
+fn busy(rig: &Rig, level: Level) -> std::sync::Arc<sluice_preempt::queue::Queue> {
+    let queue = rig.queue(Kind::NonBlocking, level);
+    (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
+    rig.gpu.advance(150_000);
+    queue
+}
+
+#[test]
+fn host_waits_for_all_that_is_in_the_driver() {
+    let rig = Rig::new();
+    let queue = busy(&rig, Level::Host);
+    let achieved = rig.preempt(&queue, SYNC).unwrap();
+    assert_eq!((achieved.level, achieved.stopped), (Level::Host, true));
+    assert_eq!(rig.ran(&queue).len(), 8);
+}
+
+#[test]
+fn device_waits_for_the_running_kernel_only() {
+    let rig = Rig::new();
+    let queue = busy(&rig, Level::Device);
+    let achieved = rig.preempt(&queue, SYNC).unwrap();
+    assert_eq!((achieved.level, achieved.stopped), (Level::Device, true));
+    assert_eq!(rig.ran(&queue), [0, 1]);
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&queue), [0, 1]);
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
+}
+
+#[test]
+fn full_waits_for_nothing() {
+    let rig = Rig::new();
+    rig.gpu.inside().slices = Some(Ok(()));
+    let queue = busy(&rig, Level::Full);
+    let achieved = rig.preempt(&queue, SYNC).unwrap();
+    assert_eq!((achieved.level, achieved.stopped, achieved.took_ns), (Level::Full, true, 0));
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&queue), [0]);
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_cannot_be_had_falls_back_and_says_so() {
+    let rig = Rig::new();
+    rig.gpu.inside().slices = Some(Err(SliceError::Unsupported("one stream of a context")));
+    let queue = busy(&rig, Level::Full);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, Level::Device);
+    let rig = Rig::new();
+    rig.gpu.inside().gates = false;
+    let queue = busy(&rig, Level::Full);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, Level::Host);
+}
+
+#[test]
+fn a_control_that_fails_leaves_the_stream_running_as_before() {
+    for (said, outcome) in [
+        (SliceError::ContextSaveFailed, Error::ContextSaveFailed),
+        (SliceError::InsufficientMemory, Error::InsufficientMemory),
+        (SliceError::GpuHung, Error::GpuHung),
+    ] {
+        let rig = Rig::new();
+        rig.gpu.inside().slices = Some(Err(said));
+        let queue = busy(&rig, Level::Full);
+        assert_eq!(rig.preempt(&queue, SYNC), Err(outcome));
+        assert_eq!(rig.engine.state(&queue), Some(State::Running));
+        rig.tag(&queue, 8);
+        rig.settle();
+        assert_eq!(rig.ran(&queue), (0..9).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_preemption_that_takes_too_long_stays_pending_or_is_rolled_back_as_asked() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.launch(&queue, Effect::Nothing, 10_000_000, 1).unwrap();
+    let request = Request { timeout_ns: 1_000_000, ..SYNC };
+    assert_eq!(rig.preempt(&queue, request), Err(Error::Timeout { pending: true }));
+    assert_eq!(rig.engine.state(&queue), Some(State::Preempting));
+    assert!(rig.preempt(&queue, SYNC).unwrap().stopped);
+
+    rig.restore(&queue);
+    rig.launch(&queue, Effect::Nothing, 10_000_000, 2).unwrap();
+    let request = Request { on_timeout: OnTimeout::RollBack, ..request };
+    assert_eq!(rig.preempt(&queue, request), Err(Error::Timeout { pending: false }));
+    assert_eq!(rig.engine.state(&queue), Some(State::Running));
+
+    rig.gpu.inside().hung = true;
+    assert_eq!(rig.preempt(&queue, request), Err(Error::GpuHung));
+    assert_eq!(rig.engine.state(&queue), Some(State::Running));
+}
+
+#[test]
+fn a_kernel_without_end_is_taken_off_the_gpu_at_level_full() {
+    let rig = Rig::new();
+    rig.gpu.inside().slices = Some(Ok(()));
+    let queue = rig.queue(Kind::NonBlocking, Level::Full);
+    rig.launch(&queue, Effect::Affine { to: 1, add: 1 }, 1 << 40, 1).unwrap();
+    rig.gpu.advance(1000);
+    for _ in 0..3 {
+        assert_eq!(rig.preempt(&queue, SYNC).unwrap().took_ns, 0);
+        rig.gpu.advance(1 << 41);
+        assert!(rig.ran(&queue).is_empty());
+        rig.restore(&queue);
+        rig.gpu.advance(1000);
+    }
+    rig.gpu.finish();
+    assert_eq!((rig.ran(&queue), rig.gpu.read(1)), (vec![1], 1));
+}
+
+#[test]
+fn a_kernel_that_must_not_run_twice_runs_once_at_every_level_cooperative_or_not() {
+    for level in [Level::Host, Level::Device, Level::Full] {
+        let rig = Rig::new();
+        rig.gpu.inside().slices = Some(Ok(()));
+        let queue = rig.queue(Kind::Blocking, level);
+        let mut expected = 0u64;
+        for round in 0..500 {
+            let mut command = job(Effect::Affine { to: 1, add: round }, 20_000, round);
+            if let Command::Launch(launch) = &mut command {
+                launch.cooperative = round % 2 == 0;
+            }
+            rig.command(&queue, &command).unwrap();
+            expected = expected.wrapping_mul(3).wrapping_add(round);
+            match round % 7 {
+                2 => drop(rig.preempt(&queue, SYNC).unwrap()),
+                5 => rig.restore(&queue),
+                _ => drop(rig.engine.pump()),
+            }
+            rig.gpu.advance(7_000);
+        }
+        rig.restore(&queue);
+        rig.settle();
+        assert_eq!(rig.gpu.read(1), expected, "{level:?}");
+    }
+}

@@ -1,0 +1,25 @@
+//! The engine against a fake GPU, step by step where possible. The crate's documentation says which test shows which number
+//! of the contract.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a helper that panics fails its test"
+)]
+
+mod calls;
+mod capture;
+mod depend;
+mod enable;
+mod errors;
+mod events;
+mod gpu;
+mod legacy;
+mod levels;
+mod liveness;
+
+mod model;
+mod order;
+mod program;
+mod rig;
+mod threads;

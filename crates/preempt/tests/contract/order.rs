@@ -1,0 +1,132 @@
+//! Order, exactly once, and that nothing reaches the driver of a preempted stream (G1-G3).
+
+use sluice_preempt::config::Level;
+use sluice_preempt::ids::{Code, Kind};
+use sluice_preempt::state::State;
+
+use crate::gpu::Effect;
+use crate::rig::{ASYNC, Rig, SYNC};
+
+#[test]
+fn a_running_stream_takes_commands_on_the_callers_thread() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.tag(&queue, 1);
+    assert_eq!(rig.submitted(&queue), 1);
+    assert_eq!(rig.engine.waiting(&queue), 0);
+}
+
+#[test]
+fn nothing_reaches_the_driver_from_the_return_of_preempt_until_restore() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.tag(&queue, 1);
+    rig.preempt(&queue, ASYNC).unwrap();
+    (2..100).for_each(|tag| rig.tag(&queue, tag));
+    rig.engine.pump();
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&queue), [1]);
+    assert_eq!(rig.engine.query_stream(&queue), Err(Code::NOT_READY));
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (1..100).collect::<Vec<_>>());
+    assert_eq!(rig.engine.query_stream(&queue), Ok(()));
+}
+
+#[test]
+fn commands_that_come_while_older_ones_are_handed_over_stay_behind_them() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.preempt(&queue, SYNC).unwrap();
+    (0..50).for_each(|tag| rig.tag(&queue, tag));
+    rig.restore(&queue);
+    rig.engine.pump();
+    (50..60).for_each(|tag| rig.tag(&queue, tag));
+    rig.settle();
+    (60..70).for_each(|tag| rig.tag(&queue, tag));
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..70).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_bound_by_count_and_by_learned_time_is_kept() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let mut most = 0;
+    for tag in 0..400 {
+        rig.launch(&queue, Effect::Nothing, 200_000, tag).unwrap();
+        rig.engine.pump();
+        if tag > 100 {
+            most = most.max(rig.submitted(&queue) - rig.ran(&queue).len());
+        }
+        rig.gpu.advance(100_000);
+    }
+    // 1 ms of 200 µs kernels, however many are allowed by count.
+    assert!((1..=5).contains(&most), "{most} in flight");
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..400).collect::<Vec<_>>());
+}
+
+#[test]
+fn state_follows_the_last_call() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.launch(&queue, Effect::Nothing, 300_000, 1).unwrap();
+    assert!(!rig.preempt(&queue, ASYNC).unwrap().stopped);
+    assert_eq!(rig.engine.state(&queue), Some(State::Preempting));
+    assert!(rig.preempt(&queue, SYNC).unwrap().stopped);
+    assert_eq!(rig.engine.state(&queue), Some(State::Preempted));
+    rig.restore(&queue);
+    rig.restore(&queue);
+    assert_eq!(rig.engine.state(&queue), Some(State::Running));
+    assert!(rig.preempt(&queue, SYNC).unwrap().took_ns < 1_000);
+}
+
+#[test]
+fn a_hundred_thousand_dependent_increments_under_preemption_at_1_khz() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::Blocking, Level::Device);
+    let mut dice = 0x9E37_79B9_7F4A_7C15u64;
+    let mut expected = 0u64;
+    for n in 0..100_000u64 {
+        // Kernels of 10 µs: every hundredth one is a millisecond.
+        rig.launch(&queue, Effect::Affine { to: 1, add: n }, 10_000, n).unwrap();
+        expected = expected.wrapping_mul(3).wrapping_add(n);
+        rig.gpu.advance(10_000);
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        match dice % 200 {
+            0 => drop(rig.preempt(&queue, ASYNC).unwrap()),
+            1 => drop(rig.preempt(&queue, SYNC).unwrap()),
+            2 | 3 => rig.restore(&queue),
+            _ => drop(rig.engine.pump()),
+        }
+    }
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.gpu.read(1), expected);
+    assert_eq!(rig.ran(&queue), (0..100_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn after_preempt_the_gpu_does_what_was_submitted_and_after_a_synchronous_one_nothing() {
+    for level in [Level::Host, Level::Device] {
+        let rig = Rig::new();
+        let queue = rig.queue(Kind::Blocking, level);
+        (0..20).for_each(|tag| rig.launch(&queue, Effect::Nothing, 50_000, tag).unwrap());
+        rig.preempt(&queue, ASYNC).unwrap();
+        let in_driver = rig.submitted(&queue);
+        rig.engine.pump();
+        rig.gpu.finish();
+        assert_eq!(rig.submitted(&queue), in_driver);
+        rig.restore(&queue);
+        rig.settle();
+        (20..40).for_each(|tag| rig.launch(&queue, Effect::Nothing, 50_000, tag).unwrap());
+        rig.gpu.advance(60_000);
+        rig.preempt(&queue, SYNC).unwrap();
+        let ran = rig.ran(&queue).len();
+        rig.gpu.finish();
+        assert_eq!(rig.ran(&queue).len(), ran, "{level:?}");
+    }
+}

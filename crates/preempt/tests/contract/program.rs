@@ -1,0 +1,163 @@
+//! Random programs with random preemption, against the same program without.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sluice_preempt::config::{Config, Level};
+use sluice_preempt::engine::Request;
+use sluice_preempt::ids::{Event, Kind};
+use sluice_preempt::queue::Queue;
+
+use crate::gpu::Effect;
+use crate::rig::{ASYNC, Rig};
+
+/// What a program does, and what is done to it in between.
+#[derive(Debug, Clone)]
+enum Step {
+    Kernel(usize, u64),
+    /// Leaves what the stream has come to in a place of its own, and records the event behind it.
+    Publish(usize, usize),
+    /// Waits for the event and takes what was left.
+    Take(usize, usize),
+    Host(usize),
+    Preempt(usize, bool),
+    Restore(usize),
+    Pump,
+    Pass(u64),
+    Disable(usize),
+    Enable(usize),
+}
+
+const STREAMS: usize = 5;
+const EVENTS: usize = 3;
+
+fn step() -> impl Strategy<Value = Step> {
+    let stream = 0..STREAMS;
+    prop_oneof![
+        8 => (stream.clone(), 1u64..200_000).prop_map(|(s, ns)| Step::Kernel(s, ns)),
+        3 => (stream.clone(), 0..EVENTS).prop_map(|(s, e)| Step::Publish(s, e)),
+        3 => (stream.clone(), 0..EVENTS).prop_map(|(s, e)| Step::Take(s, e)),
+        1 => stream.clone().prop_map(Step::Host),
+        3 => (stream.clone(), any::<bool>()).prop_map(|(s, sync)| Step::Preempt(s, sync)),
+        3 => stream.clone().prop_map(Step::Restore),
+        3 => Just(Step::Pump),
+        3 => (1u64..300_000).prop_map(Step::Pass),
+        1 => stream.clone().prop_map(Step::Disable),
+        1 => stream.prop_map(Step::Enable),
+    ]
+}
+
+struct Run {
+    rig: Rig,
+    queues: Vec<Arc<Queue>>,
+    events: Vec<Event>,
+    published: Vec<Option<u64>>,
+    tag: u64,
+}
+
+impl Run {
+    fn new(kinds: &[Kind; STREAMS]) -> Self {
+        let rig = Rig::new();
+        let queues = kinds.iter().map(|kind| rig.plain(1, *kind)).collect();
+        let events = (0..EVENTS).map(|_| rig.event()).collect();
+        Self { rig, queues, events, published: vec![None; EVENTS], tag: 0 }
+    }
+
+    fn launch(&mut self, stream: usize, effect: Effect, ns: u64) {
+        self.tag += 1;
+        self.rig.launch(&self.queues[stream], effect, ns, self.tag).unwrap();
+    }
+
+    fn step(&mut self, step: &Step, undisturbed: bool, config: Config) {
+        let own = |stream: usize| 1 + stream as u64;
+        match *step {
+            Step::Kernel(s, ns) => self.launch(s, Effect::Affine { to: own(s), add: ns }, ns),
+            Step::Publish(s, e) => {
+                let place = 1000 + self.tag;
+                self.launch(s, Effect::Copy { to: place, from: own(s) }, 500);
+                self.rig.engine.record(&self.queues[s], self.events[e]).unwrap();
+                self.published[e] = Some(place);
+            }
+            Step::Take(s, e) => {
+                self.rig.engine.wait(&self.queues[s], self.events[e]).unwrap();
+                if let Some(place) = self.published[e] {
+                    self.launch(s, Effect::Mix { to: own(s), from: place }, 500);
+                }
+            }
+            Step::Host(s) => {
+                self.tag += 1;
+                let effect = Effect::Host(own(s) << 32 | self.tag);
+                self.rig.launch(&self.queues[s], effect, 0, self.tag).unwrap();
+            }
+            _ if undisturbed => {}
+            Step::Preempt(s, sync) => {
+                let _ = self.rig.preempt(&self.queues[s], Request { sync, timeout_ns: 1_000_000, ..ASYNC });
+            }
+            Step::Restore(s) => {
+                let _ = self.rig.engine.restore(&self.queues[s]);
+            }
+            Step::Pump => {
+                self.rig.engine.pump();
+            }
+            Step::Pass(ns) => self.rig.gpu.advance(ns),
+            Step::Disable(s) => {
+                let _ = self.rig.engine.disable(&self.queues[s]);
+            }
+            Step::Enable(s) => {
+                let _ = self.rig.engine.enable(&self.queues[s], config);
+            }
+        }
+    }
+
+    fn end(&self) -> Outcome {
+        for queue in &self.queues {
+            let _ = self.rig.engine.restore(queue);
+        }
+        self.rig.settle();
+        for queue in &self.queues {
+            assert_eq!(self.rig.engine.query_stream(queue), Ok(()), "something is left");
+        }
+        let order = self.queues.iter().map(|queue| self.rig.ran(queue)).collect();
+        let inside = self.rig.gpu.inside();
+        let mut memory: Vec<_> = inside.memory.iter().map(|(at, value)| (*at, *value)).collect();
+        memory.sort_unstable();
+        let mut calls = inside.host_calls.clone();
+        calls.sort_unstable();
+        (order, memory, calls)
+    }
+}
+
+type Outcome = (Vec<Vec<u64>>, Vec<(u64, u64)>, Vec<u64>);
+
+fn same(steps: &[Step], kinds: [Kind; STREAMS], config: Config) {
+    let (mut plain, mut tried) = (Run::new(&kinds), Run::new(&kinds));
+    tried.rig.gpu.inside().slices = Some(Ok(()));
+    tried.rig.gpu.inside().patience = Some(100_000);
+    for queue in &tried.queues {
+        tried.rig.engine.enable(queue, config).unwrap();
+    }
+    for step in steps {
+        plain.step(step, true, config);
+        tried.step(step, false, config);
+    }
+    assert_eq!(tried.end(), plain.end());
+}
+
+const MIXED: [Kind; STREAMS] =
+    [Kind::Legacy, Kind::Blocking, Kind::Blocking, Kind::NonBlocking, Kind::NonBlocking];
+
+fn level() -> impl Strategy<Value = Level> {
+    prop_oneof![Just(Level::Host), Just(Level::Device), Just(Level::Full)]
+}
+
+proptest! {
+    #[test]
+    fn programs_come_to_the_same_however_they_are_preempted(
+        steps in prop::collection::vec(step(), 1..150),
+        level in level(),
+        queue_size in 1u32..16,
+    ) {
+        let batch_size = queue_size.div_ceil(2);
+        same(&steps, MIXED, Config { level, queue_size, batch_size, ..Config::default() });
+    }
+}

@@ -1,0 +1,164 @@
+//! An engine over a fake GPU, with what every test needs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use sluice_preempt::command::Command;
+use sluice_preempt::config::{Config, Level};
+use sluice_preempt::driver::Observer;
+use sluice_preempt::engine::{Engine, Next, Request};
+use sluice_preempt::ids::{Code, Event, Kind};
+use sluice_preempt::outcome::{Achieved, Error, Notice};
+use sluice_preempt::queue::Queue;
+use sluice_preempt::worker::{self, Bell};
+
+use crate::gpu::{Effect, Gpu, job};
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Heard {
+    notices: Arc<Mutex<Vec<Notice>>>,
+    pub(crate) bell: Arc<Bell>,
+}
+
+impl Observer for Heard {
+    fn notice(&self, notice: Notice) {
+        self.notices.lock().unwrap().push(notice);
+    }
+
+    fn wake(&self) {
+        self.bell.ring();
+    }
+}
+
+impl Heard {
+    pub(crate) fn all(&self) -> Vec<Notice> {
+        self.notices.lock().unwrap().clone()
+    }
+}
+
+pub(crate) type Fake = Engine<Gpu, Gpu, Heard>;
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Rig {
+    pub(crate) gpu: Gpu,
+    pub(crate) engine: Arc<Fake>,
+    pub(crate) heard: Heard,
+}
+
+/// Preemption that waits for its effect.
+pub(crate) const SYNC: Request = Request {
+    level: None,
+    sync: true,
+    timeout_ns: 1_000_000_000,
+    on_timeout: sluice_preempt::engine::OnTimeout::KeepPending,
+    lease_ns: None,
+};
+
+/// Preemption that does not.
+pub(crate) const ASYNC: Request = Request { sync: false, ..SYNC };
+
+pub(crate) fn config(level: Level) -> Config {
+    Config { level, ..Config::default() }
+}
+
+/// A worker and the GPU's time, running until this is dropped.
+pub(crate) struct Alive {
+    rig: Rig,
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.rig.heard.bell.end();
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Rig {
+    pub(crate) fn alive(&self) -> Alive {
+        let over = Arc::new(AtomicBool::new(false));
+        let (rig, time, ended) = (self.clone(), self.gpu.clone(), Arc::clone(&over));
+        let threads = vec![
+            thread::spawn(move || worker::run(&rig.engine, &rig.heard.bell)),
+            thread::spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    time.advance(10_000);
+                    thread::yield_now();
+                }
+            }),
+        ];
+        Alive { rig: self.clone(), over, threads }
+    }
+
+    pub(crate) fn new() -> Self {
+        let (gpu, heard) = (Gpu::new(), Heard::default());
+        let engine = Arc::new(Engine::new(gpu.clone(), gpu.clone(), heard.clone()));
+        Self { gpu, engine, heard }
+    }
+
+    /// A stream whose preemption is enabled.
+    pub(crate) fn queue(&self, kind: Kind, level: Level) -> Arc<Queue> {
+        let queue = self.plain(1, kind);
+        self.engine.enable(&queue, config(level)).unwrap();
+        queue
+    }
+
+    /// A stream without preemption.
+    pub(crate) fn plain(&self, context: u64, kind: Kind) -> Arc<Queue> {
+        self.engine.queue(self.gpu.stream(context, kind))
+    }
+
+    pub(crate) fn event(&self) -> Event {
+        let event =
+            sluice_preempt::driver::Driver::create_event(&self.gpu, sluice_preempt::ids::Context(1), 0);
+        let event = event.unwrap();
+        self.engine.event_created(event, 0, false);
+        event
+    }
+
+    pub(crate) fn launch(&self, queue: &Queue, effect: Effect, ns: u64, tag: u64) -> Result<(), Code> {
+        self.engine.command(queue, &job(effect, ns, tag))
+    }
+
+    /// A kernel of 1 µs that only leaves its tag.
+    pub(crate) fn tag(&self, queue: &Queue, tag: u64) {
+        self.launch(queue, Effect::Nothing, 1000, tag).unwrap();
+    }
+
+    pub(crate) fn command(&self, queue: &Queue, command: &Command) -> Result<(), Code> {
+        self.engine.command(queue, command)
+    }
+
+    pub(crate) fn preempt(&self, queue: &Queue, request: Request) -> Result<Achieved, Error> {
+        self.engine.preempt(queue, request)
+    }
+
+    pub(crate) fn restore(&self, queue: &Queue) {
+        self.engine.restore(queue).unwrap();
+    }
+
+    /// Pumps and lets time go by until nothing waits that may go.
+    pub(crate) fn settle(&self) {
+        for _ in 0..100_000 {
+            match self.engine.pump() {
+                Next::Idle => break,
+                Next::At(at) => self.gpu.advance(at.saturating_sub(self.gpu.now()).clamp(1, 1_000_000)),
+            }
+        }
+        self.gpu.finish();
+    }
+
+    pub(crate) fn ran(&self, queue: &Queue) -> Vec<u64> {
+        self.gpu.ran(queue.stream())
+    }
+
+    pub(crate) fn submitted(&self, queue: &Queue) -> usize {
+        self.gpu.submitted(queue.stream())
+    }
+}

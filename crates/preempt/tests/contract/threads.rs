@@ -1,0 +1,192 @@
+//! Real threads: callers, a worker, and the GPU's time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use sluice_preempt::command::{Later, Work};
+use sluice_preempt::config::{Config, Level};
+use sluice_preempt::engine::Request;
+use sluice_preempt::ids::Kind;
+use sluice_preempt::outcome::Error;
+use sluice_preempt::state::State;
+
+use crate::gpu::Effect;
+use crate::rig::{ASYNC, Rig, SYNC, config};
+
+/// Waits until `done`, letting the other threads run.
+fn until(done: impl Fn() -> bool) {
+    while !done() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn waits_for_a_preempted_stream_end_when_it_is_restored() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let event = rig.event();
+    rig.preempt(&queue, SYNC).unwrap();
+    rig.tag(&queue, 1);
+    rig.engine.record(&queue, event).unwrap();
+    let context = queue.stream().context;
+    let (ended, waits) = mpsc::channel();
+    type Call = Box<dyn Fn(&Rig) + Send>;
+    let calls: [Call; 3] = [
+        Box::new({
+            let queue = Arc::clone(&queue);
+            move |rig| rig.engine.synchronize_stream(&queue).unwrap()
+        }),
+        Box::new(move |rig| rig.engine.synchronize_event(event).unwrap()),
+        Box::new(move |rig| rig.engine.settle_context(context).unwrap()),
+    ];
+    thread::scope(|scope| {
+        for call in calls {
+            let (rig, ended) = (rig.clone(), ended.clone());
+            scope.spawn(move || {
+                call(&rig);
+                ended.send(()).unwrap();
+            });
+        }
+        until(|| rig.engine.blocked_threads() == 3);
+        rig.engine.pump();
+        assert!(waits.try_recv().is_err(), "a wait ended while the stream was preempted");
+        rig.restore(&queue);
+        rig.engine.pump();
+        (0..3).for_each(|_| waits.recv().unwrap());
+    });
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&queue), [1]);
+}
+
+#[test]
+fn a_full_host_queue_makes_the_caller_wait_and_refuses_nothing() {
+    for limit in [
+        Config { host_commands: 8, ..config(Level::Host) },
+        Config { host_bytes: 8 * 40, ..config(Level::Host) },
+    ] {
+        let rig = Rig::new();
+        let queue = rig.plain(1, Kind::NonBlocking);
+        rig.engine.enable(&queue, limit).unwrap();
+        rig.preempt(&queue, SYNC).unwrap();
+        (0..8).for_each(|tag| rig.tag(&queue, tag));
+        thread::scope(|scope| {
+            scope.spawn(|| (8..20).for_each(|tag| rig.tag(&queue, tag)));
+            until(|| rig.engine.blocked_threads() == 1);
+            assert_eq!((rig.engine.waiting(&queue), rig.submitted(&queue)), (8, 0));
+            rig.restore(&queue);
+            let _alive = rig.alive();
+            until(|| rig.submitted(&queue) == 20);
+        });
+        rig.settle();
+        assert_eq!(rig.ran(&queue), (0..20).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn sixteen_threads_on_streams_of_their_own_keep_their_order() {
+    let rig = Rig::new();
+    let queues: Vec<_> = (0..16).map(|_| rig.queue(Kind::Blocking, Level::Device)).collect();
+    let legacy = rig.queue(Kind::Legacy, Level::Host);
+    let alive = rig.alive();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let workers: Vec<_> = queues
+            .iter()
+            .enumerate()
+            .map(|(n, queue)| {
+                let rig = &rig;
+                scope.spawn(move || {
+                    for tag in 0..200 {
+                        rig.launch(queue, Effect::Affine { to: n as u64, add: tag }, 5_000, tag).unwrap();
+                    }
+                    rig.engine.synchronize_stream(queue).unwrap();
+                })
+            })
+            .collect();
+        scope.spawn(|| (0..50).for_each(|tag| rig.launch(&legacy, Effect::Nothing, 1000, tag).unwrap()));
+        scope.spawn(|| {
+            for queue in queues.iter().cycle() {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                rig.preempt(queue, ASYNC).unwrap();
+                thread::yield_now();
+                rig.restore(queue);
+            }
+        });
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        over.store(true, Ordering::Relaxed);
+    });
+    drop(alive);
+    rig.settle();
+    let expected = (0..200u64).fold(0u64, |value, add| value.wrapping_mul(3).wrapping_add(add));
+    for (n, queue) in queues.iter().enumerate() {
+        assert_eq!(rig.ran(queue), (0..200).collect::<Vec<_>>());
+        assert_eq!(rig.gpu.read(n as u64), expected);
+    }
+    assert_eq!(rig.ran(&legacy), (0..50).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_last_call_wins_between_preempt_and_restore() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Device);
+    let alive = rig.alive();
+    for round in 0..300 {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _ = rig.preempt(&queue, SYNC);
+            });
+            scope.spawn(|| rig.restore(&queue));
+            scope.spawn(|| rig.tag(&queue, round));
+        });
+        // Whoever was last, a call that follows both decides.
+        rig.preempt(&queue, SYNC).unwrap();
+        assert_eq!(rig.engine.state(&queue), Some(State::Preempted));
+        let submitted = rig.submitted(&queue);
+        rig.engine.pump();
+        assert_eq!(rig.submitted(&queue), submitted);
+        rig.restore(&queue);
+    }
+    drop(alive);
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..300).collect::<Vec<_>>());
+}
+
+#[test]
+fn preempt_waits_for_a_call_that_is_already_in_the_driver_but_not_for_ever() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let (entered, has_entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let (rig, queue) = (&rig, &queue);
+        scope.spawn(move || {
+            let now = || {
+                entered.send(()).unwrap();
+                may_leave.recv().unwrap();
+                Ok(())
+            };
+            rig.engine.submit(queue, Work::Small, now, || Ok(Later::InPerson)).unwrap();
+        });
+        has_entered.recv().unwrap();
+        let request = Request { timeout_ns: 1_000_000, ..ASYNC };
+        assert_eq!(rig.preempt(queue, request), Err(Error::Timeout { pending: true }));
+        leave.send(()).unwrap();
+    });
+    assert!(rig.preempt(&queue, SYNC).unwrap().stopped);
+}
+
+#[test]
+fn a_forked_child_calls_the_driver_and_nothing_waits() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.preempt(&queue, SYNC).unwrap();
+    rig.tag(&queue, 1);
+    rig.engine.abandon();
+    rig.tag(&queue, 2);
+    assert_eq!(rig.submitted(&queue), 1);
+    rig.engine.synchronize_stream(&queue).unwrap();
+    assert_eq!(rig.ran(&queue), [2]);
+}
