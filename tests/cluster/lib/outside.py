@@ -1,5 +1,6 @@
 """What up, run and down share: programs built, namespaces made, the inner part started in them."""
 
+import datetime
 import fcntl
 import os
 import resource
@@ -49,6 +50,18 @@ def build() -> None:
         packages = ["-p", "sluice-cli", "-p", "sluice-hook", "-p", "sluice-sim-cuda"]
         subprocess.run(["cargo", "build", "-q", "--release", "--locked", *packages], cwd=REPOSITORY, check=True)
     subprocess.run([HERE / "prepare"], stdout=subprocess.DEVNULL, check=True)
+
+
+def facts() -> dict:
+    """What figures are worth nothing without."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout.strip()
+    model = next((line.partition(":")[2].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
+    return {
+        "commit": commit or "unknown",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": " ".join(sys.argv),
+        "machine": f"{model}, {os.cpu_count()} CPUs, simulated GPUs",
+    }
 
 
 def up() -> None:

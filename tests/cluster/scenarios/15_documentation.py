@@ -1,6 +1,6 @@
 """docs/kubernetes.md from its first command to its last, as a newcomer runs them."""
 
-from lib import documentation
+from lib import api, documentation, product
 from lib.settings import NODE
 
 SECONDS = 600
@@ -8,6 +8,7 @@ EXAMPLES = ("training", "inference", "notebook")
 
 
 def test_every_command_of_the_page_does_what_it_says(cluster):
+    remove_what_an_earlier_try_left(cluster)
     documentation.provide_images()
     # As the GPU Operator or Node Feature Discovery do.
     cluster.kubectl("label", "node", NODE, "nvidia.com/gpu.present=true", "--overwrite")
@@ -33,6 +34,12 @@ def test_every_command_of_the_page_does_what_it_says(cluster):
     left = [one for kind in ("clusterroles", "validatingadmissionpolicies", "mutatingwebhookconfigurations") for one in names(cluster, kind) if "sluice" in one]
     assert not left, left
     cluster.kubectl("label", "node", NODE, "nvidia.com/gpu.present-")
+
+
+def remove_what_an_earlier_try_left(cluster) -> None:
+    api.helm("uninstall", product.RELEASE, "--namespace", product.NAMESPACE, "--ignore-not-found", "--wait")
+    cluster.kubectl("delete", "namespace", product.NAMESPACE, "--ignore-not-found")
+    cluster.kubectl("delete", "deployments,pods,configmaps", "--namespace", "default", "--selector", "app", "--ignore-not-found")
 
 
 def pods(cluster) -> list[dict]:

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""A latency-critical service beside one and two trainings: alone, stock time slicing, MPS, and under Sluice.
+
+Interleaved blocks: each round runs every arm once, so that drift of the machine falls on all alike; `alone` runs twice a round, and the
+difference of its halves is the A/A noise. Nobody is restarted between blocks: idle programs keep their contexts. Latencies count from the time a request was due.
+
+Arms (LC = ResNet-50 graph each 10 ms, BE = ResNet-50 training):
+  alone, alone2          LC without the hook, nobody beside
+  stock1, stock2         beside one / two trainings, no hook anywhere
+  mps1, mps2             the same under one MPS server
+  plain1, plain2         under Sluice, hints off
+  auto1, auto2           under Sluice, automatic hints
+  api1, api2             under Sluice, a hint by API 300 us ahead of each request
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+import time
+
+import rig
+
+SLACK = 60.0
+
+
+class Mps:
+    """An MPS server of our own; its folder is its identity."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-mps-"))
+        self.variables = {"CUDA_MPS_PIPE_DIRECTORY": str(self.folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log")}
+        for name in ("pipe", "log"):
+            (self.folder / name).mkdir()
+        started = subprocess.run(["nvidia-cuda-mps-control", "-d"], env=rig.plain_env(**self.variables), capture_output=True, text=True, timeout=20)
+        if started.returncode != 0:
+            raise OSError(started.stderr or started.stdout)
+
+    def env(self):
+        return rig.plain_env(**self.variables)
+
+    def stop(self):
+        subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", env=self.env(), text=True, timeout=30, capture_output=True)
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def summary(values):
+    return {"p50": percentile(values, 0.5), "p99": percentile(values, 0.99), "p999": percentile(values, 0.999), "mean": statistics.fmean(values), "n": len(values)}
+
+
+class Stage:
+    """The programs, and how an arm uses them."""
+
+    def __init__(self, options):
+        self.options = options
+        training = rig.python("torch_model.py", "resnet50", "--batch", options.batch)
+        service = rig.python("torch_serve.py")
+        clients = [{"name": f"be{i}", "request": q, "limit": 1.0, "memory": "40Gi"} for i, q in enumerate(options.quota)]
+        clients += [{"name": n, "request": 0.05, "limit": 1.0, "memory": "20Gi", "class": "latency-critical"} for n in ("lc", "lcplain")]
+        self.manager = rig.Manager(clients, options.manager)
+        self.mps = None
+        wanted = set(options.arms)
+        children = {}
+        if wanted & {"alone", "alone2", "stock1", "stock2"}:
+            children["lc0"] = (service, rig.plain_env())
+        if wanted & {"stock1", "stock2"}:
+            children |= {"be0.stock": (training, rig.plain_env()), "be1.stock": (training, rig.plain_env())}
+        if wanted & {"mps1", "mps2"}:
+            try:
+                self.mps = Mps()
+                children |= {name: (program, self.mps.env()) for name, program in (("lc.mps", service), ("be0.mps", training), ("be1.mps", training))}
+            except (OSError, subprocess.TimeoutExpired) as why:
+                rig.say("no MPS:", why)
+        children["be0"] = (training, self.manager.env("be0"))
+        children["be1"] = (training, self.manager.env("be1"))
+        children["lc"] = (service, self.manager.env("lc"))
+        children["lcplain"] = (service, self.manager.env("lcplain", SLUICE_HINTS="off"))
+        # One after the other: programs that warm up beside others may choose other kernels.
+        self.children, self.ready = {}, {}
+        for name, (command, env) in children.items():
+            self.children[name] = rig.Child(name, command, env)
+            self.ready[name] = self.children[name].answer(120)
+            rig.say(name, "is ready")
+
+    def run(self, service, lead, trainings, requests):
+        """One block: requests of `service` beside `trainings`; what each says."""
+        seconds = requests * self.options.period / 1e6
+        start = time.time() + 0.3
+        for name in trainings:
+            self.children[name].ask(f"run {start:.6f} {seconds + 0.4:.3f}")
+        if service:
+            self.children[service].ask(f"serve {start + 0.2:.6f} {requests} {self.options.period} {lead}")
+        told = self.children[service].answer(seconds + SLACK) if service else None
+        return told, {name: self.children[name].answer(seconds + SLACK) for name in trainings}
+
+    def stop(self):
+        for child in self.children.values():
+            child.stop()
+        self.manager.stop()
+        if self.mps:
+            self.mps.stop()
+
+
+def plan(stage):
+    """Who takes part in each arm: service, lead of the hint in us, trainings."""
+    arms = {
+        "alone": ("lc0", 0, []), "alone2": ("lc0", 0, []),
+        "stock1": ("lc0", 0, ["be0.stock"]), "stock2": ("lc0", 0, ["be0.stock", "be1.stock"]),
+        "mps1": ("lc.mps", 0, ["be0.mps"]), "mps2": ("lc.mps", 0, ["be0.mps", "be1.mps"]),
+        "hooked-alone": ("lc", 0, []),
+        "plain1": ("lcplain", 0, ["be0"]), "plain2": ("lcplain", 0, ["be0", "be1"]),
+        "auto1": ("lc", 0, ["be0"]), "auto2": ("lc", 0, ["be0", "be1"]),
+        "api1": ("lc", 300, ["be0"]), "api2": ("lc", 300, ["be0", "be1"]),
+        # Trainings alone and in pairs without any request: what they keep is measured against the first.
+        "be-alone": (None, 0, ["be0"]), "be-alone.1": (None, 0, ["be1"]), "pair": (None, 0, ["be0", "be1"]),
+    }
+    return {name: arm for name, arm in arms.items() if name in stage.options.arms and all(who in stage.children for who in [arm[0] or "be0", *arm[2]])}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arms", nargs="+", default="alone be-alone be-alone.1 stock1 plain1 auto1 api1 stock2 plain2 auto2 pair mps1 mps2 alone2".split())
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=600, help="of an arm in a round")
+    parser.add_argument("--period", type=float, default=10_000, help="us between arrivals")
+    parser.add_argument("--quota", type=float, nargs=2, default=[0.3, 0.6], help="of the two trainings")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--limit", type=int, default=560)
+    parser.add_argument("--name", default="serve")
+    parser.add_argument("--manager", nargs="*", default=[], help="more arguments of the pod-manager")
+    options = parser.parse_args()
+    rig.limit(options.limit)
+    stage = Stage(options)
+    arms = plan(stage)
+    latencies = {name: [] for name in arms}
+    rates = {name: {} for name in arms}
+    wrong = []
+    for number in range(options.rounds):
+        for name, (service, lead, trainings) in arms.items():
+            told, windows = stage.run(service, lead, trainings, options.requests)
+            for who, window in windows.items():
+                rates[name].setdefault(who, []).append(window["rate"])
+            if told:
+                latencies[name].append(told["latencies_us"])
+                if not told["answer_unchanged"]:
+                    wrong.append((number, name))
+                rig.say(f"round {number} {name:12}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, {w: round(r["rate"] * options.batch) for w, r in windows.items()}, told["hints"] or "")
+            else:
+                rig.say(f"round {number} {name:12}", {w: round(r["rate"] * options.batch) for w, r in windows.items()})
+    rig.write(options.name, result(options, arms, latencies, rates, wrong, stage))
+    stage.stop()
+    return 1 if wrong else 0
+
+
+def result(options, arms, latencies, rates, wrong, stage):
+    """Everything measured; ratios against `alone` of the same run, medians of the rounds' rates."""
+    pooled = {name: summary([value for block in blocks for value in block]) for name, blocks in latencies.items() if blocks}
+    median = {name: {who: statistics.median(values) for who, values in by.items()} for name, by in rates.items()}
+    base = pooled.get("alone")
+    alone = {"be0": median.get("be-alone", {}).get("be0"), "be1": median.get("be-alone.1", {}).get("be1")}
+    rows = {}
+    for name in arms:
+        row = {"blocks_p99": [percentile(block, 0.99) for block in latencies[name]], **pooled.get(name, {})}
+        if name in pooled and base:
+            row |= {"p50_of_alone": row["p50"] / base["p50"], "p99_of_alone": row["p99"] / base["p99"]}
+        kept = {who: rate / alone[who.split(".")[0]] for who, rate in median[name].items() if alone.get(who.split(".")[0])}
+        if kept:
+            total = sum(kept.values())
+            row |= {"be_kept": kept, "be_sum": total, "be_share_of_sum": {who: value / total if total else 0.0 for who, value in kept.items()}}
+        rows[name] = row
+    noise = abs(pooled["alone2"]["p99"] / base["p99"] - 1) if base and "alone2" in pooled else None
+    return {
+        "ok": not wrong, "rows": rows, "aa_noise_p99": noise, "alone_rates": alone, "requests": options.requests, "rounds": options.rounds,
+        "period_us": options.period, "quota": options.quota, "batch": options.batch, "ready": stage.ready, "wrong_answers": wrong, "metrics": stage.manager.metrics(),
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,97 @@
+"""A latency-critical service: ResNet-50 fp16, batch 1, as a CUDA graph; requests arrive at a fixed rate.
+
+Reads commands from standard input and answers each with one JSON line:
+  serve <start> <requests> <period_us> <lead_us>   requests from the Unix time <start> on; a hint <lead_us> before each, 0 for none
+A request is the copy of its input from pinned memory and the graph, on one stream; its latency counts from its arrival, that is the
+time it was due, so that a request which waits for the one before counts as late.
+"""
+
+import argparse
+import ctypes
+import json
+import sys
+import time
+
+import torch
+import torchvision
+
+MICROSECOND = 1e-6
+
+
+def build():
+    model = torchvision.models.resnet50().cuda().half().eval().to(memory_format=torch.channels_last)
+    source = torch.randn(1, 3, 224, 224).half().to(memory_format=torch.channels_last).pin_memory()
+    images = torch.empty_like(source, device="cuda")
+    stream = torch.cuda.Stream()
+    with torch.inference_mode(), torch.cuda.stream(stream):
+        images.copy_(source)
+        for _ in range(3):
+            model(images)
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            answer = model(images)
+        stream.synchronize()
+
+    def request():
+        with torch.cuda.stream(stream):
+            images.copy_(source, non_blocking=True)
+            graph.replay()
+        stream.synchronize()
+
+    return request, answer
+
+
+def hint_function():
+    """`sluice_hint` of the hook, if this process runs under it."""
+    try:
+        function = ctypes.CDLL(None).sluice_hint
+    except AttributeError:
+        return None
+    function.argtypes, function.restype = [ctypes.c_uint], ctypes.c_int
+    return function
+
+
+def spin_until(when):
+    while (left := when - time.perf_counter()) > 0:
+        if left > 0.002:
+            time.sleep(left - 0.0015)
+
+
+def serve(request, hint, start, requests, period, lead):
+    # The wall clock says when to begin, the monotonic clock everything after that.
+    begin = time.perf_counter() + (start - time.time())
+    latencies, hints = [], {}
+    for index in range(requests):
+        due = begin + index * period
+        if lead and hint:
+            spin_until(due - lead)
+            code = hint(int(lead / MICROSECOND))
+            hints[code] = hints.get(code, 0) + 1
+        spin_until(due)
+        request()
+        latencies.append((time.perf_counter() - due) / MICROSECOND)
+    return {"latencies_us": [round(value, 1) for value in latencies], "hints": hints}
+
+
+def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    torch.manual_seed(0)
+    request, answer = build()
+    for _ in range(100):
+        request()
+    digest = answer.float().sum().item()
+    hint = hint_function()
+    print(json.dumps({"ready": True, "hooked": hint is not None, "torch": torch.__version__, "device": torch.cuda.get_device_name()}), flush=True)
+    for line in sys.stdin:
+        words = line.split()
+        if not words or words[0] == "quit":
+            return
+        start, requests, period, lead = float(words[1]), int(words[2]), float(words[3]) * MICROSECOND, float(words[4]) * MICROSECOND
+        told = serve(request, hint, start, requests, period, lead)
+        told["answer_unchanged"] = answer.float().sum().item() == digest
+        print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()
