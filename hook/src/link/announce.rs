@@ -55,7 +55,7 @@ impl Announcer {
         (before != told.state).then_some(announced)
     }
 
-    /// The manager attached us without.
+    /// The manager is one that takes no announcements.
     pub(super) fn refused(&self) {
         *self.lock() = Told { refused: true, ..Told::default() };
     }

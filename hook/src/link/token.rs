@@ -125,7 +125,7 @@ impl TokenConnection {
         self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.with_contexts(announced))
     }
 
-    /// A Gemini manager has no pages: the deadline is kept on one of our own.
+    /// A Gemini manager has no pages: the deadline is kept on one of our own. It understands no announcements either.
     fn adopt(&self) -> Result<Attached, LinkError> {
         let mut calibration = self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
         if calibration.is_none() && sluice_sys::tsc::invariant() {
@@ -139,6 +139,7 @@ impl TokenConnection {
             self.grant.store(std::ptr::from_ref(page).cast_mut(), Release);
         }
         self.grant_view().close();
+        self.announcer.refused();
         Ok(Attached { by_ticks: calibration.is_some(), takes_yield: false })
     }
 
