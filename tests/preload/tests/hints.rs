@@ -12,7 +12,8 @@ struct Stage {
 
 impl Stage {
     fn new(critical: bool, company: u64) -> Self {
-        let node = Node::with("2\nlc 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n").without_manager().start();
+        let node =
+            Node::with("2\nlc 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n").without_manager().start();
         let manager = Steerer::start(&node.socket(), Understands::Contexts);
         manager.say(critical, company);
         Self { node, manager }
