@@ -5,14 +5,14 @@
 //! the GPU would need events in the program's streams and would leave the cost out.
 
 /// Requests of each kind in a trial. Compared are their medians: a hiccup is nobody's doing.
-const EACH: usize = 11;
+const EACH: usize = 7;
 
 /// How much better the less usual way has to be. A hold that is of no use costs less than this.
 const WORTH: f64 = 0.03;
 
 /// Requests until the next trial: at first, and at most. A trial makes some requests slower, so they are to be fewer than
 /// one in a hundred, which is what the 99th percentile forgives.
-const KEPT: (u32, u32) = (2_048, 32_768);
+const KEPT: (u32, u32) = (4_096, 32_768);
 
 /// Requests until the next trial after a less usual verdict.
 const DOUBTED: u32 = 256;
@@ -125,14 +125,14 @@ mod tests {
     use super::*;
 
     /// Lets `requests` requests go by; returns how many were held.
-    fn run(trial: &mut Trial, requests: u32, held_ns: u64, plain_ns: u64) -> u32 {
+    fn run(trial: &mut Trial, requests: usize, held_ns: u64, plain_ns: u64) -> usize {
         (0..requests)
             .map(|at| {
                 let held = trial.choose();
                 // A hiccup now and then, on both sides.
                 let hiccup = if at % 7 == 3 { 900_000 } else { 0 };
                 trial.learn(held, Some(hiccup + if held { held_ns } else { plain_ns }), true);
-                u32::from(held)
+                usize::from(held)
             })
             .sum()
     }
@@ -163,8 +163,8 @@ mod tests {
     #[test]
     fn one_trial_alone_does_not_turn_it() {
         let mut trial = Trial::new(true);
-        run(&mut trial, 2 * EACH as u32, 1_200_000, 1_030_000);
-        run(&mut trial, 2 * EACH as u32, 1_000_000, 1_030_000);
+        run(&mut trial, 2 * EACH, 1_200_000, 1_030_000);
+        run(&mut trial, 2 * EACH, 1_000_000, 1_030_000);
         assert_eq!(run(&mut trial, 100, 1_000_000, 1_030_000), 100);
     }
 
@@ -172,7 +172,7 @@ mod tests {
     fn in_doubt_it_is_the_usual_way() {
         for usually in [true, false] {
             let mut trial = Trial::new(usually);
-            run(&mut trial, 2 * EACH as u32, 1_000_000, 1_000_000);
+            run(&mut trial, 2 * EACH, 1_000_000, 1_000_000);
             assert_eq!(trial.choose(), usually);
         }
     }
