@@ -46,6 +46,10 @@ impl Book {
         self.made += 1;
         let id = QueueId(self.made);
         let queue = Queue::new(id, stream);
+        let gated = self
+            .lanes()
+            .any(|(_, lane)| lane.queue.is_gated() && lane.queue.stream().context == stream.context);
+        queue.set_plain(!(gated && stream.kind == Kind::Legacy));
         self.streams.insert((stream.context, stream.handle), id);
         self.lanes.insert(id, Lane::new(Arc::clone(&queue)));
         self.settle(id);
@@ -145,14 +149,9 @@ impl Book {
         self.graphs.get_mut(&graph).map(|uses| uses.doomed = true).is_some()
     }
 
-    /// The stream's handle means nothing from here on.
-    pub(crate) fn unname(&mut self, id: QueueId) {
-        self.streams.retain(|_, named| *named != id);
-    }
-
     /// Forgets a queue.
     pub(crate) fn remove(&mut self, id: QueueId) -> Option<Lane> {
-        self.unname(id);
+        self.streams.retain(|_, named| *named != id);
         let lane = self.lanes.remove(&id)?;
         lane.queue.door.shut();
         for (_, other) in self.lanes() {

@@ -113,10 +113,7 @@ impl Flight {
             // What takes no time is not worth a gate; what follows is.
             Some(_) if work == Work::Small => Admit::Go(None),
             Some(spacing) => Admit::Go(inner.tickets.due(ns, spacing)),
-            None => {
-                inner.tickets.ungated();
-                Admit::Go(None)
-            }
+            None => Admit::Go(None),
         }
     }
 

@@ -55,11 +55,6 @@ impl Tickets {
         Some(self.placed)
     }
 
-    /// Work that passed without a gate of its own, uncounted.
-    pub(crate) fn ungated(&mut self) {
-        self.since_ns = u64::MAX;
-    }
-
     /// Whether gates are shut.
     pub(crate) fn is_shut(&self) -> bool {
         self.shut

@@ -11,6 +11,9 @@ use super::cast::Player;
 use super::device::DeviceWitness;
 use super::verdict::SIMULATED;
 
+/// The name of the hook's hold kernel.
+const HOLD: &str = "sluice_hold";
+
 /// What was seen of one tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Seen {
@@ -113,12 +116,14 @@ fn look_at_simulator(socket: &Path, from_ns: u64, to_ns: u64) -> anyhow::Result<
     let ledger = client::ledger(socket).context("the simulator's ledger does not answer")?;
     let length = to_ns.saturating_sub(from_ns).max(1);
     let tenants = ledger.processes.iter().map(|row| {
+        // The hook's own, launched so that a request finds the GPU ready; they leave nothing in the tenant's buffer.
+        let holds = row.kernels.get(HOLD).copied().unwrap_or(0);
         let seen = Seen {
             gpu_ns: window.gpu_ns.get(&row.pid).copied().unwrap_or(0),
             memory: row.memory_bytes,
             memory_peak: row.memory_peak_bytes,
-            submitted: row.kernels_submitted,
-            completed: row.kernels_completed,
+            submitted: row.kernels_submitted.saturating_sub(holds),
+            completed: row.kernels_completed.saturating_sub(holds),
         };
         (row.pid, seen)
     });

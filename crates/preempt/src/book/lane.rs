@@ -173,6 +173,13 @@ impl Lane {
         }
     }
 
+    /// Likewise, for what a call of the engine's own was told: nothing that is queued would reach the driver and hear of it.
+    pub(crate) fn fail_if_lost<T>(&mut self, result: Result<T, Code>) {
+        if let Some(code) = result.err().filter(|code| code.is_sticky()) {
+            self.fail(code);
+        }
+    }
+
     /// The deferred error, told once, or always if it is sticky.
     pub(crate) fn tell(&mut self) -> Option<Code> {
         let code = self.error?;

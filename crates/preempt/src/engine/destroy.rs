@@ -16,7 +16,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let mut book = self.book();
         let lane = book.lane_mut(queue.id()).filter(|lane| !lane.closing).ok_or(Code::INVALID_HANDLE)?;
         lane.closing = true;
-        book.unname(queue.id());
         book.settle(queue.id());
         self.announce(&book);
         drop(book);

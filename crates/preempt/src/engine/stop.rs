@@ -13,8 +13,7 @@ const SETTLED_NS: u64 = 20_000;
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Puts the highest level in force that can be had; the one that is.
     pub(super) fn stop(&self, queue: &Queue, epoch: u64, asked: Level) -> Result<Level, Error> {
-        let held = self.in_force(queue.id(), epoch)?;
-        if let Some(level) = held.filter(|level| *level >= asked) {
+        if let Some(level) = self.in_force(queue.id(), epoch)?.filter(|level| *level >= asked) {
             return Ok(level);
         }
         // All blocking streams wait for the legacy one on the GPU: it stands still only where they do, at the driver's door.
@@ -34,27 +33,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 Err(SliceError::GpuHung) => return Err(Error::GpuHung),
             }
         }
-        // Recorded into a capture it would change the program's graph; nothing of a capturing stream is running anyway.
-        let fence = (level != Level::Full && held.is_none() && !self.driver.is_capturing(queue.stream()))
-            .then(|| {
-                let event = self.driver.create_event(queue.stream().context, 0)?;
-                self.driver.record(queue.stream(), event).map(|()| event)
-            })
-            .transpose()
-            .unwrap_or(None);
-        self.legacy_needs(queue);
         let mut book = self.book();
-        let lane = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch);
-        let stale = match lane {
-            Some(lane) => {
-                lane.hold.level = lane.hold.level.max(Some(level));
-                if fence.is_some() { std::mem::replace(&mut lane.hold.fence, fence) } else { None }
-            }
-            None => fence,
-        };
-        drop(book);
-        stale.map(|event| self.driver.destroy_event(event)).transpose()?;
-        self.in_force(queue.id(), epoch)?.ok_or(Error::InvalidState)
+        let lane = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
+        lane.hold.level = lane.hold.level.max(Some(level));
+        Ok(lane.hold.level.unwrap_or(level))
     }
 
     fn in_force(&self, id: QueueId, epoch: u64) -> Result<Option<Level>, Error> {
@@ -68,30 +50,57 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let (fence, level, seen) = {
             let book = self.book();
             let lane = book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-            match lane.state {
-                State::Preempting => (lane.hold.fence, lane.hold.level, lane.hold.seen),
-                state => return Ok(state == State::Preempted),
+            match (lane.state, lane.hold.level) {
+                (State::Preempting, Some(level)) => (lane.hold.fence, level, lane.hold.seen),
+                (state, _) => return Ok(state == State::Preempted),
             }
         };
         let now = self.clock.now_ns();
-        let progress = self.driver.gate().filter(|_| level == Some(Level::Device));
-        let progress = progress.map(|gates| gates.progress(queue.stream()));
+        let gates = self.driver.gate().filter(|_| level == Level::Device);
+        let progress = gates.map(|gates| gates.progress(queue.stream()));
         let stands = progress.is_some_and(|progress| {
             progress.arrived != progress.passed
                 && seen.is_some_and(|(before, since)| before == progress && now >= since + SETTLED_NS)
         });
-        let done =
-            fence.is_none_or(|fence| self.relaxed(|| self.driver.query_event(fence)) != Err(Code::NOT_READY));
+        let reached = match fence {
+            _ if level == Level::Full => Ok(()),
+            Some(fence) => self.relaxed(|| self.driver.query_event(fence)),
+            None => self.fence(queue, epoch),
+        };
         let mut book = self.book();
         let lane = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-        if let Some(progress) = progress.filter(|progress| seen.is_none_or(|(before, _)| before != *progress))
-        {
-            lane.hold.seen = Some((progress, now));
+        if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {
+            lane.hold.seen = progress.map(|progress| (progress, now));
         }
-        if !(stands || done) {
+        if reached == Err(Code::NOT_READY) && !stands {
             return Ok(false);
         }
+        lane.fail_if_lost(reached);
         lane.state = lane.state.after(Move::Stopped).unwrap_or(lane.state);
         Ok(true)
+    }
+
+    /// Records an event behind everything that the driver has of the stream, and asks for it.
+    ///
+    /// Recorded into a capture it would change the program's graph: whether a capturing stream stands still is not known.
+    fn fence(&self, queue: &Queue, epoch: u64) -> Result<(), Code> {
+        if self.driver.is_capturing(queue.stream()) {
+            return Err(Code::NOT_READY);
+        }
+        let fence = self.driver.create_event(queue.stream().context, 0)?;
+        let recorded = self.driver.record(queue.stream(), fence);
+        self.legacy_needs(queue);
+        let mut book = self.book();
+        let lane = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch && lane.hold.fence.is_none());
+        match lane {
+            Some(lane) if recorded.is_ok() => lane.hold.fence = Some(fence),
+            _ => {
+                drop(book);
+                let _ = self.driver.destroy_event(fence);
+                return recorded.and(Err(Code::NOT_READY));
+            }
+        }
+        drop(book);
+        self.relaxed(|| self.driver.query_event(fence))
     }
 }

@@ -112,3 +112,21 @@ fn the_engines_own_calls_break_no_capture_of_the_program() {
     rig.settle();
     assert_eq!(rig.ran(&busy), (0..200).collect::<Vec<_>>());
 }
+
+#[test]
+fn preempting_a_capturing_stream_changes_no_graph_and_does_not_claim_that_it_stands_still() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.launch(&queue, Effect::Nothing, 50_000, 1).unwrap();
+    begin(&rig, &queue, 1, false);
+    rig.tag(&queue, 2);
+    assert!(!rig.preempt(&queue, ASYNC).unwrap().stopped);
+    rig.tag(&queue, 3);
+    assert_eq!(end(&rig, 1), Some(vec![2, 3]));
+    assert!(rig.preempt(&queue, SYNC).unwrap().stopped);
+    assert_eq!(rig.ran(&queue), [1]);
+    rig.command(&queue, &Command::Graph(1)).unwrap();
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.ran(&queue), [1, 2, 3]);
+}

@@ -72,6 +72,8 @@ fn ten_thousand_streams_destroyed_while_preempted_leave_nothing_behind() {
     for round in 0..10_000 {
         let queue = rig.queue(Kind::Blocking, Level::Host);
         let event = rig.event();
+        // A whole batch, so that the engine makes a mark.
+        (0..8).for_each(|tag| rig.tag(&queue, tag));
         rig.preempt(&queue, ASYNC).unwrap();
         rig.tag(&queue, round);
         rig.engine.record(&queue, event).unwrap();
@@ -81,7 +83,7 @@ fn ten_thousand_streams_destroyed_while_preempted_leave_nothing_behind() {
         rig.restore(&queue);
         rig.engine.pump();
         rig.gpu.advance(10_000);
-        assert_eq!(rig.ran(&queue), [round]);
+        assert_eq!(rig.ran(&queue).len(), 9);
         // The fake keeps its own records of what is gone.
         let mut inside = rig.gpu.inside();
         inside.lanes.clear();

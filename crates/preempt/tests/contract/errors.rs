@@ -70,9 +70,9 @@ fn a_lost_context_is_reported_by_everything_that_follows_and_nothing_hangs() {
     rig.restore(&queue);
     rig.settle();
     rig.preempt(&queue, SYNC).unwrap();
-    (2..200).for_each(|tag| {
-        let _ = rig.launch(&queue, Effect::Nothing, 1000, tag);
-    });
+    for tag in 2..200 {
+        assert_eq!(rig.launch(&queue, Effect::Nothing, 1000, tag), Err(Code::ILLEGAL_ADDRESS));
+    }
     rig.restore(&queue);
     rig.settle();
     for _ in 0..2 {

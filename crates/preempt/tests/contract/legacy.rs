@@ -82,6 +82,21 @@ fn gates_of_blocking_streams_open_for_a_running_legacy_command() {
 }
 
 #[test]
+fn gates_open_for_a_legacy_stream_that_nobody_ever_enabled() {
+    for legacy_first in [true, false] {
+        let rig = Rig::new();
+        let first = legacy_first.then(|| rig.plain(1, Kind::Legacy));
+        let blocking = rig.queue(Kind::Blocking, Level::Device);
+        let legacy = first.unwrap_or_else(|| rig.plain(1, Kind::Legacy));
+        (0..4).for_each(|tag| rig.launch(&blocking, Effect::Nothing, 100_000, tag).unwrap());
+        rig.preempt(&blocking, SYNC).unwrap();
+        rig.tag(&legacy, 9);
+        rig.gpu.finish();
+        assert_eq!(order(&rig), [0, 1, 2, 3, 9], "{legacy_first}");
+    }
+}
+
+#[test]
 fn non_blocking_streams_and_legacy_leave_each_other_alone() {
     let rig = Rig::new();
     let s = streams(&rig, Level::Host);

@@ -83,6 +83,7 @@ fn a_restore_during_the_minimum_ends_the_preemption() {
     live(&rig, 95 * MS);
     assert_eq!(rig.engine.state(&queue), Some(State::Running));
     assert!(!rig.preempt(&queue, SYNC).unwrap().stopped);
+    assert_eq!(rig.engine.state(&queue), Some(State::Running), "the minimum was cut short");
     rig.restore(&queue);
     live(&rig, 200 * MS);
     assert_eq!(rig.engine.state(&queue), Some(State::Running));

@@ -68,6 +68,21 @@ fn the_bound_by_count_and_by_learned_time_is_kept() {
 }
 
 #[test]
+fn gaps_between_batches_are_not_taken_for_work() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    // Kernels of 10 µs, once in 10 ms: a batch of them is 80 µs of work in 80 ms.
+    for tag in 0..200 {
+        rig.launch(&queue, Effect::Nothing, 10_000, tag).unwrap();
+        rig.gpu.advance(10_000_000);
+    }
+    (200..300).for_each(|tag| rig.launch(&queue, Effect::Nothing, 10_000, tag).unwrap());
+    let in_driver = rig.submitted(&queue) - rig.ran(&queue).len();
+    assert!(in_driver >= 8, "{in_driver} in the driver: a kernel is thought to last as long as the gap");
+    rig.settle();
+}
+
+#[test]
 fn state_follows_the_last_call() {
     let rig = Rig::new();
     let queue = rig.queue(Kind::NonBlocking, Level::Host);
