@@ -87,7 +87,12 @@ fn perform(
         }
         interrupts.pause()
     };
-    let setting = Setting { simulated, resource_file: plan::resource_file(&tenants), ..Setting::default() };
+    let setting = Setting {
+        simulated,
+        resource_file: plan::resource_file(&tenants),
+        // On a real GPU that is the default.
+        manager_flags: if simulated { vec!["--controls=simulated".to_owned()] } else { Vec::new() },
+    };
     let mut stage = Stage::build(setting, look)?;
     let mut witness = Witness::find(simulated.then(|| stage.simulator_socket()))?;
     let mut cast = Cast::empty();
@@ -209,7 +214,7 @@ fn summary(verdict: &Verdict, alone: Option<Quantiles>, beside: Quantiles) -> St
     }
     if let Some(alone) = alone {
         text += &format!(
-            "  note    lc's requests took {} (p50) and {} (p99) beside them, {} and {} alone; what is left to wait for is the\n          neighbours' time slices: holding those back (preemption) is not in this version\n",
+            "  note    lc's requests took {} (p50) and {} (p99) beside them, {} and {} alone\n",
             time(beside.p50),
             time(beside.p99),
             time(alone.p50),

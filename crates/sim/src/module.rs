@@ -16,6 +16,9 @@ use thiserror::Error;
 /// First line of every module.
 pub const MAGIC: &str = "SLUICE-SIM 1";
 
+/// The one kernel that is understood from PTX: it waits until a word in the host's memory says that it may end.
+pub const HOLD: &str = "sluice_hold";
+
 /// Why a module was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModuleError {
@@ -208,7 +211,6 @@ impl Module {
     /// by its name. None if the text has no such kernel.
     pub fn of_ptx(text: &str) -> Option<Self> {
         /// The kernel's name.
-        const HOLD: &str = "sluice_hold";
         let mut entries = text.split(".entry").skip(1).filter_map(|rest| rest.split_whitespace().next());
         let is_hold = |name: &str| name.split('(').next() == Some(HOLD);
         entries.find(|name| is_hold(name))?;

@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use sluice_load::driver::Driver;
 use sluice_sim::client;
+use sluice_sim::module::HOLD;
 
 use super::cast::Player;
 use super::device::DeviceWitness;
 use super::verdict::SIMULATED;
-
-/// The name of the hook's hold kernel.
-const HOLD: &str = "sluice_hold";
 
 /// What was seen of one tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
