@@ -210,7 +210,6 @@ impl Module {
     /// The module of a PTX text: of PTX one kernel is understood, `sluice_hold(u64 word, u32 value, u64 timeout_ns)`, and that
     /// by its name. None if the text has no such kernel.
     pub fn of_ptx(text: &str) -> Option<Self> {
-        /// The kernel's name.
         let mut entries = text.split(".entry").skip(1).filter_map(|rest| rest.split_whitespace().next());
         let is_hold = |name: &str| name.split('(').next() == Some(HOLD);
         entries.find(|name| is_hold(name))?;
