@@ -8,6 +8,7 @@ Arms (LC = ResNet-50 graph each 10 ms, BE = ResNet-50 training):
   alone, alone2          LC without the hook, nobody beside
   stock1, stock2         beside one / two trainings, no hook anywhere
   mps1, mps2             the same under one MPS server
+  hooked-alone           LC under Sluice, nobody beside
   plain1, plain2         under Sluice, hints off
   auto1, auto2           under Sluice, automatic hints
   api1, api2             under Sluice, a hint by API 300 us ahead of each request
@@ -125,9 +126,10 @@ def plan(stage):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arms", nargs="+", default="alone be-alone be-alone.1 stock1 plain1 auto1 api1 stock2 plain2 auto2 pair mps1 mps2 alone2".split())
+    parser.add_argument("--arms", nargs="+", default="alone be-alone stock1 plain1 auto1 api1 hooked-alone stock2 plain2 auto2 pair mps1 mps2 alone2".split())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=600, help="of an arm in a round")
+    parser.add_argument("--short-requests", type=int, default=300, help="of an arm in a round where no request is judged: trainings alone, the hook's cost")
     parser.add_argument("--period", type=float, default=10_000, help="us between arrivals")
     parser.add_argument("--quota", type=float, nargs=2, default=[0.3, 0.6], help="of the two trainings")
     parser.add_argument("--batch", type=int, default=128)
@@ -143,7 +145,8 @@ def main():
     wrong = []
     for number in range(options.rounds):
         for name, (service, lead, trainings) in arms.items():
-            told, windows = stage.run(service, lead, trainings, options.requests)
+            judged = service and name != "hooked-alone"
+            told, windows = stage.run(service, lead, trainings, options.requests if judged else options.short_requests)
             for who, window in windows.items():
                 rates[name].setdefault(who, []).append(window["rate"])
             if told:
@@ -163,7 +166,9 @@ def result(options, arms, latencies, rates, wrong, stage):
     pooled = {name: summary([value for block in blocks for value in block]) for name, blocks in latencies.items() if blocks}
     median = {name: {who: statistics.median(values) for who, values in by.items()} for name, by in rates.items()}
     base = pooled.get("alone")
-    alone = {"be0": median.get("be-alone", {}).get("be0"), "be1": median.get("be-alone.1", {}).get("be1")}
+    first = median.get("be-alone", {}).get("be0")
+    # The two train the same model.
+    alone = {"be0": first, "be1": median.get("be-alone.1", {}).get("be1", first)}
     rows = {}
     for name in arms:
         row = {"blocks_p99": [percentile(block, 0.99) for block in latencies[name]], **pooled.get(name, {})}
