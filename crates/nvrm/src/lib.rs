@@ -14,9 +14,11 @@ compile_error!("the driver's structures are read as 64-bit little-endian machine
 
 pub mod abi;
 pub mod control;
+mod driver;
 pub mod sniff;
 mod status;
 pub mod transport;
 
 pub use control::{ControlError, Controls};
+pub use driver::{Driver, VERSION_FILE};
 pub use status::NvStatus;

@@ -21,9 +21,11 @@ pub enum OnManagerLoss {
 /// Whether channel groups are stopped, started and given time slices from here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controls {
-    /// Those of processes that send a descriptor of the NVIDIA control device.
+    /// Those of processes that send a descriptor of the NVIDIA control device, if the driver's layouts are known.
     #[default]
     Auto,
+    /// As `Auto`, whatever the driver's version is.
+    AnyDriver,
     /// Those of a simulator, too.
     Simulated,
     /// None: everybody takes turns by token.

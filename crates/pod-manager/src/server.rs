@@ -47,12 +47,25 @@ impl Parts {
             ClientSource::Agent(_) => (KernelPeers::with_places(), Box::new(ByCgroup)),
         };
         let adopt: Option<Box<dyn Adopt>> = match config.controls {
-            Controls::Auto => Some(Box::new(Nvrm { simulated: false })),
+            Controls::Auto => of_known_driver(),
+            Controls::AnyDriver => Some(Box::new(Nvrm { simulated: false })),
             Controls::Simulated => Some(Box::new(Nvrm { simulated: true })),
             Controls::Off => None,
         };
         Ok(Self { clock, peers: Box::new(peers), identify, adopt })
     }
+}
+
+/// Controls over the driver that is loaded, unless nobody has compared its layouts with ours.
+fn of_known_driver() -> Option<Box<dyn Adopt>> {
+    if let sluice_nvrm::Driver::Unknown(version) = sluice_nvrm::Driver::loaded() {
+        warn!(
+            version,
+            "nobody has compared this driver's layouts: nothing is controlled, everybody takes turns by token (--controls any-driver does it all the same)"
+        );
+        return None;
+    }
+    Some(Box::new(Nvrm { simulated: false }))
 }
 
 /// A manager that serves on threads of its own. Dropping it leaves it running; [`Handle::stop`] ends it.

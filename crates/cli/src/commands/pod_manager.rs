@@ -113,8 +113,10 @@ enum Loss {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ControlsOf {
-    /// Where a process sends a descriptor of the NVIDIA control device
+    /// Where a process sends a descriptor of the NVIDIA control device, if the driver's layouts are known
     Auto,
+    /// The same with any driver
+    AnyDriver,
     /// Those of a simulator too
     Simulated,
     /// Never: everybody takes turns by token
@@ -171,6 +173,7 @@ impl Arguments {
             controls: match self.controls {
                 None => d.controls,
                 Some(ControlsOf::Auto) => Controls::Auto,
+                Some(ControlsOf::AnyDriver) => Controls::AnyDriver,
                 Some(ControlsOf::Simulated) => Controls::Simulated,
                 Some(ControlsOf::Off) => Controls::Off,
             },
