@@ -5,6 +5,8 @@ use crate::http;
 use crate::patience::eventually;
 use crate::programs::Linking;
 use crate::tenant::{Tenant, TenantOptions};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use sluice_sim::ledger::{Interval, Ledger, ProcessLedger, Window};
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -20,6 +22,7 @@ use tempfile::TempDir;
 pub struct NodeOptions {
     resources: String,
     manager_arguments: Vec<String>,
+    simulator_arguments: Vec<String>,
     without_manager: bool,
 }
 
@@ -27,6 +30,12 @@ impl NodeOptions {
     /// More arguments of `sluice pod-manager`, separated by blanks.
     pub fn manager_arguments(mut self, arguments: &str) -> Self {
         self.manager_arguments.extend(arguments.split_whitespace().map(str::to_owned));
+        self
+    }
+
+    /// More arguments of `sluice sim`, separated by blanks.
+    pub fn simulator_arguments(mut self, arguments: &str) -> Self {
+        self.simulator_arguments.extend(arguments.split_whitespace().map(str::to_owned));
         self
     }
 
@@ -50,6 +59,7 @@ impl NodeOptions {
             .args(["--parent", &std::process::id().to_string(), "sim"])
             .arg("--socket")
             .arg(&simulator)
+            .args(&self.simulator_arguments)
             .stdin(Stdio::null())
             .stdout(log.0)
             .stderr(log.1)
@@ -264,6 +274,18 @@ impl Node {
             let _ = manager.kill();
             let _ = manager.wait();
         }
+    }
+
+    /// Tells the pod-manager to end, and waits until it has.
+    ///
+    /// # Panics
+    /// When it does not end with status 0.
+    pub fn end_manager(&mut self) {
+        let Some(mut manager) = self.manager.take() else { return };
+        let pid = Pid::from_raw(i32::try_from(manager.id()).unwrap_or(0));
+        kill(pid, Signal::SIGTERM).unwrap_or_else(|error| panic!("telling the pod-manager to end: {error}"));
+        let status = manager.wait().unwrap_or_else(|error| panic!("waiting for the pod-manager: {error}"));
+        assert!(status.success(), "the pod-manager ended with {status}");
     }
 
     /// Whether the pod-manager still runs.

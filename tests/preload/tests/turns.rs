@@ -1,7 +1,7 @@
 //! Turns that the GPU keeps, under the real manager: channel groups of tenants are stopped and started from outside. The witness
 //! is the simulated GPU's own ledger.
 
-use sluice_preload_tests::{MS, Node, Tenant, alone, checks, http};
+use sluice_preload_tests::{MS, Node, Tenant, alone, beside_others, checks, eventually, http};
 
 const SECOND: u64 = 1_000 * MS;
 
@@ -9,10 +9,11 @@ fn node(resources: &str) -> Node {
     Node::with(resources).manager_arguments("--controls simulated").start()
 }
 
-/// Starts busy processes, one for each name, and waits until all of them have run kernels.
+/// Starts processes with a tenth of a second of work at a time, so that a busy machine does not leave the GPU idle; one for each
+/// name. Waits until all of them have run kernels.
 fn busy(node: &Node, clients: &[&str]) -> Vec<Tenant> {
     let mut tenants: Vec<Tenant> =
-        clients.iter().map(|client| node.tenant(client, "busy").arguments("1000 8").start()).collect();
+        clients.iter().map(|client| node.tenant(client, "busy").arguments("2000 50").start()).collect();
     for tenant in &mut tenants {
         tenant.expect("ready");
     }
@@ -36,12 +37,90 @@ fn two_busy_clients_share_by_turns_as_their_requests_say() {
     node.let_pass(2 * SECOND);
     let span = node.let_pass(20 * SECOND);
     let window = node.window(span);
-    checks::shares(&window, &[(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)], 0.95).unwrap();
+    checks::shares(&window, &[(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)], 0.6).unwrap();
     let metrics = node.metrics();
     assert_eq!(http::sample(&metrics, "sluice_level", &["level=\"turn\""]), Some(2.0));
     assert_eq!(http::sample(&metrics, "sluice_steering_given_up_total", &[]), Some(0.0));
     let turns = http::sample(&metrics, "sluice_turns_total", &[]).unwrap();
     assert!((100.0..1000.0).contains(&turns), "{turns} turns in some twenty seconds");
-    println!("{window:?}");
+    end(tenants);
+}
+
+#[test]
+fn beside_a_latency_critical_client_two_busy_ones_take_turns_and_nobody_is_left_stopped() {
+    let _turn = alone();
+    let node = node(
+        "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: be-a, request: 0.4, memory: 1Gi }\n  - { name: be-b, request: 0.4, memory: 1Gi }\n",
+    );
+    let tenants = busy(&node, &["be-a", "be-b"]);
+    let mut service = node.tenant("service", "tenant").start();
+    service.expect("ready");
+    for _ in 0..50 {
+        assert_eq!(service.ask("launch 1 1000"), "launched");
+        assert_eq!(service.ask("sync"), "synced");
+    }
+    let span = node.let_pass(5 * SECOND);
+    let pids: Vec<i32> = tenants.iter().map(Tenant::pid).collect();
+    checks::shares(&node.window(span), &[(&pids[..1], 0.5), (&pids[1..], 0.5)], 0.6).unwrap();
+    for pid in pids {
+        let stall = checks::longest_stall(&node.timeline(span), pid, span);
+        assert!(stall < 500 * MS, "{pid} stood still for {} ms", stall / MS);
+    }
+    assert_eq!(service.ask("check"), "right");
+    service.finish().expect_success();
+    end(tenants);
+}
+
+#[test]
+fn when_the_manager_is_killed_whoever_it_had_stopped_goes_on() {
+    let _turn = beside_others();
+    let mut node = node("2\nbe-a 0.5 1.0 8589934592\nbe-b 0.5 1.0 8589934592\n");
+    let tenants = busy(&node, &["be-a", "be-b"]);
+    node.let_pass(500 * MS);
+    node.kill_manager();
+    for tenant in &tenants {
+        let seen = node.row(tenant).kernels_completed;
+        node.when_completed(tenant, seen + 50);
+    }
+    node.start_manager();
+    eventually("both to be steered again", || {
+        (http::sample(&node.metrics(), "sluice_level", &["level=\"turn\""]) == Some(2.0)).then_some(())
+    });
+    for tenant in &tenants {
+        let seen = node.row(tenant).kernels_completed;
+        node.when_completed(tenant, seen + 100);
+    }
+    end(tenants);
+}
+
+#[test]
+fn a_manager_that_ends_in_order_leaves_nobody_stopped_either() {
+    let _turn = beside_others();
+    let mut node = node("2\nbe-a 0.5 1.0 8589934592\nbe-b 0.5 1.0 8589934592\n");
+    let tenants = busy(&node, &["be-a", "be-b"]);
+    node.let_pass(500 * MS);
+    node.end_manager();
+    for tenant in &tenants {
+        let seen = node.row(tenant).kernels_completed;
+        node.when_completed(tenant, seen + 50);
+    }
+    end(tenants);
+}
+
+#[test]
+fn on_a_driver_without_controls_everybody_takes_turns_by_token() {
+    let _turn = beside_others();
+    let node = Node::with("2\nbe-a 0.5 1.0 8589934592\nbe-b 0.5 1.0 8589934592\n")
+        .manager_arguments("--controls simulated")
+        .simulator_arguments("--controls none")
+        .start();
+    let tenants = busy(&node, &["be-a", "be-b"]);
+    eventually("both to be at tokens", || {
+        (http::sample(&node.metrics(), "sluice_level", &["level=\"token\""]) == Some(2.0)).then_some(())
+    });
+    for tenant in &tenants {
+        let seen = node.row(tenant).kernels_completed;
+        node.when_completed(tenant, seen + 100);
+    }
     end(tenants);
 }
