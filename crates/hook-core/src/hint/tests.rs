@@ -106,6 +106,9 @@ fn a_request_that_launches_nothing_is_not_held_again_until_work_has_come_and_gon
     server.machine.waits(true);
     server.now += 100 * MS;
     assert_eq!(server.begin(Trigger::Copy, 0), Err(NoHold::Begun));
+    // Whatever else has come to rest, it was not this request.
+    server.finish();
+    assert_eq!(server.begin(Trigger::Copy, 0), Err(NoHold::Begun));
     server.launch();
     server.finish();
     // One of the two is the trial's: with, then without.
@@ -142,6 +145,17 @@ fn a_long_preparation_is_not_held_from_its_beginning() {
     let (from, to) = (hold.starts_ns - server.now, hold.starts_ns + hold.timeout_ns - server.now);
     assert!(from > 4 * MS && from < 5 * MS - 300 * US, "early enough to have the GPU by then: {from}");
     assert!(to > 5 * MS, "{to}");
+}
+
+#[test]
+fn where_the_budget_cannot_cover_the_whole_margin_it_covers_the_middle() {
+    let mut server = Server::new();
+    for at in 0..200 {
+        server.request(if at % 2 == 0 { 4 * MS } else { 6 * MS }, 7 * MS, 9 * MS);
+    }
+    let hold = server.begin(Trigger::Copy, 0).expect("holds pay");
+    let (from, to) = (hold.starts_ns - server.now, hold.starts_ns + hold.timeout_ns - server.now);
+    assert!((3500 * US..4500 * US).contains(&from) && (5500 * US..6500 * US).contains(&to), "{from} to {to}");
 }
 
 #[test]
@@ -217,17 +231,42 @@ fn a_launch_without_a_copy_is_held_only_where_that_is_proven_to_pay() {
 #[test]
 fn a_hold_that_the_driver_refused_is_not_counted_as_one() {
     let mut server = Server::new();
-    for _ in 0..60 {
+    for at in 0..60 {
         let began = server.now;
         if let Ok(hold) = server.begin(Trigger::Copy, 0) {
             server.machine.failed(hold.ticket);
             assert!(!server.machine.is_held());
         }
         server.launch();
-        server.now = began + MS;
+        server.now = began + if at % 2 == 0 { 2 * MS } else { MS };
         server.finish();
     }
-    assert_eq!(server.machine.waits(true), None);
+    assert!(server.begin(Trigger::Copy, 0).is_ok(), "what was never held was not found wanting");
+}
+
+#[test]
+fn only_requests_whose_end_was_seen_count_for_or_against_holds() {
+    for seen in [true, false] {
+        let hints = Hints::new(Settings::default());
+        hints.allow(1);
+        hints.launched(0);
+        hints.idle(1, 1);
+        let mut now = 0;
+        let held = (0..100)
+            .filter(|_| {
+                now += 10 * MS;
+                let held = hints.begins(Trigger::Copy, now, 0).is_ok();
+                hints.launched(now);
+                now += if held { 2 * MS } else { MS };
+                if seen {
+                    hints.waited(now);
+                }
+                hints.idle(now, 1);
+                held
+            })
+            .count();
+        assert!(if seen { held < 50 } else { held == 100 }, "{held} were held");
+    }
 }
 
 #[test]

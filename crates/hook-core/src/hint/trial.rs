@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn while_nobody_contests_the_gpu_nothing_is_proven_against_holds() {
         let mut trial = Trial::new(true);
-        for _ in 0..2 * EACH {
+        for _ in 0..4 * EACH {
             let held = trial.choose();
             trial.learn(held, Some(if held { 1_200_000 } else { 1_030_000 }), false);
         }
@@ -189,11 +189,13 @@ mod tests {
 
     #[test]
     fn requests_whose_end_nobody_sees_are_not_tried_upon_for_ever() {
-        let mut trial = Trial::new(true);
-        for _ in 0..UNOBSERVED {
-            let held = trial.choose();
-            trial.learn(held, None, true);
+        for usually in [true, false] {
+            let mut trial = Trial::new(usually);
+            for _ in 0..UNOBSERVED {
+                let held = trial.choose();
+                trial.learn(held, None, true);
+            }
+            assert!((0..1000).all(|_| trial.choose() == usually));
         }
-        assert!((0..1000).all(|_| trial.choose()));
     }
 }

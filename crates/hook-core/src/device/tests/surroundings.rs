@@ -335,3 +335,31 @@ fn a_manager_that_comes_back_is_told_of_work_that_runs() {
     assert_eq!(told(&device).last(), Some(&true));
     device.block_ended();
 }
+
+#[test]
+fn hints_are_armed_when_the_work_has_finished_and_told_whether_that_was_seen() {
+    use crate::hint::{Settings, Trigger};
+    let mut bench = Bench::new();
+    bench.settings.hints = Settings { automatic: true, ..Settings::default() };
+    let (device, thread) = (bench.detached(), Thread::new());
+    device.link.standing.store(true, SeqCst);
+    device.track();
+    let hints = device.hints();
+    hints.allow(1);
+    let request = |ms: u64| {
+        let held = hints.begins(Trigger::Copy, bench.clock.now_ns(), 0).is_ok();
+        launch(&device, &thread, 100);
+        hints.launched(bench.clock.now_ns());
+        assert!(!hints.is_armed(), "work is out");
+        bench.clock.advance(if held { 2 * ms } else { ms });
+        wait_for(&device, 100);
+        assert!(hints.is_armed(), "it has finished");
+        held
+    };
+    request(MS);
+    // The waits say when each request ended, so that holds which make them slower are found out.
+    let held = (0..100).filter(|_| request(MS)).count();
+    assert!(held < 50, "{held} were held");
+    device.abandon();
+    assert!(!hints.is_armed());
+}
