@@ -53,8 +53,13 @@ fn two_processes_of_a_client_have_the_share_of_one() {
     let node = Node::start("2\npair 0.5 1.0 8589934592\nsingle 0.5 1.0 8589934592\n");
     let tenants = busy(&node, &["pair", "pair", "single"]);
     let span = node.let_pass(8 * SECOND);
-    let pids: Vec<i32> = tenants.iter().map(Tenant::pid).collect();
-    checks::shares(&node.window(span), &[(&pids[..2], 0.5), (&pids[2..], 0.5)], 0.85).unwrap();
+    let window = node.window(span);
+    let of_time = |tenants: &[Tenant]| tenants.iter().map(|t| window.share_of_time(t.pid())).sum::<f64>();
+    let (pair, single) = (of_time(&tenants[..2]), of_time(&tenants[2..]));
+    assert!((single - 0.5).abs() <= checks::TWO_POINTS, "the single one had {single:.4} of the time");
+    // Of its half the pair loses a tenth at most to the switches between its own two contexts (gpu-measurements.md, section 7).
+    let possible = 0.45 - checks::TWO_POINTS..=0.5 + checks::TWO_POINTS;
+    assert!(possible.contains(&pair), "the pair had {pair:.4} of the time");
     end(tenants);
 }
 
