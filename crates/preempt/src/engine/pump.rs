@@ -105,7 +105,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             self.event_for(queue.stream(), id).and_then(|event| self.driver.record(queue.stream(), event));
         // The number is read after the record has reached the driver: what another thread placed meanwhile is in front of it.
         let gate = queue.flight.tickets(|tickets| tickets.placed());
-        let behind = (queue.is_gated() && gate > 0).then(|| Behind { queue: Arc::clone(queue), gate });
+        let behind = queue.is_gated().then(|| Behind { queue: Arc::clone(queue), gate });
         lock(&self.events).recorded(id, behind);
         self.release(id);
         result

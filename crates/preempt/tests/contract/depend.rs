@@ -204,3 +204,22 @@ fn eight_streams_in_a_ring_of_events() {
     rig.settle();
     assert_eq!(rig.gpu.read(1), expected);
 }
+
+#[test]
+fn slices_are_not_used_against_a_stream_that_another_waits_for_on_the_gpu() {
+    let rig = Rig::new();
+    rig.gpu.inside().slices = Some(Ok(()));
+    let [held, running, _] = chain(&rig, Level::Full);
+    let event = rig.event();
+    // Handed over while preempted, so that there is no gate in front of it.
+    assert_eq!(rig.preempt(&held, SYNC).unwrap().level, Level::Full);
+    rig.launch(&held, Effect::Nothing, 100_000, 1).unwrap();
+    rig.engine.record(&held, event).unwrap();
+    rig.engine.wait(&running, event).unwrap();
+    rig.tag(&running, 2);
+    rig.engine.pump();
+    rig.restore(&held);
+    assert_eq!(rig.preempt(&held, ASYNC).unwrap().level, Level::Device);
+    rig.gpu.finish();
+    assert_eq!((rig.ran(&held), rig.ran(&running)), (vec![1], vec![2]));
+}
