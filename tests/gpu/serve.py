@@ -135,7 +135,7 @@ def main():
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--limit", type=int, default=560)
     parser.add_argument("--name", default="serve")
-    parser.add_argument("--manager", nargs="*", default=[], help="more arguments of the pod-manager")
+    parser.add_argument("--manager", nargs="*", default=["--controls=auto"], help="more arguments of the pod-manager")
     options = parser.parse_args()
     rig.limit(options.limit)
     stage = Stage(options)

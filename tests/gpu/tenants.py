@@ -59,7 +59,7 @@ def main():
     parser.add_argument("--idle-seconds", type=float, default=20.0)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--limit", type=int, default=330)
-    parser.add_argument("--manager", nargs="*", default=[], help="more arguments of the pod-managers")
+    parser.add_argument("--manager", nargs="*", default=["--controls=auto"], help="more arguments of the pod-managers")
     parser.add_argument("--name", default="tenants")
     options = parser.parse_args()
     rig.limit(options.limit)

@@ -90,8 +90,7 @@ fn perform(
     let setting = Setting {
         simulated,
         resource_file: plan::resource_file(&tenants),
-        // On a real GPU that is the default.
-        manager_flags: if simulated { vec!["--controls=simulated".to_owned()] } else { Vec::new() },
+        manager_flags: vec![format!("--controls={}", if simulated { "simulated" } else { "auto" })],
     };
     let mut stage = Stage::build(setting, look)?;
     let mut witness = Witness::find(simulated.then(|| stage.simulator_socket()))?;

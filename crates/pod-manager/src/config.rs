@@ -22,13 +22,13 @@ pub enum OnManagerLoss {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controls {
     /// Those of processes that send a descriptor of the NVIDIA control device, if the driver's layouts are known.
-    #[default]
     Auto,
     /// As `Auto`, whatever the driver's version is.
     AnyDriver,
     /// Those of a simulator, too.
     Simulated,
     /// None: everybody takes turns by token.
+    #[default]
     Off,
 }
 
@@ -87,7 +87,8 @@ pub struct Config {
     /// A client with limit L gets grants of at most L × this, so that its pauses stay below this; at most the window.
     /// Default 200 ms.
     pub limit_period: Duration,
-    /// Whether channel groups are controlled from here. Default: where a process sends a descriptor for it.
+    /// Whether channel groups are controlled from here. Default: no, until tenants that lie about their contexts or their
+    /// activity can do no more with it than harm themselves.
     pub controls: Controls,
     /// How long a turn of a client lasts whose channel groups are controlled, 30 ms to 100 ms: a hand-over takes about a
     /// millisecond of every GPU's driver on the node, so shorter ones cost the neighbours, and longer ones make who waits
@@ -150,7 +151,7 @@ impl Config {
             min_quota: Duration::from_millis(10),
             max_quota: Duration::from_millis(100),
             limit_period: Duration::from_millis(200),
-            controls: Controls::Auto,
+            controls: Controls::Off,
             turn: Duration::from_millis(50),
             capacity: 1,
             return_timeout: Duration::from_secs(2),

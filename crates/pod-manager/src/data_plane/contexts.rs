@@ -94,6 +94,10 @@ impl DataPlane {
         for group in before {
             self.forget_group(group);
         }
+        if !self.helm.controls() {
+            announcement.contexts.clear();
+            self.closer.close(std::mem::take(&mut announcement.descriptors));
+        }
         let lines = self.adopt(id, std::mem::take(&mut announcement.descriptors));
         let mut groups = Vec::new();
         for context in std::mem::take(&mut announcement.contexts) {
@@ -140,6 +144,11 @@ impl DataPlane {
 
 /// The ways to the driver and the groups behind them.
 impl super::steering::Helm {
+    /// Whether anything is controlled at all.
+    fn controls(&self) -> bool {
+        self.adopt.is_some()
+    }
+
     fn adopt(&mut self, fd: OwnedFd) -> Result<Line, (OwnedFd, String)> {
         let Some(adopt) = &mut self.adopt else { return Err((fd, "controls are switched off".into())) };
         let control: Box<dyn ChannelControl> = adopt.adopt(fd)?;
