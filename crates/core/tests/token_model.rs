@@ -261,6 +261,5 @@ fn it_does_so_when_both_kinds_are_under_one_grant() {
 
 fn check(kinds: Kinds) {
     let checker = Protocol { last_ms: 3, kinds }.checker().spawn_dfs().join();
-    println!("{} states", checker.unique_state_count());
     checker.assert_properties();
 }
