@@ -57,7 +57,13 @@ impl Descriptor {
     }
 }
 
-/// Sockets are told apart by their inode alone; nothing else is kept here.
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Sockets are told apart by their inode alone, and a log file from sockets.
 fn inode(fd: BorrowedFd<'_>) -> Option<u64> {
     sluice_sys::kind::inode(fd).ok()
 }

@@ -2,18 +2,26 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
+use crate::descriptor::Descriptor;
+
 /// Opens the file for appending, away from the descriptors that belong to the program.
-pub(crate) fn open(path: &Path) -> Option<File> {
+pub(crate) fn open(path: &Path) -> Option<Descriptor> {
     let file = OpenOptions::new().append(true).create(true).open(path).ok()?;
-    above_standard(file.as_fd()).map(File::from)
+    let kept = Descriptor::none();
+    kept.set(above_standard(file.as_fd())?);
+    Some(kept)
 }
 
 /// Writes one line. Failure is nobody's concern.
-pub(crate) fn line(file: Option<&File>, text: std::fmt::Arguments<'_>) {
-    if let Some(mut file) = file {
+pub(crate) fn line(file: Option<&Descriptor>, text: std::fmt::Arguments<'_>) {
+    // A program may have closed the file, and what has its number may be one of our own connections.
+    if let Some(file) = file.filter(|file| file.is_ours()) {
+        // SAFETY: open, as has just been seen, and not closed by this value.
+        let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(file.raw()) });
         let ns = sluice_sys::clock::monotonic_ns();
         let line =
             format!("{}.{:06} {} {text}\n", ns / 1_000_000_000, ns / 1000 % 1_000_000, std::process::id());

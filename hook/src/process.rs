@@ -3,7 +3,6 @@
 //! Devices are made when first needed and never freed. The fork child sets one flag, after which every call passes.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,6 +19,7 @@ use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::thread::Thread;
 
 use crate::clock::HostClock;
+use crate::descriptor::Descriptor;
 use crate::gpu::{self, Gpu};
 use crate::link::{Address, Identity, MemoryConnection, TokenConnection};
 use crate::{groups, log, tracker};
@@ -75,7 +75,7 @@ impl Managed {
 struct Setup {
     config: Config,
     name: Name,
-    log: Option<File>,
+    log: Option<Descriptor>,
     disabled: bool,
 }
 

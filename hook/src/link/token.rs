@@ -179,7 +179,7 @@ impl TokenLink for TokenConnection {
     }
 
     fn announce(&self) -> Result<(), LinkError> {
-        if !self.attached.load(Acquire) {
+        if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
             return Ok(());
         }
         let Some(announced) = self.announcer.next(&self.socket) else { return Ok(()) };

@@ -5,7 +5,7 @@ use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, STANDING};
 use sluice_comm::{
     AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, Response, ResponseBody,
 };
-use sluice_nvrm::Controls;
+use sluice_nvrm::{ControlError, Controls};
 use sluice_sys::page::SharedPage;
 use sluice_sys::{memfd, socket};
 use std::io;
@@ -46,7 +46,7 @@ pub struct Announced {
     /// What it says.
     pub contexts: Vec<ContextHandles>,
     /// The ways to the driver that travelled with it.
-    pub controls: Vec<Controls>,
+    pub controls: Vec<Mutex<Controls>>,
 }
 
 /// The manager. Dropping it leaves its threads to the end of the test process; [`Steerer::hang_up`] does not.
@@ -193,8 +193,10 @@ fn read_announcement(how: How, fds: Vec<OwnedFd>, understands: Understands) -> i
         return Ok(None);
     }
     let contexts = AttachPayload::decode(&bytes).map_err(io::Error::other)?.contexts;
-    let controls =
-        fds.map(|fd| Controls::over(fd, true)).collect::<Result<_, _>>().map_err(io::Error::other)?;
+    let controls = fds
+        .map(|fd| Controls::over(fd, true).map(Mutex::new))
+        .collect::<Result<_, _>>()
+        .map_err(io::Error::other)?;
     Ok(Some(Announced { how, version, contexts, controls }))
 }
 
@@ -216,11 +218,7 @@ impl Announced {
     /// When the driver refuses.
     #[track_caller]
     pub fn stop(&self) {
-        for context in &self.contexts {
-            let control = &self.controls[context.descriptor as usize];
-            let stopped = control.disable(context.client, context.subdevice, &context.channels);
-            stopped.unwrap_or_else(|error| panic!("stopping {context:?}: {error}"));
-        }
+        self.each(|control, context| control.disable(context.client, context.subdevice, &context.channels));
     }
 
     /// Starts them.
@@ -229,11 +227,7 @@ impl Announced {
     /// When the driver refuses.
     #[track_caller]
     pub fn start(&self) {
-        for context in &self.contexts {
-            let control = &self.controls[context.descriptor as usize];
-            let started = control.enable(context.client, context.subdevice, &context.channels);
-            started.unwrap_or_else(|error| panic!("starting {context:?}: {error}"));
-        }
+        self.each(|control, context| control.enable(context.client, context.subdevice, &context.channels));
     }
 
     /// Sets the slice of every context.
@@ -242,11 +236,7 @@ impl Announced {
     /// When the driver refuses.
     #[track_caller]
     pub fn set_slice(&self, us: u64) {
-        for context in &self.contexts {
-            let control = &self.controls[context.descriptor as usize];
-            let set = control.set_timeslice(context.client, context.channel_group, us);
-            set.unwrap_or_else(|error| panic!("setting the slice of {context:?}: {error}"));
-        }
+        self.each(|control, context| control.set_timeslice(context.client, context.channel_group, us));
     }
 
     /// The slices of the contexts.
@@ -255,12 +245,17 @@ impl Announced {
     /// When the driver refuses.
     #[track_caller]
     pub fn slices(&self) -> Vec<u64> {
-        let slice = |context: &ContextHandles| {
-            let slice =
-                self.controls[context.descriptor as usize].timeslice(context.client, context.channel_group);
-            slice.unwrap_or_else(|error| panic!("asking for the slice of {context:?}: {error}"))
-        };
-        self.contexts.iter().map(slice).collect()
+        self.each(|control, context| control.timeslice(context.client, context.channel_group))
+    }
+
+    #[track_caller]
+    fn each<T>(&self, ask: impl Fn(&Controls, &ContextHandles) -> Result<T, ControlError>) -> Vec<T> {
+        let answers = self.contexts.iter().map(|context| {
+            let control = self.controls[context.descriptor as usize].lock();
+            let control = control.unwrap_or_else(|poisoned| poisoned.into_inner());
+            ask(&control, context).unwrap_or_else(|error| panic!("a control of {context:?}: {error}"))
+        });
+        answers.collect()
     }
 
     /// The groups' handles.
