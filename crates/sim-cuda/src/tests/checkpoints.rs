@@ -1,8 +1,17 @@
 //! A process that is held at its next call.
 
 use super::*;
-use crate::state::driver::wait_unlocked;
 use std::sync::mpsc;
+
+type GetVersion = unsafe extern "C" fn(*mut i32) -> CUresult;
+
+/// A function as a program finds it.
+fn exported(symbol: &str) -> GetVersion {
+    let index = sluice_driver_api::ENTRIES.iter().position(|entry| entry.symbol == symbol).unwrap();
+    let address = std::ptr::with_exposed_provenance::<()>(crate::exports::address(index).unwrap());
+    // SAFETY: the address of a function of that type; only of such ones is it asked for here.
+    unsafe { std::mem::transmute::<*const (), GetVersion>(address) }
+}
 
 fn me() -> i32 {
     i32::try_from(std::process::id()).unwrap()
@@ -31,12 +40,14 @@ fn a_locked_process_waits_in_its_next_call_and_goes_on_when_unlocked() {
     assert_eq!((state(), lock(0)), (1, Err(CUresult::ERROR_ILLEGAL_STATE)));
     let (done, is_done) = mpsc::channel();
     let held = std::thread::spawn(move || {
-        wait_unlocked();
-        done.send(()).unwrap();
+        let mut version = 0;
+        // SAFETY: the function's type, and a place for its result.
+        let got = unsafe { exported("cuDriverGetVersion")(&raw mut version) };
+        done.send((got, version)).unwrap();
     });
     assert_eq!(is_done.try_recv(), Err(mpsc::TryRecvError::Empty));
     cuCheckpointProcessUnlock(me(), Ptr::null()).unwrap();
-    is_done.recv().unwrap();
+    assert_eq!(is_done.recv().unwrap(), (CUresult::SUCCESS, 13_000));
     held.join().unwrap();
     assert_eq!(state(), 0);
 }

@@ -51,7 +51,8 @@ impl Locks {
         }
     }
 
-    fn answer(&mut self, at: u64, peer: u64, answer: Answer) {
+    /// Has a peer answered at a time.
+    pub(super) fn answer(&mut self, at: u64, peer: u64, answer: Answer) {
         self.count += 1;
         self.answers.insert((at, self.count), (peer, answer));
     }

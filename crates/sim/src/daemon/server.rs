@@ -243,7 +243,12 @@ impl Server {
                 }
                 _ => {}
             }
+            let is_locked_out = request.needs_driver() && self.gpu.rm.busy_until() > monotonic_ns();
             let answer = self.answer(key, request);
+            if is_locked_out {
+                self.locks.answer(self.gpu.rm.busy_until(), key, answer);
+                continue;
+            }
             if let Some(peer) = self.peers.get_mut(&key) {
                 peer.answer(&answer)?;
             }

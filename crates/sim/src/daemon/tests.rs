@@ -4,8 +4,9 @@ mod controls;
 
 use super::*;
 use crate::client::{self, Gpu, GpuError, Stream, StreamCommand};
-use crate::engine::{CopyEngine, Node, StreamKind, Work};
+use crate::engine::{Compare, Condition, CopyEngine, Node, StreamKind, Work};
 use crate::ledger::ProcessLedger;
+use sluice_sys::clock::monotonic_ns;
 use std::sync::Mutex;
 
 struct Bench {
@@ -225,6 +226,32 @@ fn a_host_command_holds_its_stream_until_it_is_told() {
     assert!(!process.gpu.is_done(after));
     stream.host_done(held.seq());
     process.gpu.wait_for(after).unwrap();
+}
+
+#[test]
+fn what_is_told_holds_from_when_it_happened() {
+    let bench = daemon();
+    let process = bench.process("me");
+    let stream = process.stream(StreamKind::NonBlocking);
+    let event = process.gpu.open_event().unwrap();
+    let held = stream.submit(StreamCommand::Host, None).unwrap();
+    let condition = Condition { address: 8, value: 1, compare: Compare::AtLeast, is_wide: false };
+    stream.submit(StreamCommand::Record(Some(event)), None).unwrap();
+    // The daemon has seen all of it, and sleeps.
+    assert!(!process.gpu.is_done(stream.mark()));
+    bench.row("me");
+    let before = monotonic_ns();
+    stream.host_done(held.seq());
+    process.gpu.wait_for(stream.mark()).unwrap();
+    let done = process.gpu.event_time(event);
+    assert!((before..monotonic_ns()).contains(&done), "done {done}, told after {before}");
+    stream.submit(StreamCommand::MemOp(Some(condition)), None).unwrap();
+    stream.submit(StreamCommand::Record(Some(event)), None).unwrap();
+    bench.row("me");
+    let before = monotonic_ns();
+    process.gpu.set_word(8, 1);
+    process.gpu.wait_for(stream.mark()).unwrap();
+    assert!(process.gpu.event_time(event) >= before);
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl Rm {
         }
     }
 
-    /// Whether a control is under way at `now`: what asks the driver for memory waits until then.
+    /// When the last control is over: what asks the driver for memory waits until then.
     pub fn busy_until(&self) -> u64 {
         self.busy_until
     }

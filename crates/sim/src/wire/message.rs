@@ -58,6 +58,16 @@ pub(crate) enum Request {
     LockState { pid: i32 },
 }
 
+impl Request {
+    /// Whether the driver needs the lock for it that controls hold meanwhile (`gpu-measurements.md` §15).
+    pub(crate) fn needs_driver(&self) -> bool {
+        matches!(
+            self,
+            Self::Allocate { .. } | Self::Free { .. } | Self::OpenContext { .. } | Self::CloseContext { .. }
+        )
+    }
+}
+
 /// A channel group as the process allocated it over its file of the control device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlGroup {

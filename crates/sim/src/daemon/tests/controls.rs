@@ -2,10 +2,13 @@
 
 use super::*;
 use crate::client::ControlGroup;
-use sluice_nvrm::abi::{AllocBlock, ChannelParams, GroupParams, Request, class, engine};
-use sluice_nvrm::transport::{Transport, adopt};
+use sluice_nvrm::abi::{
+    AllocBlock, ChannelParams, Command, ControlBlock, GroupParams, Request, class, engine, timeslice,
+};
+use sluice_nvrm::transport::{Transport, adopt, wire};
 use sluice_nvrm::{ControlError, Controls, NvStatus};
-use std::os::fd::OwnedFd;
+use sluice_sys::clock::monotonic_ns;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// A process that has allocated its channel group as a driver does.
 struct Owner {
@@ -107,6 +110,30 @@ fn two_who_hold_one_descriptor_get_their_own_answers() {
 }
 
 #[test]
+fn memory_is_waited_for_as_long_as_controls_are_under_way() {
+    let bench = daemon();
+    let (owner, other) = (Owner::new(&bench, "me"), bench.process("other"));
+    let block = ControlBlock {
+        client: owner.client,
+        object: owner.group,
+        command: Command::SET_TIMESLICE.number,
+        params_len: Command::SET_TIMESLICE.params_len,
+        ..ControlBlock::default()
+    };
+    let packet = wire::encode_request(Request::CONTROL.nr.into(), &block.encode(), &timeslice::encode(7));
+    let (packet, controls) = (packet.unwrap(), 100);
+    let before = monotonic_ns();
+    for _ in 0..controls {
+        let sent = sluice_sys::socket::send_with_fds(owner.file.as_fd(), &packet, &[]);
+        assert_eq!(sent.unwrap(), packet.len());
+    }
+    // Questions do not wait; they are answered after the packets were read.
+    other.gpu.memory().unwrap();
+    other.gpu.allocate(1).unwrap();
+    assert!(monotonic_ns() - before >= controls * crate::params::SET_TIMESLICE_NS);
+}
+
+#[test]
 fn a_strangers_file_does_not_reach_the_client() {
     let bench = daemon();
     let (owner, stranger) = (Owner::new(&bench, "me"), Owner::new(&bench, "stranger"));
@@ -122,6 +149,7 @@ fn the_memory_of_a_dead_process_lasts_until_nobody_holds_its_descriptor() {
     let stream = owner.stream();
     stream.submit(owner.kernel(3_600_000_000), None).unwrap();
     let (client, group, controls) = (owner.client, owner.group, owner.passed_on());
+    controls.disable(client, owner.subdevice, &owner.channels).unwrap();
     drop((stream, owner));
     let other = bench.process("other");
     let used = crate::params::MEMORY_BYTES - other.gpu.memory().unwrap().0;
