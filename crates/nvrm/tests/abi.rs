@@ -187,8 +187,14 @@ fn channels_of_every_generation_are_told_from_other_classes() {
     }
 }
 
+fn config() -> ProptestConfig {
+    // Miri runs a thousand times slower.
+    let cases = if cfg!(miri) { 4 } else { 1024 };
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn bytes_of_the_right_size_are_read_and_written_back_and_others_refused(

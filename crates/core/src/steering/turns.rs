@@ -70,7 +70,7 @@ impl Steering {
                 let patience = self.patience(id);
                 let look = if self.contended { self.policy.look_ns } else { patience };
                 let left = process.idle_for(now).map(|idle| patience.saturating_sub(idle));
-                Some(now.saturating_add(left.unwrap_or(look).max(1)))
+                Some(now.saturating_add(left.unwrap_or(look).max(self.policy.gate_look_ns)))
             }
             Turn::Idle => {
                 let look = now.saturating_add(self.policy.idle_look_ns);

@@ -4,6 +4,8 @@ use crate::steering::{Control, GroupId, Op, Outcome, Reconciler, Setting};
 use stateright::{Checker, Model, Property};
 
 const GROUPS: usize = 3;
+/// A wish that must not come true: that all run with tiny slices.
+const ALL: usize = GROUPS;
 const TINY: Setting = Setting { enabled: true, slice_us: 1 };
 const STOPPED: Setting = Setting { enabled: false, slice_us: 1 };
 
@@ -22,7 +24,7 @@ struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Event {
-    /// All are to be free, or one of them is to be the only one.
+    /// All are to be free, one of them is to be the only one, or what must not be.
     Wish(Option<usize>),
     Begins,
     Succeeds,
@@ -60,7 +62,7 @@ impl State {
         for group in 0..GROUPS {
             let setting = match self.one {
                 None => Setting::FREE,
-                Some(one) if one == group => TINY,
+                Some(one) if one == group || one == ALL => TINY,
                 Some(_) => STOPPED,
             };
             self.reconciler.want(id(group), setting);
@@ -89,7 +91,7 @@ impl Model for Any {
 
     fn actions(&self, state: &State, events: &mut Vec<Event>) {
         if state.wishes < self.wishes {
-            let wishes = [None, Some(0), Some(1), Some(2)].into_iter();
+            let wishes = [None, Some(0), Some(1), Some(2), Some(ALL)].into_iter();
             events.extend(wishes.filter(|one| *one != state.one).map(Event::Wish));
         }
         if state.reconciler.in_flight().is_some() {
