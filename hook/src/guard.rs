@@ -9,6 +9,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use sluice_comm::attach::{ContextHandles, MAX_CHANNELS};
 use sluice_nvrm::sniff::Found;
@@ -23,6 +24,10 @@ const DEFAULT_SLICE_US: u64 = 2048;
 /// How often the copy of the connection is looked at: a program may have closed it, of which poll says nothing.
 const LOOK_MS: c_int = 1000;
 
+/// Pauses before groups that could not be started are tried again, in milliseconds: the process may be out of descriptors, the
+/// driver busy.
+const AGAIN_MS: [u64; 4] = [1, 10, 100, 1000];
+
 /// The guard of one device's groups.
 #[derive(Debug)]
 pub(crate) struct Guard {
@@ -31,6 +36,8 @@ pub(crate) struct Guard {
     connection: Descriptor,
     /// The connection has ended, whatever the copy says.
     ended: AtomicBool,
+    /// The manager has told us that it does not know us: it has done nothing.
+    dismissed: AtomicBool,
     /// A thread waits for the end, or is starting groups again.
     watching: Mutex<bool>,
     done: Condvar,
@@ -42,6 +49,7 @@ impl Guard {
             ordinal,
             connection: Descriptor::none(),
             ended: AtomicBool::new(false),
+            dismissed: AtomicBool::new(false),
             watching: Mutex::new(false),
             done: Condvar::new(),
         }
@@ -56,11 +64,18 @@ impl Guard {
         let Some(connection) = copy() else { return false };
         self.connection.set(connection);
         self.ended.store(false, Release);
+        self.dismissed.store(false, Release);
         *watching = thread::start(thread::SMALL_STACK, body, std::ptr::from_ref(self).cast_mut().cast());
         if !*watching {
             self.connection.close();
         }
         *watching
+    }
+
+    /// The manager has refused us: when the connection ends there is nothing to undo. Controls lock the driver of the whole node, and who
+    /// is refused comes again and again.
+    pub(crate) fn dismiss(&self) {
+        self.dismissed.store(true, Release);
     }
 
     /// Waits until the connection, which has ended, is no longer watched, and what its manager did is undone.
@@ -84,7 +99,8 @@ impl Guard {
                 break;
             }
         }
-        if catch_unwind(AssertUnwindSafe(|| restore(self.ordinal))).is_err() {
+        let restores = !self.dismissed.load(Acquire);
+        if restores && catch_unwind(AssertUnwindSafe(|| restore(self.ordinal))).is_err() {
             process::COUNTERS.panics.fetch_add(1, Relaxed);
         }
         self.connection.close();
@@ -115,17 +131,26 @@ fn has_ended(connection: RawFd) -> bool {
 /// Gives all groups of a device their own slice back and lets them run. The slice comes first: two running groups with
 /// tiny slices would keep each other from running.
 fn restore(ordinal: u32) {
-    let found = groups::of_device(ordinal);
-    let mut failed = 0;
-    for group in &found {
-        if let Err(error) = start(group) {
-            failed += usize::from(!error.is_some_and(|error| error.is_gone()));
+    let mut found = groups::of_device(ordinal);
+    let all = found.len();
+    found.retain(is_held_up);
+    for pause_ms in AGAIN_MS {
+        if found.is_empty() {
+            break;
         }
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        found.retain(is_held_up);
     }
     process::log(format_args!(
-        "device {ordinal}: lost the manager; {} channel groups started again, {failed} could not be",
-        found.len() - failed
+        "device {ordinal}: lost the manager; {} channel groups started again, {} could not be",
+        all - found.len(),
+        found.len()
     ));
+}
+
+/// Starts a group again; `true` if that failed and the group still exists.
+fn is_held_up(group: &Found) -> bool {
+    start(group).is_err_and(|error| !error.is_some_and(|error| error.is_gone()))
 }
 
 /// Starts one group again; `Err(None)` if there is no way to the driver.

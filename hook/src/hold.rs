@@ -65,8 +65,10 @@ impl Out {
 
     /// A request is on its way: nobody else is to be given the GPU now.
     fn expect_work(&self, managed: &Managed, until_ns: u64) {
-        if self.until_ns.swap(until_ns.max(1), AcqRel) == 0 {
-            managed.device.block_begins();
+        // Counted first: whoever gives it up meanwhile takes away what is there.
+        managed.device.block_begins();
+        if self.until_ns.swap(until_ns.max(1), AcqRel) != 0 {
+            managed.device.block_ended();
         }
     }
 

@@ -126,10 +126,19 @@ fn settle(reserved: &Reserved, wanted: Wanted, handle: u64, bytes: u64) -> bool 
     true
 }
 
+/// Whether a call may wait for the GPU.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// For everything that may use the memory.
+    Yes,
+    /// It is ordered in a stream, or counts references.
+    No,
+}
+
 /// Frees with `real`, and gives the charge back if that succeeded.
 ///
 /// The entry is taken out first: once the driver has freed it, another thread may be given the same address.
-pub(crate) fn free(space: Space, handle: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn free(space: Space, handle: u64, waits: Waits, real: impl FnOnce() -> CUresult) -> CUresult {
     process::with_thread(|thread| {
         let Some(_inside) = thread.enter() else { return real() };
         if process::has_forked() {
@@ -140,9 +149,13 @@ pub(crate) fn free(space: Space, handle: u64, real: impl FnOnce() -> CUresult) -
             let known = ledger.get(space, handle).is_some();
             known.then(|| ledger.release(space, handle))
         });
-        // The driver waits for what uses the memory.
-        hold::before_wait(true);
-        let result = super::sync::blocking(real);
+        let result = match waits {
+            Waits::No => real(),
+            Waits::Yes => {
+                hold::before_wait(true);
+                super::sync::blocking(real)
+            }
+        };
         let Some(taken) = taken else { return result };
         guarded((), || match taken {
             _ if result != CUresult::SUCCESS => process::ledger().restore(space, handle, taken),

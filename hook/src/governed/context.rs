@@ -24,7 +24,7 @@ pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUres
 /// `cuCtxDestroy` and its relatives.
 pub(crate) fn destroy(context: CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
     let context = context.expose_provenance() as u64;
-    ending(context, Memory::GoesToo, real, |result| result == CUresult::SUCCESS)
+    ending(context, Memory::GoesToo, real, has_ended)
 }
 
 /// `cuGreenCtxDestroy`.
@@ -36,13 +36,15 @@ pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) 
     }
     // The memory of a green context is its device's.
     let context = context.expose_provenance() as u64;
-    ending(context, Memory::Stays, real, |result| result == CUresult::SUCCESS)
+    ending(context, Memory::Stays, real, has_ended)
 }
 
 /// `cuDevicePrimaryCtxReset`.
 pub(crate) fn reset_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
     match primary(device) {
-        Some(context) => ending(context, Memory::GoesToo, real, |result| result == CUresult::SUCCESS),
+        Some(context) => ending(context, Memory::GoesToo, real, |result| {
+            has_ended(result) || is_active(device) == Some(false)
+        }),
         None => real(),
     }
 }
@@ -50,11 +52,28 @@ pub(crate) fn reset_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -
 /// `cuDevicePrimaryCtxRelease`: the last release ends the context.
 pub(crate) fn release_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
     match primary(device) {
-        Some(context) => ending(context, Memory::GoesToo, real, |result| {
-            result == CUresult::SUCCESS && is_active(device) == Some(false)
-        }),
+        // Whatever it returns: see `has_ended`.
+        Some(context) => ending(context, Memory::GoesToo, real, |_| is_active(device) == Some(false)),
         None => real(),
     }
+}
+
+/// Whether a call that ends a context has ended it. The driver documents that such calls may also return what an earlier
+/// launch ended with; the context is gone all the same.
+fn has_ended(result: CUresult) -> bool {
+    const OF_EARLIER_LAUNCHES: [CUresult; 10] = [
+        CUresult::ERROR_ECC_UNCORRECTABLE,
+        CUresult::ERROR_ILLEGAL_ADDRESS,
+        CUresult::ERROR_LAUNCH_TIMEOUT,
+        CUresult::ERROR_ASSERT,
+        CUresult::ERROR_HARDWARE_STACK_ERROR,
+        CUresult::ERROR_ILLEGAL_INSTRUCTION,
+        CUresult::ERROR_MISALIGNED_ADDRESS,
+        CUresult::ERROR_INVALID_ADDRESS_SPACE,
+        CUresult::ERROR_INVALID_PC,
+        CUresult::ERROR_LAUNCH_FAILED,
+    ];
+    result == CUresult::SUCCESS || OF_EARLIER_LAUNCHES.contains(&result)
 }
 
 /// What becomes of the memory allocated in a context that ends.

@@ -4,12 +4,12 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_hook_core::ledger::Space;
 
-use super::charge::free;
+use super::charge::{Waits, free};
 
 pub(crate) use super::physical::cuMemRelease;
 
 macro_rules! frees {
-    ($($name:ident($handle:ty $(, $argument:ident: $kind:ty)*) $space:ident $number:expr;)*) => { $(
+    ($($name:ident($handle:ty $(, $argument:ident: $kind:ty)*) $space:ident $waits:ident $number:expr;)*) => { $(
         /// # Safety
         /// As the driver documents it.
         pub(crate) unsafe fn $name(
@@ -19,16 +19,16 @@ macro_rules! frees {
         ) -> CUresult {
             let number: fn($handle) -> u64 = $number;
             // SAFETY: the program's arguments, unchanged.
-            free(Space::$space, number(handle), || unsafe { real(handle $(, $argument)*) })
+            free(Space::$space, number(handle), Waits::$waits, || unsafe { real(handle $(, $argument)*) })
         }
     )* };
 }
 
 frees! {
-    cuMemFree(CUdeviceptr_v1) Pointer u64::from;
-    cuMemFree_v2(CUdeviceptr) Pointer |pointer| pointer;
-    cuMemFreeAsync(CUdeviceptr, stream: CUstream) Pointer |pointer| pointer;
-    cuMemFreeAsync_ptsz(CUdeviceptr, stream: CUstream) Pointer |pointer| pointer;
-    cuArrayDestroy(CUarray) Array |array| array.addr() as u64;
-    cuMipmappedArrayDestroy(CUmipmappedArray) Mipmap |array| array.addr() as u64;
+    cuMemFree(CUdeviceptr_v1) Pointer Yes u64::from;
+    cuMemFree_v2(CUdeviceptr) Pointer Yes |pointer| pointer;
+    cuMemFreeAsync(CUdeviceptr, stream: CUstream) Pointer No |pointer| pointer;
+    cuMemFreeAsync_ptsz(CUdeviceptr, stream: CUstream) Pointer No |pointer| pointer;
+    cuArrayDestroy(CUarray) Array Yes |array| array.addr() as u64;
+    cuMipmappedArrayDestroy(CUmipmappedArray) Mipmap Yes |array| array.addr() as u64;
 }

@@ -51,7 +51,7 @@ pub(crate) unsafe fn cuMemRelease(
     handle: Handle,
 ) -> CUresult {
     // SAFETY: the program's argument, unchanged.
-    charge::free(Space::Physical, handle, || unsafe { real(handle) })
+    charge::free(Space::Physical, handle, charge::Waits::No, || unsafe { real(handle) })
 }
 
 /// `cuMemRetainAllocationHandle`: one more handle.

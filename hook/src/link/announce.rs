@@ -60,6 +60,11 @@ impl Announcer {
         *self.lock() = Told { refused: true, ..Told::default() };
     }
 
+    /// The manager does not know us, whatever it was told.
+    pub(super) fn dismiss(&self) {
+        self.guard.dismiss();
+    }
+
     /// Waits until our groups run as if there had never been a manager.
     pub(super) fn recovered(&self) {
         self.guard.wait();

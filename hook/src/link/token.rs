@@ -100,10 +100,15 @@ impl TokenConnection {
         let pages = match self.attach_with_contexts() {
             // A manager that does not read our payload has told us so and hung up.
             Err(LinkError::NotAdmitted { status }) if status == AttachStatus::BadPayload as i32 => {
+                self.announcer.dismiss();
                 self.socket.connect(&self.address)?;
                 let pages = self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.plain())?;
                 self.announcer.refused();
                 pages
+            }
+            Err(refused @ LinkError::NotAdmitted { .. }) => {
+                self.announcer.dismiss();
+                return Err(refused);
             }
             attached => attached?,
         };

@@ -154,7 +154,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let _handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.lock();
         let quiet = std::mem::replace(&mut state.seen_launches, launches) == launches;
-        if !quiet || !state.is_busy() || self.captures.any() {
+        // A launch inside the driver may be held there before anything is in its stream: by a full queue, or a group that is stopped.
+        if !quiet || !state.is_busy() || self.captures.any() || self.gate.in_flight() {
             return;
         }
         let epoch = self.gate.next_epoch();
