@@ -27,9 +27,6 @@ use contexts::{Contexts, Standing};
 use page::Page;
 use worker::Later;
 
-/// A hold that starts this soon is launched at once: handing it to another thread takes as long.
-const AT_ONCE_NS: u64 = 50_000;
-
 /// Some device of this process has been told that it may hold.
 static ANYWHERE: AtomicBool = AtomicBool::new(false);
 
@@ -249,7 +246,7 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
     }
     let hold = hints.begins(trigger, now, lead_ns).map_err(Unheld::Rules)?;
     managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
-    if hold.starts_ns > now + AT_ONCE_NS {
+    if hold.starts_ns > now {
         drop(contexts);
         worker::launch_later(Later { managed, context, hold });
     } else {

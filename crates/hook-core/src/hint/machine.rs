@@ -11,6 +11,10 @@ const FEW_LAUNCHES: f64 = 1.5;
 /// How much one request moves the number of launches expected.
 const LAUNCHES_PART: f64 = 1.0 / 8.0;
 
+/// A hold is launched at once rather than this much later: that another thread wakes up in time is less sure than this much of
+/// the GPU's time is worth.
+const AT_ONCE_NS: f64 = 500_000.0;
+
 /// A request further away than this is not known to come.
 const FURTHEST_NS: u64 = 1_000_000_000;
 
@@ -228,7 +232,8 @@ impl Machine {
         };
         let soonest = expected - margin - self.cost.ns();
         // A budget that does not cover the whole margin covers its middle.
-        let starts = soonest.max(expected - budget / 2.0).max(now);
+        let starts = soonest.max(expected - budget / 2.0);
+        let starts = if starts <= now + AT_ONCE_NS { now } else { starts };
         let lasts =
             if by_launch { (expected + margin - starts).clamp(self.cost.ns(), budget) } else { budget };
         self.ticket = self.ticket.wrapping_add(1).max(1);
