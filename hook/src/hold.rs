@@ -6,13 +6,13 @@
 //! none of its memory, and end by themselves.
 
 mod contexts;
+mod out;
 mod page;
 mod resources;
 mod worker;
 
-use std::ffi::c_void;
 use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use sluice_driver_api::CUresult;
 use sluice_hook_core::hint::{Hints, Hold, NoHold, Trigger};
@@ -24,11 +24,8 @@ use crate::governed::guarded;
 use crate::gpu;
 use crate::process::{self, CAPTURES, Managed};
 use contexts::{Contexts, Standing};
-use page::Page;
+pub(crate) use out::Out;
 use worker::Later;
-
-/// A hold that starts this soon is launched at once: handing it to another thread takes as long.
-const AT_ONCE_NS: u64 = 50_000;
 
 /// Some device of this process has been told that it may hold.
 static ANYWHERE: AtomicBool = AtomicBool::new(false);
@@ -39,46 +36,6 @@ static RELEASED: AtomicU64 = AtomicU64::new(0);
 
 /// How long after its end a hold is given up that neither a launch nor a wait has released.
 const PATIENCE_NS: u64 = 1_000_000;
-
-/// The hold that a device has out, and that the manager takes for work.
-#[derive(Debug)]
-pub(crate) struct Out {
-    page: AtomicPtr<c_void>,
-    /// Until when the manager is to think that there is work; 0 if it need not for a hold's sake.
-    until_ns: AtomicU64,
-}
-
-impl Out {
-    pub(crate) const fn none() -> Self {
-        Self { page: AtomicPtr::new(std::ptr::null_mut()), until_ns: AtomicU64::new(0) }
-    }
-
-    fn page(&self) -> Option<Page> {
-        let page = self.page.load(Acquire);
-        // SAFETY: not null, so it is the address that `set` stored.
-        (!page.is_null()).then(|| unsafe { Page::at(page) })
-    }
-
-    fn set(&self, page: Page) {
-        self.page.store(page.address(), Release);
-    }
-
-    /// A request is on its way: nobody else is to be given the GPU now.
-    fn expect_work(&self, managed: &Managed, until_ns: u64) {
-        // Counted first: whoever gives it up meanwhile takes away what is there.
-        managed.device.block_begins();
-        if self.until_ns.swap(until_ns.max(1), AcqRel) != 0 {
-            managed.device.block_ended();
-        }
-    }
-
-    /// It is there, or given up.
-    fn expect_no_more(&self, managed: &Managed) {
-        if self.until_ns.swap(0, AcqRel) != 0 {
-            managed.device.block_ended();
-        }
-    }
-}
 
 /// Why a hint was not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,8 +138,7 @@ impl MayEnd {
 
 /// Gives up a hold that has ended by itself, with no request behind it. Called by the tracker from time to time.
 pub(crate) fn look_after(managed: &Managed) {
-    let until_ns = managed.out.until_ns.load(Relaxed);
-    if until_ns != 0 && HostClock.now_ns() > until_ns {
+    if managed.out.is_overdue() {
         managed.out.expect_no_more(managed);
     }
 }
@@ -251,7 +207,7 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
     }
     let hold = hints.begins(trigger, now, lead_ns).map_err(Unheld::Rules)?;
     managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
-    if hold.starts_ns > now + AT_ONCE_NS {
+    if hold.starts_ns > now {
         drop(contexts);
         worker::launch_later(Later { managed, context, hold });
     } else {

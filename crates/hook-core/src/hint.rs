@@ -14,6 +14,7 @@
 mod cost;
 mod estimate;
 mod machine;
+mod terms;
 mod trial;
 
 #[cfg(test)]
@@ -23,7 +24,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use cost::Seen;
-pub use machine::{Hold, Machine, NoHold, Settings, Trigger};
+pub use machine::Machine;
+pub use terms::{Hold, NoHold, Settings, Trigger};
 
 /// The next copy or launch may begin a hold.
 const ARMED: u32 = 1 << 0;

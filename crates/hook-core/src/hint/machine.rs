@@ -2,6 +2,7 @@
 
 use super::cost::{Cost, Seen};
 use super::estimate::Estimate;
+use super::terms::{Hold, NoHold, Settings, Trigger};
 use super::trial::Trial;
 
 /// Requests of more launches than this are held until the program waits: in the gaps between their launches the GPU would
@@ -11,73 +12,15 @@ const FEW_LAUNCHES: f64 = 1.5;
 /// How much one request moves the number of launches expected.
 const LAUNCHES_PART: f64 = 1.0 / 8.0;
 
+/// A hold is launched at once rather than this much later: that another thread wakes up in time is less sure than this much of
+/// the GPU's time is worth.
+const AT_ONCE_NS: f64 = 500_000.0;
+
 /// A request further away than this is not known to come.
 const FURTHEST_NS: u64 = 1_000_000_000;
 
 /// How far off a first launch may be and still teach something, in budgets.
 const LEARNT_BUDGETS: f64 = 4.0;
-
-/// What may begin a hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trigger {
-    /// A request's input is about to be copied.
-    Copy,
-    /// A request begins with a launch.
-    Launch,
-    /// The program says so.
-    Call,
-}
-
-/// Settings of a device's hints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether copies and launches begin holds.
-    pub automatic: bool,
-    /// Whether the program may ask for holds.
-    pub by_call: bool,
-    /// The longest hold, in nanoseconds.
-    pub budget_ns: u64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { automatic: true, by_call: true, budget_ns: 2_000_000 }
-    }
-}
-
-/// A hold to be launched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hold {
-    /// Its number: counts up, modulo 2^32, and is never 0.
-    pub ticket: u32,
-    /// When to launch it; now, or later.
-    pub starts_ns: u64,
-    /// How long it may hold, in nanoseconds of the GPU's time.
-    pub timeout_ns: u64,
-}
-
-/// Why nothing is to be launched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoHold {
-    /// Not asked to by the configuration, or the process is not latency-critical.
-    #[error("hints are off")]
-    Off,
-    /// Nobody else uses the GPU.
-    #[error("nobody else uses the GPU")]
-    Alone,
-    /// The process has work on the GPU.
-    #[error("the GPU is in use by this process")]
-    Running,
-    /// The request has begun already.
-    #[error("the request has begun")]
-    Begun,
-    /// Holds were found not to pay, or this request is one to compare with.
-    #[error("not for this request")]
-    NotWorthIt,
-    /// Further away than the program can know.
-    #[error("too far ahead")]
-    TooFar,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -228,7 +171,8 @@ impl Machine {
         };
         let soonest = expected - margin - self.cost.ns();
         // A budget that does not cover the whole margin covers its middle.
-        let starts = soonest.max(expected - budget / 2.0).max(now);
+        let starts = soonest.max(expected - budget / 2.0);
+        let starts = if starts <= now + AT_ONCE_NS { now } else { starts };
         let lasts =
             if by_launch { (expected + margin - starts).clamp(self.cost.ns(), budget) } else { budget };
         self.ticket = self.ticket.wrapping_add(1).max(1);

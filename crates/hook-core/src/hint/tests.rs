@@ -178,6 +178,20 @@ fn a_call_is_held_for_the_time_it_names_as_far_as_that_is_true() {
 }
 
 #[test]
+fn a_call_not_far_ahead_is_held_at_once_and_until_the_request_is_there() {
+    let mut server = Server::new();
+    for _ in 0..100 {
+        let hold = server.begin(Trigger::Call, 300 * US).expect("calls are believed");
+        assert_eq!(hold.starts_ns, server.now);
+        assert!(hold.timeout_ns > 300 * US, "{}", hold.timeout_ns);
+        server.now += 320 * US;
+        assert_eq!(server.launch(), Some(hold.ticket));
+        server.finish();
+        server.now += 9 * MS;
+    }
+}
+
+#[test]
 fn a_call_too_far_ahead_or_in_the_middle_of_work_holds_nothing() {
     let mut server = Server::new();
     assert_eq!(server.begin(Trigger::Call, 2_000 * MS), Err(NoHold::TooFar));

@@ -1,0 +1,63 @@
+//! What the machine is asked and what it answers.
+
+/// What may begin a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    /// A request's input is about to be copied.
+    Copy,
+    /// A request begins with a launch.
+    Launch,
+    /// The program says so.
+    Call,
+}
+
+/// Settings of a device's hints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether copies and launches begin holds.
+    pub automatic: bool,
+    /// Whether the program may ask for holds.
+    pub by_call: bool,
+    /// The longest hold, in nanoseconds.
+    pub budget_ns: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { automatic: true, by_call: true, budget_ns: 2_000_000 }
+    }
+}
+
+/// A hold to be launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hold {
+    /// Its number: counts up, modulo 2^32, and is never 0.
+    pub ticket: u32,
+    /// When to launch it; now, or later.
+    pub starts_ns: u64,
+    /// How long it may hold, in nanoseconds of the GPU's time.
+    pub timeout_ns: u64,
+}
+
+/// Why nothing is to be launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoHold {
+    /// Not asked to by the configuration, or the process is not latency-critical.
+    #[error("hints are off")]
+    Off,
+    /// Nobody else uses the GPU.
+    #[error("nobody else uses the GPU")]
+    Alone,
+    /// The process has work on the GPU.
+    #[error("the GPU is in use by this process")]
+    Running,
+    /// The request has begun already.
+    #[error("the request has begun")]
+    Begun,
+    /// Holds were found not to pay, or this request is one to compare with.
+    #[error("not for this request")]
+    NotWorthIt,
+    /// Further away than the program can know.
+    #[error("too far ahead")]
+    TooFar,
+}

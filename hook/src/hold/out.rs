@@ -1,0 +1,56 @@
+//! The hold that is out: the page to release it by, and what the manager is told meanwhile.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+
+use sluice_hook_core::platform::Clock;
+
+use super::page::Page;
+use crate::clock::HostClock;
+use crate::process::Managed;
+
+/// The hold that a device has out, and that the manager takes for work.
+#[derive(Debug)]
+pub(crate) struct Out {
+    page: AtomicPtr<c_void>,
+    /// Until when the manager is to think that there is work; 0 if it need not for a hold's sake.
+    until_ns: AtomicU64,
+}
+
+impl Out {
+    pub(crate) const fn none() -> Self {
+        Self { page: AtomicPtr::new(std::ptr::null_mut()), until_ns: AtomicU64::new(0) }
+    }
+
+    pub(super) fn page(&self) -> Option<Page> {
+        let page = self.page.load(Acquire);
+        // SAFETY: not null, so it is the address that `set` stored.
+        (!page.is_null()).then(|| unsafe { Page::at(page) })
+    }
+
+    pub(super) fn set(&self, page: Page) {
+        self.page.store(page.address(), Release);
+    }
+
+    /// A request is on its way: nobody else is to be given the GPU now.
+    pub(super) fn expect_work(&self, managed: &Managed, until_ns: u64) {
+        // Counted first: whoever gives it up meanwhile takes away what is there.
+        managed.device.block_begins();
+        if self.until_ns.swap(until_ns.max(1), AcqRel) != 0 {
+            managed.device.block_ended();
+        }
+    }
+
+    /// It is there, or given up.
+    pub(super) fn expect_no_more(&self, managed: &Managed) {
+        if self.until_ns.swap(0, AcqRel) != 0 {
+            managed.device.block_ended();
+        }
+    }
+
+    /// Whether it should have been there by now.
+    pub(super) fn is_overdue(&self) -> bool {
+        let until_ns = self.until_ns.load(Relaxed);
+        until_ns != 0 && HostClock.now_ns() > until_ns
+    }
+}
