@@ -25,8 +25,8 @@ pub(crate) enum Picked {
     Task(Box<Task>),
     /// Tell this, and ask again.
     Notice(Notice),
-    /// Let what this preempted queue has in the driver go on, and ask again: more of it is needed behind that.
-    Release(Arc<Queue>),
+    /// Let what a preempted queue has in the driver go on, and ask again: more of it is needed behind that.
+    Release,
     /// Nothing now; `full` if only bounds are in the way.
     Nothing {
         /// These queues wait for the GPU to take more.
@@ -111,7 +111,7 @@ impl Book {
             return (!told).then_some(Picked::Notice(Notice::Blocked(waiting, leader)));
         }
         lane.released = position;
-        Some(Picked::Release(Arc::clone(&lane.queue)))
+        Some(Picked::Release)
     }
 
     /// A command is with the driver.

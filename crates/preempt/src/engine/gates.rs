@@ -31,23 +31,26 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// `who` waits on the GPU for something behind a gate, which therefore stays open.
     pub(super) fn need(&self, who: QueueId, behind: &Behind) {
-        let Some(gates) = self.driver.gate() else { return };
         let shut = behind.queue.flight.tickets(|tickets| {
             tickets.need(who, behind.gate);
             tickets.is_shut()
         });
         if shut {
-            open_needed(&self.book(), gates);
+            self.open_needed();
         }
-        self.give_up_slices(&behind.queue);
     }
 
-    /// What a preempted queue has in the driver goes on: more of it is needed behind that.
-    pub(super) fn let_on(&self, queue: &Queue) {
-        if let Some(gates) = self.driver.gate() {
-            open_needed(&self.book(), gates);
-        }
-        self.give_up_slices(queue);
+    /// What preempted queues have in the driver goes on as far as others need it, by gates and by slices.
+    pub(super) fn open_needed(&self) {
+        let held: Vec<_> = {
+            let book = self.book();
+            let needed = self.driver.gate().map(|gates| open_needed(&book, gates));
+            let lanes = book.lanes().filter(|(id, lane)| {
+                lane.sliced.wanted && needed.as_ref().map_or(lane.released > 0, |needed| needed.contains(id))
+            });
+            lanes.map(|(_, lane)| lane.queue.clone()).collect()
+        };
+        held.iter().for_each(|queue| self.give_up_slices(queue));
     }
 
     /// A command of the legacy default stream, the engine's own marks included, waits on the GPU for all blocking streams.
@@ -75,7 +78,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 ///
 /// A queue's waits count if it runs, if somebody waits for its host queue, or if a queue whose waits count waits for what it
 /// has on the GPU. The legacy default stream's always do: a command of it that waits holds up all blocking streams.
-pub(super) fn open_needed(book: &Book, gates: &dyn Gate) -> BTreeSet<QueueId> {
+fn open_needed(book: &Book, gates: &dyn Gate) -> BTreeSet<QueueId> {
     let counts = book.lanes().filter(|(_, lane)| {
         lane.state == State::Running || lane.queue.stream().kind == Kind::Legacy || lane.released > 0
     });

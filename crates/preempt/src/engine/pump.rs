@@ -46,7 +46,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             match picked {
                 Picked::Task(task) => self.perform(*task),
                 Picked::Notice(notice) => self.observer.notice(notice),
-                Picked::Release(queue) => self.let_on(&queue),
+                Picked::Release => self.open_needed(),
                 Picked::Nothing { full } => {
                     let mut moved = false;
                     for queue in &full {

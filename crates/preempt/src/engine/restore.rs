@@ -1,7 +1,6 @@
 //! Letting a stream run again.
 
 use super::Engine;
-use super::gates::open_needed;
 use crate::book::Hold;
 use crate::driver::{Clock, Driver, Observer};
 use crate::outcome::Error;
@@ -85,11 +84,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             lane.state = lane.state.after(Move::Opened).unwrap_or(lane.state);
         }
         book.settle(queue.id());
-        if let Some(gates) = self.driver.gate() {
-            open_needed(&book, gates);
-        }
         self.announce(&book);
         drop(book);
+        self.open_needed();
         self.observer.wake();
         self.reap(queue);
     }

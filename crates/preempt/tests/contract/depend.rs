@@ -223,3 +223,24 @@ fn slices_are_not_used_against_a_stream_that_another_waits_for_on_the_gpu() {
     rig.gpu.finish();
     assert_eq!((rig.ran(&held), rig.ran(&running)), (vec![1], vec![2]));
 }
+
+#[test]
+fn slices_give_way_to_needs_that_come_through_several_streams() {
+    let rig = Rig::new();
+    rig.gpu.inside().slices = Some(Ok(()));
+    let [first, second, running] = chain(&rig, Level::Full);
+    let (one, two) = (rig.event(), rig.event());
+    rig.launch(&first, Effect::Nothing, 100_000, 1).unwrap();
+    rig.engine.record(&first, one).unwrap();
+    rig.engine.wait(&second, one).unwrap();
+    rig.launch(&second, Effect::Nothing, 100_000, 2).unwrap();
+    rig.engine.record(&second, two).unwrap();
+    for queue in [&second, &first] {
+        assert_eq!(rig.preempt(queue, ASYNC).unwrap().level, Level::Full);
+    }
+    rig.gpu.finish();
+    rig.engine.wait(&running, two).unwrap();
+    rig.tag(&running, 3);
+    rig.gpu.finish();
+    assert_eq!((rig.ran(&first), rig.ran(&second), rig.ran(&running)), (vec![1], vec![2], vec![3]));
+}
