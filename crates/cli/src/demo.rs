@@ -47,6 +47,20 @@ pub(crate) struct Arguments {
     /// Write the result to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Everybody takes turns by token alone: the GPU's own controls stay untouched
+    #[arg(long)]
+    by_token: bool,
+}
+
+impl Arguments {
+    /// What the pod-manager controls.
+    fn controls(&self, simulated: bool) -> &'static str {
+        match (self.by_token, simulated) {
+            (true, _) => "off",
+            (false, true) => "simulated",
+            (false, false) => "auto",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -90,7 +104,7 @@ fn perform(
     let setting = Setting {
         simulated,
         resource_file: plan::resource_file(&tenants),
-        manager_flags: vec![format!("--controls={}", if simulated { "simulated" } else { "auto" })],
+        manager_flags: vec![format!("--controls={}", arguments.controls(simulated))],
     };
     let mut stage = Stage::build(setting, look)?;
     let mut witness = Witness::find(simulated.then(|| stage.simulator_socket()))?;
