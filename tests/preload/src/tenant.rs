@@ -1,6 +1,7 @@
 //! One process under test: how it is started, talked to, killed, and what became of it.
 
 use crate::artifacts;
+use crate::node::Node;
 use crate::patience::PATIENCE;
 use crate::programs::{Linking, compiled};
 use nix::sys::signal::{Signal, kill, killpg};
@@ -314,5 +315,32 @@ impl Drop for Tenant {
         // nobody is hit, because the leader is not yet waited for.
         let _ = killpg(self.nix_pid(), Signal::SIGKILL);
         let _ = self.child.wait();
+    }
+}
+
+/// Starts processes of the program `busy` with these arguments, one for each client's name, and waits until all of them have run
+/// kernels.
+///
+/// # Panics
+/// When one of them does not get that far.
+pub fn busy(node: &Node, clients: &[&str], arguments: &str) -> Vec<Tenant> {
+    let mut tenants: Vec<Tenant> =
+        clients.iter().map(|client| node.tenant(client, "busy").arguments(arguments).start()).collect();
+    for tenant in &mut tenants {
+        tenant.expect("ready");
+    }
+    for tenant in &tenants {
+        node.when_completed(tenant, 16);
+    }
+    tenants
+}
+
+/// Ends processes that have to succeed.
+///
+/// # Panics
+/// When one of them does not.
+pub fn end(tenants: Vec<Tenant>) {
+    for tenant in tenants {
+        tenant.finish().expect_success();
     }
 }

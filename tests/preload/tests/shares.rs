@@ -1,26 +1,12 @@
 //! Who gets how much of the GPU's time. The witness is the simulated GPU's own ledger.
 
-use sluice_preload_tests::{MS, Node, Tenant, alone, checks};
+use sluice_preload_tests::tenant::end;
+use sluice_preload_tests::{MS, Node, Tenant, alone, checks, tenant};
 
 const SECOND: u64 = 1_000 * MS;
 
-/// Starts busy processes, one for each name, and waits until all of them have run kernels.
 fn busy(node: &Node, clients: &[&str]) -> Vec<Tenant> {
-    let mut tenants: Vec<Tenant> =
-        clients.iter().map(|client| node.tenant(client, "busy").arguments("1000 8").start()).collect();
-    for tenant in &mut tenants {
-        tenant.expect("ready");
-    }
-    for tenant in &tenants {
-        node.when_completed(tenant, 16);
-    }
-    tenants
-}
-
-fn end(tenants: Vec<Tenant>) {
-    for tenant in tenants {
-        tenant.finish().expect_success();
-    }
+    tenant::busy(node, clients, "1000 8")
 }
 
 #[test]

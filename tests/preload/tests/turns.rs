@@ -1,7 +1,8 @@
 //! Turns that the GPU keeps, under the real manager: channel groups of tenants are stopped and started from outside. The witness
 //! is the simulated GPU's own ledger.
 
-use sluice_preload_tests::{MS, Node, Tenant, alone, beside_others, checks, eventually, http};
+use sluice_preload_tests::tenant::end;
+use sluice_preload_tests::{MS, Node, Tenant, alone, beside_others, checks, eventually, http, tenant};
 
 const SECOND: u64 = 1_000 * MS;
 
@@ -9,24 +10,9 @@ fn node(resources: &str) -> Node {
     Node::with(resources).manager_arguments("--controls simulated").start()
 }
 
-/// Starts processes with a tenth of a second of work at a time, so that a busy machine does not leave the GPU idle; one for each
-/// name. Waits until all of them have run kernels.
+/// Processes with a tenth of a second of work at a time, so that a busy machine does not leave the GPU idle.
 fn busy(node: &Node, clients: &[&str]) -> Vec<Tenant> {
-    let mut tenants: Vec<Tenant> =
-        clients.iter().map(|client| node.tenant(client, "busy").arguments("2000 50").start()).collect();
-    for tenant in &mut tenants {
-        tenant.expect("ready");
-    }
-    for tenant in &tenants {
-        node.when_completed(tenant, 16);
-    }
-    tenants
-}
-
-fn end(tenants: Vec<Tenant>) {
-    for tenant in tenants {
-        tenant.finish().expect_success();
-    }
+    tenant::busy(node, clients, "2000 50")
 }
 
 #[test]
