@@ -56,11 +56,16 @@ pub mod grant {
     pub const ARMED: usize = 33;
     /// How many other processes may use the GPU now; 0: alone. From version 2 on.
     pub const COMPANY: usize = 34;
-    /// The word that streams on the GPU wait for; its low 32 bits count.
+    /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes; a futex, woken by the manager at
+    /// each change. The client's own gates follow it: a word that only a manager can write must not hold the GPU, as the manager may die.
     pub const GATE: usize = 48;
-    /// Byte offset of the 32 bits that the GPU reads.
+    /// Byte offset of those 32 bits.
     pub const GATE_BYTES: usize = GATE * 8;
 
+    /// Flag of [`GATE`]: what was submitted and has not begun is not to begin.
+    pub const GATE_CLOSED: u32 = 1 << 0;
+    /// Flag of [`GATE`]: gates are to be put in front of work, as somebody may have to go first.
+    pub const GATES_WANTED: u32 = 1 << 1;
     /// Flag: without a manager, launch nothing.
     pub const FAIL_CLOSED: u64 = 1 << 0;
     /// Flag: the TSC can be compared with the deadline; else the client uses CLOCK_MONOTONIC.

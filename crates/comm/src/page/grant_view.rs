@@ -137,7 +137,7 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::IN_FLIGHT_BOUND_US)
     }
 
-    /// The value that streams on the GPU compare with.
+    /// The gate: [`grant::GATE_CLOSED`], [`grant::GATES_WANTED`], and a count of its changes.
     #[must_use]
     pub fn gate_word(&self) -> u32 {
         u32::try_from(read(self.0, grant::GATE) & u64::from(u32::MAX)).unwrap_or(u32::MAX)
