@@ -39,6 +39,8 @@ def build():
             graph.replay()
         stream.synchronize()
 
+    # The graph reads the weights where they are: they must live as long as it.
+    request.model = model
     return request, answer
 
 
