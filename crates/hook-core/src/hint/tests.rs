@@ -358,6 +358,8 @@ fn without_leave_nothing_is_foreseen() {
     let mut server = Server::new();
     server.machine = Machine::new(Settings { automatic: false, ..Settings::default() });
     server.machine.allow(1);
+    server.launch();
+    server.finish();
     for _ in 0..60 {
         assert!(server.begin(Trigger::Call, 300 * US).is_ok());
         server.launch();
