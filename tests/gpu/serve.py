@@ -10,7 +10,7 @@ Arms (LC = ResNet-50 graph each 10 ms, BE = ResNet-50 training):
   mps1, mps2             the same under one MPS server
   hooked-alone           LC under Sluice, nobody beside
   plain1, plain2         under Sluice, hints off
-  auto1, auto2           under Sluice, automatic hints
+  auto1, auto2           under Sluice, automatic hints: at a request's first copy, and ahead of requests that come at a steady pace
   api1, api2             under Sluice, a hint by API 300 us ahead of each request
 """
 
@@ -60,8 +60,12 @@ class Stage:
 
     def __init__(self, options):
         self.options = options
-        training = rig.python("torch_model.py", "resnet50", "--batch", options.batch)
-        service = rig.python("torch_serve.py")
+        # The service has cores of its own, as a pod of the Guaranteed class has on a node that pins CPUs; nobody else runs there.
+        cores = sorted(os.sched_getaffinity(0))
+        served, others = (cores[2:4], cores[:2] + cores[4:]) if options.pin and len(cores) >= 6 else (cores, cores)
+        os.sched_setaffinity(0, others)
+        training = rig.python("torch_model.py", "resnet50", "--batch", options.batch, "--staged")
+        service = ["taskset", "-c", ",".join(map(str, served)), *rig.python("torch_serve.py", "--staged")]
         clients = [{"name": f"be{i}", "request": q, "limit": 1.0, "memory": "40Gi"} for i, q in enumerate(options.quota)]
         clients += [{"name": n, "request": 0.05, "limit": 1.0, "memory": "20Gi", "class": "latency-critical"} for n in ("lc", "lcplain")]
         self.manager = rig.Manager(clients, options.manager)
@@ -82,12 +86,8 @@ class Stage:
         children["be1"] = (training, self.manager.env("be1"))
         children["lc"] = (service, self.manager.env("lc"))
         children["lcplain"] = (service, self.manager.env("lcplain", SLUICE_HINTS="off"))
-        # One after the other: programs that warm up beside others may choose other kernels.
-        self.children, self.ready = {}, {}
-        for name, (command, env) in children.items():
-            self.children[name] = rig.Child(name, command, env)
-            self.ready[name] = self.children[name].answer(120)
-            rig.say(name, "is ready")
+        self.children = {name: rig.Child(name, command, env) for name, (command, env) in children.items()}
+        self.ready = rig.one_by_one(self.children)
 
     def run(self, service, lead, trainings, requests):
         """One block: requests of `service` beside `trainings`; what each says."""
@@ -133,6 +133,7 @@ def main():
     parser.add_argument("--period", type=float, default=10_000, help="us between arrivals")
     parser.add_argument("--quota", type=float, nargs=2, default=[0.3, 0.6], help="of the two trainings")
     parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="give the service two cores of its own")
     parser.add_argument("--limit", type=int, default=560)
     parser.add_argument("--name", default="serve")
     parser.add_argument("--manager", nargs="*", default=["--controls=auto"], help="more arguments of the pod-manager")
@@ -156,7 +157,8 @@ def main():
                 rig.say(f"round {number} {name:12}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, {w: round(r["rate"] * options.batch) for w, r in windows.items()}, told["hints"] or "")
             else:
                 rig.say(f"round {number} {name:12}", {w: round(r["rate"] * options.batch) for w, r in windows.items()})
-    rig.write(options.name, result(options, arms, latencies, rates, wrong, stage))
+        # What there is so far: the run may be cut short.
+        rig.write(options.name, result(options, arms, latencies, rates, wrong, stage))
     stage.stop()
     return 1 if wrong else 0
 
@@ -182,7 +184,7 @@ def result(options, arms, latencies, rates, wrong, stage):
     noise = abs(pooled["alone2"]["p99"] / base["p99"] - 1) if base and "alone2" in pooled else None
     return {
         "ok": not wrong, "rows": rows, "aa_noise_p99": noise, "alone_rates": alone, "requests": options.requests, "rounds": options.rounds,
-        "period_us": options.period, "quota": options.quota, "batch": options.batch, "ready": stage.ready, "wrong_answers": wrong, "metrics": stage.manager.metrics(),
+        "period_us": options.period, "quota": options.quota, "batch": options.batch, "pinned": options.pin, "ready": stage.ready, "wrong_answers": wrong, "metrics": stage.manager.metrics(),
     }
 
 

@@ -15,6 +15,8 @@ import time
 import torch
 import torchvision
 
+import window
+
 MICROSECOND = 1e-6
 
 
@@ -77,7 +79,10 @@ def serve(request, hint, start, requests, period, lead):
 
 
 def main():
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
+    if parser.parse_args().staged:
+        window.stand_by(torch)
     torch.manual_seed(0)
     request, answer = build()
     for _ in range(100):
