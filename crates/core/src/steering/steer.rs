@@ -135,6 +135,11 @@ impl Steering {
         }
     }
 
+    /// Nothing is remembered of a client that has left for good.
+    pub fn forget_client(&mut self, client: ClientId) {
+        self.given_up.remove(&client);
+    }
+
     /// What a process says of itself now.
     pub fn observe(&mut self, id: ProcessId, activity: Activity) {
         if let Some(process) = self.processes.get_mut(&id) {
