@@ -15,7 +15,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use sluice_driver_api::CUresult;
-use sluice_hook_core::hint::{Hints, Hold, NoHold, Trigger};
+use sluice_hook_core::hint::{Hints, Hold, NoHold, Standing, Trigger};
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::Clock;
 
@@ -23,7 +23,7 @@ use crate::clock::HostClock;
 use crate::governed::guarded;
 use crate::gpu;
 use crate::process::{self, CAPTURES, Managed};
-use contexts::{Contexts, Standing};
+use contexts::Contexts;
 pub(crate) use out::Out;
 use worker::Later;
 
@@ -112,7 +112,7 @@ pub(crate) fn hint(lead_us: u32) -> Result<Hold, Unheld> {
 pub(crate) fn context_may_end(context: u64) -> MayEnd {
     let preparing = contexts::preparing();
     let mut contexts = contexts::lock();
-    if let Some(Standing::Ready(resources)) = contexts.get(context) {
+    if let Some(resources) = contexts.ready(context) {
         // The end of the context would wait for a hold.
         let page = resources.page();
         for managed in process::all().filter(|managed| managed.out.page().is_some_and(|out| out.is(page))) {
@@ -132,7 +132,9 @@ pub(crate) struct MayEnd {
 impl MayEnd {
     /// It has ended.
     pub(crate) fn ended(mut self) {
-        self.contexts.remove(self.context);
+        if let Some(resources) = self.contexts.remove(self.context) {
+            resources.page().give_back();
+        }
     }
 }
 
@@ -192,7 +194,7 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
         Some(Standing::Preparing) => return Err(Unheld::Preparing),
         Some(Standing::Unable) => return Err(Unheld::Unable),
         None => {
-            contexts.set(context, Standing::Preparing);
+            contexts.wants(context);
             drop(contexts);
             worker::prepare();
             return Err(Unheld::Preparing);
@@ -219,7 +221,11 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
 /// Launches a hold whose time has come, if it is still wanted.
 fn launch_now(managed: &Managed, context: u64, hold: Hold) {
     let mut contexts = contexts::lock();
-    if managed.device.hints().is_wanted(hold.ticket) {
+    let hints = managed.device.hints();
+    if contexts.ready(context).is_none() {
+        // It has ended meanwhile: not even its handle may be given to the driver.
+        hints.failed(hold.ticket);
+    } else if hints.is_wanted(hold.ticket) {
         gpu::within(context, || launch_in(&mut contexts, managed, context, hold));
     }
 }
@@ -228,18 +234,14 @@ fn launch_in(contexts: &mut Contexts, managed: &Managed, context: u64, hold: Hol
     let launched = process::with_thread(|thread| {
         // Should the driver reach one launch function through another, that is no launch of the program's.
         let _inside = thread.enter();
-        match contexts.get(context) {
-            Some(Standing::Ready(resources)) => {
-                resources.launch(hold.ticket, hold.timeout_ns, HostClock.now_ns())
-            }
-            _ => false,
-        }
+        let resources = contexts.ready(context);
+        resources.is_some_and(|resources| resources.launch(hold.ticket, hold.timeout_ns, HostClock.now_ns()))
     });
     if launched {
         LAUNCHED.fetch_add(1, Relaxed);
     } else {
         managed.device.hints().failed(hold.ticket);
-        contexts.set(context, Standing::Unable);
+        contexts.failed(context);
     }
 }
 

@@ -194,7 +194,7 @@ impl TokenLink for TokenConnection {
         if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
             return Ok(());
         }
-        let Some(announced) = self.announcer.next(&self.socket) else { return Ok(()) };
+        let Some(announced) = self.announcer.next(&self.socket)? else { return Ok(()) };
         let body = RequestBody::Contexts { version: ATTACH_VERSION };
         self.socket.send_payload(&self.identity, body, &self.identity.with_contexts(announced)).map(drop)
     }
