@@ -25,6 +25,7 @@ use crate::gpu;
 use crate::process::{self, CAPTURES, Managed};
 use contexts::Contexts;
 pub(crate) use out::Out;
+use resources::Resources;
 use worker::Later;
 
 /// Some device of this process has been told that it may hold.
@@ -138,10 +139,28 @@ impl MayEnd {
     }
 }
 
-/// Gives up a hold that has ended by itself, with no request behind it. Called by the tracker from time to time.
+/// Gives up a hold that has ended by itself, with no request behind it, and counts those that are over. Called by the tracker from
+/// time to time.
 pub(crate) fn look_after(managed: &Managed) {
     if managed.out.is_overdue() {
         managed.out.expect_no_more(managed);
+    }
+    if managed.out.is_uncounted()
+        && let Some(page) = managed.out.page()
+        && let Some(mut contexts) = contexts::try_lock()
+        && let Some(resources) = contexts.all_ready().find(|resources| resources.page().is(page))
+    {
+        count(managed, resources);
+    }
+}
+
+/// Counts the last hold of a context, whose time has passed.
+fn count(managed: &Managed, resources: &mut Resources) {
+    let Some(over) = resources.over() else { return };
+    managed.out.counted();
+    managed.device.link().count_hold(over.held_ns);
+    if let Some(seen) = over.seen {
+        managed.device.hints().seen(seen);
     }
 }
 
@@ -200,15 +219,14 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
             return Err(Unheld::Preparing);
         }
     };
-    if let Some(seen) = resources.seen() {
-        hints.seen(seen);
-    }
+    count(managed, resources);
     if hints.is_armed() {
         // Before the machine says yes: from then on another thread's launch may release.
         managed.out.set(resources.page());
     }
     let hold = hints.begins(trigger, now, lead_ns).map_err(Unheld::Rules)?;
     managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
+    managed.out.expect_end(hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
     if hold.starts_ns > now {
         drop(contexts);
         worker::launch_later(Later { managed, context, hold });

@@ -85,6 +85,13 @@ impl TokenConnection {
         }
     }
 
+    /// Counts a hold's time on the GPU where the manager can see it.
+    pub(crate) fn count_hold(&self, ns: u64) {
+        if let Some(report) = self.report_view() {
+            report.add_hold_ns(ns);
+        }
+    }
+
     #[inline]
     fn grant_view(&self) -> GrantView<'static> {
         // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.

@@ -101,6 +101,11 @@ impl Steerer {
         state.pages.iter().step_by(2).for_each(|grant| state.tell(grant));
     }
 
+    /// GPU time of the holds that the client which attached last reports, in nanoseconds.
+    pub fn hold_ns(&self) -> u64 {
+        lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).hold_ns())
+    }
+
     /// Waits for the announcement of this number, from 0 on.
     ///
     /// # Panics

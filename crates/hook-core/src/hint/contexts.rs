@@ -36,6 +36,14 @@ impl<R> Contexts<R> {
         }
     }
 
+    /// What it takes to hold in each context that can.
+    pub fn all_ready(&mut self) -> impl Iterator<Item = &mut R> {
+        self.0.iter_mut().filter_map(|(_, standing)| match standing {
+            Standing::Ready(resources) => Some(resources),
+            Standing::Preparing | Standing::Unable => None,
+        })
+    }
+
     /// A context, which exists, wants to hold.
     pub fn wants(&mut self, context: u64) {
         if self.get(context).is_none() {
