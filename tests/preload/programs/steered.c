@@ -6,6 +6,9 @@
  *   copies    -> closed N (of sockets that are there twice, the second)
  *   reuse     -> reused N (sockets from 200 on, which are the program's own from here on)
  *   alloc     -> allocated (some memory)
+ *   set       -> set (a memset without a wait, in a stream of its own)
+ *   copy      -> copied (likewise)
+ *   query     -> query N (what the driver says of that stream)
  *   foreign   -> foreign N (bytes that somebody has written into the program's own sockets) */
 #define _GNU_SOURCE
 #include "common.h"
@@ -13,7 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-enum { FIRST = 200, LAST = 1024 };
+enum { FIRST = 200, LAST = 1024, BYTES = 1 << 20 };
 
 static Gpu gpu;
 static int own[LAST];
@@ -61,10 +64,15 @@ int main(void) {
     CUcontext more[16];
     int count = 0;
     char line[64];
+    static char buffer[4096];
+    CUdeviceptr data;
+    CUstream aside;
     pthread_t thread;
     gpu = open_gpu();
     DO(launch(gpu.spin, 0, 0, 10, NULL));
     DO(cuCtxSynchronize());
+    DO(cuMemAlloc_v2(&data, BYTES));
+    DO(cuStreamCreate(&aside, CU_STREAM_NON_BLOCKING));
     SAY("ready");
     while (fgets(line, sizeof line, stdin)) {
         if (!strncmp(line, "go", 2)) {
@@ -91,9 +99,16 @@ int main(void) {
             reuse();
             SAY("reused %d", owned);
         } else if (!strncmp(line, "alloc", 5)) {
-            CUdeviceptr data;
-            DO(cuMemAlloc_v2(&data, 1 << 20));
+            DO(cuMemAlloc_v2(&data, BYTES));
             SAY("allocated");
+        } else if (!strncmp(line, "set", 3)) {
+            DO(cuMemsetD8Async(data, 1, BYTES, aside));
+            SAY("set");
+        } else if (!strncmp(line, "copy", 4)) {
+            DO(cuMemcpyHtoDAsync_v2(data, buffer, sizeof buffer, aside));
+            SAY("copied");
+        } else if (!strncmp(line, "query", 5)) {
+            SAY("query %d", cuStreamQuery(aside));
         } else if (!strncmp(line, "foreign", 7)) {
             SAY("foreign %ld", foreign());
         } else {

@@ -190,3 +190,24 @@ fn nothing_is_written_where_the_program_has_opened_files_of_its_own_under_our_nu
     assert_eq!(tenant.ask("foreign"), "foreign 0");
     tenant.finish().expect_success();
 }
+
+#[test]
+fn who_is_stopped_says_that_it_has_work_also_if_that_is_no_launch() {
+    let _turn = beside_others();
+    let node = node();
+    let manager = Steerer::start(&node.socket(), Understands::Contexts);
+    let mut tenant = steered(node.tenant("main", "steered"));
+    let told = manager.announcement(0);
+    let idle = || eventually("the tenant to be idle", || (!manager.is_busy()).then_some(()));
+    for (command, answer) in [("set", "set"), ("copy", "copied")] {
+        idle();
+        told.stop();
+        say(&mut tenant, command, answer);
+        assert!(manager.is_busy(), "{command} is work");
+        assert_eq!(tenant.ask("query"), "query 600");
+        assert!(manager.is_busy());
+        told.start();
+    }
+    idle();
+    tenant.finish().expect_success();
+}
