@@ -1,5 +1,7 @@
 //! The C functions that programs may call: `hook/include/sluice.h`.
 
+mod preemption;
+
 use std::ffi::{c_int, c_uint};
 
 use sluice_hook_core::hint::NoHold;
@@ -24,6 +26,14 @@ enum CallResult {
     Unsupported = 10,
     Disabled = 11,
     Internal = 12,
+    Timeout = 13,
+    ContextSaveFailed = 14,
+    InsufficientMemory = 15,
+    GpuHung = 16,
+    InvalidState = 17,
+    NotEnabled = 18,
+    AlreadyEnabled = 19,
+    InvalidStream = 20,
 }
 
 /// A request will be there in `lead_us` microseconds.

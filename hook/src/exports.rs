@@ -10,7 +10,10 @@ use std::ffi::c_void;
 
 use sluice_driver_api::types::*;
 
+use sluice_preempt::command::Work;
+
 use crate::governed;
+use crate::preempt::{self, Arg, Other, Sent};
 use crate::real;
 
 /// One exported symbol.
@@ -24,40 +27,167 @@ pub(crate) struct Export {
 // SAFETY: the pointer is the address of a function, which no thread can change.
 unsafe impl Sync for Export {}
 
+const fn begins(symbol: &str, with: &str) -> bool {
+    let (symbol, with) = (symbol.as_bytes(), with.as_bytes());
+    let mut at = 0;
+    while at < with.len() {
+        if at >= symbol.len() || symbol[at] != with[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Whether a function copies.
+const fn is_copy(symbol: &str) -> bool {
+    begins(symbol, "cuMemcpy")
+}
+
+/// Whether a function moves or sets memory.
+const fn moves(symbol: &str) -> bool {
+    begins(symbol, "cuMem")
+}
+
 macro_rules! exports {
     // What each row does: its real function, its variant and its arguments are given.
-    (@body launch $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::launch::call(governed::launch::stream_of::$symbol($($a),*), exports!(@ptsz $variant), || unsafe { $real($($a),*) })
-    };
+    (@body launch $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {{
+        let stream = (governed::launch::stream_of::$symbol($($a),*), exports!(@ptsz $variant));
+        governed::launch::call(stream.0, stream.1, || {
+            preempt::submit(
+                stream,
+                || None$(.or(Arg($a).work()))*.unwrap_or(Work::Small),
+                || unsafe { $real($($a),*) },
+                |on| unsafe { $real($(Arg($a).on(on)),*) },
+                || preempt::launches::later::$symbol($($a),*),
+            )
+        })
+    }};
     (@body sync cuCtxSynchronize $real:ident $variant:ident ()) => {
-        governed::sync::context(None, || unsafe { $real() })
+        governed::sync::context(None, || preempt::synchronize_context(None, || unsafe { $real() }))
     };
     (@body sync cuCtxSynchronize_v2 $real:ident $variant:ident ($context:ident)) => {
-        governed::sync::context(Some($context), || unsafe { $real($context) })
+        governed::sync::context(Some($context), || preempt::synchronize_context(Some($context), || unsafe { $real($context) }))
     };
     (@body sync cuEventSynchronize $real:ident $variant:ident ($event:ident)) => {
-        governed::sync::event(|| unsafe { $real($event) })
+        governed::sync::event(|| preempt::events::synchronize($event, || unsafe { $real($event) }))
     };
     (@body sync cuStreamSynchronize $real:ident $variant:ident ($stream:ident)) => {
-        governed::sync::stream($stream, false, || unsafe { $real($stream) })
+        governed::sync::stream($stream, false, || preempt::synchronize($stream, false, || unsafe { $real($stream) }))
     };
     (@body sync cuStreamSynchronize_ptsz $real:ident $variant:ident ($stream:ident)) => {
-        governed::sync::stream($stream, true, || unsafe { $real($stream) })
+        governed::sync::stream($stream, true, || preempt::synchronize($stream, true, || unsafe { $real($stream) }))
+    };
+    // What is unloaded or taken back may be used by commands that wait.
+    (@body sync cuModuleUnload $real:ident $variant:ident ($($a:ident)*)) => {
+        exports!(@settled cuModuleUnload $real $variant ($($a)*))
+    };
+    (@body sync cuLibraryUnload $real:ident $variant:ident ($($a:ident)*)) => {
+        exports!(@settled cuLibraryUnload $real $variant ($($a)*))
+    };
+    (@body sync cuMemHostUnregister $real:ident $variant:ident ($($a:ident)*)) => {
+        exports!(@settled cuMemHostUnregister $real $variant ($($a)*))
+    };
+    (@body sync cuMemFreeHost $real:ident $variant:ident ($($a:ident)*)) => {
+        exports!(@settled cuMemFreeHost $real $variant ($($a)*))
     };
     (@body sync $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || unsafe { $real($($a),*) })
+        governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || {
+            // The other waits are for the driver, and order nothing.
+            if const { is_copy(stringify!($symbol)) } {
+                preempt::turn(
+                    (None, exports!(@ptsz $variant)),
+                    || exports!(@work $symbol $($a)*),
+                    || unsafe { $real($($a),*) },
+                    |_| unsafe { $real($($a),*) },
+                )
+            } else {
+                unsafe { $real($($a),*) }
+            }
+        })
     };
-    (@body copy $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::copy::call(|| governed::copy::is_input::$symbol($($a),*), || unsafe { $real($($a),*) })
+    (@settled $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || preempt::settle(|| unsafe { $real($($a),*) }))
+    };
+    (@body copy $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {{
+        let stream = (exports!(@stream $($a)*).unwrap_or(std::ptr::null_mut()), exports!(@ptsz $variant));
+        governed::copy::call(stream, || governed::copy::is_input::$symbol($($a),*), || {
+            preempt::submit(
+                stream,
+                || exports!(@work $symbol $($a)*),
+                || unsafe { $real($($a),*) },
+                |on| unsafe { $real($(Arg($a).on(on)),*) },
+                || preempt::copies::later::$symbol($real, $($a),*),
+            )
+        })
+    }};
+    (@body order $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
+        exports!(@command $variant ($($a)*) preempt::order(
+            (exports!(@stream $($a)*), exports!(@ptsz $variant)),
+            || exports!(@work $symbol $($a)*),
+            || unsafe { $real($($a),*) },
+            |on| unsafe { $real($(Arg($a).on(on)),*) },
+            || {
+                let kept = Sent::new(($($a,)*));
+                Box::new(move |on| {
+                    let ($($a,)*) = kept.get();
+                    unsafe { $real($(Arg($a).on(on)),*) }
+                })
+            },
+        ))
+    };
+    (@body turn $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
+        exports!(@command $variant ($($a)*) preempt::turn(
+            (exports!(@stream $($a)*), exports!(@ptsz $variant)),
+            || exports!(@work $symbol $($a)*),
+            || unsafe { $real($($a),*) },
+            |on| unsafe { $real($(Arg($a).on(on)),*) },
+        ))
+    };
+    // A command of the stream among the arguments, or of the default stream.
+    (@command $variant:ident ($($a:ident)*) $call:expr) => {{
+        let stream = exports!(@stream $($a)*).unwrap_or(std::ptr::null_mut());
+        governed::work::call(stream, exports!(@ptsz $variant), || $call)
+    }};
+    (@body ask cuStreamQuery $real:ident $variant:ident ($stream:ident)) => {
+        exports!(@query $real $variant $stream)
+    };
+    (@body ask cuStreamQuery_ptsz $real:ident $variant:ident ($stream:ident)) => {
+        exports!(@query $real $variant $stream)
+    };
+    (@query $real:ident $variant:ident $stream:ident) => {
+        governed::work::asked(|| preempt::query($stream, exports!(@ptsz $variant), || unsafe { $real($stream) }))
+    };
+    // Names two streams, neither of them in place of the other.
+    (@body ask cuStreamCopyAttributes $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
+    (@body ask $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
+        preempt::ask(
+            (exports!(@stream $($a)*), exports!(@ptsz $variant)),
+            || unsafe { $real($($a),*) },
+            |on| unsafe { $real($(Arg($a).on(on)),*) },
+        )
+    };
+    (@body graph cuGraphExecDestroy $real:ident $variant:ident ($graph:ident)) => {
+        preempt::graph_ends($graph, || unsafe { $real($graph) })
+    };
+    (@body graph $symbol:ident $real:ident $variant:ident ($graph:ident $($a:ident)*)) => {
+        preempt::graph_changes($graph, || unsafe { $real($graph $(, $a)*) })
     };
     (@body capture $symbol:ident $real:ident $variant:ident ($stream:ident $($a:ident)*)) => {
-        governed::capture::call(stringify!($symbol), $stream, exports!(@ptsz $variant), || unsafe { $real($stream $(, $a)*) })
+        governed::capture::call(stringify!($symbol), $stream, exports!(@ptsz $variant), || {
+            preempt::capture(
+                stringify!($symbol),
+                ($stream, exports!(@ptsz $variant)),
+                || unsafe { $real($stream $(, $a)*) },
+                |on| unsafe { $real(on $(, $a)*) },
+            )
+        })
     };
     (@body stream cuStreamDestroy $real:ident $variant:ident ($stream:ident)) => {
-        governed::stream::destroy($stream, || unsafe { $real($stream) })
+        governed::stream::destroy($stream, || preempt::stream_ends($stream, || unsafe { $real($stream) }))
     };
     (@body stream cuStreamDestroy_v2 $real:ident $variant:ident ($stream:ident)) => {
-        governed::stream::destroy($stream, || unsafe { $real($stream) })
+        governed::stream::destroy($stream, || preempt::stream_ends($stream, || unsafe { $real($stream) }))
     };
     (@body context cuCtxDestroy $real:ident $variant:ident ($context:ident)) => {
         governed::context::destroy($context, || unsafe { $real($context) })
@@ -110,9 +240,63 @@ macro_rules! exports {
     (@body context $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
         governed::context::changes_current(|| unsafe { $real($($a),*) })
     };
-    // Events and new streams tell nothing that the stream set does not learn from launches and waits.
+    // New streams tell nothing that is not learned from launches and waits.
     (@body stream $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
-    (@body event $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
+    (@body event cuEventCreate $real:ident $variant:ident ($event:ident $flags:ident)) => {
+        preempt::events::create($event, $flags, || unsafe { $real($event, $flags) })
+    };
+    (@body event cuIpcOpenEventHandle $real:ident $variant:ident ($event:ident $handle:ident)) => {
+        preempt::events::opened($event, || unsafe { $real($event, $handle) })
+    };
+    // Known as shared since it was made.
+    (@body event cuIpcGetEventHandle $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
+    (@body event cuEventRecord $real:ident $variant:ident ($event:ident $stream:ident)) => {
+        exports!(@record $real $variant $event $stream 0 ())
+    };
+    (@body event cuEventRecord_ptsz $real:ident $variant:ident ($event:ident $stream:ident)) => {
+        exports!(@record $real $variant $event $stream 0 ())
+    };
+    (@body event cuEventRecordWithFlags $real:ident $variant:ident ($event:ident $stream:ident $flags:ident)) => {
+        exports!(@record $real $variant $event $stream $flags ($flags))
+    };
+    (@body event cuEventRecordWithFlags_ptsz $real:ident $variant:ident ($event:ident $stream:ident $flags:ident)) => {
+        exports!(@record $real $variant $event $stream $flags ($flags))
+    };
+    (@record $real:ident $variant:ident $event:ident $stream:ident $flags:tt ($($flag:ident)?)) => {
+        preempt::events::record(
+            $event,
+            ($stream, exports!(@ptsz $variant)),
+            $flags,
+            || unsafe { $real($event, $stream $(, $flag)?) },
+            |on| unsafe { $real($event, on $(, $flag)?) },
+        )
+    };
+    (@body event cuCtxRecordEvent $real:ident $variant:ident ($context:ident $event:ident)) => {
+        preempt::events::record_context($event, || unsafe { $real($context, $event) })
+    };
+    (@body event cuGreenCtxRecordEvent $real:ident $variant:ident ($context:ident $event:ident)) => {
+        preempt::events::record_context($event, || unsafe { $real($context, $event) })
+    };
+    (@body event cuStreamWaitEvent $real:ident $variant:ident ($stream:ident $event:ident $flags:ident)) => {
+        preempt::events::wait(($stream, exports!(@ptsz $variant)), $event, || unsafe { $real($stream, $event, $flags) })
+    };
+    (@body event cuStreamWaitEvent_ptsz $real:ident $variant:ident ($stream:ident $event:ident $flags:ident)) => {
+        preempt::events::wait(($stream, exports!(@ptsz $variant)), $event, || unsafe { $real($stream, $event, $flags) })
+    };
+    (@body event cuCtxWaitEvent $real:ident $variant:ident ($($a:ident)*)) => { preempt::settle(|| unsafe { $real($($a),*) }) };
+    (@body event cuGreenCtxWaitEvent $real:ident $variant:ident ($($a:ident)*)) => { preempt::settle(|| unsafe { $real($($a),*) }) };
+    (@body event cuEventQuery $real:ident $variant:ident ($event:ident)) => {
+        governed::work::asked(|| preempt::events::query($event, || unsafe { $real($event) }))
+    };
+    (@body event cuEventElapsedTime $real:ident $variant:ident ($ms:ident $from:ident $to:ident)) => {
+        preempt::events::elapsed($ms, ($from, $to), || unsafe { $real($ms, $from, $to) })
+    };
+    (@body event cuEventElapsedTime_v2 $real:ident $variant:ident ($ms:ident $from:ident $to:ident)) => {
+        preempt::events::elapsed($ms, ($from, $to), || unsafe { $real($ms, $from, $to) })
+    };
+    (@body event $symbol:ident $real:ident $variant:ident ($event:ident)) => {
+        preempt::events::destroy($event, || unsafe { $real($event) })
+    };
     // Physical memory stays allocated while it is mapped, so mappings are references to be counted.
     (@body forward cuMemRetainAllocationHandle $real:ident $variant:ident ($handle:ident $address:ident)) => {
         unsafe { governed::physical::retain($real, $handle, $address) }
@@ -125,12 +309,20 @@ macro_rules! exports {
         unsafe { governed::$policy::$symbol($real, $($a),*) }
     };
 
-    (@governed event $symbol:ident) => { false };
+    (@governed ask cuStreamCopyAttributes) => { false };
+    (@governed event cuIpcGetEventHandle) => { false };
     (@governed forward cuMemRetainAllocationHandle) => { true };
     (@governed forward cuMemMap) => { true };
     (@governed forward cuMemUnmap) => { true };
     (@governed forward $symbol:ident) => { false };
     (@governed $policy:ident $symbol:ident) => { true };
+
+    // The stream among the arguments.
+    (@stream $($a:ident)*) => { None$(.or(Arg($a).stream()))* };
+    // The kind of work, by the largest size among the arguments.
+    (@work $symbol:ident $($a:ident)*) => {
+        if const { moves(stringify!($symbol)) } { Work::moving(0$(.max(Arg($a).size()))*) } else { Work::Small }
+    };
 
     (@ptsz default) => { false };
     (@ptsz ptsz) => { true };

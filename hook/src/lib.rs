@@ -9,6 +9,7 @@
 //!   the process's channel groups, `guard` starts them again when the manager that may have stopped them is lost.
 //! * `real` finds the real driver; `gpu`, `link` and `clock` stand behind the traits of `sluice_hook_core`.
 //! * `hold` gets a latency-critical process onto the GPU before its kernels are there.
+//! * `preempt` stops streams and lets them go on, for the program itself or for the manager.
 //! * `process` owns what this process has: configuration, devices, ledger; `start` runs at load and at fork.
 
 mod api;
@@ -24,6 +25,7 @@ mod hold;
 mod ioctl;
 mod link;
 mod log;
+mod preempt;
 mod process;
 mod real;
 mod report;

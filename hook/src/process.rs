@@ -22,7 +22,7 @@ use crate::clock::HostClock;
 use crate::descriptor::Descriptor;
 use crate::gpu::{self, Gpu};
 use crate::link::{Address, Identity, MemoryConnection, TokenConnection};
-use crate::{groups, hold, log, tracker};
+use crate::{groups, hold, log, preempt, tracker};
 
 /// Devices a process can see.
 const MAX_DEVICES: usize = 64;
@@ -221,6 +221,7 @@ pub(crate) fn count_devices() {
 /// In the child of a fork: nothing is governed any more if the parent had a device. Only atomics and close().
 pub(crate) fn after_fork() {
     groups::after_fork();
+    preempt::after_fork();
     for managed in all() {
         FORKED.store(true, Release);
         managed.device.abandon();

@@ -23,8 +23,16 @@ pub enum Policy {
     Stream,
     /// Makes or ends a context, or changes which one is current.
     Context,
-    /// Records or ends an event.
+    /// Makes, records, asks, waits for or ends an event.
     Event,
+    /// A command of a stream whose arguments are values.
+    Order,
+    /// A command of a stream that can be made only when its turn has come.
+    Turn,
+    /// Asks about a stream, or changes how it does what follows.
+    Ask,
+    /// Changes or ends an executable graph.
+    Graph,
     /// Handed to the driver untouched.
     Forward,
 }
@@ -65,6 +73,10 @@ macro_rules! entries {
     (@policy stream) => { Policy::Stream };
     (@policy context) => { Policy::Context };
     (@policy event) => { Policy::Event };
+    (@policy order) => { Policy::Order };
+    (@policy turn) => { Policy::Turn };
+    (@policy ask) => { Policy::Ask };
+    (@policy graph) => { Policy::Graph };
     (@policy forward) => { Policy::Forward };
     (@variant default) => { Variant::Default };
     (@variant ptsz) => { Variant::Ptsz };

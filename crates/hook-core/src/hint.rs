@@ -12,6 +12,7 @@
 //! [`Hints`] is what the calls of the program go through: one relaxed load where there is nothing to do. What to do is
 //! decided by [`Machine`], which knows no clock, no driver and no lock.
 
+mod contexts;
 mod cost;
 mod estimate;
 mod machine;
@@ -25,6 +26,7 @@ mod tests;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use contexts::{Contexts, Standing};
 pub use cost::Seen;
 pub use machine::Machine;
 pub use terms::{Hold, NoHold, Settings, Trigger};

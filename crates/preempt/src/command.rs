@@ -1,5 +1,9 @@
 //! Commands that own all they need, so that they can be submitted long after the call has returned.
 
+use std::sync::Arc;
+
+use crate::ids::Code;
+
 /// What a kernel launch says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Launch {
@@ -30,8 +34,7 @@ pub struct LaunchLimits {
 
 impl Launch {
     /// Checks what can be checked without the driver, so that the program hears of it from the call itself.
-    pub fn check(&self, limits: LaunchLimits) -> Result<(), crate::ids::Code> {
-        use crate::ids::Code;
+    pub fn check(&self, limits: LaunchLimits) -> Result<(), Code> {
         let threads = self.block.iter().try_fold(1u32, |all, &side| all.checked_mul(side));
         if self.function == 0 {
             Err(Code::INVALID_HANDLE)
@@ -58,9 +61,50 @@ pub enum Source {
 /// Pageable bytes that a deferred copy takes along; more has to be copied by the call itself.
 pub const STAGED_MAXIMUM: usize = 64 << 10;
 
+/// A call that only the driver's adapter knows, with all that it needs.
+#[derive(Clone)]
+pub struct Call {
+    work: Work,
+    bytes: usize,
+    make: Arc<dyn Fn(u64) -> Result<(), Code> + Send + Sync>,
+}
+
+impl Call {
+    /// A call of this kind of work, which keeps so many bytes; `make` makes it on the stream whose handle it is given.
+    pub fn new(
+        work: Work,
+        bytes: usize,
+        make: impl Fn(u64) -> Result<(), Code> + Send + Sync + 'static,
+    ) -> Self {
+        Self { work, bytes, make: Arc::new(make) }
+    }
+
+    /// Makes the call.
+    pub fn make(&self, stream: u64) -> Result<(), Code> {
+        (self.make)(stream)
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call").field("work", &self.work).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// Equal are only copies of one call.
+impl PartialEq for Call {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.make, &other.make)
+    }
+}
+
+impl Eq for Call {}
+
 /// A command that waits in a host queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
+    /// Whatever the others do not say.
+    Call(Call),
     /// A kernel.
     Launch(Launch),
     /// A copy of `bytes` to address `to`.
@@ -133,6 +177,7 @@ impl Command {
             Self::Copy { from: Source::Staged(bytes), .. }
             | Self::CopyShaped { descriptor: bytes, .. }
             | Self::Values(bytes) => bytes.len(),
+            Self::Call(call) => call.bytes,
             _ => 0,
         }
     }
@@ -141,6 +186,7 @@ impl Command {
     pub fn work(&self) -> Work {
         match self {
             Self::Launch(launch) => Work::Kernel(launch.function),
+            Self::Call(call) => call.work,
             Self::Graph(graph) => Work::Graph(*graph),
             Self::Copy { bytes, .. } | Self::CopyShaped { bytes, .. } | Self::Prefetch { bytes, .. } => {
                 Work::moving(*bytes)

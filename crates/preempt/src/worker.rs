@@ -37,6 +37,11 @@ impl Bell {
         !std::mem::replace(&mut state.started, true)
     }
 
+    /// The worker that `ring` asked for could not be started: the next ring asks again.
+    pub fn not_started(&self) {
+        lock(&self.state).started = false;
+    }
+
     /// Ends the worker after its next look.
     pub fn end(&self) {
         lock(&self.state).ended = true;

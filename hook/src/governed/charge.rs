@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::guarded;
 use crate::gpu;
 use crate::hold;
+use crate::preempt;
 use crate::process::{self, COUNTERS, Managed};
 
 /// What is about to be allocated.
@@ -153,7 +154,7 @@ pub(crate) fn free(space: Space, handle: u64, waits: Waits, real: impl FnOnce() 
             Waits::No => real(),
             Waits::Yes => {
                 hold::before_wait(true);
-                super::sync::blocking(real)
+                super::sync::blocking(|| preempt::settle(real))
             }
         };
         let Some(taken) = taken else { return result };

@@ -3,8 +3,10 @@
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_hook_core::ledger::Space;
+use sluice_preempt::command::Work;
 
 use super::charge::{Waits, free};
+use crate::preempt;
 
 pub(crate) use super::physical::cuMemRelease;
 
@@ -27,8 +29,36 @@ macro_rules! frees {
 frees! {
     cuMemFree(CUdeviceptr_v1) Pointer Yes u64::from;
     cuMemFree_v2(CUdeviceptr) Pointer Yes |pointer| pointer;
-    cuMemFreeAsync(CUdeviceptr, stream: CUstream) Pointer No |pointer| pointer;
-    cuMemFreeAsync_ptsz(CUdeviceptr, stream: CUstream) Pointer No |pointer| pointer;
     cuArrayDestroy(CUarray) Array Yes |array| array.addr() as u64;
     cuMipmappedArrayDestroy(CUmipmappedArray) Mipmap Yes |array| array.addr() as u64;
+}
+
+macro_rules! ordered {
+    ($($name:ident $per_thread:literal;)*) => { $(
+        /// # Safety
+        /// As the driver documents it.
+        pub(crate) unsafe fn $name(
+            real: unsafe extern "C" fn(CUdeviceptr, CUstream) -> CUresult,
+            pointer: CUdeviceptr,
+            stream: CUstream,
+        ) -> CUresult {
+            free(Space::Pointer, pointer, Waits::No, || {
+                preempt::order(
+                    (Some(stream), $per_thread),
+                    || Work::Small,
+                    // SAFETY: the program's arguments, unchanged.
+                    || unsafe { real(pointer, stream) },
+                    // SAFETY: the same on the stream that this one means.
+                    |on| unsafe { real(pointer, on) },
+                    // SAFETY: as above, when the commands in front of it have been submitted.
+                    || Box::new(move |on| unsafe { real(pointer, on) }),
+                )
+            })
+        }
+    )* };
+}
+
+ordered! {
+    cuMemFreeAsync false;
+    cuMemFreeAsync_ptsz true;
 }

@@ -17,6 +17,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         lock(&self.events).created(event, flags, shared);
     }
 
+    /// The event was recorded without the engine: what it means from here on the driver knows.
+    pub fn recorded_elsewhere(&self, event: Event) {
+        lock(&self.events).captured(event);
+    }
+
     /// `cuEventRecord`.
     pub fn record(&self, queue: &Arc<Queue>, event: Event) -> Result<(), Code> {
         if self.is_abandoned() {

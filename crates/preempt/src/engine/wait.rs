@@ -46,6 +46,16 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         result
     }
 
+    /// Likewise, for calls that are not to tell of an error.
+    pub fn await_context(&self, context: Context) {
+        let tails: Vec<_> = {
+            let book = self.book();
+            let lanes = book.lanes().filter(|(_, lane)| lane.queue.stream().context == context);
+            lanes.map(|(id, lane)| (id, lane.accepted)).collect()
+        };
+        tails.into_iter().for_each(|(id, tail)| self.await_submitted(id, tail));
+    }
+
     /// What has to be with the driver before the stream can be waited for there.
     fn tails(&self, queue: &Queue) -> Vec<(QueueId, u64)> {
         let book = self.book();

@@ -1,0 +1,147 @@
+//! Streams that can be preempted: the engine of `sluice_preempt` behind the driver's functions.
+//!
+//! Until a program enables preemption, or its manager wants gates, nothing in here runs: each exported function looks at one
+//! flag. From then on every call on a stream or an event goes through the engine, because streams that are not preempted have to
+//! wait for those that are where the program says so. The flag never goes down again: the engine knows what events mean.
+//!
+//! * `streams` finds the queue that a handle means; `submit`, `launches`, `copies`, `events` and `waits` are the calls.
+//! * `driver`, `gates` and `slices` stand behind the engine's traits; `worker` is the thread that hands over what waited.
+//! * `control` is what the C functions do; `manager` follows a manager's gate.
+
+#![allow(non_snake_case, reason = "the names are the driver's")]
+
+mod argument;
+mod clock;
+pub(crate) mod control;
+pub(crate) mod copies;
+mod driver;
+pub(crate) mod events;
+mod gates;
+pub(crate) mod launches;
+mod streams;
+mod submit;
+mod waits;
+mod worker;
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
+
+use sluice_driver_api::CUresult;
+use sluice_preempt::engine::Engine;
+use sluice_preempt::ids::Code;
+
+pub(crate) use argument::{Arg, Other, Sent};
+pub(crate) use submit::{ask, graph_changes, graph_ends, order, submit, turn};
+pub(crate) use waits::{
+    capture, context_ended, context_ends, context_may_end, query, settle, stream_ends, synchronize,
+    synchronize_context,
+};
+
+type HookEngine = Engine<driver::Hooked, clock::EngineClock, worker::Ears>;
+
+/// Calls go through the engine.
+static ENGAGED: AtomicBool = AtomicBool::new(false);
+/// Made once, never freed.
+static ENGINE: AtomicPtr<HookEngine> = AtomicPtr::new(std::ptr::null_mut());
+/// This is the child of a process that had an engine.
+static CHILD: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The thread is in a call of the driver's that is ours to make: what the driver calls meanwhile is not the program's.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether calls go through the engine.
+#[inline]
+pub(crate) fn is_engaged() -> bool {
+    ENGAGED.load(Relaxed)
+}
+
+/// The engine for a call of the program's; `None` if there is none, or the driver itself is calling.
+fn engine_for_call() -> Option<&'static HookEngine> {
+    if INSIDE.get() { None } else { engine() }
+}
+
+fn engine() -> Option<&'static HookEngine> {
+    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
+    unsafe { ENGINE.load(Acquire).as_ref() }
+}
+
+/// The engine, made if need be; from here on calls go through it. `None` in the child of a process that had one.
+fn engage() -> Option<&'static HookEngine> {
+    if CHILD.load(Acquire) {
+        return None;
+    }
+    let engine = engine().unwrap_or_else(make);
+    ENGAGED.store(true, Release);
+    Some(engine)
+}
+
+#[cold]
+fn make() -> &'static HookEngine {
+    let fresh = Engine::new(driver::Hooked::default(), clock::EngineClock, worker::Ears);
+    let fresh = Box::into_raw(Box::new(fresh));
+    match ENGINE.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
+        Ok(_) => {
+            // SAFETY: as below.
+            events::introduce(unsafe { &*fresh });
+            // SAFETY: the handler is a function of a library that is never unloaded.
+            unsafe { libc::atexit(at_exit) };
+            // SAFETY: `fresh` is valid and from here on shared and never freed.
+            unsafe { &*fresh }
+        }
+        Err(first) => {
+            // SAFETY: `fresh` was not published, so this is its only owner; `first` was and is never freed.
+            unsafe {
+                drop(Box::from_raw(fresh));
+                &*first
+            }
+        }
+    }
+}
+
+/// Nothing of the process may stay on the GPU behind a shut gate, and handlers that run later must not wait for anything of ours.
+extern "C" fn at_exit() {
+    let Some(engine) = engine().filter(|_| !CHILD.load(Acquire)) else { return };
+    crate::governed::guarded((), || {
+        engine.restore_all();
+        engine.pump();
+        ENGAGED.store(false, Release);
+        engine.abandon();
+    });
+}
+
+/// In the child of a fork: only atomics.
+pub(crate) fn after_fork() {
+    if let Some(engine) = engine() {
+        CHILD.store(true, Release);
+        ENGAGED.store(false, Release);
+        engine.abandon();
+    }
+}
+
+/// Makes a call of the driver's during which the program is not the one who calls.
+fn inside<R>(call: impl FnOnce() -> R) -> R {
+    let before = INSIDE.replace(true);
+    let result = call();
+    INSIDE.set(before);
+    result
+}
+
+/// Runs a function of the program's from a thread of ours.
+fn outside<R>(call: impl FnOnce() -> R) -> R {
+    let before = INSIDE.replace(false);
+    let result = call();
+    INSIDE.set(before);
+    result
+}
+
+/// The driver's word as the engine takes it.
+pub(crate) fn code(result: CUresult) -> Result<(), Code> {
+    if result == CUresult::SUCCESS { Ok(()) } else { Err(Code(result.0)) }
+}
+
+/// The engine's word as the driver would say it.
+fn status(result: Result<(), Code>) -> CUresult {
+    result.map_or_else(|Code(code)| CUresult(code), |()| CUresult::SUCCESS)
+}

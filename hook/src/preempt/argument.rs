@@ -1,0 +1,131 @@
+//! The arguments of a driver function, whichever it is: one may be a stream, and all of them may be kept for later.
+
+use sluice_driver_api::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUfunction, CUgraphExec, CUstream};
+use sluice_preempt::command::Work;
+
+/// One argument.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arg<T>(pub(crate) T);
+
+impl Arg<CUstream> {
+    /// The stream, as this argument is one.
+    #[inline]
+    pub(crate) fn stream(&self) -> Option<CUstream> {
+        Some(self.0)
+    }
+
+    /// The argument if the call is to be made on `stream`.
+    #[inline]
+    pub(crate) fn on(self, stream: CUstream) -> CUstream {
+        stream
+    }
+}
+
+impl Arg<CUfunction> {
+    /// The kind of work, as this argument names one.
+    #[inline]
+    pub(crate) fn work(&self) -> Option<Work> {
+        Some(Work::Kernel(self.0.expose_provenance() as u64))
+    }
+}
+
+impl Arg<CUgraphExec> {
+    /// The kind of work, as this argument names one.
+    #[inline]
+    pub(crate) fn work(&self) -> Option<Work> {
+        Some(Work::Graph(self.0.expose_provenance() as u64))
+    }
+}
+
+impl Arg<usize> {
+    /// A number of something, from which an estimate is learned.
+    #[inline]
+    pub(crate) fn size(&self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl Arg<*const CUDA_MEMCPY2D> {
+    /// Bytes that the copy moves.
+    pub(crate) fn size(&self) -> u64 {
+        // SAFETY: the program passes null or a readable description.
+        unsafe { self.0.as_ref() }.map_or(0, |copy| copy.WidthInBytes.saturating_mul(copy.Height) as u64)
+    }
+}
+
+impl Arg<*const CUDA_MEMCPY3D> {
+    /// Bytes that the copy moves.
+    pub(crate) fn size(&self) -> u64 {
+        // SAFETY: the program passes null or a readable description.
+        unsafe { self.0.as_ref() }
+            .map_or(0, |copy| copy.WidthInBytes.saturating_mul(copy.Height).saturating_mul(copy.Depth) as u64)
+    }
+}
+
+/// What the argument says if it is neither a stream nor a size: functions of the type itself are found first.
+pub(crate) trait Other {
+    /// The argument's type.
+    type Kind;
+
+    /// The stream, if the argument is one.
+    fn stream(&self) -> Option<CUstream>;
+
+    /// The argument if the call is to be made on `stream`.
+    fn on(self, stream: CUstream) -> Self::Kind;
+
+    /// Its size, if it is one.
+    fn size(&self) -> u64;
+
+    /// The kind of work, if it names one.
+    fn work(&self) -> Option<Work>;
+}
+
+impl<T> Other for Arg<T> {
+    type Kind = T;
+
+    #[inline]
+    fn stream(&self) -> Option<CUstream> {
+        None
+    }
+
+    #[inline]
+    fn on(self, _: CUstream) -> T {
+        self.0
+    }
+
+    #[inline]
+    fn size(&self) -> u64 {
+        0
+    }
+
+    #[inline]
+    fn work(&self) -> Option<Work> {
+        None
+    }
+}
+
+/// Arguments that another thread will give to the driver.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent<T>(T);
+
+// SAFETY: handles and addresses are numbers to this library; only the driver, which takes them from any thread, follows them.
+unsafe impl<T> Send for Sent<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Sent<T> {}
+
+impl<T: Copy> Sent<T> {
+    /// Keeps arguments that are values.
+    pub(crate) fn new(arguments: T) -> Self {
+        Self(arguments)
+    }
+
+    /// The arguments.
+    pub(crate) fn get(&self) -> T {
+        self.0
+    }
+
+    /// Where they are.
+    pub(crate) fn get_ref(&self) -> &T {
+        &self.0
+    }
+}

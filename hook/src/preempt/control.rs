@@ -1,0 +1,141 @@
+//! What the functions of `sluice.h` that preempt do.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use sluice_driver_api::types::CUstream;
+use sluice_hook_core::outcome::Bypass;
+use sluice_preempt::config::{Config, Level};
+use sluice_preempt::driver::Driver;
+use sluice_preempt::engine::Request;
+use sluice_preempt::ids::Kind;
+use sluice_preempt::outcome::{Achieved, Error};
+use sluice_preempt::queue::Queue;
+
+pub(crate) use super::worker::OnIdle;
+
+use super::worker;
+use super::{HookEngine, engage, engine, streams};
+use crate::{gpu, process};
+
+/// Why a call did nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Switched off, or the child of a fork.
+    Bypassed(Bypass),
+    /// The calling thread has no context, which a default stream needs.
+    NoContext,
+    /// No thread could be started.
+    NoThread,
+    /// The engine's word.
+    Engine(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// The highest level for a stream, and why it is not a higher one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Supported {
+    pub(crate) level: Level,
+    pub(crate) reason: Option<&'static CStr>,
+}
+
+/// What a program wants to be called when its stream is idle.
+pub(crate) type Idle = Option<OnIdle>;
+
+/// Enables preemption at the configuration's level, or the highest one below it that can be had.
+pub(crate) fn enable(stream: CUstream, mut config: Config, idle: Idle) -> Result<(), Refusal> {
+    process::passing().map_err(Refusal::Bypassed)?;
+    if !config.is_valid() {
+        return Err(Error::InvalidConfig.into());
+    }
+    let engine = engage().ok_or(Refusal::Bypassed(Bypass::Forked))?;
+    let queue = streams::find(engine, stream, false).ok_or_else(|| unknown(stream))?;
+    // What waits is handed over by the worker: without it a preempted stream would never go on.
+    if !worker::ring() {
+        return Err(Refusal::NoThread);
+    }
+    config.level = config.level.min(supported(engine, &queue, Purpose::Use).level);
+    let result = engine.enable(&queue, config);
+    if matches!(result, Ok(()) | Err(Error::AlreadyEnabled)) {
+        worker::set_on_idle(queue.id(), idle);
+    }
+    Ok(result?)
+}
+
+/// Ends preemption.
+pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
+    let (engine, queue) = enabled(stream)?;
+    engine.disable(&queue)?;
+    worker::set_on_idle(queue.id(), None);
+    Ok(())
+}
+
+/// Preempts a stream.
+pub(crate) fn preempt(stream: CUstream, sync: bool) -> Result<Achieved, Refusal> {
+    let (engine, queue) = enabled(stream)?;
+    Ok(engine.preempt(&queue, Request { sync, ..Request::default() })?)
+}
+
+/// Restores a stream.
+pub(crate) fn restore(stream: CUstream) -> Result<(), Refusal> {
+    let (engine, queue) = enabled(stream)?;
+    Ok(engine.restore(&queue)?)
+}
+
+/// The highest level that a stream can be preempted at.
+pub(crate) fn level(stream: CUstream) -> Result<Supported, Refusal> {
+    process::passing().map_err(Refusal::Bypassed)?;
+    let engine = engage().ok_or(Refusal::Bypassed(Bypass::Forked))?;
+    let queue = streams::find(engine, stream, false).ok_or_else(|| unknown(stream))?;
+    Ok(supported(engine, &queue, Purpose::Ask))
+}
+
+/// Whether the stream is to have gates now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Ask,
+    Use,
+}
+
+pub(super) fn supported(engine: &HookEngine, queue: &Arc<Queue>, purpose: Purpose) -> Supported {
+    let stream = queue.stream();
+    if stream.kind == Kind::Legacy {
+        let reason = Some(c"all blocking streams wait for the legacy default stream on the GPU");
+        return Supported { level: Level::Host, reason };
+    }
+    let gates = &engine.driver().gates;
+    let relaxed = engine.driver().relax(true);
+    let possible = match purpose {
+        Purpose::Ask => gates.probe(stream.context),
+        Purpose::Use => gates.prepare(stream),
+    };
+    engine.driver().relax(relaxed);
+    match possible {
+        Ok(()) => Supported { level: Level::Device, reason: Some(c"slices are not worked in this version") },
+        Err(reason) => Supported { level: Level::Host, reason: Some(reason) },
+    }
+}
+
+/// A stream that must have been enabled; the driver is not asked, as the handle may be one of a stream that is gone.
+fn enabled(stream: CUstream) -> Result<(&'static HookEngine, Arc<Queue>), Refusal> {
+    process::passing().map_err(Refusal::Bypassed)?;
+    if super::CHILD.load(std::sync::atomic::Ordering::Acquire) {
+        return Err(Refusal::Bypassed(Bypass::Forked));
+    }
+    let queue = streams::known(streams::meant(stream, false));
+    engine().zip(queue).ok_or(Refusal::Engine(Error::NotEnabled))
+}
+
+fn unknown(stream: CUstream) -> Refusal {
+    let created = matches!(streams::meant(stream, false), streams::Meant::Created(_));
+    if created || gpu::current_context().is_some() {
+        Refusal::Engine(Error::InvalidStream)
+    } else {
+        Refusal::NoContext
+    }
+}

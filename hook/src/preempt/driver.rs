@@ -1,0 +1,131 @@
+//! The real driver behind the engine's trait.
+
+use std::cell::Cell;
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::*;
+use sluice_preempt::command::Command;
+use sluice_preempt::driver::{Driver, EventFlags, Gate};
+use sluice_preempt::ids::{Code, Context, Event, Stream};
+
+use super::gates::Gates;
+use super::{code, inside, launches};
+use crate::gpu::{self, pointer};
+use crate::process::CAPTURES;
+use crate::real;
+
+const RELAXED: CUstreamCaptureMode = 2;
+
+thread_local! {
+    /// The mode that the thread had before it was relaxed.
+    static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(0) };
+}
+
+/// The driver.
+#[derive(Debug, Default)]
+pub(crate) struct Hooked {
+    pub(super) gates: Gates,
+}
+
+/// Calls a driver function that may be missing.
+macro_rules! ask {
+    ($function:ident($($argument:expr),*)) => {
+        match real::table().$function {
+            // SAFETY: handles are the engine's, which keeps them alive for as long as it uses them; out-pointers are local.
+            Some(function) => code(unsafe { function($($argument),*) }),
+            None => Err(Code(CUresult::ERROR_NOT_FOUND.0)),
+        }
+    };
+}
+
+/// Makes a call with the context current, as one of ours.
+pub(super) fn within<T>(context: Context, call: impl FnOnce() -> Result<T, Code>) -> Result<T, Code> {
+    inside(|| gpu::within(context.0, call)).unwrap_or(Err(Code(CUresult::ERROR_INVALID_CONTEXT.0)))
+}
+
+impl Driver for Hooked {
+    fn submit(&self, stream: Stream, command: &Command) -> Result<(), Code> {
+        within(stream.context, || match command {
+            Command::Call(call) => call.make(stream.handle),
+            Command::Launch(launch) => launches::submit(stream, launch),
+            Command::Graph(graph) => ask!(cuGraphLaunch(pointer(*graph), pointer(stream.handle))),
+            // No call of the program's is made into one of the others.
+            _ => Err(Code(CUresult::ERROR_NOT_SUPPORTED.0)),
+        })
+    }
+
+    fn record(&self, stream: Stream, event: Event) -> Result<(), Code> {
+        within(stream.context, || ask!(cuEventRecord(pointer(event.0), pointer(stream.handle))))
+    }
+
+    fn wait(&self, stream: Stream, event: Event) -> Result<(), Code> {
+        within(stream.context, || ask!(cuStreamWaitEvent(pointer(stream.handle), pointer(event.0), 0)))
+    }
+
+    fn create_event(&self, context: Context, flags: EventFlags) -> Result<Event, Code> {
+        within(context, || {
+            let mut event = std::ptr::null_mut();
+            ask!(cuEventCreate(&raw mut event, flags)).map(|()| Event(event.expose_provenance() as u64))
+        })
+    }
+
+    fn destroy_event(&self, event: Event) -> Result<(), Code> {
+        inside(|| ask!(cuEventDestroy_v2(pointer(event.0))))
+    }
+
+    fn query_event(&self, event: Event) -> Result<(), Code> {
+        inside(|| ask!(cuEventQuery(pointer(event.0))))
+    }
+
+    fn synchronize_event(&self, event: Event) -> Result<(), Code> {
+        inside(|| ask!(cuEventSynchronize(pointer(event.0))))
+    }
+
+    fn elapsed_ns(&self, from: Event, to: Event) -> Result<u64, Code> {
+        let mut ms = 0f32;
+        inside(|| ask!(cuEventElapsedTime(&raw mut ms, pointer(from.0), pointer(to.0))))?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "made a positive time")]
+        Ok((f64::from(ms).max(0.0) * 1e6).round() as u64)
+    }
+
+    fn query_stream(&self, stream: Stream) -> Result<(), Code> {
+        within(stream.context, || ask!(cuStreamQuery(pointer(stream.handle))))
+    }
+
+    fn synchronize_stream(&self, stream: Stream) -> Result<(), Code> {
+        within(stream.context, || ask!(cuStreamSynchronize(pointer(stream.handle))))
+    }
+
+    fn destroy_stream(&self, stream: Stream) -> Result<(), Code> {
+        self.gates.free(stream);
+        within(stream.context, || ask!(cuStreamDestroy_v2(pointer(stream.handle))))
+    }
+
+    fn destroy_graph(&self, graph: u64) -> Result<(), Code> {
+        inside(|| ask!(cuGraphExecDestroy(pointer(graph))))
+    }
+
+    fn is_capturing(&self, stream: Stream) -> bool {
+        // Without a capture anywhere there is none to be drawn into.
+        CAPTURES.any() && {
+            let mut capturing = 0;
+            within(stream.context, || ask!(cuStreamIsCapturing(pointer(stream.handle), &raw mut capturing)))
+                .is_ok_and(|()| capturing != 0)
+        }
+    }
+
+    fn relax(&self, relaxed: bool) -> bool {
+        let mut mode = if relaxed { RELAXED } else { MODE.get() };
+        if inside(|| ask!(cuThreadExchangeStreamCaptureMode(&raw mut mode))).is_err() {
+            return relaxed;
+        }
+        if relaxed && mode != RELAXED {
+            MODE.set(mode);
+        }
+        mode == RELAXED
+    }
+
+    fn gate(&self) -> Option<&dyn Gate> {
+        self.gates.usable()
+    }
+}

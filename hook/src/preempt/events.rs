@@ -1,0 +1,185 @@
+//! Events: what one means is what the engine says, because a record may still be waiting.
+
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Mutex, PoisonError};
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::*;
+use sluice_preempt::command::{Later, Work};
+use sluice_preempt::ids::{Code, Event};
+
+use super::submit::queue_of;
+use super::{HookEngine, engine, engine_for_call, is_engaged, settle, status, submit};
+use crate::governed::guarded;
+
+/// Events that other processes may know. Known from the beginning: the engine must never let another one stand for them.
+static SHARED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+static SHARED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn number(event: CUevent) -> Event {
+    Event(event.expose_provenance() as u64)
+}
+
+/// `cuEventCreate`.
+#[inline]
+pub(crate) fn create(event: *mut CUevent, flags: c_uint, real: impl FnOnce() -> CUresult) -> CUresult {
+    let result = real();
+    if result == CUresult::SUCCESS && (flags & CU_EVENT_INTERPROCESS != 0 || is_engaged()) {
+        // SAFETY: the driver has succeeded, so it has written the handle.
+        guarded((), || made(unsafe { *event }, flags, flags & CU_EVENT_INTERPROCESS != 0));
+    }
+    result
+}
+
+/// `cuIpcOpenEventHandle`: an event of another process.
+pub(crate) fn opened(event: *mut CUevent, real: impl FnOnce() -> CUresult) -> CUresult {
+    let result = real();
+    if result == CUresult::SUCCESS {
+        // SAFETY: the driver has succeeded, so it has written the handle.
+        guarded((), || made(unsafe { *event }, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, true));
+    }
+    result
+}
+
+fn made(event: CUevent, flags: c_uint, shared: bool) {
+    let event = number(event);
+    if shared {
+        change_shared(|known| known.push(event.0));
+    }
+    if let Some(engine) = engine() {
+        engine.event_created(event, flags, shared);
+    }
+}
+
+fn change_shared(change: impl FnOnce(&mut Vec<u64>)) {
+    let mut known = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    change(&mut known);
+    SHARED_COUNT.store(known.len(), Release);
+}
+
+/// A fresh engine learns of the events that other processes know.
+pub(super) fn introduce(engine: &HookEngine) {
+    let known = SHARED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    known.into_iter().for_each(|event| engine.event_created(Event(event), CU_EVENT_DISABLE_TIMING, true));
+}
+
+/// Runs what the engine makes of a call, or the call itself.
+#[inline]
+fn or_direct(
+    direct: impl FnOnce() -> CUresult,
+    call: impl FnOnce(&HookEngine) -> Result<(), Code>,
+) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    match engine_for_call() {
+        Some(engine) => guarded(CUresult::ERROR_UNKNOWN, || status(call(engine))),
+        None => direct(),
+    }
+}
+
+/// `cuEventDestroy`.
+#[inline]
+pub(crate) fn destroy(event: CUevent, direct: impl FnOnce() -> CUresult) -> CUresult {
+    if SHARED_COUNT.load(Relaxed) > 0 {
+        guarded((), || change_shared(|known| known.retain(|shared| *shared != number(event).0)));
+    }
+    or_direct(direct, |engine| engine.destroy_event(number(event)))
+}
+
+/// `cuEventQuery`.
+#[inline]
+pub(crate) fn query(event: CUevent, direct: impl FnOnce() -> CUresult) -> CUresult {
+    or_direct(direct, |engine| engine.query_event(number(event)))
+}
+
+/// `cuEventSynchronize`.
+#[inline]
+pub(crate) fn synchronize(event: CUevent, direct: impl FnOnce() -> CUresult) -> CUresult {
+    or_direct(direct, |engine| engine.synchronize_event(number(event)))
+}
+
+/// `cuEventElapsedTime`.
+#[inline]
+pub(crate) fn elapsed(
+    ms: *mut f32,
+    (from, to): (CUevent, CUevent),
+    direct: impl FnOnce() -> CUresult,
+) -> CUresult {
+    if ms.is_null() {
+        return direct();
+    }
+    or_direct(direct, |engine| {
+        let ns = engine.elapsed_ns(number(from), number(to))?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            reason = "the driver's own precision"
+        )]
+        let elapsed = (ns as f64 / 1e6) as f32;
+        // SAFETY: not null, so the program says that it is writable.
+        unsafe { *ms = elapsed };
+        Ok(())
+    })
+}
+
+/// `cuEventRecord`, with the flags of a record that has any.
+#[inline]
+pub(crate) fn record(
+    event: CUevent,
+    (stream, per_thread): (CUstream, bool),
+    flags: c_uint,
+    direct: impl FnOnce() -> CUresult,
+    now: impl FnOnce(CUstream) -> CUresult,
+) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    if flags != 0 {
+        // Only captures know records with flags.
+        let result = submit((stream, per_thread), || Work::Small, direct, now, || Ok(Later::InPerson));
+        elsewhere(event);
+        return result;
+    }
+    match queue_of(stream, per_thread) {
+        Some((engine, queue)) => {
+            guarded(CUresult::ERROR_UNKNOWN, || status(engine.record(&queue, number(event))))
+        }
+        None => direct(),
+    }
+}
+
+/// `cuStreamWaitEvent`.
+#[inline]
+pub(crate) fn wait(
+    (stream, per_thread): (CUstream, bool),
+    event: CUevent,
+    direct: impl FnOnce() -> CUresult,
+) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    match queue_of(stream, per_thread) {
+        Some((engine, queue)) => {
+            guarded(CUresult::ERROR_UNKNOWN, || status(engine.wait(&queue, number(event))))
+        }
+        None => direct(),
+    }
+}
+
+/// A record of a whole context: behind all that its streams have been given.
+#[inline]
+pub(crate) fn record_context(event: CUevent, real: impl FnOnce() -> CUresult) -> CUresult {
+    let result = settle(real);
+    elsewhere(event);
+    result
+}
+
+/// The event was recorded in a way that the engine does not follow: the driver knows what it means.
+fn elsewhere(event: CUevent) {
+    if is_engaged()
+        && let Some(engine) = engine_for_call()
+    {
+        guarded((), || engine.recorded_elsewhere(number(event)));
+    }
+}

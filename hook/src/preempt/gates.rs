@@ -1,0 +1,283 @@
+//! Gates: for each stream a word that the GPU waits for, and two in which it says how far it has come.
+//!
+//! The words are in pages of ours that are registered with the context and never unmapped: a shut gate can be opened by a store,
+//! whatever becomes of the context, and a child process shares the page.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::*;
+use sluice_preempt::driver::{Gate, Progress};
+use sluice_preempt::ids::{Code, Context, Stream};
+use sluice_sys::page::{SharedPage, WORDS};
+
+use super::code;
+use super::driver::within;
+use crate::gpu::pointer;
+use crate::real;
+
+const PAGE: usize = WORDS * 8;
+const REGISTER_DEVICEMAP: c_uint = 2;
+const NOT_SUPPORTED: &CStr = c"the driver has no stream memory operations";
+const NOT_REGISTERED: &CStr = c"the driver does not map memory of the host for this context";
+const NO_MEMORY: &CStr = c"the system has no memory for gates";
+
+/// Kinds of operations of a batch (`CUstreamBatchMemOpType`).
+const WAIT: u32 = 1;
+const WRITE: u32 = 2;
+
+/// What the GPU waits for and writes, away from other streams' lines.
+#[repr(C, align(64))]
+struct Cell {
+    word: AtomicU32,
+    arrived: AtomicU32,
+    passed: AtomicU32,
+    /// The last gate that was placed; the host's.
+    placed: AtomicU32,
+}
+
+const CELLS: usize = PAGE / size_of::<Cell>();
+
+/// Where each number is in a cell, in bytes.
+const WORD: u64 = 0;
+const ARRIVED: u64 = 4;
+const PASSED: u64 = 8;
+
+/// One stream's cell, as the host and as the GPU see it.
+#[derive(Clone, Copy)]
+struct Slot {
+    cell: &'static Cell,
+    device: CUdeviceptr,
+}
+
+#[derive(Default)]
+struct Contexts {
+    /// Cells that no stream uses.
+    free: BTreeMap<u64, Vec<Slot>>,
+    /// Pages that were registered, by context.
+    pages: BTreeMap<u64, Vec<usize>>,
+    /// Pages of contexts that are gone.
+    unused: Vec<usize>,
+    refused: BTreeMap<u64, &'static CStr>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Gates {
+    /// Whether any stream was given a cell: only then can the engine ask for a gate.
+    used: AtomicU8,
+    slots: RwLock<BTreeMap<(u64, u64), Slot>>,
+    contexts: Mutex<Contexts>,
+}
+
+impl std::fmt::Debug for Gates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gates").finish_non_exhaustive()
+    }
+}
+
+impl Gates {
+    /// For the engine, if there are gates.
+    pub(super) fn usable(&self) -> Option<&dyn Gate> {
+        (self.used.load(Acquire) != 0).then_some(self as &dyn Gate)
+    }
+
+    /// Gives the stream a cell, if it has none; the reason if it cannot have one.
+    pub(super) fn prepare(&self, stream: Stream) -> Result<(), &'static CStr> {
+        if self.slot(stream).is_some() {
+            return Ok(());
+        }
+        let mut contexts = self.contexts();
+        let slot = contexts.take(stream.context)?;
+        slot.cell.arrived.store(0, Relaxed);
+        slot.cell.passed.store(0, Relaxed);
+        slot.cell.placed.store(0, Release);
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        slots.insert((stream.context.0, stream.handle), slot);
+        self.used.store(1, Release);
+        Ok(())
+    }
+
+    /// Whether streams of the context can have gates; the reason if not.
+    pub(super) fn probe(&self, context: Context) -> Result<(), &'static CStr> {
+        let mut contexts = self.contexts();
+        let slot = contexts.take(context)?;
+        contexts.free.entry(context.0).or_default().push(slot);
+        Ok(())
+    }
+
+    /// The stream is about to be destroyed.
+    pub(super) fn free(&self, stream: Stream) {
+        let key = (stream.context.0, stream.handle);
+        let slot = self.slots.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        if let Some(slot) = slot {
+            self.contexts().free.entry(stream.context.0).or_default().push(slot);
+        }
+    }
+
+    /// The context is gone, and its registrations with it.
+    pub(super) fn forget_context(&self, context: u64) {
+        self.slots.write().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != context);
+        let mut contexts = self.contexts();
+        contexts.free.remove(&context);
+        contexts.refused.remove(&context);
+        let pages = contexts.pages.remove(&context).unwrap_or_default();
+        contexts.unused.extend(pages);
+    }
+
+    fn slot(&self, stream: Stream) -> Option<Slot> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.get(&(stream.context.0, stream.handle)).copied()
+    }
+
+    fn contexts(&self) -> MutexGuard<'_, Contexts> {
+        self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Contexts {
+    /// A cell that the GPU is through with.
+    fn take(&mut self, context: Context) -> Result<Slot, &'static CStr> {
+        if let Some(reason) = self.refused.get(&context.0) {
+            return Err(reason);
+        }
+        // A stream that was destroyed may still have to pass gates: its last writes would be taken for another's.
+        let is_through = |slot: &Slot| slot.cell.passed.load(Acquire) == slot.cell.placed.load(Acquire);
+        let free = self.free.entry(context.0).or_default();
+        if let Some(at) = free.iter().position(is_through) {
+            return Ok(free.swap_remove(at));
+        }
+        let added = self.add_page(context);
+        if let Err(reason) = added {
+            self.refused.insert(context.0, reason);
+            return Err(reason);
+        }
+        self.free.entry(context.0).or_default().pop().ok_or(NO_MEMORY)
+    }
+
+    fn add_page(&mut self, context: Context) -> Result<(), &'static CStr> {
+        let page = match self.unused.pop() {
+            Some(page) => page,
+            None => {
+                let page = Box::leak(Box::new(SharedPage::anonymous().map_err(|_| NO_MEMORY)?));
+                page.words().as_ptr().expose_provenance()
+            }
+        };
+        match within(context, || register(page)) {
+            Ok(device) => {
+                self.pages.entry(context.0).or_default().push(page);
+                let cells = (0..CELLS).map(|at| {
+                    let offset = at * size_of::<Cell>();
+                    // SAFETY: the page is whole, aligned and never unmapped; every pattern is a cell, which holds atomics only.
+                    let cell: &'static Cell =
+                        unsafe { &*std::ptr::with_exposed_provenance::<Cell>(page + offset) };
+                    Slot { cell, device: device + offset as u64 }
+                });
+                self.free.entry(context.0).or_default().extend(cells);
+                Ok(())
+            }
+            Err(Code(refused)) => {
+                self.unused.push(page);
+                Err(if refused == CUresult::ERROR_NOT_SUPPORTED.0 { NOT_SUPPORTED } else { NOT_REGISTERED })
+            }
+        }
+    }
+}
+
+/// Registers a page with the current context and has the GPU write to it; its address there.
+fn register(page: usize) -> Result<CUdeviceptr, Code> {
+    const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
+    let table = real::table();
+    let (register, unregister) =
+        (table.cuMemHostRegister_v2.ok_or(MISSING)?, table.cuMemHostUnregister.ok_or(MISSING)?);
+    let get = table.cuMemHostGetDevicePointer_v2.ok_or(MISSING)?;
+    let page = std::ptr::with_exposed_provenance_mut(page);
+    let mut device = 0;
+    // SAFETY: the page is ours, whole and never unmapped; `device` is writable.
+    unsafe {
+        code(register(page, PAGE, REGISTER_DEVICEMAP))?;
+        let works = code(get(&raw mut device, page, 0)).and_then(|()| try_out(device));
+        if works.is_err() {
+            let _unregistered = unregister(page);
+        }
+        works.map(|()| device)
+    }
+}
+
+/// Whether the driver takes an operation on memory, on a stream of our own.
+fn try_out(device: CUdeviceptr) -> Result<(), Code> {
+    const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
+    let table = real::table();
+    let (create, destroy) = (table.cuStreamCreate.ok_or(MISSING)?, table.cuStreamDestroy_v2.ok_or(MISSING)?);
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: `stream` is writable, and then a stream of the current context.
+    unsafe {
+        code(create(&raw mut stream, CU_STREAM_NON_BLOCKING))?;
+        let taken = batch(stream, &mut [Operation::new(WRITE, device + PASSED, 0, 0)]);
+        let _destroyed = destroy(stream);
+        taken
+    }
+}
+
+/// One operation of a batch, in the driver's layout (`CUstreamBatchMemOpParams`).
+#[repr(C)]
+struct Operation {
+    kind: u32,
+    address: u64,
+    value: u64,
+    flags: u32,
+    alias: u64,
+    rest: u64,
+}
+
+const _: () = assert!(size_of::<Operation>() == 48);
+
+impl Operation {
+    fn new(kind: u32, address: u64, value: u32, flags: u32) -> Self {
+        Self { kind, address, value: value.into(), flags, alias: 0, rest: 0 }
+    }
+}
+
+fn batch(stream: CUstream, operations: &mut [Operation]) -> Result<(), Code> {
+    let table = real::table();
+    let make = table.cuStreamBatchMemOp_v2.or(table.cuStreamBatchMemOp);
+    let Some(make) = make else { return Err(Code(CUresult::ERROR_NOT_SUPPORTED.0)) };
+    let count = u32::try_from(operations.len()).unwrap_or(0);
+    // SAFETY: so many operations are readable and writable; the stream is alive.
+    code(unsafe { make(stream, count, operations.as_mut_ptr().cast(), 0) })
+}
+
+impl Gate for Gates {
+    fn place(&self, stream: Stream, number: u32) -> Result<(), Code> {
+        let Some(slot) = self.slot(stream) else { return Err(Code::INVALID_HANDLE) };
+        let quick = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
+        let mut operations = [
+            Operation::new(WRITE, slot.device + ARRIVED, number, quick),
+            Operation::new(WAIT, slot.device + WORD, number, CU_STREAM_WAIT_VALUE_GEQ),
+            Operation::new(WRITE, slot.device + PASSED, number, quick),
+        ];
+        within(stream.context, || batch(pointer(stream.handle), &mut operations))?;
+        slot.cell.placed.store(number, Release);
+        Ok(())
+    }
+
+    fn store(&self, stream: Stream, word: u32) {
+        if let Some(slot) = self.slot(stream) {
+            slot.cell.word.store(word, Release);
+        }
+    }
+
+    fn progress(&self, stream: Stream) -> Progress {
+        match self.slot(stream) {
+            Some(Slot { cell, .. }) => {
+                // The later one first: passed must not be seen ahead of arrived.
+                let passed = cell.passed.load(Acquire);
+                Progress { arrived: cell.arrived.load(Acquire), passed }
+            }
+            None => Progress { arrived: 0, passed: 0 },
+        }
+    }
+}

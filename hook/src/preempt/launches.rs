@@ -1,0 +1,292 @@
+//! Launches: what is copied of them when they have to wait, and how they are made later.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::*;
+use sluice_preempt::command::{Command, Later, Launch, LaunchLimits};
+use sluice_preempt::ids::{Code, Stream};
+
+use super::{code, inside};
+use crate::gpu::pointer;
+use crate::real;
+
+/// Of every GPU; what else a block may have, the driver says when the launch is made.
+const LIMITS: LaunchLimits = LaunchLimits { threads: 1024, shared_bytes: u32::MAX };
+
+/// Markers of the list of extra options (`CU_LAUNCH_PARAM_*`).
+const END: usize = 0;
+const BUFFER: usize = 1;
+const BUFFER_SIZE: usize = 2;
+
+/// More parameters than any kernel has.
+const MANY: usize = 4096;
+
+/// Where a function's parameters are: offset and size of each.
+type Layout = Arc<[(usize, usize)]>;
+
+static LAYOUTS: OnceLock<Mutex<HashMap<u64, Layout>>> = OnceLock::new();
+
+/// A module was unloaded: its functions' handles may come again.
+pub(crate) fn forget_layouts() {
+    if let Some(layouts) = LAYOUTS.get() {
+        layouts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// How a program gives the parameters.
+#[derive(Clone, Copy)]
+struct Given {
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+}
+
+impl Given {
+    /// A copy of the parameters, packed as the function takes them; `None` if their sizes cannot be known.
+    fn copied(self, function: u64) -> Result<Option<Box<[u8]>>, Code> {
+        if !self.extra.is_null() {
+            // SAFETY: the program passes a list of extra options.
+            return Ok(unsafe { packed(self.extra) });
+        }
+        let Some(layout) = layout(function) else { return Ok(None) };
+        let end = layout.iter().map(|(offset, size)| offset + size).max().unwrap_or(0);
+        let mut bytes = vec![0u8; end];
+        if self.params.is_null() && end > 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        for (index, (offset, size)) in layout.iter().enumerate() {
+            // SAFETY: the program passes the address of each parameter, readable for its size.
+            unsafe {
+                let from = (*self.params.add(index)).cast::<u8>();
+                std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr().add(*offset), *size);
+            }
+        }
+        Ok(Some(bytes.into()))
+    }
+}
+
+/// The buffer that a list of extra options names.
+///
+/// # Safety
+/// `extra` is a list of pairs that ends with `END`.
+unsafe fn packed(extra: *mut *mut c_void) -> Option<Box<[u8]>> {
+    let (mut buffer, mut size) = (std::ptr::null::<u8>(), 0usize);
+    for pair in 0..4 {
+        // SAFETY: as the caller promises; what follows a marker belongs to it.
+        unsafe {
+            match (*extra.add(2 * pair)).addr() {
+                END => break,
+                BUFFER => buffer = (*extra.add(2 * pair + 1)).cast(),
+                BUFFER_SIZE => size = *(*extra.add(2 * pair + 1)).cast::<usize>(),
+                _ => return None,
+            }
+        }
+    }
+    if buffer.is_null() || size == 0 {
+        return Some(Box::default());
+    }
+    // SAFETY: the program says that the buffer has this size.
+    Some(unsafe { std::slice::from_raw_parts(buffer, size) }.into())
+}
+
+fn layout(function: u64) -> Option<Layout> {
+    let layouts = LAYOUTS.get_or_init(Mutex::default);
+    if let Some(known) = layouts.lock().unwrap_or_else(PoisonError::into_inner).get(&function) {
+        return Some(known.clone());
+    }
+    let table = real::table();
+    let found = inside(|| {
+        let of_function = table.cuFuncGetParamInfo.and_then(|get| {
+            // SAFETY: the program launches the function, so it is loaded; the out-pointers are writable.
+            walk(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
+        });
+        of_function.or_else(|| {
+            // Launches also take the handle of a kernel, which is no function's.
+            let get = table.cuKernelGetParamInfo?;
+            // SAFETY: as above.
+            walk(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
+        })
+    })?;
+    layouts.lock().unwrap_or_else(PoisonError::into_inner).insert(function, found.clone());
+    Some(found)
+}
+
+/// Asks for one parameter after another until there are no more.
+fn walk(mut get: impl FnMut(usize, *mut usize, *mut usize) -> CUresult) -> Option<Layout> {
+    let mut found = Vec::new();
+    for index in 0..MANY {
+        let (mut offset, mut size) = (0, 0);
+        match get(index, &raw mut offset, &raw mut size) {
+            CUresult::SUCCESS => found.push((offset, size)),
+            CUresult::ERROR_INVALID_VALUE => return Some(found.into()),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Makes a launch that has waited.
+pub(super) fn submit(stream: Stream, launch: &Launch) -> Result<(), Code> {
+    let mut size = launch.parameters.len();
+    let mut extra = [
+        std::ptr::without_provenance_mut(BUFFER),
+        launch.parameters.as_ptr().cast_mut().cast::<c_void>(),
+        std::ptr::without_provenance_mut(BUFFER_SIZE),
+        (&raw mut size).cast(),
+        std::ptr::null_mut(),
+    ];
+    let extra = if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() };
+    let mut attributes = attributes(launch);
+    let ([gx, gy, gz], [bx, by, bz], on) = (launch.grid, launch.block, pointer(stream.handle));
+    let (function, none) = (pointer(launch.function), std::ptr::null_mut());
+    let table = real::table();
+    if attributes.is_empty() {
+        let Some(make) = table.cuLaunchKernel else { return Err(Code(CUresult::ERROR_NOT_FOUND.0)) };
+        // SAFETY: the program launched this; function and stream are kept alive by its own rules until it has been done.
+        return code(unsafe { make(function, gx, gy, gz, bx, by, bz, launch.shared_bytes, on, none, extra) });
+    }
+    let config = CUlaunchConfig {
+        gridDimX: gx,
+        gridDimY: gy,
+        gridDimZ: gz,
+        blockDimX: bx,
+        blockDimY: by,
+        blockDimZ: bz,
+        sharedMemBytes: launch.shared_bytes,
+        hStream: on,
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: u32::try_from(attributes.len()).unwrap_or(0),
+    };
+    let Some(make) = table.cuLaunchKernelEx else { return Err(Code(CUresult::ERROR_NOT_FOUND.0)) };
+    // SAFETY: as above; the attributes live until the call returns.
+    code(unsafe { make(&raw const config, function, none, extra) })
+}
+
+/// The attributes, with one for what the call's name says.
+fn attributes(launch: &Launch) -> Vec<CUlaunchAttribute> {
+    const BYTES: usize = size_of::<CUlaunchAttribute>();
+    let kept = launch.attributes.chunks_exact(BYTES).map(|bytes| {
+        // SAFETY: these are the bytes of an attribute, in which every pattern is one.
+        unsafe { bytes.as_ptr().cast::<CUlaunchAttribute>().read_unaligned() }
+    });
+    let mut value = [0; 8];
+    value[0] = 1;
+    let cooperative = CUlaunchAttribute { id: CU_LAUNCH_ATTRIBUTE_COOPERATIVE, pad: [0; 4], value };
+    kept.chain(launch.cooperative.then_some(cooperative)).collect()
+}
+
+/// Whether an attribute is a value; others name events or graph nodes, or are not known.
+fn is_value(id: CUlaunchAttributeID) -> bool {
+    !matches!(
+        id,
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
+            | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT
+            | CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE
+    ) && id <= CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE
+}
+
+fn command(mut launch: Launch, given: Given) -> Result<Later, Code> {
+    launch.check(LIMITS)?;
+    Ok(match given.copied(launch.function)? {
+        Some(parameters) => {
+            launch.parameters = parameters;
+            Later::Queue(Command::Launch(launch))
+        }
+        None => Later::InPerson,
+    })
+}
+
+/// What each launch function turns into when its launch has to wait.
+pub(crate) mod later {
+    use std::ffi::{c_int, c_uint, c_void};
+
+    use sluice_driver_api::types::*;
+    use sluice_preempt::command::{Command, Later, Launch};
+    use sluice_preempt::ids::Code;
+
+    use super::{Given, command, is_value};
+
+    type Params = *mut *mut c_void;
+    type U = c_uint;
+
+    macro_rules! with_grid {
+        ($($name:ident ($($extra:ident)?) $cooperative:literal;)*) => { $(
+            #[expect(clippy::too_many_arguments, reason = "the driver's signature")]
+            pub(crate) fn $name(
+                f: CUfunction, gx: U, gy: U, gz: U, bx: U, by: U, bz: U, shared: U, _: CUstream, params: Params, $($extra: Params)?
+            ) -> Result<Later, Code> {
+                let extra = [$($extra,)? std::ptr::null_mut()][0];
+                let launch = Launch {
+                    function: f.expose_provenance() as u64,
+                    grid: [gx, gy, gz],
+                    block: [bx, by, bz],
+                    shared_bytes: shared,
+                    cooperative: $cooperative,
+                    ..Launch::default()
+                };
+                command(launch, Given { params, extra })
+            }
+        )* };
+    }
+
+    with_grid! {
+        cuLaunchKernel(extra) false;
+        cuLaunchKernel_ptsz(extra) false;
+        cuLaunchCooperativeKernel() true;
+        cuLaunchCooperativeKernel_ptsz() true;
+    }
+
+    pub(crate) fn cuLaunchKernelEx(
+        config: *const CUlaunchConfig,
+        f: CUfunction,
+        params: Params,
+        extra: Params,
+    ) -> Result<Later, Code> {
+        // SAFETY: the program passes null, which the driver would refuse, or a configuration that is readable.
+        let Some(config) = (unsafe { config.as_ref() }) else { return Err(Code::INVALID_VALUE) };
+        let count = if config.attrs.is_null() { 0 } else { config.numAttrs as usize };
+        let attributes = match count {
+            0 => &[],
+            // SAFETY: the program says that there are so many attributes.
+            _ => unsafe { std::slice::from_raw_parts(config.attrs, count) },
+        };
+        if !attributes.iter().all(|attribute| is_value(attribute.id)) {
+            return Ok(Later::InPerson);
+        }
+        // SAFETY: the same memory as bytes.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(attributes.as_ptr().cast::<u8>(), size_of_val(attributes)) };
+        let launch = Launch {
+            function: f.expose_provenance() as u64,
+            grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
+            block: [config.blockDimX, config.blockDimY, config.blockDimZ],
+            shared_bytes: config.sharedMemBytes,
+            attributes: bytes.into(),
+            ..Launch::default()
+        };
+        command(launch, Given { params, extra })
+    }
+    pub(crate) use cuLaunchKernelEx as cuLaunchKernelEx_ptsz;
+
+    pub(crate) fn cuGraphLaunch(graph: CUgraphExec, _: CUstream) -> Result<Later, Code> {
+        Ok(Later::Queue(Command::Graph(graph.expose_provenance() as u64)))
+    }
+    pub(crate) use cuGraphLaunch as cuGraphLaunch_ptsz;
+
+    macro_rules! in_person {
+        ($($name:ident($($kind:ty),*);)*) => { $(
+            pub(crate) fn $name($(_: $kind),*) -> Result<Later, Code> {
+                Ok(Later::InPerson)
+            }
+        )* };
+    }
+
+    in_person! {
+        cuLaunchCooperativeKernelMultiDevice(*mut CUDA_LAUNCH_PARAMS, c_uint, c_uint);
+        cuLaunch(CUfunction);
+        cuLaunchGrid(CUfunction, c_int, c_int);
+        cuLaunchGridAsync(CUfunction, c_int, c_int, CUstream);
+    }
+}

@@ -1,0 +1,161 @@
+//! Which queue a handle means.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::*;
+use sluice_preempt::ids::{Context, Kind, Stream};
+use sluice_preempt::queue::Queue;
+
+use super::{HookEngine, inside};
+use crate::gpu::{self, pointer};
+use crate::{process, real};
+
+/// CU_STREAM_LEGACY.
+pub(super) const LEGACY: u64 = 1;
+/// CU_STREAM_PER_THREAD.
+pub(super) const PER_THREAD: u64 = 2;
+
+/// The legacy stream's place among the default streams, where threads have their numbers.
+const NO_THREAD: u32 = 0;
+
+static MAPS: RwLock<Maps> = RwLock::new(Maps { created: BTreeMap::new(), defaults: BTreeMap::new() });
+
+struct Maps {
+    created: BTreeMap<u64, Arc<Queue>>,
+    /// By context and thread.
+    defaults: BTreeMap<(u64, u32), Arc<Queue>>,
+}
+
+/// The stream that a handle means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meant {
+    Created(u64),
+    Legacy,
+    /// The calling thread's own.
+    Own,
+}
+
+/// What `stream` means in an entry point whose default stream is the calling thread's own (`_ptsz`), or not.
+pub(super) fn meant(stream: CUstream, per_thread: bool) -> Meant {
+    match stream.expose_provenance() as u64 {
+        0 if per_thread => Meant::Own,
+        0 | LEGACY => Meant::Legacy,
+        PER_THREAD => Meant::Own,
+        handle => Meant::Created(handle),
+    }
+}
+
+/// The queue of a stream, made if need be; `None` without a context, or if the driver does not know the handle.
+pub(super) fn find(engine: &HookEngine, stream: CUstream, per_thread: bool) -> Option<Arc<Queue>> {
+    let meant = meant(stream, per_thread);
+    known(meant).or_else(|| make(engine, meant))
+}
+
+/// The queue of a stream if it has one.
+pub(super) fn known(meant: Meant) -> Option<Arc<Queue>> {
+    match meant {
+        Meant::Created(handle) => read(|maps| maps.created.get(&handle).cloned()),
+        Meant::Legacy | Meant::Own => {
+            let key = (gpu::current_context()?, thread_of(meant));
+            read(|maps| maps.defaults.get(&key).cloned())
+        }
+    }
+}
+
+/// All queues of a context.
+pub(super) fn of_context(context: u64) -> Vec<Arc<Queue>> {
+    read(|maps| {
+        let all = maps.created.values().chain(maps.defaults.values());
+        all.filter(|queue| queue.stream().context.0 == context).cloned().collect()
+    })
+}
+
+/// The handle of a created stream is not used any more.
+pub(super) fn forget(handle: u64) -> Option<Arc<Queue>> {
+    write(|maps| maps.created.remove(&handle))
+}
+
+/// A context has ended, or is about to.
+pub(super) fn forget_context(context: u64) {
+    write(|maps| {
+        maps.created.retain(|_, queue| queue.stream().context.0 != context);
+        maps.defaults.retain(|(of, _), _| *of != context);
+    });
+}
+
+fn thread_of(meant: Meant) -> u32 {
+    if meant == Meant::Own { process::with_thread(|thread| thread.id()) } else { NO_THREAD }
+}
+
+#[cold]
+fn make(engine: &HookEngine, meant: Meant) -> Option<Arc<Queue>> {
+    let stream = match meant {
+        Meant::Created(handle) => {
+            Stream { context: Context(context_of(handle)?), handle, kind: kind_of(handle) }
+        }
+        Meant::Legacy => {
+            Stream { context: Context(gpu::current_context()?), handle: LEGACY, kind: Kind::Legacy }
+        }
+        Meant::Own => {
+            let context = Context(gpu::current_context()?);
+            Stream { context, handle: inside(stand_in)?, kind: Kind::Blocking }
+        }
+    };
+    let queue = engine.queue(stream);
+    write(|maps| match meant {
+        Meant::Created(handle) => maps.created.insert(handle, Arc::clone(&queue)),
+        Meant::Legacy | Meant::Own => {
+            maps.defaults.insert((stream.context.0, thread_of(meant)), Arc::clone(&queue))
+        }
+    });
+    Some(queue)
+}
+
+fn context_of(handle: u64) -> Option<u64> {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the program is using the stream, so it is alive; `context` is writable.
+    let asked = inside(|| unsafe { Some(real::table().cuStreamGetCtx?(pointer(handle), &raw mut context)) });
+    match asked {
+        Some(CUresult::SUCCESS) if !context.is_null() => Some(context.expose_provenance() as u64),
+        // A stream of a green context.
+        Some(CUresult::ERROR_INVALID_CONTEXT | CUresult::ERROR_NOT_SUPPORTED) => gpu::current_context(),
+        _ => None,
+    }
+}
+
+fn kind_of(handle: u64) -> Kind {
+    let mut flags = 0;
+    // SAFETY: the program is using the stream, so it is alive; `flags` is writable.
+    let asked = inside(|| unsafe { Some(real::table().cuStreamGetFlags?(pointer(handle), &raw mut flags)) });
+    let non_blocking = asked == Some(CUresult::SUCCESS) && flags & CU_STREAM_NON_BLOCKING != 0;
+    if non_blocking { Kind::NonBlocking } else { Kind::Blocking }
+}
+
+/// A stream in place of the calling thread's own, which no other thread can name: behind everything that is on that.
+fn stand_in() -> Option<u64> {
+    let table = real::table();
+    let (mut stream, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let own = pointer(PER_THREAD);
+    // SAFETY: out-pointers are writable; stream and event are those made here, and the calling thread's own stream always is.
+    unsafe {
+        if table.cuStreamCreate?(&raw mut stream, CU_STREAM_DEFAULT) != CUresult::SUCCESS {
+            return None;
+        }
+        if table.cuEventCreate?(&raw mut event, CU_EVENT_DISABLE_TIMING) == CUresult::SUCCESS {
+            let _recorded = table.cuEventRecord?(event, own);
+            let _waits = table.cuStreamWaitEvent?(stream, event, 0);
+            let _destroyed = table.cuEventDestroy_v2?(event);
+        }
+    }
+    Some(stream.expose_provenance() as u64)
+}
+
+fn read<R>(call: impl FnOnce(&Maps) -> R) -> R {
+    call(&MAPS.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn write<R>(call: impl FnOnce(&mut Maps) -> R) -> R {
+    call(&mut MAPS.write().unwrap_or_else(PoisonError::into_inner))
+}

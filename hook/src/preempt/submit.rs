@@ -1,0 +1,165 @@
+//! Calls that submit something: at once, later by the worker, or later by the thread that called.
+
+use std::sync::Arc;
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::*;
+use sluice_preempt::command::{Call, Command, Later, Work};
+use sluice_preempt::ids::{Code, Stream};
+use sluice_preempt::queue::Queue;
+
+use super::streams::{self, Meant};
+use super::{HookEngine, code, engine_for_call, inside, is_engaged, status};
+use crate::governed::guarded;
+use crate::gpu::pointer;
+use crate::real;
+
+/// A call on `stream`: `direct` while nothing can be preempted, else `now` on the stream that the engine knows, or what `later`
+/// makes of it.
+#[inline]
+pub(crate) fn submit(
+    (stream, per_thread): (CUstream, bool),
+    work: impl FnOnce() -> Work,
+    direct: impl FnOnce() -> CUresult,
+    now: impl FnOnce(CUstream) -> CUresult,
+    later: impl FnOnce() -> Result<Later, Code>,
+) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    let Some((engine, queue)) = queue_of(stream, per_thread) else { return direct() };
+    through(engine, &queue, work(), || now(pointer(queue.stream().handle)), later)
+}
+
+/// A command whose arguments are values; `kept` makes the same call later.
+#[inline]
+pub(crate) fn order(
+    stream: (Option<CUstream>, bool),
+    work: impl Fn() -> Work,
+    direct: impl FnOnce() -> CUresult,
+    now: impl FnOnce(CUstream) -> CUresult,
+    kept: impl FnOnce() -> Kept,
+) -> CUresult {
+    let stream = (stream.0.unwrap_or(std::ptr::null_mut()), stream.1);
+    submit(stream, &work, direct, now, || Ok(call(work(), 0, kept())))
+}
+
+/// A command that only the thread that calls can make; without a stream it is one of the default stream.
+#[inline]
+pub(crate) fn turn(
+    (stream, per_thread): (Option<CUstream>, bool),
+    work: impl FnOnce() -> Work,
+    direct: impl FnOnce() -> CUresult,
+    now: impl FnOnce(CUstream) -> CUresult,
+) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    let named = stream.unwrap_or(std::ptr::null_mut());
+    let Some((engine, queue)) = queue_of(named, per_thread) else { return direct() };
+    let own = stream.is_none() && streams::meant(named, per_thread) == Meant::Own;
+    let now = || {
+        let on = pointer(queue.stream().handle);
+        if own { beside(queue.stream(), || now(on)) } else { now(on) }
+    };
+    through(engine, &queue, work(), now, || Ok(Later::InPerson))
+}
+
+/// A question about a stream.
+#[inline]
+pub(crate) fn ask(
+    (stream, per_thread): (Option<CUstream>, bool),
+    direct: impl FnOnce() -> CUresult,
+    now: impl FnOnce(CUstream) -> CUresult,
+) -> CUresult {
+    let stream = stream.unwrap_or(std::ptr::null_mut());
+    if !is_engaged() || streams::meant(stream, per_thread) != Meant::Own {
+        return direct();
+    }
+    match queue_of(stream, per_thread) {
+        Some((_, queue)) => now(pointer(queue.stream().handle)),
+        None => direct(),
+    }
+}
+
+/// A change of an executable graph: launches that wait are those of before.
+#[inline]
+pub(crate) fn graph_changes(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
+    if is_engaged()
+        && let Some(engine) = engine_for_call()
+    {
+        guarded((), || engine.await_graph(graph.expose_provenance() as u64));
+    }
+    real()
+}
+
+/// The end of an executable graph, after the launches that wait.
+#[inline]
+pub(crate) fn graph_ends(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
+    if !is_engaged() {
+        return real();
+    }
+    let Some(engine) = engine_for_call() else { return real() };
+    let graph = graph.expose_provenance() as u64;
+    guarded(CUresult::ERROR_UNKNOWN, || status(engine.destroy_graph(graph)))
+}
+
+/// A call kept for later, which is given the stream.
+pub(crate) type Kept = Box<dyn Fn(CUstream) -> CUresult + Send + Sync>;
+
+/// A kept call as a command that owns so many bytes.
+pub(super) fn call(work: Work, bytes: usize, kept: Kept) -> Later {
+    Later::Queue(Command::Call(Call::new(work, bytes, move |stream| code(kept(pointer(stream))))))
+}
+
+/// The engine and the queue of a stream, for a call of the program's.
+pub(super) fn queue_of(stream: CUstream, per_thread: bool) -> Option<(&'static HookEngine, Arc<Queue>)> {
+    guarded(None, || {
+        let engine = engine_for_call()?;
+        Some((engine, streams::find(engine, stream, per_thread)?))
+    })
+}
+
+fn through(
+    engine: &HookEngine,
+    queue: &Queue,
+    work: Work,
+    now: impl FnOnce() -> CUresult,
+    later: impl FnOnce() -> Result<Later, Code>,
+) -> CUresult {
+    guarded(CUresult::ERROR_UNKNOWN, || status(engine.submit(queue, work, || code(inside(now)), later)))
+}
+
+/// Makes a call that can only mean the thread's own default stream as if it were made on the one that stands in for it.
+fn beside(stand_in: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
+    let (stand_in, own) = (pointer(stand_in.handle), pointer(streams::PER_THREAD));
+    follow(own, stand_in);
+    let result = call();
+    follow(stand_in, own);
+    result
+}
+
+/// What comes on `follower` waits for what is on `leader`.
+fn follow(follower: CUstream, leader: CUstream) {
+    let table = real::table();
+    let mut event = std::ptr::null_mut();
+    let mut ordered = || {
+        // SAFETY: `event` is writable and, from its creation on, alive; both streams are.
+        unsafe {
+            (table.cuEventCreate?(&raw mut event, CU_EVENT_DISABLE_TIMING) == CUresult::SUCCESS).then(
+                || {
+                    let _recorded = table.cuEventRecord?(event, leader);
+                    let _waits = table.cuStreamWaitEvent?(follower, event, 0);
+                    let _destroyed = table.cuEventDestroy_v2?(event);
+                    Some(())
+                },
+            )?
+        }
+    };
+    if ordered().is_none()
+        && let Some(wait) = table.cuStreamSynchronize
+    {
+        // SAFETY: the stream is alive.
+        let _waited = unsafe { wait(leader) };
+    }
+}

@@ -1,0 +1,143 @@
+//! Calls that wait, ask, capture or end something.
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::*;
+use sluice_preempt::ids::Context;
+
+use super::submit::queue_of;
+use super::{code, engine_for_call, inside, is_engaged, launches, status, streams};
+use crate::governed::guarded;
+use crate::gpu::{self, pointer};
+
+/// `cuStreamSynchronize`.
+#[inline]
+pub(crate) fn synchronize(stream: CUstream, per_thread: bool, direct: impl FnOnce() -> CUresult) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    match queue_of(stream, per_thread) {
+        Some((engine, queue)) => {
+            guarded(CUresult::ERROR_UNKNOWN, || status(engine.synchronize_stream(&queue)))
+        }
+        None => direct(),
+    }
+}
+
+/// `cuStreamQuery`.
+#[inline]
+pub(crate) fn query(stream: CUstream, per_thread: bool, direct: impl FnOnce() -> CUresult) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    match queue_of(stream, per_thread) {
+        Some((engine, queue)) => guarded(CUresult::ERROR_UNKNOWN, || status(engine.query_stream(&queue))),
+        None => direct(),
+    }
+}
+
+/// `cuCtxSynchronize` of the current context, or of the one given.
+#[inline]
+pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
+    if !is_engaged() {
+        return real();
+    }
+    let Some(engine) = engine_for_call() else { return real() };
+    let given =
+        context.filter(|context| !context.is_null()).map(|context| context.expose_provenance() as u64);
+    let told = guarded(Ok(()), || match given.or_else(gpu::current_context) {
+        Some(context) => engine.settle_context(Context(context)),
+        None => Ok(()),
+    });
+    let result = real();
+    if result == CUresult::SUCCESS { status(told) } else { result }
+}
+
+/// A call that may wait for the current context, or ends something that commands which wait may use.
+#[inline]
+pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
+    if is_engaged()
+        && let Some(engine) = engine_for_call()
+    {
+        guarded((), || {
+            if let Some(context) = gpu::current_context() {
+                engine.await_context(Context(context));
+            }
+            launches::forget_layouts();
+        });
+    }
+    real()
+}
+
+/// Begins or ends a capture.
+#[inline]
+pub(crate) fn capture(
+    symbol: &str,
+    (stream, per_thread): (CUstream, bool),
+    direct: impl FnOnce() -> CUresult,
+    now: impl FnOnce(CUstream) -> CUresult,
+) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    let Some((engine, queue)) = queue_of(stream, per_thread) else { return direct() };
+    let now = || inside(|| now(pointer(queue.stream().handle)));
+    guarded(CUresult::ERROR_UNKNOWN, || {
+        if symbol.starts_with("cuStreamBegin") {
+            return status(engine.begin_capture(&queue, || code(now())));
+        }
+        let result = now();
+        engine.end_capture();
+        result
+    })
+}
+
+/// `cuStreamDestroy`: with commands that wait the driver's stream lives on until they are done.
+#[inline]
+pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    let Some(engine) = engine_for_call() else { return direct() };
+    match guarded(None, || streams::forget(stream.expose_provenance() as u64)) {
+        Some(queue) => guarded(CUresult::ERROR_UNKNOWN, || status(engine.destroy_stream(&queue))),
+        None => direct(),
+    }
+}
+
+/// A context is about to end: all that waits in it is handed over.
+pub(crate) fn context_ends(context: u64) {
+    if is_engaged()
+        && let Some(engine) = engine_for_call()
+    {
+        guarded((), || {
+            streams::forget_context(context);
+            engine.end_context(|stream| stream.context.0 == context);
+        });
+    }
+}
+
+/// A context ends if nobody else uses it: what is preempted in it runs again, as the driver would wait for it.
+pub(crate) fn context_may_end(context: u64) {
+    if is_engaged()
+        && let Some(engine) = engine_for_call()
+    {
+        guarded((), || {
+            for queue in streams::of_context(context) {
+                // One that is not enabled is not preempted.
+                let _ = engine.restore(&queue);
+            }
+        });
+    }
+}
+
+/// A context has ended.
+pub(crate) fn context_ended(context: u64) {
+    if let Some(engine) = engine_for_call() {
+        guarded((), || {
+            streams::forget_context(context);
+            engine.end_context(|stream| stream.context.0 == context);
+            engine.driver().gates.forget_context(context);
+            launches::forget_layouts();
+        });
+    }
+}
