@@ -5,6 +5,7 @@
 //! the checksum of their buffer follows from the number of kernels that ran ([`kernel::expected_checksum`]).
 
 pub mod be;
+pub mod commanded;
 pub mod driver;
 pub mod grow;
 pub mod kernel;
