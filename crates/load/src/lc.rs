@@ -129,7 +129,7 @@ impl<'s> Run<'s> {
             if self.config.stop.reached(self.begin, arrival, self.launches) {
                 return Ok(());
             }
-            wait_until(arrival);
+            wait_until(arrival, TIMER_SLACK);
             self.answer_one()?;
             let now = Instant::now();
             let latency = now - arrival;
@@ -166,11 +166,11 @@ impl<'s> Run<'s> {
     }
 }
 
-/// Sleeps until shortly before `then`, then looks at the clock.
-pub(crate) fn wait_until(then: Instant) {
+/// Sleeps until `slack` before `then`, then looks at the clock.
+pub(crate) fn wait_until(then: Instant, slack: Duration) {
     let left = then.saturating_duration_since(Instant::now());
-    if left > TIMER_SLACK {
-        thread::sleep(left - TIMER_SLACK);
+    if left > slack {
+        thread::sleep(left - slack);
     }
     while Instant::now() < then {
         std::hint::spin_loop();

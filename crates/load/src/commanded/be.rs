@@ -19,7 +19,7 @@ use crate::session::{Event, Session, Stream};
 /// Events in flight. There is work behind each, so the GPU does not run dry while the host wakes up.
 const DEPTH: usize = 8;
 /// Kernels share an event up to this much work, as waiting for each of very short ones would slow them down.
-const WORK_PER_EVENT: Duration = Duration::from_micros(50);
+const WORK_PER_EVENT: Duration = Duration::from_micros(100);
 /// Words of the buffer that every kernel changes.
 const WORDS: u32 = 64;
 
