@@ -4,6 +4,7 @@ mod comm;
 mod figures;
 mod hook;
 mod launches;
+mod preempt;
 mod scenarios;
 mod syscalls;
 mod timeline;
@@ -45,6 +46,14 @@ enum Benchmark {
         #[arg(value_enum)]
         only: Vec<scenarios::Scenario>,
     },
+    /// Latency of requests beside kernels of several lengths, at each level of preemption: alone, time-sliced, with Sluice
+    Preempt(preempt::Arguments),
+    /// The process that serves `preempt`'s requests
+    #[command(hide = true)]
+    PreemptLc(preempt::LcArguments),
+    /// The process that runs `preempt`'s kernels
+    #[command(hide = true)]
+    PreemptBe,
     /// The process that `hook` measures in
     #[command(hide = true)]
     HookWorker(launches::Arguments),
@@ -78,6 +87,9 @@ enum Gpu {
 /// Runs the benchmark.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.benchmark {
+        Benchmark::Preempt(flags) => return preempt::run(flags, &Interrupts::hold()?),
+        Benchmark::PreemptLc(flags) => preempt::run_lc(flags)?,
+        Benchmark::PreemptBe => preempt::run_be()?,
         Benchmark::HookWorker(flags) => launches::run(flags)?,
         Benchmark::TokenPeer(flags) => token::run_peer(flags)?,
         Benchmark::TokenLauncher(flags) => token::run_launcher(flags)?,

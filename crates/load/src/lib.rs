@@ -6,6 +6,7 @@
 
 pub mod be;
 pub mod checkpoint;
+pub mod commanded;
 pub mod driver;
 pub mod facts;
 pub mod gate;
