@@ -5,13 +5,12 @@
 //! * [`families`]: from what is known to Prometheus's series. Pure, and built anew each time: a pod that ended is not there.
 //! * [`state`]: the same facts as JSON, with what is wanted beside what is in force.
 //! * [`ready`]: what is still missing before the node can take pods.
-//! * [`http`]: the server; `seats` are its connections.
+//! * [`http`]: the server.
 
 pub mod families;
 pub mod http;
 pub mod ready;
 pub mod scrape;
-mod seats;
 pub mod state;
 
 use std::sync::{Arc, OnceLock};
