@@ -6,12 +6,14 @@
 //! * [`state`]: the same facts as JSON, with what is wanted beside what is in force.
 //! * [`ready`]: what is still missing before the node can take pods.
 //! * [`http`]: the server.
+//! * [`steering`]: series of what the managers do with the GPUs' own controls.
 
 pub mod families;
 pub mod http;
 pub mod ready;
 pub mod scrape;
 pub mod state;
+mod steering;
 
 use std::sync::{Arc, OnceLock};
 
