@@ -2,6 +2,7 @@
 
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry};
 use sluice_core::steering::{Op, Outcome};
+use sluice_proto::control;
 use std::time::Duration;
 
 /// Bounds of the histogram of controls, seconds.
@@ -90,6 +91,28 @@ impl SteeringMetrics {
         }
         if let Some(seconds) = self.seconds.get(op.index()) {
             seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    /// All of it, as the node agent hears it.
+    pub(crate) fn said(&self) -> control::Steering {
+        let controls = Op::LABELS.iter().zip(&self.controls).flat_map(|(control, by_outcome)| {
+            OUTCOMES.iter().zip(by_outcome).map(|((_, outcome), counter)| control::Controls {
+                control: (*control).to_owned(),
+                outcome: (*outcome).to_owned(),
+                count: counter.get(),
+            })
+        });
+        let levels = LEVELS.iter().zip(&self.levels);
+        control::Steering {
+            turns: self.turns.get(),
+            hand_overs_forced: self.forced.get(),
+            given_up: self.given_up.get(),
+            descriptors_refused: self.descriptors_refused.get(),
+            controls: controls.collect(),
+            levels: levels
+                .map(|(level, gauge)| ((*level).to_owned(), u32::try_from(gauge.get()).unwrap_or(0)))
+                .collect(),
         }
     }
 
