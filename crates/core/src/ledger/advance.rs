@@ -198,7 +198,8 @@ impl TokenLedger {
             };
             process.waiting = None;
             if !grant.members.iter().any(|m| m.process == *id) {
-                grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false });
+                let gated = process.gated && process.kind == PeerKind::Returns;
+                grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false, gated });
             }
             self.actions.push(Action::Grant {
                 process: *id,

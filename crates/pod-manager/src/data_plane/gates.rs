@@ -61,11 +61,12 @@ impl DataPlane {
             return;
         }
         self.tokens.set_withheld(state.is_closed(), now);
-        for process in self.processes.values() {
+        for (id, process) in &self.processes {
             let its =
                 process.token.is_some() && !self.is_critical(process) && self.gatekeeper.concerns(process);
             if let Some(pages) = process.pages.as_ref().filter(|pages| pages.version == PAGE_VERSION) {
                 pages.set_gate(its && state.is_wanted(), its && state.is_closed());
+                self.tokens.set_gated(*id, its && pages.report().gates() != 0);
             }
         }
     }
