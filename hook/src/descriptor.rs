@@ -4,23 +4,28 @@
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::*};
 
+use sluice_sys::kind::Identity;
+
 /// A descriptor, or none. Only atomics, so that the child of a fork can close it.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     fd: AtomicI32,
-    /// The file that it was opened for; 0 where that cannot be asked.
+    /// The file that it was opened for; both are 0 where that cannot be asked.
+    device: AtomicU64,
     inode: AtomicU64,
 }
 
 impl Descriptor {
     pub(crate) const fn none() -> Self {
-        Self { fd: AtomicI32::new(-1), inode: AtomicU64::new(0) }
+        Self { fd: AtomicI32::new(-1), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
     }
 
     /// Takes a descriptor over, in place of the one that there is.
     pub(crate) fn set(&self, fd: OwnedFd) {
         self.close();
-        self.inode.store(inode(fd.as_fd()).unwrap_or(0), Release);
+        let Identity { device, inode } = identity(fd.as_fd()).unwrap_or(UNKNOWN);
+        self.device.store(device, Release);
+        self.inode.store(inode, Release);
         self.fd.store(fd.into_raw_fd(), Release);
     }
 
@@ -32,9 +37,14 @@ impl Descriptor {
     /// Whether the number still leads to the file that it was opened for.
     pub(crate) fn is_ours(&self) -> bool {
         let fd = self.raw();
-        let opened = self.inode.load(Acquire);
+        let opened = Identity { device: self.device.load(Acquire), inode: self.inode.load(Acquire) };
         // SAFETY: only looked at, which fails if nobody has it open.
-        fd >= 0 && (opened == 0 || inode(unsafe { BorrowedFd::borrow_raw(fd) }) == Some(opened))
+        fd >= 0 && (opened == UNKNOWN || identity(unsafe { BorrowedFd::borrow_raw(fd) }) == Some(opened))
+    }
+
+    /// Its number, if that still leads to the file that it was opened for.
+    pub(crate) fn ours(&self) -> Option<RawFd> {
+        self.is_ours().then(|| self.raw())
     }
 
     /// Closes it, unless somebody else has done so and the number is another's.
@@ -63,7 +73,9 @@ impl Drop for Descriptor {
     }
 }
 
-/// Sockets are told apart by their inode alone, and a log file from sockets.
-fn inode(fd: BorrowedFd<'_>) -> Option<u64> {
-    sluice_sys::kind::inode(fd).ok()
+/// Where the system does not tell.
+const UNKNOWN: Identity = Identity { device: 0, inode: 0 };
+
+fn identity(fd: BorrowedFd<'_>) -> Option<Identity> {
+    sluice_sys::kind::identity(fd).ok()
 }

@@ -3,26 +3,30 @@
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::*};
+use std::sync::{Mutex, PoisonError};
 
 use sluice_sys::eventfd;
 
 use crate::log::above_standard;
 
-/// A doorbell, or none. Only atomics, so that the child of a fork can close it.
+/// A doorbell, or none. Closing it takes atomics only, so that the child of a fork can.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     fd: AtomicI32,
     id: AtomicU64,
+    /// Held while it is rung or hung: one that is closed between the look and the write may be somebody else's by then.
+    in_use: Mutex<()>,
 }
 
 impl Doorbell {
     pub(crate) const fn none() -> Self {
-        Self { fd: AtomicI32::new(-1), id: AtomicU64::new(0) }
+        Self { fd: AtomicI32::new(-1), id: AtomicU64::new(0), in_use: Mutex::new(()) }
     }
 
     /// Takes the doorbell of a new attachment, in place of the one before. One that cannot be told from others is not kept:
     /// without a doorbell the manager looks from time to time.
     pub(crate) fn hang(&self, fd: Option<&OwnedFd>) {
+        let _in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         self.close();
         let ours = fd.and_then(|fd| above_standard(fd.as_fd()));
         if let Some(ours) = ours
@@ -35,6 +39,7 @@ impl Doorbell {
 
     /// Rings it.
     pub(crate) fn ring(&self) {
+        let _in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         let fd = self.fd.load(Acquire);
         if self.is_ours(fd) {
             let one = 1_u64.to_ne_bytes();
@@ -43,7 +48,7 @@ impl Doorbell {
         }
     }
 
-    /// Closes it, unless somebody else has done so and the number is another's.
+    /// Closes it, unless somebody else has done so and the number is another's. In the child of a fork, and by [`Self::hang`].
     pub(crate) fn close(&self) {
         let fd = self.fd.load(Acquire);
         let ours = self.is_ours(fd);

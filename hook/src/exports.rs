@@ -109,19 +109,20 @@ macro_rules! exports {
     (@settled $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
         governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || preempt::settle(|| unsafe { $real($($a),*) }))
     };
-    (@body copy $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::copy::call(|| governed::copy::is_input::$symbol($($a),*), || {
+    (@body copy $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {{
+        let stream = (exports!(@stream $($a)*).unwrap_or(std::ptr::null_mut()), exports!(@ptsz $variant));
+        governed::copy::call(stream, || governed::copy::is_input::$symbol($($a),*), || {
             preempt::submit(
-                (exports!(@stream $($a)*).unwrap_or(std::ptr::null_mut()), exports!(@ptsz $variant)),
+                stream,
                 || exports!(@work $symbol $($a)*),
                 || unsafe { $real($($a),*) },
                 |on| unsafe { $real($(Arg($a).on(on)),*) },
                 || preempt::copies::later::$symbol($real, $($a),*),
             )
         })
-    };
+    }};
     (@body order $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        preempt::order(
+        exports!(@command $variant ($($a)*) preempt::order(
             (exports!(@stream $($a)*), exports!(@ptsz $variant)),
             || exports!(@work $symbol $($a)*),
             || unsafe { $real($($a),*) },
@@ -133,21 +134,29 @@ macro_rules! exports {
                     unsafe { $real($(Arg($a).on(on)),*) }
                 })
             },
-        )
+        ))
     };
     (@body turn $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        preempt::turn(
+        exports!(@command $variant ($($a)*) preempt::turn(
             (exports!(@stream $($a)*), exports!(@ptsz $variant)),
             || exports!(@work $symbol $($a)*),
             || unsafe { $real($($a),*) },
             |on| unsafe { $real($(Arg($a).on(on)),*) },
-        )
+        ))
     };
+    // A command of the stream among the arguments, or of the default stream.
+    (@command $variant:ident ($($a:ident)*) $call:expr) => {{
+        let stream = exports!(@stream $($a)*).unwrap_or(std::ptr::null_mut());
+        governed::work::call(stream, exports!(@ptsz $variant), || $call)
+    }};
     (@body ask cuStreamQuery $real:ident $variant:ident ($stream:ident)) => {
-        preempt::query($stream, exports!(@ptsz $variant), || unsafe { $real($stream) })
+        exports!(@query $real $variant $stream)
     };
     (@body ask cuStreamQuery_ptsz $real:ident $variant:ident ($stream:ident)) => {
-        preempt::query($stream, exports!(@ptsz $variant), || unsafe { $real($stream) })
+        exports!(@query $real $variant $stream)
+    };
+    (@query $real:ident $variant:ident $stream:ident) => {
+        governed::work::asked(|| preempt::query($stream, exports!(@ptsz $variant), || unsafe { $real($stream) }))
     };
     // Names two streams, neither of them in place of the other.
     (@body ask cuStreamCopyAttributes $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
@@ -277,7 +286,7 @@ macro_rules! exports {
     (@body event cuCtxWaitEvent $real:ident $variant:ident ($($a:ident)*)) => { preempt::settle(|| unsafe { $real($($a),*) }) };
     (@body event cuGreenCtxWaitEvent $real:ident $variant:ident ($($a:ident)*)) => { preempt::settle(|| unsafe { $real($($a),*) }) };
     (@body event cuEventQuery $real:ident $variant:ident ($event:ident)) => {
-        preempt::events::query($event, || unsafe { $real($event) })
+        governed::work::asked(|| preempt::events::query($event, || unsafe { $real($event) }))
     };
     (@body event cuEventElapsedTime $real:ident $variant:ident ($ms:ident $from:ident $to:ident)) => {
         preempt::events::elapsed($ms, ($from, $to), || unsafe { $real($ms, $from, $to) })

@@ -15,6 +15,7 @@ pub(crate) mod physical;
 pub(crate) mod query;
 pub(crate) mod stream;
 pub(crate) mod sync;
+pub(crate) mod work;
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -72,6 +72,11 @@ impl Guard {
         *watching
     }
 
+    /// Whether a thread waits for the end of the connection, or undoes what its manager did.
+    pub(crate) fn is_watching(&self) -> bool {
+        *self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The manager has refused us: when the connection ends there is nothing to undo. Controls lock the driver of the whole node, and who
     /// is refused comes again and again.
     pub(crate) fn dismiss(&self) {
@@ -125,7 +130,14 @@ extern "C" fn body(guard: *mut c_void) -> *mut c_void {
 fn has_ended(connection: RawFd) -> bool {
     let mut waited = libc::pollfd { fd: connection, events: libc::POLLRDHUP, revents: 0 };
     // SAFETY: one entry is readable and writable.
-    unsafe { libc::poll(&raw mut waited, 1, LOOK_MS) > 0 }
+    match unsafe { libc::poll(&raw mut waited, 1, LOOK_MS) } {
+        // Refused at once, and again at each turn: under a limit of no open files, say.
+        -1 => {
+            std::thread::sleep(Duration::from_millis(u64::from(LOOK_MS.unsigned_abs())));
+            false
+        }
+        ready => ready > 0,
+    }
 }
 
 /// Gives all groups of a device their own slice back and lets them run. The slice comes first: two running groups with

@@ -15,7 +15,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use sluice_driver_api::CUresult;
-use sluice_hook_core::hint::{Hints, Hold, NoHold, Trigger};
+use sluice_hook_core::hint::{Hints, Hold, NoHold, Standing, Trigger};
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::Clock;
 
@@ -23,8 +23,9 @@ use crate::clock::HostClock;
 use crate::governed::guarded;
 use crate::gpu;
 use crate::process::{self, CAPTURES, Managed};
-use contexts::{Contexts, Standing};
+use contexts::Contexts;
 pub(crate) use out::Out;
+use resources::Resources;
 use worker::Later;
 
 /// Some device of this process has been told that it may hold.
@@ -81,9 +82,25 @@ pub(crate) fn launch(managed: &'static Managed, real: impl FnOnce() -> CUresult)
     });
     let result = real();
     if hints.watches_launches() || hints.is_held() {
-        guarded((), || release(managed, hints.launched(HostClock.now_ns())));
+        guarded((), || {
+            let now = HostClock.now_ns();
+            let first = hints.watches_launches();
+            release(managed, hints.launched(now));
+            if first && ANYWHERE.load(Relaxed) {
+                foresee(managed, now);
+            }
+        });
     }
     result
+}
+
+/// Has a hold launched before the next request, if that is known to come.
+fn foresee(managed: &'static Managed, now_ns: u64) {
+    if let Some(context) = gpu::current_context()
+        && let Some(hold) = managed.device.hints().foresee(now_ns)
+    {
+        worker::launch_later(Later { managed, context, hold });
+    }
 }
 
 /// The host is about to wait for the GPU: for everything of a context, or for a part.
@@ -112,7 +129,7 @@ pub(crate) fn hint(lead_us: u32) -> Result<Hold, Unheld> {
 pub(crate) fn context_may_end(context: u64) -> MayEnd {
     let preparing = contexts::preparing();
     let mut contexts = contexts::lock();
-    if let Some(Standing::Ready(resources)) = contexts.get(context) {
+    if let Some(resources) = contexts.ready(context) {
         // The end of the context would wait for a hold.
         let page = resources.page();
         for managed in process::all().filter(|managed| managed.out.page().is_some_and(|out| out.is(page))) {
@@ -132,14 +149,34 @@ pub(crate) struct MayEnd {
 impl MayEnd {
     /// It has ended.
     pub(crate) fn ended(mut self) {
-        self.contexts.remove(self.context);
+        if let Some(resources) = self.contexts.remove(self.context) {
+            resources.page().give_back();
+        }
     }
 }
 
-/// Gives up a hold that has ended by itself, with no request behind it. Called by the tracker from time to time.
+/// Gives up a hold that has ended by itself, with no request behind it, and counts those that are over. Called by the tracker from
+/// time to time.
 pub(crate) fn look_after(managed: &Managed) {
     if managed.out.is_overdue() {
         managed.out.expect_no_more(managed);
+    }
+    if managed.out.is_uncounted()
+        && let Some(page) = managed.out.page()
+        && let Some(mut contexts) = contexts::try_lock()
+        && let Some(resources) = contexts.all_ready().find(|resources| resources.page().is(page))
+    {
+        count(managed, resources);
+    }
+}
+
+/// Counts the last hold of a context, whose time has passed.
+fn count(managed: &Managed, resources: &mut Resources) {
+    let Some(over) = resources.over() else { return };
+    managed.out.counted();
+    managed.device.link().count_hold(over.held_ns);
+    if let Some(seen) = over.seen {
+        managed.device.hints().seen(seen);
     }
 }
 
@@ -192,21 +229,20 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
         Some(Standing::Preparing) => return Err(Unheld::Preparing),
         Some(Standing::Unable) => return Err(Unheld::Unable),
         None => {
-            contexts.set(context, Standing::Preparing);
+            contexts.wants(context);
             drop(contexts);
             worker::prepare();
             return Err(Unheld::Preparing);
         }
     };
-    if let Some(seen) = resources.seen() {
-        hints.seen(seen);
-    }
+    count(managed, resources);
     if hints.is_armed() {
         // Before the machine says yes: from then on another thread's launch may release.
         managed.out.set(resources.page());
     }
     let hold = hints.begins(trigger, now, lead_ns).map_err(Unheld::Rules)?;
     managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
+    managed.out.expect_end(hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
     if hold.starts_ns > now {
         drop(contexts);
         worker::launch_later(Later { managed, context, hold });
@@ -218,8 +254,24 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
 
 /// Launches a hold whose time has come, if it is still wanted.
 fn launch_now(managed: &Managed, context: u64, hold: Hold) {
+    if CAPTURES.any() || allow(managed).is_err() {
+        return;
+    }
     let mut contexts = contexts::lock();
-    if managed.device.hints().is_wanted(hold.ticket) {
+    let hints = managed.device.hints();
+    let Some(resources) = contexts.ready(context) else {
+        // It has ended meanwhile: not even its handle may be given to the driver.
+        hints.failed(hold.ticket);
+        return;
+    };
+    count(managed, resources);
+    if hints.is_armed() {
+        // As in `begin`: from then on a launch may release.
+        managed.out.set(resources.page());
+    }
+    if hints.comes_due(hold.ticket) {
+        managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
+        managed.out.expect_end(hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
         gpu::within(context, || launch_in(&mut contexts, managed, context, hold));
     }
 }
@@ -228,18 +280,14 @@ fn launch_in(contexts: &mut Contexts, managed: &Managed, context: u64, hold: Hol
     let launched = process::with_thread(|thread| {
         // Should the driver reach one launch function through another, that is no launch of the program's.
         let _inside = thread.enter();
-        match contexts.get(context) {
-            Some(Standing::Ready(resources)) => {
-                resources.launch(hold.ticket, hold.timeout_ns, HostClock.now_ns())
-            }
-            _ => false,
-        }
+        let resources = contexts.ready(context);
+        resources.is_some_and(|resources| resources.launch(hold.ticket, hold.timeout_ns, HostClock.now_ns()))
     });
     if launched {
         LAUNCHED.fetch_add(1, Relaxed);
     } else {
         managed.device.hints().failed(hold.ticket);
-        contexts.set(context, Standing::Unable);
+        contexts.failed(context);
     }
 }
 

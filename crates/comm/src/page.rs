@@ -95,6 +95,10 @@ pub mod report {
     pub const BUSY_NS: usize = 32;
     /// When GPU work last finished, on CLOCK_MONOTONIC, in nanoseconds.
     pub const LAST_PROGRESS_NS: usize = 33;
+    /// GPU time of holds that are over, in nanoseconds, since the process attached: what a latency-critical process took from others
+    /// before its requests' own kernels were there. Not part of [`BUSY_NS`], though the two overlap where a hold lasts until the
+    /// program waits. From version 2 on; hooks that do not count it leave it zero.
+    pub const HOLD_NS: usize = 34;
     /// Launches let through, since the process attached.
     pub const LAUNCHES: usize = 48;
     /// First of [`BYPASS_REASONS`] counters of calls that went around the gate, by reason.

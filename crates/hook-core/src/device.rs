@@ -14,8 +14,9 @@ mod state;
 mod tracker;
 mod waits;
 mod wanting;
+mod work;
 
-use std::sync::atomic::{AtomicU8, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 pub use state::Settings;
@@ -45,6 +46,12 @@ pub struct Device<'p, D, L, C> {
     hints: Hints,
     /// 0 to govern, else 1 + the index of the reason to let everything pass.
     passing: AtomicU8,
+    /// What the manager was told: there is something to do.
+    active: AtomicBool,
+    /// The program asks again and again whether something is done, and has nothing else to do.
+    asking: AtomicBool,
+    /// When it last asked, in nanoseconds.
+    asked_ns: AtomicU64,
     state: Mutex<State>,
     /// Threads that want to launch wait here.
     wanting: Condvar,
@@ -88,6 +95,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             gate: Gate::default(),
             hints: Hints::new(settings.hints),
             passing: AtomicU8::new(0),
+            active: AtomicBool::new(false),
+            asking: AtomicBool::new(false),
+            asked_ns: AtomicU64::new(0),
             state: Mutex::new(State::new(&settings)),
             settings,
             wanting: Condvar::new(),

@@ -23,6 +23,7 @@ pub(crate) struct ClientMetrics {
     pub(crate) wait_seconds: Histogram,
     pub(crate) held_seconds: Counter,
     pub(crate) gpu_seconds: Counter,
+    pub(crate) hold_seconds: Counter,
     pub(crate) overrun_seconds: Counter,
     pub(crate) not_returned: IntCounter,
     pub(crate) grants: IntCounter,
@@ -47,6 +48,10 @@ impl ClientMetrics {
             wait_seconds: Histogram::with_opts(wait)?,
             held_seconds: counter("sluice_token_held_seconds_total", "Wall time that the token was held")?,
             gpu_seconds: counter("sluice_gpu_seconds_total", "GPU time charged")?,
+            hold_seconds: counter(
+                "sluice_hold_seconds_total",
+                "GPU time that requests were waited for with the GPU held, not charged",
+            )?,
             overrun_seconds: counter(
                 "sluice_token_overrun_seconds_total",
                 "Time that grants were held past their deadline, until the GPU work under them had drained",
@@ -69,6 +74,7 @@ impl ClientMetrics {
             Box::new(self.wait_seconds.clone()),
             Box::new(self.held_seconds.clone()),
             Box::new(self.gpu_seconds.clone()),
+            Box::new(self.hold_seconds.clone()),
             Box::new(self.overrun_seconds.clone()),
             Box::new(self.not_returned.clone()),
             Box::new(self.grants.clone()),

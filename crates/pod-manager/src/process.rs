@@ -69,6 +69,8 @@ pub(crate) struct Pages {
     pub(crate) version: u32,
     /// Reading of `busy_ns` when it was last charged, and when that was: for standing grants.
     pub(crate) busy_seen: (u64, u64),
+    /// Reading of `hold_ns` when it was last counted, and when that was.
+    pub(crate) holds_seen: (u64, u64),
 }
 
 impl Pages {
@@ -81,7 +83,7 @@ impl Pages {
         let grant_fd = SharedPage::reopen_read_only(&writable)?;
         let (report, report_fd) = SharedPage::create("sluice-report")?;
         ReportView::new(report.words()).init_as(version);
-        Ok(Self { grant, report, grant_fd, report_fd, version, busy_seen: (0, now) })
+        Ok(Self { grant, report, grant_fd, report_fd, version, busy_seen: (0, now), holds_seen: (0, now) })
     }
 
     pub(crate) fn grant(&self) -> GrantView<'_> {

@@ -122,6 +122,22 @@ fn a_latency_critical_process_may_run_from_the_start_and_stops_nobody() {
 }
 
 #[test]
+fn the_time_of_holds_is_told_beside_what_is_charged() {
+    let world = World::new();
+    let lc = world.process("lc");
+    world.settle();
+    world.advance(100 * MS);
+    lc.report().add_hold_ns(3 * MS);
+    assert_eq!(world.metric("sluice_hold_seconds_total{client=\"lc\"}"), Some(0.003));
+    assert_eq!(world.metric("sluice_gpu_seconds_total{client=\"lc\"}"), Some(0.0));
+    // Nobody holds longer than there was time.
+    lc.report().add_hold_ns(u64::MAX / 2);
+    world.advance(100 * MS);
+    let held = world.metric("sluice_hold_seconds_total{client=\"lc\"}").unwrap();
+    assert!((held - 0.103).abs() < 1e-9, "{held}");
+}
+
+#[test]
 fn the_pages_say_what_to_do_without_a_manager() {
     for (loss, fail_closed) in [(OnManagerLoss::Open, false), (OnManagerLoss::Closed, true)] {
         let world = World::with(CLIENTS, |config| config.on_manager_loss = loss);

@@ -43,17 +43,27 @@ pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
     })
 }
 
-/// The number of the file in its file system, which tells sockets apart while they are open. Allowed in the child of a fork.
+/// What tells open files apart: the file system's device and the file's number in it. Copies of a descriptor have one identity;
+/// some special files (eventfds) share one. Allowed in the child of a fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The device of the file system.
+    pub device: u64,
+    /// The inode's number there.
+    pub inode: u64,
+}
+
+/// The identity of the file behind a descriptor.
 ///
 /// # Errors
 /// As [`of`].
-pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    look(fd).map(|found| found.inode)
+pub fn identity(fd: BorrowedFd<'_>) -> io::Result<Identity> {
+    look(fd).map(|found| found.identity)
 }
 
 struct Found {
     mode: u32,
-    inode: u64,
+    identity: Identity,
     /// (major, minor) of a device.
     device: (u32, u32),
 }
@@ -76,7 +86,9 @@ fn look(fd: BorrowedFd<'_>) -> io::Result<Found> {
     // SAFETY: zeroed integers, filled in by the kernel.
     let found = unsafe { found.assume_init() };
     let device = (found.stx_rdev_major, found.stx_rdev_minor);
-    Ok(Found { mode: u32::from(found.stx_mode), inode: found.stx_ino, device })
+    let of_system = libc::makedev(found.stx_dev_major, found.stx_dev_minor);
+    let identity = Identity { device: of_system, inode: found.stx_ino };
+    Ok(Found { mode: u32::from(found.stx_mode), identity, device })
 }
 
 fn look_without_statx(fd: BorrowedFd<'_>) -> io::Result<Found> {
@@ -88,7 +100,8 @@ fn look_without_statx(fd: BorrowedFd<'_>) -> io::Result<Found> {
     // SAFETY: zeroed integers, filled in by the kernel.
     let found = unsafe { found.assume_init() };
     let device = (libc::major(found.st_rdev), libc::minor(found.st_rdev));
-    Ok(Found { mode: found.st_mode, inode: found.st_ino, device })
+    let identity = Identity { device: found.st_dev, inode: found.st_ino };
+    Ok(Found { mode: found.st_mode, identity, device })
 }
 
 impl fmt::Display for Kind {
@@ -112,7 +125,7 @@ mod tests {
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         for fd in [null.as_fd(), socket.as_fd()] {
             let (one, other) = (look(fd).unwrap(), look_without_statx(fd).unwrap());
-            assert_eq!((one.mode & libc::S_IFMT, one.inode), (other.mode & libc::S_IFMT, other.inode));
+            assert_eq!((one.mode & libc::S_IFMT, one.identity), (other.mode & libc::S_IFMT, other.identity));
             assert_eq!(one.device, other.device);
         }
     }

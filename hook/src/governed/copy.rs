@@ -1,14 +1,19 @@
 //! Copies behind the calling thread's back. The first one into the GPU's memory after a pause is a request's input.
 
 use sluice_driver_api::CUresult;
+use sluice_driver_api::types::CUstream;
 
 use crate::hold;
 
 /// Calls `real`; before it, a hold begins if the copy brings input and one is due.
 #[inline]
-pub(crate) fn call(is_input: impl FnOnce() -> bool, real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn call(
+    (stream, per_thread): (CUstream, bool),
+    is_input: impl FnOnce() -> bool,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
     hold::before_copy(is_input);
-    real()
+    super::work::call(stream, per_thread, real)
 }
 
 /// Whether a copy goes from the host to the GPU. Asked only when that would begin a hold.

@@ -15,11 +15,17 @@ pub(crate) struct Out {
     page: AtomicPtr<c_void>,
     /// Until when the manager is to think that there is work; 0 if it need not for a hold's sake.
     until_ns: AtomicU64,
+    /// When the last hold is over if it ever got the GPU; 0 if that is known and counted.
+    over_ns: AtomicU64,
 }
 
 impl Out {
     pub(crate) const fn none() -> Self {
-        Self { page: AtomicPtr::new(std::ptr::null_mut()), until_ns: AtomicU64::new(0) }
+        Self {
+            page: AtomicPtr::new(std::ptr::null_mut()),
+            until_ns: AtomicU64::new(0),
+            over_ns: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn page(&self) -> Option<Page> {
@@ -39,6 +45,22 @@ impl Out {
         if self.until_ns.swap(until_ns.max(1), AcqRel) != 0 {
             managed.device.block_ended();
         }
+    }
+
+    /// A hold will be over at this time.
+    pub(super) fn expect_end(&self, over_ns: u64) {
+        self.over_ns.store(over_ns.max(1), Release);
+    }
+
+    /// It was over, and counted.
+    pub(super) fn counted(&self) {
+        self.over_ns.store(0, Release);
+    }
+
+    /// Whether a hold that is over has not been counted.
+    pub(super) fn is_uncounted(&self) -> bool {
+        let over_ns = self.over_ns.load(Acquire);
+        over_ns != 0 && HostClock.now_ns() > over_ns
     }
 
     /// It is there, or given up.

@@ -67,6 +67,16 @@ impl Page {
         self.word().store(ticket, Release);
     }
 
+    /// A hold is about to be launched.
+    pub(super) fn prepare(self) {
+        self.0[BEGAN].store(0, Release);
+    }
+
+    /// Whether the last hold has got the GPU.
+    pub(super) fn has_begun(self) -> bool {
+        self.0[BEGAN].load(Acquire) != 0
+    }
+
     /// Both ends of the hold of this ticket, if the host released it.
     pub(super) fn seen(self, ticket: u32, launched_ns: u64) -> Option<Seen> {
         let of_ticket = self.0[OF_TICKET].load(Acquire);

@@ -23,8 +23,25 @@ pub(super) struct Resources {
     kernel: u64,
     page: Page,
     device_address: CUdeviceptr,
-    /// Ticket and time of the last launch, until its times were read.
-    last: Option<(u32, u64)>,
+    /// The last launch, until it was found to be over.
+    last: Option<Launched>,
+}
+
+/// A hold that was launched.
+#[derive(Debug, Clone, Copy)]
+struct Launched {
+    ticket: u32,
+    at_ns: u64,
+    timeout_ns: u64,
+}
+
+/// A hold that is over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Over {
+    /// How long it had the GPU, in nanoseconds.
+    pub(super) held_ns: u64,
+    /// What the GPU wrote down, if the host released it.
+    pub(super) seen: Option<Seen>,
 }
 
 impl Resources {
@@ -77,14 +94,23 @@ impl Resources {
     /// Launches a hold in the current context: a kernel that waits, and a second one behind it that does not. Without work
     /// that is pending behind the first, the GPU takes the context off again while it waits.
     pub(super) fn launch(&mut self, ticket: u32, timeout_ns: u64, now_ns: u64) -> bool {
-        self.last = Some((ticket, now_ns));
+        self.last = Some(Launched { ticket, at_ns: now_ns, timeout_ns });
+        self.page.prepare();
         self.launch_one(0, ticket, timeout_ns) && self.launch_one(SECOND, ticket, 0)
     }
 
-    /// What the GPU wrote down about the last hold, once.
-    pub(super) fn seen(&mut self) -> Option<Seen> {
-        let (ticket, launched_ns) = self.last.take()?;
-        self.page.seen(ticket, launched_ns)
+    /// The last hold, once, if it is over. The caller knows that its time has passed: one that has begun and that the host did not
+    /// release has ended by itself.
+    pub(super) fn over(&mut self) -> Option<Over> {
+        let Launched { ticket, at_ns, timeout_ns } = self.last?;
+        let seen = self.page.seen(ticket, at_ns);
+        let held_ns = match seen {
+            Some(seen) => seen.held_ns(),
+            None if self.page.has_begun() => timeout_ns,
+            None => return None,
+        };
+        self.last = None;
+        Some(Over { held_ns, seen })
     }
 
     fn launch_one(&self, offset: u64, ticket: u32, timeout_ns: u64) -> bool {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sluice_hook_core::hint::Hold;
 use sluice_hook_core::platform::Clock;
 
-use super::contexts::{self, Standing};
+use super::contexts;
 use super::resources::Resources;
 use crate::clock::HostClock;
 use crate::process::{self, CAPTURES, COUNTERS, Managed};
@@ -102,6 +102,6 @@ fn prepare_one() -> bool {
         "context {context:#x}: {}",
         if made.is_some() { "ready to hold" } else { "cannot hold" }
     ));
-    contexts::lock().set(context, made.map_or(Standing::Unable, Standing::Ready));
+    contexts::lock().prepared(context, made);
     true
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use sluice_hook_core::platform::LinkError;
+
 use super::socket::Socket;
 use crate::groups::{self, Announced, State};
 use crate::guard::Guard;
@@ -44,15 +46,22 @@ impl Announcer {
     }
 
     /// Everything, if it is not what was announced last.
-    pub(super) fn next(&self, socket: &Socket) -> Option<Announced> {
+    ///
+    /// # Errors
+    /// The connection is of no more use: what was announced over it is no longer guarded, as the program has closed the guard's
+    /// copy. Only its end makes the manager forget what it may control.
+    pub(super) fn next(&self, socket: &Socket) -> Result<Option<Announced>, LinkError> {
         let mut told = self.lock();
+        if told.state != State::default() && !self.guard.is_watching() {
+            return Err(LinkError::Gone { errno: libc::EBADF });
+        }
         let news = groups::news();
         if told.refused || std::mem::replace(&mut told.news, news) == news {
-            return None;
+            return Ok(None);
         }
         let before = std::mem::take(&mut told.state);
         let announced = self.compose(&mut told, socket);
-        (before != told.state).then_some(announced)
+        Ok((before != told.state).then_some(announced))
     }
 
     /// The manager is one that takes no announcements.

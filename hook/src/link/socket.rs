@@ -163,12 +163,9 @@ impl Socket {
 
     /// Whether the peer has neither closed the connection nor gone away, without waiting.
     pub(super) fn is_alive(&self) -> bool {
-        let fd = self.fd.raw();
-        if fd < 0 {
-            return false;
-        }
+        let Some(fd) = self.fd.ours() else { return false };
         let mut byte = 0u8;
-        // SAFETY: one byte is writable; a descriptor that is no socket of ours any more gives an error or data, not harm.
+        // SAFETY: one byte is writable; should the program close the descriptor just now, this gives an error or looks at a byte.
         let seen = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
         match seen {
             0 => false,
@@ -196,11 +193,9 @@ impl Socket {
     }
 
     fn with<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> Result<T, LinkError>) -> Result<T, LinkError> {
-        let fd = self.fd.raw();
-        if fd < 0 {
-            return Err(LinkError::Gone { errno: libc::ENOTCONN });
-        }
-        // SAFETY: the descriptor is open: only the owner of the connection closes it, and does so between calls.
+        // What the program has opened under the number of one that it closed is not to be written to.
+        let Some(fd) = self.fd.ours() else { return Err(LinkError::Gone { errno: libc::ENOTCONN }) };
+        // SAFETY: the descriptor is open: of us only the owner of the connection closes it, and does so between calls.
         call(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 

@@ -85,6 +85,13 @@ impl TokenConnection {
         }
     }
 
+    /// Counts a hold's time on the GPU where the manager can see it.
+    pub(crate) fn count_hold(&self, ns: u64) {
+        if let Some(report) = self.report_view() {
+            report.add_hold_ns(ns);
+        }
+    }
+
     #[inline]
     fn grant_view(&self) -> GrantView<'static> {
         // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.
@@ -194,7 +201,7 @@ impl TokenLink for TokenConnection {
         if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
             return Ok(());
         }
-        let Some(announced) = self.announcer.next(&self.socket) else { return Ok(()) };
+        let Some(announced) = self.announcer.next(&self.socket)? else { return Ok(()) };
         let body = RequestBody::Contexts { version: ATTACH_VERSION };
         self.socket.send_payload(&self.identity, body, &self.identity.with_contexts(announced)).map(drop)
     }

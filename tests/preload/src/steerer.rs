@@ -101,6 +101,16 @@ impl Steerer {
         state.pages.iter().step_by(2).for_each(|grant| state.tell(grant));
     }
 
+    /// GPU time of the holds that the client which attached last reports, in nanoseconds.
+    pub fn hold_ns(&self) -> u64 {
+        lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).hold_ns())
+    }
+
+    /// Whether the client which attached last says that it has work.
+    pub fn is_busy(&self) -> bool {
+        lock(&self.state).pages.last().is_some_and(|report| ReportView::new(report.words()).activity().0)
+    }
+
     /// Waits for the announcement of this number, from 0 on.
     ///
     /// # Panics

@@ -104,6 +104,10 @@ fn a_hold_that_no_request_follows_gets_the_gpu_and_ends_by_itself() {
     let held = eventually("the end of the hold", || Some(stage.node.row(&tenant)).filter(is_over));
     let ns = held.kernel_ns - before.kernel_ns;
     assert!((100_000..3 * MS).contains(&ns), "held the GPU for {ns} ns");
+    // The manager reads of it without anybody doing anything; what came before the hint was one hold within the budget.
+    let counted =
+        eventually("the hold's time", || Some(stage.manager.hold_ns()).filter(|all| *all >= ns * 9 / 10));
+    assert!(counted <= ns + 2 * MS, "counted {counted} ns where the simulator saw {ns}");
     tenant.send("go on");
     tenant.expect("holds 1 released 1");
     tenant.finish().expect_success();

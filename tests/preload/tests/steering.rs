@@ -152,3 +152,62 @@ fn a_process_that_closes_our_descriptors_is_started_again_and_attaches_anew() {
     assert_eq!((again.how, again.groups()), (How::Attach, told.groups()));
     tenant.finish().expect_success();
 }
+
+#[test]
+fn who_closes_the_guards_copy_of_the_connection_is_started_again_and_attaches_anew() {
+    let _turn = beside_others();
+    let node = node();
+    let manager = Steerer::start(&node.socket(), Understands::Contexts);
+    let mut tenant = steered(node.tenant("main", "steered"));
+    let told = manager.announcement(0);
+    say(&mut tenant, "go", "going");
+    is_running(&node, &tenant);
+    told.stop();
+    eventually("the tenant to stand", || (completed(&node, &tenant) == 0).then_some(()));
+    say(&mut tenant, "copies", "closed 1");
+    is_running(&node, &tenant);
+    // What is announced without a guard could be stopped for ever.
+    let again = manager.announcement(1);
+    assert_eq!((again.how, again.groups()), (How::Attach, told.groups()));
+    manager.hang_up();
+    tenant.finish().expect_success();
+}
+
+#[test]
+fn nothing_is_written_where_the_program_has_opened_files_of_its_own_under_our_numbers() {
+    let _turn = beside_others();
+    let node = node();
+    let manager = Steerer::start(&node.socket(), Understands::Contexts);
+    let mut tenant = steered(node.tenant("main", "steered"));
+    let told = manager.announcement(0);
+    say(&mut tenant, "alloc", "allocated");
+    // Both connections, and the guard's copy of one of them.
+    say(&mut tenant, "reuse", "reused 3");
+    say(&mut tenant, "alloc", "allocated");
+    say(&mut tenant, "more", "made");
+    let again = manager.announcement(1);
+    assert_eq!((again.how, again.groups()[0]), (How::Attach, told.groups()[0]));
+    assert_eq!(tenant.ask("foreign"), "foreign 0");
+    tenant.finish().expect_success();
+}
+
+#[test]
+fn who_is_stopped_says_that_it_has_work_also_if_that_is_no_launch() {
+    let _turn = beside_others();
+    let node = node();
+    let manager = Steerer::start(&node.socket(), Understands::Contexts);
+    let mut tenant = steered(node.tenant("main", "steered"));
+    let told = manager.announcement(0);
+    let idle = || eventually("the tenant to be idle", || (!manager.is_busy()).then_some(()));
+    for (command, answer) in [("set", "set"), ("copy", "copied")] {
+        idle();
+        told.stop();
+        say(&mut tenant, command, answer);
+        assert!(manager.is_busy(), "{command} is work");
+        assert_eq!(tenant.ask("query"), "query 600");
+        assert!(manager.is_busy());
+        told.start();
+    }
+    idle();
+    tenant.finish().expect_success();
+}

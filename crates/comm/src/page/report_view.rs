@@ -86,6 +86,17 @@ impl<'a> ReportView<'a> {
         self.0[report::BUSY_NS].fetch_add(ns, Ordering::Release);
     }
 
+    /// GPU time of holds that are over, in nanoseconds, since the process attached.
+    #[must_use]
+    pub fn hold_ns(&self) -> u64 {
+        read(self.0, report::HOLD_NS)
+    }
+
+    /// Adds GPU time of a hold, in nanoseconds.
+    pub fn add_hold_ns(&self, ns: u64) {
+        self.0[report::HOLD_NS].fetch_add(ns, Ordering::Relaxed);
+    }
+
     /// Launches let through since the process attached.
     #[must_use]
     pub fn launches(&self) -> u64 {

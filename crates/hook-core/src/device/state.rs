@@ -107,6 +107,10 @@ pub(super) struct State {
     pub(super) reading: bool,
     /// Threads inside calls that wait for the GPU.
     pub(super) blocked: usize,
+    /// Threads in the middle of submitting work that passes no gate.
+    pub(super) submitting: usize,
+    /// The program asks again and again whether something is done.
+    pub(super) asking: bool,
     /// What the manager was told: there is work.
     pub(super) told_busy: bool,
     /// Threads that wait to launch.
@@ -144,6 +148,8 @@ impl State {
             phase: Phase::Detached,
             reading: false,
             blocked: 0,
+            submitting: 0,
+            asking: false,
             told_busy: false,
             wanting: 0,
             called: false,
@@ -169,10 +175,10 @@ impl State {
         self.burst.running_since().is_some()
     }
 
-    /// Whether the manager is to take this process for one that has something to do: a thread that waits for the GPU may wait
-    /// for work that no launch has told of.
+    /// Whether the manager is to take this process for one that has something to do: a thread that waits for the GPU, or asks
+    /// whether it is done, may wait for work that no call has told of.
     pub(super) fn is_active(&self) -> bool {
-        self.is_busy() || self.blocked > 0
+        self.is_busy() || self.blocked > 0 || self.asking
     }
 
     /// A burst begins.

@@ -2,6 +2,7 @@
 
 mod grants;
 mod surroundings;
+mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

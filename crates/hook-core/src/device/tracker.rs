@@ -114,6 +114,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// A standing grant is held: whether there is work is for others to know, if there are others.
     fn look_after_standing(&self, now: u64) -> Pause {
         self.find_out_whether_idle(now);
+        self.find_out_whether_asking(now);
         let mut state = self.lock();
         let look = if self.link.company() > 0 { UNCONTENDED_LOOK_NS } else { UNCONTENDED_IDLE_NS };
         match self.check_alive(&mut state, now) {
@@ -134,6 +135,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if state.grant.is_standing() {
             return Pause::Not;
         }
+        self.stop_asking(&mut state, now);
         let idle_for = state.grant.idle_since_ns.map_or(0, |since| now.saturating_sub(since));
         let give_back = std::mem::take(&mut state.grant.give_back);
         let patience =
@@ -155,7 +157,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let mut state = self.lock();
         let quiet = std::mem::replace(&mut state.seen_launches, launches) == launches;
         // A launch inside the driver may be held there before anything is in its stream: by a full queue, or a group that is stopped.
-        if !quiet || !state.is_busy() || self.captures.any() || self.gate.in_flight() {
+        if !quiet || !state.is_busy() || state.submitting > 0 || self.captures.any() || self.gate.in_flight()
+        {
             return;
         }
         let epoch = self.gate.next_epoch();
@@ -215,6 +218,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.gate.close();
         self.link.disconnect();
         let now = self.clock.now_ns();
+        self.stop_asking(state, now);
         state.end_burst(now, None);
         state.retry_wait_ns = (state.retry_wait_ns * 2).clamp(RETRY_NS.0, RETRY_NS.1);
         state.phase = Phase::Lost { retry_ns: now + state.retry_wait_ns };

@@ -1,5 +1,6 @@
 //! A launch that cannot pass at once: note it, or wait for a grant.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -105,6 +106,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if std::mem::replace(&mut state.told_busy, active) == active {
             return false;
         }
+        self.active.store(active, Relaxed);
         self.link.set_activity(active, now);
         active
     }
@@ -212,7 +214,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// A grant begins.
     pub(super) fn open(&self, state: &mut State, quota_ms: f64) {
-        use std::sync::atomic::Ordering::Relaxed;
         let stale = state.grant.measured.take();
         let number = state.grant.number + 1;
         let now = self.clock.now_ns();

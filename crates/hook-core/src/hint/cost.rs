@@ -26,6 +26,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// How long it had the GPU, by the GPU's clock; 0 for numbers that cannot be.
+    pub fn held_ns(self) -> u64 {
+        self.ended_gpu_ns.saturating_sub(self.began_gpu_ns)
+    }
+
     /// From launch to begin. The two clocks meet where the hold ends: a GPU sees a release some microseconds after the
     /// host's store, whatever its clock says. `None` for numbers that cannot be.
     fn took_ns(self) -> Option<u64> {

@@ -28,6 +28,7 @@ impl DataPlane {
                 self.act(action, now);
             }
         }
+        self.let_go();
         self.control();
         if changed {
             self.tell_company();
@@ -144,6 +145,13 @@ impl DataPlane {
         else {
             return;
         };
+        let (held, since) = pages.holds_seen;
+        let holds = pages.report().hold_ns();
+        let more = holds.saturating_sub(held).min(now.saturating_sub(since));
+        if more > 0 {
+            pages.holds_seen = (holds, now);
+            client.metrics.hold_seconds.inc_by(seconds(more));
+        }
         let (seen, since) = pages.busy_seen;
         let busy = pages.report().busy_ns();
         let used = busy.saturating_sub(seen).min(now.saturating_sub(since));

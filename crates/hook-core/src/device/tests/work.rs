@@ -1,0 +1,107 @@
+//! Work that passes no gate, and programs that ask whether it is done.
+
+use super::*;
+
+/// A device whose process runs as it likes, with company.
+fn standing(bench: &Bench) -> TestDevice<'_> {
+    let device = bench.detached();
+    device.link.standing.store(true, SeqCst);
+    device.link.company.store(1, SeqCst);
+    device.track();
+    device
+}
+
+/// What the manager was told, without the times.
+fn told(device: &TestDevice<'_>) -> Vec<bool> {
+    lock(&device.link.activity).iter().map(|(busy, _)| *busy).collect()
+}
+
+/// A copy is submitted, and stays under way.
+fn copy(device: &TestDevice<'_>, thread: &Thread, handle: u64) {
+    let noted = device.is_news(stream(handle), thread) && device.work_begins(stream(handle), thread);
+    lock(&device.driver.busy).push(handle);
+    if noted {
+        device.work_ended();
+    }
+}
+
+#[test]
+fn a_copy_is_work_until_its_stream_is_idle() {
+    let bench = Bench::new();
+    let (device, thread) = (standing(&bench), Thread::new());
+    copy(&device, &thread, 100);
+    assert_eq!(told(&device), [true]);
+    assert_eq!(device.link.rings.load(SeqCst), 1);
+    device.track();
+    assert_eq!(told(&device), [true], "the copy is under way");
+    wait_for(&device, 100);
+    assert_eq!(told(&device), [true, false]);
+    copy(&device, &thread, 100);
+    assert_eq!(told(&device), [true, false, true], "the next one is told of as well");
+    assert_eq!(device.launches(), 0);
+}
+
+#[test]
+fn copies_that_follow_one_another_are_noted_once_and_the_first_launch_is_noted_all_the_same() {
+    let bench = Bench::new();
+    let (device, thread) = (standing(&bench), Thread::new());
+    copy(&device, &thread, 100);
+    assert!(!device.is_news(stream(100), &thread));
+    assert!(device.is_news(stream(101), &thread));
+    assert!(device.launch_at_once(stream(100), &thread).is_err(), "a request begins with it");
+    assert!(launch(&device, &thread, 101));
+    assert!(!device.is_news(stream(101), &thread), "the launch has told of the stream");
+}
+
+#[test]
+fn work_that_is_being_submitted_is_not_found_to_be_over() {
+    let bench = Bench::new();
+    let (device, thread) = (standing(&bench), Thread::new());
+    assert!(device.work_begins(stream(100), &thread));
+    bench.clock.advance(50 * MS);
+    device.track();
+    assert_eq!(told(&device), [true]);
+    device.work_ended();
+    device.track();
+    assert_eq!(told(&device), [true, false], "the driver refused it");
+}
+
+#[test]
+fn a_program_that_asks_in_vain_has_work_until_it_is_done_or_the_program_gives_up() {
+    let bench = Bench::new();
+    let device = standing(&bench);
+    for _ in 0..20 {
+        device.asked_in_vain();
+        bench.clock.advance(2 * MS);
+        device.track();
+    }
+    assert_eq!(told(&device), [true]);
+    device.asked_well();
+    assert_eq!(told(&device), [true, false]);
+    device.asked_in_vain();
+    bench.clock.advance(20 * MS);
+    device.track();
+    assert_eq!(told(&device), [true, false, true, false]);
+}
+
+#[test]
+fn asking_for_work_that_is_known_says_nothing_more() {
+    let bench = Bench::new();
+    let (device, thread) = (standing(&bench), Thread::new());
+    launch(&device, &thread, 100);
+    device.asked_in_vain();
+    wait_for(&device, 100);
+    assert_eq!(told(&device), [true, false], "it is idle at once, not when it has stopped asking");
+}
+
+#[test]
+fn under_a_token_only_launches_are_work() {
+    let bench = Bench::new();
+    let (device, thread) = (bench.device(), Thread::new());
+    assert!(launch(&device, &thread, 100));
+    wait_for(&device, 100);
+    let before = told(&device);
+    assert!(!device.is_news(stream(100), &thread));
+    device.asked_in_vain();
+    assert_eq!(told(&device), before);
+}
