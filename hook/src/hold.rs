@@ -82,9 +82,25 @@ pub(crate) fn launch(managed: &'static Managed, real: impl FnOnce() -> CUresult)
     });
     let result = real();
     if hints.watches_launches() || hints.is_held() {
-        guarded((), || release(managed, hints.launched(HostClock.now_ns())));
+        guarded((), || {
+            let now = HostClock.now_ns();
+            let first = hints.watches_launches();
+            release(managed, hints.launched(now));
+            if first && ANYWHERE.load(Relaxed) {
+                foresee(managed, now);
+            }
+        });
     }
     result
+}
+
+/// Has a hold launched before the next request, if that is known to come.
+fn foresee(managed: &'static Managed, now_ns: u64) {
+    if let Some(context) = gpu::current_context()
+        && let Some(hold) = managed.device.hints().foresee(now_ns)
+    {
+        worker::launch_later(Later { managed, context, hold });
+    }
 }
 
 /// The host is about to wait for the GPU: for everything of a context, or for a part.
@@ -238,12 +254,24 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
 
 /// Launches a hold whose time has come, if it is still wanted.
 fn launch_now(managed: &Managed, context: u64, hold: Hold) {
+    if CAPTURES.any() || allow(managed).is_err() {
+        return;
+    }
     let mut contexts = contexts::lock();
     let hints = managed.device.hints();
-    if contexts.ready(context).is_none() {
+    let Some(resources) = contexts.ready(context) else {
         // It has ended meanwhile: not even its handle may be given to the driver.
         hints.failed(hold.ticket);
-    } else if hints.is_wanted(hold.ticket) {
+        return;
+    };
+    count(managed, resources);
+    if hints.is_armed() {
+        // As in `begin`: from then on a launch may release.
+        managed.out.set(resources.page());
+    }
+    if hints.comes_due(hold.ticket) {
+        managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
+        managed.out.expect_end(hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
         gpu::within(context, || launch_in(&mut contexts, managed, context, hold));
     }
 }

@@ -64,7 +64,7 @@ class Stage:
         be = self.children["be"] if beside and self.options.gpu == "real" else None
         if be:
             be.ask(f"run {start:.6f} {seconds + 0.3:.3f}")
-        self.children[service].ask(f"serve {start + 0.15:.6f} {requests} {self.options.period} {lead}")
+        self.children[service].ask(f"serve {start + 0.15:.6f} {requests} {self.options.period} {lead} 0")
         told = self.children[service].answer(seconds + 30)
         return told, be.answer(60)["rate"] if be else None
 

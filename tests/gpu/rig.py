@@ -121,6 +121,19 @@ def limit(seconds):
     signal.alarm(seconds)
 
 
+def one_by_one(children):
+    """Lets staged children load together and build one after the other: programs that choose their kernels beside others may choose
+    other ones. What each says when it is ready, by name."""
+    for child in children.values():
+        child.answer(120)
+    ready = {}
+    for name, child in children.items():
+        child.ask("build")
+        ready[name] = child.answer(120)
+        say(name, "is ready")
+    return ready
+
+
 class Manager:
     """A `sluice pod-manager` with the clients given as dictionaries of the resource file."""
 

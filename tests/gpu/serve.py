@@ -10,8 +10,9 @@ Arms (LC = ResNet-50 graph each 10 ms, BE = ResNet-50 training):
   mps1, mps2             the same under one MPS server
   hooked-alone           LC under Sluice, nobody beside
   plain1, plain2         under Sluice, hints off
-  auto1, auto2           under Sluice, automatic hints
+  auto1, auto2           under Sluice, automatic hints: at a request's first copy, and ahead of requests that come at a steady pace
   api1, api2             under Sluice, a hint by API 300 us ahead of each request
+  alone-random, auto1-random   the same as alone and auto1 with requests that come up to half a period late: nobody can foresee them
 """
 
 import argparse
@@ -25,6 +26,9 @@ import time
 import rig
 
 SLACK = 60.0
+
+# Arms with services that no bar is set for: fewer requests will do.
+UNJUDGED = {"hooked-alone", "alone-random", "auto1-random"}
 
 
 class Mps:
@@ -60,8 +64,12 @@ class Stage:
 
     def __init__(self, options):
         self.options = options
-        training = rig.python("torch_model.py", "resnet50", "--batch", options.batch)
-        service = rig.python("torch_serve.py")
+        # The service has cores of its own, as a pod of the Guaranteed class has on a node that pins CPUs; nobody else runs there.
+        cores = sorted(os.sched_getaffinity(0))
+        served, others = (cores[2:4], cores[:2] + cores[4:]) if options.pin and len(cores) >= 6 else (cores, cores)
+        os.sched_setaffinity(0, others)
+        training = rig.python("torch_model.py", "resnet50", "--batch", options.batch, "--staged")
+        service = ["taskset", "-c", ",".join(map(str, served)), *rig.python("torch_serve.py", "--staged")]
         clients = [{"name": f"be{i}", "request": q, "limit": 1.0, "memory": "40Gi"} for i, q in enumerate(options.quota)]
         clients += [{"name": n, "request": 0.05, "limit": 1.0, "memory": "20Gi", "class": "latency-critical"} for n in ("lc", "lcplain")]
         self.manager = rig.Manager(clients, options.manager)
@@ -82,21 +90,17 @@ class Stage:
         children["be1"] = (training, self.manager.env("be1"))
         children["lc"] = (service, self.manager.env("lc"))
         children["lcplain"] = (service, self.manager.env("lcplain", SLUICE_HINTS="off"))
-        # One after the other: programs that warm up beside others may choose other kernels.
-        self.children, self.ready = {}, {}
-        for name, (command, env) in children.items():
-            self.children[name] = rig.Child(name, command, env)
-            self.ready[name] = self.children[name].answer(120)
-            rig.say(name, "is ready")
+        self.children = {name: rig.Child(name, command, env) for name, (command, env) in children.items()}
+        self.ready = rig.one_by_one(self.children)
 
-    def run(self, service, lead, trainings, requests):
+    def run(self, service, lead, trainings, requests, jitter=0.0):
         """One block: requests of `service` beside `trainings`; what each says."""
         seconds = requests * self.options.period / 1e6
         start = time.time() + 0.3
         for name in trainings:
             self.children[name].ask(f"run {start:.6f} {seconds + 0.4:.3f}")
         if service:
-            self.children[service].ask(f"serve {start + 0.2:.6f} {requests} {self.options.period} {lead}")
+            self.children[service].ask(f"serve {start + 0.2:.6f} {requests} {self.options.period} {lead} {jitter}")
         told = self.children[service].answer(seconds + SLACK) if service else None
         return told, {name: self.children[name].answer(seconds + SLACK) for name in trainings}
 
@@ -119,6 +123,7 @@ def plan(stage):
         "auto1": ("lc", 0, ["be0"]), "auto2": ("lc", 0, ["be0", "be1"]),
         "api1": ("lc", 300, ["be0"]), "api2": ("lc", 300, ["be0", "be1"]),
         # Trainings alone and in pairs without any request: what they keep is measured against the first.
+        "alone-random": ("lc0", 0, []), "auto1-random": ("lc", 0, ["be0"]),
         "be-alone": (None, 0, ["be0"]), "be-alone.1": (None, 0, ["be1"]), "pair": (None, 0, ["be0", "be1"]),
     }
     return {name: arm for name, arm in arms.items() if name in stage.options.arms and all(who in stage.children for who in [arm[0] or "be0", *arm[2]])}
@@ -126,13 +131,14 @@ def plan(stage):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arms", nargs="+", default="alone be-alone stock1 plain1 auto1 api1 hooked-alone stock2 plain2 auto2 pair mps1 mps2 alone2".split())
+    parser.add_argument("--arms", nargs="+", default="alone be-alone stock1 plain1 auto1 api1 hooked-alone stock2 plain2 auto2 pair mps1 mps2 alone-random auto1-random alone2".split())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=600, help="of an arm in a round")
     parser.add_argument("--short-requests", type=int, default=300, help="of an arm in a round where no request is judged: trainings alone, the hook's cost")
     parser.add_argument("--period", type=float, default=10_000, help="us between arrivals")
     parser.add_argument("--quota", type=float, nargs=2, default=[0.3, 0.6], help="of the two trainings")
     parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="give the service two cores of its own")
     parser.add_argument("--limit", type=int, default=560)
     parser.add_argument("--name", default="serve")
     parser.add_argument("--manager", nargs="*", default=["--controls=auto"], help="more arguments of the pod-manager")
@@ -145,8 +151,9 @@ def main():
     wrong = []
     for number in range(options.rounds):
         for name, (service, lead, trainings) in arms.items():
-            judged = service and name != "hooked-alone"
-            told, windows = stage.run(service, lead, trainings, options.requests if judged else options.short_requests)
+            judged = service and name not in UNJUDGED
+            jitter = options.period / 2 if name.endswith("-random") else 0.0
+            told, windows = stage.run(service, lead, trainings, options.requests if judged else options.short_requests, jitter)
             for who, window in windows.items():
                 rates[name].setdefault(who, []).append(window["rate"])
             if told:
@@ -156,7 +163,8 @@ def main():
                 rig.say(f"round {number} {name:12}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, {w: round(r["rate"] * options.batch) for w, r in windows.items()}, told["hints"] or "")
             else:
                 rig.say(f"round {number} {name:12}", {w: round(r["rate"] * options.batch) for w, r in windows.items()})
-    rig.write(options.name, result(options, arms, latencies, rates, wrong, stage))
+        # What there is so far: the run may be cut short.
+        rig.write(options.name, result(options, arms, latencies, rates, wrong, stage))
     stage.stop()
     return 1 if wrong else 0
 
@@ -173,7 +181,8 @@ def result(options, arms, latencies, rates, wrong, stage):
     for name in arms:
         row = {"blocks_p99": [percentile(block, 0.99) for block in latencies[name]], **pooled.get(name, {})}
         if name in pooled and base:
-            row |= {"p50_of_alone": row["p50"] / base["p50"], "p99_of_alone": row["p99"] / base["p99"]}
+            than = pooled.get("alone-random", base) if name.endswith("-random") else base
+            row |= {"p50_of_alone": row["p50"] / than["p50"], "p99_of_alone": row["p99"] / than["p99"]}
         kept = {who: rate / alone[who.split(".")[0]] for who, rate in median[name].items() if alone.get(who.split(".")[0])}
         if kept:
             total = sum(kept.values())
@@ -182,7 +191,7 @@ def result(options, arms, latencies, rates, wrong, stage):
     noise = abs(pooled["alone2"]["p99"] / base["p99"] - 1) if base and "alone2" in pooled else None
     return {
         "ok": not wrong, "rows": rows, "aa_noise_p99": noise, "alone_rates": alone, "requests": options.requests, "rounds": options.rounds,
-        "period_us": options.period, "quota": options.quota, "batch": options.batch, "ready": stage.ready, "wrong_answers": wrong, "metrics": stage.manager.metrics(),
+        "period_us": options.period, "quota": options.quota, "batch": options.batch, "pinned": options.pin, "ready": stage.ready, "wrong_answers": wrong, "metrics": stage.manager.metrics(),
     }
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Best-effort trainings share a GPU: 30/70, 10/20/30/40, and the latter with the largest idle for a while.
+"""Best-effort trainings share a GPU: 30/70, 10/20/30/40, and the latter with the largest idle for half of the time.
 
 Every tenant is the same ResNet-50 training. A share is its rate in a window over the rate of one alone without the hook, which is
 measured before and after everything else in the same run; the windows of one arm start together.
@@ -12,11 +12,22 @@ import rig
 
 
 def window(children, seconds, slack=60.0):
-    """Runs one window on each child at the same time; their rates."""
+    """Runs a window on each child, of so many seconds, from the same time on; their rates."""
     start = time.time() + 0.5
-    for child in children:
-        child.ask(f"run {start:.6f} {seconds}")
-    return [child.answer(seconds + slack)["rate"] for child in children]
+    for child, length in zip(children, seconds):
+        child.ask(f"run {start:.6f} {length}")
+    return [child.answer(max(seconds) + slack)["rate"] for child in children]
+
+
+def expected(quotas, active):
+    """Shares of a window of which everybody takes the first `active` part: at each moment in proportion among those who are there."""
+    shares, begin = [0.0] * len(quotas), 0.0
+    for end in sorted(set(active)):
+        there = [index for index, part in enumerate(active) if part >= end]
+        for index in there:
+            shares[index] += (end - begin) * quotas[index] / sum(quotas[other] for other in there)
+        begin = end
+    return shares
 
 
 class Group:
@@ -26,23 +37,19 @@ class Group:
         names = [f"t{int(100 * quota)}" for quota in quotas]
         clients = [{"name": n, "request": q, "limit": 1.0, "memory": "20Gi"} for n, q in zip(names, quotas)]
         self.quotas, self.manager = quotas, rig.Manager(clients, arguments)
-        self.children, self.ready = [], []
-        for name in names:
-            child = rig.Child(name, command, self.manager.env(name))
-            self.ready.append(child.answer(120))
-            self.children.append(child)
-            rig.say(name, "is ready")
+        children = {name: rig.Child(name, command, self.manager.env(name)) for name in names}
+        self.ready, self.children = rig.one_by_one(children), list(children.values())
 
     def shares(self, seconds, alone, active=None):
-        """What each active tenant gets of `alone`, and of the sum."""
-        active = active or list(range(len(self.children)))
-        rates = window([self.children[index] for index in active], seconds)
-        of_alone = [rate / alone for rate in rates]
+        """What each tenant gets of `alone` over the whole window, and of the sum; `active` says for which part each is."""
+        active = active or [1.0] * len(self.children)
+        rates = window(self.children, [seconds * part for part in active])
+        of_alone = [rate * part / alone for rate, part in zip(rates, active)]
         total = sum(of_alone)
         of_sum = [share / total for share in of_alone]
-        asked = [self.quotas[index] / sum(self.quotas[index] for index in active) for index in active]
+        asked = expected(self.quotas, active)
         return {
-            "asked_of_sum": asked, "rates": rates, "of_alone": of_alone, "sum_of_alone": total, "of_sum": of_sum,
+            "asked_of_sum": asked, "active": active, "rates": rates, "of_alone": of_alone, "sum_of_alone": total, "of_sum": of_sum,
             "farthest_points": 100 * max(abs(got - want) for got, want in zip(of_sum, asked)), "seconds": seconds,
         }
 
@@ -56,24 +63,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--alone-seconds", type=float, default=10.0)
-    parser.add_argument("--idle-seconds", type=float, default=20.0)
+    parser.add_argument("--idle-seconds", type=float, default=30.0)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--limit", type=int, default=330)
     parser.add_argument("--manager", nargs="*", default=["--controls=auto"], help="more arguments of the pod-managers")
     parser.add_argument("--name", default="tenants")
     options = parser.parse_args()
     rig.limit(options.limit)
-    command = rig.python("torch_model.py", "resnet50", "--batch", options.batch)
+    command = rig.python("torch_model.py", "resnet50", "--batch", options.batch, "--staged")
     lone = rig.Child("alone", command, rig.plain_env())
-    lone.answer(120)
+    rig.one_by_one({"alone": lone})
     rows, alone, metrics = {}, [], {}
 
     def measure_alone():
-        alone.append(window([lone], options.alone_seconds)[0])
+        alone.append(window([lone], [options.alone_seconds])[0])
         rig.say(f"alone {alone[-1] * options.batch:.0f} img/s")
 
     def arm(name, group, seconds, active=None):
         rows[name] = group.shares(seconds, alone[0], active)
+        rig.write(options.name, {"ok": None, "rows": rows, "alone_rates": alone, "batch": options.batch})
         rig.say(name, {k: [round(v, 4) for v in rows[name][k]] for k in ("of_alone", "of_sum")}, "sum", round(rows[name]["sum_of_alone"], 4))
 
     def of_steering(group):
@@ -86,7 +94,7 @@ def main():
     pair.stop()
     four = Group([0.1, 0.2, 0.3, 0.4], command, options.manager)
     arm("four 10/20/30/40", four, options.seconds)
-    arm("three, the fourth idle", four, options.idle_seconds, [0, 1, 2])
+    arm("the fourth idle half of the time", four, options.idle_seconds, [1.0, 1.0, 1.0, 0.5])
     metrics["four"] = of_steering(four)
     four.stop()
     measure_alone()

@@ -8,6 +8,7 @@
 //!  Running ──all work finished──▶ Armed ──first copy or launch, or a hint──▶ Begun ──first launch──▶ Running
 //!                                              a hold is planned here           released here, or at a wait, or in time
 //! ```
+//! Where requests come at a steady pace, the hold is launched before the next one is due.
 //! [`Hints`] is what the calls of the program go through: one relaxed load where there is nothing to do. What to do is
 //! decided by [`Machine`], which knows no clock, no driver and no lock.
 
@@ -15,6 +16,7 @@ mod contexts;
 mod cost;
 mod estimate;
 mod machine;
+mod rhythm;
 mod terms;
 mod trial;
 
@@ -102,9 +104,14 @@ impl Hints {
         self.with(|machine| machine.begins(trigger, now_ns, lead_ns))
     }
 
-    /// Whether the hold of this ticket is still to be launched.
-    pub fn is_wanted(&self, ticket: u32) -> bool {
-        self.lock().is_out(ticket)
+    /// The time of a planned hold has come: whether it is still to be launched.
+    pub fn comes_due(&self, ticket: u32) -> bool {
+        self.with(|machine| machine.comes_due(ticket))
+    }
+
+    /// The hold for the next request, if that is foreseen: [`Self::comes_due`] is to be asked in its time.
+    pub fn foresee(&self, now_ns: u64) -> Option<Hold> {
+        self.with(|machine| machine.foresee(now_ns))
     }
 
     /// The driver would not launch the hold.

@@ -59,7 +59,9 @@ pub(crate) fn enable(stream: CUstream, mut config: Config, idle: Idle) -> Result
     if !worker::ring() {
         return Err(Refusal::NoThread);
     }
-    config.level = config.level.min(supported(engine, &queue, Purpose::Use).level);
+    if config.level > Level::Host {
+        config.level = config.level.min(supported(engine, &queue, Purpose::Use).level);
+    }
     let result = engine.enable(&queue, config);
     if matches!(result, Ok(()) | Err(Error::AlreadyEnabled)) {
         worker::set_on_idle(queue.id(), idle);

@@ -8,7 +8,7 @@ use sluice_driver_api::types::*;
 use sluice_preempt::ids::{Context, Kind, Stream};
 use sluice_preempt::queue::Queue;
 
-use super::{HookEngine, inside};
+use super::{HookEngine, engine, inside};
 use crate::gpu::{self, pointer};
 use crate::{process, real};
 
@@ -20,10 +20,13 @@ pub(super) const PER_THREAD: u64 = 2;
 /// The legacy stream's place among the default streams, where threads have their numbers.
 const NO_THREAD: u32 = 0;
 
-static MAPS: RwLock<Maps> = RwLock::new(Maps { created: BTreeMap::new(), defaults: BTreeMap::new() });
+static MAPS: RwLock<Maps> =
+    RwLock::new(Maps { created: BTreeMap::new(), ending: BTreeMap::new(), defaults: BTreeMap::new() });
 
 struct Maps {
     created: BTreeMap<u64, Arc<Queue>>,
+    /// Destroyed, but with commands that wait: until then the driver has no other stream of this handle.
+    ending: BTreeMap<u64, Arc<Queue>>,
     /// By context and thread.
     defaults: BTreeMap<(u64, u32), Arc<Queue>>,
 }
@@ -56,7 +59,10 @@ pub(super) fn find(engine: &HookEngine, stream: CUstream, per_thread: bool) -> O
 /// The queue of a stream if it has one.
 pub(super) fn known(meant: Meant) -> Option<Arc<Queue>> {
     match meant {
-        Meant::Created(handle) => read(|maps| maps.created.get(&handle).cloned()),
+        Meant::Created(handle) => read(|maps| {
+            let ending = || maps.ending.get(&handle).filter(|queue| is_there(queue));
+            maps.created.get(&handle).or_else(ending).cloned()
+        }),
         Meant::Legacy | Meant::Own => {
             let key = (gpu::current_context()?, thread_of(meant));
             read(|maps| maps.defaults.get(&key).cloned())
@@ -72,15 +78,26 @@ pub(super) fn of_context(context: u64) -> Vec<Arc<Queue>> {
     })
 }
 
-/// The handle of a created stream is not used any more.
-pub(super) fn forget(handle: u64) -> Option<Arc<Queue>> {
-    write(|maps| maps.created.remove(&handle))
+/// A created stream is being destroyed: its handle means it only for as long as something of it waits.
+pub(super) fn end(handle: u64) -> Option<Arc<Queue>> {
+    write(|maps| {
+        maps.ending.retain(|_, queue| is_there(queue));
+        let queue = maps.created.remove(&handle)?;
+        maps.ending.insert(handle, Arc::clone(&queue));
+        Some(queue)
+    })
+}
+
+/// Whether the engine still has the queue.
+fn is_there(queue: &Queue) -> bool {
+    engine().is_some_and(|engine| engine.state(queue).is_some())
 }
 
 /// A context has ended, or is about to.
 pub(super) fn forget_context(context: u64) {
     write(|maps| {
         maps.created.retain(|_, queue| queue.stream().context.0 != context);
+        maps.ending.retain(|_, queue| queue.stream().context.0 != context);
         maps.defaults.retain(|(of, _), _| *of != context);
     });
 }

@@ -98,7 +98,7 @@ pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -
         return direct();
     }
     let Some(engine) = engine_for_call() else { return direct() };
-    match guarded(None, || streams::forget(stream.expose_provenance() as u64)) {
+    match guarded(None, || streams::end(stream.expose_provenance() as u64)) {
         Some(queue) => guarded(CUresult::ERROR_UNKNOWN, || status(engine.destroy_stream(&queue))),
         None => direct(),
     }

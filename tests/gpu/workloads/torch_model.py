@@ -71,7 +71,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
     options = parser.parse_args()
+    if options.staged:
+        window.stand_by(torch)
     torch.manual_seed(0)
     build, batch = WORKLOADS[options.workload]
     batch = options.batch or batch

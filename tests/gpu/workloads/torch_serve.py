@@ -1,7 +1,8 @@
 """A latency-critical service: ResNet-50 fp16, batch 1, as a CUDA graph; requests arrive at a fixed rate.
 
 Reads commands from standard input and answers each with one JSON line:
-  serve <start> <requests> <period_us> <lead_us>   requests from the Unix time <start> on; a hint <lead_us> before each, 0 for none
+  serve <start> <requests> <period_us> <lead_us> <jitter_us>
+      requests from the Unix time <start> on, each up to <jitter_us> late (same seed each time); a hint <lead_us> before each, 0 for none
 A request is the copy of its input from pinned memory and the graph, on one stream; its latency counts from its arrival, that is the
 time it was due, so that a request which waits for the one before counts as late.
 """
@@ -9,11 +10,14 @@ time it was due, so that a request which waits for the one before counts as late
 import argparse
 import ctypes
 import json
+import random
 import sys
 import time
 
 import torch
 import torchvision
+
+import window
 
 MICROSECOND = 1e-6
 
@@ -39,6 +43,8 @@ def build():
             graph.replay()
         stream.synchronize()
 
+    # The graph reads the weights where they are: they must live as long as it.
+    request.model = model
     return request, answer
 
 
@@ -58,12 +64,12 @@ def spin_until(when):
             time.sleep(left - 0.0015)
 
 
-def serve(request, hint, start, requests, period, lead):
+def serve(request, hint, start, requests, period, lead, jitter):
     # The wall clock says when to begin, the monotonic clock everything after that.
     begin = time.perf_counter() + (start - time.time())
-    latencies, hints = [], {}
+    latencies, hints, chance = [], {}, random.Random(0)
     for index in range(requests):
-        due = begin + index * period
+        due = begin + index * period + chance.uniform(0, jitter)
         if lead and hint:
             spin_until(due - lead)
             code = hint(int(lead / MICROSECOND))
@@ -75,7 +81,10 @@ def serve(request, hint, start, requests, period, lead):
 
 
 def main():
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
+    if parser.parse_args().staged:
+        window.stand_by(torch)
     torch.manual_seed(0)
     request, answer = build()
     for _ in range(100):
@@ -87,8 +96,9 @@ def main():
         words = line.split()
         if not words or words[0] == "quit":
             return
-        start, requests, period, lead = float(words[1]), int(words[2]), float(words[3]) * MICROSECOND, float(words[4]) * MICROSECOND
-        told = serve(request, hint, start, requests, period, lead)
+        start, requests = float(words[1]), int(words[2])
+        period, lead, jitter = (float(word) * MICROSECOND for word in words[3:6])
+        told = serve(request, hint, start, requests, period, lead, jitter)
         told["answer_unchanged"] = answer.float().sum().item() == digest
         print(json.dumps(told), flush=True)
 

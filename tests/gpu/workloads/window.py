@@ -16,6 +16,13 @@ def say(**what):
     print(json.dumps(what), flush=True)
 
 
+def stand_by(torch):
+    """Everything that may run beside others: what takes the GPU comes after the answer to this."""
+    torch.cuda.init()
+    say(loaded=True)
+    sys.stdin.readline()
+
+
 def serve(torch, step, depth, about):
     """`step()` enqueues one step. Says {"ready": true} with what `about` tells, first."""
     free, total = torch.cuda.mem_get_info()

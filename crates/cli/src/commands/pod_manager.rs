@@ -67,12 +67,16 @@ pub(crate) struct Arguments {
     /// A client with limit L gets grants of at most L times this
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     limit_period_ms: Option<Duration>,
-    /// Whether channel groups of processes that let it are stopped, started and given time slices from here
+    /// Whether channel groups of processes that let it are stopped, started and given time slices from here [default: auto]
     #[arg(long, value_enum)]
     controls: Option<ControlsOf>,
-    /// How long a turn lasts of a client whose channel groups are controlled: 30 to 100
+    /// How long a turn lasts of a client whose channel groups are controlled: 30 to 100 [default: 50]
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     turn_ms: Option<Duration>,
+    /// GPUs of this node whose managers control channel groups. Controls lock the driver for all of them, so turns are at least
+    /// 12.5 ms times this long [default: 1]
+    #[arg(long, value_name = "GPUS")]
+    node_gpus: Option<u32>,
     /// Best-effort clients that may hold grants at once
     #[arg(long, value_name = "CLIENTS")]
     capacity: Option<usize>,
@@ -178,6 +182,7 @@ impl Arguments {
                 Some(ControlsOf::Off) => Controls::Off,
             },
             turn: self.turn_ms.unwrap_or(d.turn),
+            node_gpus: self.node_gpus.unwrap_or(d.node_gpus),
             capacity: self.capacity.unwrap_or(d.capacity),
             return_timeout: self.return_timeout_ms.unwrap_or(d.return_timeout),
             linger: self.linger_ms.unwrap_or(d.linger),

@@ -75,9 +75,15 @@ impl Grant {
         self.members.push(member);
     }
 
-    /// A process under it has become steered, or ceased to be.
-    pub(super) fn note_kinds(&mut self) {
-        self.steered |= self.members.iter().any(Member::is_steered);
+    /// The grant of a process under it ends in another way from now on. What it held until it was steered is charged as held.
+    pub(super) fn becomes(&mut self, process: ProcessId, kind: PeerKind, now: u64) {
+        let Some(member) = self.members.iter_mut().find(|member| member.process == process) else { return };
+        member.kind = kind;
+        if member.is_steered() {
+            let held = now.saturating_sub(std::mem::replace(&mut member.joined, now));
+            self.reported = self.reported.saturating_add(held);
+            self.steered = true;
+        }
     }
 
     /// Ends the part of one process at `at`. `used`: what it reported; without a report it is charged what it held.

@@ -29,6 +29,7 @@ pub use policy::{Class, ClientSpec, Policy, UsageSource};
 pub use select::Candidate;
 
 use crate::ids::{ClientId, ProcessId};
+use crate::share::Share;
 use client::Client;
 use grant::Grant;
 use std::collections::BTreeMap;
@@ -242,6 +243,12 @@ impl TokenLedger {
     /// Best-effort clients that hold a grant, with the deadlines.
     pub fn holders(&self) -> impl Iterator<Item = (ClientId, u64)> + '_ {
         self.grants.iter().map(|grant| (grant.client, grant.deadline))
+    }
+
+    /// Whether a client may not have all of the GPU.
+    #[must_use]
+    pub fn is_limited(&self, client: ClientId) -> bool {
+        self.clients.get(&client).is_some_and(|client| client.spec.limit != Share::ONE)
     }
 
     /// Processes that wait.

@@ -15,6 +15,7 @@
 //! [`Reconciler`] is for.
 
 mod activity;
+mod allowance;
 mod control;
 mod gate;
 mod group;
@@ -28,6 +29,7 @@ mod tests;
 mod turns;
 
 pub use activity::Activity;
+pub use allowance::Allowance;
 pub use control::{Control, GroupId, Op, Outcome, Setting};
 pub use gate::Gate;
 pub use policy::{DEFAULT_US, SteeringPolicy, TINY_US};

@@ -1,7 +1,8 @@
 //! What to do about holds: pure, the caller brings time and does what is decided.
 
 use super::cost::{Cost, Seen};
-use super::estimate::Estimate;
+use super::estimate::{Estimate, Expected};
+use super::rhythm::Rhythm;
 use super::terms::{Hold, NoHold, Settings, Trigger};
 use super::trial::Trial;
 
@@ -41,6 +42,17 @@ struct Request {
     /// When its first launch would come if nothing were known.
     promised_ns: u64,
     held: bool,
+    /// When it was due, if it was foreseen.
+    foreseen: Option<Foreseen>,
+}
+
+/// A request that is expected at a certain time.
+#[derive(Debug, Clone, Copy)]
+struct Foreseen {
+    due_ns: u64,
+    /// The hold to be launched before it; `None` for a request to compare with.
+    hold: Option<Hold>,
+    by_launch: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,9 +72,11 @@ pub struct Machine {
     request: Option<Request>,
     out: Option<Out>,
     ticket: u32,
-    prepared: [Estimate; 3],
+    prepared: [Estimate; 4],
     cost: Cost,
-    trials: [Trial; 2],
+    trials: [Trial; 3],
+    rhythm: Rhythm,
+    foreseen: Option<Foreseen>,
     /// Launches of one request, smoothed.
     launches: f64,
     launches_seen: Option<u64>,
@@ -78,9 +92,11 @@ impl Machine {
             request: None,
             out: None,
             ticket: 0,
-            prepared: [Estimate::default(); 3],
+            prepared: [Estimate::default(); 4],
             cost: Cost::default(),
-            trials: [Trial::new(true), Trial::new(false)],
+            trials: [Trial::new(true), Trial::new(false), Trial::new(true)],
+            rhythm: Rhythm::default(),
+            foreseen: None,
             launches: 1.0,
             launches_seen: None,
         }
@@ -141,7 +157,7 @@ impl Machine {
         }
         let held = match trigger {
             Trigger::Call => true,
-            Trigger::Copy | Trigger::Launch => self.trials[trigger as usize].choose(),
+            _ => self.trials[trigger as usize].choose(),
         };
         self.phase = Phase::Begun;
         self.request = Some(Request {
@@ -149,6 +165,8 @@ impl Machine {
             began_ns: (!called).then_some(now_ns),
             promised_ns: now_ns.saturating_add(lead_ns),
             held,
+            // It is there before its hold was launched.
+            foreseen: self.foreseen.take().map(|foreseen| Foreseen { hold: None, ..foreseen }),
         });
         if held { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(NoHold::NotWorthIt) }
     }
@@ -160,23 +178,37 @@ impl Machine {
         }
     }
 
-    /// When to launch the hold and for how long: around the time at which the first launch is expected, so early that the
-    /// GPU is ours by then, and so long that an error as large as usual is covered, within the budget.
+    /// The hold for a request whose trigger is there.
     fn plan(&mut self, trigger: Trigger, now_ns: u64, lead_ns: u64) -> Hold {
-        let by_launch = self.launches <= FEW_LAUNCHES;
-        let (now, lead, budget) = (now_ns as f64, lead_ns as f64, self.settings.budget_ns as f64);
-        let (expected, margin) = match self.prepared[trigger as usize].expected() {
-            Some(expected) => (now + lead + expected.mean_ns, expected.margin_ns),
-            None => (now + lead, budget),
+        let promised = now_ns as f64 + lead_ns as f64;
+        let expected = match self.prepared[trigger as usize].expected() {
+            Some(after) => Expected { mean_ns: promised + after.mean_ns, ..after },
+            None => Expected { mean_ns: promised, margin_ns: self.settings.budget_ns as f64 },
         };
-        let soonest = expected - margin - self.cost.ns();
+        let mut hold = self.around(expected, now_ns);
+        if hold.starts_ns as f64 <= now_ns as f64 + AT_ONCE_NS {
+            // As long as it is early.
+            let early = hold.starts_ns.saturating_sub(now_ns);
+            hold.timeout_ns = (hold.timeout_ns + early).min(self.settings.budget_ns);
+            hold.starts_ns = now_ns;
+        }
+        self.out = Some(Out { ticket: hold.ticket, by_launch: self.ends_by_launch() });
+        hold
+    }
+
+    /// When to launch a hold and for how long, if the first launch is expected then: so early that the GPU is ours by that
+    /// time, and so long that an error as large as usual is covered, within the budget.
+    fn around(&mut self, expected: Expected, now_ns: u64) -> Hold {
+        let budget = self.settings.budget_ns as f64;
+        let Expected { mean_ns, margin_ns } = expected;
         // A budget that does not cover the whole margin covers its middle.
-        let starts = soonest.max(expected - budget / 2.0);
-        let starts = if starts <= now + AT_ONCE_NS { now } else { starts };
-        let lasts =
-            if by_launch { (expected + margin - starts).clamp(self.cost.ns(), budget) } else { budget };
+        let starts = (mean_ns - margin_ns - self.cost.ns()).max(mean_ns - budget / 2.0).max(now_ns as f64);
+        let lasts = if self.ends_by_launch() {
+            (mean_ns + margin_ns - starts).clamp(self.cost.ns(), budget)
+        } else {
+            budget
+        };
         self.ticket = self.ticket.wrapping_add(1).max(1);
-        self.out = Some(Out { ticket: self.ticket, by_launch });
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -184,9 +216,65 @@ impl Machine {
         )]
         Hold {
             ticket: self.ticket,
-            starts_ns: (starts as u64).max(now_ns),
+            starts_ns: starts as u64,
             timeout_ns: (lasts as u64).min(self.settings.budget_ns),
         }
+    }
+
+    fn ends_by_launch(&self) -> bool {
+        self.launches <= FEW_LAUNCHES
+    }
+
+    /// The hold for the next request, if that is known to come: to be launched in its time if [`Self::comes_due`] says so.
+    pub fn foresee(&mut self, now_ns: u64) -> Option<Hold> {
+        self.foreseen = None;
+        if !self.settings.automatic || self.company == 0 {
+            return None;
+        }
+        let due = self.rhythm.next()?;
+        let expected = match self.prepared[Trigger::Foreseen as usize].expected() {
+            Some(after) => Expected { mean_ns: due.mean_ns + after.mean_ns, ..after },
+            None => due,
+        };
+        let hold = self.around(expected, now_ns);
+        // Requests so close that one hold would follow the other leave nothing to others.
+        if hold.starts_ns <= now_ns {
+            return None;
+        }
+        let hold = Some(hold).filter(|_| self.trials[Trigger::Foreseen as usize].choose());
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a clock's value some intervals of at most a second ahead"
+        )]
+        let due_ns = due.mean_ns as u64;
+        self.foreseen = Some(Foreseen { due_ns, hold, by_launch: self.ends_by_launch() });
+        hold
+    }
+
+    /// The time of a planned hold has come: whether to launch it.
+    pub fn comes_due(&mut self, ticket: u32) -> bool {
+        if self.is_out(ticket) {
+            return true;
+        }
+        let armed = self.is_armed();
+        let Some(foreseen) =
+            self.foreseen.take_if(|foreseen| foreseen.hold.is_some_and(|hold| hold.ticket == ticket))
+        else {
+            return false;
+        };
+        if armed {
+            self.phase = Phase::Begun;
+            self.out = Some(Out { ticket, by_launch: foreseen.by_launch });
+            self.request = Some(Request {
+                trigger: Trigger::Foreseen,
+                began_ns: None,
+                promised_ns: foreseen.due_ns,
+                held: true,
+                foreseen: Some(foreseen),
+            });
+        }
+        armed
     }
 
     /// The hold could not be launched.
@@ -203,10 +291,14 @@ impl Machine {
         if self.phase == Phase::Begun
             && let Some(request) = &mut self.request
         {
-            request.began_ns.get_or_insert(now_ns);
+            let began_ns = *request.began_ns.get_or_insert(now_ns);
+            self.rhythm.learn(began_ns);
             let limit = LEARNT_BUDGETS * self.settings.budget_ns as f64;
-            let late = now_ns as f64 - request.promised_ns as f64;
-            self.prepared[request.trigger as usize].learn(late, limit);
+            let late = |promised_ns: u64| now_ns as f64 - promised_ns as f64;
+            self.prepared[request.trigger as usize].learn(late(request.promised_ns), limit);
+            if let Some(foreseen) = request.foreseen.filter(|_| request.trigger != Trigger::Foreseen) {
+                self.prepared[Trigger::Foreseen as usize].learn(late(foreseen.due_ns), limit);
+            }
         }
         self.phase = Phase::Running;
         self.out.take_if(|out| out.by_launch).map(|out| out.ticket)
@@ -234,8 +326,13 @@ impl Machine {
         let Some(request) = self.request.take() else { return };
         let lasted = request.began_ns.filter(|_| exact).map(|began| now_ns.saturating_sub(began));
         let contesting = self.cost.is_of_a_switch();
-        if let Some(trial) = self.trials.get_mut(request.trigger as usize) {
-            trial.learn(request.held, lasted, contesting);
+        // A request that was foreseen and not held for is what those that were held for are compared with.
+        let (of, held) = match request.foreseen {
+            Some(_) => (Trigger::Foreseen, request.held && request.trigger == Trigger::Foreseen),
+            None => (request.trigger, request.held),
+        };
+        if let Some(trial) = self.trials.get_mut(of as usize) {
+            trial.learn(held, lasted, contesting);
         }
     }
 

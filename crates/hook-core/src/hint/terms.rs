@@ -7,6 +7,8 @@ pub enum Trigger {
     Copy,
     /// A request begins with a launch.
     Launch,
+    /// Requests come at a steady pace, and the next one is due.
+    Foreseen,
     /// The program says so.
     Call,
 }
@@ -14,7 +16,7 @@ pub enum Trigger {
 /// Settings of a device's hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether copies and launches begin holds.
+    /// Whether copies, launches and the pace of requests begin holds.
     pub automatic: bool,
     /// Whether the program may ask for holds.
     pub by_call: bool,

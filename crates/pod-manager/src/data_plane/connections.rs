@@ -296,6 +296,7 @@ impl DataPlane {
                 if channel == Channel::Token {
                     process.close_token_channel();
                     self.unsteer(id);
+                    self.forget_stuck_groups(id);
                     self.tokens.process_gone(id, now);
                 }
                 if left {

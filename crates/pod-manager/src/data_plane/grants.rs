@@ -28,6 +28,7 @@ impl DataPlane {
                 self.act(action, now);
             }
         }
+        self.let_go();
         self.control();
         if changed {
             self.tell_company();

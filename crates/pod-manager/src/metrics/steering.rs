@@ -25,6 +25,7 @@ pub(crate) struct SteeringMetrics {
     pub(crate) forced: IntCounter,
     pub(crate) given_up: IntCounter,
     pub(crate) descriptors_refused: IntCounter,
+    pub(crate) announcements_refused: IntCounter,
     levels: Vec<IntGauge>,
 }
 
@@ -71,6 +72,10 @@ impl SteeringMetrics {
             descriptors_refused: counter(Opts::new(
                 "sluice_control_descriptors_refused_total",
                 "Descriptors sent by processes that lead to no driver",
+            ))?,
+            announcements_refused: counter(Opts::new(
+                "sluice_announcements_refused_total",
+                "Announcements of contexts beyond what a client may make",
             ))?,
             levels: levels.collect::<prometheus::Result<_>>()?,
         })

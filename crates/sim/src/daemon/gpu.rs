@@ -26,6 +26,16 @@ pub(super) struct Tenant {
     next_graph: u64,
 }
 
+/// What was in the rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Drained {
+    Nothing,
+    /// Nobody waits for what was in them; somebody may ask.
+    Patient,
+    /// Somebody waits.
+    Urgent,
+}
+
 /// Somebody waits for a stream to get to a number.
 #[derive(Debug, Clone, Copy)]
 struct Watch {
@@ -191,9 +201,8 @@ impl Gpu {
         }
     }
 
-    /// Takes everything out of the rings, and carries it out in the order of submission. True if there was something that
-    /// somebody waits for.
-    pub(super) fn drain(&mut self) -> bool {
+    /// Takes everything out of the rings, and carries it out in the order of submission.
+    pub(super) fn drain(&mut self) -> Drained {
         let mut all: Vec<(u64, Record)> = Vec::new();
         for (key, tenant) in &self.tenants {
             let mut any = false;
@@ -208,17 +217,18 @@ impl Gpu {
         // Of one process this is the order in the ring, wherever it matters: what depends on something is stamped later.
         all.sort_by_key(|(_, record)| record.stamp);
         let now = monotonic_ns();
-        let mut urgent = false;
+        let mut drained = Drained::Nothing;
         for (key, record) in all {
             let is_news = matches!(record.order, Order::HostDone { .. } | Order::Word { .. });
-            urgent |= is_news || matches!(record.order, Order::Watch { .. });
+            let is_urgent = is_news || matches!(record.order, Order::Watch { .. });
+            drained = drained.max(if is_urgent { Drained::Urgent } else { Drained::Patient });
             if is_news {
                 // It holds from when it happened, not from when the timeline was last looked at.
                 self.engine.advance(record.stamp.min(now));
             }
             self.obey(key, record);
         }
-        urgent
+        drained
     }
 
     /// Carries out one command. What refers to things that do not exist has no effect.

@@ -1,7 +1,7 @@
 //! The daemon's loop: sleep, compute, answer.
 
 use super::config::DaemonConfig;
-use super::gpu::Gpu;
+use super::gpu::{Drained, Gpu};
 use super::locks::Locks;
 use super::peer::Peer;
 use crate::engine::OwnerId;
@@ -126,10 +126,15 @@ impl Server {
     fn sleep(&mut self) -> io::Result<Awake> {
         self.compute();
         self.gpu.park();
-        let timeout = if self.gpu.drain() {
+        let drained = self.gpu.drain();
+        let timeout = if drained == Drained::Urgent {
             Some(Duration::ZERO)
         } else {
             let now = monotonic_ns();
+            if drained == Drained::Patient {
+                // Whoever asks about it goes by when something is to happen next, of which it knows nothing yet.
+                self.gpu.step(now);
+            }
             let timeline = if self.locks.is_waiting() { self.gpu.engine.next_event() } else { None };
             let wanted = [self.gpu.next_wanted(), self.locks.next_due(now), timeline];
             let next = wanted.into_iter().flatten().min();

@@ -20,6 +20,7 @@ struct State {
     failures: u8,
     failed: [bool; GROUPS],
     departures: u8,
+    again: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +34,8 @@ enum Event {
         effective: bool,
     },
     Released(usize),
+    /// Announced anew, maybe while it is being given back.
+    Announced(usize),
     Dies(usize),
 }
 
@@ -40,6 +43,7 @@ struct Any {
     wishes: u8,
     failures: u8,
     departures: u8,
+    again: u8,
 }
 
 fn id(group: usize) -> GroupId {
@@ -86,6 +90,7 @@ impl Model for Any {
             failures: 0,
             failed: [false; GROUPS],
             departures: 0,
+            again: 0,
         }]
     }
 
@@ -104,6 +109,9 @@ impl Model for Any {
         }
         if state.departures < self.departures {
             events.extend([Event::Released(0), Event::Dies(1)]);
+        }
+        if state.again < self.again {
+            events.push(Event::Announced(0));
         }
     }
 
@@ -136,6 +144,11 @@ impl Model for Any {
             Event::Released(group) => {
                 state.departures += 1;
                 state.reconciler.release(id(group));
+            }
+            Event::Announced(group) => {
+                state.again += 1;
+                state.reconciler.add(id(group));
+                state.wish();
             }
             Event::Dies(group) => {
                 state.departures += 1;
@@ -185,7 +198,7 @@ impl Model for Any {
 
 #[test]
 fn at_most_one_running_group_has_a_tiny_slice_in_every_order_of_events() {
-    let model = Any { wishes: 2, failures: 3, departures: 1 };
+    let model = Any { wishes: 2, failures: 3, departures: 1, again: 1 };
     let checker = model.checker().spawn_bfs().join();
     println!("{} states", checker.unique_state_count());
     checker.assert_properties();

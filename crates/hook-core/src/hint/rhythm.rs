@@ -1,0 +1,141 @@
+//! Whether requests come at a steady pace, and when the next one is due.
+//!
+//! Cameras, control loops and load generators ask at fixed intervals. Where a program does, its next request is known before
+//! any of its calls says so, and the GPU can be switched over in time.
+
+use super::estimate::{Estimate, Expected};
+
+/// An interval this much off is not the pace's: it is no part of its mean, and nothing is foreseen for a while.
+const OFF_NS: f64 = 400_000.0;
+
+/// Intervals in step before the pace is believed.
+const ENOUGH: u32 = 8;
+
+/// Intervals in step after one that was off, if the pace was believed before.
+const AGAIN: u32 = 2;
+
+/// Intervals off in a row after which another pace is looked for.
+const ANOTHER: u32 = 4;
+
+/// The margin of a pace that is believed, at most: a hold as long as that is too much for nothing.
+const WIDEST_NS: f64 = 400_000.0;
+
+/// Requests further apart are not held to have a pace.
+const FURTHEST_NS: f64 = 1e9;
+
+/// The pace of a device's requests.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rhythm {
+    last_ns: Option<u64>,
+    interval: Estimate,
+    in_step: u32,
+    off: u32,
+}
+
+impl Rhythm {
+    /// A request began.
+    pub(super) fn learn(&mut self, began_ns: u64) {
+        let Some(last) = self.last_ns.replace(began_ns) else { return };
+        let interval = began_ns.saturating_sub(last) as f64;
+        let error = self.interval.expected().map(|known| (interval - known.mean_ns).abs());
+        match error {
+            Some(error) if error <= OFF_NS => {
+                self.interval.learn(interval, FURTHEST_NS);
+                self.in_step = self.in_step.saturating_add(1);
+                self.off = 0;
+            }
+            Some(_) if self.off < ANOTHER => {
+                // A second one before the pace is believed again costs all.
+                self.in_step = if self.in_step >= ENOUGH { ENOUGH - AGAIN } else { 0 };
+                self.off += 1;
+            }
+            _ => {
+                *self = Self { last_ns: self.last_ns, ..Self::default() };
+                self.interval = Estimate::exactly(interval);
+            }
+        }
+    }
+
+    /// When the next request is due: by the same clock, with a margin. `None` without a pace that is believed.
+    pub(super) fn next(&self) -> Option<Expected> {
+        let interval = self.interval.expected()?;
+        let steady =
+            self.in_step >= ENOUGH && interval.margin_ns <= WIDEST_NS && interval.mean_ns <= FURTHEST_NS;
+        let last = self.last_ns.filter(|_| steady)? as f64;
+        Some(Expected { mean_ns: last + interval.mean_ns, ..interval })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn after(intervals: impl IntoIterator<Item = u64>) -> Rhythm {
+        let mut rhythm = Rhythm::default();
+        let mut now = 1_000 * MS;
+        rhythm.learn(now);
+        for interval in intervals {
+            now += interval;
+            rhythm.learn(now);
+        }
+        rhythm
+    }
+
+    /// Ten milliseconds, give or take.
+    fn steady(count: usize) -> impl Iterator<Item = u64> + Clone {
+        (0..count).map(|at| if at % 2 == 0 { 10 * MS + 20_000 } else { 10 * MS - 20_000 })
+    }
+
+    #[test]
+    fn a_steady_pace_is_foreseen() {
+        let rhythm = after(steady(30));
+        let next = rhythm.next().expect("every ten milliseconds");
+        let due = (1_000 + 31 * 10) as f64 * MS as f64;
+        assert!((next.mean_ns - due).abs() < 30_000.0, "{next:?}, {due}");
+        assert!(next.margin_ns > 60_000.0, "as wide as the wavering is: {next:?}");
+    }
+
+    #[test]
+    fn a_few_requests_are_no_pace() {
+        assert_eq!(after(steady(3)).next(), None);
+    }
+
+    #[test]
+    fn requests_that_come_as_they_like_are_not_foreseen() {
+        let mut state = 7_u64;
+        let mut interval = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            MS + (state >> 33) % (20 * MS)
+        };
+        let mut rhythm = Rhythm::default();
+        let mut now = 0;
+        for _ in 0..2_000 {
+            now += interval();
+            rhythm.learn(now);
+            assert_eq!(rhythm.next(), None);
+        }
+    }
+
+    #[test]
+    fn a_missed_beat_is_waited_out_and_does_not_change_the_pace() {
+        let missed = steady(30).chain([20 * MS]);
+        assert_eq!(after(missed.clone()).next(), None);
+        let next = after(missed.clone().chain(steady(2))).next().expect("in step again");
+        assert!((next.mean_ns - (1_000 + 35 * 10) as f64 * MS as f64).abs() < 30_000.0, "{next:?}");
+        assert_eq!(after(missed.chain(steady(1)).chain([20 * MS]).chain(steady(4))).next(), None, "twice");
+    }
+
+    #[test]
+    fn another_pace_is_found() {
+        let rhythm = after(steady(30).chain((0..30).map(|_| 4 * MS)));
+        let next = rhythm.next().expect("every four milliseconds");
+        assert!((next.mean_ns - (1_300 + 31 * 4) as f64 * MS as f64).abs() < 30_000.0, "{next:?}");
+    }
+
+    #[test]
+    fn requests_minutes_apart_have_no_pace() {
+        assert_eq!(after((0..30).map(|_| 60_000 * MS)).next(), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! Programs that preempt their own streams: no manager, nothing but the library. What the program computed is its own witness.
+
+use sluice_preload_tests::{Ending, Node, beside_others};
+
+/// A program of `preempt_calls.c` on a GPU of its own.
+fn run(simulator: &str, arguments: &str) -> Ending {
+    let _turn = beside_others();
+    let node = Node::with("0\n").without_manager().simulator_arguments(simulator).start();
+    node.tenant("alone", "preempt_calls").arguments(arguments).start().finish().expect_success()
+}
+
+fn at_both_levels(part: &str) {
+    for level in [0, 1] {
+        run("", &format!("{part} {level}"));
+    }
+}
+
+#[test]
+fn a_stream_keeps_its_order_while_it_is_stopped_and_goes_on_at_random() {
+    at_both_levels("order");
+}
+
+#[test]
+fn streams_that_hand_work_round_by_events_keep_their_order_while_they_are_stopped_at_random() {
+    at_both_levels("ring");
+}
+
+#[test]
+fn questions_to_a_preempted_stream_are_answered_and_waits_end_when_it_is_restored() {
+    at_both_levels("waits");
+}
+
+#[test]
+fn what_a_call_was_given_may_be_overwritten_while_it_waits() {
+    at_both_levels("arguments");
+}
+
+#[test]
+fn a_stream_that_is_destroyed_while_preempted_does_its_work_when_it_is_restored() {
+    at_both_levels("destroyed");
+}
+
+#[test]
+fn an_event_means_the_record_that_was_last_when_somebody_waited_for_it() {
+    at_both_levels("events");
+}
+
+#[test]
+fn one_stream_of_a_context_stops_on_the_gpu_and_the_other_goes_on() {
+    let ending = run("", "two 1");
+    let stopped = ending.lines.first().cloned().unwrap_or_default();
+    assert!(stopped != "stopped after 20 of 20", "it had finished before it was stopped");
+}
+
+#[test]
+fn the_legacy_default_stream_keeps_its_place_among_the_blocking_ones() {
+    at_both_levels("legacy");
+}
+
+#[test]
+fn host_functions_run_once_and_in_order() {
+    at_both_levels("functions");
+}
+
+#[test]
+fn a_capture_beside_a_preempted_stream_and_a_graph_that_is_destroyed_while_its_launch_waits() {
+    at_both_levels("graphs");
+}
+
+#[test]
+fn memory_in_stream_order_is_there_at_once_and_copies_of_pageable_memory_are_as_ever() {
+    at_both_levels("memory");
+}
+
+#[test]
+fn threads_preempt_their_own_default_streams() {
+    at_both_levels("own");
+}
+
+#[test]
+fn calls_that_make_no_sense_are_told_so() {
+    at_both_levels("outcomes");
+}
+
+#[test]
+fn a_stream_that_is_idle_is_told_of_and_an_outage_ends() {
+    at_both_levels("notices");
+}
+
+#[test]
+fn a_child_process_is_not_concerned() {
+    at_both_levels("forks");
+}
+
+#[test]
+fn a_program_ends_with_a_stream_preempted() {
+    at_both_levels("exits");
+}
+
+#[test]
+fn a_context_ends_with_a_stream_preempted() {
+    at_both_levels("contexts");
+}
+
+#[test]
+fn without_stream_memory_operations_streams_are_stopped_at_the_host() {
+    let ending = run("--mem-ops off", "outcomes 0");
+    assert_eq!(
+        ending.lines,
+        ["can 0 because the driver has no stream memory operations", "done"],
+        "the level and its reason"
+    );
+    run("--mem-ops off", "order 0");
+}
