@@ -55,11 +55,13 @@ static CUstream stream(unsigned flags) {
     return made;
 }
 
-/* Has stopped when it returns. */
+/* Has stopped when it returns, however long that takes on a machine that has other things to do. */
 static void stop(CUstream stream) {
     sluice_preemption achieved = {-1, 0};
-    WELL(preempt(stream, 1, &achieved));
-    EXPECT(achieved.level == level);
+    sluice_result result;
+    do result = preempt(stream, 1, &achieved);
+    while (result == SLUICE_TIMEOUT);
+    EXPECT(result == SLUICE_OK && achieved.level == level);
 }
 
 /* The first number, read beside all other streams. */
@@ -83,7 +85,8 @@ static void *toggle(void *argument) {
     DO(cuCtxSetCurrent(gpu.context));
     while (!atomic_load(&toggler->ended)) {
         CUstream stream = toggler->streams[rand_r(&toggler->seed) % toggler->count];
-        WELL(preempt(stream, rand_r(&toggler->seed) % 4 == 0, NULL));
+        sluice_result result = preempt(stream, rand_r(&toggler->seed) % 4 == 0, NULL);
+        EXPECT(result == SLUICE_OK || result == SLUICE_TIMEOUT);
         for (int i = rand_r(&toggler->seed) % 20; i > 0; i--) sched_yield();
         WELL(restore(stream));
         for (int i = rand_r(&toggler->seed) % 5; i > 0; i--) sched_yield();
