@@ -88,6 +88,10 @@ pub struct Ran {
     pub kernels: u64,
     /// Time from the first look to the last, nanoseconds.
     pub span_ns: u64,
+    /// From the last look before the span to its begin, nanoseconds: how long nothing had been seen to end.
+    pub before_ns: Option<u64>,
+    /// From the span's begin to the first look in it, nanoseconds.
+    pub first_ns: Option<u64>,
     /// The buffer, and the launches that it has to be the result of.
     pub proof: Proof,
 }
