@@ -113,14 +113,6 @@ impl Proof {
     }
 }
 
-impl Ran {
-    /// Kernels per second; 0 if fewer than two looks fell into the span.
-    #[must_use]
-    pub fn rate(&self) -> f64 {
-        if self.span_ns == 0 { 0.0 } else { self.kernels as f64 * 1e9 / self.span_ns as f64 }
-    }
-}
-
 impl Answer {
     /// Writes the answer as one line and flushes it.
     ///
@@ -166,11 +158,5 @@ mod tests {
     fn what_is_no_command_is_quoted() {
         let why = next_command(&mut &b"dance\n"[..]).unwrap_err().to_string();
         assert!(why.contains("dance"), "{why}");
-    }
-
-    #[test]
-    fn a_rate_needs_a_span() {
-        assert_eq!(Ran { kernels: 5, span_ns: 0, ..Ran::default() }.rate(), 0.0);
-        assert_eq!(Ran { kernels: 5, span_ns: 1_000_000, ..Ran::default() }.rate(), 5000.0);
     }
 }
