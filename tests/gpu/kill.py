@@ -143,7 +143,7 @@ def case(stage, name):
     play, wanted = {
         "manager": (lambda: manager_killed(stage, chance), "turn"),
         "lc-full": (lambda: lc_killed(stage, chance, f"--controls={stage.controls}"), "turn"),
-        "lc-gate": (lambda: lc_killed(stage, chance, "--controls=off", "--gates=auto"), "gate"),
+        "lc-gate": (lambda: lc_killed(stage, chance, "--controls=off", "--gates=auto"), "device"),
     }[name]
     if name == "lc-gate" and "--gates" not in subprocess.run([rig.SLUICE, "pod-manager", "--help"], capture_output=True, text=True, check=False).stdout:
         return {"left_out": "this pod-manager has no --gates"}
