@@ -4,7 +4,6 @@ mod comm;
 mod figures;
 mod hook;
 mod launches;
-mod preempt;
 mod scenarios;
 mod syscalls;
 mod timeline;
@@ -20,6 +19,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use crate::bench_preempt as preempt;
 use crate::signals::Interrupts;
 use crate::stage::Setting;
 
@@ -77,7 +77,7 @@ pub(crate) struct Common {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Gpu {
+pub(crate) enum Gpu {
     /// Simulated
     Sim,
     /// This machine's

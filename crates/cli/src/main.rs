@@ -4,6 +4,7 @@
 mod arguments;
 mod artifacts;
 mod bench;
+mod bench_preempt;
 mod commands;
 mod demo;
 mod doctor;

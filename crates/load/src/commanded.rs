@@ -88,6 +88,10 @@ pub struct Ran {
     pub kernels: u64,
     /// Time from the first look to the last, nanoseconds.
     pub span_ns: u64,
+    /// From the last look before the span to its begin, nanoseconds: how long nothing had been seen to end.
+    pub before_ns: Option<u64>,
+    /// From the span's begin to the first look in it, nanoseconds.
+    pub first_ns: Option<u64>,
     /// The buffer, and the launches that it has to be the result of.
     pub proof: Proof,
 }
@@ -106,14 +110,6 @@ impl Proof {
     #[must_use]
     pub fn holds(&self) -> bool {
         self.buffer.is_after(self.launches)
-    }
-}
-
-impl Ran {
-    /// Kernels per second; 0 if fewer than two looks fell into the span.
-    #[must_use]
-    pub fn rate(&self) -> f64 {
-        if self.span_ns == 0 { 0.0 } else { self.kernels as f64 * 1e9 / self.span_ns as f64 }
     }
 }
 
@@ -162,11 +158,5 @@ mod tests {
     fn what_is_no_command_is_quoted() {
         let why = next_command(&mut &b"dance\n"[..]).unwrap_err().to_string();
         assert!(why.contains("dance"), "{why}");
-    }
-
-    #[test]
-    fn a_rate_needs_a_span() {
-        assert_eq!(Ran { kernels: 5, span_ns: 0, ..Ran::default() }.rate(), 0.0);
-        assert_eq!(Ran { kernels: 5, span_ns: 1_000_000, ..Ran::default() }.rate(), 5000.0);
     }
 }

@@ -33,6 +33,7 @@ class Driver:
         self.name = name.value.decode()
         self.simulated = self.name.startswith("Sluice Simulated")
         self("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.context = context
         self("cuCtxSetCurrent", context)
         module = ctypes.c_void_p()
         text = SIMULATED if self.simulated else pathlib.Path(__file__).with_suffix(".ptx").read_text()

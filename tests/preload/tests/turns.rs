@@ -1,6 +1,7 @@
 //! Turns that the GPU keeps, under the real manager: channel groups of tenants are stopped and started from outside. The witness
 //! is the simulated GPU's own ledger.
 
+use nix::sys::signal::Signal;
 use sluice_preload_tests::tenant::end;
 use sluice_preload_tests::{MS, Node, Tenant, alone, beside_others, checks, eventually, http, tenant};
 
@@ -76,6 +77,30 @@ fn when_the_manager_is_killed_whoever_it_had_stopped_goes_on() {
         let seen = node.row(tenant).kernels_completed;
         node.when_completed(tenant, seen + 100);
     }
+    end(tenants);
+}
+
+#[test]
+fn when_a_latency_critical_process_is_killed_amid_its_work_whoever_it_kept_from_the_gpu_goes_on() {
+    let _turn = beside_others();
+    let node = node(
+        "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: be, request: 0.4, memory: 1Gi }\n",
+    );
+    let mut service = node.tenant("service", "tenant").start();
+    service.expect("ready");
+    let tenants = busy(&node, &["be"]);
+    // A kernel of ten minutes, beside which a slice of a microsecond gets nowhere.
+    assert_eq!(service.ask("launch 1 600000000"), "launched");
+    let kept = |node: &Node| {
+        let before = node.row(&tenants[0]).kernels_completed;
+        node.let_pass(200 * MS);
+        node.row(&tenants[0]).kernels_completed == before
+    };
+    eventually("best effort to stand", || kept(&node).then_some(()));
+    service.signal(Signal::SIGKILL);
+    assert_eq!(service.ending().signal(), Some(9));
+    let seen = node.row(&tenants[0]).kernels_completed;
+    node.when_completed(&tenants[0], seen + 50);
     end(tenants);
 }
 

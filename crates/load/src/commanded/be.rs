@@ -148,8 +148,9 @@ impl Worker<'_> {
 
     fn told(&self, from_ns: u64, to_ns: u64) -> Result<Ran, Error> {
         let (kernels, span_ns) = within(&self.ended, from_ns, to_ns);
+        let (before_ns, first_ns) = around(&self.ended, from_ns);
         let proof = Proof { launches: self.launches, buffer: BufferState::of(&self.buffer.words()?) };
-        Ok(Ran { kernels, span_ns, proof })
+        Ok(Ran { kernels, span_ns, before_ns, first_ns, proof })
     }
 }
 
@@ -159,6 +160,13 @@ fn within(ended: &[(u64, u64)], from_ns: u64, to_ns: u64) -> (u64, u64) {
     let Some(first) = inside.next() else { return (0, 0) };
     let last = inside.next_back().unwrap_or(first);
     (last.1 - first.1, last.0 - first.0)
+}
+
+/// From the last look before a moment to it, and from it to the next look.
+fn around(ended: &[(u64, u64)], moment: u64) -> (Option<u64>, Option<u64>) {
+    let next = ended.partition_point(|(when, _)| *when < moment);
+    let before = next.checked_sub(1).and_then(|last| ended.get(last));
+    (before.map(|(when, _)| moment - when), ended.get(next).map(|(when, _)| when - moment))
 }
 
 #[cfg(test)]
@@ -172,5 +180,14 @@ mod tests {
         assert_eq!(within(&ended, 20, 20), (0, 0));
         assert_eq!(within(&ended, 60, 90), (0, 0));
         assert_eq!(within(&[], 0, 90), (0, 0));
+    }
+
+    #[test]
+    fn a_moment_lies_between_two_looks() {
+        let ended = [(10, 1), (20, 2), (50, 4)];
+        assert_eq!(around(&ended, 27), (Some(7), Some(23)));
+        assert_eq!(around(&ended, 20), (Some(10), Some(0)));
+        assert_eq!(around(&ended, 5), (None, Some(5)));
+        assert_eq!(around(&ended, 51), (Some(1), None));
     }
 }

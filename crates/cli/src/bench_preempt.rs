@@ -8,7 +8,9 @@ mod facts;
 mod level;
 mod mps;
 mod report;
+mod row;
 mod scene;
+mod tally;
 
 use std::io::{self, BufReader, Write};
 use std::path::PathBuf;
@@ -19,7 +21,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use sluice_load::commanded;
 
-use super::Gpu;
+use crate::bench::Gpu;
 use crate::signals::Interrupts;
 use clock::{Clock, TimeUp};
 use level::{Level, NotAchieved};

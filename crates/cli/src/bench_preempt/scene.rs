@@ -2,12 +2,12 @@
 
 use sluice_load::driver::Driver;
 
-use super::super::Gpu;
 use super::Arguments;
 use super::actor::Actor;
 use super::clock::Clock;
 use super::level::Level;
 use super::mps::Mps;
+use crate::bench::Gpu;
 use crate::stage::{Setting, Stage};
 use crate::supervise::Process;
 use anyhow::{Context, bail};
@@ -28,6 +28,8 @@ pub(super) struct Scene {
     pub(super) lc: Actor,
     /// Kernels under the hook.
     pub(super) be: Actor,
+    /// Requests and kernels under the MPS server, without the hook.
+    pub(super) shared: Option<(Actor, Actor)>,
     /// The manager and the GPU.
     pub(super) stage: Stage,
     /// The level that was asked for.
@@ -57,7 +59,7 @@ impl Scene {
         let mps = if level == Level::MpsGate { Some(Mps::start()?) } else { None };
         let setting = Setting { simulated, resource_file: CLIENTS.to_owned(), manager_flags };
         let stage = Stage::build(setting, || clock.pause())?;
-        let start = |name: &str, client: Option<&str>| {
+        let start = |name: &str, client: Option<&str>, mps: Option<&Mps>| {
             let mut command = stage.program();
             command.arg("bench");
             if name.ends_with("lc") {
@@ -70,15 +72,21 @@ impl Scene {
             if let Some(client) = client {
                 stage.preload(&mut command, client);
                 command.env("SLUICE_HINTS", HINTS);
-                mps.iter().for_each(|mps| mps.show(&mut command));
+            }
+            if let Some(mps) = mps {
+                mps.show(&mut command);
             }
             Actor::start(&stage, name, command, client.is_some(), clock)
         };
-        let plain_lc = start("plain-lc", None)?;
-        let plain_be = start("plain-be", None)?;
-        let be = start("be", Some("be"))?;
-        let lc = start("lc", Some("lc"))?;
+        let plain_lc = start("plain-lc", None, None)?;
+        let plain_be = start("plain-be", None, None)?;
+        let be = start("be", Some("be"), mps.as_ref())?;
+        let lc = start("lc", Some("lc"), mps.as_ref())?;
+        let shared = match mps.as_ref() {
+            Some(mps) => Some((start("mps-lc", None, Some(mps))?, start("mps-be", None, Some(mps))?)),
+            None => None,
+        };
         let device = lc.device.clone();
-        Ok(Self { plain_lc, plain_be, lc, be, stage, level, device, _mps: mps })
+        Ok(Self { plain_lc, plain_be, lc, be, shared, stage, level, device, _mps: mps })
     }
 }

@@ -58,7 +58,7 @@ impl Level {
         let wanted = match self {
             Self::Host => return Ok(()),
             Self::Full => "turn",
-            Self::Device | Self::MpsGate => "gate",
+            Self::Device | Self::MpsGate => "device",
         };
         if achieved.get(wanted).is_some_and(|processes| *processes > 0) {
             return Ok(());
