@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use sluice_nvrm::abi::ControlBlock;
 use sluice_nvrm::transport::{adopt, wire};
 use sluice_nvrm::{ControlError, Controls, NvStatus};
-use sluice_sys::socket::{recv_with_fds, send_with_fds};
+use sluice_sys::socket::{recv_with_fds, send_with_fds, try_send_with_fds};
 
 /// A pair of packet sockets.
 fn packets() -> (OwnedFd, OwnedFd) {
@@ -162,6 +162,33 @@ fn a_daemon_that_says_nothing_is_not_waited_for_without_end() {
     let (ours, _theirs) = packets();
     let controls = Controls::over(ours, true).unwrap();
     assert!(matches!(controls.set_timeslice(1, 2, 3), Err(ControlError::Timeout)));
+}
+
+/// What the other end reads of a socket over which controls are made until nothing more comes.
+fn asked(ours: OwnedFd, theirs: &OwnedFd, tries: usize) -> usize {
+    let controls = Controls::over(ours, true).unwrap();
+    for _ in 0..tries {
+        assert!(matches!(controls.set_timeslice(1, 2, 3), Err(ControlError::Timeout)));
+    }
+    drop(controls);
+    let packets = std::iter::from_fn(|| {
+        let (len, fds) = recv_with_fds(theirs.as_fd(), &mut vec![0; wire::MAX_REQUEST]).unwrap();
+        (len > 0).then_some(fds.len())
+    });
+    packets.filter(|fds| *fds == 1).count()
+}
+
+#[test]
+fn who_did_not_answer_once_is_not_asked_again() {
+    let (ours, theirs) = packets();
+    assert_eq!(asked(ours, &theirs, 3), 1);
+}
+
+#[test]
+fn a_socket_without_room_is_not_waited_for_without_end() {
+    let (ours, theirs) = packets();
+    while try_send_with_fds(ours.as_fd(), &[0; 4096], &[]).is_ok() {}
+    assert_eq!(asked(ours, &theirs, 2), 0);
 }
 
 #[test]

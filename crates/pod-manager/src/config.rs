@@ -1,12 +1,17 @@
 //! What a pod-manager is told at its start. Every mistake is reported at once.
 
 use sluice_comm::HOOK_PATIENCE;
+use sluice_core::gates::GatePolicy;
 use sluice_core::ledger::{Policy, UsageSource};
 use sluice_core::quota::QuotaPolicy;
+use sluice_core::share::Share;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// What each GPU of the node adds to the shortest turn.
+const TURN_PER_GPU: Duration = Duration::from_micros(12_500);
 
 /// What clients do while no manager answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,13 +27,25 @@ pub enum OnManagerLoss {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controls {
     /// Those of processes that send a descriptor of the NVIDIA control device, if the driver's layouts are known.
+    #[default]
     Auto,
     /// As `Auto`, whatever the driver's version is.
     AnyDriver,
     /// Those of a simulator, too.
     Simulated,
     /// None: everybody takes turns by token.
+    Off,
+}
+
+/// Which best-effort processes hold what they have submitted while somebody latency-critical is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GatesOf {
+    /// Those whose channel groups are not controlled.
     #[default]
+    Unsteered,
+    /// Those whose channel groups are controlled, too.
+    All,
+    /// None.
     Off,
 }
 
@@ -87,13 +104,22 @@ pub struct Config {
     /// A client with limit L gets grants of at most L × this, so that its pauses stay below this; at most the window.
     /// Default 200 ms.
     pub limit_period: Duration,
-    /// Whether channel groups are controlled from here. Default: no, until tenants that lie about their contexts or their
-    /// activity can do no more with it than harm themselves.
+    /// Whether channel groups are controlled from here. Default: where the driver is known.
     pub controls: Controls,
     /// How long a turn of a client lasts whose channel groups are controlled, 30 ms to 100 ms: a hand-over takes about a
     /// millisecond of every GPU's driver on the node, so shorter ones cost the neighbours, and longer ones make who waits
     /// wait longer. Shares come from how often somebody's turn comes, not from its length. Default 50 ms.
     pub turn: Duration,
+    /// GPUs of the node whose managers control channel groups, 1 to 64. Controls lock the driver for all of them, so with many
+    /// of them turns are longer than [`Self::turn`]: see [`Self::turn_on_node`]. Default 1.
+    pub node_gpus: u32,
+    /// Whose gates are closed, and whose grants are withheld, while somebody latency-critical is busy. Default: those that do not
+    /// give way otherwise.
+    pub gates: GatesOf,
+    /// How long all who are latency-critical have to be idle until the gates are opened: at most 1 s. Default 500 µs.
+    pub gate_idle: Duration,
+    /// The part of the time for which the gates are open whatever the others do: at most 1/2. Default 0.05.
+    pub gate_share: Share,
     /// Best-effort clients that may hold grants at once, 1 to 64. Default 1.
     pub capacity: usize,
     /// How long a grant that is not returned is waited for after its deadline, at most 1 minute. Default 2 s.
@@ -151,8 +177,12 @@ impl Config {
             min_quota: Duration::from_millis(10),
             max_quota: Duration::from_millis(100),
             limit_period: Duration::from_millis(200),
-            controls: Controls::Off,
+            controls: Controls::default(),
             turn: Duration::from_millis(50),
+            node_gpus: 1,
+            gates: GatesOf::default(),
+            gate_idle: Duration::from_nanos(GatePolicy::default().idle_ns),
+            gate_share: GatePolicy::default().least_open,
             capacity: 1,
             return_timeout: Duration::from_secs(2),
             linger: Duration::from_micros(200),
@@ -218,10 +248,15 @@ impl Config {
         span("max_quota", self.max_quota, ms(1), window, "1 ms to window");
         span("limit_period", self.limit_period, ms(1), window, "1 ms to window");
         span("turn", self.turn, ms(30), ms(100), "30 to 100 ms");
+        let (gpus, gate_share) = (self.node_gpus, self.gate_share.as_fraction());
+        let within = (1..=64).contains(&gpus);
+        span("gate_idle", self.gate_idle, us(0), ms(1000), "at most 1 s");
         span("return_timeout", self.return_timeout, us(0), ms(60_000), "at most 1 min");
         span("linger", self.linger, us(0), ms(10), "at most 10 ms");
         span("idle_credit", self.idle_credit, us(0), window, "at most window");
         span("busy_poll", self.busy_poll, us(0), ms(10), "at most 10 ms");
+        expect(gate_share <= 0.5, "gate_share", gate_share.to_string(), "0 to 0.5");
+        expect(within, "node_gpus", gpus.to_string(), "1 to 64");
         expect((1..=64).contains(&self.capacity), "capacity", self.capacity.to_string(), "1 to 64");
         let connections = self.max_connections;
         expect((1..=65_536).contains(&connections), "max_connections", connections.to_string(), "1 to 65536");
@@ -251,9 +286,27 @@ impl Config {
             linger_ns: nanos(self.linger),
             idle_credit_ns: nanos(self.idle_credit),
             usage: UsageSource::Events,
-            turn_ns: nanos(self.turn),
+            turn_ns: nanos(self.turn_on_node()),
+            min_turn_ns: Policy::default().min_turn_ns.max(nanos(self.node_turn())),
             ..Policy::default()
         }
+    }
+
+    /// What the gates are set to.
+    #[must_use]
+    pub fn gate_policy(&self) -> GatePolicy {
+        GatePolicy { idle_ns: nanos(self.gate_idle), least_open: self.gate_share, ..GatePolicy::default() }
+    }
+
+    /// How long turns last: as long as is wished for, and not so short that all managers of the node together make more than
+    /// 80 hand-overs a second, some 8 % of the driver's time. With 8 GPUs that is 100 ms.
+    #[must_use]
+    pub fn turn_on_node(&self) -> Duration {
+        self.turn.max(self.node_turn())
+    }
+
+    fn node_turn(&self) -> Duration {
+        TURN_PER_GPU * self.node_gpus
     }
 }
 
@@ -288,6 +341,15 @@ mod tests {
     #[test]
     fn the_defaults_are_without_mistakes() {
         assert_eq!(Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources").check(), Ok(()));
+    }
+
+    #[test]
+    fn turns_are_as_long_as_the_nodes_driver_can_bear() {
+        let turns = |node_gpus| {
+            let config = Config { node_gpus, ..Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources") };
+            (config.policy().turn_ns / 1_000_000, config.policy().min_turn_ns / 1_000_000)
+        };
+        assert_eq!([1, 4, 8, 16].map(turns), [(50, 30), (50, 50), (100, 100), (200, 200)]);
     }
 
     #[test]

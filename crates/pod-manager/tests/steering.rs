@@ -92,7 +92,7 @@ fn the_gpu_is_handed_over_when_a_turn_has_lasted_its_time() {
 #[test]
 fn nobody_is_stopped_while_only_one_has_work() {
     let world = World::new();
-    let ((a, _a), (_b, _bd)) = (steered(&world, "be-a", &[1]), steered(&world, "be-b", &[2]));
+    let (a, _a) = steered(&world, "be-a", &[1]);
     works(&world, &a);
     world.driver.take_calls();
     for _ in 0..100 {
@@ -115,7 +115,7 @@ fn who_is_idle_for_three_milliseconds_hands_over_to_those_who_wait() {
     assert_eq!(world.driver.calls(), []);
     world.advance(MS);
     quiet(&world);
-    assert_eq!(world.driver.calls(), [Call::Start(2)], "nobody waits any more, so nobody is stopped");
+    assert_eq!(world.driver.calls(), [Call::Stop(1), Call::Start(2)], "it might not be as idle as it says");
     // It rings, and waits for its turn.
     assert!(a.page().armed());
     works(&world, &a);
@@ -378,4 +378,124 @@ fn contexts_beside_the_memory_channel_or_with_other_descriptors_than_announced_a
     let mut hook = world.process("be-a");
     hook.token.announce(&[context(1)], &[]);
     assert!(hook.token.is_closed());
+}
+
+/// The holder announces that it has one group only; the other one was stopped for a second client.
+#[test]
+fn a_stopped_group_that_is_not_announced_again_is_started() {
+    let world = World::new();
+    let (a, _a) = steered(&world, "be-a", &[1]);
+    works(&world, &a);
+    let (mut b, sent) = steered(&world, "be-b", &[2, 3]);
+    works(&world, &b);
+    assert_eq!((world.driver.group(2), world.driver.group(3)), ((false, 2048), (false, 2048)));
+    b.token.announce(&[context(2)], &[sent.sent.as_fd()]);
+    until("the other group runs", || {
+        world.settle();
+        world.driver.group(3) == (true, 2048)
+    });
+    quiet(&world);
+    assert_eq!(world.driver.group(2), (false, 2048));
+    // One context that cannot be controlled: all are let go.
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let mut other = context(4);
+    other.descriptor = 1;
+    b.token.announce(&[context(2), other], &[sent.sent.as_fd(), file.as_fd()]);
+    until("nothing of it is stopped", || {
+        world.settle();
+        world.driver.group(2) == (true, 2048)
+    });
+    sent.closes();
+    assert_eq!(b.page().deadline_ns(), 0);
+}
+
+#[test]
+fn contexts_that_are_announced_again_stay_and_only_the_last_way_to_them_is_kept() {
+    let world = World::new();
+    let ((_a, _ad), (mut b, first)) = two(&world);
+    let second = Descriptor::new();
+    b.token.announce(&[context(2)], &[second.sent.as_fd()]);
+    first.closes();
+    quiet(&world);
+    assert_eq!(world.driver.group(2), (false, 2048));
+    assert_eq!(b.page().deadline_ns(), STANDING);
+    world.driver.take_calls();
+    world.advance(50 * MS);
+    quiet(&world);
+    assert_eq!(world.driver.take_calls(), [Call::Stop(1), Call::Start(2)]);
+    drop(b);
+    second.closes();
+}
+
+#[test]
+fn who_announces_without_end_takes_turns_by_token() {
+    let world = World::new();
+    let (mut a, sent) = steered(&world, "be-a", &[1]);
+    let refused = || world.metric("sluice_announcements_refused_total");
+    for _ in 0..63 {
+        a.token.announce(&[context(1)], &[sent.sent.as_fd()]);
+    }
+    quiet(&world);
+    assert_eq!((refused(), a.page().deadline_ns()), (Some(0.0), STANDING));
+    a.token.announce(&[context(1)], &[sent.sent.as_fd()]);
+    until("it is refused", || refused() == Some(1.0));
+    quiet(&world);
+    assert_eq!(a.page().deadline_ns(), 0);
+    assert_eq!(world.driver.group(1), (true, 2048));
+    a.want();
+    assert_eq!(a.granted(), 50.0);
+    world.advance(200 * MS);
+    a.token.announce(&[context(1)], &[sent.sent.as_fd()]);
+    until("it is steered again", || {
+        world.settle();
+        a.page().deadline_ns() == STANDING
+    });
+}
+
+#[test]
+fn a_context_that_was_destroyed_is_no_reason_to_hang_up() {
+    let world = World::new();
+    let ((_a, _ad), (mut b, descriptor)) = two(&world);
+    world.driver.fail(2, Some(ControlFailure::Gone));
+    world.advance(50 * MS);
+    descriptor.closes();
+    quiet(&world);
+    assert_eq!(world.metric("sluice_refused_connections_total{reason=\"not_freed\"}"), Some(0.0));
+    b.want();
+    world.advance(50 * MS);
+    quiet(&world);
+    assert_eq!(b.granted(), 50.0);
+}
+
+#[test]
+fn every_process_of_a_client_that_cannot_be_set_free_loses_us() {
+    let world = World::new();
+    let ((_a, _ad), (mut b, _b)) = two(&world);
+    let (mut c, _c) = steered(&world, "be-b", &[3]);
+    works(&world, &c);
+    for group in [2, 3] {
+        world.driver.fail(group, Some(ControlFailure::Failed("refused".into())));
+    }
+    world.advance(50 * MS);
+    assert!(b.token.is_closed() && c.token.is_closed());
+    // Once: if that did not help nothing does.
+    b.process.die();
+    quiet(&world);
+    assert_eq!(world.metric("sluice_refused_connections_total{reason=\"not_freed\"}"), Some(2.0));
+}
+
+#[test]
+fn a_descriptor_without_a_context_and_a_context_twice_are_refused() {
+    let world = World::new();
+    let (first, second) = (Descriptor::new(), Descriptor::new());
+    let mut on_second = context(1);
+    on_second.descriptor = 1;
+    let mut hook = world.process("be-a");
+    hook.token.announce(&[on_second], &[first.sent.as_fd(), second.sent.as_fd()]);
+    assert!(hook.token.is_closed());
+    first.closes();
+    let mut hook = world.process("be-a");
+    hook.token.announce(&[context(1), context(1)], &[second.sent.as_fd()]);
+    assert!(hook.token.is_closed());
+    second.closes();
 }

@@ -2,7 +2,7 @@
 
 mod fds;
 
-pub use fds::{recv_with_fds, send_with_fds};
+pub use fds::{recv_with_fds, send_with_fds, try_send_with_fds};
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -11,6 +11,8 @@
 //! * Processes that are *steered* are asked and answered for by somebody who can stop them. At the deadline of a grant that
 //!   only such processes are under, the ledger looks who would be next: if it is the same client the grant goes on, if not
 //!   they are to be stopped. They are charged the time for which their client was let run.
+//! * Grants can be [withheld](TokenLedger::set_withheld) while somebody latency-critical needs the GPU to himself. Who holds one meanwhile
+//!   is taken to stand: that time is not charged, and does not count against its promise.
 //! * A grant is not taken back at its deadline, because the GPU work under it still runs; it ends when returned, or
 //!   `return_timeout_ns` later, or (peers that cannot return it) by timer. Then it is charged, in GPU time.
 
@@ -23,12 +25,14 @@ mod select;
 mod steered;
 #[cfg(test)]
 mod tests;
+mod withheld;
 
 pub use action::{Action, Ask, Deadline, End, PeerKind, Refused, Returned, Usage};
 pub use policy::{Class, ClientSpec, Policy, UsageSource};
 pub use select::Candidate;
 
 use crate::ids::{ClientId, ProcessId};
+use crate::share::Share;
 use client::Client;
 use grant::Grant;
 use std::collections::BTreeMap;
@@ -67,6 +71,8 @@ pub struct TokenLedger {
     now: u64,
     epoch: u64,
     actions: Vec<Action>,
+    /// Since when nobody who asks by itself is granted anything.
+    withheld_since: Option<u64>,
 }
 
 impl TokenLedger {
@@ -83,6 +89,7 @@ impl TokenLedger {
             now: 0,
             epoch: 0,
             actions: Vec::new(),
+            withheld_since: None,
         }
     }
 
@@ -242,6 +249,12 @@ impl TokenLedger {
     /// Best-effort clients that hold a grant, with the deadlines.
     pub fn holders(&self) -> impl Iterator<Item = (ClientId, u64)> + '_ {
         self.grants.iter().map(|grant| (grant.client, grant.deadline))
+    }
+
+    /// Whether a client may not have all of the GPU.
+    #[must_use]
+    pub fn is_limited(&self, client: ClientId) -> bool {
+        self.clients.get(&client).is_some_and(|client| client.spec.limit != Share::ONE)
     }
 
     /// Processes that wait.

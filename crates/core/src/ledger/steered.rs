@@ -35,9 +35,7 @@ impl TokenLedger {
             }
             self.rest_if_quiet(client, now);
         } else if let Some(index) = index {
-            let members = self.grants[index].members.iter_mut();
-            members.filter(|member| member.process == process).for_each(|member| member.kind = kind);
-            self.grants[index].note_kinds();
+            self.grants[index].becomes(process, kind, now);
         }
         Ok(())
     }

@@ -18,6 +18,10 @@ pub(super) struct Group {
     pub(super) gone: bool,
     /// It has been said that it was given back.
     pub(super) told: bool,
+    /// It was announced anew while a control of it was in flight: what that has done is not known.
+    pub(super) anew: bool,
+    /// Its slice could be set at least once.
+    sliced: bool,
     /// Failures since it is leaving.
     slice_failures: u8,
     run_failures: u8,
@@ -56,6 +60,8 @@ impl Group {
             leaving: false,
             gone: false,
             told: false,
+            anew: false,
+            sliced: false,
             slice_failures: 0,
             run_failures: 0,
         }
@@ -79,19 +85,29 @@ impl Group {
         self.enabled == Some(true) && self.slice_us == Some(DEFAULT_US)
     }
 
-    /// How it is, is not known any more.
-    pub(super) fn doubt(&mut self) {
+    /// It is under control from now on, and how it is, is not known any more.
+    pub(super) fn announced(&mut self, in_flight: bool) {
+        (self.leaving, self.gone, self.told) = (false, false, false);
+        (self.slice_failures, self.run_failures) = (0, 0);
+        self.anew = in_flight;
+        self.doubt();
+    }
+
+    fn doubt(&mut self) {
         (self.enabled, self.slice_us) = (None, None);
     }
 
+    /// The first slice that is set is a harmless one, so a group that was never given any cannot have a tiny one: who
+    /// announces a group that does not exist lengthens nobody's slices.
     fn may_be_tiny(&self) -> bool {
-        self.slice_us.is_none_or(|us| us < TINY_US)
+        self.slice_us.map_or(self.sliced, |us| us < TINY_US)
     }
 
     /// What to do next.
     pub(super) fn step(&self, others: Others) -> Option<(Urgency, Op)> {
         let Setting { enabled, slice_us } = self.want;
-        let slice_us = if others.for_ever { slice_us.max(TINY_US) } else { slice_us };
+        let harmless = others.for_ever || !self.sliced;
+        let slice_us = if harmless { slice_us.max(TINY_US) } else { slice_us };
         let sliced = self.slice_us == Some(slice_us) || self.slice_failures >= TRIES;
         let runs_as_wanted = self.enabled == Some(enabled) || self.run_failures >= TRIES;
         if !enabled && !runs_as_wanted {
@@ -109,15 +125,18 @@ impl Group {
             let urgency = if enabled { Urgency::Start } else { Urgency::Later };
             return Some((urgency, Op::SetSlice(slice_us)));
         }
-        let harmless = !self.may_be_tiny() || !others.tiny;
-        (enabled && !runs_as_wanted && harmless).then_some((Urgency::Start, Op::Start))
+        let safe = !self.may_be_tiny() || !others.tiny;
+        (enabled && !runs_as_wanted && safe).then_some((Urgency::Start, Op::Start))
     }
 
     /// A control has ended.
     pub(super) fn done(&mut self, op: Op, outcome: Outcome) {
         let failed = outcome == Outcome::Failed;
         match op {
-            Op::SetSlice(us) => self.slice_us = (!failed).then_some(us),
+            Op::SetSlice(us) => {
+                self.slice_us = (!failed).then_some(us);
+                self.sliced |= !failed;
+            }
             Op::Stop => self.enabled = (!failed).then_some(false),
             Op::Start => self.enabled = (!failed).then_some(true),
         }
@@ -126,6 +145,9 @@ impl Group {
                 Op::SetSlice(_) => self.slice_failures += 1,
                 Op::Stop | Op::Start => self.run_failures += 1,
             }
+        }
+        if std::mem::take(&mut self.anew) {
+            self.doubt();
         }
     }
 }

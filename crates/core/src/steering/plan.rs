@@ -26,18 +26,22 @@ impl Steering {
                 } else if guarded {
                     Setting { enabled: self.one == Some(*group), slice_us: self.policy.short_us }
                 } else {
-                    Setting { enabled: self.may_run(process.turn), slice_us: DEFAULT_US }
+                    Setting { enabled: self.may_run(process), slice_us: DEFAULT_US }
                 };
                 self.reconciler.want(*group, setting);
             }
         }
     }
 
-    /// Without anybody latency-critical: who holds a grant runs. Who wants nothing is left in peace until somebody waits.
-    fn may_run(&self, turn: Turn) -> bool {
-        match turn {
+    /// Without anybody latency-critical: who holds a grant runs. Who says that it wants nothing is left in peace where it can
+    /// only harm itself by that: while nobody waits, nobody else holds a grant, and there is no limit to be kept.
+    fn may_run(&self, process: &Process) -> bool {
+        match process.turn {
             Turn::Granted => true,
-            Turn::Idle => !self.contended,
+            Turn::Idle => {
+                let alone = self.holders.iter().all(|holder| *holder == process.client);
+                alone && !self.contended && !process.limited
+            }
             Turn::Waiting | Turn::Ending => false,
         }
     }
@@ -73,12 +77,12 @@ impl Steering {
             return Some(group);
         }
         // Nobody has a turn. Who ran last goes on having the GPU to itself unless somebody is to have it.
-        let idle = |process: &&Process| process.is_best_effort() && process.turn == Turn::Idle;
+        let in_peace = |process: &&Process| {
+            process.is_best_effort() && process.turn == Turn::Idle && self.may_run(process)
+        };
         match owner {
-            Some(owner) if owner.turn == Turn::Idle && !self.contended => self.one,
-            None if !self.contended && !self.guarded => {
-                self.longest_waiting(self.processes.values().filter(idle))
-            }
+            Some(owner) if in_peace(&owner) => self.one,
+            None if !self.guarded => self.longest_waiting(self.processes.values().filter(in_peace)),
             _ => None,
         }
     }

@@ -26,6 +26,8 @@ pub enum Turn {
 pub(super) struct Process {
     pub(super) client: ClientId,
     pub(super) class: Class,
+    /// It may not have all of the GPU, even while nobody else wants it.
+    pub(super) limited: bool,
     pub(super) groups: Vec<GroupId>,
     pub(super) activity: Activity,
     pub(super) turn: Turn,

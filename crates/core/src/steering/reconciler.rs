@@ -28,7 +28,7 @@ pub enum Change {
 pub struct Released {
     /// Which.
     pub group: GroupId,
-    /// It is as the driver made it; if not, nothing more can be done from here.
+    /// It is as the driver made it, or not there any more; if not, nothing more can be done from here.
     pub is_free: bool,
 }
 
@@ -40,9 +40,11 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// A group that nothing is known of, or not any more. It is to be free until somebody wants something else.
+    /// A group that nothing is known of, or not any more. It is to be free until somebody wants something else. One that was
+    /// being given back stays.
     pub fn add(&mut self, group: GroupId) {
-        self.groups.entry(group).or_insert(Group::new()).doubt();
+        let in_flight = self.in_flight.is_some_and(|control| control.group == group);
+        self.groups.entry(group).or_insert(Group::new()).announced(in_flight);
     }
 
     /// How a group is to be. Nothing if it is being given back, or unknown.

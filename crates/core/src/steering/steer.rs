@@ -32,6 +32,8 @@ pub struct Steering {
     pub(super) gate: Gate,
     /// Somebody waits.
     pub(super) contended: bool,
+    /// Best-effort clients that hold a grant.
+    pub(super) holders: BTreeSet<ClientId>,
     /// Somebody latency-critical is present.
     pub(super) guarded: bool,
     /// The best-effort group that runs while somebody latency-critical is present.
@@ -62,10 +64,7 @@ impl Steering {
         now: u64,
     ) -> bool {
         let refused = self.given_up.contains(&client) || groups.is_empty();
-        let before = self.processes.get(&id).map(|process| process.groups.clone()).unwrap_or_default();
-        for group in before.into_iter().filter(|group| !groups.contains(group)) {
-            self.forget(group);
-        }
+        self.let_go(id, &groups);
         for group in &groups {
             self.reconciler.add(*group);
         }
@@ -73,15 +72,14 @@ impl Steering {
             groups.iter().for_each(|group| self.reconciler.release(*group));
         }
         if refused && class == Class::BestEffort {
-            if self.processes.remove(&id).is_some() {
-                let _ = tokens.set_kind(id, PeerKind::Returns, now);
-            }
+            self.leave(id, tokens, now);
             return false;
         }
         let groups = if refused { Vec::new() } else { groups };
         let fresh = Process {
             client,
             class,
+            limited: tokens.is_limited(client),
             groups: Vec::new(),
             activity: Activity::UNKNOWN,
             turn: Turn::Idle,
@@ -96,6 +94,24 @@ impl Steering {
         }
         self.count_running(id, tokens, now);
         true
+    }
+
+    /// Gives back what a process had and does not announce again, and takes what it announces from whoever had it: another
+    /// connection of the same process.
+    fn let_go(&mut self, id: ProcessId, announced: &[GroupId]) {
+        for (other, process) in &mut self.processes {
+            let its = std::mem::take(&mut process.groups).into_iter();
+            let (again, others): (Vec<_>, Vec<_>) = its.partition(|group| announced.contains(group));
+            if *other != id {
+                process.groups = others;
+                continue;
+            }
+            process.groups = again;
+            for group in others {
+                self.reconciler.release(group);
+                self.one.take_if(|one| *one == group);
+            }
+        }
     }
 
     /// A process has left, or its class or client changed: its groups are given back.
@@ -117,6 +133,11 @@ impl Steering {
         for process in self.processes.values_mut() {
             process.groups.retain(|its| *its != group);
         }
+    }
+
+    /// Nothing is remembered of a client that has left for good.
+    pub fn forget_client(&mut self, client: ClientId) {
+        self.given_up.remove(&client);
     }
 
     /// What a process says of itself now.
@@ -151,13 +172,18 @@ impl Steering {
                     self.count_running(id, tokens, now);
                     events.extend(self.unsteer_if_bare(id, tokens, now));
                 }
-                events.push(Event::Released(Released { group, is_free: false }));
+                events.push(Event::Released(Released { group, is_free: true }));
             }
             Some(Change::Failed(group)) => events.extend(self.give_up(group, tokens, now)),
             Some(Change::Sliced(_)) | None => {}
         }
-        events.extend(self.reconciler.take_released().into_iter().map(Event::Released));
+        events.extend(self.take_released().into_iter().map(Event::Released));
         events
+    }
+
+    /// The groups that were given back since this was last asked. Some need no control for that.
+    pub fn take_released(&mut self) -> Vec<Released> {
+        self.reconciler.take_released()
     }
 
     /// Takes a client out: what could not be controlled once is not relied on again.
@@ -233,6 +259,9 @@ impl Steering {
         }
         // Best-effort processes without groups are not steered.
         self.processes.retain(|_, process| !process.is_best_effort() || !process.groups.is_empty());
+        let its = self.processes.iter().filter(|(_, process)| process.client == client);
+        let its: Vec<ProcessId> = its.map(|(id, _)| *id).collect();
+        its.into_iter().for_each(|id| self.count_running(id, tokens, now));
     }
 
     /// Where a best-effort process stands, if it is steered.

@@ -9,7 +9,7 @@ impl Steering {
     /// Asks for processes that became busy, and returns for those that are idle or were stopped. Before each
     /// [`TokenLedger::advance`].
     pub fn ask_and_return(&mut self, tokens: &mut TokenLedger, now: u64) {
-        self.contended = tokens.waiting().next().is_some();
+        self.look_around(tokens);
         let ids: Vec<ProcessId> = self.steered().map(|(id, _)| id).collect();
         for id in ids {
             let Some(process) = self.processes.get(&id) else { continue };
@@ -32,7 +32,16 @@ impl Steering {
                 process.probes = if busy { 0 } else { process.probes + 1 };
             }
         }
+        self.look_around(tokens);
+    }
+
+    /// What of the ledger's state decides who may run.
+    fn look_around(&mut self, tokens: &TokenLedger) {
         self.contended = tokens.waiting().next().is_some();
+        self.holders = tokens.holders().map(|(client, _)| client).collect();
+        for process in self.processes.values_mut() {
+            process.limited = tokens.is_limited(process.client);
+        }
     }
 
     /// Takes what the ledger decided about a process that is steered; `false` if it is none.
@@ -64,7 +73,9 @@ impl Steering {
     /// When to look again, if nothing else happens.
     #[must_use]
     pub fn wake_at(&self, now: u64) -> Option<u64> {
-        let gate = self.gate.wake_at(&self.policy, now);
+        // While a control is in flight nothing can be begun: its end is what is waited for.
+        let begins = self.reconciler.in_flight().is_none();
+        let gate = self.gate.wake_at(&self.policy, now).filter(|_| begins);
         let processes = self.steered().filter_map(|(id, process)| match process.turn {
             Turn::Granted => {
                 let patience = self.patience(id);
@@ -74,7 +85,8 @@ impl Steering {
             }
             Turn::Idle => {
                 let look = now.saturating_add(self.policy.idle_look_ns);
-                let probe = process.runs_since.is_none().then(|| process.probe_at(&self.policy).max(now));
+                let stopped = !process.groups.iter().any(|group| self.reconciler.may_run(*group));
+                let probe = stopped.then(|| process.probe_at(&self.policy).max(now));
                 Some(probe.map_or(look, |probe| probe.min(look)))
             }
             Turn::Waiting | Turn::Ending => None,

@@ -21,8 +21,10 @@ pub(crate) struct Line(pub(crate) u64);
 pub(crate) enum Order {
     /// Keep a way to the driver, for the groups that follow.
     Open(Line, Box<dyn ChannelControl>),
-    /// A group behind it.
+    /// A group behind it. One that is known already is reached this way from now on.
     Add(GroupId, Line, ContextHandles),
+    /// No more groups follow: closes the way unless there is one behind it.
+    Close(Line),
     /// Make a control and report.
     Make(sluice_core::steering::Control),
     /// A group is not controlled any more; with the last one behind it the way is closed.
@@ -78,7 +80,12 @@ impl Work {
         for order in orders {
             match order {
                 Order::Open(line, control) => drop(self.lines.insert(line, control)),
-                Order::Add(group, line, handles) => drop(self.groups.insert(group, (line, handles))),
+                Order::Add(group, line, handles) => {
+                    if let Some((before, _)) = self.groups.insert(group, (line, handles)) {
+                        self.close_if_unused(before);
+                    }
+                }
+                Order::Close(line) => self.close_if_unused(line),
                 Order::Make(control) => {
                     let begun = Instant::now();
                     let result = self.make(control.group, control.op);
@@ -106,7 +113,12 @@ impl Work {
     }
 
     fn forget(&mut self, group: GroupId) {
-        let Some((line, _)) = self.groups.remove(&group) else { return };
+        if let Some((line, _)) = self.groups.remove(&group) {
+            self.close_if_unused(line);
+        }
+    }
+
+    fn close_if_unused(&mut self, line: Line) {
         if !self.groups.values().any(|(other, _)| *other == line) {
             self.closer.close(self.lines.remove(&line));
         }

@@ -185,6 +185,7 @@ impl DataPlane {
         if before.is_some() && channel == Channel::Token {
             process.close_token_channel();
             self.unsteer(id);
+            self.forget_stuck_groups(id);
             self.tokens.process_gone(id, self.clock.now_ns());
         }
         if let Some(connection) = self.connections.get_mut(&number) {

@@ -149,6 +149,7 @@ impl DataPlane {
         let left_out = self.clients.get(id).is_some_and(|client| client.left_out);
         if left_out && self.processes_of(id, |_| true).is_empty() {
             self.clients.remove(id);
+            self.helm.forget_client(id);
             self.memory.remove_client(id);
         }
     }

@@ -296,6 +296,7 @@ impl DataPlane {
                 if channel == Channel::Token {
                     process.close_token_channel();
                     self.unsteer(id);
+                    self.forget_stuck_groups(id);
                     self.tokens.process_gone(id, now);
                 }
                 if left {
@@ -325,6 +326,7 @@ impl DataPlane {
         }
         if let Some(pages) = &process.pages {
             pages.grant().close();
+            pages.set_gate(false, false);
         }
         if let Some(pidfd) = &process.pidfd {
             let _ = self.epoll.delete(pidfd);

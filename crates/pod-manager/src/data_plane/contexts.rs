@@ -7,9 +7,10 @@ use crate::closer::Closer;
 use crate::reason::Reason;
 use sluice_comm::attach::{ATTACH_VERSION, AttachPayload, ContextHandles, MAX_LEN};
 use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
-use sluice_core::ProcessId;
 use sluice_core::steering::GroupId;
+use sluice_core::{ClientId, ProcessId};
 use sluice_sys::memfd;
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use tracing::{debug, warn};
 
@@ -45,6 +46,7 @@ impl Announcement {
         if found != expected {
             return Err(bad(&format!("{found} descriptors, expected {expected}")));
         }
+        check(&payload.contexts).map_err(|error| bad(&error))?;
         let version = bytes.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
         let page_version = if version < PAYLOAD_OF_PAGES_2 { OLDEST_PAGE_VERSION } else { PAGE_VERSION };
         Ok(Self {
@@ -77,43 +79,53 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Takes a process's groups under control, in place of those that it had, if all of them can be.
+    /// Takes a process's groups under control, in place of those that it had, if all of them can be. One context that goes
+    /// around the turns is as good as none that keeps them.
     pub(super) fn announce(&mut self, id: ProcessId, mut announcement: Announcement) {
         let Some(process) = self.processes.get(&id) else { return };
         let Some(client) = self.clients.get(process.client) else { return };
         let class = client.definition.spec.class;
         let (pid, whose) = (process.pid, (process.client, class));
-        // The same contexts may have been announced before, by this connection or one before it.
-        let again = |handles: &(u32, u32)| {
-            announcement.contexts.iter().any(|context| (context.client, context.channel_group) == *handles)
-        };
-        let before = self.helm.groups.iter().filter(|(_, owned)| {
-            owned.process == id || owned.pid.is_some() && owned.pid == pid && again(&owned.handles)
-        });
-        let before: Vec<GroupId> = before.map(|(group, _)| *group).collect();
-        for group in before {
-            self.forget_group(group);
-        }
-        if !self.helm.controls() {
-            announcement.contexts.clear();
-            self.closer.close(std::mem::take(&mut announcement.descriptors));
-        }
-        let lines = self.adopt(id, std::mem::take(&mut announcement.descriptors));
-        let mut groups = Vec::new();
-        for context in std::mem::take(&mut announcement.contexts) {
-            let Some(Some(line)) = lines.get(context.descriptor as usize) else {
-                // One context that goes around the turns is as good as none that keeps them.
-                groups.iter().for_each(|group| self.forget_group(*group));
-                groups.clear();
-                break;
-            };
-            groups.push(self.helm.add(id, pid, *line, context));
-        }
         let now = self.clock.now_ns();
+        let mut contexts = std::mem::take(&mut announcement.contexts);
+        let descriptors = std::mem::take(&mut announcement.descriptors);
+        let controls = self.helm.controls() && self.may_announce(id, whose.0, contexts.len(), now);
+        let mut lines = Vec::new();
+        if controls {
+            lines = self.adopt(id, descriptors);
+        } else {
+            self.closer.close(descriptors);
+        }
+        let line_of = |context: &ContextHandles| *lines.get(context.descriptor as usize)?;
+        if !contexts.iter().all(|context| line_of(context).is_some()) {
+            contexts.clear();
+        }
+        let mut groups = Vec::new();
+        for context in contexts {
+            let Some(line) = line_of(&context) else { continue };
+            groups.push(self.helm.add(id, pid, line, context));
+        }
+        for line in lines.iter().flatten() {
+            self.helm.executor.order(Order::Close(*line));
+        }
         let count = groups.len();
         let steered = self.helm.steering.announce(id, whose, groups, &mut self.tokens, now);
         debug!(process = ?id, groups = count, steered, "contexts announced");
         self.follow(id);
+    }
+
+    /// Whether a client may announce so many groups now: each costs controls, for which others wait.
+    fn may_announce(&mut self, id: ProcessId, client: ClientId, groups: usize, now: u64) -> bool {
+        let allowance = self.helm.allowances.entry(client).or_default();
+        if groups == 0 || allowance.take(groups, now) {
+            return true;
+        }
+        self.meters.steering.announcements_refused.inc();
+        let peer = self.processes.get(&id).map_or("", |process| &process.label);
+        if self.throttle.pass("announcement", now).is_some() {
+            warn!(peer, "its client announces contexts too often, it takes turns by token");
+        }
+        false
     }
 
     /// Takes the descriptors that lead to a driver; says so of those that do not.
@@ -158,12 +170,38 @@ impl super::steering::Helm {
         Ok(line)
     }
 
+    /// Takes a group under control. One that is known keeps its number, whatever has become of it meanwhile.
     fn add(&mut self, id: ProcessId, pid: Option<i32>, line: Line, context: ContextHandles) -> GroupId {
-        self.last += 1;
-        let group = GroupId(self.last);
-        let handles = (context.client, context.channel_group);
+        let handles = handles_of(&context);
+        let known = self.groups.iter().find(|(_, owned)| {
+            owned.handles == handles && (owned.process == id || pid.is_some() && owned.pid == pid)
+        });
+        let group = known.map(|(group, _)| *group).unwrap_or_else(|| {
+            self.last += 1;
+            GroupId(self.last)
+        });
         self.groups.insert(group, super::steering::Owned { process: id, pid, handles, stuck: false });
         self.executor.order(Order::Add(group, line, context));
         group
+    }
+}
+
+/// The driver's client and the group there.
+fn handles_of(context: &ContextHandles) -> (u32, u32) {
+    (context.client, context.channel_group)
+}
+
+/// What no hook says of its contexts: a descriptor that none of them is on, or a group twice.
+fn check(contexts: &[ContextHandles]) -> Result<(), String> {
+    let on: BTreeSet<u32> = contexts.iter().map(|context| context.descriptor).collect();
+    if let Some(unused) = (0..).zip(&on).find(|(expected, found)| expected != *found) {
+        return Err(format!("no context is on control descriptor {}", unused.0));
+    }
+    let mut seen = BTreeSet::new();
+    match contexts.iter().map(handles_of).find(|handles| !seen.insert(*handles)) {
+        Some((client, group)) => {
+            Err(format!("channel group {group:#x} of client {client:#x} is there twice"))
+        }
+        None => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! Carries out what the token ledger decides: pages, answers, metrics.
 
 use super::DataPlane;
+use crate::process::Process;
 use sluice_comm::ResponseBody;
 use sluice_comm::page::STANDING;
 use sluice_core::ledger::{Action, Class, Deadline, End};
@@ -17,6 +18,7 @@ impl DataPlane {
         let mut changed = false;
         loop {
             self.observe();
+            self.tend_gates();
             let now = self.clock.now_ns();
             self.helm.steering.ask_and_return(&mut self.tokens, now);
             let actions = self.tokens.advance(now);
@@ -28,6 +30,7 @@ impl DataPlane {
                 self.act(action, now);
             }
         }
+        self.let_go();
         self.control();
         if changed {
             self.tell_company();
@@ -176,9 +179,7 @@ impl DataPlane {
             client.metrics.memory_limit.set(gauge(account.limit));
             client.metrics.processes.set(gauge(processes as u64));
         }
-        let attached = self.processes.values().filter(|process| process.pages.is_some());
-        let (turn, token): (Vec<_>, Vec<_>) = attached.partition(|process| process.steered);
-        self.meters.steering.set_levels(turn.len(), token.len());
+        self.meters.steering.set_levels(self.processes.values().filter_map(Process::level));
     }
 }
 

@@ -5,8 +5,8 @@ use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
 use crate::process::Process;
 use crate::reason::Reason;
 use sluice_comm::page::{PAGE_VERSION, STANDING};
-use sluice_core::ledger::{Action, Class};
-use sluice_core::steering::{Activity, Event, GroupId, Outcome, Released, Steering, Turn};
+use sluice_core::ledger::Action;
+use sluice_core::steering::{Activity, Allowance, Event, GroupId, Outcome, Released, Steering, Turn};
 use sluice_core::{ClientId, ProcessId};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -36,15 +36,32 @@ pub(super) struct Helm {
     pub(super) adopt: Option<Box<dyn Adopt>>,
     pub(super) executor: Executor,
     pub(super) groups: HashMap<GroupId, Owned>,
-    /// Clients that were hung up on so that their hooks set them free.
-    hung_up: HashSet<ClientId>,
+    /// Processes that were hung up on so that their hooks set them free, by client and pid as far as that is known.
+    hung_up: HashSet<(ClientId, Option<i32>)>,
+    /// What each client may still announce.
+    pub(super) allowances: HashMap<ClientId, Allowance>,
     /// Number of the last group or way to the driver.
     pub(super) last: u64,
 }
 
 impl Helm {
     pub(super) fn new(steering: Steering, adopt: Option<Box<dyn Adopt>>, executor: Executor) -> Self {
-        Self { steering, adopt, executor, groups: HashMap::new(), hung_up: HashSet::new(), last: 0 }
+        Self {
+            steering,
+            adopt,
+            executor,
+            groups: HashMap::new(),
+            hung_up: HashSet::new(),
+            allowances: HashMap::new(),
+            last: 0,
+        }
+    }
+
+    /// Nothing is remembered of a client that will not come back.
+    pub(super) fn forget_client(&mut self, id: ClientId) {
+        self.allowances.remove(&id);
+        self.hung_up.retain(|(client, _)| *client != id);
+        self.steering.forget_client(id);
     }
 }
 
@@ -75,6 +92,13 @@ impl DataPlane {
             self.helm.executor.order(Order::Make(control));
         }
         self.meters.steering.forced.inc_by(self.helm.steering.forced() - forced);
+    }
+
+    /// Lets go of the groups that were given back, whether that took a control or not.
+    pub(super) fn let_go(&mut self) {
+        for Released { group, is_free } in self.helm.steering.take_released() {
+            self.released(group, is_free);
+        }
     }
 
     /// A control has ended.
@@ -114,18 +138,17 @@ impl DataPlane {
 
     /// A group was given back. One that is not free can be freed by its own process only, which does so when it loses us.
     fn released(&mut self, group: GroupId, is_free: bool) {
-        let owned = self.helm.groups.get(&group).copied();
-        if is_free || owned.is_none_or(|owned| !self.processes.contains_key(&owned.process)) {
-            return self.forget_group(group);
-        }
+        let owned = self.helm.groups.get(&group);
+        let process = owned.and_then(|owned| self.processes.get(&owned.process));
+        let Some(process) = process.filter(|_| !is_free) else { return self.forget_group(group) };
+        let (whose, number) = ((process.client, process.pid), process.token);
         self.helm.executor.order(Order::Forget(group));
         if let Some(owned) = self.helm.groups.get_mut(&group) {
             owned.stuck = true;
         }
-        let process = owned.and_then(|owned| self.processes.get(&owned.process));
-        let Some((client, number)) = process.and_then(|p| Some((p.client, p.token?))) else { return };
+        let Some(number) = number else { return };
         // It comes back, and if that did not help nothing does.
-        if self.helm.hung_up.insert(client) {
+        if self.helm.hung_up.insert(whose) {
             self.close(number, &Reason::NotFreed);
         }
     }
@@ -139,12 +162,15 @@ impl DataPlane {
 
     /// A process has ended: nothing is kept of it, or its memory on the GPU stays where it is.
     pub(super) fn forget_groups(&mut self, id: ProcessId) {
+        if let Some(process) = self.processes.get(&id) {
+            self.helm.hung_up.remove(&(process.client, process.pid));
+        }
         let its = self.helm.groups.iter().filter(|(_, owned)| owned.process == id);
         let its: Vec<GroupId> = its.map(|(group, _)| *group).collect();
         its.into_iter().for_each(|group| self.forget_group(group));
     }
 
-    /// A process has left: what could not be set free is not waited for.
+    /// A process has left, or lost us: what could not be set free from here is not waited for.
     pub(super) fn forget_stuck_groups(&mut self, id: ProcessId) {
         let stuck = |owned: &Owned| owned.process == id && owned.stuck;
         let its = self.helm.groups.iter().filter(|(_, owned)| stuck(owned));
@@ -178,7 +204,7 @@ impl DataPlane {
         let mut begun = false;
         let watched: Vec<ProcessId> = self.helm.steering.watched().collect();
         for id in watched {
-            let idle = self.helm.steering.turn(id) == Some(Turn::Idle);
+            let idle = self.helm.steering.turn(id) == Some(Turn::Idle) || self.holds_the_gates(id);
             let Some(process) = self.processes.get_mut(&id) else { continue };
             let Some(pages) = process.pages.as_ref().filter(|_| process.armed != idle) else { continue };
             process.armed = idle;
@@ -203,11 +229,7 @@ impl DataPlane {
 
     /// Tells latency-critical processes that they are, and them and those that are steered how many others may use the GPU.
     pub(super) fn tell_company(&mut self) {
-        let is_critical = |process: &Process| {
-            self.clients
-                .get(process.client)
-                .is_some_and(|c| c.definition.spec.class == Class::LatencyCritical)
-        };
+        let is_critical = |process: &Process| self.is_critical(process);
         let uses = |id: &ProcessId, process: &Process| match self.helm.steering.turn(*id) {
             Some(turn) => turn != Turn::Idle,
             None => self.tokens.holds(*id) || is_critical(process) && process.token.is_some(),
@@ -231,7 +253,7 @@ impl DataPlane {
 }
 
 /// What a process says of itself. A hook that does not speak of it is taken to be busy.
-fn activity_of(process: &Process) -> Activity {
+pub(super) fn activity_of(process: &Process) -> Activity {
     let pages = process.pages.as_ref().filter(|pages| pages.version == PAGE_VERSION);
     pages.map_or(Activity::UNKNOWN, |pages| {
         let (busy, since_ns) = pages.report().activity();

@@ -12,8 +12,17 @@ const CONTROL_BUCKETS: [f64; 10] =
 const OUTCOMES: [(Outcome, &str); 3] =
     [(Outcome::Done, "done"), (Outcome::Failed, "failed"), (Outcome::Gone, "gone")];
 
-/// How a process is held to its share.
-const LEVELS: [&str; 2] = ["turn", "token"];
+/// What makes a process give way, the strongest first: its groups are stopped and sliced; its gates hold back what has not begun
+/// on the GPU, or what has not been submitted; its turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Turn,
+    Device,
+    Host,
+    Token,
+}
+
+const LEVELS: [&str; 4] = ["turn", "device", "host", "token"];
 
 /// Counts controls, hand-overs and levels.
 pub(crate) struct SteeringMetrics {
@@ -26,6 +35,7 @@ pub(crate) struct SteeringMetrics {
     pub(crate) forced: IntCounter,
     pub(crate) given_up: IntCounter,
     pub(crate) descriptors_refused: IntCounter,
+    pub(crate) announcements_refused: IntCounter,
     levels: Vec<IntGauge>,
 }
 
@@ -50,7 +60,7 @@ impl SteeringMetrics {
             registry.register(Box::new(histogram.clone())).map(|()| histogram)
         });
         let levels = LEVELS.iter().map(|level| {
-            let opts = Opts::new("sluice_level", "Processes by what holds them to their share");
+            let opts = Opts::new("sluice_level", "Processes by what makes them give way");
             let gauge = IntGauge::with_opts(opts.const_label("level", *level))?;
             registry.register(Box::new(gauge.clone())).map(|()| gauge)
         });
@@ -72,6 +82,10 @@ impl SteeringMetrics {
             descriptors_refused: counter(Opts::new(
                 "sluice_control_descriptors_refused_total",
                 "Descriptors sent by processes that lead to no driver",
+            ))?,
+            announcements_refused: counter(Opts::new(
+                "sluice_announcements_refused_total",
+                "Announcements of contexts beyond what a client may make",
             ))?,
             levels: levels.collect::<prometheus::Result<_>>()?,
         })
@@ -112,9 +126,11 @@ impl SteeringMetrics {
     }
 
     /// Says how many processes are at each level.
-    pub(crate) fn set_levels(&self, turn: usize, token: usize) {
-        for (gauge, count) in self.levels.iter().zip([turn, token]) {
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+    pub(crate) fn set_levels(&self, levels: impl Iterator<Item = Level>) {
+        let mut counts = [0; LEVELS.len()];
+        levels.for_each(|level| counts[level as usize] += 1);
+        for (gauge, count) in self.levels.iter().zip(counts) {
+            gauge.set(count);
         }
     }
 }

@@ -29,6 +29,18 @@ const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(KERNEL_MAX_FDS * 4) } as us
 /// # Errors
 /// InvalidInput for more than [`MAX_FDS`] descriptors; otherwise what sendmsg says, never Interrupted.
 pub fn send_with_fds(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    send(sock, bytes, fds, libc::MSG_NOSIGNAL)
+}
+
+/// As [`send_with_fds`], but does not wait for room, whatever the socket is set to.
+///
+/// # Errors
+/// WouldBlock where there is no room; otherwise as there.
+pub fn try_send_with_fds(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    send(sock, bytes, fds, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+}
+
+fn send(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: i32) -> io::Result<usize> {
     let len = match u32::try_from(size_of_val(fds)) {
         Ok(len @ 0..=FDS_LEN) => len,
         _ => return Err(io::ErrorKind::InvalidInput.into()),
@@ -59,7 +71,7 @@ pub fn send_with_fds(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     retry(|| {
         // SAFETY: `message` points at `part` and `control`, which live until the call is over; `part` describes
         // `bytes`, which sendmsg only reads.
-        unsafe { libc::sendmsg(sock.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) }
+        unsafe { libc::sendmsg(sock.as_raw_fd(), &raw const message, flags) }
     })
 }
 

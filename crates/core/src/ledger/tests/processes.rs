@@ -113,3 +113,15 @@ fn a_process_that_cannot_join_its_clients_grant_is_no_reason_to_wake_up_at_once(
     ledger.advance(60 * MS);
     assert_eq!(ledger.next_deadline(), Some(50 * MS + Policy::default().return_timeout_ns));
 }
+
+#[test]
+fn what_a_process_held_before_it_was_steered_is_charged() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ask(&mut ledger, 1, 0);
+    ledger.advance(0);
+    ledger.set_kind(ProcessId(0), PeerKind::Steered, 20 * MS).unwrap();
+    ledger.set_running(ClientId(0), true, 20 * MS);
+    ledger.returned(ProcessId(0), 45 * MS, 0, 0).unwrap();
+    assert_eq!(ended(&ledger.advance(45 * MS)), [(0, 45 * MS, 45 * MS)]);
+}

@@ -64,9 +64,8 @@ fn while_somebody_latency_critical_is_there_slices_are_short_and_after_that_they
     world.dies(3);
     world.dies(4);
     world.run(S);
-    for group in [1, 2] {
-        assert_eq!(world.gpu[&GroupId(group)], Setting::FREE);
-    }
+    assert_eq!(world.gpu[&GroupId(1)], Setting::FREE);
+    assert_eq!(world.gpu[&GroupId(2)].slice_us, Setting::FREE.slice_us);
     assert!(world.steering.is_settled());
 }
 
@@ -116,4 +115,34 @@ fn an_idle_process_of_a_client_does_not_keep_its_other_one_waiting() {
     world.run(60 * S);
     let used: u64 = world.had.values().sum();
     assert!(used > 56_500 * MS, "{} ms of 60 s were used", used / MS);
+}
+
+/// A latency-critical process with this work that is best-effort from 2 s on.
+fn demoted(work: Work) -> World {
+    let mut world = World::new();
+    world.critical(1, work);
+    world.run(S);
+    let client = crate::ClientId(1);
+    world.client(1, 50, 100, Class::BestEffort);
+    world.steering.set_class(client, Class::BestEffort, &mut world.tokens, world.now);
+    world.processes.get_mut(&ProcessId(1)).unwrap().class = Class::BestEffort;
+    world
+}
+
+#[test]
+fn somebody_latency_critical_who_becomes_best_effort_is_not_polled() {
+    let mut world = demoted(Work::Never);
+    world.run(100 * MS);
+    let wake = world.steering.wake_at(world.now).unwrap();
+    assert!(wake > world.now, "{wake} at {}", world.now);
+    assert_eq!(world.gpu[&GroupId(1)], Setting::FREE);
+}
+
+#[test]
+fn somebody_latency_critical_who_becomes_best_effort_returns_its_turn_when_it_is_idle() {
+    let mut world = demoted(Work::Periodic { from: 0, period: 100 * S, busy: 2 * S + 50 * MS });
+    world.run(40 * MS);
+    assert_eq!(world.tokens.holders().count(), 1);
+    world.run(100 * MS);
+    assert_eq!(world.tokens.holders().count(), 0);
 }

@@ -17,6 +17,8 @@ enum Happens {
     },
     Dies(usize),
     Leaves(usize),
+    /// A process announces only so many of its groups.
+    Announces(usize, usize),
     NextControl(Outcome),
 }
 
@@ -28,6 +30,7 @@ fn anything() -> impl Strategy<Value = Happens> {
             .prop_map(|(client, groups, work)| Happens::Comes { client, groups, work }),
         1 => (0..8usize).prop_map(Happens::Dies),
         1 => (0..8usize).prop_map(Happens::Leaves),
+        2 => (0..8usize, 0..3usize).prop_map(|(index, left)| Happens::Announces(index, left)),
         2 => outcome.prop_map(Happens::NextControl),
     ]
 }
@@ -69,6 +72,11 @@ fn play(happenings: &[Happens], effective: bool) -> World {
                     world.steering.leave(ProcessId(id), &mut world.tokens, world.now);
                     world.tokens.process_gone(ProcessId(id), world.now);
                     world.processes.remove(&ProcessId(id));
+                }
+            }
+            Happens::Announces(index, left) => {
+                if let Some(id) = nth(&world, index) {
+                    world.announces_only(id, left);
                 }
             }
             Happens::NextControl(outcome) => {

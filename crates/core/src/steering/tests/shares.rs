@@ -64,12 +64,47 @@ fn what_one_leaves_while_it_is_idle_the_others_absorb() {
 fn nothing_is_ever_stopped_for_a_single_training() {
     let mut world = World::new();
     world.best_effort(1, 30, Work::Always);
-    world.best_effort(2, 70, Work::Never);
     world.run(20 * S);
-    assert_eq!(world.count(|op| op == Op::Stop), 0);
     assert_eq!(world.had[&crate::ProcessId(1)], 20 * S);
-    // A slice and a start each: what they were before was not known.
-    assert_eq!(world.controls.len(), 4, "{:?}", world.controls);
+    // A slice and a start: what they were before was not known.
+    assert_eq!(world.controls.len(), 2, "{:?}", world.controls);
+}
+
+#[test]
+fn an_idle_process_beside_a_training_costs_next_to_nothing() {
+    let mut world = World::new();
+    world.best_effort(1, 30, Work::Always);
+    world.best_effort(2, 70, Work::Never);
+    world.run(60 * S);
+    assert!(world.had[&crate::ProcessId(1)] > 59_900 * MS, "{:?}", world.had);
+    assert!(world.controls.len() < 60, "{}", world.controls.len());
+}
+
+/// What somebody gets who has work all the time and says that it has none, beside a training, in thousandths.
+fn lying_pays(limit: u32, honest: bool, critical: bool) -> u64 {
+    let mut world = World::new();
+    world.client(1, 10, limit, Class::BestEffort);
+    world.process(1, 1, &[1], Class::BestEffort, Work::Always);
+    world.liars.insert(crate::ProcessId(1));
+    if honest {
+        world.best_effort(2, 70, Work::Always);
+    }
+    if critical {
+        world.critical(3, Work::Never);
+    }
+    world.run(S);
+    world.forget_what_was();
+    world.run(20 * S);
+    world.had.get(&crate::ProcessId(1)).copied().unwrap_or(0) / (20 * MS)
+}
+
+#[test]
+fn who_says_that_it_is_idle_runs_neither_beside_the_only_holder_nor_beyond_its_limit() {
+    for critical in [false, true] {
+        assert!(lying_pays(100, true, critical) < 20, "beside a holder");
+        assert!(lying_pays(40, false, critical) < 20, "beyond its limit");
+        assert!(lying_pays(100, false, critical) > 990, "alone it harms nobody");
+    }
 }
 
 #[test]
@@ -97,9 +132,12 @@ fn a_second_training_is_served_within_two_turns_and_the_first_goes_on_alone_when
     assert!(second > 900 * MS, "{} ms", second / MS);
     world.forget_what_was();
     world.run(S);
-    assert!(world.had[&crate::ProcessId(1)] > 999 * MS, "{:?}", world.had);
-    assert_eq!(world.count(|op| op == Op::Stop), 0);
-    assert_eq!(world.gpu[&GroupId(2)], Setting::FREE, "nobody waits, so it is left in peace");
+    assert!(world.had[&crate::ProcessId(1)] > 990 * MS, "{:?}", world.had);
+    assert_eq!(
+        world.gpu[&GroupId(2)],
+        Setting { enabled: false, ..Setting::FREE },
+        "somebody else holds the GPU"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::ledger::{Class, ClientSpec, PeerKind, Policy, TokenLedger};
 use crate::steering::{Activity, Control, Event, GroupId, Op, Outcome, Setting, Steering, SteeringPolicy};
 use crate::{ClientId, ProcessId, Share};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const US: u64 = 1_000;
 pub(super) const MS: u64 = 1_000_000;
@@ -42,6 +42,7 @@ impl Work {
 }
 
 pub(super) struct Process {
+    client: ClientId,
     pub(super) class: Class,
     pub(super) work: Work,
     pub(super) groups: Vec<GroupId>,
@@ -69,9 +70,13 @@ pub(super) struct World {
     pub(super) had: BTreeMap<ProcessId, u64>,
     pub(super) controls: Vec<(u64, u64, Control)>,
     pub(super) events: Vec<Event>,
+    /// Who says that it has no work, whatever it has.
+    pub(super) liars: BTreeSet<ProcessId>,
     /// What becomes of a control, by its number.
     pub(super) fails: Box<dyn Fn(u64, Control) -> Outcome>,
     pub(super) failures_take_effect: bool,
+    /// Controls never end.
+    pub(super) hangs: bool,
     /// Controls begun.
     pub(super) begun: u64,
     flight: Option<Flight>,
@@ -93,8 +98,10 @@ impl World {
             had: BTreeMap::new(),
             controls: Vec::new(),
             events: Vec::new(),
+            liars: BTreeSet::new(),
             fails: Box::new(|_, _| Outcome::Done),
             failures_take_effect: false,
+            hangs: false,
             begun: 0,
             flight: None,
             dice: 1,
@@ -124,7 +131,16 @@ impl World {
         let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
         self.gpu.extend(groups.iter().map(|group| (*group, Setting::FREE)));
         self.steering.announce(process, (client, class), groups.clone(), &mut self.tokens, self.now);
-        self.processes.insert(process, Process { class, work, groups });
+        self.processes.insert(process, Process { client, class, work, groups });
+    }
+
+    /// A process announces the first so many of its groups, which may be none.
+    pub(super) fn announces_only(&mut self, id: u64, left: usize) {
+        let Some(process) = self.processes.get_mut(&ProcessId(id)) else { return };
+        process.groups.truncate(left);
+        let (groups, class) = (process.groups.clone(), process.class);
+        let whose = (process.client, class);
+        self.steering.announce(ProcessId(id), whose, groups, &mut self.tokens, self.now);
     }
 
     pub(super) fn dies(&mut self, id: u64) {
@@ -158,7 +174,9 @@ impl World {
     fn settle(&mut self) {
         for (id, process) in &self.processes {
             let (busy, since_ns, _) = process.work.at(self.now);
-            self.steering.observe(*id, Activity { busy, since_ns });
+            let lies = self.liars.contains(id);
+            let said = Activity { busy: busy && !lies, since_ns: if lies { 0 } else { since_ns } };
+            self.steering.observe(*id, said);
         }
         for _ in 0..8 {
             self.steering.ask_and_return(&mut self.tokens, self.now);
@@ -170,6 +188,8 @@ impl World {
                 self.steering.act(action);
             }
         }
+        let released = self.steering.take_released();
+        self.events.extend(released.into_iter().map(Event::Released));
         if let Some(control) = self.steering.begin(self.now) {
             self.dice =
                 self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -183,7 +203,7 @@ impl World {
             self.begun += 1;
             // The holder runs on for most of a stop.
             let takes_effect_at = self.now + cost * 85 / 100;
-            let done_at = self.now + cost;
+            let done_at = if self.hangs { u64::MAX } else { self.now + cost };
             let begun = self.now;
             self.flight =
                 Some(Flight { control, begun, takes_effect_at, effective: false, done_at, outcome });
