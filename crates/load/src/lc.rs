@@ -39,6 +39,8 @@ pub struct LcConfig {
     pub elements: u32,
     /// Bytes of a request, and of its answer.
     pub payload: u32,
+    /// Say so often how long the requests since then took, instead of twice a second how long all of them did.
+    pub report_every: Option<Duration>,
     /// When to end.
     pub stop: Stop,
 }
@@ -140,9 +142,12 @@ impl<'s> Run<'s> {
             self.samples.push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
             self.missed += u64::from(latency > deadline);
             scheduled += self.config.period;
-            if now - reported >= PROGRESS_EVERY {
+            if now - reported >= self.config.report_every.unwrap_or(PROGRESS_EVERY) {
                 reported = now;
                 Record::LcProgress(self.counts()).write_to(out)?;
+                if self.config.report_every.is_some() {
+                    self.samples = Samples::default();
+                }
             }
         }
     }
