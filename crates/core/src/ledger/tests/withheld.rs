@@ -84,3 +84,14 @@ fn those_that_are_steered_take_turns_all_the_same() {
         "{actions:?}"
     );
 }
+
+#[test]
+fn who_is_alone_returns_at_its_deadline_while_grants_are_withheld() {
+    let mut ledger = pair();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ledger.set_withheld(true, 10 * MS);
+    assert_eq!(ledger.advance(49 * MS), []);
+    ledger.set_withheld(false, 49 * MS);
+    assert!(matches!(ledger.advance(49 * MS)[..], [Action::Prolong { process: ProcessId(0), .. }]));
+}
