@@ -59,6 +59,13 @@ class Stage:
         return {**found, "status": done.returncode, "ok": done.returncode == 0, **({} if done.returncode == 0 else {"why": done.stderr[-600:]})}
 
 
+def architecture():
+    """What nvcc is to compile for."""
+    asked = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True, text=True, check=False)
+    digits = asked.stdout.split("\n")[0].replace(".", "").strip()
+    return f"sm_{digits}" if digits.isdigit() else "native"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", choices=("real", "sim"), default="real")
@@ -80,7 +87,7 @@ def main():
         result["driver API"] = {"ok": False, "why": why}
     if options.gpu == "real":
         nvcc = shutil.which("nvcc") or next((str(path) for path in sorted(pathlib.Path("/usr/local").glob("cuda*/bin/nvcc"))), None)
-        program, why = stage.compiled("preempt.cu", nvcc, "-std=c++20", "-O1", "-arch=native") if nvcc else (None, "no nvcc on this machine")
+        program, why = stage.compiled("preempt.cu", nvcc, "-std=c++20", "-O1", f"-arch={architecture()}") if nvcc else (None, "no nvcc on this machine")
         if program:
             tried("runtime API", [program])
         else:

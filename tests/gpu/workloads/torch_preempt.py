@@ -6,7 +6,7 @@ import sys
 
 import torch
 
-ADDS, LEVEL = 2000, int(sys.argv[1]) if len(sys.argv) > 1 else 1
+ADDS, LEVEL = 600, int(sys.argv[1]) if len(sys.argv) > 1 else 1
 
 
 class Config(ctypes.Structure):
