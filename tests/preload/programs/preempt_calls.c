@@ -511,7 +511,7 @@ static void full(void) {
     WELL(level_of(on, &can, &reason));
     EXPECT(can == SLUICE_LEVEL_FULL && reason == NULL);
     DO(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    DO(launch(gpu.mix, data, N, 300000, on));
+    DO(launch(gpu.mix, data, N, 1000000, on));
     SAY("launched");
     EXPECT(fgets(line, sizeof line, stdin) != NULL);
     stop(on);
