@@ -17,7 +17,10 @@ pub(crate) mod copies;
 mod driver;
 pub(crate) mod events;
 mod gates;
+mod holds;
 pub(crate) mod launches;
+pub(crate) mod manager;
+mod slices;
 mod streams;
 mod submit;
 mod waits;
@@ -43,6 +46,8 @@ type HookEngine = Engine<driver::Hooked, clock::EngineClock, worker::Ears>;
 static ENGAGED: AtomicBool = AtomicBool::new(false);
 /// Made once, never freed.
 static ENGINE: AtomicPtr<HookEngine> = AtomicPtr::new(std::ptr::null_mut());
+/// The process is about to end.
+static ENDING: AtomicBool = AtomicBool::new(false);
 /// This is the child of a process that had an engine.
 static CHILD: AtomicBool = AtomicBool::new(false);
 
@@ -104,11 +109,24 @@ fn make() -> &'static HookEngine {
 extern "C" fn at_exit() {
     let Some(engine) = engine().filter(|_| !CHILD.load(Acquire)) else { return };
     crate::governed::guarded((), || {
+        ENDING.store(true, Release);
         engine.restore_all();
         engine.pump();
         ENGAGED.store(false, Release);
         engine.abandon();
     });
+}
+
+/// Runs a call that may need the GPU for itself, whatever is preempted.
+#[inline]
+pub(crate) fn beside<R>(call: impl FnOnce() -> R) -> R {
+    slices::aside(None);
+    call()
+}
+
+/// Whether the process is about to end.
+fn is_ending() -> bool {
+    ENDING.load(Acquire)
 }
 
 /// In the child of a fork: only atomics.

@@ -9,6 +9,7 @@ use sluice_hook_core::platform::Clock;
 use crate::clock::HostClock;
 use crate::gpu;
 use crate::hold;
+use crate::preempt;
 use crate::process::{self, Managed};
 use crate::thread;
 
@@ -36,11 +37,12 @@ extern "C" fn body(argument: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-fn track(managed: &Managed) {
+fn track(managed: &'static Managed) {
     gpu::stand_aside_from_captures();
     let looked = AtomicU64::new(0);
     managed.device.run_tracker(process::has_forked, || {
         hold::look_after(managed);
+        preempt::manager::look_after(managed);
         let now = HostClock.now_ns();
         if now.saturating_sub(looked.load(Relaxed)) >= MEMORY_LOOK_NS {
             looked.store(now, Relaxed);

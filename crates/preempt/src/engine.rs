@@ -85,6 +85,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.book().lane(queue.id()).map(|lane| lane.state)
     }
 
+    /// Whether preemption is enabled for a queue.
+    pub fn is_enabled(&self, queue: &Queue) -> bool {
+        self.book().lane(queue.id()).is_some_and(|lane| lane.config.is_some())
+    }
+
     /// Commands in a queue's host queue.
     pub fn waiting(&self, queue: &Queue) -> usize {
         self.book().lane(queue.id()).map_or(0, |lane| lane.waiting.len() + usize::from(lane.busy))

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, O
 use std::sync::{Mutex, PoisonError};
 
 use sluice_comm::attach::ATTACH_VERSION;
+use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
 use sluice_comm::{AttachStatus, Channel, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::outcome::Bypass;
@@ -76,6 +77,15 @@ impl TokenConnection {
     pub(crate) fn critical_company(&self) -> Option<u64> {
         let grant = self.grant_view();
         (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.company())
+    }
+
+    /// The word that says whether gates are wanted and shut; `None` without a manager that has one.
+    pub(crate) fn gate(&self) -> Option<&'static AtomicU64> {
+        if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
+            return None;
+        }
+        // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.
+        unsafe { &*self.grant.load(Acquire) }.get(GATE)
     }
 
     /// Counts a bypassed call where the manager can see it.

@@ -14,8 +14,9 @@ use sluice_preempt::queue::Queue;
 
 pub(crate) use super::worker::OnIdle;
 
-use super::worker;
+use super::holds::{self, Holder};
 use super::{HookEngine, engage, engine, streams};
+use super::{manager, slices, worker};
 use crate::{gpu, process};
 
 /// Why a call did nothing.
@@ -73,6 +74,9 @@ pub(crate) fn enable(stream: CUstream, mut config: Config, idle: Idle) -> Result
 pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
     let (engine, queue) = enabled(stream)?;
     engine.disable(&queue)?;
+    holds::forget(queue.id());
+    // The manager may still want gates.
+    manager::adopt(engine, &queue);
     worker::set_on_idle(queue.id(), None);
     Ok(())
 }
@@ -80,13 +84,13 @@ pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
 /// Preempts a stream.
 pub(crate) fn preempt(stream: CUstream, sync: bool) -> Result<Achieved, Refusal> {
     let (engine, queue) = enabled(stream)?;
-    Ok(engine.preempt(&queue, Request { sync, ..Request::default() })?)
+    Ok(holds::hold(engine, &queue, Holder::Program, Request { sync, ..Request::default() })?)
 }
 
 /// Restores a stream.
 pub(crate) fn restore(stream: CUstream) -> Result<(), Refusal> {
     let (engine, queue) = enabled(stream)?;
-    Ok(engine.restore(&queue)?)
+    Ok(holds::release(engine, &queue, Holder::Program)?)
 }
 
 /// The highest level that a stream can be preempted at.
@@ -118,7 +122,10 @@ pub(super) fn supported(engine: &HookEngine, queue: &Arc<Queue>, purpose: Purpos
     };
     engine.driver().relax(relaxed);
     match possible {
-        Ok(()) => Supported { level: Level::Device, reason: Some(c"slices are not worked in this version") },
+        Ok(()) => match slices::unsupported(stream.context) {
+            None => Supported { level: Level::Full, reason: None },
+            reason => Supported { level: Level::Device, reason },
+        },
         Err(reason) => Supported { level: Level::Host, reason: Some(reason) },
     }
 }

@@ -8,7 +8,7 @@ use sluice_driver_api::types::*;
 use sluice_preempt::ids::{Context, Kind, Stream};
 use sluice_preempt::queue::Queue;
 
-use super::{HookEngine, engine, inside};
+use super::{HookEngine, engine, inside, manager};
 use crate::gpu::{self, pointer};
 use crate::{process, real};
 
@@ -78,6 +78,11 @@ pub(super) fn of_context(context: u64) -> Vec<Arc<Queue>> {
     })
 }
 
+/// All queues.
+pub(super) fn all() -> Vec<Arc<Queue>> {
+    read(|maps| maps.created.values().chain(maps.defaults.values()).cloned().collect())
+}
+
 /// A created stream is being destroyed: its handle means it only for as long as something of it waits.
 pub(super) fn end(handle: u64) -> Option<Arc<Queue>> {
     write(|maps| {
@@ -127,6 +132,7 @@ fn make(engine: &HookEngine, meant: Meant) -> Option<Arc<Queue>> {
             maps.defaults.insert((stream.context.0, thread_of(meant)), Arc::clone(&queue))
         }
     });
+    manager::adopt(engine, &queue);
     Some(queue)
 }
 

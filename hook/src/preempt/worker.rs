@@ -11,7 +11,7 @@ use sluice_preempt::ids::QueueId;
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::worker::{self, Bell};
 
-use super::{engine, inside, outside};
+use super::{engine, holds, inside, outside};
 use crate::process::{self, COUNTERS};
 use crate::thread;
 
@@ -53,7 +53,12 @@ impl Observer for Ears {
                     outside(|| unsafe { call(stream, std::ptr::with_exposed_provenance_mut(argument)) });
                 }
             }
-            other => process::log(format_args!("preemption: {other:?}")),
+            other => {
+                if let Notice::LeaseExpired(queue) = other {
+                    holds::forget(queue);
+                }
+                process::log(format_args!("preemption: {other:?}"));
+            }
         }
     }
 

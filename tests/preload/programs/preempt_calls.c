@@ -1,4 +1,4 @@
-/* preempt_calls PART LEVEL: a program that preempts its own streams, at level 0 (host) or 1 (device). Each part checks that nothing
+/* preempt_calls PART LEVEL: a program that preempts its own streams, at level 0 (host), 1 (device) or 2 (full). Each part checks that nothing
  * but time tells a preempted stream from another. */
 #include "preempt.h"
 #include <sys/wait.h>
@@ -407,12 +407,53 @@ static void contexts(void) {
     }
 }
 
+/* A kernel is stopped in its middle; whoever else uses the context has it back. */
+static void full(void) {
+    char line[16];
+    const char *reason = "";
+    int can = -1;
+    CUstream on = stream(CU_STREAM_NON_BLOCKING), other;
+    CUdeviceptr data = numbers(N), beside = numbers(N);
+    sluice_preemption achieved;
+    WELL(level_of(on, &can, &reason));
+    EXPECT(can == SLUICE_LEVEL_FULL && reason == NULL);
+    DO(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    DO(launch(gpu.mix, data, N, 1000000, on));
+    SAY("launched");
+    EXPECT(fgets(line, sizeof line, stdin) != NULL);
+    stop(on);
+    DO(launch(gpu.mix, data, N, MICROS, on));
+    SAY("stopped");
+    EXPECT(fgets(line, sizeof line, stdin) != NULL);
+    DO(launch(gpu.mix, beside, N, MICROS, other));
+    DO(cuStreamSynchronize(other));
+    EXPECT(mixed(beside, N, 1));
+    SAY("beside");
+    EXPECT(cuStreamQuery(on) == CUDA_ERROR_NOT_READY);
+    WELL(restore(on));
+    DO(cuStreamSynchronize(on));
+    EXPECT(mixed(data, N, 2));
+    /* With work on another stream it stops at its gates. */
+    DO(launch(gpu.mix, beside, N, 200000, other));
+    DO(launch(gpu.mix, data, N, 1000, on));
+    DO(launch(gpu.mix, data, N, 1000, on));
+    sluice_result result;
+    do result = preempt(on, 1, &achieved);
+    while (result == SLUICE_TIMEOUT);
+    EXPECT(result == SLUICE_OK && achieved.level == SLUICE_LEVEL_DEVICE);
+    WELL(restore(on));
+    DO(cuCtxSynchronize());
+    EXPECT(mixed(data, N, 4) && mixed(beside, N, 2));
+    /* A group that is stopped at the end would stay so. */
+    stop(on);
+}
+
 int main(int count, char **given) {
     static const struct { const char *name; void (*part)(void); } parts[] = {
         {"order", order},         {"ring", ring},     {"waits", waits},       {"arguments", arguments}, {"destroyed", destroyed},
         {"events", events},       {"two", two},       {"legacy", legacy},     {"functions", functions}, {"graphs", graphs},
         {"memory", memory},       {"own", own},       {"outcomes", outcomes}, {"notices", notices},     {"forks", forks},
-        {"exits", exits},         {"contexts", contexts},
+        {"exits", exits},         {"contexts", contexts}, {"full", full},
     };
     look_up();
     gpu = open_gpu();

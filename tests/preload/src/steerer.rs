@@ -1,13 +1,14 @@
 //! A manager that gives everybody a standing grant and keeps what they announce, so that a test can control their channels.
 
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
+use sluice_comm::page::grant::{GATE, GATE_CLOSED, GATES_WANTED};
 use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, STANDING};
 use sluice_comm::{
     AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, Response, ResponseBody,
 };
 use sluice_nvrm::{ControlError, Controls};
 use sluice_sys::page::SharedPage;
-use sluice_sys::{memfd, socket};
+use sluice_sys::{futex, memfd, socket};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -67,6 +68,8 @@ struct State {
     /// What all clients are told: they are latency-critical, and how many others there are.
     latency_critical: bool,
     company: u64,
+    /// The word of everybody's gate.
+    gate: u32,
 }
 
 impl Steerer {
@@ -111,6 +114,19 @@ impl Steerer {
         lock(&self.state).pages.last().is_some_and(|report| ReportView::new(report.words()).activity().0)
     }
 
+    /// Tells all clients, those of now and those to come, to have gates, and whether they are shut; with `None` to have none.
+    pub fn gates(&self, shut: Option<bool>) {
+        let mut state = lock(&self.state);
+        let flags = match shut {
+            None => 0,
+            Some(false) => GATES_WANTED,
+            Some(true) => GATES_WANTED | GATE_CLOSED,
+        };
+        // Above the flags the changes are counted.
+        state.gate = ((state.gate >> 2) + 1) << 2 | flags;
+        state.pages.iter().step_by(2).for_each(|grant| state.tell(grant));
+    }
+
     /// Waits for the announcement of this number, from 0 on.
     ///
     /// # Panics
@@ -150,6 +166,8 @@ impl State {
         let page = GrantView::new(grant.words());
         page.set_latency_critical(self.latency_critical);
         page.set_company(self.company);
+        page.set_gate_word(self.gate);
+        futex::wake_low(&grant.words()[GATE], u32::MAX);
     }
 }
 

@@ -22,7 +22,7 @@
 //! | 20 | two contexts (the simulated node has one GPU for a process) | `one_context_does_not_stop_another` |
 //! | 21 | the manager  is killed | `a_process_goes_on_when_its_manager_is_killed`; stopped by it: `turns.rs`, `when_the_manager_is_killed_whoever_it_had_stopped_goes_on` |
 //! | 22 | a process that has preempted  is killed | `the_gpu_is_free_again_when_a_process_with_a_preempted_stream_is_killed` |
-//! | 26 | an endless kernel at level full | only on a real GPU |
+//! | 26 | an endless kernel at level full | on a real GPU; here a long one: `preemption.rs`, `a_kernel_is_stopped_in_its_middle_and_goes_on_...` |
 //! | 27 | what it costs when nobody is preempted | runs here, is measured on a real GPU |
 //! | 28 | enabling and disabling again and again | `preemption_is_enabled_and_disabled_again_and_again` |
 //! | 29 | freeing memory in another context | `memory_of_another_context_is_freed_meanwhile` |
@@ -39,22 +39,31 @@ fn contract(node: &Node, number: u32, level: u32) -> TenantOptions {
     node.tenant("main", "contract").arguments(&format!("{number} {level}"))
 }
 
-fn at_both_levels(number: u32) {
+fn at(levels: &[u32], number: u32) {
     let _turn = beside_others();
     let node = node();
-    for level in [0, 1] {
-        contract(&node, number, level).start().finish().expect_success();
+    for level in levels {
+        contract(&node, number, *level).start().finish().expect_success();
     }
+}
+
+/// At level full, what runs on the GPU depends on whether anybody else uses the context, so these are the other two.
+fn at_both_levels(number: u32) {
+    at(&[0, 1], number);
+}
+
+fn at_each_level(number: u32) {
+    at(&[0, 1, 2], number);
 }
 
 #[test]
 fn kernels_run_once_and_in_order() {
-    at_both_levels(1);
+    at_each_level(1);
 }
 
 #[test]
 fn streams_that_wait_for_one_another_keep_their_order() {
-    at_both_levels(2);
+    at_each_level(2);
 }
 
 #[test]
@@ -99,12 +108,12 @@ fn events_may_be_destroyed_while_they_wait() {
 
 #[test]
 fn host_functions_run_once_and_in_order() {
-    at_both_levels(13);
+    at_each_level(13);
 }
 
 #[test]
 fn a_capture_is_none_the_worse() {
-    at_both_levels(14);
+    at_each_level(14);
 }
 
 #[test]
@@ -139,7 +148,7 @@ fn launches_are_timed_with_and_without_preemption() {
 
 #[test]
 fn preemption_is_enabled_and_disabled_again_and_again() {
-    at_both_levels(28);
+    at_each_level(28);
 }
 
 #[test]
@@ -149,7 +158,7 @@ fn memory_of_another_context_is_freed_meanwhile() {
 
 #[test]
 fn cooperative_launches_run_once() {
-    at_both_levels(30);
+    at_each_level(30);
 }
 
 #[test]
@@ -170,7 +179,7 @@ fn a_process_goes_on_when_its_manager_is_killed() {
 fn the_gpu_is_free_again_when_a_process_with_a_preempted_stream_is_killed() {
     let _turn = beside_others();
     let node = node();
-    for level in [0, 1] {
+    for level in [0, 1, 2] {
         let mut holder = contract(&node, 22, level).start();
         holder.expect("preempted");
         let mut other = contract(&node, 21, level).start();

@@ -1,0 +1,66 @@
+//! Who holds a stream: the program itself, its manager, or both. It runs again when neither does.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluice_preempt::engine::Request;
+use sluice_preempt::ids::QueueId;
+use sluice_preempt::outcome::{Achieved, Error};
+use sluice_preempt::queue::Queue;
+
+use super::HookEngine;
+
+/// Who wants a stream to stand still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holder {
+    Program,
+    Manager,
+}
+
+impl Holder {
+    fn bit(self) -> u8 {
+        match self {
+            Self::Program => 1,
+            Self::Manager => 2,
+        }
+    }
+}
+
+static HELD: Mutex<BTreeMap<QueueId, u8>> = Mutex::new(BTreeMap::new());
+
+/// Preempts a stream on somebody's behalf; a refusal leaves it to whoever held it before.
+pub(super) fn hold(
+    engine: &HookEngine,
+    queue: &Queue,
+    holder: Holder,
+    request: Request,
+) -> Result<Achieved, Error> {
+    *all().entry(queue.id()).or_default() |= holder.bit();
+    let result = engine.preempt(queue, request);
+    if matches!(result, Err(error) if !matches!(error, Error::Timeout { pending: true })) {
+        let _ = release(engine, queue, holder);
+    }
+    result
+}
+
+/// Lets a stream run again, unless somebody else holds it. Whoever comes to hold it meanwhile waits, so that this does not undo it.
+pub(super) fn release(engine: &HookEngine, queue: &Queue, holder: Holder) -> Result<(), Error> {
+    let mut all = all();
+    let others = all.get(&queue.id()).map_or(0, |held| held & !holder.bit());
+    if others == 0 {
+        all.remove(&queue.id());
+        return engine.restore(queue);
+    }
+    all.insert(queue.id(), others);
+    // Without the lease of whoever has let go.
+    engine.preempt(queue, Request { timeout_ns: 0, ..Request::default() }).map(drop).or(Ok(()))
+}
+
+/// The stream runs again by itself, or is gone.
+pub(super) fn forget(queue: QueueId) {
+    all().remove(&queue);
+}
+
+fn all() -> MutexGuard<'static, BTreeMap<QueueId, u8>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,191 @@
+//! A manager's gate: a word on the grant page says whether streams are to have gates, and whether those are shut.
+//!
+//! A thread per device follows it. The GPU never waits for a word that only the manager can write: what it waits for are our own
+//! gates, and they open when the manager is gone.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluice_comm::page::grant::{GATE_CLOSED, GATES_WANTED};
+use sluice_hook_core::platform::TokenLink;
+use sluice_preempt::config::{Config, Level};
+use sluice_preempt::engine::Request;
+use sluice_preempt::outcome::Error;
+use sluice_preempt::queue::Queue;
+use sluice_sys::futex;
+
+use super::control::{Purpose, supported};
+use super::holds::{self, Holder};
+use super::{HookEngine, engage, engine, is_ending, streams, worker};
+use crate::process::{self, COUNTERS, Managed};
+use crate::thread;
+
+/// How often the connection is looked at while gates are shut: so much later than a killed manager streams run again.
+const LOOK_SHUT: Duration = Duration::from_millis(20);
+
+/// Likewise while they are not.
+const LOOK_OPEN: Duration = Duration::from_millis(500);
+
+/// Without a look for so long the worker opens the gates: the thread that looks is gone, or gets no time.
+const LEASE_NS: u64 = 250_000_000;
+
+/// How long a thread inside the driver holds the others up that have to be stopped, too.
+const PATIENCE_NS: u64 = 100_000;
+
+/// What a stream may have in the driver: its gates stop it, so only as much as learning how long things take asks for.
+const CONFIG: Config = Config {
+    queue_size: 1024,
+    batch_size: 32,
+    task_timeout_ns: None,
+    level: Level::Device,
+    bound_ns: 10_000_000,
+    gate_spacing_ns: 50_000,
+    adaptive: true,
+    host_commands: 64 << 10,
+    host_bytes: 256 << 20,
+    on_blocked: sluice_preempt::config::OnBlocked::Inherit,
+    outage_ns: None,
+    minimum_share: 0,
+    window_ns: 1_000_000_000,
+};
+
+/// Without gates what is in the driver runs to its end.
+const BOUND_WITHOUT_GATES_NS: u64 = 1_000_000;
+
+/// What the managers of this process's devices want.
+#[derive(Debug, Default)]
+struct Wanted {
+    /// Bit n: gates are wanted on device n.
+    gates: u64,
+    /// Bit n: those of device n are shut.
+    shut: u64,
+}
+
+static WANTED: Mutex<Wanted> = Mutex::new(Wanted { gates: 0, shut: 0 });
+/// Whether any manager wants gates, to be read without the lock.
+static ANY: AtomicBool = AtomicBool::new(false);
+/// Bit n: a thread follows the word of device n.
+static FOLLOWED: AtomicU64 = AtomicU64::new(0);
+
+/// Starts to follow a device's word, once there is one. Called by the tracker from time to time.
+pub(crate) fn look_after(managed: &'static Managed) {
+    let bit = bit(managed);
+    let follows = FOLLOWED.load(Relaxed) & bit != 0;
+    if follows || managed.device.link().gate().is_none() || FOLLOWED.fetch_or(bit, AcqRel) & bit != 0 {
+        return;
+    }
+    if !thread::start(thread::SMALL_STACK, body, std::ptr::from_ref(managed).cast_mut().cast()) {
+        // Tried again at the next look.
+        FOLLOWED.fetch_and(!bit, AcqRel);
+    }
+}
+
+/// A stream has got a queue: it has gates like the others.
+pub(super) fn adopt(engine: &HookEngine, queue: &Arc<Queue>) {
+    if ANY.load(Acquire) {
+        let wanted = wanted();
+        if wanted.gates != 0 {
+            give_gates(engine, queue);
+        }
+        if wanted.shut != 0 {
+            stop(engine, queue);
+        }
+    }
+}
+
+fn bit(managed: &Managed) -> u64 {
+    1 << (managed.ordinal % u64::BITS)
+}
+
+fn wanted() -> MutexGuard<'static, Wanted> {
+    WANTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+extern "C" fn body(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: the argument is the device that `look_after` passed, which is never freed.
+    let managed: &'static Managed = unsafe { &*argument.cast::<Managed>() };
+    thread::settle_in(c"sluice-gate");
+    while !process::has_forked() && !is_ending() {
+        if catch_unwind(AssertUnwindSafe(|| look(managed))).is_err() {
+            COUNTERS.panics.fetch_add(1, Relaxed);
+            std::thread::sleep(LOOK_OPEN);
+        }
+    }
+    std::ptr::null_mut()
+}
+
+/// Does what the word says, and waits until it says something else.
+fn look(managed: &'static Managed) {
+    let link = managed.device.link();
+    let gate = link.gate();
+    let word = gate.map_or(0, |gate| u32::try_from(gate.load(Relaxed) & u64::from(u32::MAX)).unwrap_or(0));
+    // A latency-critical process stands aside for nobody.
+    let heard = gate.is_some() && link.critical_company().is_none() && link.is_alive();
+    let wants = heard && word & GATES_WANTED != 0;
+    let shut = wants && word & GATE_CLOSED != 0;
+    follow(bit(managed), wants, shut);
+    let look = if shut { LOOK_SHUT } else { LOOK_OPEN };
+    let waited = gate.map(|gate| futex::wait_low(gate, word, Some(look)));
+    if matches!(waited, None | Some(futex::Wake::Refused)) {
+        std::thread::sleep(LOOK_SHUT);
+    }
+}
+
+fn follow(device: u64, gates: bool, shut: bool) {
+    let mut wanted = wanted();
+    let before = (wanted.gates != 0, wanted.shut != 0);
+    let set = |bits: u64, on: bool| if on { bits | device } else { bits & !device };
+    (wanted.gates, wanted.shut) = (set(wanted.gates, gates), set(wanted.shut, shut));
+    let after = (wanted.gates != 0, wanted.shut != 0);
+    if !before.0 && !after.0 {
+        return;
+    }
+    ANY.store(after.0, Release);
+    let Some(engine) = (if after.0 { engage() } else { engine() }) else { return };
+    if before.0 != after.0 {
+        engine.set_contended(after.0);
+    }
+    // What waits is handed over by the worker: without it nothing may be stopped.
+    let works = worker::ring();
+    for queue in streams::all() {
+        match (before, after) {
+            ((false, _), (true, _)) => give_gates(engine, &queue),
+            ((_, true), (_, false)) => {
+                let _ = holds::release(engine, &queue, Holder::Manager);
+            }
+            _ => {}
+        }
+        if after.1 && works {
+            stop(engine, &queue);
+        }
+    }
+}
+
+/// Enables preemption, unless the program has done so itself.
+fn give_gates(engine: &HookEngine, queue: &Arc<Queue>) {
+    if engine.is_enabled(queue) {
+        return;
+    }
+    let level = supported(engine, queue, Purpose::Use).level.min(Level::Device);
+    let bound_ns = if level == Level::Device { CONFIG.bound_ns } else { BOUND_WITHOUT_GATES_NS };
+    // A stream that is being destroyed needs no gates.
+    let _ = engine.enable(queue, Config { level, bound_ns, ..CONFIG });
+}
+
+/// Stops a stream, or says that it is still to be stopped.
+fn stop(engine: &HookEngine, queue: &Queue) {
+    let request = Request {
+        level: Some(Level::Device),
+        timeout_ns: PATIENCE_NS,
+        lease_ns: Some(LEASE_NS),
+        ..Request::default()
+    };
+    match holds::hold(engine, queue, Holder::Manager, request) {
+        // One that a thread is in the middle of a call on is tried again at the next look.
+        Ok(_) | Err(Error::Timeout { .. } | Error::NotEnabled | Error::InvalidStream | Error::Closing) => {}
+        Err(error) => process::log(format_args!("preemption for the manager: {error}")),
+    }
+}
