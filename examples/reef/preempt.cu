@@ -1,6 +1,6 @@
 // REEF's example on the runtime API, as its documentation has it, with what is wrong there put right (see reef.h).
 //
-//   nvcc -I hook/include examples/reef/preempt.cu -o preempt -L target/release -lcudareef -lcuda
+//   nvcc -std=c++20 -I hook/include examples/reef/preempt.cu -o preempt -L target/release -lcudareef -lcuda
 //   ./preempt
 //
 // The runtime finds the driver by itself (dlopen and dlsym), and with the library linked in, or preloaded, it finds Sluice.

@@ -37,7 +37,7 @@ namespace reef {
 enum PreemptLevel {
     PreemptHostQueue = SLUICE_LEVEL_HOST,     /* when all that was handed to the GPU is done */
     PreemptDeviceQueue = SLUICE_LEVEL_DEVICE, /* when the running kernel is done */
-    PreemptAll = SLUICE_LEVEL_FULL            /* in the middle of a kernel */
+    PreemptAll = SLUICE_LEVEL_FULL            /* in the middle of a kernel, until another stream of the context needs the GPU */
 };
 
 /* What became of a call: the numbers of sluice_result. */

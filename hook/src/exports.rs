@@ -102,7 +102,7 @@ macro_rules! exports {
                     |_| unsafe { $real($($a),*) },
                 )
             } else {
-                unsafe { $real($($a),*) }
+                preempt::beside(|| unsafe { $real($($a),*) })
             }
         })
     };

@@ -20,6 +20,7 @@ mod gates;
 mod holds;
 pub(crate) mod launches;
 pub(crate) mod manager;
+mod slices;
 mod streams;
 mod submit;
 mod waits;
@@ -114,6 +115,13 @@ extern "C" fn at_exit() {
         ENGAGED.store(false, Release);
         engine.abandon();
     });
+}
+
+/// Runs a call that may need the GPU for itself, whatever is preempted.
+#[inline]
+pub(crate) fn beside<R>(call: impl FnOnce() -> R) -> R {
+    slices::aside(None);
+    call()
 }
 
 /// Whether the process is about to end.

@@ -7,6 +7,8 @@ use sluice_driver_api::types::*;
 use sluice_hook_core::ledger::{DriverKind, Space};
 
 use super::charge::{Wanted, allocate};
+#[allow(unused_imports, reason = "found by type")]
+use crate::preempt::{Arg, Other};
 use crate::real;
 
 pub(crate) use super::arrays::{
@@ -23,6 +25,7 @@ fn linear(bytes: u64, kind: DriverKind) -> Wanted {
 
 /// Functions with the address first and the size second: their names, how an address is written, and by which kind of call.
 macro_rules! sized {
+    (@own $name:ident) => { stringify!($name).ends_with("_ptsz") };
     ($($name:ident($address:ty, $size:ty $(, $argument:ident: $kind:ty)*) $backing:ident;)*) => { $(
         /// # Safety
         /// As the driver documents it.
@@ -36,8 +39,8 @@ macro_rules! sized {
             allocate(
                 linear(wanted, DriverKind::$backing),
                 None,
-                // SAFETY: the program's arguments, unchanged.
-                || unsafe { real(pointer, bytes $(, $argument)*) },
+                // SAFETY: the program's arguments; a stream that stands for another is as good as that.
+                || unsafe { real(pointer, bytes $(, Arg($argument).at_once(sized!(@own $name)))*) },
                 // SAFETY: the driver has succeeded, so it has written the address.
                 || (u64::from(unsafe { *pointer }), wanted),
                 |_| {},

@@ -51,11 +51,11 @@ pub(crate) fn allocate(
         };
         let leave = guarded(Leave::Uncharged, || reserve(wanted.bytes, device));
         let reserved = match leave {
-            Leave::Uncharged => return real(),
+            Leave::Uncharged => return preempt::beside(real),
             Leave::Refused => return CUresult::ERROR_OUT_OF_MEMORY,
             Leave::Reserved(reserved) => reserved,
         };
-        let result = real();
+        let result = preempt::beside(real);
         if result != CUresult::SUCCESS {
             guarded((), || reserved.managed.memory.release(reserved.bytes));
             return result;

@@ -19,6 +19,12 @@ impl Arg<CUstream> {
     pub(crate) fn on(self, stream: CUstream) -> CUstream {
         stream
     }
+
+    /// The argument for a call that is made at once, whatever waits.
+    #[inline]
+    pub(crate) fn at_once(self, per_thread: bool) -> CUstream {
+        super::submit::stands_for(self.0, per_thread)
+    }
 }
 
 impl Arg<CUfunction> {
@@ -73,6 +79,9 @@ pub(crate) trait Other {
     /// The argument if the call is to be made on `stream`.
     fn on(self, stream: CUstream) -> Self::Kind;
 
+    /// The argument for a call that is made at once, whatever waits.
+    fn at_once(self, per_thread: bool) -> Self::Kind;
+
     /// Its size, if it is one.
     fn size(&self) -> u64;
 
@@ -90,6 +99,11 @@ impl<T> Other for Arg<T> {
 
     #[inline]
     fn on(self, _: CUstream) -> T {
+        self.0
+    }
+
+    #[inline]
+    fn at_once(self, _: bool) -> T {
         self.0
     }
 

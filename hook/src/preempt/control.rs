@@ -16,7 +16,7 @@ pub(crate) use super::worker::OnIdle;
 
 use super::holds::{self, Holder};
 use super::{HookEngine, engage, engine, streams};
-use super::{manager, worker};
+use super::{manager, slices, worker};
 use crate::{gpu, process};
 
 /// Why a call did nothing.
@@ -122,7 +122,10 @@ pub(super) fn supported(engine: &HookEngine, queue: &Arc<Queue>, purpose: Purpos
     };
     engine.driver().relax(relaxed);
     match possible {
-        Ok(()) => Supported { level: Level::Device, reason: Some(c"slices are not worked in this version") },
+        Ok(()) => match slices::unsupported(stream.context) {
+            None => Supported { level: Level::Full, reason: None },
+            reason => Supported { level: Level::Device, reason },
+        },
         Err(reason) => Supported { level: Level::Host, reason: Some(reason) },
     }
 }

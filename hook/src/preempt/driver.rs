@@ -5,10 +5,11 @@ use std::cell::Cell;
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_preempt::command::Command;
-use sluice_preempt::driver::{Driver, EventFlags, Gate};
+use sluice_preempt::driver::{Driver, EventFlags, Gate, Slices};
 use sluice_preempt::ids::{Code, Context, Event, Stream};
 
 use super::gates::Gates;
+use super::slices::OwnGroups;
 use super::{code, inside, launches};
 use crate::gpu::{self, pointer};
 use crate::process::CAPTURES;
@@ -25,6 +26,7 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(crate) struct Hooked {
     pub(super) gates: Gates,
+    groups: OwnGroups,
 }
 
 /// Calls a driver function that may be missing.
@@ -127,5 +129,9 @@ impl Driver for Hooked {
 
     fn gate(&self) -> Option<&dyn Gate> {
         self.gates.usable()
+    }
+
+    fn slices(&self) -> Option<&dyn Slices> {
+        Some(&self.groups)
     }
 }

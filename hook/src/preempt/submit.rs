@@ -8,6 +8,7 @@ use sluice_preempt::command::{Call, Command, Later, Work};
 use sluice_preempt::ids::{Code, Stream};
 use sluice_preempt::queue::Queue;
 
+use super::slices;
 use super::streams::{self, Meant};
 use super::{HookEngine, code, engine_for_call, inside, is_engaged, status};
 use crate::governed::guarded;
@@ -72,14 +73,19 @@ pub(crate) fn ask(
     direct: impl FnOnce() -> CUresult,
     now: impl FnOnce(CUstream) -> CUresult,
 ) -> CUresult {
-    let stream = stream.unwrap_or(std::ptr::null_mut());
-    if !is_engaged() || streams::meant(stream, per_thread) != Meant::Own {
+    if !is_engaged() {
         return direct();
     }
-    match queue_of(stream, per_thread) {
-        Some((_, queue)) => now(pointer(queue.stream().handle)),
-        None => direct(),
+    now(stands_for(stream.unwrap_or(std::ptr::null_mut()), per_thread))
+}
+
+/// The stream itself, or what stands for the calling thread's own default stream.
+#[inline]
+pub(super) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
+    if !is_engaged() || streams::meant(stream, per_thread) != Meant::Own {
+        return stream;
     }
+    queue_of(stream, per_thread).map_or(stream, |(_, queue)| pointer(queue.stream().handle))
 }
 
 /// A change of an executable graph: launches that wait are those of before.
@@ -114,10 +120,12 @@ pub(super) fn call(work: Work, bytes: usize, kept: Kept) -> Later {
 
 /// The engine and the queue of a stream, for a call of the program's.
 pub(super) fn queue_of(stream: CUstream, per_thread: bool) -> Option<(&'static HookEngine, Arc<Queue>)> {
-    guarded(None, || {
+    let found = guarded(None, || {
         let engine = engine_for_call()?;
         Some((engine, streams::find(engine, stream, per_thread)?))
-    })
+    })?;
+    slices::aside(Some(&found.1));
+    Some(found)
 }
 
 fn through(

@@ -5,7 +5,7 @@ use sluice_driver_api::types::*;
 use sluice_preempt::ids::Context;
 
 use super::submit::queue_of;
-use super::{code, engine_for_call, inside, is_engaged, launches, status, streams};
+use super::{code, engine_for_call, inside, is_engaged, launches, slices, status, streams};
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
 
@@ -42,6 +42,7 @@ pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce(
         return real();
     }
     let Some(engine) = engine_for_call() else { return real() };
+    slices::aside(None);
     let given =
         context.filter(|context| !context.is_null()).map(|context| context.expose_provenance() as u64);
     let told = guarded(Ok(()), || match given.or_else(gpu::current_context) {
@@ -58,6 +59,7 @@ pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
+        slices::aside(None);
         guarded((), || {
             if let Some(context) = gpu::current_context() {
                 engine.await_context(Context(context));

@@ -33,7 +33,7 @@ pub fn compiled(name: &str, linking: Linking, with: &[&Path]) -> PathBuf {
     let sources = if is_reef { root.join("../../examples/reef") } else { root.join("programs") };
     let source = sources.join(format!("{name}.{}", if is_reef { "cpp" } else { "c" }));
     let beside: &[&str] =
-        if is_reef { &["driver.h"] } else { &["common.h", "cu.h", "memory.h", "contract.h"] };
+        if is_reef { &["driver.h"] } else { &["common.h", "cu.h", "kernels.h", "memory.h", "preempt.h"] };
     let mut hasher = DefaultHasher::new();
     (linking, with).hash(&mut hasher);
     let beside = beside.iter().map(|file| sources.join(file));

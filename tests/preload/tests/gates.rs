@@ -93,7 +93,7 @@ fn gates_open_when_the_manager_is_gone() {
 }
 
 #[test]
-fn a_process_ends_with_its_gate_shut() {
+fn a_process_that_is_killed_with_its_gate_shut_leaves_nothing_behind() {
     let _turn = beside_others();
     let stage = Stage::new();
     let tenant = stage.start("preempt_gate", "200");
@@ -101,10 +101,23 @@ fn a_process_ends_with_its_gate_shut() {
     stage.manager.gates(Some(true));
     stage.stands(&tenant);
     drop(tenant);
-    let next = stage.start("busy", "200 8");
     stage.manager.gates(None);
+    let next = stage.start("busy", "200 8");
     stage.runs(&next);
     next.finish().expect_success();
+}
+
+#[test]
+fn a_process_that_begins_with_its_gate_shut_waits_for_it() {
+    let _turn = beside_others();
+    let stage = Stage::new();
+    stage.manager.gates(Some(true));
+    let mut tenant = stage.node.tenant("main", "preempt_gate").arguments("200").start();
+    stage.manager.announcement(0);
+    stage.manager.gates(Some(false));
+    tenant.expect("ready");
+    stage.runs(&tenant);
+    tenant.finish().expect_success();
 }
 
 #[test]

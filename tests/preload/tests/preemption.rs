@@ -1,12 +1,18 @@
 //! Programs that preempt their own streams: no manager, nothing but the library. What the program computed is its own witness.
 
-use sluice_preload_tests::{Ending, Node, beside_others};
+use sluice_preload_tests::{Ending, MS, Node, beside_others};
 
 /// A program of `preempt_calls.c` on a GPU of its own.
 fn run(simulator: &str, arguments: &str) -> Ending {
     let _turn = beside_others();
     let node = Node::with("0\n").without_manager().simulator_arguments(simulator).start();
     node.tenant("alone", "preempt_calls").arguments(arguments).start().finish().expect_success()
+}
+
+fn at_each_level(part: &str) {
+    for level in [0, 1, 2] {
+        run("", &format!("{part} {level}"));
+    }
 }
 
 fn at_both_levels(part: &str) {
@@ -17,12 +23,12 @@ fn at_both_levels(part: &str) {
 
 #[test]
 fn a_stream_keeps_its_order_while_it_is_stopped_and_goes_on_at_random() {
-    at_both_levels("order");
+    at_each_level("order");
 }
 
 #[test]
 fn streams_that_hand_work_round_by_events_keep_their_order_while_they_are_stopped_at_random() {
-    at_both_levels("ring");
+    at_each_level("ring");
 }
 
 #[test]
@@ -59,7 +65,7 @@ fn the_legacy_default_stream_keeps_its_place_among_the_blocking_ones() {
 
 #[test]
 fn host_functions_run_once_and_in_order() {
-    at_both_levels("functions");
+    at_each_level("functions");
 }
 
 #[test]
@@ -89,17 +95,17 @@ fn a_stream_that_is_idle_is_told_of_and_an_outage_ends() {
 
 #[test]
 fn a_child_process_is_not_concerned() {
-    at_both_levels("forks");
+    at_each_level("forks");
 }
 
 #[test]
 fn a_program_ends_with_a_stream_preempted() {
-    at_both_levels("exits");
+    at_each_level("exits");
 }
 
 #[test]
 fn a_context_ends_with_a_stream_preempted() {
-    at_both_levels("contexts");
+    at_each_level("contexts");
 }
 
 #[test]
@@ -111,4 +117,27 @@ fn without_stream_memory_operations_streams_are_stopped_at_the_host() {
         "the level and its reason"
     );
     run("--mem-ops off", "order 0");
+}
+
+#[test]
+fn a_kernel_is_stopped_in_its_middle_and_goes_on_when_somebody_else_needs_the_context() {
+    let _turn = beside_others();
+    let node = Node::with("0\n").without_manager().start();
+    let mut tenant = node.tenant("alone", "preempt_calls").arguments("full 2").start();
+    tenant.expect("launched");
+    node.let_pass(10 * MS);
+    assert_eq!(tenant.ask("stop"), "stopped");
+    let before = node.row(&tenant).kernels_completed;
+    // Longer than the whole kernel takes.
+    node.let_pass(1200 * MS);
+    assert_eq!((before, node.row(&tenant).kernels_completed), (0, 0), "it has ended while it was stopped");
+    assert_eq!(tenant.ask("beside"), "beside");
+    tenant.expect("done");
+    tenant.finish().expect_success();
+}
+
+#[test]
+fn without_controls_a_stream_is_stopped_at_its_gates() {
+    let ending = run("--controls none", "outcomes 1");
+    assert_eq!(ending.lines.len(), 2, "{:?}", ending.lines);
 }

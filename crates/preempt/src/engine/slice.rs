@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::config::Level;
 use crate::driver::{Clock, Driver, Observer, SliceError};
+use crate::ids::Context;
 use crate::queue::Queue;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
@@ -28,6 +29,21 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             // What fails is a hold, and none is wanted.
             let _ = self.work_slices(queue);
         }
+    }
+
+    /// Somebody needs the GPU in a context that streams were taken off for: all of them but `except` are held by gates from here
+    /// on, or the door alone.
+    pub fn yield_slices(&self, context: Context, except: Option<&Queue>) {
+        let held: Vec<_> = {
+            let book = self.book();
+            let lanes = book.lanes().filter(|(id, lane)| {
+                lane.sliced.wanted
+                    && lane.queue.stream().context == context
+                    && except.is_none_or(|except| except.id() != *id)
+            });
+            lanes.map(|(_, lane)| lane.queue.clone()).collect()
+        };
+        held.iter().for_each(|queue| self.give_up_slices(queue));
     }
 
     /// Somebody who runs waits for the stream: from here on gates hold it, or the door alone.
