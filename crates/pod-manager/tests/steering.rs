@@ -261,6 +261,16 @@ fn a_process_that_leaves_is_set_free_before_its_descriptor_is_closed() {
 }
 
 #[test]
+fn nothing_is_kept_of_a_process_that_leaves_and_needs_no_control_to_be_free() {
+    let world = World::new();
+    let (a, descriptor) = steered(&world, "be-a", &[1]);
+    works(&world, &a);
+    let Hook { token, memory, .. } = a;
+    drop((token, memory));
+    descriptor.closes();
+}
+
+#[test]
 fn when_the_manager_stops_everybody_is_free() {
     let mut world = World::new();
     let ((_a, _ad), (_b, _bd)) = two(&world);
