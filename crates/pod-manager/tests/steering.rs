@@ -261,6 +261,16 @@ fn a_process_that_leaves_is_set_free_before_its_descriptor_is_closed() {
 }
 
 #[test]
+fn nothing_is_kept_of_a_process_that_leaves_and_needs_no_control_to_be_free() {
+    let world = World::new();
+    let (a, descriptor) = steered(&world, "be-a", &[1]);
+    works(&world, &a);
+    let Hook { token, memory, .. } = a;
+    drop((token, memory));
+    descriptor.closes();
+}
+
+#[test]
 fn when_the_manager_stops_everybody_is_free() {
     let mut world = World::new();
     let ((_a, _ad), (_b, _bd)) = two(&world);
@@ -536,4 +546,21 @@ fn a_hand_over_that_fails_is_undone_and_counted_by_its_cause() {
         assert_eq!(a.page().deadline_ns(), 0, "it takes turns by token");
         assert_eq!((world.driver.group(2), b.page().deadline_ns()), ((true, 2048), STANDING));
     }
+}
+
+/// Its hook sets it free when it has lost us, so nothing is feared of it any more.
+#[test]
+fn who_could_not_be_set_free_and_lost_us_does_not_lengthen_the_slices_of_others() {
+    let world = World::new();
+    let ((_a, _ad), (mut b, _b)) = two(&world);
+    let (_lc, _lcd) = steered(&world, "lc", &[3]);
+    quiet(&world);
+    assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
+    world.driver.fail(2, Some(refused(Cause::Refused)));
+    world.advance(200 * MS);
+    assert!(b.token.is_closed());
+    until("the other one is sliced as before", || {
+        world.settle();
+        world.metric("sluice_controls_in_flight") == Some(0.0) && world.driver.group(1) == (true, 1)
+    });
 }

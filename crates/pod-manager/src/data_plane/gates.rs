@@ -39,6 +39,10 @@ impl Gatekeeper {
 impl DataPlane {
     /// Opens and closes the gates, and withholds grants while they are closed. Before the ledger decides.
     pub(super) fn tend_gates(&mut self) {
+        let before = self.gatekeeper.gates.state();
+        if !before.is_wanted() && !self.helm.steering.has_critical() {
+            return;
+        }
         let mut critical: Vec<Activity> = Vec::new();
         let mut concerned = false;
         for process in self.processes.values().filter(|process| process.token.is_some()) {
@@ -52,7 +56,6 @@ impl DataPlane {
             critical.clear();
         }
         let now = self.clock.now_ns();
-        let before = self.gatekeeper.gates.state();
         let state = self.gatekeeper.gates.look(now, critical.into_iter());
         if state != before {
             self.meters.gates.changed(state);
