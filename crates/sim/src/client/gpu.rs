@@ -256,7 +256,11 @@ impl Gpu {
             self.region.wait_full();
             !has_hung_up(&self.lifeline)
         };
-        self.region.push(&record, full, claimed)
+        let ticket = self.region.push(&record, full, claimed);
+        if self.region.has_followers(ticket) {
+            self.poke_if_parked();
+        }
+        ticket
     }
 
     /// Makes the daemon look at its rings.

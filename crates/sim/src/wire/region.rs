@@ -72,6 +72,13 @@ impl Region {
         ticket
     }
 
+    /// Whether others have put commands behind the one with this ticket. They may have poked the daemon when it could not get past this
+    /// one, which was not there yet.
+    pub(crate) fn has_followers(&self, ticket: u64) -> bool {
+        fence(Ordering::SeqCst);
+        self.word(TAIL).load(Ordering::Relaxed) > ticket + 1
+    }
+
     /// Takes the next command out: the daemon's side. What makes no sense is skipped.
     pub(crate) fn pop(&self) -> Option<Option<Record>> {
         let head = self.word(HEAD).load(Ordering::Relaxed);
