@@ -6,6 +6,7 @@ kernels, as it sees it.
   manager   two best-effort programs take turns; the pod-manager is killed (SIGKILL) while one of them stands
   lc-full   a latency-critical program is busy without a pause, best effort gets what its slice of 1 us leaves; it is killed
   lc-gate   the same with gates instead of slices: best effort stands at its gate
+  manager-gate   likewise, and the pod-manager is killed
 Everything known is written after each case. The bar is 100 ms.
 """
 
@@ -25,6 +26,7 @@ CLIENTS = [
     {"name": "be1", "request": 0.4, "limit": 1.0, "memory": "8Gi"},
     {"name": "lc", "request": 0.2, "limit": 1.0, "memory": "8Gi", "class": "latency-critical"},
 ]
+CASES = ["manager", "lc-full", "lc-gate", "manager-gate"]
 KERNEL_US = 500
 BAR_MS = 100.0
 # Somebody stood if none of its kernels had ended for so long.
@@ -98,6 +100,15 @@ def until(what, seen, seconds=20.0):
         time.sleep(0.02)
 
 
+def kill_manager(manager, *_):
+    manager.child.process.kill()
+    manager.child.process.wait()
+
+
+def kill_critical(_, critical):
+    critical.kill()
+
+
 def manager_killed(stage, chance):
     """The tenants survive the manager; each time a new one comes for fresh tenants."""
     manager = stage.manager(f"--controls={stage.controls}")
@@ -109,8 +120,7 @@ def manager_killed(stage, chance):
     achieved = levels(manager)
     time.sleep(0.1 + 0.1 * chance.random())
     moment = unix_ns()
-    manager.child.process.kill()
-    manager.child.process.wait()
+    kill_manager(manager)
     time.sleep(0.6)
     for tenant in tenants:
         tenant.answer(60)
@@ -121,8 +131,8 @@ def manager_killed(stage, chance):
     return told, achieved
 
 
-def lc_killed(stage, chance, *flags):
-    """One best-effort program beside a busy latency-critical one, which is killed."""
+def busy_lc(stage, chance, flags, kill):
+    """One best-effort program beside a busy latency-critical one; `kill` gets the manager and the latter."""
     manager = stage.manager(*flags)
     tenant, critical = stage.tenant(manager, "be0"), stage.tenant(manager, "lc")
     tenant.begin()
@@ -130,22 +140,26 @@ def lc_killed(stage, chance, *flags):
     time.sleep(0.7 + 0.1 * chance.random())
     achieved = levels(manager)
     moment = unix_ns()
-    critical.kill()
+    kill(manager, critical)
     time.sleep(0.6)
     told = [tenant.end(moment)]
     tenant.stop()
+    critical.stop()
     manager.stop()
     return told, achieved
 
 
 def case(stage, name):
     chance = random.Random(1)
+    slices, gates = [f"--controls={stage.controls}"], ["--controls=off", "--gates=auto"]
     play, wanted = {
         "manager": (lambda: manager_killed(stage, chance), "turn"),
-        "lc-full": (lambda: lc_killed(stage, chance, f"--controls={stage.controls}"), "turn"),
-        "lc-gate": (lambda: lc_killed(stage, chance, "--controls=off", "--gates=auto"), "device"),
+        "lc-full": (lambda: busy_lc(stage, chance, slices, kill_critical), "turn"),
+        "lc-gate": (lambda: busy_lc(stage, chance, gates, kill_critical), "device"),
+        "manager-gate": (lambda: busy_lc(stage, chance, gates, kill_manager), "device"),
     }[name]
-    if name == "lc-gate" and "--gates" not in subprocess.run([rig.SLUICE, "pod-manager", "--help"], capture_output=True, text=True, check=False).stdout:
+    manual = subprocess.run([rig.SLUICE, "pod-manager", "--help"], capture_output=True, text=True, check=False).stdout
+    if name.endswith("gate") and "--gates" not in manual:
         return {"left_out": "this pod-manager has no --gates"}
     times, went_on, tries, achieved = [], [], 0, {}
     while len(times) < stage.options.times and tries < 3 * stage.options.times:
@@ -172,7 +186,7 @@ def case(stage, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", choices=["real", "sim"], default="real")
-    parser.add_argument("--cases", nargs="+", choices=["manager", "lc-full", "lc-gate"], default=["manager", "lc-full", "lc-gate"])
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--manager", nargs="*", default=[], help="more arguments of the pod-managers")
     parser.add_argument("--limit", type=int, default=300)

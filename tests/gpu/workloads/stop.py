@@ -133,12 +133,13 @@ def measure(stream, kernel_us, level, samples, end):
     busy.join()
     stream.driver("cuStreamSynchronize", stream.stream)
     stream.call("sluice_preemption_disable")
-    took.sort()
-    quantile = lambda share: took[min(len(took) - 1, int(share * len(took)))] if took else None
+    def quantile(values, share):
+        return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else None
+
     names = {number: name for name, number in LEVELS.items()}
     return {
-        "kernel_us": kernel_us, "level": level, "samples": len(took), "took_us": {"p50": quantile(0.5), "p99": quantile(0.99), "p999": quantile(0.999)},
-        "after_max": max(after, default=None), "after_mean": sum(after) / max(1, len(after)), "standing_max": max(standing, default=None),
+        "kernel_us": kernel_us, "level": level, "samples": len(took), "took_us": {name: quantile(took, share) for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))},
+        "after_p50": quantile(after, 0.5), "after_p99": quantile(after, 0.99), "after_max": max(after, default=None), "after_mean": sum(after) / max(1, len(after)), "standing_max": max(standing, default=None),
         "failed": failed, "achieved": {names[number]: times for number, times in levels.items()}, "exact": stream.counter.value == launched[0],
     }
 

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use sluice_preload_tests::{artifacts, beside_others};
 
-/// Levels by what a simulated GPU can do.
-const LEVELS: [&str; 3] = ["host", "full", "mps-gate"];
+/// All of them; a simulated GPU has no MPS.
+const LEVELS: [&str; 4] = ["host", "device", "full", "mps-gate"];
 const REQUESTS: u64 = 24;
 /// A request's kernel takes so long; no answer comes sooner.
 const KERNEL_US: f64 = 100.0;
@@ -47,12 +47,11 @@ fn each_level_with_and_without_hints_is_a_row_or_left_out_with_its_reason() {
     for fact in ["gpu", "driver", "commit", "date", "command"] {
         assert!(report[fact].as_str().is_some_and(|fact| !fact.is_empty()), "{fact} is missing: {report:#}");
     }
-    for level in ["host", "full"] {
-        for hint in [false, true] {
-            let row =
-                find(&report, "rows", level, hint).unwrap_or_else(|| panic!("{level} {hint}: {report:#}"));
-            is_consistent(row);
-        }
+    for (level, hint) in LEVELS.iter().flat_map(|level| [(*level, false), (*level, true)]) {
+        let (row, out) = (find(&report, "rows", level, hint), find(&report, "left_out", level, hint));
+        assert!(row.is_some() != out.is_some(), "{level} {hint}: {report:#}");
+        assert!(row.is_some() || !["host", "full"].contains(&level), "{level} {hint}: {report:#}");
+        row.into_iter().for_each(is_consistent);
     }
     let full = |hint| find(&report, "rows", "full", hint).map_or(Value::Null, Clone::clone);
     assert!(full(false)["achieved"]["turn"].as_u64() > Some(0), "{report:#}");
