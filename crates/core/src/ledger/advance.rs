@@ -29,8 +29,7 @@ impl TokenLedger {
         let running = self.grants.iter().filter_map(|grant| self.next_event_of(grant));
         let prolonged = self.grants.iter().filter_map(|grant| self.prolonged_at(grant));
         let running = running.chain(prolonged).min();
-        let hopes = self.processes.values().any(|process| self.has_a_chance(process));
-        if self.grants.len() >= self.policy.capacity.max(1) || !hopes {
+        if self.grants.len() >= self.policy.capacity.max(1) || self.waiting().next().is_none() {
             return running;
         }
         // Who waits while its client holds a grant waits for the end of that.
