@@ -147,6 +147,8 @@ int main(int count, char **words) {
 
     // The same for a scope.
     for (unsigned i = 0; i < KERNELS / 10; i++) launch(number, KERNEL_US, lp_stream);
+    while (read(number, pinned, hp_stream) < KERNELS + 3) {
+    }
     unsigned long long first, second;
     reef::Achieved in_scope;
     {
