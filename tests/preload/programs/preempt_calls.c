@@ -489,7 +489,7 @@ static void notices(void) {
     as.task_timeout_us = -1;
     as.outage_ms = 20;
     WELL(enable(on, &as));
-    stop(on);
+    WELL(preempt(on, 0, NULL));
     DO(launch(gpu.add, data, N, MICROS, on));
     DO(cuStreamSynchronize(on));
     EXPECT(added(data, N, 3));
