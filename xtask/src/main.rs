@@ -7,6 +7,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -70,7 +71,19 @@ fn build(profile: &str, parts: Parts) -> Result<PathBuf, String> {
         return Err(format!("building {} failed: {status}", PACKAGES.join(", ")));
     }
     let folder = if profile == "dev" { "debug" } else { profile };
-    Ok(target_folder().map_err(|why| format!("cannot tell where cargo builds: {why}"))?.join(folder))
+    let folder =
+        target_folder().map_err(|why| format!("cannot tell where cargo builds: {why}"))?.join(folder);
+    name_twice(&folder)
+        .map_err(|why| format!("cannot link libcudareef.so in {}: {why}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Gives the hook its other name, by which programs written for REEF are linked.
+fn name_twice(folder: &Path) -> io::Result<()> {
+    match symlink("libsluice.so", folder.join("libcudareef.so")) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    }
 }
 
 /// The folder that holds the profiles' folders: this program was built into one of them, so it is right whatever

@@ -1,6 +1,6 @@
 //! What descriptors are told to be.
 
-use sluice_sys::kind::{Kind, inode, of};
+use sluice_sys::kind::{Kind, identity, of};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -21,9 +21,9 @@ fn devices_sockets_and_others_are_told_apart() {
 }
 
 #[test]
-fn copies_of_a_descriptor_lead_to_one_inode_and_others_to_another() {
+fn copies_of_a_descriptor_have_one_identity_and_others_to_another() {
     let (one, other) = UnixStream::pair().unwrap();
     let copy = one.try_clone().unwrap();
-    assert_eq!(inode(one.as_fd()).unwrap(), inode(copy.as_fd()).unwrap());
-    assert_ne!(inode(one.as_fd()).unwrap(), inode(other.as_fd()).unwrap());
+    assert_eq!(identity(one.as_fd()).unwrap(), identity(copy.as_fd()).unwrap());
+    assert_ne!(identity(one.as_fd()).unwrap(), identity(other.as_fd()).unwrap());
 }

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #endif
 #include "cu.h"
+#include "kernels.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,26 +30,30 @@ enum { EXIT_DRIVER = 10, EXIT_WRONG = 11, EXIT_BROKEN = 12 };
         }                                                                                                              \
     } while (0)
 
-/* One iteration is one microsecond, so "iters" is the duration. */
-static const char MODULE[] = "SLUICE-SIM 1\n"
-                             "kernel mix params=ptr:u64,n:u32,iters:u32 ns_per_iter=1000 effect=mix\n"
-                             "kernel add params=ptr:u64,n:u32,iters:u32 ns_per_iter=1000 effect=add\n"
-                             "kernel spin params=ptr:u64,n:u32,iters:u32 ns_per_iter=1000 effect=none\n";
-
 typedef struct {
     CUdevice device;
     CUcontext context;
     CUfunction mix, add, spin;
 } Gpu;
 
+/* Whether the GPU is a real one. */
+__attribute__((unused)) static int is_real;
+
+/* The kernels, in the current context. */
+__attribute__((unused)) static CUmodule load_kernels(void) {
+    CUmodule module;
+    is_real = cuModuleLoadData(&module, MODULE) != CUDA_SUCCESS;
+    if (is_real) DO(cuModuleLoadData(&module, PTX));
+    return module;
+}
+
 __attribute__((unused)) static Gpu open_gpu(void) {
     Gpu gpu;
-    CUmodule module;
     DO(cuInit(0));
     DO(cuDeviceGet(&gpu.device, 0));
     DO(cuDevicePrimaryCtxRetain(&gpu.context, gpu.device));
     DO(cuCtxSetCurrent(gpu.context));
-    DO(cuModuleLoadData(&module, MODULE));
+    CUmodule module = load_kernels();
     DO(cuModuleGetFunction(&gpu.mix, module, "mix"));
     DO(cuModuleGetFunction(&gpu.add, module, "add"));
     DO(cuModuleGetFunction(&gpu.spin, module, "spin"));

@@ -20,6 +20,8 @@ pub struct Artifacts {
     pub driver: PathBuf,
     /// A directory in which `libcuda.so.1` is the hook.
     pub shim: PathBuf,
+    /// A directory in which the hook is `libsluice.so` and `libcudareef.so`.
+    pub reef: PathBuf,
     /// A directory below the target directory for compiled programs and locks; it outlives the test.
     pub scratch: PathBuf,
 }
@@ -84,8 +86,9 @@ impl Layout {
             self.target.join("preload-tests").join(self.profile_dir.file_name().unwrap_or_default());
         let driver = scratch.join("driver");
         let shim = scratch.join("shim");
+        let reef = scratch.join("reef");
         let hook = self.profile_dir.join("libsluice.so");
-        for directory in [&driver, &shim] {
+        for directory in [&driver, &shim, &reef] {
             fs::create_dir_all(directory)
                 .unwrap_or_else(|error| panic!("creating {}: {error}", directory.display()));
         }
@@ -102,7 +105,9 @@ impl Layout {
                 .unwrap_or_else(|error| panic!("laying out {}: {error}", driver.display()));
         }
         replace_link(&hook, &shim.join("libcuda.so.1"));
-        Artifacts { hook, sluice: self.profile_dir.join("sluice"), driver, shim, scratch }
+        replace_link(&hook, &reef.join("libsluice.so"));
+        replace_link(&hook, &reef.join("libcudareef.so"));
+        Artifacts { hook, sluice: self.profile_dir.join("sluice"), driver, shim, reef, scratch }
     }
 }
 

@@ -16,20 +16,29 @@ pub enum Linking {
     Late,
     /// A shared library for others to load.
     Library,
+    /// One of the programs in `examples/reef`, in C++, linked against `libcudareef.so`.
+    Reef,
 }
 
-/// The executable (or library) made from `programs/NAME.c`, compiled if it is not there yet. `with` names further
+/// The executable (or library) made from `programs/NAME.c`, or of [`Linking::Reef`] from `examples/reef/NAME.cpp`, compiled if it is not there yet. `with` names further
 /// libraries of this kind that it is linked against.
 ///
 /// # Panics
 /// When `cc` is missing or refuses the program.
 pub fn compiled(name: &str, linking: Linking, with: &[&Path]) -> PathBuf {
     let artifacts = artifacts::built();
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let headers = root.join("../../hook/include");
+    let is_reef = linking == Linking::Reef;
+    let sources = if is_reef { root.join("../../examples/reef") } else { root.join("programs") };
+    let source = sources.join(format!("{name}.{}", if is_reef { "cpp" } else { "c" }));
+    let beside: &[&str] =
+        if is_reef { &["driver.h"] } else { &["common.h", "cu.h", "kernels.h", "memory.h", "preempt.h"] };
     let mut hasher = DefaultHasher::new();
     (linking, with).hash(&mut hasher);
-    for file in [format!("{name}.c"), "common.h".into(), "cu.h".into(), "memory.h".into()] {
-        let path = sources.join(file);
+    let beside = beside.iter().map(|file| sources.join(file));
+    let of_ours = ["sluice.h", "reef.h"].map(|file| headers.join(file));
+    for path in std::iter::once(source.clone()).chain(beside).chain(of_ours) {
         let text = fs::read(&path).unwrap_or_else(|error| panic!("reading {}: {error}", path.display()));
         text.hash(&mut hasher);
     }
@@ -46,9 +55,11 @@ pub fn compiled(name: &str, linking: Linking, with: &[&Path]) -> PathBuf {
     // Only its name is kept: a program that any process has open for writing cannot be executed.
     let unique = unique.unwrap_or_else(|error| panic!("making room in {}: {error}", directory.display()));
     let unique = unique.into_temp_path();
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]);
-    cc.arg("-o").arg(&unique).arg(sources.join(format!("{name}.c")));
+    let mut cc = Command::new(if is_reef { "c++" } else { "cc" });
+    cc.arg(if is_reef { "-std=c++17" } else { "-std=gnu11" });
+    cc.args(["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-I"])
+        .arg(&headers);
+    cc.arg("-o").arg(&unique).arg(&source);
     cc.args(with);
     for library in with {
         cc.arg(format!("-Wl,-rpath,{}", library.parent().unwrap_or(Path::new(".")).display()));
@@ -56,6 +67,9 @@ pub fn compiled(name: &str, linking: Linking, with: &[&Path]) -> PathBuf {
     match linking {
         Linking::LoadTime => cc.arg("-L").arg(&artifacts.driver).arg("-l:libcuda.so.1").arg("-ldl"),
         Linking::Late => cc.arg("-ldl"),
+        Linking::Reef => {
+            cc.arg("-L").arg(&artifacts.reef).arg("-lcudareef").arg("-L").arg(&artifacts.driver).arg("-lcuda")
+        }
         Linking::Library => cc.args(["-shared", "-fPIC", "-ldl"]).arg(format!("-Wl,-soname,lib{name}.so")),
     };
     let output = cc.output().unwrap_or_else(|error| panic!("running {cc:?}: {error}"));

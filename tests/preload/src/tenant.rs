@@ -82,6 +82,19 @@ impl TenantOptions {
         self
     }
 
+    /// An example of REEF's interface, linked against `libcudareef.so`; the loader finds it if it is not preloaded already.
+    pub fn linked_with_reef(mut self) -> Self {
+        self.linking = Linking::Reef;
+        self
+    }
+
+    /// A folder in which libraries are looked for as well, behind the others.
+    pub fn library_folder(mut self, folder: &Path) -> Self {
+        self.library_path.as_mut_os_string().push(":");
+        self.library_path.as_mut_os_string().push(folder);
+        self
+    }
+
     /// The program opens the driver itself and is linked against nothing of CUDA.
     pub fn opening_the_driver_late(mut self) -> Self {
         self.linking = Linking::Late;

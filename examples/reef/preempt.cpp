@@ -1,0 +1,175 @@
+// REEF's example on the driver API: a stream of low priority is preempted while a stream of high priority works, and goes on.
+//
+//   c++ -I hook/include examples/reef/preempt.cpp -o preempt -lcudareef -lcuda
+//   ./preempt [host|device|all]
+//
+// Each kernel of the low-priority stream adds one to a number, which is copied out on the other stream: what the program prints
+// was seen from outside. It runs on the simulated GPU as well, which reads kernels in a format of its own.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#else
+#include "driver.h"
+#endif
+#include <reef.h>
+
+static const unsigned KERNELS = 300, KERNEL_US = 1000, URGENT = 20, URGENT_US = 100;
+
+#define DO(call)                                                                                                       \
+    do {                                                                                                               \
+        const int answer_ = static_cast<int>(call);                                                                    \
+        if (answer_ != 0) {                                                                                            \
+            std::fprintf(stderr, "%s:%d: %s answered %d\n", __FILE__, __LINE__, #call, answer_);                       \
+            std::exit(1);                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+// work(number, count, us): takes `us` microseconds, then adds one to each of `count` numbers.
+static const char PTX[] = R"(
+.version 6.4
+.target sm_70
+.address_size 64
+.visible .entry work(.param .u64 number, .param .u32 count, .param .u32 us)
+{
+    .reg .pred %over;
+    .reg .b32 %i, %width, %count, %us;
+    .reg .b64 %began, %now, %limit, %at, %value;
+    mov.u64 %began, %globaltimer;
+    ld.param.u32 %us, [us];
+    mul.wide.u32 %limit, %us, 1000;
+AGAIN:
+    mov.u64 %now, %globaltimer;
+    sub.u64 %now, %now, %began;
+    setp.lt.u64 %over, %now, %limit;
+    @%over bra AGAIN;
+    mov.u32 %i, %ctaid.x;
+    mov.u32 %width, %ntid.x;
+    mul.lo.u32 %i, %i, %width;
+    mov.u32 %width, %tid.x;
+    add.u32 %i, %i, %width;
+    ld.param.u32 %count, [count];
+    setp.ge.u32 %over, %i, %count;
+    @%over bra END;
+    ld.param.u64 %at, [number];
+    cvta.to.global.u64 %at, %at;
+    mul.wide.u32 %value, %i, 8;
+    add.u64 %at, %at, %value;
+    ld.global.u64 %value, [%at];
+    add.u64 %value, %value, 1;
+    st.global.u64 [%at], %value;
+END:
+    ret;
+}
+)";
+static const char SIMULATED[] = "SLUICE-SIM 1\nkernel work params=ptr:u64,n:u32,iters:u32 ns_per_iter=1000 effect=add\n";
+
+static CUfunction kernel;
+
+static void launch(CUdeviceptr number, unsigned us, CUstream stream) {
+    unsigned count = 1;
+    void *parameters[] = {&number, &count, &us};
+    DO(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
+}
+
+static unsigned long long read(CUdeviceptr number, unsigned long long *pinned, CUstream stream) {
+    DO(cuMemcpyDtoHAsync(pinned, number, sizeof *pinned, stream));
+    DO(cuStreamSynchronize(stream));
+    return *pinned;
+}
+
+static reef::PreemptLevel level_of(const char *word) {
+    if (!std::strcmp(word, "all")) return reef::PreemptAll;
+    return std::strcmp(word, "host") ? reef::PreemptDeviceQueue : reef::PreemptHostQueue;
+}
+
+// Whether the stream stood between two looks. A kernel that was stopped in its middle gets the GPU back when another stream of its
+// context needs it, as the looks themselves do: it may end, and nothing behind it begins.
+static bool stood(reef::Achieved achieved, unsigned long long before, unsigned long long after) {
+    return before == after || (achieved.level == reef::PreemptAll && after == before + 1);
+}
+
+int main(int count, char **words) {
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    DO(cuInit(0));
+    DO(cuDeviceGet(&device, 0));
+    DO(cuDevicePrimaryCtxRetain(&context, device));
+    DO(cuCtxSetCurrent(context));
+    if (cuModuleLoadData(&module, PTX) != CUDA_SUCCESS) DO(cuModuleLoadData(&module, SIMULATED));
+    DO(cuModuleGetFunction(&kernel, module, "work"));
+    CUdeviceptr number, urgent;
+    unsigned long long *pinned;
+    DO(cuMemAlloc(&number, sizeof *pinned));
+    DO(cuMemAlloc(&urgent, sizeof *pinned));
+    DO(cuMemAllocHost(reinterpret_cast<void **>(&pinned), sizeof *pinned));
+
+    // 1. Two streams.
+    CUstream lp_stream, hp_stream;
+    DO(cuStreamCreate(&lp_stream, CU_STREAM_NON_BLOCKING));
+    DO(cuStreamCreate(&hp_stream, CU_STREAM_NON_BLOCKING));
+
+    // 2. The one of low priority can be preempted.
+    reef::RFconfig config{};
+    config.queueSize = 32;
+    config.batchSize = 8;
+    config.taskTimeout = -1;
+    config.preemptLevel = level_of(count > 1 ? words[1] : "device");
+    DO(reef::enablePreemption(lp_stream, config));
+
+    // 3. It gets its work: input, and many kernels.
+    *pinned = 0;
+    DO(cuMemcpyHtoDAsync(number, pinned, sizeof *pinned, lp_stream));
+    DO(cuMemcpyHtoDAsync(urgent, pinned, sizeof *pinned, hp_stream));
+    for (unsigned i = 0; i < KERNELS; i++) launch(number, KERNEL_US, lp_stream);
+    unsigned long long before;
+    do before = read(number, pinned, hp_stream);
+    while (before < 3);
+
+    // 4. In the middle of it the stream is preempted.
+    reef::Achieved achieved;
+    DO(reef::preempt(lp_stream, true, &achieved));
+    const unsigned long long stopped = read(number, pinned, hp_stream);
+
+    // 5. The one of high priority has the GPU to itself.
+    for (unsigned i = 0; i < URGENT; i++) launch(urgent, URGENT_US, hp_stream);
+    DO(cuStreamSynchronize(hp_stream));
+    const unsigned long long done = read(urgent, pinned, hp_stream);
+    const unsigned long long still = read(number, pinned, hp_stream);
+
+    // 6. The other one goes on.
+    DO(reef::restore(lp_stream));
+    DO(cuStreamSynchronize(lp_stream));
+    const unsigned long long all = read(number, pinned, hp_stream);
+
+    // The same for a scope.
+    for (unsigned i = 0; i < KERNELS / 10; i++) launch(number, KERNEL_US, lp_stream);
+    unsigned long long first, second;
+    reef::Achieved in_scope;
+    {
+        const reef::Preempted preempted(lp_stream, true);
+        DO(preempted.result());
+        in_scope = preempted.achieved();
+        first = read(number, pinned, hp_stream);
+        launch(urgent, KERNEL_US, hp_stream);
+        second = read(number, pinned, hp_stream);
+    }
+    DO(cuStreamSynchronize(lp_stream));
+    const unsigned long long end = read(number, pinned, hp_stream);
+
+    // 7. What was never enabled cannot be disabled, or preempted.
+    const reef::RFresult not_enabled = reef::preempt(hp_stream);
+    DO(reef::disablePreemption(lp_stream));
+    DO(cuStreamDestroy(lp_stream));
+    DO(cuStreamDestroy(hp_stream));
+
+    std::printf("{\"level\": %d, \"took_us\": %.1f, \"before\": %llu, \"stopped\": %llu, \"still\": %llu, \"urgent\": %llu, "
+                "\"all\": %llu, \"scope\": [%llu, %llu, %llu]}\n",
+                achieved.level, static_cast<double>(achieved.took_ns) / 1e3, before, stopped, still, done, all, first, second, end);
+    const bool as_promised = stood(achieved, stopped, still) && stopped < KERNELS && done == URGENT && all == KERNELS &&
+                             stood(in_scope, first, second) && end == KERNELS + KERNELS / 10 && not_enabled == reef::REEF_NOT_ENABLED;
+    return as_promised ? 0 : 2;
+}

@@ -1,0 +1,92 @@
+// REEF's example on the runtime API, as its documentation has it, with what is wrong there put right (see reef.h).
+//
+//   nvcc -std=c++20 -I hook/include examples/reef/preempt.cu -o preempt -L target/release -lcudareef -lcuda
+//   ./preempt
+//
+// The runtime finds the driver by itself (dlopen and dlsym), and with the library linked in, or preloaded, it finds Sluice.
+#include <cstdio>
+#include <cstdlib>
+
+#include <cuda_runtime.h>
+#include <reef.h>
+
+static const int KERNELS = 300;
+static const unsigned KERNEL_US = 1000, URGENT_US = 100;
+
+#define DO(call)                                                                                                       \
+    do {                                                                                                               \
+        const int answer_ = static_cast<int>(call);                                                                    \
+        if (answer_ != 0) {                                                                                            \
+            std::fprintf(stderr, "%s:%d: %s answered %d\n", __FILE__, __LINE__, #call, answer_);                       \
+            std::exit(1);                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+__device__ unsigned long long nanoseconds() {
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+__global__ void kernel(unsigned long long *number, unsigned us) {
+    const unsigned long long began = nanoseconds();
+    while (nanoseconds() - began < us * 1000ull) {
+    }
+    if (threadIdx.x == 0) *number += 1;
+}
+
+static unsigned long long read(const unsigned long long *number, unsigned long long *pinned, cudaStream_t stream) {
+    DO(cudaMemcpyAsync(pinned, number, sizeof *number, cudaMemcpyDeviceToHost, stream));
+    DO(cudaStreamSynchronize(stream));
+    return *pinned;
+}
+
+int main() {
+    // 1. Two streams.
+    cudaStream_t lp_stream, hp_stream;
+    DO(cudaStreamCreateWithFlags(&lp_stream, cudaStreamNonBlocking));
+    DO(cudaStreamCreateWithFlags(&hp_stream, cudaStreamNonBlocking));
+    unsigned long long *number, *urgent, *pinned;
+    DO(cudaMalloc(&number, sizeof *number));
+    DO(cudaMalloc(&urgent, sizeof *urgent));
+    DO(cudaMallocHost(&pinned, sizeof *pinned));
+
+    // 2. The one of low priority can be preempted.
+    reef::RFconfig config{
+        .queueSize = 32,
+        .batchSize = 8,
+        .taskTimeout = -1,
+        .preemptLevel = reef::PreemptDeviceQueue,
+    };
+    DO(reef::enablePreemption(lp_stream, config));
+
+    // 3. It gets its work.
+    DO(cudaMemsetAsync(number, 0, sizeof *number, lp_stream));
+    DO(cudaMemsetAsync(urgent, 0, sizeof *urgent, hp_stream));
+    for (int i = 0; i < KERNELS; i++) kernel<<<1, 32, 0, lp_stream>>>(number, KERNEL_US);
+    DO(cudaGetLastError());
+    unsigned long long before;
+    do before = read(number, pinned, hp_stream);
+    while (before < 3);
+
+    // 4. In the middle of it the stream is preempted.
+    reef::Achieved achieved;
+    DO(reef::preempt(lp_stream, true, &achieved));
+    const unsigned long long stopped = read(number, pinned, hp_stream);
+
+    // 5. The one of high priority has the GPU to itself.
+    for (int i = 0; i < 20; i++) kernel<<<1, 32, 0, hp_stream>>>(urgent, URGENT_US);
+    DO(cudaStreamSynchronize(hp_stream));
+    const unsigned long long still = read(number, pinned, hp_stream);
+
+    // 6. The other one goes on.
+    DO(reef::restore(lp_stream));
+    DO(cudaStreamSynchronize(lp_stream));
+    const unsigned long long all = read(number, pinned, hp_stream);
+
+    // 7. What was enabled is disabled.
+    DO(reef::disablePreemption(lp_stream));
+    std::printf("{\"level\": %d, \"took_us\": %.1f, \"before\": %llu, \"stopped\": %llu, \"still\": %llu, \"all\": %llu}\n", achieved.level,
+                static_cast<double>(achieved.took_ns) / 1e3, before, stopped, still, all);
+    return stopped == still && stopped < static_cast<unsigned long long>(KERNELS) && all == KERNELS ? 0 : 2;
+}

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""The black-box tests of the preemption contract on this machine's GPU: the programs of tests/preload under the real hook.
+
+    contract.py --gpu real [NUMBER ...]     on a machine with a GPU: writes $OUT/contract.json
+    contract.py --gpu sim  [NUMBER ...]     anywhere: starts `sluice sim`, writes $OUT/contract-sim.json
+
+`contract.c` is compiled with cc and linked with libcuda.so.1; each number runs at levels 0 (host) and 1 (device), some at 2
+(full), 21 and 22 with a second process. The result says for each number "ok", "failed: why" or "cannot: why", and what the programs measured. What is timed
+runs alone, the rest several at a time. About 50 seconds on a GPU.
+"""
+
+import argparse
+import concurrent.futures
+import pathlib
+import subprocess
+import tempfile
+
+import rig
+
+PROGRAM = rig.REPO / "tests" / "preload" / "programs" / "contract.c"
+TIMED = [4, 6, 27]
+TOGETHER = [11, 1, 2, 5, 7, 9, 10, 12, 13, 14, 16, 17, 18, 19, 20, 26, 28, 29, 30]
+WITH_OTHERS = [21, 22]
+# Where it does not matter whether anybody else uses the context, which ends level full.
+AT_FULL = [1, 2, 13, 14, 22, 28, 30]
+# Numbers whose program is another's.
+SAME = {3: 1, 8: 7, 15: 14}
+CANNOT = 77
+# Longer than any takes, to end what hangs.
+PATIENCE = 40
+
+
+class Stage:
+    """The GPU, and the program compiled for it."""
+
+    def __init__(self, kind):
+        self.kind = kind
+        self.folder = tempfile.TemporaryDirectory(prefix="sluice-contract-")
+        folder = pathlib.Path(self.folder.name)
+        self.more, driver = {}, []
+        if kind == "sim":
+            for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
+                (folder / name).symlink_to(rig.BUILD / "libcuda.so")
+            rig.wait_for_socket(folder / "sim.sock", rig.Child("sim", [rig.SLUICE, "sim", "--socket", folder / "sim.sock"]))
+            self.more = {"LD_LIBRARY_PATH": str(folder), "SLUICE_SIM_SOCKET": str(folder / "sim.sock")}
+            driver = ["-L", folder]
+        self.program = folder / "contract"
+        # What the driver has is known when it runs; the linker need not find it.
+        command = ["cc", "-std=gnu11", "-O1", "-pthread", "-o", self.program, PROGRAM, *driver, "-l:libcuda.so.1", "-ldl"]
+        built = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        if built.returncode:
+            command[-2:-1] = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-as-needed", *self.found_driver()]
+            built = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        if built.returncode:
+            rig.fail(f"cc: {built.stderr}")
+
+    def found_driver(self):
+        """The driver's library where the loader finds it, if the linker's folders have none."""
+        asked = "import ctypes; ctypes.CDLL('libcuda.so.1'); print(*{line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line})"
+        return subprocess.run([rig.sys.executable, "-c", asked], capture_output=True, text=True, check=False).stdout.split()[:1]
+
+    def env(self, hooked=True, **more):
+        preload = {"LD_PRELOAD": str(rig.HOOK)} if hooked else {}
+        return rig.plain_env(**self.more, **preload, **more)
+
+    def run(self, number, level, hooked=True):
+        """(outcome, what it printed)"""
+        command = [str(self.program), str(number), str(level)]
+        try:
+            done = subprocess.run(command, env=self.env(hooked), capture_output=True, text=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired:
+            return f"failed: still running after {PATIENCE} s", []
+        said = [line for line in done.stdout.splitlines() if line != "done"]
+        errors = " ".join(done.stderr.split())[-300:]
+        if done.returncode == CANNOT:
+            return f"cannot: {errors}", said
+        return ("ok" if done.returncode == 0 else f"failed: status {done.returncode}, {errors}"), said
+
+    def start(self, name, number, level, env):
+        return Talker(name, [self.program, number, level], env)
+
+
+class Talker(rig.Child):
+    """A program that answers each line with a line."""
+
+    def line(self, patience=30):
+        _, line = self.lines.get(timeout=patience)
+        if line is None:
+            raise RuntimeError(f"{self.name} ended with status {self.process.wait()}: {self.errors()[-300:]}")
+        return line
+
+    def does(self):
+        """Has it do twenty kernels; returns how many were done before."""
+        self.ask("go")
+        return int(self.line().split()[1])
+
+    def ends(self):
+        self.process.stdin.close()
+        return self.process.wait(30)
+
+
+def goes_on(tenant, before):
+    """Kernels that are done when there are more than before, or when patience is over."""
+    end = rig.time.monotonic() + 15
+    done = before
+    while done <= before and rig.time.monotonic() < end:
+        rig.time.sleep(0.02)
+        done = tenant.does()
+    return done
+
+
+def a_manager_is_killed(stage):
+    manager = rig.Manager([{"name": "tenant", "request": 0.5, "limit": 1.0, "memory": 8 << 30}])
+    tenant = stage.start("tenant", 21, 1, {**manager.env("tenant"), **stage.more})
+    tenant.line()
+    tenant.does()
+    manager.child.process.kill()
+    manager.child.process.wait(5)
+    before = tenant.does()
+    done = goes_on(tenant, before)
+    status = tenant.ends()
+    return "ok" if done > before and status == 0 else f"failed: {before} then {done} kernels, status {status}"
+
+
+def a_holder_is_killed(stage, level):
+    holder = stage.start("holder", 22, level, stage.env())
+    holder.line()
+    other = stage.start("other", 21, level, stage.env())
+    other.line()
+    other.does()
+    holder.process.kill()
+    holder.process.wait(10)
+    before = other.does()
+    done = goes_on(other, before)
+    status = other.ends()
+    return "ok" if done > before and status == 0 else f"failed: {before} then {done} kernels, status {status}"
+
+
+def together(outcomes):
+    """One word for a number's levels: the worst."""
+    bad = [f"{level}: {outcome}" for level, outcome in outcomes.items() if outcome != "ok"]
+    return "; ".join(bad) if bad else "ok"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("numbers", nargs="*", type=int)
+    parser.add_argument("--gpu", choices=("real", "sim"), default="real")
+    parser.add_argument("--levels", default="0,1,2")
+    parser.add_argument("--at-a-time", type=int, default=4)
+    parser.add_argument("--limit", type=int, default=180)
+    options = parser.parse_args()
+    rig.limit(options.limit)
+    stage = Stage(options.gpu)
+    asked = [int(level) for level in options.levels.split(",")]
+
+    def levels_of(number):
+        return [level for level in asked if level < 2 or number in AT_FULL] if number != 26 else [2]
+
+    wanted = set(options.numbers or [*TOGETHER, *TIMED, *WITH_OTHERS, *SAME])
+    wanted |= {SAME[number] for number in wanted if number in SAME}
+    outcomes, said, took = {}, {}, {}
+
+    def one(number, level):
+        begun = rig.time.monotonic()
+        outcome, lines = stage.run(number, level)
+        outcomes.setdefault(number, {})[level] = outcome
+        if lines:
+            said[f"{number}/{level}"] = lines
+        took[f"{number}/{level}"] = round(rig.time.monotonic() - begun, 1)
+
+    with concurrent.futures.ThreadPoolExecutor(options.at_a_time) as pool:
+        # Those that take long begin first.
+        list(pool.map(lambda pair: one(*pair), [(number, level) for number in TOGETHER if number in wanted for level in levels_of(number)]))
+    rig.say("together:", {number: together(outcomes[number]) for number in sorted(outcomes)})
+    for number in sorted(wanted & set(TIMED)):
+        for level in levels_of(number):
+            one(number, level)
+    if 27 in wanted:
+        said["27/without"] = stage.run(27, 0, hooked=False)[1]
+    for number, tried in ((21, lambda level: a_manager_is_killed(stage)), (22, lambda level: a_holder_is_killed(stage, level))):
+        for level in levels_of(number) if number in wanted else []:
+            try:
+                outcomes.setdefault(number, {})[level] = tried(level)
+            except (RuntimeError, OSError, rig.queue.Empty, subprocess.TimeoutExpired) as error:
+                outcomes.setdefault(number, {})[level] = f"failed: {error!r}"
+    for number, other in SAME.items():
+        if number in wanted:
+            outcomes[number] = outcomes[other]
+    result = {str(number): together(outcomes[number]) for number in sorted(outcomes)}
+    ok = all(outcome == "ok" or "failed" not in outcome for outcome in result.values())
+    rig.say(result)
+    rig.write("contract" if options.gpu == "real" else "contract-sim", {"numbers": result, "said": said, "took_s": took, "ok": ok})
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
