@@ -18,6 +18,9 @@ REFUSED = [
     ("nodeAgent.seatsPerGpu=many", "'/nodeAgent/seatsPerGpu': got string, want null or integer"),
     ("nodeAgent.seatsPerGpu=0", "'/nodeAgent/seatsPerGpu': minimum"),
     ("nodeAgent.onManagerLoss=ajar", "'/nodeAgent/onManagerLoss': value must be one of 'open', 'closed'"),
+    ("nodeAgent.controls=on", "'/nodeAgent/controls': value must be one of 'auto', 'any-driver', 'off'"),
+    ("nodeAgent.controls=simulated", "'/nodeAgent/controls': value must be one of 'auto', 'any-driver', 'off'"),
+    ("nodeAgent.turnMs=20", "'/nodeAgent/turnMs': minimum"),
     ("nodeAgent.extraArgs={bare}", "'/nodeAgent/extraArgs/0'"),
     ("scheduler.strategy=pack", "'/scheduler/strategy': value must be one of 'binpack', 'spread'"),
     ("scheduler.extenderTimeout=5", "'/scheduler/extenderTimeout'"),
@@ -89,6 +92,8 @@ class Values(unittest.TestCase):
         cases = [
             ("nodeAgent.seatsPerGpu=16", "node-agent", "--seats-per-gpu=16"),
             ("nodeAgent.onManagerLoss=closed", "node-agent", "--on-manager-loss=closed"),
+            ("nodeAgent.controls=off", "node-agent", "--controls=off"),
+            ("nodeAgent.turnMs=100", "node-agent", "--turn-ms=100"),
             ("scheduler.strategy=spread", "scheduler", "--strategy=spread"),
             ("runtimeClassName=nvidia", "webhook", "--runtime-class=nvidia"),
         ]

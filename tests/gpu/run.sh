@@ -2,7 +2,8 @@
 # The GPU tests, on a machine with one NVIDIA GPU, Python with PyTorch, JAX and CuPy, and a C compiler.
 #   tests/gpu/run.sh                       everything (about 20 minutes)
 #   tests/gpu/run.sh table share memory    only these parts
-# Parts: contract reef serve tenants hint table groups calibrate memory share frameworks demo overhead-resnet50 overhead-compiled overhead-graph.
+# Parts: contract reef preempt identical identical-api stop kill serve tenants hint doctor outside table groups calibrate memory share frameworks demo
+# overhead-resnet50 overhead-compiled overhead-graph.
 # Where one command may take 10 minutes: table calibrate memory frameworks / share demo / overhead-* are three commands.
 # Each part ends within its own limit; its result is $OUT/<part>.json. Needs target/release/{sluice,libsluice.so}
 # (`cargo xtask build`); SLUICE_BUILD names another folder. SLUICE_COMMIT is recorded where git cannot tell the commit.
@@ -30,6 +31,13 @@ part() {
     serve) timeout -k 10 585 python3 "$here/serve.py" --short-requests 200 --limit 575 ;;
     tenants) timeout -k 10 410 python3 "$here/tenants.py" --limit 400 ;;
     hint) timeout -k 10 120 python3 "$here/hint.py" ;;
+    doctor) timeout -k 10 120 python3 "$here/doctor.py" ;;
+    outside) timeout -k 10 100 python3 "$here/outside.py" ;;
+    preempt) timeout -k 10 500 "$build/sluice" bench preempt --gpu real --levels full device mps-gate host --limit 480 --json "$OUT/preempt.json" ;;
+    identical) timeout -k 10 510 python3 "$here/identical.py" --parts train ;;
+    identical-api) timeout -k 10 400 python3 "$here/identical.py" --parts raw api --seconds 60 --calls 60000 --limit 390 --name identical-api ;;
+    stop) timeout -k 10 250 python3 "$here/stop.py" ;;
+    kill) timeout -k 10 310 python3 "$here/kill.py" ;;
     contract) timeout -k 10 190 python3 "$here/contract.py" ;;
     reef) timeout -k 10 250 python3 "$here/reef.py" ;;
     groups) timeout -k 10 120 python3 "$here/groups.py" ;;

@@ -17,18 +17,19 @@ pub(crate) struct Artifacts {
 }
 
 impl Artifacts {
-    /// Looks next to this program.
+    /// Looks next to this program, for the simulator's library only if it is to be used.
     ///
     /// # Errors
-    /// If the hook or the simulator's library was not built.
-    pub(crate) fn find() -> anyhow::Result<Self> {
+    /// If something that is needed was not built.
+    pub(crate) fn find(simulated: bool) -> anyhow::Result<Self> {
         let sluice = env::current_exe().context("cannot tell where this program lies")?;
         let found = Self {
             hook: sluice.with_file_name("libsluice.so"),
             simulator: sluice.with_file_name("libcuda.so"),
             sluice,
         };
-        for library in [&found.hook, &found.simulator] {
+        let needed = if simulated { &[&found.hook, &found.simulator][..] } else { &[&found.hook] };
+        for library in needed {
             if !library.is_file() {
                 bail!("{} is missing: build it with `cargo xtask build`", library.display());
             }

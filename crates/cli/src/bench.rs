@@ -19,6 +19,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use crate::bench_preempt as preempt;
 use crate::signals::Interrupts;
 use crate::stage::Setting;
 
@@ -45,6 +46,14 @@ enum Benchmark {
         #[arg(value_enum)]
         only: Vec<scenarios::Scenario>,
     },
+    /// Latency of requests beside kernels of several lengths, at each level of preemption: alone, time-sliced, with Sluice
+    Preempt(preempt::Arguments),
+    /// The process that serves `preempt`'s requests
+    #[command(hide = true)]
+    PreemptLc(preempt::LcArguments),
+    /// The process that runs `preempt`'s kernels
+    #[command(hide = true)]
+    PreemptBe,
     /// The process that `hook` measures in
     #[command(hide = true)]
     HookWorker(launches::Arguments),
@@ -68,7 +77,7 @@ pub(crate) struct Common {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Gpu {
+pub(crate) enum Gpu {
     /// Simulated
     Sim,
     /// This machine's
@@ -78,6 +87,9 @@ enum Gpu {
 /// Runs the benchmark.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.benchmark {
+        Benchmark::Preempt(flags) => return preempt::run(flags, &Interrupts::hold()?),
+        Benchmark::PreemptLc(flags) => preempt::run_lc(flags)?,
+        Benchmark::PreemptBe => preempt::run_be()?,
         Benchmark::HookWorker(flags) => launches::run(flags)?,
         Benchmark::TokenPeer(flags) => token::run_peer(flags)?,
         Benchmark::TokenLauncher(flags) => token::run_launcher(flags)?,

@@ -4,8 +4,11 @@
 mod arguments;
 mod artifacts;
 mod bench;
+mod bench_preempt;
 mod commands;
 mod demo;
+mod doctor;
+mod hold;
 mod http;
 mod metrics;
 mod quantity;

@@ -55,7 +55,7 @@ impl Stage {
         setting: Setting,
         mut meanwhile: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
-        let artifacts = Artifacts::find()?;
+        let artifacts = Artifacts::find(setting.simulated)?;
         let dir = tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot make a directory")?;
         // A path without blanks and colons, which LD_PRELOAD could not hold.
         symlink(&artifacts.hook, dir.path().join("libsluice.so")).context("cannot link the hook")?;

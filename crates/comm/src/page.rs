@@ -91,6 +91,9 @@ pub mod report {
     pub const ACTIVITY: usize = 17;
     /// When the last change was, on CLOCK_MONOTONIC, in nanoseconds. From version 2 on.
     pub const ACTIVITY_NS: usize = 18;
+    /// What the client's gates hold back: 0 nothing (or it does not say), [`GATES_HOST`], [`GATES_DEVICE`]. Who says 0 is charged as
+    /// if it went on while its gate is closed. From version 2 on.
+    pub const GATES: usize = 19;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// When GPU work last finished, on CLOCK_MONOTONIC, in nanoseconds.
@@ -104,6 +107,10 @@ pub mod report {
     /// First of [`BYPASS_REASONS`] counters of calls that went around the gate, by reason.
     pub const BYPASS: usize = 64;
 
+    /// In [`GATES`]: what has not been submitted to the driver.
+    pub const GATES_HOST: u64 = 1;
+    /// In [`GATES`]: what has not begun on the GPU.
+    pub const GATES_DEVICE: u64 = 2;
     /// Flag of [`ACTIVITY`]: GPU work was submitted and is not known to have finished.
     pub const BUSY: u64 = 1 << 0;
 }

@@ -1,6 +1,7 @@
 //! The layout of the two pages, word by word: both sides of it may be of different builds.
 #![cfg(not(loom))]
 
+use sluice_comm::page::grant::{GATE_CLOSED, GATES_WANTED};
 use sluice_comm::page::{Flags, Grant, GrantView, PageError, ReportView};
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -186,4 +187,24 @@ fn a_grant_is_never_mixed_of_two_while_the_manager_keeps_writing() {
         }
     });
     assert_eq!(page.deadline_tsc(), 0);
+}
+
+#[test]
+fn each_change_of_the_gate_is_another_word() {
+    let words = words();
+    let page = GrantView::new(&words);
+    page.init();
+    let mut seen = vec![page.gate_word()];
+    for (wanted, closed) in [(true, false), (true, true), (true, false), (true, true), (false, false)] {
+        assert!(page.set_gate(wanted, closed));
+        assert!(!page.set_gate(wanted, closed), "no change");
+        let word = page.gate_word();
+        assert_eq!((word & GATES_WANTED != 0, word & GATE_CLOSED != 0), (wanted, closed));
+        assert!(!seen.contains(&word), "{word:#x} in {seen:x?}");
+        seen.push(word);
+    }
+    // The count wraps without touching the flags.
+    page.set_gate_word(u32::MAX);
+    assert!(page.set_gate(true, false));
+    assert_eq!(page.gate_word(), GATES_WANTED);
 }

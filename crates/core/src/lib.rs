@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bucket;
+pub mod gates;
 pub mod ids;
 pub mod inventory;
 pub mod ledger;

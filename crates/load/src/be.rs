@@ -65,7 +65,7 @@ pub fn run(config: &BeConfig, out: &mut impl Write) -> Result<(), RunError> {
     if let Err(why) = run.until_end(out) {
         match why {
             RunError::Driver(why) => errors.push(why.to_string()),
-            output @ RunError::Output(_) => return Err(output),
+            other => return Err(other),
         }
     }
     let buffer = run.drain().and_then(|()| run.buffer.words()).map(|words| BufferState::of(&words));

@@ -39,6 +39,8 @@ pub struct LcConfig {
     pub elements: u32,
     /// Bytes of a request, and of its answer.
     pub payload: u32,
+    /// Say so often how long the requests since then took, instead of twice a second how long all of them did.
+    pub report_every: Option<Duration>,
     /// When to end.
     pub stop: Stop,
 }
@@ -59,7 +61,7 @@ pub fn run(config: &LcConfig, out: &mut impl Write) -> Result<(), RunError> {
     if let Err(why) = run.until_end(out) {
         match why {
             RunError::Driver(why) => errors.push(why.to_string()),
-            output @ RunError::Output(_) => return Err(output),
+            other => return Err(other),
         }
     }
     let buffer =
@@ -129,7 +131,7 @@ impl<'s> Run<'s> {
             if self.config.stop.reached(self.begin, arrival, self.launches) {
                 return Ok(());
             }
-            wait_until(arrival);
+            wait_until(arrival, TIMER_SLACK);
             self.answer_one()?;
             let now = Instant::now();
             let latency = now - arrival;
@@ -140,9 +142,12 @@ impl<'s> Run<'s> {
             self.samples.push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
             self.missed += u64::from(latency > deadline);
             scheduled += self.config.period;
-            if now - reported >= PROGRESS_EVERY {
+            if now - reported >= self.config.report_every.unwrap_or(PROGRESS_EVERY) {
                 reported = now;
                 Record::LcProgress(self.counts()).write_to(out)?;
+                if self.config.report_every.is_some() {
+                    self.samples = Samples::default();
+                }
             }
         }
     }
@@ -166,11 +171,11 @@ impl<'s> Run<'s> {
     }
 }
 
-/// Sleeps until shortly before `then`, then looks at the clock.
-fn wait_until(then: Instant) {
+/// Sleeps until `slack` before `then`, then looks at the clock.
+pub(crate) fn wait_until(then: Instant, slack: Duration) {
     let left = then.saturating_duration_since(Instant::now());
-    if left > TIMER_SLACK {
-        thread::sleep(left - TIMER_SLACK);
+    if left > slack {
+        thread::sleep(left - slack);
     }
     while Instant::now() < then {
         std::hint::spin_loop();
@@ -178,17 +183,17 @@ fn wait_until(then: Instant) {
 }
 
 /// A fixed pseudo-random sequence in 0..jitter (xorshift), so that two runs see the same arrivals.
-struct Shifts {
+pub(crate) struct Shifts {
     state: u64,
     jitter: f64,
 }
 
 impl Shifts {
-    fn new(jitter: f64) -> Self {
+    pub(crate) fn new(jitter: f64) -> Self {
         Self { state: 0x9e37_79b9_7f4a_7c15, jitter: jitter.clamp(0.0, 1.0) }
     }
 
-    fn next(&mut self) -> f64 {
+    pub(crate) fn next(&mut self) -> f64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;

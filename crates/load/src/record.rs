@@ -82,7 +82,8 @@ pub struct LcCounts {
     pub launches: u64,
     /// Requests answered after their deadline.
     pub missed: u64,
-    /// Time from a request's scheduled arrival to its answer, since the last mark on standard input.
+    /// Time from a request's scheduled arrival to its answer, since the last mark on standard input, or since the last
+    /// record where that is asked for.
     pub latency_us: Quantiles,
 }
 

@@ -19,4 +19,7 @@ pub enum RunError {
     /// The records' reader went away.
     #[error("cannot write a record: {0}")]
     Output(#[from] io::Error),
+    /// What was asked for is nothing that it does.
+    #[error("`{0}` is no command: {1}")]
+    Command(String, #[source] serde_json::Error),
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::gpu;
+use crate::{gpu, managers};
 
 /// Seats per GPU that make sense: each is a pod that may share the GPU.
 const SEATS: std::ops::RangeInclusive<u32> = 1..=1000;
@@ -45,6 +45,8 @@ pub struct Arguments {
     proc: PathBuf,
     #[command(flatten)]
     gpu: gpu::Flags,
+    #[command(flatten)]
+    managers: managers::Flags,
     /// Further argument of every pod-manager, such as --manager-argument=--window-ms=5000; may be repeated
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     manager_argument: Vec<OsString>,
@@ -99,6 +101,8 @@ pub struct Config {
     pub proc: PathBuf,
     /// How GPUs are asked and judged.
     pub gpu: gpu::Flags,
+    /// How pod-managers hold pods to their shares.
+    pub managers: managers::Flags,
     /// Further arguments of every pod-manager.
     pub manager_arguments: Vec<OsString>,
     /// Whether to serve the node or to leave it.
@@ -201,6 +205,7 @@ impl Config {
                 plugin_folder: arguments.plugin_folder.clone(),
                 proc: arguments.proc.clone(),
                 gpu: arguments.gpu.clone(),
+                managers: arguments.managers.clone(),
                 manager_arguments: arguments.manager_argument.clone(),
                 task: if arguments.cleanup { Task::Cleanup { stay: arguments.stay } } else { Task::Serve },
             }),

@@ -146,7 +146,8 @@ pub(crate) fn usage(config: &Config) -> Usage {
 }
 
 fn launch(config: &Config, program: PathBuf) -> Launch {
-    let mut arguments = config.manager_arguments.clone();
+    let mut arguments = config.managers.arguments();
+    arguments.extend_from_slice(&config.manager_arguments);
     if let Some(behaviour) = config.on_manager_loss {
         arguments.extend(["--on-manager-loss".into(), behaviour.word().into()]);
     }

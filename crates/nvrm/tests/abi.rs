@@ -127,6 +127,7 @@ fn parameters_have_the_sizes_that_the_driver_insists_on() {
         (0x2080_1210, 32),
         (0x2080_1215, 32),
         (0x2080_1235, 24),
+        (0xd02, 16),
     ];
     assert_eq!(sizes, expected);
     assert_eq!((GroupParams::LEN, ChannelParams::LEN), (20, 368));

@@ -1,8 +1,10 @@
 //! What a pod-manager is told at its start. Every mistake is reported at once.
 
 use sluice_comm::HOOK_PATIENCE;
+use sluice_core::gates::GatePolicy;
 use sluice_core::ledger::{Policy, UsageSource};
 use sluice_core::quota::QuotaPolicy;
+use sluice_core::share::Share;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,7 +26,8 @@ pub enum OnManagerLoss {
 /// Whether channel groups are stopped, started and given time slices from here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controls {
-    /// Those of processes that send a descriptor of the NVIDIA control device, if the driver's layouts are known.
+    /// Those of processes that send a descriptor of the NVIDIA control device, if a self-test has proven what the driver does,
+    /// or without one if its layouts are known.
     #[default]
     Auto,
     /// As `Auto`, whatever the driver's version is.
@@ -32,6 +35,18 @@ pub enum Controls {
     /// Those of a simulator, too.
     Simulated,
     /// None: everybody takes turns by token.
+    Off,
+}
+
+/// Which best-effort processes hold what they have submitted while somebody latency-critical is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GatesOf {
+    /// Those whose channel groups are not controlled.
+    #[default]
+    Unsteered,
+    /// Those whose channel groups are controlled, too.
+    All,
+    /// None.
     Off,
 }
 
@@ -92,6 +107,8 @@ pub struct Config {
     pub limit_period: Duration,
     /// Whether channel groups are controlled from here. Default: where the driver is known.
     pub controls: Controls,
+    /// Verdict of `sluice self-test`: believed rather than the driver's version while it holds. Default: none.
+    pub self_test: Option<PathBuf>,
     /// How long a turn of a client lasts whose channel groups are controlled, 30 ms to 100 ms: a hand-over takes about a
     /// millisecond of every GPU's driver on the node, so shorter ones cost the neighbours, and longer ones make who waits
     /// wait longer. Shares come from how often somebody's turn comes, not from its length. Default 50 ms.
@@ -99,6 +116,13 @@ pub struct Config {
     /// GPUs of the node whose managers control channel groups, 1 to 64. Controls lock the driver for all of them, so with many
     /// of them turns are longer than [`Self::turn`]: see [`Self::turn_on_node`]. Default 1.
     pub node_gpus: u32,
+    /// Whose gates are closed, and whose grants are withheld, while somebody latency-critical is busy. Default: those that do not
+    /// give way otherwise.
+    pub gates: GatesOf,
+    /// How long all who are latency-critical have to be idle until the gates are opened: at most 1 s. Default 500 µs.
+    pub gate_idle: Duration,
+    /// The part of the time for which the gates are open whatever the others do: at most 1/2. Default 0.05.
+    pub gate_share: Share,
     /// Best-effort clients that may hold grants at once, 1 to 64. Default 1.
     pub capacity: usize,
     /// How long a grant that is not returned is waited for after its deadline, at most 1 minute. Default 2 s.
@@ -157,8 +181,12 @@ impl Config {
             max_quota: Duration::from_millis(100),
             limit_period: Duration::from_millis(200),
             controls: Controls::default(),
+            self_test: None,
             turn: Duration::from_millis(50),
             node_gpus: 1,
+            gates: GatesOf::default(),
+            gate_idle: Duration::from_nanos(GatePolicy::default().idle_ns),
+            gate_share: GatePolicy::default().least_open,
             capacity: 1,
             return_timeout: Duration::from_secs(2),
             linger: Duration::from_micros(200),
@@ -224,12 +252,14 @@ impl Config {
         span("max_quota", self.max_quota, ms(1), window, "1 ms to window");
         span("limit_period", self.limit_period, ms(1), window, "1 ms to window");
         span("turn", self.turn, ms(30), ms(100), "30 to 100 ms");
-        let gpus = self.node_gpus;
+        let (gpus, gate_share) = (self.node_gpus, self.gate_share.as_fraction());
         let within = (1..=64).contains(&gpus);
+        span("gate_idle", self.gate_idle, us(0), ms(1000), "at most 1 s");
         span("return_timeout", self.return_timeout, us(0), ms(60_000), "at most 1 min");
         span("linger", self.linger, us(0), ms(10), "at most 10 ms");
         span("idle_credit", self.idle_credit, us(0), window, "at most window");
         span("busy_poll", self.busy_poll, us(0), ms(10), "at most 10 ms");
+        expect(gate_share <= 0.5, "gate_share", gate_share.to_string(), "0 to 0.5");
         expect(within, "node_gpus", gpus.to_string(), "1 to 64");
         expect((1..=64).contains(&self.capacity), "capacity", self.capacity.to_string(), "1 to 64");
         let connections = self.max_connections;
@@ -264,6 +294,12 @@ impl Config {
             min_turn_ns: Policy::default().min_turn_ns.max(nanos(self.node_turn())),
             ..Policy::default()
         }
+    }
+
+    /// What the gates are set to.
+    #[must_use]
+    pub fn gate_policy(&self) -> GatePolicy {
+        GatePolicy { idle_ns: nanos(self.gate_idle), least_open: self.gate_share, ..GatePolicy::default() }
     }
 
     /// How long turns last: as long as is wished for, and not so short that all managers of the node together make more than

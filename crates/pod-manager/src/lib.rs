@@ -29,7 +29,7 @@ mod tally;
 mod throttle;
 mod watch;
 
-pub use config::{AgentConfig, ClientSource, Config, ConfigMistakes, Controls, OnManagerLoss};
+pub use config::{AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatesOf, OnManagerLoss};
 pub use error::{Error, Result};
 pub use reason::Reason;
 pub use server::{Handle, Parts, run, start, start_with};

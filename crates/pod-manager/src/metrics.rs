@@ -1,9 +1,13 @@
 //! The metrics: counters that the data plane bumps without a lock, and the registry that the HTTP thread owns.
 
+mod gates;
+mod preemptions;
 mod steering;
 
 use crate::definition::Who;
 use crate::reason::Reason;
+pub(crate) use gates::GateMetrics;
+pub(crate) use preemptions::{Preempted, PreemptionMetrics};
 use prometheus::core::Collector;
 use prometheus::{
     Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry, TextEncoder,
@@ -11,7 +15,7 @@ use prometheus::{
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-pub(crate) use steering::SteeringMetrics;
+pub(crate) use steering::{Level, SteeringMetrics};
 
 /// Bounds of the waiting-time histogram, seconds: hand-overs are microseconds, turns are milliseconds.
 const WAIT_BUCKETS: [f64; 14] =
@@ -105,6 +109,8 @@ enum Notice {
 /// The data plane's end: makes and drops the series of clients, counts refused connections and controls.
 pub(crate) struct Meters {
     pub(crate) steering: SteeringMetrics,
+    pub(crate) gates: GateMetrics,
+    pub(crate) preemptions: PreemptionMetrics,
     notices: Sender<Notice>,
     refused: Vec<IntCounter>,
 }
@@ -173,5 +179,10 @@ pub(crate) fn pair() -> prometheus::Result<(Meters, Exposition)> {
         refused.push(counter);
     }
     let steering = SteeringMetrics::new(&registry)?;
-    Ok((Meters { steering, notices: sender, refused }, Exposition { registry, notices: receiver }))
+    let gates = GateMetrics::new(&registry)?;
+    let preemptions = PreemptionMetrics::new(&registry)?;
+    Ok((
+        Meters { steering, gates, preemptions, notices: sender, refused },
+        Exposition { registry, notices: receiver },
+    ))
 }

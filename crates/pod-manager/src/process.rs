@@ -1,7 +1,9 @@
 //! A process as the manager sees it: its client, its connections, its two pages, what it is still to be answered.
 
-use sluice_comm::page::{Flags, GrantView, ReportView};
+use crate::metrics::Level;
+use sluice_comm::page::{Flags, GrantView, ReportView, report};
 use sluice_core::ClientId;
+use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -47,13 +49,25 @@ impl Process {
 }
 
 impl Process {
-    /// Nothing is answered any more, and its gate is closed.
+    /// What makes it give way; `None` without pages.
+    pub(crate) fn level(&self) -> Option<Level> {
+        let gates = self.pages.as_ref()?.report().gates();
+        Some(match gates {
+            _ if self.steered => Level::Turn,
+            report::GATES_DEVICE => Level::Device,
+            report::GATES_HOST => Level::Host,
+            _ => Level::Token,
+        })
+    }
+
+    /// Nothing is answered any more, and it has no grant.
     pub(crate) fn close_token_channel(&mut self) {
         self.pending.clear();
         (self.steered, self.armed) = (false, false);
         if let Some(pages) = &self.pages {
             pages.grant().set_armed(false);
             pages.grant().close();
+            pages.set_gate(false, false);
         }
     }
 }
@@ -84,6 +98,13 @@ impl Pages {
         let (report, report_fd) = SharedPage::create("sluice-report")?;
         ReportView::new(report.words()).init_as(version);
         Ok(Self { grant, report, grant_fd, report_fd, version, busy_seen: (0, now), holds_seen: (0, now) })
+    }
+
+    /// Says whether the process is to put gates in front of its work, and whether they are closed.
+    pub(crate) fn set_gate(&self, wanted: bool, closed: bool) {
+        if self.grant().set_gate(wanted, closed) {
+            futex::wake_low(self.grant().gate_futex(), u32::MAX);
+        }
     }
 
     pub(crate) fn grant(&self) -> GrantView<'_> {

@@ -79,6 +79,13 @@ impl TokenConnection {
         (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.company())
     }
 
+    /// Says what this process's gates hold back: [`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`], or nothing.
+    pub(crate) fn say_gates(&self, gates: u64) {
+        if let Some(report) = self.report_view() {
+            report.set_gates(gates);
+        }
+    }
+
     /// The word that says whether gates are wanted and shut; `None` without a manager that has one.
     pub(crate) fn gate(&self) -> Option<&'static AtomicU64> {
         if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {

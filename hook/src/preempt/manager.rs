@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sluice_comm::page::grant::{GATE_CLOSED, GATES_WANTED};
+use sluice_comm::page::report::{GATES_DEVICE, GATES_HOST};
 use sluice_hook_core::platform::TokenLink;
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::engine::Request;
+use sluice_preempt::ids::Kind;
 use sluice_preempt::outcome::Error;
 use sluice_preempt::queue::Queue;
 use sluice_sys::futex;
@@ -126,7 +128,8 @@ fn look(managed: &'static Managed) {
     let heard = gate.is_some() && link.critical_company().is_none() && link.is_alive();
     let wants = heard && word & GATES_WANTED != 0;
     let shut = wants && word & GATE_CLOSED != 0;
-    follow(bit(managed), wants, shut);
+    let gates = follow(bit(managed), wants, shut);
+    link.say_gates(if wants { gates } else { 0 });
     let look = if shut { LOOK_SHUT } else { LOOK_OPEN };
     let waited = gate.map(|gate| futex::wait_low(gate, word, Some(look)));
     if matches!(waited, None | Some(futex::Wake::Refused)) {
@@ -134,22 +137,26 @@ fn look(managed: &'static Managed) {
     }
 }
 
-fn follow(device: u64, gates: bool, shut: bool) {
+/// Gives streams gates, shuts and opens them; what they hold back, for the manager.
+fn follow(device: u64, gates: bool, shut: bool) -> u64 {
     let mut wanted = wanted();
     let before = (wanted.gates != 0, wanted.shut != 0);
     let set = |bits: u64, on: bool| if on { bits | device } else { bits & !device };
     (wanted.gates, wanted.shut) = (set(wanted.gates, gates), set(wanted.shut, shut));
     let after = (wanted.gates != 0, wanted.shut != 0);
     if !before.0 && !after.0 {
-        return;
+        return 0;
     }
     ANY.store(after.0, Release);
-    let Some(engine) = (if after.0 { engage() } else { engine() }) else { return };
+    let Some(engine) = (if after.0 { engage() } else { engine() }) else { return 0 };
     if before.0 != after.0 {
         engine.set_contended(after.0);
     }
     // What waits is handed over by the worker: without it nothing may be stopped.
     let works = worker::ring();
+    // The legacy default stream, which copies and waits use in passing, is held back at level host whatever is said: what is said
+    // is of the others, if there are any.
+    let mut levels = Vec::new();
     for queue in streams::all() {
         match (before, after) {
             ((false, _), (true, _)) => give_gates(engine, &queue),
@@ -161,6 +168,14 @@ fn follow(device: u64, gates: bool, shut: bool) {
         if after.1 && works {
             stop(engine, &queue);
         }
+        if after.0 && queue.stream().kind != Kind::Legacy {
+            levels.push(supported(engine, &queue, Purpose::Use).level);
+        }
+    }
+    match levels.iter().min() {
+        _ if !works => 0,
+        Some(level) if *level >= Level::Device => GATES_DEVICE,
+        _ => GATES_HOST,
     }
 }
 

@@ -39,28 +39,35 @@ def commands() -> dict[str, list[str]]:
     return found
 
 
-def run(heading: str, seconds: float = 300) -> dict[str, str]:
+def run(heading: str, seconds: float = 300) -> list[str]:
     """Runs the commands under a heading from the root of the repository; what each printed."""
-    said = {}
+    said = []
     for line in commands()[heading]:
         words = ["bash", "-o", "pipefail", "-c", line]
         done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=environment(), cwd=REPOSITORY)
         if done.returncode != 0:
             raise api.Failed([line], done.returncode, done.stdout, done.stderr)
-        said[line] = done.stdout
+        said.append(done.stdout)
     return said
 
 
 def image_names() -> list[str]:
-    """Of the examples."""
+    """Of the examples, but the product's own."""
     texts = [path.read_text() for path in sorted((REPOSITORY / "examples").glob("*.yaml"))]
-    return sorted({name for text in texts for name in re.findall(r"^\s+image: (\S+)$", text, re.MULTILINE)})
+    return sorted({name for text in texts for name in re.findall(r"^\s+image: (\S+)$", text, re.MULTILINE)} - {PRODUCT})
+
+
+CTR = ["ctr", "--address", CONTAINERD, "-n", "k8s.io", "images"]
+
+
+def provide_product() -> None:
+    """The product's image under the name that the chart has for it."""
+    subprocess.run([*CTR, "tag", "--force", images.PRODUCT, PRODUCT], check=True, capture_output=True, env=environment())
 
 
 def provide_images() -> None:
     """The product's image under the name that the chart has for it, and a stand-in for each of the examples'."""
-    ctr = ["ctr", "--address", CONTAINERD, "-n", "k8s.io", "images"]
-    subprocess.run([*ctr, "tag", "--force", images.PRODUCT, PRODUCT], check=True, capture_output=True, env=environment())
+    provide_product()
     script = images.FOLDER / "stand-in"
     script.write_text(STAND_IN)
     script.chmod(0o755)
@@ -72,5 +79,5 @@ def provide_images() -> None:
         # Containerd keeps names in full.
         full = name if name.split("/")[0].count(".") else f"docker.io/{name}"
         archive = images.archive(full, files, links, ["/bin/python"])
-        subprocess.run([*ctr, "import", archive], check=True, capture_output=True, env=environment())
+        subprocess.run([*CTR, "import", archive], check=True, capture_output=True, env=environment())
         archive.unlink()

@@ -1,5 +1,6 @@
 """Programs of the cluster: started with a log, known by a file with their number, stopped, killed, started again."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -65,6 +66,17 @@ class Program:
     def tail(self, lines: int = 25) -> str:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
+
+
+def running(*words: str) -> list[int]:
+    """Processes whose command line has all these words, those in pods included."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            argv = path.read_bytes().decode(errors="replace").split("\0")
+            if all(word in argv for word in words):
+                found.append(int(path.parent.name))
+    return found
 
 
 # Programs that this very process has started are its children and have to be waited for.

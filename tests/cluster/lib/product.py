@@ -17,11 +17,14 @@ RESOURCE = "sluice.dev/gpu"
 ASSIGNED = "sluice.dev/assigned-gpu"
 GI = 1 << 30
 
+# The GPUs are simulated, for which the chart has no value: a program could make a simulator of its own.
+SIMULATED = {"nodeAgent": {"extraArgs": ["--controls=simulated"]}}
+
 # What a site sets that has no registry: the images that lie on the node already. All else is the chart's own.
 VALUES = {
     "image": {"registry": "sluice.test", "repository": "sluice", "tag": "test", "pullPolicy": "Never"},
     "scheduler": {"kubeScheduler": {"image": {"tag": f"v{KUBERNETES}", "pullPolicy": "Never"}}},
-    "nodeAgent": {"seatsPerGpu": 100},
+    "nodeAgent": {"seatsPerGpu": 100, **SIMULATED["nodeAgent"]},
 }
 
 

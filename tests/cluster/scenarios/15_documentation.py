@@ -1,7 +1,9 @@
 """docs/kubernetes.md from its first command to its last, as a newcomer runs them."""
 
+import json
+
 from lib import api, documentation, product
-from lib.settings import NODE
+from lib.settings import NODE, REPOSITORY
 
 SECONDS = 600
 EXAMPLES = ("training", "inference", "notebook")
@@ -13,15 +15,21 @@ def test_every_command_of_the_page_does_what_it_says(cluster):
     # As the GPU Operator or Node Feature Discovery do.
     cluster.kubectl("label", "node", NODE, "nvidia.com/gpu.present=true", "--overwrite")
     asked = documentation.commands()
-    assert set(asked) == {"Install", "Annotate", "Look", "Upgrade", "Remove"}, set(asked)
+    assert set(asked) == {"Install", "See what priority does", "Annotate", "Look", "Upgrade", "Remove"}, set(asked)
 
     documentation.run("Install")
+    # The page's GPUs are real, the test's simulated; later upgrades keep the value.
+    flags = ["--reuse-values", "--set", f"nodeAgent.extraArgs={{{','.join(product.SIMULATED['nodeAgent']['extraArgs'])}}}"]
+    api.helm("upgrade", product.RELEASE, REPOSITORY / "charts/sluice", "--namespace", product.NAMESPACE, "--wait", *flags)
+    product.until("seats on the node", 60, lambda: product.allocatable() > 0)
+    reports = [json.loads(said) for said in documentation.run("See what priority does") if '"lc_progress"' in said]
+    assert len(reports) == 3 and all(one["requests"] > 100 for one in reports), reports
     documentation.run("Annotate")
     where = placed(cluster)
     assert set(where) == set(EXAMPLES) and set(where.values()) <= set(cluster.gpus), where
     cluster.until("all three use their GPU", 60, lambda: set(EXAMPLES) <= set(working(cluster)))
 
-    said = "\n".join(documentation.run("Look").values())
+    said = "\n".join(documentation.run("Look"))
     for part in ("sluice.dev/gpu:", "Sluice-Simulated-H200", *cluster.gpus, "GpuAssigned", "sluice_client_gpu_seconds_total", "sluice_scheduler_active"):
         assert part in said, f"{part} is nowhere in what the page lets one see"
 

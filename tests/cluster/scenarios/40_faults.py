@@ -4,10 +4,10 @@ import contextlib
 import os
 import signal
 import time
-from pathlib import Path
 
 from lib import api, product
 from lib.devices import GPUS
+from lib.processes import running
 
 SECONDS = 300
 QUOTAS = {"a": 0.3, "b": 0.7, "c": 0.4, "d": 0.6}
@@ -99,24 +99,13 @@ def fresh(old: dict) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for pod in pods for c in pod["status"].get("conditions", []))
 
 
-def processes(*words: str) -> list[int]:
-    """Process ids whose command line has all these words; the test runs in the node's own process namespace."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            argv = path.read_bytes().decode(errors="replace").split("\0")
-            if all(word in argv for word in words):
-                found.append(int(path.parent.name))
-    return found
-
-
 def test_pod_manager_killed(cluster):
     with working(cluster):
-        managers = processes("pod-manager")
+        managers = running("pod-manager")
         assert len(managers) == len(GPUS), managers
         for pid in managers:
             os.kill(pid, signal.SIGKILL)
-        cluster.until("new managers", 30, lambda: len(set(processes("pod-manager")) - set(managers)) == len(GPUS))
+        cluster.until("new managers", 30, lambda: len(set(running("pod-manager")) - set(managers)) == len(GPUS))
 
 
 def test_scheduler_restart_in_mid_burst(cluster):

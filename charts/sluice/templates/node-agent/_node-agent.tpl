@@ -15,6 +15,9 @@ nodeAffinity:
 {{- $own := .Values.nodeAgent -}}
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
+{{- /* A bare `off` in a values file is YAML's word for false. */}}
+{{- include "sluice.flag" (list "controls" (eq (toString $own.controls) "false" | ternary "off" $own.controls)) }}
+{{- include "sluice.flag" (list "turn-ms" $own.turnMs) }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}

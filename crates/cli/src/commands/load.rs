@@ -95,6 +95,9 @@ struct Lc {
     /// A request answered later than this is missed; the period if absent
     #[arg(long)]
     deadline_us: Option<f64>,
+    /// Say so often how long the requests since then took, instead of twice a second how long all of them did
+    #[arg(long, value_name = "SECONDS")]
+    report_every: Option<f64>,
     /// Blocks of 1024 threads per kernel
     #[arg(long, default_value_t = lc::BLOCKS)]
     blocks: u32,
@@ -155,6 +158,7 @@ impl Lc {
             deadline: self.deadline_us.map(|us| time("--deadline-us", us / 1e6)).transpose()?,
             blocks: self.blocks,
             elements: self.common.elements,
+            report_every: self.report_every.map(|seconds| time("--report-every", seconds)).transpose()?,
             payload: u32::try_from(self.payload).context("--payload is more than 4 GiB")?,
             stop: self.common.stop()?,
         })

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use sluice_pod_manager::{AgentConfig, ClientSource, Config, Controls, OnManagerLoss};
+use sluice_core::share::Share;
+use sluice_pod_manager::{AgentConfig, ClientSource, Config, Controls, GatesOf, OnManagerLoss};
 use tracing_subscriber::EnvFilter;
 
 /// Flags of `sluice pod-manager`.
@@ -70,6 +71,9 @@ pub(crate) struct Arguments {
     /// Whether channel groups of processes that let it are stopped, started and given time slices from here [default: auto]
     #[arg(long, value_enum)]
     controls: Option<ControlsOf>,
+    /// Verdict of `sluice self-test` on this GPU: believed rather than the driver's version, while driver and boot are the same
+    #[arg(long, value_name = "FILE")]
+    self_test: Option<PathBuf>,
     /// How long a turn lasts of a client whose channel groups are controlled: 30 to 100 [default: 50]
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     turn_ms: Option<Duration>,
@@ -77,6 +81,16 @@ pub(crate) struct Arguments {
     /// 12.5 ms times this long [default: 1]
     #[arg(long, value_name = "GPUS")]
     node_gpus: Option<u32>,
+    /// Which best-effort processes hold what they have submitted, and get no grants, while somebody latency-critical is busy
+    /// [default: auto]
+    #[arg(long, value_enum)]
+    gates: Option<Gates>,
+    /// How long everybody latency-critical has to be idle until they go on [default: 0.5]
+    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    gate_idle_ms: Option<Duration>,
+    /// The part of the time for which they go on whatever the others do: 0 to 0.5 [default: 0.05]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    gate_share: Option<Share>,
     /// Best-effort clients that may hold grants at once
     #[arg(long, value_name = "CLIENTS")]
     capacity: Option<usize>,
@@ -124,6 +138,16 @@ enum ControlsOf {
     /// Those of a simulator too
     Simulated,
     /// Never: everybody takes turns by token
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Gates {
+    /// Those whose channel groups are not controlled
+    Auto,
+    /// The others too
+    Always,
+    /// None
     Off,
 }
 
@@ -181,8 +205,17 @@ impl Arguments {
                 Some(ControlsOf::Simulated) => Controls::Simulated,
                 Some(ControlsOf::Off) => Controls::Off,
             },
+            self_test: self.self_test.clone(),
             turn: self.turn_ms.unwrap_or(d.turn),
             node_gpus: self.node_gpus.unwrap_or(d.node_gpus),
+            gates: match self.gates {
+                None => d.gates,
+                Some(Gates::Auto) => GatesOf::Unsteered,
+                Some(Gates::Always) => GatesOf::All,
+                Some(Gates::Off) => GatesOf::Off,
+            },
+            gate_idle: self.gate_idle_ms.unwrap_or(d.gate_idle),
+            gate_share: self.gate_share.unwrap_or(d.gate_share),
             capacity: self.capacity.unwrap_or(d.capacity),
             return_timeout: self.return_timeout_ms.unwrap_or(d.return_timeout),
             linger: self.linger_ms.unwrap_or(d.linger),
@@ -197,6 +230,11 @@ impl Arguments {
 fn parse_ms(text: &str) -> Result<Duration, String> {
     let ms: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of milliseconds"))?;
     Duration::try_from_secs_f64(ms / 1e3).map_err(|why| why.to_string())
+}
+
+fn parse_share(text: &str) -> Result<Share, String> {
+    let share: f64 = text.parse().map_err(|_| format!("`{text}` is not a share, such as 0.05"))?;
+    Share::from_fraction(share).map_err(|why| format!("`{text}` is no share: {why}"))
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {

@@ -137,6 +137,12 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::IN_FLIGHT_BOUND_US)
     }
 
+    /// The word of the gate, whose low half is a futex: the value that [`gate_word`](Self::gate_word) read goes into the wait.
+    #[must_use]
+    pub fn gate_futex(&self) -> &'a AtomicU64 {
+        &self.0[grant::GATE]
+    }
+
     /// The gate: [`grant::GATE_CLOSED`], [`grant::GATES_WANTED`], and a count of its changes.
     #[must_use]
     pub fn gate_word(&self) -> u32 {
@@ -203,7 +209,21 @@ impl GrantView<'_> {
         self.0[grant::IN_FLIGHT_BOUND_US].store(bound, Ordering::Release);
     }
 
-    /// Sets the value that streams on the GPU compare with.
+    /// Says whether gates are wanted, and closed; `true` if that is a change: then the wake of [`Self::gate_futex`] is the
+    /// caller's.
+    pub fn set_gate(&self, wanted: bool, closed: bool) -> bool {
+        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+        let flags = flag(wanted, grant::GATES_WANTED) | flag(closed, grant::GATE_CLOSED);
+        let before = self.gate_word();
+        let all = grant::GATES_WANTED | grant::GATE_CLOSED;
+        let changes = before & all != flags;
+        if changes {
+            self.set_gate_word((before & !all).wrapping_add(all + 1) | flags);
+        }
+        changes
+    }
+
+    /// Sets the whole word of the gate.
     pub fn set_gate_word(&self, value: u32) {
         self.0[grant::GATE].store(u64::from(value), Ordering::Release);
     }

@@ -75,6 +75,17 @@ impl<'a> ReportView<'a> {
         }
     }
 
+    /// What the client's gates hold back: [`report::GATES_HOST`], [`report::GATES_DEVICE`], or nothing.
+    #[must_use]
+    pub fn gates(&self) -> u64 {
+        read(self.0, report::GATES)
+    }
+
+    /// Says so.
+    pub fn set_gates(&self, gates: u64) {
+        self.0[report::GATES].store(gates, Ordering::Release);
+    }
+
     /// GPU time used since the process attached, in nanoseconds.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {

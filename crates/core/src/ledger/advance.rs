@@ -26,16 +26,17 @@ impl TokenLedger {
     /// When `advance` has to be called next, if nothing else happens: `None` while only events can change anything.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        let running = self.grants.iter().map(|grant| grant.next_event(self.policy.return_timeout_ns));
+        let running = self.grants.iter().filter_map(|grant| self.next_event_of(grant));
         let prolonged = self.grants.iter().filter_map(|grant| self.prolonged_at(grant));
         let running = running.chain(prolonged).min();
-        if self.grants.len() >= self.policy.capacity.max(1) || self.waiting().next().is_none() {
+        let hopes = self.processes.values().any(|process| self.has_a_chance(process));
+        if self.grants.len() >= self.policy.capacity.max(1) || !hopes {
             return running;
         }
         // Who waits while its client holds a grant waits for the end of that.
         let holds = |id: &ClientId| self.grants.iter().any(|g| g.client == *id);
-        let limited =
-            self.clients.iter().filter(|(id, c)| c.is_best_effort() && self.is_waiting(**id) && !holds(id));
+        let hopes = |id: &ClientId| self.client_has_a_chance(*id) && !holds(id);
+        let limited = self.clients.iter().filter(|(id, c)| c.is_best_effort() && hopes(id));
         let ready = limited.filter_map(|(_, client)| client.ready_at_unseen(self.now)).min();
         let lingers = self.clients.values().filter_map(|client| client.lingers_until).min();
         // A lingering client holds back one that is ready; a ready one that nobody holds back has been granted.
@@ -51,6 +52,9 @@ impl TokenLedger {
         let now = self.now;
         let mut grant = self.grants.swap_remove(index);
         grant.set_running(false, now);
+        if let Some(since) = self.withheld_since {
+            grant.stood(since, now);
+        }
         let (held, charged) = (grant.held(), grant.charge(self.policy.usage));
         let disposal = self.shared.saturating_sub(grant.shared_start).min(held);
         if let Some(client) = self.clients.get_mut(&grant.client) {
@@ -119,7 +123,7 @@ impl TokenLedger {
     fn end_by_time(&mut self, now: u64) {
         let mut index = 0;
         while index < self.grants.len() {
-            let (deadline, timeout) = (self.grants[index].deadline, self.policy.return_timeout_ns);
+            let deadline = self.grants[index].deadline;
             if now >= deadline {
                 for member in self.grants[index].members.iter().filter(|m| m.ends_by_timer()) {
                     if let Some(process) = self.processes.get_mut(&member.process) {
@@ -134,9 +138,9 @@ impl TokenLedger {
                 self.end_steered(index, now);
             }
             // It may go on.
-            let deadline = self.grants[index].deadline;
-            let overdue = now >= deadline.saturating_add(timeout);
-            if overdue && self.revoke_members(index, now, |_| true, End::NotReturned) {
+            let stands = self.withheld_since.is_some() && self.grants[index].can_stand();
+            let overdue = self.grants[index].overdue_at(self.policy.return_timeout_ns);
+            if !stands && now >= overdue && self.revoke_members(index, now, |_| true, End::NotReturned) {
                 continue;
             }
             index += 1;
@@ -182,15 +186,20 @@ impl TokenLedger {
 
     /// Admits the waiting processes of the grant's client for which `enough(kind, burst)` holds.
     fn admit(&mut self, index: usize, now: u64, enough: impl Fn(PeerKind, u64) -> bool) {
+        let withheld = self.withheld_since.is_some();
+        let may = |kind: PeerKind| !withheld || kind == PeerKind::Steered;
         let grant = &mut self.grants[index];
         let client = grant.client;
         for (id, process) in self.processes.iter_mut().filter(|(_, p)| p.client == client) {
-            let Some(waiting) = process.waiting.filter(|w| enough(process.kind, w.burst_ns)) else {
+            let enough =
+                |waiting: &super::Waiting| may(process.kind) && enough(process.kind, waiting.burst_ns);
+            let Some(waiting) = process.waiting.filter(enough) else {
                 continue;
             };
             process.waiting = None;
             if !grant.members.iter().any(|m| m.process == *id) {
-                grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false });
+                let gated = process.gated && process.kind == PeerKind::Returns;
+                grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false, gated });
             }
             self.actions.push(Action::Grant {
                 process: *id,
@@ -205,6 +214,7 @@ impl TokenLedger {
     /// The client to grant next; `None` if nobody may run, or if the best one is expected to ask again in a moment.
     /// A `holder` counts as waiting since now.
     pub(super) fn choose(&mut self, now: u64, holder: Option<ClientId>) -> Option<ClientId> {
+        let withheld = self.withheld_since.is_some();
         let mut candidates: Vec<Candidate> = Vec::with_capacity(self.clients.len());
         let ids: Vec<ClientId> = self.clients.keys().copied().collect();
         for id in ids {
@@ -212,7 +222,7 @@ impl TokenLedger {
             let since = if holds { Some(now) } else { self.waiting_since(id) };
             let running = !holds && self.grants.iter().any(|g| g.client == id);
             let Some(client) = self.clients.get_mut(&id) else { continue };
-            let since = since.or(client.lingers_until);
+            let since = since.or(client.lingers_until.filter(|_| !withheld));
             let Some(waiting_since) = since.filter(|_| client.is_best_effort() && !running) else { continue };
             client.count_activity(now);
             if client.ready_at(now) != Some(now) {
@@ -235,16 +245,17 @@ impl TokenLedger {
     fn waiting_since(&self, client: ClientId) -> Option<u64> {
         self.processes
             .values()
-            .filter(|p| p.client == client)
+            .filter(|p| p.client == client && self.may_be_granted(p.kind))
             .filter_map(|p| p.waiting.map(|w| w.since))
             .min()
     }
 
     fn grant(&mut self, id: ClientId, now: u64) {
         let burst = self.processes.values().filter(|p| p.client == id).map(|p| p.burst_ns).max().unwrap_or(0);
+        let mut candidates = self.processes.values().filter(|p| p.client == id && self.has_a_chance(p));
+        let steered = candidates.all(|p| p.kind == PeerKind::Steered);
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let steered = self.processes.values().filter(|p| p.client == id && p.waiting.is_some());
-        let quota = if steered.clone().all(|p| p.kind == PeerKind::Steered) {
+        let quota = if steered {
             self.policy.turn_ns(client.spec.limit)
         } else {
             client.quota.next(&self.policy.quota, burst, client.spec.limit)
@@ -257,14 +268,15 @@ impl TokenLedger {
         self.admit(index, now, |_, _| true);
     }
 
-    /// When a grant is to be prolonged next: `None` if somebody waits, its time is up, or it may not be.
+    /// When a grant is to be prolonged next: `None` if somebody waits, its time is up, grants are withheld, or it may not be.
     fn prolonged_at(&self, grant: &Grant) -> Option<u64> {
         let unlimited = self.clients.get(&grant.client).is_some_and(|c| c.spec.limit == Share::ONE);
         let returns = grant.members.iter().all(|m| m.kind == PeerKind::Returns);
         let total = grant.deadline.saturating_add(self.policy.quota.base_ns).saturating_sub(grant.start);
         let allowed =
             self.policy.renew_ahead_ns > 0 && unlimited && returns && total <= self.policy.renew_total_ns;
-        let free = allowed && self.now < grant.deadline && self.waiting().next().is_none();
+        let wanted = self.waiting().next().is_some() || self.is_withheld();
+        let free = allowed && self.now < grant.deadline && !wanted;
         // A short base quota would not reach further than the time ahead, and be added again at once.
         let ahead = self.policy.renew_ahead_ns.min(self.policy.quota.base_ns / 2);
         free.then(|| grant.deadline.saturating_sub(ahead))

@@ -12,6 +12,8 @@ pub(super) struct Member {
     pub(super) kind: PeerKind,
     /// It is being stopped.
     pub(super) stopping: bool,
+    /// It stands while grants are withheld.
+    pub(super) gated: bool,
 }
 
 impl Member {
@@ -43,9 +45,13 @@ pub(super) struct Grant {
     /// Time the enforcer let it run.
     ran: u64,
     /// A process that is steered was under it.
-    steered: bool,
+    pub(super) steered: bool,
+    /// One that goes on while grants are withheld was.
+    pub(super) ungated: bool,
     /// Since when the enforcer lets it run.
     runs_since: Option<u64>,
+    /// Time for which it stood because grants were withheld.
+    pub(super) stood_ns: u64,
     /// What its holders' pages say.
     pub(super) contended: bool,
 }
@@ -64,7 +70,9 @@ impl Grant {
             reported: 0,
             ran: 0,
             steered: false,
+            ungated: false,
             runs_since: None,
+            stood_ns: 0,
             contended: false,
         }
     }
@@ -72,6 +80,7 @@ impl Grant {
     /// A process runs under it from now on.
     pub(super) fn join(&mut self, member: Member) {
         self.steered |= member.is_steered();
+        self.ungated |= !member.gated;
         self.members.push(member);
     }
 
@@ -120,7 +129,7 @@ impl Grant {
     /// Begins anew at `now`: what was before has been charged.
     pub(super) fn restart(&mut self, now: u64, shared: u64) {
         (self.start, self.ended, self.alone_until, self.shared_start) = (now, now, now, shared);
-        (self.reported, self.ran) = (0, 0);
+        (self.reported, self.ran, self.stood_ns) = (0, 0, 0);
         self.members.iter_mut().for_each(|member| member.joined = now);
     }
 
@@ -129,9 +138,9 @@ impl Grant {
         self.members.iter().all(|member| member.is_steered() && !member.stopping)
     }
 
-    /// Wall time that the whole grant lasted, once all members have left.
+    /// Wall time that the whole grant lasted, once all members have left, without the time for which it stood.
     pub(super) fn held(&self) -> u64 {
-        self.ended.saturating_sub(self.start)
+        self.ended.saturating_sub(self.start).saturating_sub(self.stood_ns)
     }
 
     /// GPU time to charge, never above the time held. Who is steered and was not let run at all kept the others waiting all the
@@ -147,9 +156,14 @@ impl Grant {
         used.min(self.held())
     }
 
+    /// When it is not waited for any longer. Who stood had to wait, too.
+    pub(super) fn overdue_at(&self, return_timeout_ns: u64) -> u64 {
+        self.deadline.saturating_add(return_timeout_ns).saturating_add(self.stood_ns)
+    }
+
     /// When the clock, and not a process, next changes this grant.
     pub(super) fn next_event(&self, return_timeout_ns: u64) -> u64 {
-        let overdue = self.deadline.saturating_add(return_timeout_ns);
+        let overdue = self.overdue_at(return_timeout_ns);
         let at_deadline = |m: &Member| m.ends_by_timer() || m.is_steered() && !m.stopping;
         self.members
             .iter()

@@ -11,6 +11,8 @@
 //! * Processes that are *steered* are asked and answered for by somebody who can stop them. At the deadline of a grant that
 //!   only such processes are under, the ledger looks who would be next: if it is the same client the grant goes on, if not
 //!   they are to be stopped. They are charged the time for which their client was let run.
+//! * Grants can be [withheld](TokenLedger::set_withheld) while somebody latency-critical needs the GPU to himself. Who holds one and is
+//!   [gated](TokenLedger::set_gated) stands meanwhile: that time is not charged, and does not count against its promise.
 //! * A grant is not taken back at its deadline, because the GPU work under it still runs; it ends when returned, or
 //!   `return_timeout_ns` later, or (peers that cannot return it) by timer. Then it is charged, in GPU time.
 
@@ -23,6 +25,7 @@ mod select;
 mod steered;
 #[cfg(test)]
 mod tests;
+mod withheld;
 
 pub use action::{Action, Ask, Deadline, End, PeerKind, Refused, Returned, Usage};
 pub use policy::{Class, ClientSpec, Policy, UsageSource};
@@ -50,6 +53,8 @@ struct Process {
     burst_ns: u64,
     /// It holds a standing grant.
     standing: bool,
+    /// It holds back what it has submitted while grants are withheld.
+    gated: bool,
     /// When its last grant ended by timer: how far overuse can still be charged.
     timer_ended: Option<u64>,
 }
@@ -68,6 +73,8 @@ pub struct TokenLedger {
     now: u64,
     epoch: u64,
     actions: Vec<Action>,
+    /// Since when nobody who asks by itself is granted anything.
+    withheld_since: Option<u64>,
 }
 
 impl TokenLedger {
@@ -84,6 +91,7 @@ impl TokenLedger {
             now: 0,
             epoch: 0,
             actions: Vec::new(),
+            withheld_since: None,
         }
     }
 
@@ -132,6 +140,7 @@ impl TokenLedger {
             waiting: None,
             burst_ns: 0,
             standing: false,
+            gated: false,
             timer_ended: None,
         });
         Ok(())

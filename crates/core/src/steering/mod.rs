@@ -5,8 +5,9 @@
 //! to make next. Controls are slow (0.3 to 0.9 ms) and lock the driver for the whole node, so one is in flight at a time,
 //! and none is made where nothing changes.
 //!
-//! * *Free*: nobody waits and no latency-critical process is attached. Every group runs with the driver's own slice.
-//! * *Turns*: somebody waits. Who holds a grant runs, all others are stopped.
+//! * *Free*: nobody waits, at most one client holds a grant, and no latency-critical process is attached. Who has no limit runs with
+//!   the driver's own slice.
+//! * *Turns*: somebody else waits or holds a grant. Who holds one runs, all others are stopped.
 //! * *Guarded*: a latency-critical process is attached. Best-effort groups have the shortest slice there is, and at most
 //!   one of them runs: two of them would take turns without ever getting anything done. The one changes while no
 //!   latency-critical process is busy, or after a time, whatever they do.

@@ -17,6 +17,10 @@ const LAUNCHES_PART: f64 = 1.0 / 8.0;
 /// the GPU's time is worth.
 const AT_ONCE_NS: f64 = 500_000.0;
 
+/// A hold lasts at least this much longer than its request is expected to take: requests are late far more often than they are
+/// early, one that comes too late for its hold is switched in a second time, and one that comes ends it at once.
+const LATE_NS: f64 = 400_000.0;
+
 /// A request further away than this is not known to come.
 const FURTHEST_NS: u64 = 1_000_000_000;
 
@@ -204,7 +208,7 @@ impl Machine {
         // A budget that does not cover the whole margin covers its middle.
         let starts = (mean_ns - margin_ns - self.cost.ns()).max(mean_ns - budget / 2.0).max(now_ns as f64);
         let lasts = if self.ends_by_launch() {
-            (mean_ns + margin_ns - starts).clamp(self.cost.ns(), budget)
+            (mean_ns + margin_ns.max(LATE_NS) - starts).clamp(self.cost.ns(), budget)
         } else {
             budget
         };

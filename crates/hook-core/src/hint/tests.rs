@@ -312,7 +312,7 @@ fn in_step(jitter: u64) -> (Server, Hold, u64) {
 fn a_request_that_is_due_is_held_for_before_any_call_of_the_program() {
     let (mut server, hold, due) = in_step(20 * US);
     assert!((due - 700 * US..due - 200 * US).contains(&hold.starts_ns), "{} before", due - hold.starts_ns);
-    assert!(hold.starts_ns + hold.timeout_ns > due + 60 * US, "it lasts until the launch is there");
+    assert!(hold.starts_ns + hold.timeout_ns > due + 400 * US, "it outlasts a hiccup of the host's");
     server.now += MS;
     server.finish();
     server.now = hold.starts_ns;

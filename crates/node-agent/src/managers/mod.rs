@@ -6,12 +6,14 @@
 mod backoff;
 mod child;
 mod control;
+mod flags;
 mod keeper;
 mod status;
 mod supervisor;
 
 pub use child::Launch;
 pub use control::{ControlError, snapshot};
+pub use flags::{Controls, Flags};
 pub use keeper::instance_id;
 pub use status::{Board, State, Status};
 pub use supervisor::{Settings, supervise};

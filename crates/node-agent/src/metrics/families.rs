@@ -9,6 +9,7 @@ use sluice_core::share::WHOLE_PPM;
 use sluice_proto::control::{Class, Client, ClientUsage, SnapshotResponse};
 
 use super::Facts;
+use super::steering;
 use crate::managers::State;
 
 /// Labels of every series of a client.
@@ -50,7 +51,7 @@ fn opts(name: &str, help: &str) -> Opts {
     Opts::new(name, help)
 }
 
-fn take<C: Collector + Clone + 'static>(
+pub(super) fn take<C: Collector + Clone + 'static>(
     registry: &Registry,
     made: prometheus::Result<C>,
 ) -> prometheus::Result<C> {
@@ -178,6 +179,7 @@ struct Gpus {
     up: IntGaugeVec,
     restarts: IntCounterVec,
     refused: IntCounterVec,
+    steering: steering::Series,
 }
 
 impl Gpus {
@@ -219,6 +221,7 @@ impl Gpus {
                 "Connections that the pod-manager refused",
                 &["gpu", "node", "reason"],
             )?,
+            steering: steering::Series::new(registry)?,
         })
     }
 
@@ -245,6 +248,9 @@ impl Gpus {
         if let Some(Ok(snapshot)) = facts.snapshots.get(&gpu.uuid) {
             for (reason, count) in &snapshot.refused {
                 self.refused.with_label_values(&[own.as_slice(), &[reason.as_str()]].concat()).inc_by(*count);
+            }
+            if let Some(said) = &snapshot.steering {
+                self.steering.add(own, said);
             }
         }
     }

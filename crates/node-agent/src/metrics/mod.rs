@@ -5,14 +5,15 @@
 //! * [`families`]: from what is known to Prometheus's series. Pure, and built anew each time: a pod that ended is not there.
 //! * [`state`]: the same facts as JSON, with what is wanted beside what is in force.
 //! * [`ready`]: what is still missing before the node can take pods.
-//! * [`http`]: the server; `seats` are its connections.
+//! * [`http`]: the server.
+//! * [`steering`]: series of what the managers do with the GPUs' own controls.
 
 pub mod families;
 pub mod http;
 pub mod ready;
 pub mod scrape;
-mod seats;
 pub mod state;
+mod steering;
 
 use std::sync::{Arc, OnceLock};
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
-    Client, ClientUsage, Process, SetClientsRequest, SetClientsResponse, SnapshotRequest, SnapshotResponse,
+    Client, ClientUsage, Controls, Process, SetClientsRequest, SetClientsResponse, SnapshotRequest,
+    SnapshotResponse, Steering,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -87,11 +88,29 @@ impl PodManager for Manager {
             agent_instance,
             refused,
             held: 0,
+            steering: Some(steering()),
         }))
     }
 }
 
 /// Figures that differ from each other, so that a mix-up shows.
+fn steering() -> Steering {
+    let made = |control: &str, outcome: &str, count| Controls {
+        control: control.to_owned(),
+        outcome: outcome.to_owned(),
+        count,
+    };
+    Steering {
+        turns: 21,
+        hand_overs_forced: 22,
+        given_up: 23,
+        descriptors_refused: 24,
+        controls: vec![made("stop", "done", 25), made("stop", "failed", 26)],
+        levels: [("turn".to_owned(), 27), ("token".to_owned(), 28)].into(),
+    }
+}
+
+/// As above.
 fn usage(client: Client) -> ClientUsage {
     ClientUsage {
         client: Some(client),

@@ -64,6 +64,20 @@ async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_lef
     assert_eq!(value(&text, "sluice_gpu_quota_assigned_ratio", &[&gpu]), Some(0.25));
     assert_eq!(value(&text, "sluice_gpu_info", &[&gpu, "model=\"Fake GPU\""]), Some(1.0));
     assert_eq!(value(&text, "sluice_manager_up", &[&gpu]), Some(1.0));
+    let steering = [
+        ("sluice_turns_total", &[][..], 21.0),
+        ("sluice_hand_overs_forced_total", &[], 22.0),
+        ("sluice_steering_given_up_total", &[], 23.0),
+        ("sluice_control_descriptors_refused_total", &[], 24.0),
+        ("sluice_controls_total", &["control=\"stop\"", "outcome=\"done\""], 25.0),
+        ("sluice_controls_total", &["control=\"stop\"", "outcome=\"failed\""], 26.0),
+        ("sluice_level", &["level=\"turn\""], 27.0),
+        ("sluice_level", &["level=\"token\""], 28.0),
+    ];
+    for (name, more, wanted) in steering {
+        let labels = [&[gpu.as_str(), "node=\"node-1\""], more].concat();
+        assert_eq!(value(&text, name, &labels), Some(wanted), "{name} {more:?}\n{text}");
+    }
     assert!(text.contains("sluice_device_plugin_allocate_seconds"), "{text}");
 
     node.api.delete("train");

@@ -326,6 +326,7 @@ impl DataPlane {
         }
         if let Some(pages) = &process.pages {
             pages.grant().close();
+            pages.set_gate(false, false);
         }
         if let Some(pidfd) = &process.pidfd {
             let _ = self.epoll.delete(pidfd);

@@ -1,6 +1,8 @@
 //! Carries out what the token ledger decides: pages, answers, metrics.
 
 use super::DataPlane;
+use crate::metrics::{Level, Preempted};
+use crate::process::Process;
 use sluice_comm::ResponseBody;
 use sluice_comm::page::STANDING;
 use sluice_core::ledger::{Action, Class, Deadline, End};
@@ -17,6 +19,7 @@ impl DataPlane {
         let mut changed = false;
         loop {
             self.observe();
+            self.tend_gates();
             let now = self.clock.now_ns();
             self.helm.steering.ask_and_return(&mut self.tokens, now);
             let actions = self.tokens.advance(now);
@@ -53,6 +56,7 @@ impl DataPlane {
             Action::Revoke { process, why } => self.revoke(process, why),
             Action::Contended { client, contended } => self.tell_contention(client, contended),
             Action::Ended { client, held_ns, charged_ns, overrun_ns, how } => {
+                self.count_end(client, how);
                 if how != End::Continued {
                     self.tell_contention(client, false);
                 }
@@ -64,6 +68,21 @@ impl DataPlane {
                     client.metrics.not_returned.inc();
                 }
             }
+        }
+    }
+
+    /// A grant that ends while somebody waits was to give way.
+    fn count_end(&self, client: ClientId, how: End) {
+        let contended = self.clients.get(client).is_some_and(|client| client.contended);
+        let outcome = match how {
+            End::NotReturned => Preempted::Timeout,
+            End::Returned | End::Expired if contended => Preempted::Success,
+            _ => return,
+        };
+        // Whose groups are controlled is counted with those.
+        let mut its = self.processes.values().filter(|process| process.client == client);
+        if !its.any(|process| process.steered) {
+            self.meters.preemptions.count(Level::Token, outcome);
         }
     }
 
@@ -184,9 +203,7 @@ impl DataPlane {
             client.metrics.memory_limit.set(gauge(account.limit));
             client.metrics.processes.set(gauge(processes as u64));
         }
-        let attached = self.processes.values().filter(|process| process.pages.is_some());
-        let (turn, token): (Vec<_>, Vec<_>) = attached.partition(|process| process.steered);
-        self.meters.steering.set_levels(turn.len(), token.len());
+        self.meters.steering.set_levels(self.processes.values().filter_map(Process::level));
     }
 }
 

@@ -9,6 +9,7 @@ mod clients;
 mod connections;
 mod contexts;
 mod frames;
+mod gates;
 mod grants;
 mod held;
 mod snapshot;
@@ -95,6 +96,7 @@ pub(crate) struct DataPlane {
     clients: ClientTable,
     tokens: TokenLedger,
     helm: steering::Helm,
+    gatekeeper: gates::Gatekeeper,
     memory: MemoryLedger,
     /// Oldest first.
     connections: BTreeMap<u64, Connection>,
@@ -162,6 +164,7 @@ impl DataPlane {
             clients: ClientTable::default(),
             tokens: TokenLedger::new(config.policy()),
             helm: steering::Helm::new(steering, adopt, executor),
+            gatekeeper: gates::Gatekeeper::new(config.gate_policy(), config.gates),
             memory: MemoryLedger::default(),
             connections: BTreeMap::new(),
             by_pid: HashMap::new(),
@@ -197,6 +200,7 @@ impl DataPlane {
             if let Some(pages) = &process.pages {
                 // Nobody will say when the time is up: what the client does without a manager is its flag's business.
                 pages.grant().close();
+                pages.set_gate(false, false);
             }
         }
         // Before the hooks lose us and do it themselves.
@@ -246,7 +250,8 @@ impl DataPlane {
     /// somebody waits for it.
     fn prepare_to_wait(&mut self) -> Result<bool> {
         let steering = self.helm.steering.wake_at(self.clock.now_ns());
-        let wake = [self.tokens.next_deadline(), self.lobby.next_deadline(), steering];
+        let gates = self.gatekeeper.wake_at();
+        let wake = [self.tokens.next_deadline(), self.lobby.next_deadline(), steering, gates];
         let mut wake = wake.into_iter().flatten().min();
         if self.busy_poll_ns > 0 && self.tokens.waiting().next().is_some() {
             let now = self.clock.now_ns();

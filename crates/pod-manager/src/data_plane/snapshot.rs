@@ -10,7 +10,7 @@ use sluice_proto::control::{self, ClientUsage, SnapshotResponse};
 
 impl DataPlane {
     pub(super) fn snapshot(&mut self) -> SnapshotResponse {
-        self.settle_standing();
+        self.refresh_gauges();
         let mut clients: Vec<ClientUsage> =
             self.clients.iter().map(|(id, client)| self.usage_of(id, client)).collect();
         clients.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
@@ -21,6 +21,7 @@ impl DataPlane {
             clients,
             refused: self.meters.refusals(),
             held: u32::try_from(self.lobby.len()).unwrap_or(u32::MAX),
+            steering: Some(self.meters.steering.said()),
         }
     }
 

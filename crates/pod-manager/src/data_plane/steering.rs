@@ -2,11 +2,12 @@
 
 use super::DataPlane;
 use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
+use crate::metrics::Level;
 use crate::process::Process;
 use crate::reason::Reason;
 use sluice_comm::page::{PAGE_VERSION, STANDING};
-use sluice_core::ledger::{Action, Class};
-use sluice_core::steering::{Activity, Allowance, Event, GroupId, Outcome, Released, Steering, Turn};
+use sluice_core::ledger::Action;
+use sluice_core::steering::{Activity, Allowance, Event, GroupId, Op, Outcome, Released, Steering, Turn};
 use sluice_core::{ClientId, ProcessId};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -107,11 +108,14 @@ impl DataPlane {
         let outcome = match result {
             Ok(()) => Outcome::Done,
             Err(ControlFailure::Gone) => Outcome::Gone,
-            Err(ControlFailure::Failed(_)) => Outcome::Failed,
+            Err(ControlFailure::Failed(..)) => Outcome::Failed,
         };
         self.meters.steering.in_flight.set(0);
         self.meters.steering.count(control.op, outcome, *took);
-        if let Err(ControlFailure::Failed(why)) = result
+        if control.op == Op::Stop {
+            self.meters.preemptions.count(Level::Turn, result.into());
+        }
+        if let Err(ControlFailure::Failed(_, why)) = result
             && self.throttle.pass("control", self.clock.now_ns()).is_some()
         {
             let owner =
@@ -204,7 +208,7 @@ impl DataPlane {
         let mut begun = false;
         let watched: Vec<ProcessId> = self.helm.steering.watched().collect();
         for id in watched {
-            let idle = self.helm.steering.turn(id) == Some(Turn::Idle);
+            let idle = self.helm.steering.turn(id) == Some(Turn::Idle) || self.holds_the_gates(id);
             let Some(process) = self.processes.get_mut(&id) else { continue };
             let Some(pages) = process.pages.as_ref().filter(|_| process.armed != idle) else { continue };
             process.armed = idle;
@@ -229,11 +233,7 @@ impl DataPlane {
 
     /// Tells latency-critical processes that they are, and them and those that are steered how many others may use the GPU.
     pub(super) fn tell_company(&mut self) {
-        let is_critical = |process: &Process| {
-            self.clients
-                .get(process.client)
-                .is_some_and(|c| c.definition.spec.class == Class::LatencyCritical)
-        };
+        let is_critical = |process: &Process| self.is_critical(process);
         let uses = |id: &ProcessId, process: &Process| match self.helm.steering.turn(*id) {
             Some(turn) => turn != Turn::Idle,
             None => self.tokens.holds(*id) || is_critical(process) && process.token.is_some(),
@@ -257,7 +257,7 @@ impl DataPlane {
 }
 
 /// What a process says of itself. A hook that does not speak of it is taken to be busy.
-fn activity_of(process: &Process) -> Activity {
+pub(super) fn activity_of(process: &Process) -> Activity {
     let pages = process.pages.as_ref().filter(|pages| pages.version == PAGE_VERSION);
     pages.map_or(Activity::UNKNOWN, |pages| {
         let (busy, since_ns) = pages.report().activity();

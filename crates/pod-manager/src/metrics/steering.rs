@@ -2,6 +2,7 @@
 
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry};
 use sluice_core::steering::{Op, Outcome};
+use sluice_proto::control;
 use std::time::Duration;
 
 /// Bounds of the histogram of controls, seconds.
@@ -11,8 +12,17 @@ const CONTROL_BUCKETS: [f64; 10] =
 const OUTCOMES: [(Outcome, &str); 3] =
     [(Outcome::Done, "done"), (Outcome::Failed, "failed"), (Outcome::Gone, "gone")];
 
-/// How a process is held to its share.
-const LEVELS: [&str; 2] = ["turn", "token"];
+/// What makes a process give way, the strongest first: its groups are stopped and sliced; its gates hold back what has not begun
+/// on the GPU, or what has not been submitted; its turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Turn,
+    Device,
+    Host,
+    Token,
+}
+
+const LEVELS: [&str; 4] = ["turn", "device", "host", "token"];
 
 /// Counts controls, hand-overs and levels.
 pub(crate) struct SteeringMetrics {
@@ -50,7 +60,7 @@ impl SteeringMetrics {
             registry.register(Box::new(histogram.clone())).map(|()| histogram)
         });
         let levels = LEVELS.iter().map(|level| {
-            let opts = Opts::new("sluice_level", "Processes by what holds them to their share");
+            let opts = Opts::new("sluice_level", "Processes by what makes them give way");
             let gauge = IntGauge::with_opts(opts.const_label("level", *level))?;
             registry.register(Box::new(gauge.clone())).map(|()| gauge)
         });
@@ -93,10 +103,34 @@ impl SteeringMetrics {
         }
     }
 
+    /// All of it, as the node agent hears it.
+    pub(crate) fn said(&self) -> control::Steering {
+        let controls = Op::LABELS.iter().zip(&self.controls).flat_map(|(control, by_outcome)| {
+            OUTCOMES.iter().zip(by_outcome).map(|((_, outcome), counter)| control::Controls {
+                control: (*control).to_owned(),
+                outcome: (*outcome).to_owned(),
+                count: counter.get(),
+            })
+        });
+        let levels = LEVELS.iter().zip(&self.levels);
+        control::Steering {
+            turns: self.turns.get(),
+            hand_overs_forced: self.forced.get(),
+            given_up: self.given_up.get(),
+            descriptors_refused: self.descriptors_refused.get(),
+            controls: controls.collect(),
+            levels: levels
+                .map(|(level, gauge)| ((*level).to_owned(), u32::try_from(gauge.get()).unwrap_or(0)))
+                .collect(),
+        }
+    }
+
     /// Says how many processes are at each level.
-    pub(crate) fn set_levels(&self, turn: usize, token: usize) {
-        for (gauge, count) in self.levels.iter().zip([turn, token]) {
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+    pub(crate) fn set_levels(&self, levels: impl Iterator<Item = Level>) {
+        let mut counts = [0; LEVELS.len()];
+        levels.for_each(|level| counts[level as usize] += 1);
+        for (gauge, count) in self.levels.iter().zip(counts) {
+            gauge.set(count);
         }
     }
 }

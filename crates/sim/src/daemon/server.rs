@@ -341,6 +341,7 @@ impl Server {
                 Answer::Done
             }
             Request::Name { name } => Answer::Number(account.name(owner, &name) as u64),
+            Request::OpenContext { .. } if !self.gpu.takes(key) => Answer::Unavailable,
             Request::OpenContext { control } => {
                 self.gpu.open_context(key, control).map_or(Answer::OutOfMemory, Answer::Number)
             }
@@ -393,6 +394,9 @@ fn info(gpu: &Gpu) -> GpuInfo {
         links: config.gpu.links.clone(),
         is_mig: config.gpu.is_mig,
         has_mem_ops: config.gpu.has_mem_ops,
+        driver_version: config.gpu.driver_version.clone(),
+        compute_mode: config.gpu.compute_mode,
+        is_mps: config.gpu.is_mps,
         fault: gpu.fault,
     }
 }

@@ -7,6 +7,7 @@ mod prolong;
 mod properties;
 mod shares;
 mod simulation;
+mod withheld;
 
 use super::{Action, Ask, Class, ClientSpec, Deadline, PeerKind, Policy, TokenLedger};
 use crate::ids::{ClientId, ProcessId};

@@ -117,17 +117,32 @@ fn an_idle_process_of_a_client_does_not_keep_its_other_one_waiting() {
     assert!(used > 56_500 * MS, "{} ms of 60 s were used", used / MS);
 }
 
-#[test]
-fn somebody_latency_critical_who_becomes_best_effort_takes_turns_and_nothing_is_polled() {
+/// A latency-critical process with this work that is best-effort from 2 s on.
+fn demoted(work: Work) -> World {
     let mut world = World::new();
-    world.critical(1, Work::Never);
+    world.critical(1, work);
     world.run(S);
     let client = crate::ClientId(1);
     world.client(1, 50, 100, Class::BestEffort);
     world.steering.set_class(client, Class::BestEffort, &mut world.tokens, world.now);
     world.processes.get_mut(&ProcessId(1)).unwrap().class = Class::BestEffort;
+    world
+}
+
+#[test]
+fn somebody_latency_critical_who_becomes_best_effort_is_not_polled() {
+    let mut world = demoted(Work::Never);
     world.run(100 * MS);
     let wake = world.steering.wake_at(world.now).unwrap();
     assert!(wake > world.now, "{wake} at {}", world.now);
     assert_eq!(world.gpu[&GroupId(1)], Setting::FREE);
+}
+
+#[test]
+fn somebody_latency_critical_who_becomes_best_effort_returns_its_turn_when_it_is_idle() {
+    let mut world = demoted(Work::Periodic { from: 0, period: 100 * S, busy: 2 * S + 50 * MS });
+    world.run(40 * MS);
+    assert_eq!(world.tokens.holders().count(), 1);
+    world.run(100 * MS);
+    assert_eq!(world.tokens.holders().count(), 0);
 }

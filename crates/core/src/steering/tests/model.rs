@@ -21,6 +21,8 @@ struct State {
     failed: [bool; GROUPS],
     departures: u8,
     again: u8,
+    /// The control in flight is for the context that was there before.
+    stale: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +36,7 @@ enum Event {
         effective: bool,
     },
     Released(usize),
-    /// Announced anew, maybe while it is being given back.
+    /// Announced anew, maybe while it is being given back: another context with the same handles.
     Announced(usize),
     Dies(usize),
 }
@@ -52,6 +54,9 @@ fn id(group: usize) -> GroupId {
 
 impl State {
     fn apply(&mut self, Control { group, op }: Control) {
+        if std::mem::take(&mut self.stale) {
+            return;
+        }
         let group = usize::try_from(group.0).unwrap();
         if let Some(setting) = &mut self.gpu[group] {
             match op {
@@ -91,6 +96,7 @@ impl Model for Any {
             failed: [false; GROUPS],
             departures: 0,
             again: 0,
+            stale: false,
         }]
     }
 
@@ -135,6 +141,7 @@ impl Model for Any {
                 if effective {
                     state.apply(control);
                 }
+                state.stale = false;
                 state.failures += 1;
                 state.failed[usize::try_from(control.group.0).ok()?] = true;
                 state.reconciler.done(Outcome::Failed);
@@ -147,6 +154,8 @@ impl Model for Any {
             }
             Event::Announced(group) => {
                 state.again += 1;
+                state.stale = state.reconciler.in_flight().is_some_and(|control| control.group == id(group));
+                state.gpu[group] = Some(Setting::FREE);
                 state.reconciler.add(id(group));
                 state.wish();
             }
@@ -178,9 +187,17 @@ impl Model for Any {
                     state.reconciler.done(Outcome::Done);
                 }
                 let mut good = state.gpu.iter().zip(state.failed).filter(|(_, failed)| !failed);
+                let free = |setting: &Option<Setting>| setting.is_none_or(|setting| setting == Setting::FREE);
+                let undisturbed = state.departures == 0 && state.failures == 0;
                 state.reconciler.is_settled()
-                    && (state.one.is_some()
-                        || good.all(|(setting, _)| setting.is_none_or(|setting| setting == Setting::FREE)))
+                    && match state.one {
+                        None => good.all(|(setting, _)| free(setting)),
+                        Some(one) if one < GROUPS && undisturbed => {
+                            let wish = |group| if group == one { TINY } else { STOPPED };
+                            state.gpu.iter().enumerate().all(|(group, setting)| *setting == Some(wish(group)))
+                        }
+                        Some(_) => true,
+                    }
             }),
             Property::sometimes(
                 "one runs with a tiny slice and the others are stopped",

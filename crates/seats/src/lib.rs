@@ -1,4 +1,6 @@
-//! Connections that are few and do not last: whoever opens many to the pages takes no descriptors from the rest of the agent.
+//! Connections that are few and do not last: whoever opens many to a daemon's pages takes no descriptors from the rest of
+//! the daemon.
+#![forbid(unsafe_code)]
 
 use axum::serve::Listener;
 use std::future::Future;
@@ -14,18 +16,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 
 /// Connections at once; further ones wait in the kernel's queue.
-const SEATS: usize = 32;
+pub const SEATS: usize = 32;
 /// How long one may last. Scrapers that keep connections open connect anew.
-const LIFE: Duration = Duration::from_secs(60);
+pub const LIFE: Duration = Duration::from_secs(60);
 
-/// A listener with so many seats.
-pub(super) struct Seats {
+/// A listener with [`SEATS`] seats, each for [`LIFE`]: what `axum::serve` takes in place of the bare one.
+#[derive(Debug)]
+pub struct Seats {
     listener: TcpListener,
     free: Arc<Semaphore>,
 }
 
 impl Seats {
-    pub(super) fn new(listener: TcpListener) -> Self {
+    /// All seats are free.
+    #[must_use]
+    pub fn new(listener: TcpListener) -> Self {
         Self { listener, free: Arc::new(Semaphore::new(SEATS)) }
     }
 }
@@ -46,8 +51,9 @@ impl Listener for Seats {
     }
 }
 
-/// A connection on its seat; reading and writing fail when its time is up.
-pub(super) struct Seated {
+/// A connection on its seat; reading and writing fail with `TimedOut` when its time is up.
+#[derive(Debug)]
+pub struct Seated {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,
     _seat: Option<OwnedSemaphorePermit>,

@@ -1,7 +1,5 @@
 //! GET /metrics and GET /healthz, on a thread of their own.
 
-mod seats;
-
 use crate::control::{Control, Remote};
 use crate::error::{Attempt, Error, Result};
 use crate::metrics::Exposition;
@@ -10,7 +8,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use seats::Seats;
+use sluice_seats::Seats;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;

@@ -1,0 +1,60 @@
+//! An MPS server of our own, known by its folder.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use tempfile::TempDir;
+
+const CONTROL: &str = "nvidia-cuda-mps-control";
+
+/// The server; it ends with this.
+#[derive(Debug)]
+pub(super) struct Mps {
+    dir: TempDir,
+}
+
+impl Mps {
+    /// Starts its control daemon, which starts servers for clients.
+    ///
+    /// # Errors
+    /// If there is none, or it does not start.
+    pub(super) fn start() -> anyhow::Result<Self> {
+        let mps = Self {
+            dir: tempfile::Builder::new()
+                .prefix("sluice-mps-")
+                .tempdir()
+                .context("cannot make a directory")?,
+        };
+        let mut command = Command::new(CONTROL);
+        mps.show(&mut command);
+        let status =
+            command.arg("-d").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let status = status.with_context(|| format!("cannot start {CONTROL}"))?;
+        if !status.success() {
+            bail!("{CONTROL} ended with {status}");
+        }
+        Ok(mps)
+    }
+
+    /// Lets a command find the server.
+    pub(super) fn show(&self, command: &mut Command) {
+        let dir: &Path = self.dir.path();
+        command.env("CUDA_MPS_PIPE_DIRECTORY", dir).env("CUDA_MPS_LOG_DIRECTORY", dir);
+    }
+}
+
+impl Drop for Mps {
+    fn drop(&mut self) {
+        let mut command = Command::new(CONTROL);
+        self.show(&mut command);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        if let Ok(mut child) = child {
+            if let Some(mut input) = child.stdin.take() {
+                let _ = input.write_all(b"quit\n");
+            }
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What the arms of a row gather, and the row that follows from it.
+
+use std::collections::BTreeMap;
+
+use sluice_load::commanded::{Ran, Served};
+use sluice_load::samples::Samples;
+
+use super::facts;
+use super::level::Level;
+use super::row::{Quantiles, Requests, Row};
+
+/// What an arm has gathered.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) latencies: Vec<u64>,
+    pub(super) kernels: u64,
+    span_ns: u64,
+    hints: BTreeMap<String, u64>,
+    holds: u64,
+}
+
+impl Tally {
+    /// Takes in a block of requests.
+    pub(super) fn served(&mut self, served: Served) {
+        self.latencies.extend(served.latencies_ns);
+        self.holds += served.holds;
+        for (code, times) in served.hints {
+            *self.hints.entry(code).or_default() += times;
+        }
+    }
+
+    /// Takes in the kernels beside them.
+    pub(super) fn ran(&mut self, ran: &Ran) {
+        self.kernels += ran.kernels;
+        self.span_ns += ran.span_ns;
+    }
+
+    /// Kernels per second.
+    pub(super) fn rate(&self) -> f64 {
+        if self.span_ns == 0 { 0.0 } else { self.kernels as f64 * 1e9 / self.span_ns as f64 }
+    }
+
+    /// Of the requests.
+    pub(super) fn quantiles(&self) -> Quantiles {
+        Quantiles::of(&self.latencies.iter().copied().collect::<Samples>())
+    }
+}
+
+/// Everything that was gathered beside kernels of one length.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// At the begin of each block, and at its end.
+    pub(super) alone: [Tally; 2],
+    pub(super) be_alone: Tally,
+    pub(super) stock: Tally,
+    /// Under the MPS server without Sluice.
+    pub(super) shared: Option<Tally>,
+    /// With Sluice; whether with hints.
+    pub(super) sluice: Vec<(bool, Tally)>,
+    pub(super) achieved: BTreeMap<String, u64>,
+}
+
+impl Gathered {
+    /// What the rows with and without hints have in common.
+    pub(super) fn row(&self, kernel_us: u32, level: Level) -> Row {
+        let pooled: Samples = self.alone.iter().flat_map(|half| half.latencies.iter().copied()).collect();
+        let (first, second) = (self.alone[0].quantiles(), self.alone[1].quantiles());
+        let alone = self.be_alone.rate();
+        Row {
+            be_kernel_us: kernel_us,
+            level,
+            hint: false,
+            lc_alone_us: Quantiles::of(&pooled),
+            lc_stock_us: self.stock.quantiles(),
+            lc_sluice_us: Quantiles::default(),
+            be_kept: 0.0,
+            added_p99_us: 0.0,
+            aa_noise: (second.p99 / first.p99 - 1.0).abs(),
+            lc_alone_aa_us: [first, second],
+            requests: Requests { alone: pooled.len(), stock: self.stock.latencies.len(), sluice: 0 },
+            be_kept_stock: self.stock.rate() / alone,
+            lc_mps_us: self.shared.as_ref().map(Tally::quantiles),
+            be_kept_mps: self.shared.as_ref().map(|shared| shared.rate() / alone),
+            be_alone_per_s: alone,
+            be_kernels_counted: 0,
+            achieved: self.achieved.clone(),
+            hint_results: BTreeMap::new(),
+            holds: 0,
+            commit: facts::commit(),
+            date: facts::date(),
+        }
+    }
+}
+
+impl Row {
+    /// The row of requests with Sluice.
+    pub(super) fn with(self, hint: bool, tally: &Tally, be_alone: &Tally) -> Self {
+        let lc_sluice_us = tally.quantiles();
+        Self {
+            hint,
+            lc_sluice_us,
+            be_kept: tally.rate() / be_alone.rate(),
+            added_p99_us: lc_sluice_us.p99 - self.lc_alone_us.p99,
+            requests: Requests { sluice: tally.latencies.len(), ..self.requests },
+            be_kernels_counted: tally.kernels,
+            hint_results: tally.hints.clone(),
+            holds: tally.holds,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Gates: when best-effort processes that cannot be sliced are to hold what they have submitted.
+//!
+//! A gate stands in front of work in the process itself: what runs finishes, what has not begun waits. [`Gates`] says whether
+//! gates are to be put there at all, and whether they are closed: while somebody latency-critical is busy, but never for so
+//! long that the others get less than [`GatePolicy::least_open`] of the time. Whoever is latency-critical and dies is not
+//! among those that [`Gates::look`] is told of any more, so nobody stays shut out for it.
+
+mod policy;
+#[cfg(test)]
+mod tests;
+
+pub use policy::GatePolicy;
+
+use crate::share::{Share, WHOLE_PPM};
+use crate::steering::Activity;
+
+/// How the gates are to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Gating {
+    /// Nobody latency-critical is attached: there need not be any.
+    #[default]
+    Unwanted,
+    /// Open: everybody latency-critical is idle.
+    Open,
+    /// Closed: somebody latency-critical is busy, or was a moment ago.
+    Closed,
+    /// Open though somebody is: they were closed for long enough.
+    Forced,
+}
+
+impl Gating {
+    /// Every label, in the order of [`Self::index`].
+    pub const LABELS: [&'static str; 4] = ["unwanted", "open", "closed", "forced"];
+
+    /// Position in [`Self::LABELS`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Unwanted => 0,
+            Self::Open => 1,
+            Self::Closed => 2,
+            Self::Forced => 3,
+        }
+    }
+
+    /// Gates are to be put in front of work.
+    #[must_use]
+    pub const fn is_wanted(self) -> bool {
+        !matches!(self, Self::Unwanted)
+    }
+
+    /// What has not begun is not to begin.
+    #[must_use]
+    pub const fn is_closed(self) -> bool {
+        matches!(self, Self::Closed)
+    }
+}
+
+/// The gates of one GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Gates {
+    policy: GatePolicy,
+    state: Gating,
+    /// Up to when `owed` has been added up.
+    seen: u64,
+    /// Time that the gates still have to be open for what they were closed, nanoseconds × parts per million of closed time.
+    owed: u128,
+}
+
+impl Gates {
+    /// Open, and nobody latency-critical there.
+    #[must_use]
+    pub fn new(policy: GatePolicy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
+    /// How the gates are to be at `now`, while those who are latency-critical do this. A time before the latest one counts as
+    /// that one.
+    pub fn look(&mut self, now: u64, critical: impl Iterator<Item = Activity> + Clone) -> Gating {
+        let now = self.count(now);
+        let present = critical.clone().next().is_some();
+        let busy = critical.filter_map(|activity| activity.idle_for(now).or(Some(0))).min();
+        let busy = busy.is_some_and(|idle| idle < self.policy.idle_ns);
+        self.state = match (present, busy, self.state) {
+            (false, ..) => Gating::Unwanted,
+            (true, false, _) => Gating::Open,
+            (true, true, Gating::Forced) if self.owed > 0 => Gating::Forced,
+            (true, true, Gating::Closed) if self.is_due() => Gating::Forced,
+            (true, true, _) => Gating::Closed,
+        };
+        self.state
+    }
+
+    /// How they are.
+    #[must_use]
+    pub const fn state(&self) -> Gating {
+        self.state
+    }
+
+    /// When to look again, if nothing else happens.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<u64> {
+        let soon = |ns: u64| self.seen.saturating_add(ns.max(1));
+        match self.state {
+            Gating::Unwanted => None,
+            Gating::Open => Some(soon(self.policy.idle_look_ns)),
+            Gating::Closed => Some(soon(self.policy.look_ns)),
+            Gating::Forced => Some(soon(left(self.owed, self.open_rate()))),
+        }
+    }
+
+    /// Adds up what the time since the last look comes to.
+    fn count(&mut self, now: u64) -> u64 {
+        let elapsed = u128::from(now.saturating_sub(self.seen));
+        self.seen = self.seen.max(now);
+        self.owed = match self.state {
+            Gating::Closed => self.owed.saturating_add(elapsed * u128::from(self.policy.least_open.ppm())),
+            _ => self.owed.saturating_sub(elapsed * self.open_rate()),
+        };
+        self.seen
+    }
+
+    /// They were closed for as long as they may be.
+    fn is_due(&self) -> bool {
+        let share = self.policy.least_open;
+        share > Share::ZERO && self.owed >= u128::from(share.of(self.policy.period_ns)) * self.open_rate()
+    }
+
+    /// What a nanosecond of being open takes off what is owed.
+    fn open_rate(&self) -> u128 {
+        u128::from(WHOLE_PPM - self.policy.least_open.ppm()).max(1)
+    }
+}
+
+/// For how long they have to be open to owe nothing, nanoseconds.
+fn left(owed: u128, rate: u128) -> u64 {
+    u64::try_from(owed.div_ceil(rate)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,130 @@
+//! The latency-critical one: requests of short kernels, which arrive at a rate whether or not the last one is answered.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::time::{Duration, Instant};
+
+use super::program::Hook;
+use super::{Answer, Command, Proof, Served, next_command, unix_ns};
+use crate::driver::Error;
+use crate::kernel;
+use crate::lc::{BLOCKS, Shifts, wait_until};
+use crate::memory::DeviceBuffer;
+use crate::record::BufferState;
+use crate::report::RunError;
+use crate::session::{Session, Stream};
+
+/// Arrivals are moved by up to this part of the period: at a fixed period they could keep step with somebody's time slices.
+const JITTER: f64 = 0.25;
+/// From a command to its first arrival: room for a hint before it.
+const AHEAD: Duration = Duration::from_millis(5);
+/// Before an arrival the clock is looked at for so long instead of sleeping: waking up takes some hundred microseconds on some
+/// machines, and is no part of the latency.
+const SLACK: Duration = Duration::from_millis(1);
+/// A block is cut off when its requests are answered so much later than they arrive.
+const HOPELESS: Duration = Duration::from_secs(5);
+/// Words of the buffer that every kernel changes.
+const WORDS: u32 = 64;
+
+/// What a request is.
+#[derive(Debug, Clone)]
+pub struct LcConfig {
+    /// Device ordinal.
+    pub device: i32,
+    /// Kernels of a request, one behind the other; at least 1.
+    pub kernels: u32,
+    /// Time of each on an H200.
+    pub duration: Duration,
+}
+
+/// Answers [`Command::Serve`] until the input ends.
+///
+/// # Errors
+/// Those of the driver, of the output, and commands that are none.
+pub fn run(config: &LcConfig, input: &mut impl BufRead, out: &mut impl Write) -> Result<(), RunError> {
+    let session = Session::open(config.device)?;
+    let mut server = Server {
+        config,
+        stream: session.stream()?,
+        buffer: DeviceBuffer::with_initial_words(&session, WORDS)?,
+        iterations: kernel::iterations(config.duration),
+        hook: Hook::find(),
+        launches: 0,
+    };
+    server.answer_one()?;
+    let device = session.device_name().to_owned();
+    Answer::Ready { pid: std::process::id(), device, hooked: server.hook.is_there() }.write_to(out)?;
+    while let Some(command) = next_command(input)? {
+        if let Command::Serve { requests, warm_up, period_us, lead_us } = command {
+            let period = Duration::try_from_secs_f64(period_us / 1e6).unwrap_or_default();
+            Answer::Served(server.serve(requests, warm_up, period, lead_us)?).write_to(out)?;
+        }
+    }
+    Ok(())
+}
+
+struct Server<'s> {
+    config: &'s LcConfig,
+    stream: Stream<'s>,
+    buffer: DeviceBuffer<'s>,
+    iterations: u32,
+    hook: Hook,
+    launches: u64,
+}
+
+impl Server<'_> {
+    fn serve(
+        &mut self,
+        requests: u32,
+        warm_up: u32,
+        period: Duration,
+        lead_us: u32,
+    ) -> Result<Served, Error> {
+        let (begin, begin_ns) = (Instant::now(), unix_ns());
+        let holds = self.hook.holds();
+        let mut shifts = Shifts::new(JITTER);
+        let mut hints = BTreeMap::new();
+        let mut latencies_ns = Vec::with_capacity(requests as usize);
+        let at = |moment: Instant| begin_ns.saturating_add(nanoseconds(moment - begin));
+        let (mut from_ns, mut to_ns) = (begin_ns, begin_ns);
+        for nth in 0..warm_up.saturating_add(requests) {
+            let due = begin + AHEAD + period * nth + period.mul_f64(shifts.next());
+            if lead_us > 0 {
+                wait_until(due - Duration::from_micros(lead_us.into()).min(AHEAD), SLACK);
+                if let Some(code) = self.hook.hint(lead_us) {
+                    *hints.entry(code).or_insert(0) += u64::from(nth >= warm_up);
+                }
+            }
+            wait_until(due, SLACK);
+            self.answer_one()?;
+            let now = Instant::now();
+            if nth == warm_up {
+                from_ns = at(due);
+            }
+            if nth >= warm_up {
+                latencies_ns.push(nanoseconds(now - due));
+            }
+            to_ns = at(now);
+            if now - due > HOPELESS {
+                break;
+            }
+        }
+        let hints = hints.into_iter().filter(|(_, times)| *times > 0);
+        let hints = hints.map(|(code, times): (i32, u64)| (code.to_string(), times)).collect();
+        let buffer = BufferState::of(&self.buffer.words()?);
+        let proof = Proof { launches: self.launches, buffer };
+        Ok(Served { latencies_ns, from_ns, to_ns, hints, holds: self.hook.holds() - holds, proof })
+    }
+
+    fn answer_one(&mut self) -> Result<(), Error> {
+        for _ in 0..self.config.kernels.max(1) {
+            self.stream.launch(&self.buffer, BLOCKS, self.iterations)?;
+            self.launches += 1;
+        }
+        self.stream.synchronize()
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,95 @@
+//! What an operator may say on the agent's command line about how pod-managers hold pods to their shares.
+
+use std::ffi::OsString;
+
+use clap::ValueEnum;
+
+/// Flags that every pod-manager gets; part of the agent's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+#[group(id = "manager_flags")]
+pub struct Flags {
+    /// Whether pod-managers stop, start and slice the channel groups of pods' programs, so that the GPU itself keeps turns
+    /// and latency-critical pods take it from others
+    #[arg(long, value_enum, default_value_t)]
+    controls: Controls,
+    /// How long a turn lasts where the GPU's controls keep it, in milliseconds, 30 to 100: 50 if not said
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(30..=100))]
+    turn_ms: Option<u64>,
+}
+
+/// Whose channel groups are controlled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Controls {
+    /// Those behind descriptors of the NVIDIA control device, if the driver's layouts are known
+    #[default]
+    Auto,
+    /// The same with any driver
+    AnyDriver,
+    /// Those of a simulator too: for tests. A program could make one of its own, and be controlled in name only
+    #[value(hide = true)]
+    Simulated,
+    /// Nobody's: everybody takes turns by token
+    Off,
+}
+
+impl Controls {
+    /// In the words of agent and manager.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::AnyDriver => "any-driver",
+            Self::Simulated => "simulated",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl Flags {
+    /// As a pod-manager is told; what is not said is its own default.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = vec![format!("--controls={}", self.controls.word())];
+        arguments.extend(self.turn_ms.map(|ms| format!("--turn-ms={ms}")));
+        arguments.into_iter().map(OsString::from).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        managers: Flags,
+    }
+
+    fn parse(flags: &[&str]) -> Result<Flags, clap::Error> {
+        Program::try_parse_from([&["agent"], flags].concat()).map(|program| program.managers)
+    }
+
+    #[test]
+    fn without_flags_the_gpus_controls_are_used_where_the_driver_is_known() {
+        let flags = parse(&[]).unwrap();
+        assert_eq!(flags, Flags::default());
+        assert_eq!(flags.arguments(), ["--controls=auto"]);
+    }
+
+    #[test]
+    fn every_flag_reaches_the_managers_in_the_word_that_it_was_given_in() {
+        for controls in ["--controls=auto", "--controls=any-driver", "--controls=simulated", "--controls=off"]
+        {
+            assert_eq!(parse(&[controls, "--turn-ms=100"]).unwrap().arguments(), [controls, "--turn-ms=100"]);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        for wrong in ["--controls=maybe", "--turn-ms=29", "--turn-ms=101", "--turn-ms=long"] {
+            let said = parse(&[wrong]).unwrap_err().to_string();
+            assert!(said.contains(wrong.split('=').next().unwrap()), "{said}");
+        }
+    }
+}

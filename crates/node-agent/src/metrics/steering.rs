@@ -1,0 +1,61 @@
+//! Series of what the pod-managers do with the GPUs' own controls.
+
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use sluice_proto::control::Steering;
+
+use super::families::take;
+
+/// Series of each GPU.
+pub(super) struct Series {
+    turns: IntCounterVec,
+    forced: IntCounterVec,
+    given_up: IntCounterVec,
+    descriptors_refused: IntCounterVec,
+    controls: IntCounterVec,
+    level: IntGaugeVec,
+}
+
+impl Series {
+    pub(super) fn new(registry: &Registry) -> prometheus::Result<Self> {
+        let of_gpu = |name: &str, help: &str, more: &[&'static str]| {
+            let labels = [&["gpu", "node"], more].concat();
+            take(registry, IntCounterVec::new(Opts::new(name, help), &labels))
+        };
+        let level = Opts::new("sluice_level", "Processes by what holds them to their share");
+        Ok(Self {
+            turns: of_gpu("sluice_turns_total", "Turns kept by the GPU's own controls", &[])?,
+            forced: of_gpu(
+                "sluice_hand_overs_forced_total",
+                "Hand-overs made while a latency-critical process was busy, or about to be",
+                &[],
+            )?,
+            given_up: of_gpu(
+                "sluice_steering_given_up_total",
+                "Processes that take turns by token because a control of their pod failed",
+                &[],
+            )?,
+            descriptors_refused: of_gpu(
+                "sluice_control_descriptors_refused_total",
+                "Descriptors sent by pods' processes that lead to no driver",
+                &[],
+            )?,
+            controls: of_gpu("sluice_controls_total", "Controls of channel groups", &["control", "outcome"])?,
+            level: take(registry, IntGaugeVec::new(level, &["gpu", "node", "level"]))?,
+        })
+    }
+
+    /// Adds what the manager of a GPU said.
+    pub(super) fn add(&self, own: [&str; 2], said: &Steering) {
+        self.turns.with_label_values(&own).inc_by(said.turns);
+        self.forced.with_label_values(&own).inc_by(said.hand_overs_forced);
+        self.given_up.with_label_values(&own).inc_by(said.given_up);
+        self.descriptors_refused.with_label_values(&own).inc_by(said.descriptors_refused);
+        let [gpu, node] = own;
+        for made in &said.controls {
+            self.controls.with_label_values(&[gpu, node, &made.control, &made.outcome]).inc_by(made.count);
+        }
+        for (level, processes) in &said.levels {
+            self.level.with_label_values(&[gpu, node, level]).set(i64::from(*processes));
+        }
+    }
+}

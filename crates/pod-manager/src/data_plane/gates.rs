@@ -1,0 +1,94 @@
+//! Gates on the data plane: what latency-critical processes say of themselves goes in, words on pages come out.
+
+use super::DataPlane;
+use super::steering::activity_of;
+use crate::config::GatesOf;
+use crate::process::Process;
+use sluice_comm::page::PAGE_VERSION;
+use sluice_core::ProcessId;
+use sluice_core::gates::{GatePolicy, Gates, Gating};
+use sluice_core::ledger::Class;
+use sluice_core::steering::Activity;
+
+/// Whose gates there are, and how they are.
+pub(super) struct Gatekeeper {
+    gates: Gates,
+    of: GatesOf,
+}
+
+impl Gatekeeper {
+    pub(super) fn new(policy: GatePolicy, of: GatesOf) -> Self {
+        Self { gates: Gates::new(policy), of }
+    }
+
+    /// When to look again.
+    pub(super) fn wake_at(&self) -> Option<u64> {
+        self.gates.wake_at()
+    }
+
+    /// Whether a best-effort process is to hold back what it has submitted. One whose slices are set from here gives way without.
+    fn concerns(&self, process: &Process) -> bool {
+        match self.of {
+            GatesOf::Off => false,
+            GatesOf::Unsteered => !process.steered,
+            GatesOf::All => true,
+        }
+    }
+}
+
+impl DataPlane {
+    /// Opens and closes the gates, and withholds grants while they are closed. Before the ledger decides.
+    pub(super) fn tend_gates(&mut self) {
+        let before = self.gatekeeper.gates.state();
+        if !before.is_wanted() && !self.helm.steering.has_critical() {
+            return;
+        }
+        let mut critical: Vec<Activity> = Vec::new();
+        let mut concerned = false;
+        for process in self.processes.values().filter(|process| process.token.is_some()) {
+            if !self.is_critical(process) {
+                concerned |= self.gatekeeper.concerns(process);
+            } else if says_what_it_does(process) {
+                critical.push(activity_of(process));
+            }
+        }
+        if !concerned {
+            critical.clear();
+        }
+        let now = self.clock.now_ns();
+        let state = self.gatekeeper.gates.look(now, critical.into_iter());
+        if state != before {
+            self.meters.gates.changed(state);
+        }
+        if !(state.is_wanted() || before.is_wanted()) {
+            return;
+        }
+        self.tokens.set_withheld(state.is_closed(), now);
+        for (id, process) in &self.processes {
+            let its =
+                process.token.is_some() && !self.is_critical(process) && self.gatekeeper.concerns(process);
+            if let Some(pages) = process.pages.as_ref().filter(|pages| pages.version == PAGE_VERSION) {
+                pages.set_gate(its && state.is_wanted(), its && state.is_closed());
+                self.tokens.set_gated(*id, its && pages.report().gates() != 0);
+            }
+        }
+    }
+
+    /// Whether a process is to ring when it becomes busy, for the gates of others depend on it.
+    pub(super) fn holds_the_gates(&self, id: ProcessId) -> bool {
+        let critical = |process: &Process| process.token.is_some() && self.is_critical(process);
+        self.gatekeeper.gates.state() == Gating::Open && self.processes.get(&id).is_some_and(critical)
+    }
+
+    /// Whether a process's client is latency-critical.
+    pub(super) fn is_critical(&self, process: &Process) -> bool {
+        self.clients
+            .get(process.client)
+            .is_some_and(|client| client.definition.spec.class == Class::LatencyCritical)
+    }
+}
+
+/// Who does not speak of what it does cannot be given way to.
+fn says_what_it_does(process: &Process) -> bool {
+    process.pages.as_ref().is_some_and(|pages| pages.version == PAGE_VERSION)
+}

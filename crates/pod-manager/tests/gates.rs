@@ -1,0 +1,197 @@
+//! Gates of best-effort processes beside latency-critical ones, over real sockets, pages and futexes.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use sluice_comm::page::{grant, report};
+use sluice_pod_manager::GatesOf;
+use sluice_sys::futex::{self, Wake};
+use std::os::fd::AsFd;
+use support::driver::{Descriptor, context};
+use support::hook::{Hook, PATIENCE};
+use support::{MS, World, until};
+
+const CLOSED: u32 = grant::GATES_WANTED | grant::GATE_CLOSED;
+
+/// What a gate is told, without the count of its changes.
+fn told(hook: &Hook) -> u32 {
+    hook.page().gate_word() & CLOSED
+}
+
+fn gpu_ms(world: &World, client: &str) -> f64 {
+    let seconds = world.metric(&format!("sluice_gpu_seconds_total{{client=\"{client}\"}}"));
+    (seconds.unwrap() * 1e3).round()
+}
+
+#[test]
+fn gates_are_wanted_while_somebody_latency_critical_is_there_and_closed_while_it_is_busy() {
+    let world = World::new();
+    let be = world.process("be-a");
+    assert_eq!(told(&be), 0);
+    let lc = world.process("lc");
+    until("gates are wanted", || told(&be) == grant::GATES_WANTED);
+    assert!(lc.page().armed(), "it is to ring");
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&be) == CLOSED);
+    assert_eq!(told(&lc), 0);
+    assert_eq!(world.metric("sluice_gate_closed"), Some(1.0));
+    // A moment after its last work is over.
+    world.clock.advance(3 * MS);
+    lc.becomes(false, world.clock.now());
+    world.advance(400_000);
+    assert_eq!(told(&be), CLOSED);
+    world.advance(100_000);
+    assert_eq!(told(&be), grant::GATES_WANTED);
+    assert_eq!(world.metric("sluice_gate_closed"), Some(0.0));
+    assert_eq!(world.metric("sluice_gate_changes_total{to=\"closed\"}"), Some(1.0));
+    drop(lc);
+    until("no gates are wanted", || told(&be) == 0);
+}
+
+#[test]
+fn who_waits_for_its_gate_is_woken_at_each_change() {
+    let world = World::new();
+    let (be, lc) = (world.process("be-a"), world.process("lc"));
+    until("gates are wanted", || told(&be) == grant::GATES_WANTED);
+    for (busy, expected) in [(true, CLOSED), (false, grant::GATES_WANTED), (true, CLOSED)] {
+        let before = be.page().gate_word();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                while be.page().gate_word() == before {
+                    let wake = futex::wait_low(be.page().gate_futex(), before, Some(PATIENCE));
+                    assert!(matches!(wake, Wake::Woken | Wake::Changed), "{wake:?}");
+                }
+            });
+            lc.becomes(busy, world.clock.now());
+            world.advance(MS);
+            waiter.join().unwrap();
+        });
+        assert_eq!(told(&be), expected);
+    }
+}
+
+#[test]
+fn tokens_are_withheld_while_the_gates_are_closed() {
+    let world = World::new();
+    let (mut a, mut b, lc) = (world.process("be-a"), world.process("be-b"), world.process("lc"));
+    a.report().set_gates(report::GATES_DEVICE);
+    world.settle();
+    a.want();
+    assert_eq!(a.granted(), 50.0);
+    b.want();
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&a) == CLOSED && told(&b) == CLOSED);
+    // Its work is held back with it, so it is not asked for at its deadline.
+    world.advance(100 * MS);
+    a.give_back(10.0);
+    world.settle();
+    assert!(b.token.is_silent());
+    lc.becomes(false, world.clock.now());
+    world.advance(MS);
+    assert_eq!(b.granted(), 50.0);
+    assert_eq!(gpu_ms(&world, "be-a"), 0.0, "it stood all the time");
+}
+
+#[test]
+fn a_grant_under_which_everything_stands_is_neither_overdue_nor_charged() {
+    let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
+    let (mut a, lc) = (world.process("be-a"), world.process("lc"));
+    a.report().set_gates(report::GATES_HOST);
+    world.settle();
+    a.want();
+    a.granted();
+    world.advance(20 * MS);
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&a) == CLOSED);
+    world.advance(10_000 * MS);
+    lc.becomes(false, world.clock.now());
+    world.advance(MS);
+    assert_eq!(world.metric("sluice_grants_not_returned_total{client=\"be-a\"}"), Some(0.0));
+    world.advance(4 * MS);
+    a.give_back(10_025.0);
+    until("it is charged", || gpu_ms(&world, "be-a") > 0.0);
+    assert_eq!(gpu_ms(&world, "be-a"), 24.0);
+}
+
+#[test]
+fn somebody_who_is_busy_for_ever_leaves_the_others_a_little() {
+    let world = World::new();
+    let (mut be, lc) = (world.process("be-a"), world.process("lc"));
+    be.want();
+    be.granted();
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&be) == CLOSED);
+    world.advance(949 * MS);
+    assert_eq!(told(&be), CLOSED);
+    world.advance(MS);
+    assert_eq!(told(&be), grant::GATES_WANTED);
+    world.advance(49 * MS);
+    assert_eq!(told(&be), grant::GATES_WANTED);
+    world.advance(MS);
+    assert_eq!(told(&be), CLOSED);
+    assert_eq!(world.metric("sluice_gate_changes_total{to=\"forced\"}"), Some(1.0));
+}
+
+#[test]
+fn the_death_of_who_was_busy_opens_the_gates_at_once() {
+    let world = World::new();
+    let (be, lc) = (world.process("be-a"), world.process("lc"));
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&be) == CLOSED);
+    lc.process.die();
+    until("the gates are open", || told(&be) == 0);
+    // And so does its silence: the connection is gone, the process may live.
+    let lc = world.process("lc");
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&be) == CLOSED);
+    drop(lc);
+    until("the gates are open", || told(&be) == 0);
+}
+
+#[test]
+fn who_is_sliced_has_no_gates_unless_that_is_asked_for() {
+    for (of, expected) in [(GatesOf::Unsteered, 0), (GatesOf::All, CLOSED), (GatesOf::Off, 0)] {
+        let world = World::with(support::CLIENTS, |config| config.gates = of);
+        let descriptor = Descriptor::new();
+        let sent = [descriptor.sent.as_fd()];
+        let be =
+            Hook::attach_with(&world.socket(), &world.peers.process(), "be-a", 0, (&[context(1)], &sent));
+        let (be, mut other, lc) = (be.unwrap(), world.process("be-b"), world.process("lc"));
+        lc.becomes(true, world.clock.now());
+        world.advance(MS);
+        assert_eq!(told(&be), expected, "{of:?}");
+        let others = if of == GatesOf::Off { 0 } else { CLOSED };
+        until("the other one is told", || told(&other) == others);
+        other.want();
+        world.settle();
+        assert_eq!(other.token.is_silent(), of != GatesOf::Off);
+        lc.becomes(false, world.clock.now());
+        world.advance(MS);
+    }
+}
+
+#[test]
+fn a_change_of_class_and_the_end_of_the_manager_open_the_gates() {
+    let mut world = World::new();
+    let (a, lc) = (world.process("be-a"), world.process("lc"));
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&a) == CLOSED);
+    let critical = support::CLIENTS.replace("memory: 8Gi }", "memory: 8Gi, class: latency-critical }");
+    std::fs::write(&world.file, critical).unwrap();
+    until("it is latency-critical itself", || a.page().latency_critical() && told(&a) == 0);
+    std::fs::write(&world.file, support::CLIENTS).unwrap();
+    until("the gates are closed", || told(&a) == CLOSED);
+    world.stop();
+    assert_eq!(told(&a), 0);
+}
+
+#[test]
+fn a_process_that_says_what_its_gates_hold_back_is_counted_by_that() {
+    let world = World::new();
+    let (a, b) = (world.process("be-a"), world.process("be-b"));
+    a.report().set_gates(report::GATES_DEVICE);
+    b.report().set_gates(report::GATES_HOST);
+    let level = |level: &str| world.metric(&format!("sluice_level{{level=\"{level}\"}}"));
+    assert_eq!((level("device"), level("host"), level("token")), (Some(1.0), Some(1.0), Some(0.0)));
+}

@@ -1,0 +1,126 @@
+"""What priority is for: the latency-critical example beside the best-effort example, with Sluice and with it switched off."""
+
+import contextlib
+import os
+import statistics
+from pathlib import Path
+
+from lib import api, devices, documentation, product
+from lib.devices import GPUS
+from lib.processes import running
+from lib.settings import REPOSITORY
+
+SECONDS = 420
+LC, BE = "latency-critical", "best-effort"
+EXAMPLES = [word for name in (LC, BE) for word in ("-f", REPOSITORY / f"examples/{name}.yaml")]
+# Pods beside the latency-critical one, and the variable of both: as docs/kubernetes.md switches Sluice off.
+ARMS = {"alone": (0, "SLUICE_DISABLE-"), "with": (1, "SLUICE_DISABLE-"), "off": (1, "SLUICE_DISABLE=1")}
+ROUNDS = 3
+# Of five seconds each, in every arm of every round.
+REPORTS = 2
+
+
+def test_latency_critical_beside_best_effort(cluster):
+    product.need()
+    documentation.provide_product()
+    hurry(*(devices.program(uuid).pid() for uuid in GPUS))
+    with cluster.namespace() as ns:
+        cluster.kubectl("apply", "-n", ns, *EXAMPLES)
+        began, rows = steering(), []
+        for number in range(ROUNDS):
+            # Interleaved, and another one first each time: a busy machine hits all alike.
+            names = list(ARMS)
+            for arm in names[number:] + names[:number]:
+                prepare(cluster, ns, *ARMS[arm])
+                rows += [{"round": number, "arm": arm} | row for row in measured(cluster, ns)]
+        cluster.record("rows", rows)
+        of_arm = {arm: [row for row in rows if row["arm"] == arm] for arm in ARMS}
+        p99 = {arm: round(statistics.median(row["latency_us"]["p99"] for row in its), 1) for arm, its in of_arm.items()}
+        p50 = {arm: round(statistics.median(row["latency_us"]["p50"] for row in its), 1) for arm, its in of_arm.items()}
+        cluster.record("median_of_p50_us", p50)
+        cluster.record("median_of_p99_us", p99)
+        assert p99["with"] < p99["off"] and p50["with"] < p50["off"], (p50, p99)
+        # It was the GPU's controls that did it, nobody was given up, and switched off is switched off.
+        made = {name: value - began.get(name, 0) for name, value in steering().items()}
+        cluster.record("controls", made)
+        assert made["turns"] > 0 and made["slice"] > 0 and made["given_up"] == 0 and made["refused"] == 0, made
+        assert all(row["level"]["turn"] > 0 for row in of_arm["with"]), rows
+        assert not any(sum(row["level"].values()) for row in of_arm["off"]), rows
+
+
+def hurry(*pids: int) -> None:
+    """These run before all else. The GPU is a program here: what a busy machine does meanwhile would be measured with it."""
+    for thread in [int(path.name) for pid in pids for path in Path(f"/proc/{pid}/task").iterdir()]:
+        # Groups of pods have no real-time budget of their own.
+        with contextlib.suppress(OSError):
+            Path("/sys/fs/cgroup/cpu/tasks").write_text(str(thread))
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(10))
+
+
+def prepare(cluster, ns: str, pods_beside: int, variable: str) -> None:
+    cluster.kubectl("scale", "-n", ns, f"deployment/{BE}", f"--replicas={pods_beside}")
+    cluster.kubectl("set", "env", "-n", ns, f"deployment/{LC}", f"deployment/{BE}", variable)
+    for name in (BE, LC):
+        cluster.kubectl("rollout", "status", "-n", ns, f"deployment/{name}", "--timeout=90s", seconds=100)
+    cluster.until("best-effort pods ended", 30, lambda: len(product.assigned(ns)) == 1 + pods_beside)
+    hurry(*running("lc", "--report-every"))
+    began = best_effort(ns)[1]
+    cluster.until("best-effort work", 30, lambda: not pods_beside or best_effort(ns)[1] > began)
+
+
+def measured(cluster, ns: str) -> list[dict]:
+    """What the latency-critical pod says of its requests, and what the best-effort pod did meanwhile by the GPU's count."""
+    # The first report, and a part of the next one, are of the time when pods came and went.
+    last = report(cluster, ns, report(cluster, ns, {}))
+    before, rows = best_effort(ns), []
+    for _ in range(REPORTS):
+        earlier, last = last, report(cluster, ns, last)
+        after = best_effort(ns)
+        kernels_per_s = (after[1] - before[1]) / (after[0] - before[0]) * 1e9
+        requests = last["requests"] - earlier["requests"]
+        rows.append({"requests": requests, "latency_us": last["latency_us"], "be_kernels_per_s": round(kernels_per_s, 1), "level": level(ns)})
+        before = after
+    return rows
+
+
+def report(cluster, ns: str, before: dict) -> dict:
+    """The latency-critical pod's next report. One question a second, for asking takes a processor's time too."""
+    (pod,) = [name for name in product.phases(ns) if name.startswith(LC)]
+    path = f"/api/v1/namespaces/{ns}/pods/{pod}/log?tailLines=1"
+
+    def fresh() -> dict | None:
+        said = api.request("GET", path)
+        return said if said and said["record"] == "lc_progress" and said != before else None
+
+    return cluster.until("a report", 60, fresh, every=1)
+
+
+def best_effort(ns: str) -> tuple[int, int]:
+    """The GPU's clock, and the kernels of best-effort pods that have ended on it."""
+    now, rows = product.counted(gpu_of(ns))
+    return now, sum(row.kernels for pod, row in rows.items() if pod.startswith(f"{ns}/{BE}-"))
+
+
+def gpu_of(ns: str) -> str:
+    """Both pods' GPU."""
+    (gpu,) = set(product.assigned(ns).values())
+    return gpu
+
+
+def level(ns: str) -> dict[str, int]:
+    gpu = gpu_of(ns)
+    return {s.labels["level"]: int(s.value) for s in product.metrics() if s.name == "sluice_level" and s.labels["gpu"] == gpu}
+
+
+def steering() -> dict[str, float]:
+    """What the managers did with the GPUs' controls so far, all GPUs together."""
+    names = {
+        "turns": "sluice_turns_total",
+        "given_up": "sluice_steering_given_up_total",
+        "refused": "sluice_control_descriptors_refused_total",
+    }
+    samples = product.metrics()
+    found = {word: sum(s.value for s in samples if s.name == name) for word, name in names.items()}
+    made = [s for s in samples if s.name == "sluice_controls_total" and s.labels["outcome"] == "done"]
+    return found | {kind: sum(s.value for s in made if s.labels["control"] == kind) for kind in ("slice", "stop", "start")}
