@@ -2,7 +2,7 @@
 
 use crate::ids::QueueId;
 
-/// How far ahead of the gates placed an open word is, and how far behind a shut one: more than a ring holds.
+/// How far ahead of the gates placed an open word is: more than a ring holds.
 const FAR: u32 = 1 << 20;
 
 /// The gates of one stream.
@@ -60,10 +60,15 @@ impl Tickets {
         self.shut
     }
 
-    /// Shuts all gates.
-    pub(crate) fn shut(&mut self) {
+    /// Shuts all gates behind number `arrived`.
+    pub(crate) fn shut_behind(&mut self, arrived: u32) {
         self.shut = true;
-        self.word = self.placed.wrapping_sub(FAR);
+        self.word = arrived;
+    }
+
+    /// Whether a stream that has come to gate `arrived` waits there for somebody to open it.
+    pub(crate) fn stops_at(&self, arrived: u32) -> bool {
+        self.shut && !passes(self.word, arrived)
     }
 
     /// Opens gates that somebody needs who `counts`.
@@ -117,8 +122,9 @@ mod tests {
             let number = tickets.due(100, 50).unwrap();
             assert!(passes(tickets.word(), number));
         }
-        tickets.shut();
-        assert!((0..1024).all(|back| !passes(tickets.word(), tickets.placed().wrapping_sub(back))));
+        tickets.shut_behind(u32::MAX);
+        assert!((0..3).all(|back| tickets.stops_at(tickets.placed().wrapping_sub(back))));
+        assert!((3..1024).all(|back| !tickets.stops_at(tickets.placed().wrapping_sub(back))));
     }
 
     #[test]
@@ -136,7 +142,7 @@ mod tests {
         }
         tickets.need(QueueId(1), 2);
         tickets.need(QueueId(2), 4);
-        tickets.shut();
+        tickets.shut_behind(0);
         tickets.pass_needed(|who| who == QueueId(1));
         assert!(passes(tickets.word(), 2) && !passes(tickets.word(), 3));
         tickets.pass_needed(|_| true);

@@ -79,6 +79,11 @@ fn memory_in_stream_order_is_there_at_once_and_copies_of_pageable_memory_are_as_
 }
 
 #[test]
+fn memory_that_waiting_commands_use_is_freed_behind_them() {
+    at_both_levels("frees");
+}
+
+#[test]
 fn threads_preempt_their_own_default_streams() {
     at_both_levels("own");
 }

@@ -1,6 +1,7 @@
 //! Working the gates: shut for who is preempted, but open as far as somebody who is not waits for what is behind them.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{Ordering, fence};
 
 use super::Engine;
 use crate::book::Book;
@@ -10,6 +11,7 @@ use crate::ids::{Kind, QueueId};
 use crate::outcome::Error;
 use crate::queue::Queue;
 use crate::state::State;
+use crate::tickets::Tickets;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Puts a gate in front of the next command. Without one the command is as free as it was before gates were tried.
@@ -25,7 +27,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let Some(gates) = self.driver.gate() else { return Ok(false) };
         let book = self.book();
         book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-        queue.flight.tickets(|tickets| tickets.shut());
+        queue.flight.tickets(|tickets| shut_behind(queue, tickets, gates));
         Ok(open_needed(&book, gates).contains(&queue.id()))
     }
 
@@ -71,6 +73,23 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let gate = queue.flight.tickets(|tickets| tickets.placed());
             self.need(legacy.id(), &Behind { queue, gate });
         }
+    }
+}
+
+/// Shuts the gates behind the one that the GPU has come to. It may just have read the word there: whether it passes that one could not
+/// be known, so it is let pass, and where it stands is certain.
+fn shut_behind(queue: &Queue, tickets: &mut Tickets, gates: &dyn Gate) {
+    let mut arrived = gates.progress(queue.stream()).arrived;
+    loop {
+        tickets.shut_behind(arrived);
+        gates.store(queue.stream(), tickets.word());
+        // The GPU says where it is before it reads the word: if it has not gone on, it will read what was stored.
+        fence(Ordering::SeqCst);
+        let now = gates.progress(queue.stream()).arrived;
+        if now == arrived {
+            break;
+        }
+        arrived = now;
     }
 }
 

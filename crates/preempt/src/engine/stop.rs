@@ -60,6 +60,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let progress = gates.map(|gates| gates.progress(queue.stream()));
         let stands = progress.is_some_and(|progress| {
             progress.arrived != progress.passed
+                && queue.flight.tickets(|tickets| tickets.stops_at(progress.arrived))
                 && seen.is_some_and(|(before, since)| before == progress && now >= since + SETTLED_NS)
         });
         let reached = match fence {
