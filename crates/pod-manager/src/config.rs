@@ -105,7 +105,7 @@ pub struct Config {
     /// A client with limit L gets grants of at most L × this, so that its pauses stay below this; at most the window.
     /// Default 200 ms.
     pub limit_period: Duration,
-    /// Whether channel groups are controlled from here. Default: where the driver is known.
+    /// Whether channel groups are controlled from here. Default: where a self-test has proven what the driver does, or it is known.
     pub controls: Controls,
     /// Verdict of `sluice self-test`: believed rather than the driver's version while it holds. Default: none.
     pub self_test: Option<PathBuf>,
