@@ -42,11 +42,11 @@ pub enum Controls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GatesOf {
     /// Those whose channel groups are not controlled.
-    #[default]
     Unsteered,
     /// Those whose channel groups are controlled, too.
     All,
     /// None.
+    #[default]
     Off,
 }
 
@@ -116,8 +116,8 @@ pub struct Config {
     /// GPUs of the node whose managers control channel groups, 1 to 64. Controls lock the driver for all of them, so with many
     /// of them turns are longer than [`Self::turn`]: see [`Self::turn_on_node`]. Default 1.
     pub node_gpus: u32,
-    /// Whose gates are closed, and whose grants are withheld, while somebody latency-critical is busy. Default: those that do not
-    /// give way otherwise.
+    /// Whose gates are closed, and whose grants are withheld, while somebody latency-critical is busy. Default: nobody's, as
+    /// programs whose streams are preempted again and again have crashed in the real driver (docs/ARCHITECTURE.md).
     pub gates: GatesOf,
     /// How long all who are latency-critical have to be idle until the gates are opened: at most 1 s. Default 500 µs.
     pub gate_idle: Duration,

@@ -64,7 +64,8 @@ def build(driver, bytes, us):
     parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(ns), ctypes.c_void_p))
     size = ctypes.c_size_t(bytes)
 
-    def request():
+    # Neither the pointer nor the array of pointers keeps the number alive.
+    def request(_ns=ns):
         driver.call("cuMemcpyHtoDAsync_v2", device, host, size, stream)
         driver.call("cuLaunchKernel", kernel, 132, 1, 1, 1024, 1, 1, 0, stream, parameters, None)
         driver.call("cuStreamSynchronize", stream)

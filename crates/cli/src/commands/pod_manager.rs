@@ -82,7 +82,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "GPUS")]
     node_gpus: Option<u32>,
     /// Which best-effort processes hold what they have submitted, and get no grants, while somebody latency-critical is busy
-    /// [default: auto]
+    /// [default: off]
     #[arg(long, value_enum)]
     gates: Option<Gates>,
     /// How long everybody latency-critical has to be idle until they go on [default: 0.5]
