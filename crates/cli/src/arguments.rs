@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, commands, demo, signals};
+use crate::{bench, commands, demo, doctor, signals};
 
 /// Share one GPU between processes: time by token, memory to the byte.
 #[derive(Debug, Parser)]
@@ -38,6 +38,11 @@ enum Command {
     Load(commands::load::Arguments),
     /// From inside a pod, check that its GPU, its memory limit and the daemons are what was promised
     Check(commands::check::Arguments),
+    /// Find out what this machine and its driver can do: each control is tried, and judged by its effect
+    Doctor(doctor::Arguments),
+    /// A part of the doctor that touches the driver
+    #[command(hide = true)]
+    DoctorChild(doctor::child::Arguments),
     /// Measure what Sluice costs
     Bench(bench::Arguments),
 }
@@ -60,6 +65,8 @@ impl Arguments {
             Command::Sim(arguments) => commands::sim::run(&arguments),
             Command::Load(arguments) => commands::load::run(&arguments),
             Command::Check(arguments) => commands::check::run(&arguments),
+            Command::Doctor(arguments) => doctor::run(&arguments),
+            Command::DoctorChild(arguments) => doctor::child::run(&arguments),
             Command::Bench(arguments) => bench::run(&arguments),
         }
     }

@@ -6,6 +6,7 @@ mod artifacts;
 mod bench;
 mod commands;
 mod demo;
+mod doctor;
 mod http;
 mod metrics;
 mod quantity;

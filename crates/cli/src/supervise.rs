@@ -113,13 +113,21 @@ impl Process {
         Ok(status.is_some_and(|status| !status.success()))
     }
 
-    /// Writes a line to its standard input.
+    /// Writes an empty line to its standard input.
     ///
     /// # Errors
     /// If it no longer reads.
     pub(crate) fn mark(&mut self) -> anyhow::Result<()> {
+        self.tell("")
+    }
+
+    /// Writes a line with this text to its standard input.
+    ///
+    /// # Errors
+    /// If it no longer reads.
+    pub(crate) fn tell(&mut self, text: &str) -> anyhow::Result<()> {
         let Some(input) = &mut self.child.stdin else { bail!("{}'s input is closed", self.name) };
-        input.write_all(b"\n").with_context(|| format!("{} does not read its input", self.name))
+        writeln!(input, "{text}").with_context(|| format!("{} does not read its input", self.name))
     }
 
     /// Closes its standard input: generators end then.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::ptr;
 
 use libloading::Library;
-use sluice_driver_api::types::CUuuid;
+use sluice_driver_api::types::{CUdevice_attribute, CUuuid};
 use sluice_driver_api::{CUresult, RealDriver};
 use thiserror::Error;
 
@@ -102,6 +102,49 @@ impl Driver {
         // SAFETY: the pointer is to a local of the type that the driver writes.
         check("cuDeviceGetCount", unsafe { get(&raw mut count) })?;
         Ok(count)
+    }
+
+    /// Version of the CUDA API that the driver speaks: 1000 × major + 10 × minor.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn cuda_version(&self) -> Result<i32, Error> {
+        let mut version = 0;
+        let get = function!(self, cuDriverGetVersion)?;
+        // SAFETY: the driver writes one number to a local.
+        check("cuDriverGetVersion", unsafe { get(&raw mut version) })?;
+        Ok(version)
+    }
+
+    /// An attribute of a device, by its number in the driver API.
+    ///
+    /// # Errors
+    /// Those of the driver: it does not know the attribute, or there is no such device.
+    pub fn attribute(&self, ordinal: i32, attribute: CUdevice_attribute) -> Result<i32, Error> {
+        let (mut device, mut value) = (0, 0);
+        let get = function!(self, cuDeviceGet)?;
+        // SAFETY: the driver writes one device to a local.
+        check("cuDeviceGet", unsafe { get(&raw mut device, ordinal) })?;
+        let ask = function!(self, cuDeviceGetAttribute)?;
+        // SAFETY: the driver writes one number to a local; `device` came from the driver.
+        check("cuDeviceGetAttribute", unsafe { ask(&raw mut value, attribute, device) })?;
+        Ok(value)
+    }
+
+    /// Name of a device.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn device_name(&self, ordinal: i32) -> Result<String, Error> {
+        let (mut device, mut text) = (0, [0_u8; 256]);
+        let get = function!(self, cuDeviceGet)?;
+        // SAFETY: the driver writes one device to a local.
+        check("cuDeviceGet", unsafe { get(&raw mut device, ordinal) })?;
+        let name = function!(self, cuDeviceGetName)?;
+        // SAFETY: the driver writes at most 255 bytes and a zero into a buffer of 256.
+        check("cuDeviceGetName", unsafe { name(text.as_mut_ptr().cast(), 255, device) })?;
+        let text = CStr::from_bytes_until_nul(&text).map(|name| name.to_string_lossy().into_owned());
+        Ok(text.unwrap_or_default())
     }
 
     /// Identity of a device, as NVML writes it: `GPU-` and the UUID.

@@ -5,7 +5,10 @@
 //! the checksum of their buffer follows from the number of kernels that ran ([`kernel::expected_checksum`]).
 
 pub mod be;
+pub mod checkpoint;
 pub mod driver;
+pub mod facts;
+pub mod gate;
 pub mod grow;
 pub mod kernel;
 pub mod lc;
@@ -14,4 +17,5 @@ pub mod record;
 pub mod report;
 pub mod samples;
 pub mod session;
+pub mod steady;
 pub mod stop;

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_void};
 use std::{mem, ptr};
 
+use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUevent, CUfunction, CUmodule, CUstream};
 
 use crate::driver::{Driver, Error, check, function};
@@ -47,7 +48,7 @@ impl Session {
         let get = function!(driver, cuDeviceGet)?;
         // SAFETY: the driver writes one device ordinal to a local.
         check("cuDeviceGet", unsafe { get(&raw mut device, ordinal) })?;
-        let name = device_name(&driver, device)?;
+        let name = driver.device_name(ordinal)?;
         let mut context: CUcontext = ptr::null_mut();
         let retain = function!(driver, cuDevicePrimaryCtxRetain)?;
         // SAFETY: the driver writes one handle to a local; `device` came from the driver.
@@ -120,7 +121,9 @@ impl Session {
         Ok(Event { session: self, handle })
     }
 
-    pub(crate) fn driver(&self) -> &Driver {
+    /// The driver below.
+    #[must_use]
+    pub fn driver(&self) -> &Driver {
         &self.driver
     }
 
@@ -147,14 +150,6 @@ impl Drop for Session {
             let _ = unsafe { release(self.device) };
         }
     }
-}
-
-fn device_name(driver: &Driver, device: CUdevice) -> Result<String, Error> {
-    let mut text = [0_u8; 256];
-    let get = function!(driver, cuDeviceGetName)?;
-    // SAFETY: the driver writes at most 255 bytes and a zero into a buffer of 256.
-    check("cuDeviceGetName", unsafe { get(text.as_mut_ptr().cast(), 255, device) })?;
-    Ok(CStr::from_bytes_until_nul(&text).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
 }
 
 /// A stream of a session.
@@ -236,6 +231,19 @@ impl Event<'_> {
         let record = function!(self.session.driver, cuEventRecord)?;
         // SAFETY: both handles are alive.
         check("cuEventRecord", unsafe { record(self.handle, stream.handle) })
+    }
+
+    /// Whether the last record is reached.
+    ///
+    /// # Errors
+    /// Those of the driver, and those of earlier launches.
+    pub fn is_reached(&self) -> Result<bool, Error> {
+        let query = function!(self.session.driver, cuEventQuery)?;
+        // SAFETY: the handle is alive.
+        match unsafe { query(self.handle) } {
+            CUresult::ERROR_NOT_READY => Ok(false),
+            status => check("cuEventQuery", status).map(|()| true),
+        }
     }
 
     /// Waits until the last record is reached.

@@ -29,7 +29,12 @@ impl Driver {
     /// The one that a file of the form of [`VERSION_FILE`] names.
     #[must_use]
     pub fn of_file(path: &Path) -> Self {
-        let Ok(text) = std::fs::read_to_string(path) else { return Self::Unseen };
+        std::fs::read_to_string(path).map_or(Self::Unseen, |text| Self::of_version(&text))
+    }
+
+    /// The one of this version, as the kernel or NVML writes it.
+    #[must_use]
+    pub fn of_version(text: &str) -> Self {
         let version = text.trim().to_owned();
         let branch = version.split('.').next().and_then(|branch| branch.parse().ok());
         match branch {

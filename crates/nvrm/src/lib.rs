@@ -5,6 +5,7 @@
 //! * [`transport`] carries one escape to the driver, or to the simulated one.
 //! * [`sniff`] keeps what a process has allocated, from the ioctls that it made.
 //! * [`control`] makes the controls.
+//! * [`selftest`] judges whether they do anything.
 //!
 //! Layouts are those of driver 580 and 595, for which the same sources give the same bytes. The crate also runs inside the
 //! hook: no panics, no logging, and no allocation before the driver has accepted a request that concerns it.
@@ -15,6 +16,7 @@ compile_error!("the driver's structures are read as 64-bit little-endian machine
 pub mod abi;
 pub mod control;
 mod driver;
+pub mod selftest;
 pub mod sniff;
 mod status;
 pub mod transport;

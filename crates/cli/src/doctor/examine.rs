@@ -1,0 +1,250 @@
+//! The examination from its first question to its report.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use sluice_load::gate::Outcome;
+use sluice_nvrm::Driver;
+use sluice_nvrm::selftest::{self, Effect};
+
+use super::child::{Gates, Hold, Said};
+use super::finding::{Finding, Report, Standing};
+use super::groups::Steered;
+use super::helper::Busy;
+use super::level::{self, Level, Proofs};
+use super::machine;
+use super::manager::Manager;
+use super::place::Place;
+use super::trials::Trials;
+
+/// The whole examination ends by then.
+const LIMIT: Duration = Duration::from_secs(18);
+/// How long one program may take to get a context.
+const START: Duration = Duration::from_secs(10);
+/// How long an announcement may take after the program is ready.
+const ANNOUNCE: Duration = Duration::from_secs(2);
+
+const REPORT_IT: &str = "report it with the output of `sluice doctor --json` and the driver's version";
+const AGAIN: &str = "run the doctor again when the machine is less busy";
+
+/// Examines the machine.
+pub(super) fn examine(simulated: bool, library: &Path) -> anyhow::Result<Report> {
+    let begin = Instant::now();
+    let end = begin + LIMIT;
+    let place = Place::new(simulated)?;
+    let mut checks = vec![machine::nodes(place.simulator())];
+    let mut facts = place.helper("facts", &["facts"])?;
+    let said: Said = match facts.answer(end.min(begin + START)) {
+        Ok(said) => said,
+        Err(why) => Said { driver: Err(format!("{why:#}")), nvml: Err("not asked".to_owned()) },
+    };
+    drop(facts);
+    checks.push(machine::library(&said));
+    checks.push(machine::branch(&driver(&said, simulated)));
+    checks.push(machine::compute_mode(&said));
+    checks.push(machine::mig_mode(&said));
+    let (mps, is_shared) = machine::mps(&said, simulated);
+    checks.push(mps);
+    checks.extend(machine::container());
+    let level = if said.driver.is_err() {
+        (Level::None, "The driver does not work".to_owned())
+    } else {
+        let mut proofs = Proofs { is_shared, ..unproven() };
+        let gate = gate(&place, end);
+        proofs.gate = gate.0;
+        checks.extend(gate.1);
+        checks.extend(busy(&place, library, simulated, end, &mut proofs));
+        level::decide(&proofs)
+    };
+    Ok(Report::new(checks, level, begin.elapsed().as_secs_f64()))
+}
+
+/// Which driver is loaded. NVML is asked first: a container's /sys need not show the module.
+fn driver(said: &Said, simulated: bool) -> Driver {
+    match &said.nvml {
+        Ok(nvml) => Driver::of_version(&nvml.driver),
+        Err(_) if simulated => Driver::Unseen,
+        Err(_) => Driver::loaded(),
+    }
+}
+
+fn unproven() -> Proofs {
+    let not_tried = || Effect::inconclusive("not tried");
+    Proofs {
+        attached: Err("not tried".to_owned()),
+        holds: not_tried(),
+        gate: Err("not tried".to_owned()),
+        groups: Err("not tried".to_owned()),
+        is_shared: false,
+        stops: not_tried(),
+        slices: not_tried(),
+    }
+}
+
+/// Streams that wait for words.
+fn gate(place: &Place, end: Instant) -> (Result<(), String>, Vec<Finding>) {
+    let tried = place
+        .helper("gate", &["gate"])
+        .and_then(|mut helper| helper.answer::<Result<Gates, String>>(end.min(Instant::now() + START)));
+    let gates = match tried.unwrap_or_else(|why| Err(format!("{why:#}"))) {
+        Ok(gates) => gates,
+        Err(why) => {
+            let finding = Finding::of(
+                "memory_ops",
+                Standing::Broken,
+                format!("no context: {why}"),
+                "see driver_library and compute_mode",
+            );
+            return (Err(why), vec![finding]);
+        }
+    };
+    let proven = match &gates.writable {
+        Outcome::Works => Ok(()),
+        failed => Err(format!("memory operations: {}", seen(failed))),
+    };
+    (proven, vec![of_gate("memory_ops", &gates.writable), of_gate("read_only_register", &gates.read_only)])
+}
+
+fn of_gate(check: &'static str, outcome: &Outcome) -> Finding {
+    let next = match (check, outcome) {
+        (_, Outcome::Works) => return Finding::ok(check, seen(outcome)),
+        (_, Outcome::DoesNotWait | Outcome::NotReleased) => REPORT_IT,
+        ("memory_ops", _) => {
+            "update the driver: stream memory operations are on by default since 525. Until then submitted work cannot be held back on the GPU"
+        }
+        _ => "none needed: gate words then lie on pages of their own",
+    };
+    Finding::of(check, Standing::Degraded, seen(outcome), next)
+}
+
+fn seen(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Works => "a stream waited for a word and was released by the host's store".to_owned(),
+        Outcome::Refused { why } => why.clone(),
+        Outcome::DoesNotWait => "a stream that waits for a word went on without it".to_owned(),
+        Outcome::NotReleased => "a stream that waits for a word stood on after the host's store".to_owned(),
+    }
+}
+
+/// Everything that takes two busy programs under the hook.
+fn busy(place: &Place, library: &Path, simulated: bool, end: Instant, proofs: &mut Proofs) -> Vec<Finding> {
+    let mut checks = Vec::new();
+    let begun = begin(place, library, simulated, end);
+    let (mut trials, manager) = match begun {
+        Ok(begun) => {
+            checks.push(Finding::ok(
+                "hook",
+                format!("{} is loaded and reaches its manager", library.display()),
+            ));
+            proofs.attached = Ok(());
+            begun
+        }
+        Err(why) => {
+            let next = "build or mount libsluice.so and name it with --library; it needs glibc 2.17 or newer and the directory of the manager's socket";
+            checks.push(Finding::of("hook", Standing::Broken, format!("{why:#}"), next));
+            proofs.attached = Err(format!("{why:#}"));
+            return checks;
+        }
+    };
+    proofs.holds = tried(trials.withheld(&manager));
+    checks.push(of_effect("token", &proofs.holds, Standing::Broken, "check that the program's driver calls go through the hook: is libcuda linked statically, or SLUICE_DISABLE set?"));
+    let pids = [trials.first.0.pid(), trials.second.0.pid()];
+    let announced = pids.map(|pid| manager.groups(pid, end.min(Instant::now() + ANNOUNCE)));
+    if announced.iter().any(Vec::is_empty) {
+        let why = format!("the hook announces no channel groups: {}", last_line(&place.hook_log()));
+        checks.push(Finding::of("channel_groups", Standing::Degraded, &why, "the library must be loaded before libcuda makes its first ioctl (LD_PRELOAD, /etc/ld.so.preload); a driver of another layout needs a newer Sluice"));
+        proofs.groups = Err(why);
+        return checks;
+    }
+    proofs.groups = Ok(());
+    let [first, second] = announced;
+    let count = first.iter().map(|group| group.handles.channels.len()).sum::<usize>();
+    checks.push(Finding::ok(
+        "channel_groups",
+        format!("{} with {count} channels in a program of one context", first.len()),
+    ));
+    let (mut first, mut second) = (Steered::new(first), Steered::new(second));
+    let before = first.stats();
+    proofs.slices = tried(trials.slices(&mut first, &mut second));
+    let counts = match (before, first.stats()) {
+        (Ok(before), Ok(after)) => selftest::switches(before, after),
+        (Err(why), _) | (_, Err(why)) => Effect::refused(why),
+    };
+    proofs.stops = tried(trials.stop(&mut first));
+    let lost = "tenants take turns by token instead, and a latency-critical one waits for kernels that run";
+    checks.push(of_effect("set_timeslice", &proofs.slices, Standing::Degraded, lost));
+    checks.push(of_effect("disable_channels", &proofs.stops, Standing::Degraded, lost));
+    checks.push(of_effect(
+        "ctxsw_stats",
+        &counts,
+        Standing::Degraded,
+        "turns work without; what they cost is not seen",
+    ));
+    drop((first, second));
+    checks.push(of_effect("process_lock", &tried(locked(place, &mut trials)), Standing::Degraded, LOCK));
+    checks
+}
+
+const LOCK: &str = "needs driver 570 or newer, the host's pid namespace, CAP_SYS_PTRACE and CAP_DAC_OVERRIDE; without it a tenant that goes around the hook cannot be held";
+
+/// Two busy programs under the library that have reached a manager of the doctor's; the first one gets no grant yet.
+fn begin(place: &Place, library: &Path, simulated: bool, end: Instant) -> anyhow::Result<(Trials, Manager)> {
+    if !library.is_file() {
+        anyhow::bail!("{} is not there", library.display());
+    }
+    let manager = Manager::start(&place.manager_socket(), simulated).context("cannot listen for the hook")?;
+    let mut first: Busy = place.busy("doctor-first", library)?;
+    let mut second: Busy = place.busy("doctor-second", library)?;
+    manager.hold(first.0.pid());
+    let until = end.min(Instant::now() + START);
+    first.ready(until)?;
+    second.ready(until)?;
+    for pid in [first.0.pid(), second.0.pid()] {
+        if !manager.has_attached(pid, end.min(Instant::now() + ANNOUNCE)) {
+            anyhow::bail!("the library does not attach: {}", last_line(&place.hook_log()));
+        }
+    }
+    Ok((Trials { first, second, end }, manager))
+}
+
+/// The first program is held by the driver's own lock.
+fn locked(place: &Place, trials: &mut Trials) -> anyhow::Result<Effect> {
+    let (helper, end) = (std::cell::RefCell::new(None), trials.end);
+    let hold = |pid: i32| {
+        let mut started = place.helper("hold", &["hold", &pid.to_string()])?;
+        let answer = started.answer(end)?;
+        *helper.borrow_mut() = Some(started);
+        Ok(match answer {
+            Hold::Held => Ok(()),
+            Hold::Refused(why) => Err(why),
+            Hold::Released => Err("released before it was held".to_owned()),
+        })
+    };
+    let release = || match helper.borrow_mut().as_mut() {
+        None => Ok(()),
+        Some(helper) => {
+            helper.tell("release")?;
+            helper.answer::<Hold>(end).map(drop)
+        }
+    };
+    trials.held(hold, release)
+}
+
+/// A trial that could not be brought to its end tells nothing.
+fn tried(effect: anyhow::Result<Effect>) -> Effect {
+    effect.unwrap_or_else(|why| Effect::inconclusive(format!("{why:#}")))
+}
+
+fn of_effect(check: &'static str, effect: &Effect, failed: Standing, next: &str) -> Finding {
+    match effect {
+        Effect::Proven => Finding::ok(check, effect.to_string()),
+        Effect::Inconclusive { .. } => Finding::of(check, Standing::Inconclusive, effect.to_string(), AGAIN),
+        Effect::NotUndone => Finding::of(check, failed, effect.to_string(), REPORT_IT),
+        Effect::NoEffect | Effect::Refused { .. } => Finding::of(check, failed, effect.to_string(), next),
+    }
+}
+
+fn last_line(log: &str) -> &str {
+    log.lines().last().unwrap_or("its log is empty")
+}

@@ -1,0 +1,75 @@
+//! Programs of ours that the doctor watches: one question, one line of JSON back.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Instant;
+
+use anyhow::{Context, anyhow, bail};
+use serde::de::DeserializeOwned;
+use sluice_load::steady;
+
+use crate::supervise::{Line, Process};
+
+/// A child whose lines are read one by one. It is killed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Helper {
+    process: Process,
+    lines: Receiver<Line>,
+}
+
+impl Helper {
+    /// Starts it.
+    pub(super) fn start(name: &str, command: Command, logs: &Path) -> anyhow::Result<Self> {
+        let (sender, lines) = mpsc::channel();
+        Ok(Self { process: Process::start(name, command, logs, Some(sender))?, lines })
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Writes a line to it.
+    pub(super) fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+        self.process.tell(line)
+    }
+
+    /// Its next line.
+    pub(super) fn answer<T: DeserializeOwned>(&mut self, until: Instant) -> anyhow::Result<T> {
+        let name = self.process.name();
+        match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                serde_json::from_str(&line.text).with_context(|| format!("{name} said {}", line.text))
+            }
+            Err(RecvTimeoutError::Timeout) => bail!("{name} does not answer{}", self.process.log_tail()),
+            Err(RecvTimeoutError::Disconnected) => bail!("{name} ended{}", self.process.log_tail()),
+        }
+    }
+}
+
+/// A busy program.
+#[derive(Debug)]
+pub(super) struct Busy(pub(super) Helper);
+
+impl Busy {
+    /// Waits until it has its context.
+    pub(super) fn ready(&mut self, until: Instant) -> anyhow::Result<()> {
+        match self.0.answer(until)? {
+            steady::Line::Ready { .. } => Ok(()),
+            steady::Line::Failed { why } => Err(anyhow!(why)),
+            steady::Line::Count { .. } => bail!("counts before anything was asked"),
+        }
+    }
+
+    /// Kernels that it has completed.
+    pub(super) fn completed(&mut self, until: Instant) -> anyhow::Result<u64> {
+        self.0.tell("count")?;
+        loop {
+            match self.0.answer(until)? {
+                steady::Line::Count { completed } => return Ok(completed),
+                steady::Line::Failed { why } => return Err(anyhow!(why)),
+                steady::Line::Ready { .. } => {}
+            }
+        }
+    }
+}

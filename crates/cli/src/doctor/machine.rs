@@ -1,0 +1,262 @@
+//! What can be seen of the machine without a GPU context.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::resource::{Resource, getrlimit};
+use sluice_nvrm::Driver;
+
+use super::child::Said;
+use super::finding::{Finding, Standing};
+
+/// Open files that a process under the hook needs beside its own.
+const FILES: u64 = 256;
+/// Device files that every CUDA program opens.
+const NODES: [&str; 3] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"];
+
+/// The way to the GPU: device files, or the simulator's socket.
+pub(super) fn nodes(simulator: Option<&Path>) -> Finding {
+    if let Some(socket) = simulator {
+        return match std::os::unix::net::UnixStream::connect(socket) {
+            Ok(_) => Finding::ok("device_nodes", format!("a simulator answers at {}", socket.display())),
+            Err(why) => Finding::of(
+                "device_nodes",
+                Standing::Broken,
+                format!("no simulator answers at {}: {why}", socket.display()),
+                "start `sluice sim --socket PATH` and set SLUICE_SIM_SOCKET to the same path",
+            ),
+        };
+    }
+    let open = |node: &&str| {
+        fs::File::options().read(true).write(true).open(node).err().map(|why| format!("{node}: {why}"))
+    };
+    // The GPU of this machine, or of this container, need not be the first.
+    let gpus = numbered("/dev").unwrap_or_default();
+    let wanted = NODES.iter().copied().take(2).chain(gpus.iter().map(String::as_str));
+    let missing: Vec<String> = wanted.filter_map(|node| open(&node)).collect();
+    if gpus.is_empty() || !missing.is_empty() {
+        let found =
+            if gpus.is_empty() { "no /dev/nvidia0 or other GPU".to_owned() } else { missing.join("; ") };
+        return Finding::of(
+            "device_nodes",
+            Standing::Broken,
+            found,
+            "install the driver (`nvidia-modprobe -u -c 0` makes the files), or start the container with the GPU: --gpus all, or the device plugin's resource",
+        );
+    }
+    Finding::ok("device_nodes", format!("{} and {} GPU(s)", NODES[..2].join(", "), gpus.len()))
+}
+
+/// /dev/nvidiaN for every N.
+fn numbered(dev: &str) -> Option<Vec<String>> {
+    let names = fs::read_dir(dev).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let gpus = names.filter(|name| {
+        name.strip_prefix("nvidia")
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    });
+    Some(gpus.map(|name| format!("{dev}/{name}")).collect())
+}
+
+/// The driver library, and how new it is.
+pub(super) fn library(said: &Said) -> Finding {
+    match &said.driver {
+        Ok(facts) if facts.devices > 0 => Finding::ok(
+            "driver_library",
+            format!("CUDA {}.{}, {} ({})", facts.cuda / 1000, facts.cuda % 1000 / 10, facts.name, facts.uuid),
+        ),
+        Ok(_) => Finding::of("driver_library", Standing::Broken, "the driver finds no GPU", SEES_A_GPU),
+        Err(why) => Finding::of("driver_library", Standing::Broken, why, SEES_A_GPU),
+    }
+}
+
+const SEES_A_GPU: &str =
+    "check that `nvidia-smi` lists a GPU here, and that CUDA_VISIBLE_DEVICES does not hide it";
+
+/// The driver's branch.
+pub(super) fn branch(driver: &Driver) -> Finding {
+    match driver {
+        Driver::Compared(version) => {
+            Finding::ok("driver_version", format!("{version}, its layouts were compared"))
+        }
+        Driver::Unknown(version) => Finding::of(
+            "driver_version",
+            Standing::Degraded,
+            format!("{version}: nobody has compared the layouts of this branch"),
+            "run `sluice self-test`: the pod-manager's --controls auto uses its verdict; until then everybody takes turns by token",
+        ),
+        Driver::Unseen => Finding::of(
+            "driver_version",
+            Standing::Inconclusive,
+            "neither NVML nor the kernel says which driver is loaded",
+            "mount /sys, and give the container the driver's utility libraries (NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+        ),
+    }
+}
+
+/// Which processes the GPU takes.
+pub(super) fn compute_mode(said: &Said) -> Finding {
+    let Ok(facts) = &said.driver else { return Finding::skipped("compute_mode", "no driver") };
+    let found = match facts.compute_mode {
+        0 => return Finding::ok("compute_mode", "default: several processes at once"),
+        2 => "prohibited: no process may use the GPU",
+        3 => "exclusive: one process at a time",
+        _ => "not one that is known",
+    };
+    Finding::of("compute_mode", Standing::Broken, found, "nvidia-smi -c DEFAULT")
+}
+
+/// Whether the GPU is cut into instances.
+pub(super) fn mig_mode(said: &Said) -> Finding {
+    match said.nvml.as_ref().map(|nvml| nvml.mig) {
+        Ok(Some(true)) => Finding::of(
+            "mig_mode",
+            Standing::Broken,
+            "MIG is on",
+            "Sluice shares whole GPUs: nvidia-smi -i GPU -mig 0, or keep this one out of Sluice",
+        ),
+        Ok(Some(false)) => Finding::ok("mig_mode", "off"),
+        Ok(None) => Finding::ok("mig_mode", "this GPU has none"),
+        Err(why) => Finding::of(
+            "mig_mode",
+            Standing::Inconclusive,
+            format!("NVML: {why}"),
+            "give the container the driver's utility libraries (NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+        ),
+    }
+}
+
+/// Whether programs here share their contexts through an MPS server.
+pub(super) fn mps(said: &Said, simulated: bool) -> (Finding, bool) {
+    let asked = said.driver.as_ref().is_ok_and(|facts| facts.mps == Some(true));
+    let pipes = std::env::var("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|_| "/tmp/nvidia-mps".to_owned());
+    let controls = !simulated && Path::new(&pipes).join("control").exists();
+    if asked || controls {
+        let found = if asked {
+            "programs here are clients of an MPS server".to_owned()
+        } else {
+            format!("an MPS daemon's pipes are at {pipes}")
+        };
+        let next = "stop it: echo quit | nvidia-cuda-mps-control. Under MPS tenants share channel groups, so none can be stopped alone";
+        return (Finding::of("mps", Standing::Degraded, found, next), true);
+    }
+    (Finding::ok("mps", "no server"), false)
+}
+
+/// What a container often lacks.
+pub(super) fn container() -> Vec<Finding> {
+    vec![shared_memory(), files(), preloaded()]
+}
+
+fn shared_memory() -> Finding {
+    match tempfile::tempfile_in("/dev/shm") {
+        Ok(_) => Finding::ok("dev_shm", "writable"),
+        Err(why) => Finding::of(
+            "dev_shm",
+            Standing::Degraded,
+            format!("/dev/shm: {why}"),
+            "Sluice does without; NCCL and data loaders do not: mount an emptyDir of medium Memory, or docker run --shm-size",
+        ),
+    }
+}
+
+fn files() -> Finding {
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, _)) if soft >= FILES => Finding::ok("open_files", format!("limit {soft}")),
+        Ok((soft, _)) => Finding::of(
+            "open_files",
+            Standing::Degraded,
+            format!("limit {soft}, {FILES} are needed"),
+            format!("ulimit -n {FILES} or more"),
+        ),
+        Err(why) => Finding::of("open_files", Standing::Inconclusive, why.to_string(), "ulimit -n"),
+    }
+}
+
+/// What is loaded into every program of this container or machine.
+fn preloaded() -> Finding {
+    let text = fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
+    let ours = text.split([' ', ':', '\n', '\t']).find(|word| word.ends_with("libsluice.so"));
+    match ours {
+        Some(path) if Path::new(path).is_file() => Finding::ok("ld_so_preload", format!("loads {path}")),
+        Some(path) => Finding::of(
+            "ld_so_preload",
+            Standing::Broken,
+            format!(
+                "/etc/ld.so.preload names {path}, which is not there: every program here starts with an error and without the hook"
+            ),
+            "mount the library's directory, or take the line out",
+        ),
+        None => Finding::skipped(
+            "ld_so_preload",
+            "no line for libsluice.so: right on a node, wrong in a tenant's container",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::child::FromNvml;
+    use sluice_load::facts::Facts;
+
+    fn said(change: impl FnOnce(&mut Facts, &mut FromNvml)) -> Said {
+        let mut facts = Facts {
+            cuda: 13_000,
+            devices: 1,
+            name: "GPU".to_owned(),
+            uuid: "GPU-1".to_owned(),
+            capability: (9, 0),
+            compute_mode: 0,
+            mps: Some(false),
+            memory_ops: Some(true),
+            read_only_registration: Some(true),
+        };
+        let mut nvml = FromNvml { driver: "580.1".to_owned(), mig: Some(false) };
+        change(&mut facts, &mut nvml);
+        Said { driver: Ok(facts), nvml: Ok(nvml) }
+    }
+
+    #[track_caller]
+    fn is(finding: &Finding, standing: Standing, found: &str) {
+        assert_eq!(finding.standing, standing, "{finding:?}");
+        assert!(finding.found.contains(found), "{finding:?}");
+        assert_eq!(
+            finding.next.is_none(),
+            matches!(standing, Standing::Ok | Standing::Skipped),
+            "{finding:?}"
+        );
+    }
+
+    #[test]
+    fn a_gpu_that_takes_no_second_process_cannot_be_shared() {
+        is(&compute_mode(&said(|_, _| ())), Standing::Ok, "default");
+        is(&compute_mode(&said(|facts, _| facts.compute_mode = 2)), Standing::Broken, "prohibited");
+        is(&compute_mode(&said(|facts, _| facts.compute_mode = 3)), Standing::Broken, "one process");
+        is(&mig_mode(&said(|_, nvml| nvml.mig = Some(true))), Standing::Broken, "MIG is on");
+        is(&mig_mode(&said(|_, nvml| nvml.mig = None)), Standing::Ok, "none");
+    }
+
+    #[test]
+    fn a_driver_that_says_nothing_is_told_apart_from_one_without_a_gpu() {
+        is(&library(&said(|facts, _| facts.devices = 0)), Standing::Broken, "no GPU");
+        let silent = Said { driver: Err("cannot load libcuda.so.1".into()), nvml: Err("no library".into()) };
+        is(&library(&silent), Standing::Broken, "libcuda.so.1");
+        is(&mig_mode(&silent), Standing::Inconclusive, "no library");
+        is(&compute_mode(&silent), Standing::Skipped, "no driver");
+    }
+
+    #[test]
+    fn an_unknown_branch_is_not_trusted_and_an_unseen_one_is_said_to_be() {
+        is(&branch(&Driver::Compared("580.1".into())), Standing::Ok, "580.1");
+        is(&branch(&Driver::Unknown("700.1".into())), Standing::Degraded, "700.1");
+        is(&branch(&Driver::Unseen), Standing::Inconclusive, "neither");
+    }
+
+    #[test]
+    fn programs_under_mps_share_their_groups() {
+        let (finding, shared) = mps(&said(|facts, _| facts.mps = Some(true)), true);
+        assert!(shared);
+        is(&finding, Standing::Degraded, "MPS server");
+        assert!(!mps(&said(|_, _| ()), true).1);
+    }
+}

@@ -1,0 +1,119 @@
+//! Where the doctor works: a directory, the GPU that it looks at, the library that it tries.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tempfile::TempDir;
+
+use super::helper::{Busy, Helper};
+use super::trials::{DEPTH, KERNEL};
+use crate::supervise::Process;
+
+/// Names a running simulator.
+const SIMULATOR: &str = "SLUICE_SIM_SOCKET";
+/// How long a simulator may take to serve.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Fields are dropped in order: processes before their directory.
+#[derive(Debug)]
+pub(super) struct Place {
+    simulator: Option<Simulated>,
+    sluice: PathBuf,
+    dir: TempDir,
+}
+
+#[derive(Debug)]
+struct Simulated {
+    /// Absent if it runs already.
+    _daemon: Option<Process>,
+    socket: PathBuf,
+}
+
+impl Place {
+    /// A place beside the real GPU, or beside the simulated one that the environment names; one is started if it names none.
+    pub(super) fn new(simulated: bool) -> anyhow::Result<Self> {
+        let sluice = std::env::current_exe().context("cannot tell where this program lies")?;
+        let dir =
+            tempfile::Builder::new().prefix("sluice-doctor-").tempdir().context("cannot make a directory")?;
+        let mut place = Self { simulator: None, sluice, dir };
+        if simulated {
+            let library = place.sluice.with_file_name("libcuda.so");
+            sluice_sim::library::lay_out(&place.dir.path().join("driver"), &library)
+                .with_context(|| format!("the simulator's library {}", library.display()))?;
+            place.simulator = Some(match std::env::var_os(SIMULATOR) {
+                Some(socket) => Simulated { _daemon: None, socket: socket.into() },
+                None => place.start_simulator()?,
+            });
+        }
+        Ok(place)
+    }
+
+    fn start_simulator(&self) -> anyhow::Result<Simulated> {
+        let socket = self.dir.path().join("gpu.sock");
+        let mut command = Process::command(&self.sluice);
+        command.arg("sim").arg("--socket").arg(&socket);
+        let mut daemon = Process::start("sim", command, self.dir.path(), None)?;
+        let until = Instant::now() + PATIENCE;
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            daemon.check_running()?;
+            if Instant::now() >= until {
+                bail!("the simulator does not serve");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Simulated { _daemon: Some(daemon), socket })
+    }
+
+    /// The simulator's socket, if the GPU is simulated.
+    pub(super) fn simulator(&self) -> Option<&Path> {
+        self.simulator.as_ref().map(|simulator| simulator.socket.as_path())
+    }
+
+    /// Where the doctor's manager listens.
+    pub(super) fn manager_socket(&self) -> PathBuf {
+        self.dir.path().join("manager.sock")
+    }
+
+    /// What the hook of a busy program has logged.
+    pub(super) fn hook_log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("hook.log")).unwrap_or_default()
+    }
+
+    /// Starts a part of the doctor as a process of its own, without the hook.
+    pub(super) fn helper(&self, name: &str, arguments: &[&str]) -> anyhow::Result<Helper> {
+        Helper::start(name, self.command(name, arguments), self.dir.path())
+    }
+
+    /// Starts a busy program under the library.
+    pub(super) fn busy(&self, name: &str, library: &Path) -> anyhow::Result<Busy> {
+        let mut command = self.command(name, &["busy", &DEPTH.to_string(), &KERNEL.as_micros().to_string()]);
+        // A path without blanks and colons, which LD_PRELOAD could not hold.
+        let preload = self.dir.path().join("libsluice.so");
+        if !preload.exists() {
+            symlink(library.canonicalize()?, &preload).context("cannot link the library")?;
+        }
+        command
+            .env("LD_PRELOAD", preload)
+            .env("SLUICE_SOCKET", self.manager_socket())
+            .env("SLUICE_CLIENT", name)
+            .env("SLUICE_HINTS", "off")
+            .env("SLUICE_LOG", self.dir.path().join("hook.log"));
+        Ok(Busy(Helper::start(name, command, self.dir.path())?))
+    }
+
+    fn command(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Process::command(&self.sluice);
+        command.arg("doctor-child").args(arguments);
+        if let Some(simulator) = &self.simulator {
+            command
+                .env("LD_LIBRARY_PATH", self.dir.path().join("driver"))
+                .env(SIMULATOR, &simulator.socket)
+                .env("SLUICE_SIM_LABEL", name);
+        }
+        command
+    }
+}
