@@ -183,6 +183,12 @@ def plain_env(**more):
     return {**kept, "PYTHONUNBUFFERED": "1", **more}
 
 
+def simulated_env(**more):
+    """The plain environment, plus a simulator that this one names."""
+    kept = {k: v for k, v in os.environ.items() if k.startswith("SLUICE_SIM_")}
+    return plain_env(**kept, **more)
+
+
 def python(name, *arguments):
     """Command line of a workload."""
     return [sys.executable, HERE / "workloads" / name, *arguments]

@@ -216,6 +216,11 @@ impl Node {
         self.directory.path().join("manager.sock")
     }
 
+    /// The simulated GPU's unix socket.
+    pub fn simulator(&self) -> &Path {
+        &self.simulator
+    }
+
     /// The pod-manager's TCP address, for old peers.
     pub fn tcp(&self) -> SocketAddr {
         self.tcp

@@ -54,6 +54,15 @@ struct Daemon {
     /// Whether streams can wait for words in memory, and write them
     #[arg(long, value_enum, default_value_t = Switch::On)]
     mem_ops: Switch,
+    /// Version that its driver says it has; one that is known if absent
+    #[arg(long, value_name = "VERSION")]
+    driver_version: Option<String>,
+    /// What its driver says of the processes that it takes: 0 several, 2 none, 3 one
+    #[arg(long, value_name = "MODE", default_value_t = 0)]
+    compute_mode: i32,
+    /// Its driver says that there is an MPS server
+    #[arg(long)]
+    mps: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -160,6 +169,11 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
         Controls::StatusOnly => Support::StatusOnly,
         Controls::Full => Support::Full,
     };
+    if let Some(version) = &flags.driver_version {
+        config.gpu.driver_version.clone_from(version);
+    }
+    config.gpu.compute_mode = flags.compute_mode;
+    config.gpu.is_mps = flags.mps;
     config.gpu.has_mem_ops = flags.mem_ops == Switch::On;
     daemon::run(config).with_context(|| format!("the simulated GPU at {} ended", flags.socket.display()))
 }

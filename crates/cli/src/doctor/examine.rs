@@ -57,7 +57,7 @@ pub(super) fn examine(simulated: bool, library: &Path) -> anyhow::Result<Report>
         checks.extend(busy(&place, library, simulated, end, &mut proofs));
         level::decide(&proofs)
     };
-    Ok(Report::new(checks, level, begin.elapsed().as_secs_f64()))
+    Ok(Report::new(checks, level, said, begin.elapsed().as_secs_f64()))
 }
 
 /// Which driver is loaded. NVML is asked first: a container's /sys need not show the module.

@@ -1,10 +1,11 @@
 //! What the doctor says: findings, each with a standing and the next step to take, and what follows from all of them.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::process::ExitCode;
 
 use serde::Serialize;
 
+use super::child::Said;
 use super::level::Level;
 
 /// How something stands.
@@ -68,13 +69,15 @@ pub(super) struct Report {
     /// What it rests on, and what is missing for the level above.
     pub(super) why: String,
     pub(super) checks: Vec<Finding>,
+    /// What driver and NVML say of themselves.
+    pub(super) said: Said,
     /// Time that it took.
     pub(super) seconds: f64,
 }
 
 impl Report {
     /// Puts the findings together.
-    pub(super) fn new(checks: Vec<Finding>, (level, why): (Level, String), seconds: f64) -> Self {
+    pub(super) fn new(checks: Vec<Finding>, (level, why): (Level, String), said: Said, seconds: f64) -> Self {
         let has = |standing| checks.iter().any(|check| check.standing == standing);
         let verdict = if has(Standing::Broken) {
             Standing::Broken
@@ -83,7 +86,7 @@ impl Report {
         } else {
             Standing::Ok
         };
-        Self { verdict, level, why, checks, seconds }
+        Self { verdict, level, why, checks, said, seconds }
     }
 
     /// 0 ok, 1 degraded, 2 broken.
@@ -116,9 +119,7 @@ impl fmt::Display for Report {
                 writeln!(f, "{:30} -> {next}", "")?;
             }
         }
-        let mut verdict = String::new();
-        write!(verdict, "{}", self.verdict)?;
-        write!(f, "\n{verdict}: level {}. {} ({:.1} s)", self.level, self.why, self.seconds)
+        write!(f, "\n{}: level {}. {} ({:.1} s)", self.verdict, self.level, self.why, self.seconds)
     }
 }
 
@@ -126,9 +127,13 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
+    fn silence() -> Said {
+        Said { driver: Err(String::new()), nvml: Err(String::new()) }
+    }
+
     fn verdict(standings: &[Standing]) -> Standing {
         let checks = standings.iter().map(|standing| Finding::of("x", *standing, "", "")).collect();
-        Report::new(checks, (Level::None, String::new()), 0.0).verdict
+        Report::new(checks, (Level::None, String::new()), silence(), 0.0).verdict
     }
 
     #[test]
@@ -143,7 +148,7 @@ mod tests {
     #[test]
     fn a_finding_with_a_next_step_shows_it() {
         let finding = Finding::of("mig_mode", Standing::Broken, "MIG is on", "nvidia-smi -mig 0");
-        let text = Report::new(vec![finding], (Level::None, "nothing".into()), 1.0).to_string();
+        let text = Report::new(vec![finding], (Level::None, "nothing".into()), silence(), 1.0).to_string();
         assert!(text.contains("MIG is on") && text.contains("-> nvidia-smi -mig 0"), "{text}");
     }
 }

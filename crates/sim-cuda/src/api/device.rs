@@ -119,6 +119,8 @@ pub(crate) fn cuDeviceGetAttribute(
         | CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1
         | CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
         | CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR => i32::from(device.gpu.info().has_mem_ops),
+        CU_DEVICE_ATTRIBUTE_COMPUTE_MODE => device.gpu.info().compute_mode,
+        CU_DEVICE_ATTRIBUTE_MPS_ENABLED => i32::from(device.gpu.info().is_mps),
         _ => attribute_of_h200(attribute),
     })
 }

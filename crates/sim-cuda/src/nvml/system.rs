@@ -1,8 +1,9 @@
 //! The library and the driver as a whole.
 
-use super::session::{close, open};
-use super::{nvml, put, put_text};
+use super::session::{close, open, sockets};
+use super::{Error, nvml, put, put_text};
 use sluice_driver_api::types::{c_char, c_int, c_uint};
+use sluice_sim::client;
 
 nvml! {
     fn nvmlInit_v2() {
@@ -36,7 +37,8 @@ nvml! {
 
 nvml! { once initialised:
     fn nvmlSystemGetDriverVersion(out: *mut c_char, size: c_uint) {
-        put_text(out, "580.159.04", size)
+        let info = sockets().iter().find_map(|socket| client::gpu_info(socket).ok());
+        put_text(out, &info.ok_or(Error::DriverNotLoaded)?.driver_version, size)
     }
 }
 

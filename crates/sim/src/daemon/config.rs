@@ -30,6 +30,12 @@ pub struct GpuConfig {
     pub controls: Support,
     /// Streams can wait for words in memory, and write them.
     pub has_mem_ops: bool,
+    /// Version that its driver says it has.
+    pub driver_version: String,
+    /// CU_COMPUTEMODE as its driver reports it; it takes several processes whatever this says.
+    pub compute_mode: i32,
+    /// Its driver says that processes are clients of an MPS server; each has channel groups of its own whatever this says.
+    pub is_mps: bool,
 }
 
 impl Default for GpuConfig {
@@ -46,6 +52,9 @@ impl Default for GpuConfig {
             is_mig: false,
             controls: Support::Full,
             has_mem_ops: true,
+            driver_version: "580.159.04".into(),
+            compute_mode: 0,
+            is_mps: false,
         }
     }
 }

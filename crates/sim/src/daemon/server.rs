@@ -388,6 +388,9 @@ fn info(gpu: &Gpu) -> GpuInfo {
         links: config.gpu.links.clone(),
         is_mig: config.gpu.is_mig,
         has_mem_ops: config.gpu.has_mem_ops,
+        driver_version: config.gpu.driver_version.clone(),
+        compute_mode: config.gpu.compute_mode,
+        is_mps: config.gpu.is_mps,
         fault: gpu.fault,
     }
 }

@@ -136,6 +136,12 @@ pub struct GpuInfo {
     pub is_mig: bool,
     /// Streams can wait for words in memory, and write them.
     pub has_mem_ops: bool,
+    /// Version that its driver says it has.
+    pub driver_version: String,
+    /// CU_COMPUTEMODE as its driver reports it; it takes several processes whatever this says.
+    pub compute_mode: i32,
+    /// Its driver says that processes are clients of an MPS server; each has channel groups of its own whatever this says.
+    pub is_mps: bool,
     /// What is wrong with it.
     pub fault: Option<Fault>,
 }
