@@ -40,6 +40,9 @@ enum Command {
     Check(commands::check::Arguments),
     /// Find out what this machine and its driver can do: each control is tried, and judged by its effect
     Doctor(doctor::Arguments),
+    /// Prove once per GPU, driver and boot what the driver's controls do, for `pod-manager --self-test`
+    #[command(hide = true)]
+    SelfTest(doctor::selftest::Arguments),
     /// A part of the doctor that touches the driver
     #[command(hide = true)]
     DoctorChild(doctor::child::Arguments),
@@ -66,6 +69,7 @@ impl Arguments {
             Command::Load(arguments) => commands::load::run(&arguments),
             Command::Check(arguments) => commands::check::run(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments),
+            Command::SelfTest(arguments) => doctor::selftest::run(&arguments),
             Command::DoctorChild(arguments) => doctor::child::run(&arguments),
             Command::Bench(arguments) => bench::run(&arguments),
         }

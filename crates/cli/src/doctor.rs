@@ -10,6 +10,7 @@ mod level;
 mod machine;
 mod manager;
 mod place;
+pub(crate) mod selftest;
 mod trials;
 
 use std::io::{self, Write};
@@ -46,11 +47,7 @@ enum Gpu {
 
 /// Examines, and says what it found.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let library = match &arguments.library {
-        Some(path) => path.clone(),
-        None => std::env::current_exe()?.with_file_name("libsluice.so"),
-    };
-    let report = examine::examine(arguments.gpu == Gpu::Sim, &library)?;
+    let report = examine::examine(arguments.gpu == Gpu::Sim, &library(arguments.library.as_ref())?)?;
     let mut out = io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
@@ -58,4 +55,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         writeln!(out, "{report}")?;
     }
     Ok(report.exit_code())
+}
+
+/// The library that was named, or the one beside this program.
+fn library(named: Option<&PathBuf>) -> io::Result<PathBuf> {
+    match named {
+        Some(path) => Ok(path.clone()),
+        None => Ok(std::env::current_exe()?.with_file_name("libsluice.so")),
+    }
 }

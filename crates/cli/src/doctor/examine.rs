@@ -6,24 +6,23 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use sluice_load::gate::Outcome;
 use sluice_nvrm::Driver;
-use sluice_nvrm::selftest::{self, Effect};
+use sluice_nvrm::selftest::Effect;
 
 use super::child::{Gates, Hold, Said};
 use super::finding::{Finding, Report, Standing};
-use super::groups::Steered;
 use super::helper::Busy;
 use super::level::{self, Level, Proofs};
 use super::machine;
 use super::manager::Manager;
 use super::place::Place;
-use super::trials::Trials;
+use super::trials::{Controls, Trials, tried};
 
 /// The whole examination ends by then.
 const LIMIT: Duration = Duration::from_secs(18);
 /// How long one program may take to get a context.
-const START: Duration = Duration::from_secs(10);
+pub(super) const START: Duration = Duration::from_secs(10);
 /// How long an announcement may take after the program is ready.
-const ANNOUNCE: Duration = Duration::from_secs(2);
+pub(super) const ANNOUNCE: Duration = Duration::from_secs(2);
 
 const REPORT_IT: &str = "report it with the output of `sluice doctor --json` and the driver's version";
 const AGAIN: &str = "run the doctor again when the machine is less busy";
@@ -34,12 +33,7 @@ pub(super) fn examine(simulated: bool, library: &Path) -> anyhow::Result<Report>
     let end = begin + LIMIT;
     let place = Place::new(simulated)?;
     let mut checks = vec![machine::nodes(place.simulator())];
-    let mut facts = place.helper("facts", &["facts"])?;
-    let said: Said = match facts.answer(end.min(begin + START)) {
-        Ok(said) => said,
-        Err(why) => Said { driver: Err(format!("{why:#}")), nvml: Err("not asked".to_owned()) },
-    };
-    drop(facts);
+    let said = ask(&place, end)?;
     checks.push(machine::library(&said));
     checks.push(machine::branch(&driver(&said, simulated)));
     checks.push(machine::compute_mode(&said));
@@ -54,10 +48,17 @@ pub(super) fn examine(simulated: bool, library: &Path) -> anyhow::Result<Report>
         let gate = gate(&place, end);
         proofs.gate = gate.0;
         checks.extend(gate.1);
-        checks.extend(busy(&place, library, simulated, end, &mut proofs));
+        checks.extend(busy(&place, library, end, &mut proofs));
         level::decide(&proofs)
     };
     Ok(Report::new(checks, level, said, begin.elapsed().as_secs_f64()))
+}
+
+/// What the driver says, asked by a process of its own.
+pub(super) fn ask(place: &Place, end: Instant) -> anyhow::Result<Said> {
+    let answer = place.helper("facts", &["facts"])?.answer(end.min(Instant::now() + START));
+    Ok(answer
+        .unwrap_or_else(|why| Said { driver: Err(format!("{why:#}")), nvml: Err("not asked".to_owned()) }))
 }
 
 /// Which driver is loaded. NVML is asked first: a container's /sys need not show the module.
@@ -128,9 +129,9 @@ fn seen(outcome: &Outcome) -> String {
 }
 
 /// Everything that takes two busy programs under the hook.
-fn busy(place: &Place, library: &Path, simulated: bool, end: Instant, proofs: &mut Proofs) -> Vec<Finding> {
+fn busy(place: &Place, library: &Path, end: Instant, proofs: &mut Proofs) -> Vec<Finding> {
     let mut checks = Vec::new();
-    let begun = begin(place, library, simulated, end);
+    let begun = begin(place, library, end);
     let (mut trials, manager) = match begun {
         Ok(begun) => {
             checks.push(Finding::ok(
@@ -164,14 +165,8 @@ fn busy(place: &Place, library: &Path, simulated: bool, end: Instant, proofs: &m
         "channel_groups",
         format!("{} with {count} channels in a program of one context", first.len()),
     ));
-    let (mut first, mut second) = (Steered::new(first), Steered::new(second));
-    let before = first.stats();
-    proofs.slices = tried(trials.slices(&mut first, &mut second));
-    let counts = match (before, first.stats()) {
-        (Ok(before), Ok(after)) => selftest::switches(before, after),
-        (Err(why), _) | (_, Err(why)) => Effect::refused(why),
-    };
-    proofs.stops = tried(trials.stop(&mut first));
+    let Controls { slices, stops, counts } = trials.controls(first, second);
+    (proofs.slices, proofs.stops) = (slices, stops);
     let lost = "tenants take turns by token instead, and a latency-critical one waits for kernels that run";
     checks.push(of_effect("set_timeslice", &proofs.slices, Standing::Degraded, lost));
     checks.push(of_effect("disable_channels", &proofs.stops, Standing::Degraded, lost));
@@ -181,7 +176,6 @@ fn busy(place: &Place, library: &Path, simulated: bool, end: Instant, proofs: &m
         Standing::Degraded,
         "turns work without; what they cost is not seen",
     ));
-    drop((first, second));
     checks.push(of_effect("process_lock", &tried(locked(place, &mut trials)), Standing::Degraded, LOCK));
     checks
 }
@@ -189,11 +183,12 @@ fn busy(place: &Place, library: &Path, simulated: bool, end: Instant, proofs: &m
 const LOCK: &str = "needs driver 570 or newer, the host's pid namespace, CAP_SYS_PTRACE and CAP_DAC_OVERRIDE; without it a tenant that goes around the hook cannot be held";
 
 /// Two busy programs under the library that have reached a manager of the doctor's; the first one gets no grant yet.
-fn begin(place: &Place, library: &Path, simulated: bool, end: Instant) -> anyhow::Result<(Trials, Manager)> {
+pub(super) fn begin(place: &Place, library: &Path, end: Instant) -> anyhow::Result<(Trials, Manager)> {
     if !library.is_file() {
         anyhow::bail!("{} is not there", library.display());
     }
-    let manager = Manager::start(&place.manager_socket(), simulated).context("cannot listen for the hook")?;
+    let manager = Manager::start(&place.manager_socket(), place.simulator().is_some())
+        .context("cannot listen for the hook")?;
     let mut first: Busy = place.busy("doctor-first", library)?;
     let mut second: Busy = place.busy("doctor-second", library)?;
     manager.hold(first.0.pid());
@@ -229,11 +224,6 @@ fn locked(place: &Place, trials: &mut Trials) -> anyhow::Result<Effect> {
         }
     };
     trials.held(hold, release)
-}
-
-/// A trial that could not be brought to its end tells nothing.
-fn tried(effect: anyhow::Result<Effect>) -> Effect {
-    effect.unwrap_or_else(|why| Effect::inconclusive(format!("{why:#}")))
 }
 
 fn of_effect(check: &'static str, effect: &Effect, failed: Standing, next: &str) -> Finding {

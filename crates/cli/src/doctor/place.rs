@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Place {
     simulator: Option<Simulated>,
     sluice: PathBuf,
+    /// The GPU that programs are to see, if not all.
+    gpu: Option<String>,
     dir: TempDir,
 }
 
@@ -39,7 +41,7 @@ impl Place {
         let sluice = std::env::current_exe().context("cannot tell where this program lies")?;
         let dir =
             tempfile::Builder::new().prefix("sluice-doctor-").tempdir().context("cannot make a directory")?;
-        let mut place = Self { simulator: None, sluice, dir };
+        let mut place = Self { simulator: None, sluice, gpu: None, dir };
         if simulated {
             let library = place.sluice.with_file_name("libcuda.so");
             sluice_sim::library::lay_out(&place.dir.path().join("driver"), &library)
@@ -50,6 +52,11 @@ impl Place {
             });
         }
         Ok(place)
+    }
+
+    /// The same place, where programs see one GPU only.
+    pub(super) fn on(self, gpu: Option<String>) -> Self {
+        Self { gpu, ..self }
     }
 
     fn start_simulator(&self) -> anyhow::Result<Simulated> {
@@ -108,6 +115,9 @@ impl Place {
     fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Process::command(&self.sluice);
         command.arg("doctor-child").args(arguments);
+        if let (Some(gpu), None) = (&self.gpu, &self.simulator) {
+            command.env("CUDA_VISIBLE_DEVICES", gpu);
+        }
         if let Some(simulator) = &self.simulator {
             command
                 .env("LD_LIBRARY_PATH", self.dir.path().join("driver"))

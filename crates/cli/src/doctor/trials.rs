@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use sluice_nvrm::ControlError;
 use sluice_nvrm::selftest::{self, Effect};
 
-use super::groups::Steered;
+use super::groups::{Group, Steered};
 use super::helper::Busy;
 use super::manager::Manager;
 
@@ -29,6 +29,14 @@ const FOR_GOING_ON: u64 = 2 * DEPTH as u64;
 const WINDOW: Duration = Duration::from_millis(3500);
 /// Time between two looks at the counts.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What came of the controls of channel groups.
+#[derive(Debug)]
+pub(super) struct Controls {
+    pub(super) slices: Effect,
+    pub(super) stops: Effect,
+    pub(super) counts: Effect,
+}
 
 /// Two busy programs.
 #[derive(Debug)]
@@ -60,8 +68,31 @@ impl Trials {
         Ok(selftest::goes_on(selftest::stands(now - before, now_beside - beside), after))
     }
 
+    /// Waits until both complete kernels.
+    pub(super) fn both_run(&mut self, until: Instant) -> anyhow::Result<()> {
+        while self.counts()?.contains(&0) {
+            if Instant::now() >= until {
+                bail!("the programs complete nothing");
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Everything that can be done to the groups of both, which run. They are left as they were found.
+    pub(super) fn controls(&mut self, first: Vec<Group>, second: Vec<Group>) -> Controls {
+        let (mut first, mut second) = (Steered::new(first), Steered::new(second));
+        let before = first.stats();
+        let slices = tried(self.slices(&mut first, &mut second));
+        let counts = match (before, first.stats()) {
+            (Ok(before), Ok(after)) => selftest::switches(before, after),
+            (Err(why), _) | (_, Err(why)) => made(Err(why)).err().unwrap_or(Effect::NoEffect),
+        };
+        Controls { slices, counts, stops: tried(self.stop(&mut first)) }
+    }
+
     /// Slices of 1 : 4 and of 4 : 1.
-    pub(super) fn slices(&mut self, first: &mut Steered, second: &mut Steered) -> anyhow::Result<Effect> {
+    fn slices(&mut self, first: &mut Steered, second: &mut Steered) -> anyhow::Result<Effect> {
         let mut shares = [[0; 2]; 2];
         for (share, (a, b)) in shares.iter_mut().zip([(SHORT_US, LONG_US), (LONG_US, SHORT_US)]) {
             if let Err(effect) = made(first.set_slice(a).and_then(|()| second.set_slice(b))) {
@@ -75,7 +106,7 @@ impl Trials {
     }
 
     /// The first is stopped while the second goes on, and started again.
-    pub(super) fn stop(&mut self, first: &mut Steered) -> anyhow::Result<Effect> {
+    fn stop(&mut self, first: &mut Steered) -> anyhow::Result<Effect> {
         if let Err(effect) = made(first.stop()) {
             return Ok(effect);
         }
@@ -147,6 +178,11 @@ impl Trials {
     fn until(&self, time: Duration) -> Instant {
         self.end.min(Instant::now() + time)
     }
+}
+
+/// A trial that could not be brought to its end tells nothing.
+pub(super) fn tried(effect: anyhow::Result<Effect>) -> Effect {
+    effect.unwrap_or_else(|why| Effect::inconclusive(format!("{why:#}")))
 }
 
 /// What a refusal says of a control.
