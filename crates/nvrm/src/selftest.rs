@@ -8,9 +8,26 @@ mod judge;
 mod verdict;
 
 pub use judge::{FEW, goes_on, slices, stands, switches};
-pub use verdict::{About, Allows, Verdict};
+pub use verdict::{About, Allows, Verdict, boot};
 
 use std::fmt;
+
+use sluice_comm::attach::ContextHandles;
+
+use crate::{ControlError, Controls, NvStatus};
+
+/// The cheap check at an attach: the handles name a group of which the driver knows a slice and counts. It proves no effect, it
+/// shows a process that announces something else, and a driver that no longer answers as it did when it was tested.
+///
+/// # Errors
+/// What the driver says instead.
+pub fn answers(controls: &Controls, handles: &ContextHandles) -> Result<(), ControlError> {
+    let ContextHandles { client, subdevice, channel_group, .. } = *handles;
+    if controls.timeslice(client, channel_group)? == 0 {
+        return Err(ControlError::Refused(NvStatus::INVALID_STATE));
+    }
+    controls.ctxsw_stats(client, subdevice, channel_group).map(drop)
+}
 
 /// What came of a control.
 #[derive(Debug, Clone, PartialEq, Eq)]

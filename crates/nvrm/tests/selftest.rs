@@ -1,5 +1,6 @@
 //! What counts of kernels say about a driver's controls.
 
+use sluice_nvrm::Driver;
 use sluice_nvrm::abi::CtxswStats;
 use sluice_nvrm::selftest::{About, Allows, Effect, Verdict, goes_on, slices, stands, switches};
 
@@ -52,6 +53,19 @@ fn switches_are_counted_or_not() {
     assert_eq!(switches(at(7), at(90)), Effect::Proven);
     assert_eq!(switches(at(7), at(7)), Effect::NoEffect);
     assert_eq!(switches(at(u32::MAX), at(3)), Effect::Proven, "the count wraps");
+}
+
+#[test]
+fn a_manager_believes_a_verdict_of_its_own_boot_driver_and_gpu_only() {
+    let verdict = verdict(Effect::Proven, Effect::NoEffect);
+    let unknown = Driver::Unknown("600.1".into());
+    assert!(verdict.holds_for(&unknown, Some("GPU-1"), "b"));
+    assert!(verdict.holds_for(&Driver::Unseen, None, "b"), "what cannot be seen is not contradicted");
+    assert!(!verdict.holds_for(&Driver::Compared("580.1".into()), Some("GPU-1"), "b"));
+    assert!(!verdict.holds_for(&unknown, Some("GPU-2"), "b"));
+    assert!(!verdict.holds_for(&unknown, Some("GPU-1"), "c"));
+    let unsure = Verdict { stops: Effect::inconclusive("few"), ..verdict };
+    assert!(!unsure.holds_for(&unknown, Some("GPU-1"), "b"), "nothing was found out");
 }
 
 fn verdict(stops: Effect, slices: Effect) -> Verdict {

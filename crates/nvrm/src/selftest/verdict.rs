@@ -4,9 +4,16 @@ use std::fs;
 use std::path::Path;
 
 use super::Effect;
+use crate::Driver;
 
 /// Where the kernel says which boot this is.
 const BOOT_FILE: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The kernel's number of this boot; empty if it does not say.
+#[must_use]
+pub fn boot() -> String {
+    fs::read_to_string(Path::new(BOOT_FILE)).unwrap_or_default().trim().to_owned()
+}
 
 /// What a verdict holds for. With another driver, GPU or boot everything may be different.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +31,7 @@ impl About {
     /// A GPU under the driver of this version, from now to the next boot.
     #[must_use]
     pub fn now(driver: &str, gpu: &str) -> Self {
-        let boot = fs::read_to_string(Path::new(BOOT_FILE)).unwrap_or_default();
-        Self { driver: driver.to_owned(), gpu: gpu.to_owned(), boot: boot.trim().to_owned() }
+        Self { driver: driver.to_owned(), gpu: gpu.to_owned(), boot: boot() }
     }
 }
 
@@ -55,6 +61,22 @@ pub enum Allows {
 }
 
 impl Verdict {
+    /// Whether it says anything of this driver as this machine shows it, of this GPU if one is named, in this boot. A driver
+    /// that does not show its version is taken for the one that was tested; a boot that cannot be told is no boot.
+    #[must_use]
+    pub fn holds_for(&self, driver: &Driver, gpu: Option<&str>, boot: &str) -> bool {
+        let same_driver = match driver {
+            Driver::Unseen => true,
+            Driver::Compared(version) | Driver::Unknown(version) => *version == self.about.driver,
+        };
+        let same_gpu = gpu.is_none_or(|gpu| gpu == self.about.gpu);
+        same_driver
+            && same_gpu
+            && !boot.is_empty()
+            && boot == self.about.boot
+            && !self.stops.is_inconclusive()
+    }
+
     /// What may be built on it.
     #[must_use]
     pub fn allows(&self) -> Allows {
@@ -71,7 +93,7 @@ impl Verdict {
         self.stops.is_inconclusive() || self.slices.is_inconclusive()
     }
 
-    /// Whether it holds for this driver and GPU in this boot. A boot that cannot be told is no boot.
+    /// Whether it is about exactly this. A boot that cannot be told is no boot.
     #[must_use]
     pub fn is_about(&self, now: &About) -> bool {
         !now.boot.is_empty() && self.about == *now
