@@ -26,7 +26,8 @@ pub enum OnManagerLoss {
 /// Whether channel groups are stopped, started and given time slices from here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controls {
-    /// Those of processes that send a descriptor of the NVIDIA control device, if the driver's layouts are known.
+    /// Those of processes that send a descriptor of the NVIDIA control device, if a self-test has proven what the driver does,
+    /// or without one if its layouts are known.
     #[default]
     Auto,
     /// As `Auto`, whatever the driver's version is.
@@ -104,8 +105,10 @@ pub struct Config {
     /// A client with limit L gets grants of at most L × this, so that its pauses stay below this; at most the window.
     /// Default 200 ms.
     pub limit_period: Duration,
-    /// Whether channel groups are controlled from here. Default: where the driver is known.
+    /// Whether channel groups are controlled from here. Default: where a self-test has proven what the driver does, or it is known.
     pub controls: Controls,
+    /// Verdict of `sluice self-test`: believed rather than the driver's version while it holds. Default: none.
+    pub self_test: Option<PathBuf>,
     /// How long a turn of a client lasts whose channel groups are controlled, 30 ms to 100 ms: a hand-over takes about a
     /// millisecond of every GPU's driver on the node, so shorter ones cost the neighbours, and longer ones make who waits
     /// wait longer. Shares come from how often somebody's turn comes, not from its length. Default 50 ms.
@@ -178,6 +181,7 @@ impl Config {
             max_quota: Duration::from_millis(100),
             limit_period: Duration::from_millis(200),
             controls: Controls::default(),
+            self_test: None,
             turn: Duration::from_millis(50),
             node_gpus: 1,
             gates: GatesOf::default(),

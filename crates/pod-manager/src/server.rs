@@ -1,7 +1,7 @@
 //! Puts the parts together and runs them.
 
 use crate::agent;
-use crate::channels::{Adopt, Nvrm};
+use crate::channels::{Adopt, Nvrm, verdict};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ClientSource, Config, Controls};
 use crate::control::{self, Control, Remote};
@@ -18,6 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sluice_core::resources::Reading;
+use sluice_nvrm::Driver;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 use tracing::{info, warn};
@@ -47,25 +48,17 @@ impl Parts {
             ClientSource::Agent(_) => (KernelPeers::with_places(), Box::new(ByCgroup)),
         };
         let adopt: Option<Box<dyn Adopt>> = match config.controls {
-            Controls::Auto => of_known_driver(),
-            Controls::AnyDriver => Some(Box::new(Nvrm { simulated: false })),
-            Controls::Simulated => Some(Box::new(Nvrm { simulated: true })),
+            Controls::Auto => verdict::may_control(config, &Driver::loaded()).then(|| nvrm(false)),
+            Controls::AnyDriver => Some(nvrm(false)),
+            Controls::Simulated => verdict::may_control(config, &Driver::Unseen).then(|| nvrm(true)),
             Controls::Off => None,
         };
         Ok(Self { clock, peers: Box::new(peers), identify, adopt })
     }
 }
 
-/// Controls over the driver that is loaded, unless nobody has compared its layouts with ours.
-fn of_known_driver() -> Option<Box<dyn Adopt>> {
-    if let sluice_nvrm::Driver::Unknown(version) = sluice_nvrm::Driver::loaded() {
-        warn!(
-            version,
-            "nobody has compared this driver's layouts: nothing is controlled, everybody takes turns by token (--controls any-driver does it all the same)"
-        );
-        return None;
-    }
-    Some(Box::new(Nvrm { simulated: false }))
+fn nvrm(simulated: bool) -> Box<dyn Adopt> {
+    Box::new(Nvrm::new(simulated))
 }
 
 /// A manager that serves on threads of its own. Dropping it leaves it running; [`Handle::stop`] ends it.

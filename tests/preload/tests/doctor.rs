@@ -5,6 +5,7 @@ use sluice_preload_tests::artifacts::built;
 use sluice_preload_tests::exclusive::{alone, beside_others};
 use sluice_preload_tests::node::Node;
 use sluice_sim::ledger::GroupLedger;
+use std::path::Path;
 use std::process::Command;
 
 /// The doctor's report, and its exit status.
@@ -152,6 +153,42 @@ fn memory_operations_that_are_missing_do_not_take_the_controls_away() {
     let seen = doctor(&gpu("--mem-ops off"), &[]);
     seen.is("memory_ops", "degraded", "801");
     seen.concludes("degraded", 1, "full", "stopped, started and sliced");
+}
+
+fn self_test(node: &Node, verdict: &Path) -> Option<i32> {
+    let status = Command::new(&built().sluice)
+        .args(["self-test", "--gpu", "sim", "--json", "--write"])
+        .arg(verdict)
+        .env("SLUICE_SIM_SOCKET", node.simulator())
+        .stdout(std::process::Stdio::null())
+        .status();
+    status.unwrap_or_else(|error| panic!("running the self-test: {error}")).code()
+}
+
+#[test]
+fn a_manager_believes_the_self_test_rather_than_a_driver_that_only_says_yes() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder for verdicts: {error}"));
+    let verdict = folder.path().join("state/verdict.json");
+    let manager = format!("--controls simulated --self-test {}", verdict.display());
+    let node = |controls: &str| {
+        let clients = "1\nmain 0.5 1.0 8589934592\n";
+        let options = Node::with(clients).without_manager().manager_arguments(&manager);
+        options.simulator_arguments(controls).start()
+    };
+    let mut liar = node("--controls status-only");
+    assert_eq!(self_test(&liar, &verdict), Some(2));
+    liar.start_manager();
+    liar.logged(&["channel groups cannot be stopped", "nothing comes of it"]);
+    // Another GPU: the verdict that is there is not about it.
+    let mut honest = node("");
+    assert_eq!(self_test(&honest, &verdict), Some(0));
+    let written = std::fs::metadata(&verdict).and_then(|file| file.modified()).ok();
+    honest.start_manager();
+    honest.logged(&["has proven the driver's controls"]);
+    // The same once more: it holds.
+    assert_eq!(self_test(&honest, &verdict), Some(0));
+    assert_eq!(std::fs::metadata(&verdict).and_then(|file| file.modified()).ok(), written);
 }
 
 #[test]

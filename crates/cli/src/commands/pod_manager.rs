@@ -71,6 +71,9 @@ pub(crate) struct Arguments {
     /// Whether channel groups of processes that let it are stopped, started and given time slices from here [default: auto]
     #[arg(long, value_enum)]
     controls: Option<ControlsOf>,
+    /// Verdict of `sluice self-test` on this GPU: believed rather than the driver's version, while driver and boot are the same
+    #[arg(long, value_name = "FILE")]
+    self_test: Option<PathBuf>,
     /// How long a turn lasts of a client whose channel groups are controlled: 30 to 100 [default: 50]
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     turn_ms: Option<Duration>,
@@ -202,6 +205,7 @@ impl Arguments {
                 Some(ControlsOf::Simulated) => Controls::Simulated,
                 Some(ControlsOf::Off) => Controls::Off,
             },
+            self_test: self.self_test.clone(),
             turn: self.turn_ms.unwrap_or(d.turn),
             node_gpus: self.node_gpus.unwrap_or(d.node_gpus),
             gates: match self.gates {

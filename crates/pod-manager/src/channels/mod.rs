@@ -2,6 +2,7 @@
 
 mod executor;
 mod nvrm;
+pub(crate) mod verdict;
 
 pub(crate) use executor::{Executor, Line, Order, Report};
 pub use nvrm::Nvrm;
