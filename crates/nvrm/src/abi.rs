@@ -15,7 +15,7 @@ pub use alloc::{ChannelParams, GroupParams};
 pub(crate) use block::status;
 pub use block::{AllocBlock, ControlBlock, FreeBlock, XferBlock};
 pub use command::Command;
-pub use params::{CtxswStats, DisableChannels, Preempt, group_id, timeslice};
+pub use params::{CtxswStats, DisableChannels, Preempt, group_id, handle_info, timeslice};
 pub use request::{MAX_BLOCK_LEN, POINTER, Request};
 
 /// Object classes.
@@ -32,11 +32,21 @@ pub mod class {
     pub const CHANNEL_GROUP: u32 = 0xa06c;
     /// HOPPER_CHANNEL_GPFIFO_A.
     pub const HOPPER_CHANNEL: u32 = 0xc86f;
+    /// HOPPER_COMPUTE_A.
+    pub const HOPPER_COMPUTE: u32 = 0xcbc0;
+    /// HOPPER_DMA_COPY_A.
+    pub const HOPPER_COPY: u32 = 0xc8b5;
 
     /// Whether a class is the channel of some generation: they all end alike.
     #[must_use]
     pub const fn is_channel(class: u32) -> bool {
         class >> 16 == 0 && class & 0xff == 0x6f
+    }
+
+    /// Whether a class is the compute engine of some generation since Fermi, as a channel has it.
+    #[must_use]
+    pub const fn is_compute(class: u32) -> bool {
+        class >> 16 == 0 && class & 0xff == 0xc0 && class >= 0x90c0
     }
 }
 

@@ -10,7 +10,9 @@ use std::os::fd::OwnedFd;
 use thiserror::Error;
 
 use crate::NvStatus;
-use crate::abi::{Command, ControlBlock, CtxswStats, DisableChannels, Preempt, Request, group_id, timeslice};
+use crate::abi::{
+    Command, ControlBlock, CtxswStats, DisableChannels, Preempt, Request, group_id, handle_info, timeslice,
+};
 use crate::transport::{self, NotADriver, Transport};
 
 /// Why a control was not made.
@@ -128,6 +130,33 @@ impl Controls {
         let mut params = CtxswStats::ask(group, false);
         self.control(client, subdevice, Command::GET_CTXSW_STATS, &mut params)?;
         CtxswStats::decode(&params).ok_or(MALFORMED)
+    }
+
+    /// Class of an object; nothing if the client has no such object.
+    ///
+    /// # Errors
+    /// [`ControlError`]: `INVALID_CLIENT` if the client was not made over this descriptor.
+    pub fn class(&self, client: u32, object: u32) -> Result<Option<u32>, ControlError> {
+        self.handle_info(client, object, handle_info::CLASS)
+    }
+
+    /// What an object hangs on; nothing if the client has no such object.
+    ///
+    /// # Errors
+    /// As [`Controls::class`].
+    pub fn parent(&self, client: u32, object: u32) -> Result<Option<u32>, ControlError> {
+        self.handle_info(client, object, handle_info::PARENT)
+    }
+
+    fn handle_info(&self, client: u32, object: u32, what: u32) -> Result<Option<u32>, ControlError> {
+        let mut params = handle_info::ask(object, what);
+        match self.control(client, client, Command::GET_HANDLE_INFO, &mut params) {
+            Ok(()) => handle_info::decode(&params).map(Some).ok_or(MALFORMED),
+            Err(ControlError::Refused(NvStatus::OBJECT_NOT_FOUND | NvStatus::INVALID_OBJECT_HANDLE)) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn switch(

@@ -5,6 +5,7 @@
 //! * [`transport`] carries one escape to the driver, or to the simulated one.
 //! * [`sniff`] keeps what a process has allocated, from the ioctls that it made.
 //! * [`control`] makes the controls.
+//! * [`outside`] finds the groups of a process that tells nobody, through its own descriptors.
 //! * [`selftest`] judges whether they do anything.
 //!
 //! Layouts are those of driver 580 and 595, for which the same sources give the same bytes. The crate also runs inside the
@@ -16,6 +17,7 @@ compile_error!("the driver's structures are read as 64-bit little-endian machine
 pub mod abi;
 pub mod control;
 mod driver;
+pub mod outside;
 pub mod selftest;
 pub mod sniff;
 mod status;

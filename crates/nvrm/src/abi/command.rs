@@ -37,8 +37,11 @@ impl Command {
     /// Where kernels are cut; asked of a subdevice.
     pub const GET_CTXSW_MODES: Self = Self::new(0x2080_1235, 24);
 
+    /// Class or parent of an object; asked of a client.
+    pub const GET_HANDLE_INFO: Self = Self::new(0xd02, 16);
+
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::GPFIFO_SCHEDULE,
         Self::SET_TIMESLICE,
         Self::GET_TIMESLICE,
@@ -52,6 +55,7 @@ impl Command {
         Self::SET_CTXSW_PREEMPTION_MODE,
         Self::GET_CTXSW_STATS,
         Self::GET_CTXSW_MODES,
+        Self::GET_HANDLE_INFO,
     ];
 
     const fn new(number: u32, params_len: u32) -> Self {

@@ -1,6 +1,6 @@
 //! Parameters of controls.
 
-use super::fields::{get, get32, get64, put, put32};
+use super::fields::{get, get32, get64, put, put32, put64};
 
 /// Parameters of SET_TIMESLICE and GET_TIMESLICE: microseconds.
 pub mod timeslice {
@@ -23,6 +23,49 @@ pub mod group_id {
     #[must_use]
     pub fn decode(params: &[u8]) -> Option<u32> {
         params.try_into().ok().map(u32::from_le_bytes)
+    }
+}
+
+/// Parameters of GET_HANDLE_INFO: an object, what is asked about it, and the answer.
+pub mod handle_info {
+    use super::{get32, put32, put64};
+
+    /// Bytes of the parameters.
+    pub const LEN: usize = 16;
+    /// Asks which object it hangs on; 0 for a client.
+    pub const PARENT: u32 = 1;
+    /// Asks for its class.
+    pub const CLASS: u32 = 2;
+
+    /// The question.
+    #[must_use]
+    pub fn ask(object: u32, what: u32) -> [u8; LEN] {
+        let mut params = [0; LEN];
+        put32(&mut params, 0, object);
+        put32(&mut params, 4, what);
+        params
+    }
+
+    /// Object and question.
+    #[must_use]
+    pub fn question(params: &[u8]) -> Option<(u32, u32)> {
+        let params: &[u8; LEN] = params.try_into().ok()?;
+        Some((get32(params, 0)?, get32(params, 4)?))
+    }
+
+    /// The answer: both kinds fit in 32 bits.
+    #[must_use]
+    pub fn decode(params: &[u8]) -> Option<u32> {
+        let params: &[u8; LEN] = params.try_into().ok()?;
+        get32(params, 8)
+    }
+
+    /// The question with its answer.
+    #[must_use]
+    pub fn encode(object: u32, what: u32, answer: u32) -> [u8; LEN] {
+        let mut params = ask(object, what);
+        put64(&mut params, 8, u64::from(answer));
+        params
     }
 }
 

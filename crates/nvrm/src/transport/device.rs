@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::{Transport, blank_pointer};
-use crate::abi::{Command, ControlBlock, MAX_BLOCK_LEN, POINTER, Request};
+use crate::abi::{AllocBlock, Command, ControlBlock, MAX_BLOCK_LEN, POINTER, Request, class};
 
 /// An open file of the control device.
 #[derive(Debug)]
@@ -25,13 +25,18 @@ impl Transport for Device {
     /// Makes the system call by its number: where a program interposes `ioctl`, this is not the program's.
     ///
     /// Lets through only what cannot make the driver touch other memory than `block` and `params`: controls that we know,
-    /// with parameters of their size, and frees.
+    /// with parameters of their size, frees, and new clients.
     fn escape(&self, nr: u8, block: &mut [u8], params: &mut [u8]) -> io::Result<()> {
         let len = u16::try_from(block.len()).unwrap_or(u16::MAX);
         let request = Request { nr, len };
         let sound = match request {
             Request::CONTROL => ControlBlock::decode(block).is_some_and(|control| is_sound(&control, params)),
             Request::FREE => params.is_empty(),
+            Request::ALLOC => {
+                let is_client =
+                    |alloc: &AllocBlock| alloc.class == class::ROOT_CLIENT && alloc.params_len == 0;
+                params.is_empty() && AllocBlock::decode(block).is_some_and(|alloc| is_client(&alloc))
+            }
             _ => false,
         };
         if !sound {

@@ -15,6 +15,8 @@ const FIRST: u32 = 0x5c00_0015;
 const PER_CONTEXT: u32 = 0x40;
 /// Handles from one group of a context to the next.
 const PER_GROUP: u32 = 0x10;
+/// The engine on a group's first channel, counted from the group.
+const ENGINE: u32 = PER_GROUP - 1;
 const DEVICE: u32 = 0x5c00_0001;
 const SUBDEVICE: u32 = 0x5c00_0002;
 /// Bytes of a device's and of a subdevice's parameters.
@@ -71,6 +73,8 @@ impl Control {
             for channel in (group..).skip(1).zip(0..channels).map(|(handle, _)| handle) {
                 open.alloc(group, channel, class::HOPPER_CHANNEL, &params)?;
             }
+            let class = if engine == engine::GR0 { class::HOPPER_COMPUTE } else { class::HOPPER_COPY };
+            open.alloc(group + 1, group + ENGINE, class, &[])?;
         }
         Ok(groups)
     }

@@ -68,12 +68,15 @@ impl Rm {
                 }
                 Kind::Channel { group: asked.parent, access: Access::Enabled }
             }
+            (class::HOPPER_COMPUTE | class::HOPPER_COPY, Some(Kind::Channel { .. })) => Kind::Engine,
             (class::DEVICE | class::SUBDEVICE | class::CHANNEL_GROUP, _) => return Err(INVALID_PARENT),
             (class, _) if class::is_channel(class) => return Err(INVALID_PARENT),
             _ => return Err(INVALID_CLASS),
         };
         let is_group = matches!(kind, Kind::Group(_));
-        let handle = client.add(asked.object, Object { parent: asked.parent, kind }).ok_or(DUPLICATE)?;
+        let handle = client
+            .add(asked.object, Object { parent: asked.parent, class: asked.class, kind })
+            .ok_or(DUPLICATE)?;
         self.next_group += u32::from(is_group);
         Ok(handle)
     }

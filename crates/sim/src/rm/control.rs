@@ -5,7 +5,9 @@ use super::{Call, Rm, Support};
 use crate::engine::{Access, Control, GroupId, Switches};
 use crate::params;
 use sluice_nvrm::NvStatus;
-use sluice_nvrm::abi::{Command, ControlBlock, CtxswStats, DisableChannels, Preempt, timeslice};
+use sluice_nvrm::abi::{
+    Command, ControlBlock, CtxswStats, DisableChannels, Preempt, class, handle_info, timeslice,
+};
 
 /// The part of a group that a control reads and changes.
 type OnGroup = fn(&mut Rm, &mut Call<'_>, &ControlBlock, &mut [u8]) -> Result<(), NvStatus>;
@@ -26,8 +28,16 @@ impl Rm {
     fn find(&mut self, call: &Call<'_>, asked: &ControlBlock, params: &[u8]) -> Result<OnGroup, NvStatus> {
         let support = self.support;
         let client = self.client(call.file, asked.client)?;
-        let object = super::kind_of(client.get(asked.object))?;
         let command = Command::of(asked.command).ok_or(NvStatus::NOT_SUPPORTED)?;
+        if command == Command::GET_HANDLE_INFO && asked.object == asked.client {
+            // Whether channel groups can be controlled does not matter here.
+            return if asked.params_len == command.params_len {
+                Ok(Self::handle_info)
+            } else {
+                Err(NvStatus::INVALID_ARGUMENT)
+            };
+        }
+        let object = super::kind_of(client.get(asked.object))?;
         let control: OnGroup = match (command, &object.kind) {
             (Command::SET_TIMESLICE, Kind::Group(_)) => Self::set_timeslice,
             (Command::GET_TIMESLICE, Kind::Group(_)) => Self::get_timeslice,
@@ -187,6 +197,30 @@ impl Rm {
             contexts.extend(context.map(|context| (context, access)));
         }
         Ok(contexts)
+    }
+
+    /// Class or parent of an object. The client itself is one, and hangs on nothing.
+    fn handle_info(
+        &mut self,
+        call: &mut Call<'_>,
+        asked: &ControlBlock,
+        params: &mut [u8],
+    ) -> Result<(), NvStatus> {
+        let (handle, what) = handle_info::question(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
+        let client = self.client(call.file, asked.client)?;
+        let (class, parent) = if handle == asked.client {
+            (class::ROOT_CLIENT, 0)
+        } else {
+            let object = client.get(handle).ok_or(NvStatus::OBJECT_NOT_FOUND)?;
+            (object.class, object.parent)
+        };
+        let answer = match what {
+            handle_info::CLASS => class,
+            handle_info::PARENT => parent,
+            _ => return Err(NvStatus::INVALID_ARGUMENT),
+        };
+        params.copy_from_slice(&handle_info::encode(handle, what, answer));
+        Ok(())
     }
 
     fn get_ctxsw_stats(

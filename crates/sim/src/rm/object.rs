@@ -24,6 +24,8 @@ pub(super) enum Kind {
     Device,
     Subdevice,
     Group(Group),
+    /// An engine on a channel: nothing is asked of it.
+    Engine,
     /// A channel of a group, and what DISABLE_CHANNELS made of it.
     Channel {
         group: u32,
@@ -35,6 +37,8 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Object {
     pub(super) parent: u32,
+    /// As it was allocated.
+    pub(super) class: u32,
     pub(super) kind: Kind,
 }
 
