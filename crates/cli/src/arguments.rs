@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, commands, demo, doctor, signals};
+use crate::{bench, commands, demo, doctor, hold, signals};
 
 /// Share one GPU between processes: time by token, memory to the byte.
 #[derive(Debug, Parser)]
@@ -40,6 +40,8 @@ enum Command {
     Check(commands::check::Arguments),
     /// Find out what this machine and its driver can do: each control is tried, and judged by its effect
     Doctor(doctor::Arguments),
+    /// Take programs off the GPU that know nothing of Sluice, or have them take turns
+    Hold(hold::Arguments),
     /// Prove once per GPU, driver and boot what the driver's controls do, for `pod-manager --self-test`
     #[command(hide = true)]
     SelfTest(doctor::selftest::Arguments),
@@ -69,6 +71,7 @@ impl Arguments {
             Command::Load(arguments) => commands::load::run(&arguments),
             Command::Check(arguments) => commands::check::run(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments),
+            Command::Hold(arguments) => hold::run(&arguments),
             Command::SelfTest(arguments) => doctor::selftest::run(&arguments),
             Command::DoctorChild(arguments) => doctor::child::run(&arguments),
             Command::Bench(arguments) => bench::run(&arguments),

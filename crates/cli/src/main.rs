@@ -7,6 +7,7 @@ mod bench;
 mod commands;
 mod demo;
 mod doctor;
+mod hold;
 mod http;
 mod metrics;
 mod quantity;

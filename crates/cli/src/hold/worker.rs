@@ -1,0 +1,205 @@
+//! The process that makes the controls. It lets everybody go when its input ends, when the time is over and when anything fails.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use serde_json::{Value, json};
+use sluice_load::checkpoint;
+use sluice_load::driver::Driver;
+use sluice_nvrm::outside::{Tenant, newest_client};
+
+use super::turns::{Turns, end_of_input};
+use super::{Arguments, By};
+
+/// How long a program may take to finish what it has submitted before the driver's lock gives up.
+const LOCK_MS: u32 = 5_000;
+/// Time between two looks at whether it is over.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Holds a program.
+enum Grip {
+    Groups(Tenant),
+    Lock(Driver, i32, OwnedFd),
+}
+
+/// When it is over.
+struct End {
+    at: Option<Instant>,
+    input: Arc<AtomicBool>,
+}
+
+/// Lets everybody go when it is dropped.
+struct Held(Vec<Tenant>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for tenant in self.0.iter().filter(|tenant| !tenant.has_ended()) {
+            if let Err(why) = tenant.start() {
+                eprintln!("sluice: process {} could not be let go: {why}", tenant.pid());
+            }
+        }
+    }
+}
+
+/// Does what the arguments say.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let input = end_of_input();
+    let after =
+        arguments.seconds.map(Duration::try_from_secs_f64).transpose().context("--seconds is not a time")?;
+    let end = End { at: after.map(|after| Instant::now() + after), input };
+    match arguments.pids.as_slice() {
+        [pid] if arguments.shares.is_empty() => hold(*pid, arguments, &end),
+        pids => take_turns(pids, arguments, &end),
+    }
+}
+
+/// Lets programs go that were left held.
+pub(super) fn release(pids: &[i32], simulated: bool) -> anyhow::Result<()> {
+    let newest = newest(simulated);
+    let mut failed = Vec::new();
+    for pid in pids {
+        let started = find(*pid, simulated, newest).and_then(|tenant| Ok(tenant.start()?));
+        let unlocked = Driver::open().and_then(|driver| checkpoint::unlock(&driver, *pid));
+        match (started, unlocked) {
+            (Err(groups), Err(lock)) => failed.push(format!("process {pid}: {groups:#}; {lock}")),
+            _ => say(&json!({ "hold": "released", "pid": pid }))?,
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { bail!(failed.join("\n")) }
+}
+
+fn hold(pid: i32, arguments: &Arguments, end: &End) -> anyhow::Result<()> {
+    let groups = match arguments.by {
+        By::Lock => None,
+        By::Groups => Some(find(pid, arguments.simulated, newest(arguments.simulated))?),
+        By::Either => find(pid, arguments.simulated, newest(arguments.simulated))
+            .inspect_err(|why| eprintln!("sluice: {why:#}: trying the driver's lock"))
+            .ok(),
+    };
+    let grip = match groups {
+        Some(tenant) => {
+            tenant.stop().with_context(|| format!("process {pid}"))?;
+            Grip::Groups(tenant)
+        }
+        None => {
+            let driver = Driver::open()?;
+            let process = sluice_sys::pidfd::open(pid).with_context(|| format!("process {pid}"))?;
+            checkpoint::lock(&driver, pid, LOCK_MS).with_context(|| format!("process {pid}"))?;
+            Grip::Lock(driver, pid, process)
+        }
+    };
+    let said = say(&grip.describe());
+    while said.is_ok() && !end.is_over() && !grip.has_ended() {
+        thread::sleep(LOOK_EVERY);
+    }
+    let gone = grip.has_ended();
+    grip.let_go()?;
+    said?;
+    say(&json!({ "hold": if gone { "gone" } else { "released" }, "pid": pid }))
+}
+
+impl Grip {
+    fn describe(&self) -> Value {
+        match self {
+            Self::Groups(tenant) => json!({
+                "hold": "held", "by": "groups", "pid": tenant.pid(),
+                "groups": tenant.groups().map(|group| json!({
+                    "client": format!("{:#x}", group.client),
+                    "group": format!("{:#x}", group.channel_group),
+                    "channels": group.channels.len(),
+                })).collect::<Vec<_>>(),
+            }),
+            Self::Lock(_, pid, _) => json!({ "hold": "held", "by": "lock", "pid": pid }),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self {
+            Self::Groups(tenant) => tenant.has_ended(),
+            Self::Lock(_, _, process) => sluice_sys::pidfd::has_ended(process.as_fd()),
+        }
+    }
+
+    fn let_go(self) -> anyhow::Result<()> {
+        match self {
+            _ if self.has_ended() => Ok(()),
+            Self::Groups(tenant) => tenant.start().with_context(|| format!("process {}", tenant.pid())),
+            Self::Lock(driver, pid, _) => {
+                checkpoint::unlock(&driver, pid).with_context(|| format!("process {pid}"))
+            }
+        }
+    }
+}
+
+fn take_turns(pids: &[i32], arguments: &Arguments, end: &End) -> anyhow::Result<()> {
+    let newest = newest(arguments.simulated);
+    let found: anyhow::Result<Vec<_>> =
+        pids.iter().map(|pid| find(*pid, arguments.simulated, newest)).collect();
+    let held = Held(found?);
+    let mut turns = Turns::new(&arguments.shares);
+    let (mut at, mut length) = turns.next();
+    for (other, tenant) in held.0.iter().enumerate() {
+        if other != at {
+            tenant.stop().with_context(|| format!("process {}", tenant.pid()))?;
+        }
+    }
+    say(&json!({ "hold": "turns", "pids": pids, "shares": arguments.shares }))?;
+    let mut handovers = 0_u64;
+    let mut since = Instant::now();
+    while !end.is_over() {
+        thread::sleep(length.min(end.left()));
+        if held.0.iter().any(Tenant::has_ended) {
+            break;
+        }
+        let (next, long) = {
+            turns.ran(at, since.elapsed());
+            turns.next()
+        };
+        since = Instant::now();
+        length = long;
+        if next != at {
+            // Stop before start: never two at once.
+            let [from, to] = [at, next].map(|at| held.0.get(at));
+            let (Some(from), Some(to)) = (from, to) else { bail!("a turn of nobody") };
+            from.stop().with_context(|| format!("process {}", from.pid()))?;
+            turns.ran(at, since.elapsed());
+            to.start().with_context(|| format!("process {}", to.pid()))?;
+            since = Instant::now();
+            handovers += 1;
+            at = next;
+        }
+    }
+    let times: Vec<f64> = turns.times().map(|time| time.as_secs_f64()).collect();
+    drop(held);
+    say(&json!({ "hold": "released", "pids": pids, "seconds": times, "handovers": handovers }))
+}
+
+impl End {
+    fn is_over(&self) -> bool {
+        self.input.load(Ordering::Acquire) || self.at.is_some_and(|at| Instant::now() >= at)
+    }
+
+    fn left(&self) -> Duration {
+        self.at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()))
+    }
+}
+
+fn find(pid: i32, simulated: bool, newest: Option<u32>) -> anyhow::Result<Tenant> {
+    Tenant::find(pid, simulated, newest).map_err(|why| anyhow!(why))
+}
+
+/// Without an answer only the first clients of this boot are looked at.
+fn newest(simulated: bool) -> Option<u32> {
+    if simulated { None } else { newest_client().inspect_err(|why| eprintln!("sluice: {why}")).ok() }
+}
+
+fn say(what: &Value) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{what}")?;
+    Ok(out.flush()?)
+}
