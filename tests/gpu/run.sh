@@ -2,7 +2,7 @@
 # The GPU tests, on a machine with one NVIDIA GPU, Python with PyTorch, JAX and CuPy, and a C compiler.
 #   tests/gpu/run.sh                       everything (about 20 minutes)
 #   tests/gpu/run.sh table share memory    only these parts
-# Parts: serve tenants hint table groups doctor calibrate memory share frameworks demo overhead-resnet50 overhead-compiled overhead-graph.
+# Parts: serve tenants hint table groups doctor outside calibrate memory share frameworks demo overhead-resnet50 overhead-compiled overhead-graph.
 # Where one command may take 10 minutes: table calibrate memory frameworks / share demo / overhead-* are three commands.
 # Each part ends within its own limit; its result is $OUT/<part>.json. Needs target/release/{sluice,libsluice.so}
 # (`cargo xtask build`); SLUICE_BUILD names another folder. SLUICE_COMMIT is recorded where git cannot tell the commit.
@@ -31,6 +31,7 @@ part() {
     tenants) timeout -k 10 410 python3 "$here/tenants.py" --limit 400 ;;
     hint) timeout -k 10 120 python3 "$here/hint.py" ;;
     doctor) timeout -k 10 120 python3 "$here/doctor.py" ;;
+    outside) timeout -k 10 100 python3 "$here/outside.py" ;;
     groups) timeout -k 10 120 python3 "$here/groups.py" ;;
     demo) timeout -k 10 120 "$build/sluice" demo --gpu real --seconds 30 --json "$OUT/demo-real.json" ;;
     overhead-*) timeout -k 10 400 python3 "$here/overhead.py" "${1#overhead-}" --name "$1" --limit 390 ;;

@@ -1,6 +1,7 @@
 //! Whether a stream waits for a word in host memory, and goes on when the host stores there: tried, not asked for.
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -111,6 +112,8 @@ fn attempt(session: &Session, seen: &SharedPage, stored: &SharedPage, flags: u32
     let until = Instant::now() + PATIENCE;
     while !reached.is_reached()? {
         if Instant::now() >= until {
+            // Whoever cleaned up would wait for ever.
+            let _stuck = ManuallyDrop::new((reached, buffer, beside, gated, page));
             return Ok(Outcome::NotReleased);
         }
         thread::sleep(LOOK_EVERY);

@@ -93,6 +93,7 @@ fn a_driver_that_does_what_it_says_is_full_and_nothing_is_left_behind() {
         "memory_ops",
         "read_only_register",
         "hook",
+        "outside",
         "driver_version",
         "compute_mode",
         "mps",

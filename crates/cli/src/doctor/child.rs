@@ -76,11 +76,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match arguments.part {
         Part::Facts => say(&said())?,
         Part::Gate => {
-            let gates = Session::open(0).map_err(|why| why.to_string()).map(|session| Gates {
-                writable: gate::writable(&session),
-                read_only: gate::read_only(&session),
-            });
-            say(&gates)?;
+            // Said before the session ends: with a stream that stands it would not end.
+            let session = Session::open(0).map_err(|why| why.to_string());
+            let tried = |session: &Session| Gates {
+                writable: gate::writable(session),
+                read_only: gate::read_only(session),
+            };
+            say(&session.as_ref().map(tried))?;
         }
         Part::Busy { depth, kernel_us } => {
             steady::run(steady::Config { device: 0, kernel: Duration::from_micros(kernel_us), depth })?;

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use sluice_comm::attach::ContextHandles;
 use sluice_load::gate::Outcome;
 use sluice_nvrm::Driver;
+use sluice_nvrm::outside::{Tenant, newest_client};
 use sluice_nvrm::selftest::Effect;
 
 use super::child::{Gates, Hold, Said};
@@ -165,6 +167,8 @@ fn busy(place: &Place, library: &Path, end: Instant, proofs: &mut Proofs) -> Vec
         "channel_groups",
         format!("{} with {count} channels in a program of one context", first.len()),
     ));
+    let known: Vec<ContextHandles> = second.iter().map(|group| group.handles.clone()).collect();
+    checks.push(outside(pids[1], place.simulator().is_some(), known));
     let Controls { slices, stops, counts } = trials.controls(first, second);
     (proofs.slices, proofs.stops) = (slices, stops);
     let lost = "tenants take turns by token instead, and a latency-critical one waits for kernels that run";
@@ -180,6 +184,42 @@ fn busy(place: &Place, library: &Path, end: Instant, proofs: &mut Proofs) -> Vec
     checks
 }
 
+/// Whether the groups of a program are found without its help; `known` is what it has announced.
+fn outside(pid: i32, simulated: bool, mut known: Vec<ContextHandles>) -> Finding {
+    let newest = if simulated { None } else { newest_client().ok() };
+    let found = match Tenant::find(pid, simulated, newest) {
+        Ok(tenant) => tenant.groups().cloned().collect(),
+        Err(why) => {
+            return Finding::of("outside", Standing::Degraded, why.to_string(), TRACE);
+        }
+    };
+    let comparable = |groups: &mut Vec<ContextHandles>| {
+        for group in groups.iter_mut() {
+            group.descriptor = 0;
+            group.channels.sort_unstable();
+        }
+        groups.sort_by_key(|group| (group.client, group.channel_group));
+    };
+    let mut found: Vec<ContextHandles> = found;
+    comparable(&mut found);
+    comparable(&mut known);
+    if found == known {
+        return Finding::ok(
+            "outside",
+            "the channel groups of a program are found without its help, and are those that it announces",
+        );
+    }
+    let of = |groups: &[ContextHandles]| {
+        let each = groups.iter().map(|group| {
+            format!("{:#x}/{:#x} with {} channels", group.client, group.channel_group, group.channels.len())
+        });
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let seen = format!("found {}; announced were {}", of(&found), of(&known));
+    Finding::of("outside", Standing::Degraded, seen, REPORT_IT)
+}
+
+const TRACE: &str = "needs CAP_SYS_PTRACE and the host's pid namespace; without it a tenant that goes around the hook can only be held by the driver's lock";
 const LOCK: &str = "needs driver 570 or newer, the host's pid namespace, CAP_SYS_PTRACE and CAP_DAC_OVERRIDE; without it a tenant that goes around the hook cannot be held";
 
 /// Two busy programs under the library that have reached a manager of the doctor's; the first one gets no grant yet.

@@ -16,7 +16,8 @@ const CONTROL: &str = "/dev/nvidiactl";
 /// # Errors
 /// The control device cannot be opened, or the driver makes no client.
 pub fn newest_client() -> io::Result<u32> {
-    let file = File::options().read(true).write(true).open(CONTROL)?;
+    let opened = File::options().read(true).write(true).open(CONTROL);
+    let file = opened.map_err(|why| io::Error::new(why.kind(), format!("{CONTROL}: {why}")))?;
     let way = transport::adopt(file.into(), false).map_err(io::Error::other)?;
     make(way.as_ref())
 }

@@ -1,0 +1,154 @@
+//! What is found on a process's open file by asking for one handle after the other.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use sluice_nvrm::outside::{Ask, CLIENTS, Limits, walk};
+use sluice_nvrm::{ControlError, NvStatus};
+
+const DEVICE: u32 = 0x80;
+const SUBDEVICE: u32 = 0x2080;
+const GROUP: u32 = 0xa06c;
+const CHANNEL: u32 = 0xc86f;
+const COMPUTE: u32 = 0xcbc0;
+const COPY: u32 = 0xc8b5;
+const MEMORY: u32 = 0x40;
+const BASE: u32 = 0x5c00_0000;
+
+/// Clients with their objects: handle, class, parent.
+#[derive(Default)]
+struct File {
+    clients: BTreeMap<u32, Vec<(u32, u32, u32)>>,
+    asked: Cell<u32>,
+    broken: bool,
+}
+
+impl File {
+    fn with(clients: &[(u32, &[(u32, u32, u32)])]) -> Self {
+        let clients = clients.iter().map(|(client, objects)| (CLIENTS + client, objects.to_vec()));
+        Self { clients: clients.collect(), ..Self::default() }
+    }
+
+    fn object(&self, client: u32, object: u32) -> Result<Option<(u32, u32)>, ControlError> {
+        self.asked.set(self.asked.get() + 1);
+        if self.broken {
+            return Err(ControlError::Timeout);
+        }
+        let Some(objects) = self.clients.get(&client) else {
+            return Err(ControlError::Refused(NvStatus::INVALID_CLIENT));
+        };
+        if object == client {
+            return Ok(Some((0x41, 0)));
+        }
+        let found = objects.iter().find(|(handle, ..)| BASE + handle == object);
+        Ok(found.map(|(_, class, parent)| (*class, if *parent == 0 { client } else { BASE + parent })))
+    }
+}
+
+impl Ask for File {
+    fn class(&self, client: u32, object: u32) -> Result<Option<u32>, ControlError> {
+        Ok(self.object(client, object)?.map(|(class, _)| class))
+    }
+
+    fn parent(&self, client: u32, object: u32) -> Result<Option<u32>, ControlError> {
+        Ok(self.object(client, object)?.map(|(_, parent)| parent))
+    }
+}
+
+/// As on an H200 (`gpu-measurements.md` §1): a compute group and a copy group.
+const CONTEXT: &[(u32, u32, u32)] = &[
+    (2, DEVICE, 0),
+    (3, SUBDEVICE, 2),
+    (4, MEMORY, 2),
+    (0x15, GROUP, 2),
+    (0x1c, CHANNEL, 0x15),
+    (0x1d, COMPUTE, 0x1c),
+    (0x1e, COPY, 0x1c),
+    (0x22, CHANNEL, 0x15),
+    (0x3e, GROUP, 2),
+    (0x40, CHANNEL, 0x3e),
+    (0x41, COPY, 0x40),
+];
+
+/// (client, subdevice, group, channels), handles from their bases on.
+type Found = Vec<(u32, u32, u32, Vec<u32>)>;
+
+#[track_caller]
+fn found(file: &File, newest: u32) -> Result<Found, String> {
+    let limits = Limits { gap: 64, after_found: 100, ..Limits::below(Some(CLIENTS + newest)) };
+    let tree = walk(file, &limits).map_err(|why| why.to_string())?;
+    let groups = tree.into_groups()?.into_iter().map(|group| {
+        let channels = group.channels.iter().map(|channel| channel - BASE).collect();
+        (group.client - CLIENTS, group.subdevice - BASE, group.channel_group - BASE, channels)
+    });
+    Ok(groups.collect())
+}
+
+#[test]
+fn the_compute_group_is_found_with_all_its_channels_and_the_copy_group_is_left_alone() {
+    let file = File::with(&[(0x19, CONTEXT)]);
+    assert_eq!(found(&file, 0x40), Ok(vec![(0x19, 3, 0x15, vec![0x1c, 0x22])]));
+}
+
+#[test]
+fn every_context_and_every_client_of_the_file_is_found() {
+    let two: Vec<_> = CONTEXT
+        .iter()
+        .copied()
+        .chain([(0x70, GROUP, 2), (0x71, CHANNEL, 0x70), (0x72, COMPUTE, 0x71)])
+        .collect();
+    let file = File::with(&[(0x19, CONTEXT), (0x18, &two), (0x10, &[])]);
+    let all = vec![
+        (0x19, 3, 0x15, vec![0x1c, 0x22]),
+        (0x18, 3, 0x15, vec![0x1c, 0x22]),
+        (0x18, 3, 0x70, vec![0x71]),
+    ];
+    assert_eq!(found(&file, 0x40), Ok(all));
+}
+
+#[test]
+fn each_group_is_stopped_through_a_subdevice_of_its_own_device() {
+    let two_gpus = [
+        (2, DEVICE, 0),
+        (3, SUBDEVICE, 2),
+        (5, DEVICE, 0),
+        (6, SUBDEVICE, 5),
+        (0x15, GROUP, 5),
+        (0x16, CHANNEL, 0x15),
+        (0x17, COMPUTE, 0x16),
+    ];
+    assert_eq!(found(&File::with(&[(1, &two_gpus)]), 9), Ok(vec![(1, 6, 0x15, vec![0x16])]));
+}
+
+#[test]
+fn where_no_compute_engine_shows_every_group_is_one_that_might_compute() {
+    let blind: Vec<_> = CONTEXT.iter().copied().filter(|(_, class, _)| *class != COMPUTE).collect();
+    let groups = found(&File::with(&[(1, &blind)]), 9).map(|groups| groups.len());
+    assert_eq!(groups, Ok(2));
+}
+
+#[test]
+fn a_group_that_cannot_be_stopped_is_no_success() {
+    let without: Vec<_> = CONTEXT.iter().copied().filter(|(_, class, _)| *class != SUBDEVICE).collect();
+    let why = found(&File::with(&[(1, &without)]), 9).expect_err("found");
+    assert!(why.contains("no subdevice") && why.contains("0x5c000015"), "{why}");
+    let many: Vec<_> =
+        (0x100..0x141).map(|channel| (channel, CHANNEL, 0x15)).chain(CONTEXT.iter().copied()).collect();
+    let file = File::with(&[(1, &many)]);
+    let tree = walk(&file, &Limits { gap: 256, ..Limits::below(Some(CLIENTS + 9)) }).expect("answers");
+    assert!(tree.into_groups().is_err_and(|why| why.contains("more than 64 channels")));
+}
+
+#[test]
+fn clients_below_the_newest_are_asked_for_and_no_longer_than_makes_sense() {
+    let file = File::with(&[(0x1_0000, CONTEXT)]);
+    assert_eq!(found(&file, 0x1_0010).map(|groups| groups.len()), Ok(1));
+    assert!(file.asked.get() < 1000, "{} questions", file.asked.get());
+    assert_eq!(found(&file, 0xffff), Ok(Vec::new()), "it is above the newest");
+}
+
+#[test]
+fn a_driver_that_does_not_answer_is_not_taken_for_one_without_groups() {
+    let file = File { broken: true, ..File::with(&[(1, CONTEXT)]) };
+    assert!(found(&file, 9).is_err());
+}
