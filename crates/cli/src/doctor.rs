@@ -1,7 +1,9 @@
 //! `sluice doctor`: what this machine and its driver can do. Every control is tried on programs of the doctor's own and
 //! judged by what they get done, never by what the driver says of it.
 
+mod busy;
 pub(crate) mod child;
+mod container;
 mod examine;
 mod finding;
 mod groups;
@@ -9,6 +11,8 @@ mod helper;
 mod level;
 mod machine;
 mod manager;
+mod next;
+mod outside;
 mod place;
 pub(crate) mod selftest;
 mod trials;

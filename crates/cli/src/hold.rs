@@ -3,6 +3,7 @@
 //! Two processes do it, so that one of them can die at any time: a worker makes the controls and lets everybody go when its
 //! standard input ends; this one holds the other end, and lets everybody go if the worker ends otherwise.
 
+mod grip;
 mod turns;
 mod worker;
 

@@ -101,18 +101,16 @@ fn work(config: Config, shared: &Arc<Shared>) -> Result<(), Stopped> {
         return Ok(());
     }
     let iterations = kernel::iterations(config.kernel);
-    let mut launched: u64 = 0;
-    for event in events.iter().cycle() {
+    for (launched, event) in events.iter().cycle().enumerate() {
         if shared.ended.load(Ordering::Acquire) {
             break;
         }
-        if launched >= events.len() as u64 {
+        if launched >= events.len() {
             event.wait()?;
             shared.completed.fetch_add(1, Ordering::AcqRel);
         }
         stream.launch(&buffer, BLOCKS, iterations)?;
         event.record(&stream)?;
-        launched += 1;
     }
     Ok(stream.synchronize()?)
 }
@@ -127,6 +125,10 @@ impl Shared {
         *go
     }
 
+    fn count(&self) -> Line {
+        Line::Count { completed: self.completed.load(Ordering::Acquire) }
+    }
+
     fn tell(&self, go: bool) {
         let mut told = self.go.lock().unwrap_or_else(PoisonError::into_inner);
         *told |= go;
@@ -138,11 +140,7 @@ fn listen(shared: &Shared) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         match line.as_str() {
             "go" => shared.tell(true),
-            "count" => {
-                if say(&Line::Count { completed: shared.completed.load(Ordering::Acquire) }).is_err() {
-                    break;
-                }
-            }
+            "count" if say(&shared.count()).is_err() => break,
             _ => {}
         }
     }

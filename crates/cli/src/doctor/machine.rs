@@ -3,14 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use nix::sys::resource::{Resource, getrlimit};
 use sluice_nvrm::Driver;
 
 use super::child::Said;
 use super::finding::{Finding, Standing};
+use super::next;
 
-/// Open files that a process under the hook needs beside its own.
-const FILES: u64 = 256;
 /// Device files that every CUDA program opens.
 const NODES: [&str; 3] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"];
 
@@ -37,12 +35,7 @@ pub(super) fn nodes(simulator: Option<&Path>) -> Finding {
     if gpus.is_empty() || !missing.is_empty() {
         let found =
             if gpus.is_empty() { "no /dev/nvidia0 or other GPU".to_owned() } else { missing.join("; ") };
-        return Finding::of(
-            "device_nodes",
-            Standing::Broken,
-            found,
-            "install the driver (`nvidia-modprobe -u -c 0` makes the files), or start the container with the GPU: --gpus all, or the device plugin's resource",
-        );
+        return Finding::of("device_nodes", Standing::Broken, found, next::NODES);
     }
     Finding::ok("device_nodes", format!("{} and {} GPU(s)", NODES[..2].join(", "), gpus.len()))
 }
@@ -64,13 +57,10 @@ pub(super) fn library(said: &Said) -> Finding {
             "driver_library",
             format!("CUDA {}.{}, {} ({})", facts.cuda / 1000, facts.cuda % 1000 / 10, facts.name, facts.uuid),
         ),
-        Ok(_) => Finding::of("driver_library", Standing::Broken, "the driver finds no GPU", SEES_A_GPU),
-        Err(why) => Finding::of("driver_library", Standing::Broken, why, SEES_A_GPU),
+        Ok(_) => Finding::of("driver_library", Standing::Broken, "the driver finds no GPU", next::SEES_A_GPU),
+        Err(why) => Finding::of("driver_library", Standing::Broken, why, next::SEES_A_GPU),
     }
 }
-
-const SEES_A_GPU: &str =
-    "check that `nvidia-smi` lists a GPU here, and that CUDA_VISIBLE_DEVICES does not hide it";
 
 /// The driver's branch.
 pub(super) fn branch(driver: &Driver) -> Finding {
@@ -82,13 +72,13 @@ pub(super) fn branch(driver: &Driver) -> Finding {
             "driver_version",
             Standing::Degraded,
             format!("{version}: nobody has compared the layouts of this branch"),
-            "run `sluice self-test`: the pod-manager's --controls auto uses its verdict; until then everybody takes turns by token",
+            next::SELF_TEST,
         ),
         Driver::Unseen => Finding::of(
             "driver_version",
             Standing::Inconclusive,
             "neither NVML nor the kernel says which driver is loaded",
-            "mount /sys, and give the container the driver's utility libraries (NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+            next::UTILITY,
         ),
     }
 }
@@ -116,12 +106,7 @@ pub(super) fn mig_mode(said: &Said) -> Finding {
         ),
         Ok(Some(false)) => Finding::ok("mig_mode", "off"),
         Ok(None) => Finding::ok("mig_mode", "this GPU has none"),
-        Err(why) => Finding::of(
-            "mig_mode",
-            Standing::Inconclusive,
-            format!("NVML: {why}"),
-            "give the container the driver's utility libraries (NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
-        ),
+        Err(why) => Finding::of("mig_mode", Standing::Inconclusive, format!("NVML: {why}"), next::UTILITY),
     }
 }
 
@@ -136,61 +121,9 @@ pub(super) fn mps(said: &Said, simulated: bool) -> (Finding, bool) {
         } else {
             format!("an MPS daemon's pipes are at {pipes}")
         };
-        let next = "stop it: echo quit | nvidia-cuda-mps-control. Under MPS tenants share channel groups, so none can be stopped alone";
-        return (Finding::of("mps", Standing::Degraded, found, next), true);
+        return (Finding::of("mps", Standing::Degraded, found, next::MPS), true);
     }
     (Finding::ok("mps", "no server"), false)
-}
-
-/// What a container often lacks.
-pub(super) fn container() -> Vec<Finding> {
-    vec![shared_memory(), files(), preloaded()]
-}
-
-fn shared_memory() -> Finding {
-    match tempfile::tempfile_in("/dev/shm") {
-        Ok(_) => Finding::ok("dev_shm", "writable"),
-        Err(why) => Finding::of(
-            "dev_shm",
-            Standing::Degraded,
-            format!("/dev/shm: {why}"),
-            "Sluice does without; NCCL and data loaders do not: mount an emptyDir of medium Memory, or docker run --shm-size",
-        ),
-    }
-}
-
-fn files() -> Finding {
-    match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((soft, _)) if soft >= FILES => Finding::ok("open_files", format!("limit {soft}")),
-        Ok((soft, _)) => Finding::of(
-            "open_files",
-            Standing::Degraded,
-            format!("limit {soft}, {FILES} are needed"),
-            format!("ulimit -n {FILES} or more"),
-        ),
-        Err(why) => Finding::of("open_files", Standing::Inconclusive, why.to_string(), "ulimit -n"),
-    }
-}
-
-/// What is loaded into every program of this container or machine.
-fn preloaded() -> Finding {
-    let text = fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
-    let ours = text.split([' ', ':', '\n', '\t']).find(|word| word.ends_with("libsluice.so"));
-    match ours {
-        Some(path) if Path::new(path).is_file() => Finding::ok("ld_so_preload", format!("loads {path}")),
-        Some(path) => Finding::of(
-            "ld_so_preload",
-            Standing::Broken,
-            format!(
-                "/etc/ld.so.preload names {path}, which is not there: every program here starts with an error and without the hook"
-            ),
-            "mount the library's directory, or take the line out",
-        ),
-        None => Finding::skipped(
-            "ld_so_preload",
-            "no line for libsluice.so: right on a node, wrong in a tenant's container",
-        ),
-    }
 }
 
 #[cfg(test)]

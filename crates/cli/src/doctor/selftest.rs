@@ -11,6 +11,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use sluice_nvrm::selftest::{About, Allows, Effect, Verdict};
 
+use super::busy;
 use super::examine::{self, ANNOUNCE, START};
 use super::place::Place;
 use super::trials::Controls;
@@ -93,7 +94,7 @@ fn test(place: &Place, library: &Path, about: About, end: Instant) -> Verdict {
 }
 
 fn controls(place: &Place, library: &Path, end: Instant) -> anyhow::Result<Controls> {
-    let (mut trials, manager) = examine::begin(place, library, end)?;
+    let (mut trials, manager) = busy::begin(place, library, end)?;
     for busy in [&mut trials.first, &mut trials.second] {
         manager.release(busy.0.pid());
         busy.0.tell("go")?;

@@ -119,17 +119,18 @@ impl Trials {
     }
 
     /// The first is held by `hold`, which says what came of it, and let go by `release`.
-    pub(super) fn held(
+    pub(super) fn held<T>(
         &mut self,
-        hold: impl FnOnce(i32) -> anyhow::Result<Result<(), String>>,
-        release: impl FnOnce() -> anyhow::Result<()>,
+        hold: impl FnOnce(i32) -> anyhow::Result<Result<T, String>>,
+        release: impl FnOnce(T) -> anyhow::Result<()>,
     ) -> anyhow::Result<Effect> {
-        if let Err(why) = hold(self.first.0.pid())? {
-            return Ok(Effect::refused(why));
-        }
+        let held = match hold(self.first.0.pid())? {
+            Ok(held) => held,
+            Err(why) => return Ok(Effect::refused(why)),
+        };
         let stood = self.stands()?;
         let [now, _] = self.counts()?;
-        release()?;
+        release(held)?;
         Ok(selftest::goes_on(stood, self.goes_on(now)?))
     }
 

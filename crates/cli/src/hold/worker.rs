@@ -1,7 +1,6 @@
 //! The process that makes the controls. It lets everybody go when its input ends, when the time is over and when anything fails.
 
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,19 +12,12 @@ use sluice_load::checkpoint;
 use sluice_load::driver::Driver;
 use sluice_nvrm::outside::{Tenant, newest_client};
 
+use super::Arguments;
+use super::grip::Grip;
 use super::turns::{Turns, end_of_input};
-use super::{Arguments, By};
 
-/// How long a program may take to finish what it has submitted before the driver's lock gives up.
-const LOCK_MS: u32 = 5_000;
 /// Time between two looks at whether it is over.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-
-/// Holds a program.
-enum Grip {
-    Groups(Tenant),
-    Lock(Driver, i32, OwnedFd),
-}
 
 /// When it is over.
 struct End {
@@ -74,25 +66,7 @@ pub(super) fn release(pids: &[i32], simulated: bool) -> anyhow::Result<()> {
 }
 
 fn hold(pid: i32, arguments: &Arguments, end: &End) -> anyhow::Result<()> {
-    let groups = match arguments.by {
-        By::Lock => None,
-        By::Groups => Some(find(pid, arguments.simulated, newest(arguments.simulated))?),
-        By::Either => find(pid, arguments.simulated, newest(arguments.simulated))
-            .inspect_err(|why| eprintln!("sluice: {why:#}: trying the driver's lock"))
-            .ok(),
-    };
-    let grip = match groups {
-        Some(tenant) => {
-            tenant.stop().with_context(|| format!("process {pid}"))?;
-            Grip::Groups(tenant)
-        }
-        None => {
-            let driver = Driver::open()?;
-            let process = sluice_sys::pidfd::open(pid).with_context(|| format!("process {pid}"))?;
-            checkpoint::lock(&driver, pid, LOCK_MS).with_context(|| format!("process {pid}"))?;
-            Grip::Lock(driver, pid, process)
-        }
-    };
+    let grip = Grip::on(pid, arguments)?;
     let said = say(&grip.describe());
     while said.is_ok() && !end.is_over() && !grip.has_ended() {
         thread::sleep(LOOK_EVERY);
@@ -101,39 +75,6 @@ fn hold(pid: i32, arguments: &Arguments, end: &End) -> anyhow::Result<()> {
     grip.let_go()?;
     said?;
     say(&json!({ "hold": if gone { "gone" } else { "released" }, "pid": pid }))
-}
-
-impl Grip {
-    fn describe(&self) -> Value {
-        match self {
-            Self::Groups(tenant) => json!({
-                "hold": "held", "by": "groups", "pid": tenant.pid(),
-                "groups": tenant.groups().map(|group| json!({
-                    "client": format!("{:#x}", group.client),
-                    "group": format!("{:#x}", group.channel_group),
-                    "channels": group.channels.len(),
-                })).collect::<Vec<_>>(),
-            }),
-            Self::Lock(_, pid, _) => json!({ "hold": "held", "by": "lock", "pid": pid }),
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        match self {
-            Self::Groups(tenant) => tenant.has_ended(),
-            Self::Lock(_, _, process) => sluice_sys::pidfd::has_ended(process.as_fd()),
-        }
-    }
-
-    fn let_go(self) -> anyhow::Result<()> {
-        match self {
-            _ if self.has_ended() => Ok(()),
-            Self::Groups(tenant) => tenant.start().with_context(|| format!("process {}", tenant.pid())),
-            Self::Lock(driver, pid, _) => {
-                checkpoint::unlock(&driver, pid).with_context(|| format!("process {pid}"))
-            }
-        }
-    }
 }
 
 fn take_turns(pids: &[i32], arguments: &Arguments, end: &End) -> anyhow::Result<()> {
@@ -189,12 +130,12 @@ impl End {
     }
 }
 
-fn find(pid: i32, simulated: bool, newest: Option<u32>) -> anyhow::Result<Tenant> {
+pub(super) fn find(pid: i32, simulated: bool, newest: Option<u32>) -> anyhow::Result<Tenant> {
     Tenant::find(pid, simulated, newest).map_err(|why| anyhow!(why))
 }
 
 /// Without an answer only the first clients of this boot are looked at.
-fn newest(simulated: bool) -> Option<u32> {
+pub(super) fn newest(simulated: bool) -> Option<u32> {
     if simulated { None } else { newest_client().inspect_err(|why| eprintln!("sluice: {why}")).ok() }
 }
 

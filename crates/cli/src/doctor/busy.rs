@@ -1,0 +1,119 @@
+//! Everything that takes two busy programs under the hook.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use sluice_comm::attach::ContextHandles;
+use sluice_nvrm::selftest::Effect;
+
+use super::child::Hold;
+use super::examine::{ANNOUNCE, START};
+use super::finding::{Finding, Standing};
+use super::helper::{Busy, Helper};
+use super::level::Proofs;
+use super::manager::Manager;
+use super::next::{AGAIN, EARLY, LIBRARY, LOCK, LOST, REPORT_IT, THROUGH, UNSEEN};
+use super::outside;
+use super::place::Place;
+use super::trials::{Controls, Trials, tried};
+
+/// Tries everything, and notes in `proofs` what was proven.
+pub(super) fn examine(place: &Place, library: &Path, end: Instant, proofs: &mut Proofs) -> Vec<Finding> {
+    let mut checks = Vec::new();
+    let begun = begin(place, library, end);
+    let (mut trials, manager) = match begun {
+        Ok(begun) => {
+            checks.push(Finding::ok(
+                "hook",
+                format!("{} is loaded and reaches its manager", library.display()),
+            ));
+            proofs.attached = Ok(());
+            begun
+        }
+        Err(why) => {
+            checks.push(Finding::of("hook", Standing::Broken, format!("{why:#}"), LIBRARY));
+            proofs.attached = Err(format!("{why:#}"));
+            return checks;
+        }
+    };
+    let pids = [trials.first.0.pid(), trials.second.0.pid()];
+    proofs.holds = tried(trials.withheld(&manager));
+    manager.release(pids[0]);
+    checks.push(of_effect("token", &proofs.holds, Standing::Broken, THROUGH));
+    let announced = pids.map(|pid| manager.groups(pid, end.min(Instant::now() + ANNOUNCE)));
+    if announced.iter().any(Vec::is_empty) {
+        let why = format!("the hook announces no channel groups: {}", last_line(&place.hook_log()));
+        checks.push(Finding::of("channel_groups", Standing::Degraded, &why, EARLY));
+        proofs.groups = Err(why);
+        return checks;
+    }
+    proofs.groups = Ok(());
+    let [first, second] = announced;
+    let count = first.iter().map(|group| group.handles.channels.len()).sum::<usize>();
+    checks.push(Finding::ok(
+        "channel_groups",
+        format!("{} with {count} channels in a program of one context", first.len()),
+    ));
+    let known: Vec<ContextHandles> = second.iter().map(|group| group.handles.clone()).collect();
+    checks.push(outside::examine(pids[1], place.simulator().is_some(), known));
+    let Controls { slices, stops, counts } = trials.controls(first, second);
+    (proofs.slices, proofs.stops) = (slices, stops);
+    checks.push(of_effect("set_timeslice", &proofs.slices, Standing::Degraded, LOST));
+    checks.push(of_effect("disable_channels", &proofs.stops, Standing::Degraded, LOST));
+    checks.push(of_effect("ctxsw_stats", &counts, Standing::Degraded, UNSEEN));
+    checks.push(of_effect("process_lock", &tried(locked(place, &mut trials)), Standing::Degraded, LOCK));
+    checks
+}
+
+/// Two busy programs under the library that have reached a manager of the doctor's; the first one gets no grant yet.
+pub(super) fn begin(place: &Place, library: &Path, end: Instant) -> anyhow::Result<(Trials, Manager)> {
+    if !library.is_file() {
+        bail!("{} is not there", library.display());
+    }
+    let manager = Manager::start(&place.manager_socket(), place.simulator().is_some())
+        .context("cannot listen for the hook")?;
+    let mut first: Busy = place.busy("doctor-first", library)?;
+    let mut second: Busy = place.busy("doctor-second", library)?;
+    manager.hold(first.0.pid());
+    let until = end.min(Instant::now() + START);
+    first.ready(until)?;
+    second.ready(until)?;
+    for pid in [first.0.pid(), second.0.pid()] {
+        if !manager.has_attached(pid, end.min(Instant::now() + ANNOUNCE)) {
+            bail!("the library does not attach: {}", last_line(&place.hook_log()));
+        }
+    }
+    Ok((Trials { first, second, end }, manager))
+}
+
+/// The first program is held by the driver's own lock.
+fn locked(place: &Place, trials: &mut Trials) -> anyhow::Result<Effect> {
+    let end = trials.end;
+    let hold = |pid: i32| {
+        let mut helper = place.helper("hold", &["hold", &pid.to_string()])?;
+        Ok(match helper.answer(end)? {
+            Hold::Held => Ok(helper),
+            Hold::Refused(why) => Err(why),
+            Hold::Released => Err("released before it was held".to_owned()),
+        })
+    };
+    let release = |mut helper: Helper| {
+        helper.tell("release")?;
+        helper.answer::<Hold>(end).map(drop)
+    };
+    trials.held(hold, release)
+}
+
+fn of_effect(check: &'static str, effect: &Effect, failed: Standing, next: &str) -> Finding {
+    match effect {
+        Effect::Proven => Finding::ok(check, effect.to_string()),
+        Effect::Inconclusive { .. } => Finding::of(check, Standing::Inconclusive, effect.to_string(), AGAIN),
+        Effect::NotUndone => Finding::of(check, failed, effect.to_string(), REPORT_IT),
+        Effect::NoEffect | Effect::Refused { .. } => Finding::of(check, failed, effect.to_string(), next),
+    }
+}
+
+fn last_line(log: &str) -> &str {
+    log.lines().last().unwrap_or("its log is empty")
+}

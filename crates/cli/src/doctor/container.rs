@@ -1,0 +1,58 @@
+//! What a container often lacks.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::resource::{Resource, getrlimit};
+
+use super::finding::{Finding, Standing};
+use super::next::SHM;
+
+/// Open files that a process under the hook needs beside its own.
+const FILES: u64 = 256;
+
+/// Looks at all of it.
+pub(super) fn examine() -> Vec<Finding> {
+    vec![shared_memory(), files(), preloaded()]
+}
+
+fn shared_memory() -> Finding {
+    match tempfile::tempfile_in("/dev/shm") {
+        Ok(_) => Finding::ok("dev_shm", "writable"),
+        Err(why) => Finding::of("dev_shm", Standing::Degraded, format!("/dev/shm: {why}"), SHM),
+    }
+}
+
+fn files() -> Finding {
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, _)) if soft >= FILES => Finding::ok("open_files", format!("limit {soft}")),
+        Ok((soft, _)) => Finding::of(
+            "open_files",
+            Standing::Degraded,
+            format!("limit {soft}, {FILES} are needed"),
+            format!("ulimit -n {FILES} or more"),
+        ),
+        Err(why) => Finding::of("open_files", Standing::Inconclusive, why.to_string(), "ulimit -n"),
+    }
+}
+
+/// What is loaded into every program of this container or machine.
+fn preloaded() -> Finding {
+    let text = fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
+    let ours = text.split([' ', ':', '\n', '\t']).find(|word| word.ends_with("libsluice.so"));
+    match ours {
+        Some(path) if Path::new(path).is_file() => Finding::ok("ld_so_preload", format!("loads {path}")),
+        Some(path) => Finding::of(
+            "ld_so_preload",
+            Standing::Broken,
+            format!(
+                "/etc/ld.so.preload names {path}, which is not there: every program here starts with an error and without the hook"
+            ),
+            "mount the library's directory, or take the line out",
+        ),
+        None => Finding::skipped(
+            "ld_so_preload",
+            "no line for libsluice.so: right on a node, wrong in a tenant's container",
+        ),
+    }
+}
