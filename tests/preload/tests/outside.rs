@@ -4,13 +4,16 @@ use serde_json::Value;
 use sluice_preload_tests::artifacts::built;
 use sluice_preload_tests::exclusive::{alone, beside_others};
 use sluice_preload_tests::node::Node;
+use sluice_preload_tests::patience::PATIENCE;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 
 /// A child of the test; killed when dropped.
 struct Running {
     child: Child,
-    lines: BufReader<ChildStdout>,
+    lines: Receiver<String>,
 }
 
 impl Running {
@@ -26,13 +29,15 @@ impl Running {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("starting {arguments:?}: {error}"));
-        let lines = BufReader::new(child.stdout.take().unwrap_or_else(|| panic!("no output")));
+        let output = BufReader::new(child.stdout.take().unwrap_or_else(|| panic!("no output")));
+        let (said, lines) = channel();
+        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
         Self { child, lines }
     }
 
     /// A program that knows nothing of anybody and is always busy.
     fn busy(node: &Node, label: &str) -> Self {
-        let mut busy = Self::start(
+        let busy = Self::start(
             node,
             label,
             &["load", "be", "--duration-us", "1000", "--depth", "16", "--stop-with-stdin"],
@@ -42,9 +47,9 @@ impl Running {
     }
 
     /// Its next line.
-    fn line(&mut self) -> Value {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap_or_else(|error| panic!("reading a line: {error}"));
+    fn line(&self) -> Value {
+        let line =
+            self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("waiting for a line: {error}"));
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 

@@ -57,7 +57,7 @@ struct Daemon {
     /// Version that its driver says it has; one that is known if absent
     #[arg(long, value_name = "VERSION")]
     driver_version: Option<String>,
-    /// What its driver says of the processes that it takes: 0 several, 2 none, 3 one
+    /// Which processes it takes: 0 several, 2 none, 3 one
     #[arg(long, value_name = "MODE", default_value_t = 0)]
     compute_mode: i32,
     /// Its driver says that there is an MPS server

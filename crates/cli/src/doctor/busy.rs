@@ -10,10 +10,10 @@ use sluice_nvrm::selftest::Effect;
 use super::child::Hold;
 use super::examine::{ANNOUNCE, START};
 use super::finding::{Finding, Standing};
-use super::helper::{Busy, Helper};
+use super::helper::{Busy, Helper, NoContext};
 use super::level::Proofs;
 use super::manager::Manager;
-use super::next::{AGAIN, EARLY, LIBRARY, LOCK, LOST, REPORT_IT, THROUGH, UNSEEN};
+use super::next::{AGAIN, DRIVER, EARLY, LIBRARY, LOCK, LOST, REPORT_IT, THROUGH, UNSEEN};
 use super::outside;
 use super::place::Place;
 use super::trials::{Controls, Trials, tried};
@@ -32,7 +32,8 @@ pub(super) fn examine(place: &Place, library: &Path, end: Instant, proofs: &mut 
             begun
         }
         Err(why) => {
-            checks.push(Finding::of("hook", Standing::Broken, format!("{why:#}"), LIBRARY));
+            let next = if why.is::<NoContext>() { DRIVER } else { LIBRARY };
+            checks.push(Finding::of("hook", Standing::Broken, format!("{why:#}"), next));
             proofs.attached = Err(format!("{why:#}"));
             return checks;
         }

@@ -13,7 +13,7 @@ use super::container;
 use super::finding::{Finding, Report, Standing};
 use super::level::{self, Level, Proofs};
 use super::machine;
-use super::next::{MEMORY_OPS, OWN_PAGES, REPORT_IT};
+use super::next::{DRIVER, MEMORY_OPS, OWN_PAGES, REPORT_IT};
 use super::place::Place;
 
 /// The whole examination ends by then.
@@ -87,12 +87,7 @@ fn gate(place: &Place, end: Instant) -> (Result<(), String>, Vec<Finding>) {
     let gates = match tried.unwrap_or_else(|why| Err(format!("{why:#}"))) {
         Ok(gates) => gates,
         Err(why) => {
-            let finding = Finding::of(
-                "memory_ops",
-                Standing::Broken,
-                format!("no context: {why}"),
-                "see driver_library and compute_mode",
-            );
+            let finding = Finding::of("memory_ops", Standing::Broken, format!("no context: {why}"), DRIVER);
             return (Err(why), vec![finding]);
         }
     };

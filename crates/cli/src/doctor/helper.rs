@@ -47,6 +47,11 @@ impl Helper {
     }
 }
 
+/// A program that the driver lets do nothing: no library of ours is to blame.
+#[derive(Debug, thiserror::Error)]
+#[error("a program gets no context: {0}")]
+pub(super) struct NoContext(String);
+
 /// A busy program.
 #[derive(Debug)]
 pub(super) struct Busy(pub(super) Helper);
@@ -56,7 +61,7 @@ impl Busy {
     pub(super) fn ready(&mut self, until: Instant) -> anyhow::Result<()> {
         match self.0.answer(until)? {
             steady::Line::Ready { .. } => Ok(()),
-            steady::Line::Failed { why } => Err(anyhow!(why)),
+            steady::Line::Failed { why } => Err(NoContext(why).into()),
             steady::Line::Count { .. } => bail!("counts before anything was asked"),
         }
     }

@@ -3,6 +3,8 @@
 pub(super) const REPORT_IT: &str =
     "report it with the output of `sluice doctor --json` and the driver's version";
 pub(super) const AGAIN: &str = "run the doctor again when the machine is less busy";
+pub(super) const DRIVER: &str =
+    "the driver refuses, not the library: see driver_library, compute_mode and mig_mode";
 pub(super) const LIBRARY: &str = "build or mount libsluice.so and name it with --library; it needs glibc 2.17 or newer, and must reach the \
      manager's socket";
 pub(super) const THROUGH: &str = "check that the program's driver calls go through the hook: is libcuda linked statically, or \

@@ -32,6 +32,6 @@ pub(crate) fn status_of(error: &GpuError) -> CUresult {
     match error {
         GpuError::OutOfMemory | GpuError::Exhausted => CUresult::ERROR_OUT_OF_MEMORY,
         GpuError::Refused(_) => CUresult::ERROR_UNKNOWN,
-        GpuError::Gone(_) => CUresult::ERROR_DEVICE_UNAVAILABLE,
+        GpuError::Unavailable | GpuError::Gone(_) => CUresult::ERROR_DEVICE_UNAVAILABLE,
     }
 }

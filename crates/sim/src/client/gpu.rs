@@ -21,6 +21,9 @@ pub enum GpuError {
     /// There is not so much device memory left.
     #[error("the simulated GPU is out of memory")]
     OutOfMemory,
+    /// Its compute mode does not let this process in.
+    #[error("the simulated GPU takes no further process")]
+    Unavailable,
     /// All of its streams or timed events are in use by this process.
     #[error("no more streams or events")]
     Exhausted,
@@ -111,6 +114,7 @@ impl Gpu {
     fn ask(&self, request: &Request) -> Result<Answer, GpuError> {
         match lock(&self.link).ask(request)? {
             Answer::OutOfMemory => Err(GpuError::OutOfMemory),
+            Answer::Unavailable => Err(GpuError::Unavailable),
             Answer::Refused { why } => Err(GpuError::Refused(why)),
             answer => Ok(answer),
         }

@@ -32,7 +32,7 @@ pub struct GpuConfig {
     pub has_mem_ops: bool,
     /// Version that its driver says it has.
     pub driver_version: String,
-    /// CU_COMPUTEMODE as its driver reports it; it takes several processes whatever this says.
+    /// CU_COMPUTEMODE: 0 takes several processes, 2 none, 3 one.
     pub compute_mode: i32,
     /// Its driver says that processes are clients of an MPS server; each has channel groups of its own whatever this says.
     pub is_mps: bool,

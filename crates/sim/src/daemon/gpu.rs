@@ -14,6 +14,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// CU_COMPUTEMODE_PROHIBITED and CU_COMPUTEMODE_EXCLUSIVE_PROCESS.
+const PROHIBITED: i32 = 2;
+const EXCLUSIVE: i32 = 3;
+
 /// A process's things on the GPU.
 pub(super) struct Tenant {
     pub(super) owner: OwnerId,
@@ -157,6 +161,16 @@ impl Gpu {
             tracing::warn!("a context names channel group {handle:#x}, which its process does not have");
         }
         Some(group.0)
+    }
+
+    /// Whether the compute mode lets a process have a context.
+    pub(super) fn takes(&self, key: u64) -> bool {
+        let others = self.tenants.iter().filter(|(other, _)| **other != key);
+        match self.config.gpu.compute_mode {
+            PROHIBITED => false,
+            EXCLUSIVE => !others.map(|(_, tenant)| tenant).any(|tenant| !tenant.groups.is_empty()),
+            _ => true,
+        }
     }
 
     /// Closes a context with everything in it. False if the process has no such context.

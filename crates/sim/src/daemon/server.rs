@@ -336,6 +336,7 @@ impl Server {
                 Answer::Done
             }
             Request::Name { name } => Answer::Number(account.name(owner, &name) as u64),
+            Request::OpenContext { .. } if !self.gpu.takes(key) => Answer::Unavailable,
             Request::OpenContext { control } => {
                 self.gpu.open_context(key, control).map_or(Answer::OutOfMemory, Answer::Number)
             }

@@ -97,6 +97,8 @@ pub(crate) enum Answer {
     Done,
     /// Not done: the GPU has not so much memory left.
     OutOfMemory,
+    /// Not done: the compute mode does not let this process in.
+    Unavailable,
     /// Not done, and why.
     Refused { why: String },
     /// A number that was asked for.
@@ -138,7 +140,7 @@ pub struct GpuInfo {
     pub has_mem_ops: bool,
     /// Version that its driver says it has.
     pub driver_version: String,
-    /// CU_COMPUTEMODE as its driver reports it; it takes several processes whatever this says.
+    /// CU_COMPUTEMODE: 0 takes several processes, 2 none, 3 one.
     pub compute_mode: i32,
     /// Its driver says that processes are clients of an MPS server; each has channel groups of its own whatever this says.
     pub is_mps: bool,
