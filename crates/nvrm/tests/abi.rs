@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_nvrm::abi::{
     AllocBlock, ChannelParams, Command, ControlBlock, CtxswStats, DisableChannels, FreeBlock, GroupParams,
-    Preempt, Request, XferBlock, class, group_id, timeslice,
+    Preempt, Request, XferBlock, class, group_id, handle_info, timeslice,
 };
 
 /// Little-endian words at byte offsets, zeroes elsewhere.
@@ -111,6 +111,16 @@ fn the_other_blocks_are_laid_out_as_the_driver_has_them() {
 }
 
 #[test]
+fn a_handles_class_and_parent_are_asked_and_answered_in_the_same_bytes() {
+    let asked = handle_info::ask(0x5c00_0015, handle_info::CLASS);
+    assert_eq!(asked, [0x15, 0, 0, 0x5c, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(handle_info::question(&asked), Some((0x5c00_0015, 2)));
+    let answer = handle_info::encode(0x5c00_0015, handle_info::PARENT, 0x5c00_0002);
+    assert_eq!(handle_info::decode(&answer), Some(0x5c00_0002));
+    assert_eq!(handle_info::decode(&answer[..15]), None);
+}
+
+#[test]
 fn parameters_have_the_sizes_that_the_driver_insists_on() {
     let sizes = Command::ALL.map(|command| (command.number, command.params_len));
     let expected = [
@@ -127,6 +137,7 @@ fn parameters_have_the_sizes_that_the_driver_insists_on() {
         (0x2080_1210, 32),
         (0x2080_1215, 32),
         (0x2080_1235, 24),
+        (0x0d02, 16),
     ];
     assert_eq!(sizes, expected);
     assert_eq!((GroupParams::LEN, ChannelParams::LEN), (20, 368));
