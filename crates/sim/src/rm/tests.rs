@@ -320,3 +320,31 @@ fn what_was_done_before_a_context_was_there_holds_for_it() {
     world.engine.control(fresh, access);
     assert!(world.engine.ledger().groups[1].is_enabled);
 }
+
+#[test]
+fn a_handle_says_what_it_is_and_hangs_on_to_whoever_has_the_file_even_where_nothing_can_be_controlled() {
+    use sluice_nvrm::abi::handle_info::{CLASS, PARENT, ask, decode};
+    let mut world = World::new(Support::None);
+    let tenant = world.tenant();
+    let mut info = |object, what| {
+        let (status, params, _) =
+            world.control(&tenant, tenant.client, Number::GET_HANDLE_INFO, &ask(object, what));
+        if status == NvStatus::OK { Ok(decode(&params).unwrap()) } else { Err(status) }
+    };
+    let device = info(GROUP, PARENT).unwrap();
+    assert_eq!((info(tenant.client, CLASS), info(tenant.client, PARENT)), (Ok(class::ROOT_CLIENT), Ok(0)));
+    assert_eq!((info(device, CLASS), info(device, PARENT)), (Ok(class::DEVICE), Ok(tenant.client)));
+    assert_eq!(
+        (info(GROUP, CLASS), info(tenant.subdevice, CLASS)),
+        (Ok(class::CHANNEL_GROUP), Ok(class::SUBDEVICE))
+    );
+    for channel in &tenant.channels {
+        assert_eq!((info(*channel, CLASS), info(*channel, PARENT)), (Ok(class::HOPPER_CHANNEL), Ok(GROUP)));
+    }
+    assert_eq!(info(0x5c00_ffff, CLASS), Err(NvStatus::OBJECT_NOT_FOUND));
+    assert_eq!(info(GROUP, 3), Err(NvStatus::INVALID_ARGUMENT));
+    let stranger = world.tenant();
+    let asks = Tenant { client: tenant.client, ..stranger };
+    let (status, ..) = world.control(&asks, tenant.client, Number::GET_HANDLE_INFO, &ask(GROUP, CLASS));
+    assert_eq!(status, NvStatus::INVALID_CLIENT);
+}
