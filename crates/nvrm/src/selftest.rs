@@ -16,7 +16,7 @@ use sluice_comm::attach::ContextHandles;
 
 use crate::{ControlError, Controls, NvStatus};
 
-/// The cheap check at an attach: the handles name a group of which the driver knows a slice and counts. It proves no effect, it
+/// The cheap check at an attach: the handles name a group of which the driver knows a slice, and counts if it counts at all. It proves no effect, it
 /// shows a process that announces something else, and a driver that no longer answers as it did when it was tested.
 ///
 /// # Errors
@@ -26,7 +26,11 @@ pub fn answers(controls: &Controls, handles: &ContextHandles) -> Result<(), Cont
     if controls.timeslice(client, channel_group)? == 0 {
         return Err(ControlError::Refused(NvStatus::INVALID_STATE));
     }
-    controls.ctxsw_stats(client, subdevice, channel_group).map(drop)
+    match controls.ctxsw_stats(client, subdevice, channel_group) {
+        // Not every driver counts, nor is it needed.
+        Ok(_) | Err(ControlError::Refused(NvStatus::NOT_SUPPORTED)) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// What came of a control.
