@@ -3,6 +3,7 @@
 
 mod busy;
 pub(crate) mod child;
+mod connection;
 mod container;
 mod examine;
 mod finding;

@@ -15,16 +15,19 @@ const COPY: u32 = 0xc8b5;
 const MEMORY: u32 = 0x40;
 const BASE: u32 = 0x5c00_0000;
 
-/// Clients with their objects: handle, class, parent.
+/// Handle, class and parent of an object, handles from their base on.
+type Object = (u32, u32, u32);
+
+/// Clients with their objects.
 #[derive(Default)]
 struct File {
-    clients: BTreeMap<u32, Vec<(u32, u32, u32)>>,
+    clients: BTreeMap<u32, Vec<Object>>,
     asked: Cell<u32>,
     broken: bool,
 }
 
 impl File {
-    fn with(clients: &[(u32, &[(u32, u32, u32)])]) -> Self {
+    fn with(clients: &[(u32, &[Object])]) -> Self {
         let clients = clients.iter().map(|(client, objects)| (CLIENTS + client, objects.to_vec()));
         Self { clients: clients.collect(), ..Self::default() }
     }
@@ -56,7 +59,7 @@ impl Ask for File {
 }
 
 /// As on an H200 (`gpu-measurements.md` §1): a compute group and a copy group.
-const CONTEXT: &[(u32, u32, u32)] = &[
+const CONTEXT: &[Object] = &[
     (2, DEVICE, 0),
     (3, SUBDEVICE, 2),
     (4, MEMORY, 2),

@@ -3,52 +3,43 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use sluice_comm::attach::{AttachPayload, MAX_LEN};
-use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, STANDING};
-use sluice_comm::{
-    AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, Response, ResponseBody,
-};
-use sluice_nvrm::Controls;
+use sluice_comm::ResponseBody;
 use sluice_sys::page::SharedPage;
-use sluice_sys::{memfd, socket};
 
+use super::connection::{answer, open, serve};
 use super::groups::Group;
-
-/// Memory that everybody may have: the doctor limits nothing.
-const UNLIMITED: u64 = 1 << 50;
 
 /// The manager. Its threads end with the connections, its listener with the process.
 #[derive(Debug, Clone)]
 pub(super) struct Manager(Arc<Shared>);
 
 #[derive(Debug, Default)]
-struct Shared {
+pub(super) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    simulated: bool,
+    pub(super) simulated: bool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     /// Processes that get no grant for now.
-    held: BTreeSet<i32>,
+    pub(super) held: BTreeSet<i32>,
     clients: BTreeMap<i32, Client>,
 }
 
 #[derive(Debug, Default)]
-struct Client {
+pub(super) struct Client {
     /// What it announced last.
-    groups: Vec<Group>,
-    pages: Vec<SharedPage>,
+    pub(super) groups: Vec<Group>,
+    pub(super) pages: Vec<SharedPage>,
     /// Requests for a grant that are not answered, and where.
-    asked: Vec<(UnixStream, i32)>,
+    pub(super) asked: Vec<(UnixStream, i32)>,
 }
 
 impl Manager {
@@ -104,7 +95,7 @@ impl Manager {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,93 +105,8 @@ impl Shared {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    fn change(&self, pid: i32, change: impl FnOnce(&mut Client)) {
+    pub(super) fn change(&self, pid: i32, change: impl FnOnce(&mut Client)) {
         change(self.lock().clients.entry(pid).or_default());
         self.changed.notify_all();
     }
-}
-
-/// One connection of a process.
-fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
-    let pid = socket::peer_credentials(stream.as_fd())?.pid;
-    let mut frames = FrameReader::<REQUEST_LEN>::new();
-    let mut came = Vec::new();
-    loop {
-        let (read, fds) = socket::recv_with_fds(stream.as_fd(), frames.spare())?;
-        if read == 0 {
-            return Ok(());
-        }
-        frames.filled(read);
-        came.extend(fds);
-        let Some(frame) = frames.next() else { continue };
-        let request = Request::decode(&frame).map_err(io::Error::other)?;
-        let fds = std::mem::take(&mut came);
-        let mut sent = Vec::new();
-        let body = match request.body {
-            RequestBody::Attach { channel, .. } => {
-                if channel == Channel::Token {
-                    let groups = announced(fds, shared.simulated)?;
-                    sent = attach(pid, groups, shared)?;
-                }
-                ResponseBody::Attach { status: AttachStatus::Ok, page_version: PAGE_VERSION }
-            }
-            RequestBody::Contexts { .. } => {
-                let groups = announced(fds, shared.simulated)?;
-                shared.change(pid, |client| client.groups = groups);
-                continue;
-            }
-            RequestBody::Quota { .. } if shared.lock().held.contains(&pid) => {
-                let waiting = stream.try_clone()?;
-                shared.change(pid, |client| client.asked.push((waiting, request.id)));
-                continue;
-            }
-            RequestBody::Quota { .. } => ResponseBody::Quota { quota_ms: 1e6 },
-            RequestBody::MemLimit => ResponseBody::MemLimit { used: 0, limit: UNLIMITED },
-            RequestBody::MemUpdate { .. } => ResponseBody::MemUpdate { granted: true },
-            RequestBody::Detach => ResponseBody::Detach,
-            _ => continue,
-        };
-        answer(stream, request.id, body, &sent)?;
-    }
-}
-
-fn answer(stream: &UnixStream, id: i32, body: ResponseBody, fds: &[OwnedFd]) -> io::Result<()> {
-    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    socket::send_with_fds(stream.as_fd(), &Response { id, body }.encode(), &fds)?;
-    Ok(())
-}
-
-/// What a process says of its groups: the payload, and behind it the descriptors that its contexts name.
-fn announced(fds: Vec<OwnedFd>, simulated: bool) -> io::Result<Vec<Group>> {
-    let mut fds = fds.into_iter();
-    let payload = fds.next().ok_or(io::ErrorKind::InvalidData)?;
-    let payload = memfd::read_sealed(payload.as_fd(), MAX_LEN)?;
-    let contexts = AttachPayload::decode(&payload).map_err(io::Error::other)?.contexts;
-    let ways: Result<Vec<_>, _> = fds.map(|fd| Controls::over(fd, simulated).map(Arc::new)).collect();
-    let ways = ways.map_err(io::Error::other)?;
-    let groups = contexts.into_iter().map(|handles| {
-        let way = usize::try_from(handles.descriptor).ok().and_then(|at| ways.get(at));
-        Ok(Group { controls: Arc::clone(way.ok_or(io::ErrorKind::InvalidData)?), handles })
-    });
-    groups.collect()
-}
-
-fn attach(pid: i32, groups: Vec<Group>, shared: &Shared) -> io::Result<Vec<OwnedFd>> {
-    let (grant, writable) = SharedPage::create("doctor-grant")?;
-    GrantView::new(grant.words()).init();
-    if !shared.lock().held.contains(&pid) {
-        open(&grant);
-    }
-    let (report, report_fd) = SharedPage::create("doctor-report")?;
-    ReportView::new(report.words()).init();
-    let fds = vec![SharedPage::reopen_read_only(&writable)?, report_fd];
-    shared.change(pid, |client| {
-        client.groups = groups;
-        client.pages = vec![grant, report];
-    });
-    Ok(fds)
-}
-
-fn open(grant: &SharedPage) {
-    GrantView::new(grant.words()).open(STANDING, STANDING, 1);
 }

@@ -11,12 +11,16 @@ use tempfile::TempDir;
 
 use super::helper::{Busy, Helper};
 use super::trials::{DEPTH, KERNEL};
+use crate::signals::Interrupts;
 use crate::supervise::Process;
 
 /// Names a running simulator.
 const SIMULATOR: &str = "SLUICE_SIM_SOCKET";
 /// How long a simulator may take to serve.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Exit status of a program that Ctrl-C has ended.
+const INTERRUPTED: i32 = 130;
 
 /// Fields are dropped in order: processes before their directory.
 #[derive(Debug)]
@@ -41,6 +45,7 @@ impl Place {
         let sluice = std::env::current_exe().context("cannot tell where this program lies")?;
         let dir =
             tempfile::Builder::new().prefix("sluice-doctor-").tempdir().context("cannot make a directory")?;
+        clean_up_when_interrupted(dir.path())?;
         let mut place = Self { simulator: None, sluice, gpu: None, dir };
         if simulated {
             let library = place.sluice.with_file_name("libcuda.so");
@@ -126,4 +131,15 @@ impl Place {
         }
         command
     }
+}
+
+/// On Ctrl-C this process ends at once, its directory goes, and the kernel ends its children: they are told to end with it.
+fn clean_up_when_interrupted(dir: &Path) -> anyhow::Result<()> {
+    let (interrupts, dir) = (Interrupts::hold()?, dir.to_owned());
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        while interrupts.pause().is_ok() {}
+        let _ = std::fs::remove_dir_all(dir);
+        std::process::exit(INTERRUPTED)
+    })?;
+    Ok(())
 }
