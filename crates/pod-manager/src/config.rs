@@ -106,6 +106,9 @@ pub struct Config {
     pub limit_period: Duration,
     /// Whether channel groups are controlled from here. Default: where the driver is known.
     pub controls: Controls,
+    /// Whether standard input is a packet socket to whoever supervises this manager, who gets duplicates of the ways to the
+    /// driver and starts those again that are stopped when the manager dies. Default: no.
+    pub custody: bool,
     /// How long a turn of a client lasts whose channel groups are controlled, 30 ms to 100 ms: a hand-over takes about a
     /// millisecond of every GPU's driver on the node, so shorter ones cost the neighbours, and longer ones make who waits
     /// wait longer. Shares come from how often somebody's turn comes, not from its length. Default 50 ms.
@@ -178,6 +181,7 @@ impl Config {
             max_quota: Duration::from_millis(100),
             limit_period: Duration::from_millis(200),
             controls: Controls::default(),
+            custody: false,
             turn: Duration::from_millis(50),
             node_gpus: 1,
             gates: GatesOf::default(),

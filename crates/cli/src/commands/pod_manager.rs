@@ -71,6 +71,9 @@ pub(crate) struct Arguments {
     /// Whether channel groups of processes that let it are stopped, started and given time slices from here [default: auto]
     #[arg(long, value_enum)]
     controls: Option<ControlsOf>,
+    /// Standard input is a packet socket to the supervisor, who gets duplicates of the ways to the driver
+    #[arg(long, hide = true)]
+    custody: bool,
     /// How long a turn lasts of a client whose channel groups are controlled: 30 to 100 [default: 50]
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     turn_ms: Option<Duration>,
@@ -202,6 +205,7 @@ impl Arguments {
                 Some(ControlsOf::Simulated) => Controls::Simulated,
                 Some(ControlsOf::Off) => Controls::Off,
             },
+            custody: self.custody,
             turn: self.turn_ms.unwrap_or(d.turn),
             node_gpus: self.node_gpus.unwrap_or(d.node_gpus),
             gates: match self.gates {
