@@ -91,7 +91,8 @@ pub mod report {
     pub const ACTIVITY: usize = 17;
     /// When the last change was, on CLOCK_MONOTONIC, in nanoseconds. From version 2 on.
     pub const ACTIVITY_NS: usize = 18;
-    /// What the client's gates hold back: 0 nothing (or it does not say), [`GATES_HOST`], [`GATES_DEVICE`]. From version 2 on.
+    /// What the client's gates hold back: 0 nothing (or it does not say), [`GATES_HOST`], [`GATES_DEVICE`]. Who says 0 is charged as
+    /// if it went on while its gate is closed. From version 2 on.
     pub const GATES: usize = 19;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;

@@ -1,11 +1,13 @@
 //! The metrics: counters that the data plane bumps without a lock, and the registry that the HTTP thread owns.
 
 mod gates;
+mod preemptions;
 mod steering;
 
 use crate::definition::Who;
 use crate::reason::Reason;
 pub(crate) use gates::GateMetrics;
+pub(crate) use preemptions::{Preempted, PreemptionMetrics};
 use prometheus::core::Collector;
 use prometheus::{
     Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry, TextEncoder,
@@ -102,6 +104,7 @@ enum Notice {
 pub(crate) struct Meters {
     pub(crate) steering: SteeringMetrics,
     pub(crate) gates: GateMetrics,
+    pub(crate) preemptions: PreemptionMetrics,
     notices: Sender<Notice>,
     refused: Vec<IntCounter>,
 }
@@ -171,5 +174,9 @@ pub(crate) fn pair() -> prometheus::Result<(Meters, Exposition)> {
     }
     let steering = SteeringMetrics::new(&registry)?;
     let gates = GateMetrics::new(&registry)?;
-    Ok((Meters { steering, gates, notices: sender, refused }, Exposition { registry, notices: receiver }))
+    let preemptions = PreemptionMetrics::new(&registry)?;
+    Ok((
+        Meters { steering, gates, preemptions, notices: sender, refused },
+        Exposition { registry, notices: receiver },
+    ))
 }

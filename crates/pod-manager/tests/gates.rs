@@ -75,6 +75,8 @@ fn who_waits_for_its_gate_is_woken_at_each_change() {
 fn tokens_are_withheld_while_the_gates_are_closed() {
     let world = World::new();
     let (mut a, mut b, lc) = (world.process("be-a"), world.process("be-b"), world.process("lc"));
+    a.report().set_gates(report::GATES_DEVICE);
+    world.settle();
     a.want();
     assert_eq!(a.granted(), 50.0);
     b.want();
@@ -95,6 +97,8 @@ fn tokens_are_withheld_while_the_gates_are_closed() {
 fn a_grant_under_which_everything_stands_is_neither_overdue_nor_charged() {
     let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
     let (mut a, lc) = (world.process("be-a"), world.process("lc"));
+    a.report().set_gates(report::GATES_HOST);
+    world.settle();
     a.want();
     a.granted();
     world.advance(20 * MS);

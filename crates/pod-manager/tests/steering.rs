@@ -5,7 +5,7 @@
 mod support;
 
 use sluice_comm::page::STANDING;
-use sluice_pod_manager::channels::ControlFailure;
+use sluice_pod_manager::channels::{Cause, ControlFailure};
 use std::os::fd::AsFd;
 use support::driver::{Call, Descriptor, context};
 use support::hook::Hook;
@@ -23,6 +23,10 @@ fn steered(world: &World, client: &str, groups: &[u32]) -> (Hook, Descriptor) {
         (&contexts, &[descriptor.sent.as_fd()]),
     );
     (hook.unwrap(), descriptor)
+}
+
+fn refused(cause: Cause) -> ControlFailure {
+    ControlFailure::Failed(cause, "refused".into())
 }
 
 /// Returns once the driver has nothing to do.
@@ -195,14 +199,14 @@ fn a_latency_critical_process_is_served_while_a_control_hangs() {
 fn a_client_whose_control_fails_asks_as_it_did_before() {
     let world = World::new();
     let ((a, _a), (mut b, _b)) = two(&world);
-    world.driver.fail(2, Some(ControlFailure::Failed("refused".into())));
+    world.driver.fail(2, Some(refused(Cause::Refused)));
     world.driver.hold();
     world.advance(50 * MS);
     world.driver.let_one_go();
     // The start of the second one fails, and is tried once more.
     world.driver.next();
     world.driver.fail(2, None);
-    world.driver.fail(2, Some(ControlFailure::Failed("refused".into())));
+    world.driver.fail(2, Some(refused(Cause::Refused)));
     world.driver.let_one_go();
     world.driver.fail(2, None);
     world.driver.let_all_go();
@@ -223,7 +227,7 @@ fn a_client_whose_control_fails_asks_as_it_did_before() {
 fn a_client_that_cannot_be_set_free_loses_us_and_does_it_itself() {
     let world = World::new();
     let ((_a, _ad), (mut b, _b)) = two(&world);
-    world.driver.fail(2, Some(ControlFailure::Failed("refused".into())));
+    world.driver.fail(2, Some(refused(Cause::Refused)));
     world.advance(50 * MS);
     quiet(&world);
     assert!(b.token.is_closed());
@@ -254,6 +258,16 @@ fn a_process_that_leaves_is_set_free_before_its_descriptor_is_closed() {
     drop((token, memory));
     descriptor.closes();
     assert_eq!(world.driver.take_calls(), [Call::Start(2)]);
+}
+
+#[test]
+fn nothing_is_kept_of_a_process_that_leaves_and_needs_no_control_to_be_free() {
+    let world = World::new();
+    let (a, descriptor) = steered(&world, "be-a", &[1]);
+    works(&world, &a);
+    let Hook { token, memory, .. } = a;
+    drop((token, memory));
+    descriptor.closes();
 }
 
 #[test]
@@ -474,7 +488,7 @@ fn every_process_of_a_client_that_cannot_be_set_free_loses_us() {
     let (mut c, _c) = steered(&world, "be-b", &[3]);
     works(&world, &c);
     for group in [2, 3] {
-        world.driver.fail(group, Some(ControlFailure::Failed("refused".into())));
+        world.driver.fail(group, Some(refused(Cause::Refused)));
     }
     world.advance(50 * MS);
     assert!(b.token.is_closed() && c.token.is_closed());
@@ -498,4 +512,55 @@ fn a_descriptor_without_a_context_and_a_context_twice_are_refused() {
     hook.token.announce(&[context(1), context(1)], &[second.sent.as_fd()]);
     assert!(hook.token.is_closed());
     second.closes();
+}
+
+/// A preemption that fails is counted by why it did, and whoever was to give way is as it was before.
+#[test]
+fn a_hand_over_that_fails_is_undone_and_counted_by_its_cause() {
+    let causes = [
+        (refused(Cause::Timeout), "timeout"),
+        (refused(Cause::Refused), "context_save_failed"),
+        (refused(Cause::NoMemory), "insufficient_memory"),
+        (refused(Cause::GpuHung), "gpu_hung"),
+        (refused(Cause::InvalidState), "invalid_state"),
+    ];
+    for (failure, label) in causes {
+        let world = World::new();
+        let ((a, _a), (b, _b)) = two(&world);
+        let count = |outcome: &str| {
+            let series = format!("sluice_preemptions_total{{level=\"turn\",outcome=\"{outcome}\"}}");
+            world.metric(&series)
+        };
+        let before = count("success");
+        world.driver.hold();
+        world.advance(50 * MS);
+        assert_eq!(world.driver.next(), Call::Stop(1));
+        world.driver.fail(1, Some(failure));
+        world.driver.let_one_go();
+        world.driver.next();
+        world.driver.fail(1, None);
+        world.driver.let_all_go();
+        quiet(&world);
+        assert_eq!((count(label), count("success")), (Some(1.0), before), "{label}");
+        assert_eq!(world.driver.group(1), (true, 2048), "as it was");
+        assert_eq!(a.page().deadline_ns(), 0, "it takes turns by token");
+        assert_eq!((world.driver.group(2), b.page().deadline_ns()), ((true, 2048), STANDING));
+    }
+}
+
+/// Its hook sets it free when it has lost us, so nothing is feared of it any more.
+#[test]
+fn who_could_not_be_set_free_and_lost_us_does_not_lengthen_the_slices_of_others() {
+    let world = World::new();
+    let ((_a, _ad), (mut b, _b)) = two(&world);
+    let (_lc, _lcd) = steered(&world, "lc", &[3]);
+    quiet(&world);
+    assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
+    world.driver.fail(2, Some(refused(Cause::Refused)));
+    world.advance(200 * MS);
+    assert!(b.token.is_closed());
+    until("the other one is sliced as before", || {
+        world.settle();
+        world.metric("sluice_controls_in_flight") == Some(0.0) && world.driver.group(1) == (true, 1)
+    });
 }

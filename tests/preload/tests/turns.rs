@@ -110,3 +110,65 @@ fn on_a_driver_without_controls_everybody_takes_turns_by_token() {
     }
     end(tenants);
 }
+
+#[test]
+fn contexts_that_come_and_go_between_turns_leave_nobody_stopped_or_hung_up_on() {
+    let _turn = beside_others();
+    let node = node("2\nbe-a 0.5 1.0 8589934592\nbe-b 0.5 1.0 8589934592\n");
+    let tenants = busy(&node, &["be-a"]);
+    let mut fickle = node.tenant("be-b", "steered").start();
+    fickle.expect("ready");
+    assert_eq!(fickle.ask("go"), "going");
+    // Each change is told while its process has a turn, waits for one, or is being stopped.
+    for round in 0..6 {
+        assert_eq!(fickle.ask("more"), "made");
+        node.let_pass((20 + 13 * round) * MS);
+        assert_eq!(fickle.ask("less"), "destroyed");
+        node.let_pass(30 * MS);
+    }
+    for tenant in tenants.iter().chain([&fickle]) {
+        let seen = node.row(tenant).kernels_completed;
+        node.when_completed(tenant, seen + 100);
+    }
+    let metrics = node.metrics();
+    assert_eq!(http::sample(&metrics, "sluice_level", &["level=\"turn\""]), Some(2.0));
+    for (series, labels) in [
+        ("sluice_steering_given_up_total", [].as_slice()),
+        ("sluice_announcements_refused_total", &[]),
+        ("sluice_refused_connections_total", &["reason=\"not_freed\""]),
+    ] {
+        assert_eq!(http::sample(&metrics, series, labels), Some(0.0), "{series}");
+    }
+    fickle.finish().expect_success();
+    end(tenants);
+}
+
+#[test]
+fn without_controls_a_busy_latency_critical_client_leaves_the_others_their_least_share() {
+    let _turn = alone();
+    let node = Node::with(
+        "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
+    )
+    .manager_arguments("--controls off --gate-share 0.1")
+    .start();
+    let tenants = busy(&node, &["batch"]);
+    let mut service = node.tenant("service", "tenant").start();
+    service.expect("ready");
+    assert_eq!(service.ask("launch 1 600000000"), "launched");
+    eventually("the gates to be closed", || {
+        (http::sample(&node.metrics(), "sluice_gate_closed", &[]) == Some(1.0)).then_some(())
+    });
+    node.let_pass(SECOND);
+    let span = node.let_pass(10 * SECOND);
+    let share = node.window(span).share_of_time(tenants[0].pid());
+    assert!((0.02..0.2).contains(&share), "it had {share:.4} of the GPU's time");
+    let forced = http::sample(&node.metrics(), "sluice_gate_changes_total", &["to=\"forced\""]).unwrap();
+    assert!((5.0..30.0).contains(&forced), "{forced} times in some ten seconds");
+    service.signal(nix::sys::signal::Signal::SIGKILL);
+    eventually("the gates to be open", || {
+        (http::sample(&node.metrics(), "sluice_gate_closed", &[]) == Some(0.0)).then_some(())
+    });
+    let seen = node.row(&tenants[0]).kernels_completed;
+    node.when_completed(&tenants[0], seen + 50);
+    end(tenants);
+}

@@ -29,8 +29,7 @@ impl TokenLedger {
         let running = self.grants.iter().filter_map(|grant| self.next_event_of(grant));
         let prolonged = self.grants.iter().filter_map(|grant| self.prolonged_at(grant));
         let running = running.chain(prolonged).min();
-        let hopes = self.processes.values().any(|process| self.has_a_chance(process));
-        if self.grants.len() >= self.policy.capacity.max(1) || !hopes {
+        if self.grants.len() >= self.policy.capacity.max(1) || self.waiting().next().is_none() {
             return running;
         }
         // Who waits while its client holds a grant waits for the end of that.
@@ -198,7 +197,8 @@ impl TokenLedger {
             };
             process.waiting = None;
             if !grant.members.iter().any(|m| m.process == *id) {
-                grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false });
+                let gated = process.gated && process.kind == PeerKind::Returns;
+                grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false, gated });
             }
             self.actions.push(Action::Grant {
                 process: *id,
@@ -267,14 +267,15 @@ impl TokenLedger {
         self.admit(index, now, |_, _| true);
     }
 
-    /// When a grant is to be prolonged next: `None` if somebody waits, its time is up, or it may not be.
+    /// When a grant is to be prolonged next: `None` if somebody waits, its time is up, grants are withheld, or it may not be.
     fn prolonged_at(&self, grant: &Grant) -> Option<u64> {
         let unlimited = self.clients.get(&grant.client).is_some_and(|c| c.spec.limit == Share::ONE);
         let returns = grant.members.iter().all(|m| m.kind == PeerKind::Returns);
         let total = grant.deadline.saturating_add(self.policy.quota.base_ns).saturating_sub(grant.start);
         let allowed =
             self.policy.renew_ahead_ns > 0 && unlimited && returns && total <= self.policy.renew_total_ns;
-        let free = allowed && self.now < grant.deadline && self.waiting().next().is_none();
+        let wanted = self.waiting().next().is_some() || self.is_withheld();
+        let free = allowed && self.now < grant.deadline && !wanted;
         // A short base quota would not reach further than the time ahead, and be added again at once.
         let ahead = self.policy.renew_ahead_ns.min(self.policy.quota.base_ns / 2);
         free.then(|| grant.deadline.saturating_sub(ahead))

@@ -12,6 +12,8 @@ pub(super) struct Member {
     pub(super) kind: PeerKind,
     /// It is being stopped.
     pub(super) stopping: bool,
+    /// It stands while grants are withheld.
+    pub(super) gated: bool,
 }
 
 impl Member {
@@ -44,8 +46,8 @@ pub(super) struct Grant {
     ran: u64,
     /// A process that is steered was under it.
     pub(super) steered: bool,
-    /// One whose part ends by timer was.
-    pub(super) timed: bool,
+    /// One that goes on while grants are withheld was.
+    pub(super) ungated: bool,
     /// Since when the enforcer lets it run.
     runs_since: Option<u64>,
     /// Time for which it stood because grants were withheld.
@@ -68,7 +70,7 @@ impl Grant {
             reported: 0,
             ran: 0,
             steered: false,
-            timed: false,
+            ungated: false,
             runs_since: None,
             stood_ns: 0,
             contended: false,
@@ -78,7 +80,7 @@ impl Grant {
     /// A process runs under it from now on.
     pub(super) fn join(&mut self, member: Member) {
         self.steered |= member.is_steered();
-        self.timed |= member.ends_by_timer();
+        self.ungated |= !member.gated;
         self.members.push(member);
     }
 

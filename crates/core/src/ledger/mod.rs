@@ -11,8 +11,8 @@
 //! * Processes that are *steered* are asked and answered for by somebody who can stop them. At the deadline of a grant that
 //!   only such processes are under, the ledger looks who would be next: if it is the same client the grant goes on, if not
 //!   they are to be stopped. They are charged the time for which their client was let run.
-//! * Grants can be [withheld](TokenLedger::set_withheld) while somebody latency-critical needs the GPU to himself. Who holds one meanwhile
-//!   is taken to stand: that time is not charged, and does not count against its promise.
+//! * Grants can be [withheld](TokenLedger::set_withheld) while somebody latency-critical needs the GPU to himself. Who holds one and is
+//!   [gated](TokenLedger::set_gated) stands meanwhile: that time is not charged, and does not count against its promise.
 //! * A grant is not taken back at its deadline, because the GPU work under it still runs; it ends when returned, or
 //!   `return_timeout_ns` later, or (peers that cannot return it) by timer. Then it is charged, in GPU time.
 
@@ -53,6 +53,8 @@ struct Process {
     burst_ns: u64,
     /// It holds a standing grant.
     standing: bool,
+    /// It holds back what it has submitted while grants are withheld.
+    gated: bool,
     /// When its last grant ended by timer: how far overuse can still be charged.
     timer_ended: Option<u64>,
 }
@@ -138,6 +140,7 @@ impl TokenLedger {
             waiting: None,
             burst_ns: 0,
             standing: false,
+            gated: false,
             timer_ended: None,
         });
         Ok(())

@@ -2,11 +2,11 @@
 
 use super::grant::Grant;
 use super::{PeerKind, Process, TokenLedger};
-use crate::ids::ClientId;
+use crate::ids::{ClientId, ProcessId};
 
 impl TokenLedger {
-    /// Whether grants are withheld from `now` on: nobody gets a new one but those that are steered, and who holds one and
-    /// returns it by itself is taken to stand meanwhile. A grant that ends by timer goes on to its end.
+    /// Whether grants are withheld from `now` on: nobody gets a new one but those that are steered. Who holds one and is
+    /// [gated](Self::set_gated) is taken to stand meanwhile; all others go on to the ends of theirs.
     pub fn set_withheld(&mut self, withheld: bool, now: u64) {
         let now = self.at(now);
         match (self.withheld_since, withheld) {
@@ -18,6 +18,14 @@ impl TokenLedger {
                 self.withheld_since = None;
             }
             (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    /// Whether a process holds back what it has submitted while grants are withheld, from its next grant on. Nothing if it is not
+    /// known.
+    pub fn set_gated(&mut self, process: ProcessId, gated: bool) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.gated = gated;
         }
     }
 
@@ -52,7 +60,7 @@ impl TokenLedger {
 impl Grant {
     /// Whether what runs under it stands while grants are withheld.
     pub(super) fn can_stand(&self) -> bool {
-        !self.steered && !self.timed
+        !self.steered && !self.ungated
     }
 
     /// It stood between these times, if it can.

@@ -244,6 +244,12 @@ impl Steering {
         self.processes.keys().copied()
     }
 
+    /// Whether anybody latency-critical is attached.
+    #[must_use]
+    pub fn has_critical(&self) -> bool {
+        self.processes.values().any(|process| !process.is_best_effort())
+    }
+
     /// Whether a process's activity matters.
     #[must_use]
     pub fn watches(&self, id: ProcessId) -> bool {

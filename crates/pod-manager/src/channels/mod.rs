@@ -39,8 +39,23 @@ pub enum ControlFailure {
     #[error("the context is gone")]
     Gone,
     /// Anything else: it may or may not have had its effect.
-    #[error("{0}")]
-    Failed(String),
+    #[error("{1}")]
+    Failed(Cause, String),
+}
+
+/// What kept a control from being made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It took too long.
+    Timeout,
+    /// The driver would not, or could not be reached.
+    Refused,
+    /// The driver has no memory or other resource for it.
+    NoMemory,
+    /// The GPU does not answer, or has to be reset.
+    GpuHung,
+    /// The group or the driver is not in a state for it.
+    InvalidState,
 }
 
 /// Takes descriptors that processes send for ways to the driver. On the data plane's thread: it must not wait.

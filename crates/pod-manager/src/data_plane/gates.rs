@@ -39,6 +39,10 @@ impl Gatekeeper {
 impl DataPlane {
     /// Opens and closes the gates, and withholds grants while they are closed. Before the ledger decides.
     pub(super) fn tend_gates(&mut self) {
+        let before = self.gatekeeper.gates.state();
+        if !before.is_wanted() && !self.helm.steering.has_critical() {
+            return;
+        }
         let mut critical: Vec<Activity> = Vec::new();
         let mut concerned = false;
         for process in self.processes.values().filter(|process| process.token.is_some()) {
@@ -52,7 +56,6 @@ impl DataPlane {
             critical.clear();
         }
         let now = self.clock.now_ns();
-        let before = self.gatekeeper.gates.state();
         let state = self.gatekeeper.gates.look(now, critical.into_iter());
         if state != before {
             self.meters.gates.changed(state);
@@ -61,11 +64,12 @@ impl DataPlane {
             return;
         }
         self.tokens.set_withheld(state.is_closed(), now);
-        for process in self.processes.values() {
+        for (id, process) in &self.processes {
             let its =
                 process.token.is_some() && !self.is_critical(process) && self.gatekeeper.concerns(process);
             if let Some(pages) = process.pages.as_ref().filter(|pages| pages.version == PAGE_VERSION) {
                 pages.set_gate(its && state.is_wanted(), its && state.is_closed());
+                self.tokens.set_gated(*id, its && pages.report().gates() != 0);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Carries out what the token ledger decides: pages, answers, metrics.
 
 use super::DataPlane;
+use crate::metrics::{Level, Preempted};
 use crate::process::Process;
 use sluice_comm::ResponseBody;
 use sluice_comm::page::STANDING;
@@ -55,6 +56,7 @@ impl DataPlane {
             Action::Revoke { process, why } => self.revoke(process, why),
             Action::Contended { client, contended } => self.tell_contention(client, contended),
             Action::Ended { client, held_ns, charged_ns, overrun_ns, how } => {
+                self.count_end(client, how);
                 if how != End::Continued {
                     self.tell_contention(client, false);
                 }
@@ -66,6 +68,21 @@ impl DataPlane {
                     client.metrics.not_returned.inc();
                 }
             }
+        }
+    }
+
+    /// A grant that ends while somebody waits was to give way.
+    fn count_end(&self, client: ClientId, how: End) {
+        let contended = self.clients.get(client).is_some_and(|client| client.contended);
+        let outcome = match how {
+            End::NotReturned => Preempted::Timeout,
+            End::Returned | End::Expired if contended => Preempted::Success,
+            _ => return,
+        };
+        // Whose groups are controlled is counted with those.
+        let mut its = self.processes.values().filter(|process| process.client == client);
+        if !its.any(|process| process.steered) {
+            self.meters.preemptions.count(Level::Token, outcome);
         }
     }
 

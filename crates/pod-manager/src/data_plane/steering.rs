@@ -2,11 +2,12 @@
 
 use super::DataPlane;
 use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
+use crate::metrics::Level;
 use crate::process::Process;
 use crate::reason::Reason;
 use sluice_comm::page::{PAGE_VERSION, STANDING};
 use sluice_core::ledger::Action;
-use sluice_core::steering::{Activity, Allowance, Event, GroupId, Outcome, Released, Steering, Turn};
+use sluice_core::steering::{Activity, Allowance, Event, GroupId, Op, Outcome, Released, Steering, Turn};
 use sluice_core::{ClientId, ProcessId};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -107,11 +108,14 @@ impl DataPlane {
         let outcome = match result {
             Ok(()) => Outcome::Done,
             Err(ControlFailure::Gone) => Outcome::Gone,
-            Err(ControlFailure::Failed(_)) => Outcome::Failed,
+            Err(ControlFailure::Failed(..)) => Outcome::Failed,
         };
         self.meters.steering.in_flight.set(0);
         self.meters.steering.count(control.op, outcome, *took);
-        if let Err(ControlFailure::Failed(why)) = result
+        if control.op == Op::Stop {
+            self.meters.preemptions.count(Level::Turn, result.into());
+        }
+        if let Err(ControlFailure::Failed(_, why)) = result
             && self.throttle.pass("control", self.clock.now_ns()).is_some()
         {
             let owner =

@@ -56,7 +56,7 @@ proptest! {
 
     #[test]
     fn charges_are_conserved(
-        steps in prop::collection::vec((0u64..4, 0u64..5, 0u64..60, any::<u64>()), 1..300)
+        steps in prop::collection::vec((0u64..4, 0u64..8, 0u64..60, any::<u64>()), 1..300)
     ) {
         let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 1.0), spec(0.5, 0.6)]);
         ledger.add_process(ProcessId(2), ClientId(0), PeerKind::ByTimer).unwrap();
@@ -73,9 +73,14 @@ proptest! {
                     let kind = if process == 2 { PeerKind::ByTimer } else { PeerKind::Returns };
                     let _ = ledger.add_process(id, ClientId(u64::from(process % 2 == 1)), kind);
                 }
+                4 => ledger.set_withheld(!ledger.is_withheld(), now),
+                5 => ledger.set_gated(id, used % 2 == 0),
                 _ => {}
             }
-            for (_, held, charged) in ended(&ledger.advance(now)) {
+            let actions = ledger.advance(now);
+            prop_assert!(!ledger.is_withheld() || granted(&actions).is_empty());
+            prop_assert!(ledger.next_deadline().is_none_or(|at| at > now), "looked at again at once");
+            for (_, held, charged) in ended(&actions) {
                 prop_assert!(charged <= held);
                 held_sum += held;
             }
@@ -85,5 +90,13 @@ proptest! {
         let charged: u64 = (0..2).map(|id| ledger.usage(ClientId(id), now).unwrap().charged_ns).sum();
         // What a grant that ended by timer was overrun by is charged beside whoever ran meanwhile.
         prop_assert!(charged <= 2 * now);
+        // Whoever waits has a turn once grants are not withheld any more.
+        ledger.set_withheld(false, now);
+        for _ in 0..40 {
+            ledger.advance(now);
+            now = ledger.next_deadline().unwrap_or(now);
+        }
+        let holders: Vec<ClientId> = ledger.holders().map(|(client, _)| client).collect();
+        prop_assert!(ledger.waiting().next().is_none() || !holders.is_empty(), "nobody runs while somebody waits");
     }
 }
