@@ -11,6 +11,7 @@
 compile_error!("Gemini's frames are in host order of 64-bit little-endian machines, and so is this crate");
 
 pub mod attach;
+pub mod custody;
 mod error;
 mod kind;
 mod name;

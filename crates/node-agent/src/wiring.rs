@@ -151,7 +151,13 @@ fn launch(config: &Config, program: PathBuf) -> Launch {
     if let Some(behaviour) = config.on_manager_loss {
         arguments.extend(["--on-manager-loss".into(), behaviour.word().into()]);
     }
-    Launch { program, sockets: config.socket_folder.clone(), controls: config.control_folder(), arguments }
+    Launch {
+        program,
+        sockets: config.socket_folder.clone(),
+        controls: config.control_folder(),
+        simulated: config.managers.simulated(),
+        arguments,
+    }
 }
 
 fn plugin_settings(config: &Config, installed: &Installed) -> plugin::Settings {

@@ -109,6 +109,9 @@ pub struct Config {
     pub controls: Controls,
     /// Verdict of `sluice self-test`: believed rather than the driver's version while it holds. Default: none.
     pub self_test: Option<PathBuf>,
+    /// Whether standard input is a packet socket to whoever supervises this manager, who gets duplicates of the ways to the
+    /// driver and starts those again that are stopped when the manager dies. Default: no.
+    pub custody: bool,
     /// How long a turn of a client lasts whose channel groups are controlled, 30 ms to 100 ms: a hand-over takes about a
     /// millisecond of every GPU's driver on the node, so shorter ones cost the neighbours, and longer ones make who waits
     /// wait longer. Shares come from how often somebody's turn comes, not from its length. Default 50 ms.
@@ -182,6 +185,7 @@ impl Config {
             limit_period: Duration::from_millis(200),
             controls: Controls::default(),
             self_test: None,
+            custody: false,
             turn: Duration::from_millis(50),
             node_gpus: 1,
             gates: GatesOf::default(),

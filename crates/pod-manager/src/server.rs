@@ -1,7 +1,7 @@
 //! Puts the parts together and runs them.
 
 use crate::agent;
-use crate::channels::{Adopt, Nvrm, verdict};
+use crate::channels::{Adopt, Custody, Nvrm, verdict};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ClientSource, Config, Controls};
 use crate::control::{self, Control, Remote};
@@ -17,9 +17,12 @@ use crate::watch::Watcher;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{AddressFamily, SockType};
 use sluice_core::resources::Reading;
 use sluice_nvrm::Driver;
+use sluice_sys::kind::{self, Kind};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 use tracing::{info, warn};
 
@@ -33,6 +36,8 @@ pub struct Parts {
     pub identify: Box<dyn Identify>,
     /// Which descriptors lead to a driver; `None`: no channel group is controlled.
     pub adopt: Option<Box<dyn Adopt>>,
+    /// A packet socket to whoever gets duplicates of the ways to the driver; `None`: nobody.
+    pub custody: Option<OwnedFd>,
 }
 
 impl Parts {
@@ -40,7 +45,7 @@ impl Parts {
     /// cgroup where they come from the node agent.
     ///
     /// # Errors
-    /// When the timer cannot be opened.
+    /// When the timer cannot be opened, or standard input is not what [`Config::custody`] says.
     pub fn system(config: &Config) -> Result<Self> {
         let clock = Box::new(SystemClock::new().attempt("timerfd_create")?);
         let (peers, identify): (_, Box<dyn Identify>) = match config.clients {
@@ -53,7 +58,21 @@ impl Parts {
             Controls::Simulated => verdict::may_control(config, &Driver::Unseen).then(|| nvrm(true)),
             Controls::Off => None,
         };
-        Ok(Self { clock, peers: Box::new(peers), identify, adopt })
+        let custody =
+            config.custody.then(from_supervisor).transpose().attempt("socket on standard input (custody)")?;
+        Ok(Self { clock, peers: Box::new(peers), identify, adopt, custody })
+    }
+}
+
+/// A unix socket that keeps the borders of packets.
+const PACKETS: (i32, i32) = (AddressFamily::Unix as i32, SockType::SeqPacket as i32);
+
+/// What the supervisor has put in the place of standard input.
+fn from_supervisor() -> std::io::Result<OwnedFd> {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    match kind::of(socket.as_fd())? {
+        Kind::Socket { domain, kind } if (domain, kind) == PACKETS => Ok(socket),
+        other => Err(std::io::Error::other(format!("is {other}, expected a packet socket"))),
     }
 }
 
@@ -202,10 +221,22 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             http.as_ref().and_then(|listener| listener.local_addr().ok()),
         );
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
-        let Parts { clock, peers, identify, adopt } = parts;
+        let Parts { clock, peers, identify, adopt, custody } = parts;
+        let custody = custody.map(Custody::over).transpose().attempt("prepare the socket for duplicates")?;
         let reports = remote.clone();
-        let inputs =
-            Inputs { unix, tcp, signals, inbox, meters, clock, peers, identify, adopt, remote: reports };
+        let inputs = Inputs {
+            unix,
+            tcp,
+            signals,
+            inbox,
+            meters,
+            clock,
+            peers,
+            identify,
+            adopt,
+            custody,
+            remote: reports,
+        };
         let plane = DataPlane::new(config, definitions, inputs)?;
         let http =
             http.map(|listener| http::Server::start(listener, remote.clone(), exposition)).transpose()?;

@@ -45,6 +45,7 @@ def test_every_command_of_the_page_does_what_it_says(cluster):
 
 
 def remove_what_an_earlier_try_left(cluster) -> None:
+    cluster.tidy()
     api.helm("uninstall", product.RELEASE, "--namespace", product.NAMESPACE, "--ignore-not-found", "--wait")
     cluster.kubectl("delete", "namespace", product.NAMESPACE, "--ignore-not-found")
     cluster.kubectl("delete", "deployments,pods,configmaps", "--namespace", "default", "--selector", "app", "--ignore-not-found")

@@ -16,7 +16,10 @@ nodeAffinity:
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- /* A bare `off` in a values file is YAML's word for false. */}}
-{{- include "sluice.flag" (list "controls" (eq (toString $own.controls) "false" | ternary "off" $own.controls)) }}
+{{- range $flag := list "controls" "gates" }}
+{{- $value := index $own $flag }}
+{{- include "sluice.flag" (list $flag (eq (toString $value) "false" | ternary "off" $value)) }}
+{{- end }}
 {{- include "sluice.flag" (list "turn-ms" $own.turnMs) }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}

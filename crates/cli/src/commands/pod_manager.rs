@@ -74,6 +74,9 @@ pub(crate) struct Arguments {
     /// Verdict of `sluice self-test` on this GPU: believed rather than the driver's version, while driver and boot are the same
     #[arg(long, value_name = "FILE")]
     self_test: Option<PathBuf>,
+    /// Standard input is a packet socket to the supervisor, who gets duplicates of the ways to the driver
+    #[arg(long, hide = true)]
+    custody: bool,
     /// How long a turn lasts of a client whose channel groups are controlled: 30 to 100 [default: 50]
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     turn_ms: Option<Duration>,
@@ -206,6 +209,7 @@ impl Arguments {
                 Some(ControlsOf::Off) => Controls::Off,
             },
             self_test: self.self_test.clone(),
+            custody: self.custody,
             turn: self.turn_ms.unwrap_or(d.turn),
             node_gpus: self.node_gpus.unwrap_or(d.node_gpus),
             gates: match self.gates {

@@ -1,8 +1,9 @@
 //! The process of one manager.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -13,6 +14,9 @@ use tracing::warn;
 /// How long a manager that was asked to end is waited for before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// As many GPUs of a node as a manager takes into account.
+const MOST_NODE_GPUS: usize = 64;
+
 /// What is started for each GPU.
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -22,6 +26,8 @@ pub struct Launch {
     pub sockets: PathBuf,
     /// Folder of the control sockets that only the agent reaches.
     pub controls: PathBuf,
+    /// Whether descriptors of a simulator are taken for ways to a driver.
+    pub simulated: bool,
     /// Further arguments of `sluice pod-manager`.
     pub arguments: Vec<OsString>,
 }
@@ -39,9 +45,15 @@ impl Launch {
         self.controls.join(format!("{gpu}.sock"))
     }
 
-    /// Starts the manager of a GPU. Its output goes where ours goes. It dies with this process (`--parent`), and by the
+    /// Starts the manager of a GPU, one of so many of this node, whose managers lock the driver for each other, and gives it
+    /// its end of the socket for duplicates. Its output goes where ours goes. It dies with this process (`--parent`), and by the
     /// kernel's rule also with the *thread* that starts it: call this on a thread that lasts, as tokio's workers do.
-    pub(crate) fn start(&self, gpu: &str) -> std::io::Result<Child> {
+    pub(crate) fn start(
+        &self,
+        gpu: &str,
+        node_gpus: usize,
+        custody: Option<OwnedFd>,
+    ) -> std::io::Result<Child> {
         let mut command = Command::new(&self.program);
         command
             .args(["--parent", &std::process::id().to_string(), "pod-manager", "--gpu-uuid", gpu])
@@ -49,8 +61,10 @@ impl Launch {
             .arg(self.socket(gpu))
             .arg("--control")
             .arg(self.control(gpu))
+            .args(["--node-gpus", &node_gpus.clamp(1, MOST_NODE_GPUS).to_string()])
             .args(&self.arguments)
-            .stdin(std::process::Stdio::null())
+            .args(custody.is_some().then_some("--custody"))
+            .stdin(custody.map_or_else(Stdio::null, Stdio::from))
             .kill_on_drop(true);
         // What is meant for programs under the hook must not reach the manager.
         command.env_remove("LD_PRELOAD");

@@ -15,6 +15,9 @@ pub struct Flags {
     /// How long a turn lasts where the GPU's controls keep it, in milliseconds, 30 to 100: 50 if not said
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(30..=100))]
     turn_ms: Option<u64>,
+    /// Whose work is held back at gates of the pod's own library while somebody latency-critical is busy: auto if not said
+    #[arg(long, value_enum)]
+    gates: Option<Gates>,
 }
 
 /// Whose channel groups are controlled.
@@ -32,6 +35,29 @@ pub enum Controls {
     Off,
 }
 
+/// Whose gates are closed for latency-critical pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Gates {
+    /// Those of programs whose channel groups are not controlled
+    Auto,
+    /// The others' too
+    Always,
+    /// Nobody's
+    Off,
+}
+
+impl Gates {
+    /// In the words of agent and manager.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Off => "off",
+        }
+    }
+}
+
 impl Controls {
     /// In the words of agent and manager.
     #[must_use]
@@ -46,11 +72,17 @@ impl Controls {
 }
 
 impl Flags {
+    /// Whether a simulator is taken for a driver.
+    pub(crate) fn simulated(&self) -> bool {
+        self.controls == Controls::Simulated
+    }
+
     /// As a pod-manager is told; what is not said is its own default.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = vec![format!("--controls={}", self.controls.word())];
         arguments.extend(self.turn_ms.map(|ms| format!("--turn-ms={ms}")));
+        arguments.extend(self.gates.map(|gates| format!("--gates={}", gates.word())));
         arguments.into_iter().map(OsString::from).collect()
     }
 }
@@ -83,11 +115,14 @@ mod tests {
         {
             assert_eq!(parse(&[controls, "--turn-ms=100"]).unwrap().arguments(), [controls, "--turn-ms=100"]);
         }
+        for gates in ["--gates=auto", "--gates=always", "--gates=off"] {
+            assert_eq!(parse(&[gates]).unwrap().arguments(), ["--controls=auto", gates]);
+        }
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        for wrong in ["--controls=maybe", "--turn-ms=29", "--turn-ms=101", "--turn-ms=long"] {
+        for wrong in ["--controls=maybe", "--gates=ajar", "--turn-ms=29", "--turn-ms=101", "--turn-ms=long"] {
             let said = parse(&[wrong]).unwrap_err().to_string();
             assert!(said.contains(wrong.split('=').next().unwrap()), "{said}");
         }

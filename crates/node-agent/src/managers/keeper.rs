@@ -1,14 +1,18 @@
 //! Keeps the manager of one GPU alive, and in possession of its clients.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use sluice_core::inventory::NodeInventory;
 use sluice_proto::control::{Client, SetClientsRequest};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::control::{self, ControlError};
+use super::custody::Custody;
 use super::supervisor::Settings;
 use super::{Backoff, Board, ClientSetsWatch, State, child};
 
@@ -26,6 +30,8 @@ pub(crate) struct Keeper {
     pub(crate) settings: Settings,
     pub(crate) board: Board,
     pub(crate) sets: ClientSetsWatch,
+    /// The node's GPUs. A manager is told how many they are when it is started.
+    pub(crate) inventory: watch::Receiver<NodeInventory>,
     /// Of the last push, over all processes of this manager.
     pub(crate) generation: u64,
 }
@@ -74,7 +80,9 @@ impl Keeper {
 
     /// From the start of a process to its end.
     async fn one_life(&mut self, stop: &CancellationToken) -> Turn {
-        let mut process = match self.settings.launch.start(&self.gpu) {
+        let node_gpus = self.inventory.borrow().gpus.len();
+        let (custody, socket) = self.custody();
+        let mut process = match self.settings.launch.start(&self.gpu, node_gpus, socket) {
             Ok(process) => process,
             Err(why) => {
                 warn!(gpu = self.gpu, %why, program = %self.settings.launch.program.display(), "cannot start the pod-manager");
@@ -104,7 +112,22 @@ impl Keeper {
                 }
             }
         }
+        // Before another manager makes controls of its own.
+        if let Some(custody) = custody {
+            custody.settled(&self.gpu).await;
+        }
         turn
+    }
+
+    /// Somebody who starts again whom the next manager leaves stopped, and the manager's end of the socket to him.
+    fn custody(&self) -> (Option<Custody>, Option<OwnedFd>) {
+        match Custody::start(&self.gpu, self.settings.launch.simulated) {
+            Ok((custody, socket)) => (Some(custody), Some(socket)),
+            Err(why) => {
+                warn!(gpu = self.gpu, %why, "whom the pod-manager leaves stopped has to help himself");
+                (None, None)
+            }
+        }
     }
 
     /// Gives the manager its clients now and at each change. Returns only if it has not answered for too long.

@@ -6,14 +6,16 @@
 mod backoff;
 mod child;
 mod control;
+mod custody;
 mod flags;
 mod keeper;
 mod status;
 mod supervisor;
+mod ward;
 
 pub use child::Launch;
 pub use control::{ControlError, snapshot};
-pub use flags::{Controls, Flags};
+pub use flags::{Controls, Flags, Gates};
 pub use keeper::instance_id;
 pub use status::{Board, State, Status};
 pub use supervisor::{Settings, supervise};

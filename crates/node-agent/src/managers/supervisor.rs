@@ -89,6 +89,7 @@ pub async fn supervise(
                     settings: settings.clone(),
                     board: board.clone(),
                     sets: sets.clone(),
+                    inventory: inventory.clone(),
                     generation: 0,
                 };
                 let stop = CancellationToken::new();

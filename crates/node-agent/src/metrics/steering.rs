@@ -11,7 +11,9 @@ pub(super) struct Series {
     forced: IntCounterVec,
     given_up: IntCounterVec,
     descriptors_refused: IntCounterVec,
+    announcements_refused: IntCounterVec,
     controls: IntCounterVec,
+    gate_changes: IntCounterVec,
     level: IntGaugeVec,
 }
 
@@ -21,7 +23,7 @@ impl Series {
             let labels = [&["gpu", "node"], more].concat();
             take(registry, IntCounterVec::new(Opts::new(name, help), &labels))
         };
-        let level = Opts::new("sluice_level", "Processes by what holds them to their share");
+        let level = Opts::new("sluice_level", "Processes by what makes them give way");
         Ok(Self {
             turns: of_gpu("sluice_turns_total", "Turns kept by the GPU's own controls", &[])?,
             forced: of_gpu(
@@ -39,6 +41,16 @@ impl Series {
                 "Descriptors sent by pods' processes that lead to no driver",
                 &[],
             )?,
+            announcements_refused: of_gpu(
+                "sluice_announcements_refused_total",
+                "Announcements of contexts not looked at, for their pod had made too many",
+                &[],
+            )?,
+            gate_changes: of_gpu(
+                "sluice_gate_changes_total",
+                "Changes of the gates of best-effort processes",
+                &["to"],
+            )?,
             controls: of_gpu("sluice_controls_total", "Controls of channel groups", &["control", "outcome"])?,
             level: take(registry, IntGaugeVec::new(level, &["gpu", "node", "level"]))?,
         })
@@ -50,9 +62,13 @@ impl Series {
         self.forced.with_label_values(&own).inc_by(said.hand_overs_forced);
         self.given_up.with_label_values(&own).inc_by(said.given_up);
         self.descriptors_refused.with_label_values(&own).inc_by(said.descriptors_refused);
+        self.announcements_refused.with_label_values(&own).inc_by(said.announcements_refused);
         let [gpu, node] = own;
         for made in &said.controls {
             self.controls.with_label_values(&[gpu, node, &made.control, &made.outcome]).inc_by(made.count);
+        }
+        for (to, changes) in &said.gate_changes {
+            self.gate_changes.with_label_values(&[gpu, node, to]).inc_by(*changes);
         }
         for (level, processes) in &said.levels {
             self.level.with_label_values(&[gpu, node, level]).set(i64::from(*processes));

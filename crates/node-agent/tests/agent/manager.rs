@@ -106,6 +106,8 @@ fn steering() -> Steering {
         given_up: 23,
         descriptors_refused: 24,
         controls: vec![made("stop", "done", 25), made("stop", "failed", 26)],
+        announcements_refused: 29,
+        gate_changes: [("closed".to_owned(), 30)].into(),
         levels: [("turn".to_owned(), 27), ("token".to_owned(), 28)].into(),
     }
 }

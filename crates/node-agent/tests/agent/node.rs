@@ -47,7 +47,7 @@ impl Node {
         fs::create_dir_all(path("state/control")).unwrap();
         fs::create_dir_all(path("plugins")).unwrap();
         fs::write(path("libsluice.so"), b"\x7fELF and so on").unwrap();
-        fs::write(path("sluice"), "#!/bin/sh\necho $$ >> $(dirname $0)/pids\nexec sleep 100000\n").unwrap();
+        fs::write(path("sluice"), "#!/bin/sh\necho \"$@\" >> $(dirname $0)/arguments\necho $$ >> $(dirname $0)/pids\nexec sleep 100000\n").unwrap();
         fs::set_permissions(path("sluice"), fs::Permissions::from_mode(0o755)).unwrap();
         let start = |index| {
             let gpu = uuid(index);
@@ -90,6 +90,12 @@ impl Node {
     pub fn pids(&self) -> Vec<i32> {
         let text = fs::read_to_string(self.root.path().join("pids")).unwrap_or_default();
         text.lines().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    /// What every manager that was ever started was told.
+    pub fn arguments(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.root.path().join("arguments")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
     }
 
     pub fn socket_folder(&self) -> PathBuf {

@@ -31,6 +31,25 @@ async fn a_manager_that_is_killed_is_started_again_and_told_everything_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn managers_are_told_to_use_the_gpus_controls_and_how_many_share_the_driver() {
+    let node = Node::with_gpus(2).await;
+    let agent = node.start_agent().await;
+    let arguments = soon("two managers", async {
+        loop {
+            match node.arguments() {
+                all if all.len() == 2 => break all,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await;
+    for told in arguments {
+        assert!(told.contains(" --node-gpus 2") && told.contains(" --controls=auto"), "{told}");
+    }
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_that_ends_takes_its_managers_along_and_leaves_pods_their_library_and_folder() {
     let node = Node::with_gpus(2).await;
     let agent = node.start_agent().await;

@@ -3,7 +3,7 @@
 //! It owns the ways to the driver and closes them. One order is out at a time: the data plane sends the next one when it
 //! has heard of the last.
 
-use super::{ChannelControl, ControlFailure};
+use super::{ChannelControl, ControlFailure, Custody, Spare};
 use crate::closer::Closer;
 use crate::control::{Control, Remote};
 use sluice_comm::attach::ContextHandles;
@@ -19,8 +19,8 @@ pub(crate) struct Line(pub(crate) u64);
 
 /// What the thread is to do.
 pub(crate) enum Order {
-    /// Keep a way to the driver, for the groups that follow.
-    Open(Line, Box<dyn ChannelControl>),
+    /// Keep a way to the driver, for the groups that follow, and deposit a spare one.
+    Open(Line, Box<dyn ChannelControl>, Option<Spare>),
     /// A group behind it. One that is known already is reached this way from now on.
     Add(GroupId, Line, ContextHandles),
     /// No more groups follow: closes the way unless there is one behind it.
@@ -43,20 +43,29 @@ pub(crate) struct Report {
 
 /// The sending end.
 #[derive(Debug)]
-pub(crate) struct Executor(Sender<Order>);
+pub(crate) struct Executor {
+    orders: Sender<Order>,
+    deposits: bool,
+}
 
 impl Executor {
     /// Starts the thread, which reports to `remote`.
-    pub(crate) fn start(remote: Remote, closer: Closer) -> io::Result<Self> {
+    pub(crate) fn start(remote: Remote, closer: Closer, custody: Option<Custody>) -> io::Result<Self> {
         let (sender, orders) = channel();
-        let work = Work { lines: HashMap::new(), groups: HashMap::new(), remote, closer };
+        let deposits = custody.is_some();
+        let work = Work { lines: HashMap::new(), groups: HashMap::new(), remote, closer, custody };
         std::thread::Builder::new().name("sluice-controls".into()).spawn(move || work.serve(&orders))?;
-        Ok(Self(sender))
+        Ok(Self { orders: sender, deposits })
+    }
+
+    /// Whether spare ways to the driver are wanted.
+    pub(crate) fn deposits(&self) -> bool {
+        self.deposits
     }
 
     pub(crate) fn order(&self, order: Order) {
         // The thread ends no earlier than this.
-        let _ = self.0.send(order);
+        let _ = self.orders.send(order);
     }
 
     /// Frees every group. `false` if that took longer than `patience`: the thread may wait for the driver for ever.
@@ -73,14 +82,24 @@ struct Work {
     remote: Remote,
     /// Closing the last descriptor of a driver's client can take long.
     closer: Closer,
+    /// `None`: nobody would do anything with duplicates.
+    custody: Option<Custody>,
 }
 
 impl Work {
     fn serve(mut self, orders: &Receiver<Order>) {
         for order in orders {
             match order {
-                Order::Open(line, control) => drop(self.lines.insert(line, control)),
+                Order::Open(line, control, spare) => {
+                    if let (Some(custody), Some(spare)) = (&mut self.custody, &spare) {
+                        custody.line(line, spare);
+                    }
+                    self.lines.insert(line, control);
+                }
                 Order::Add(group, line, handles) => {
+                    if let Some(custody) = &mut self.custody {
+                        custody.group(group, line, &handles);
+                    }
                     if let Some((before, _)) = self.groups.insert(group, (line, handles)) {
                         self.close_if_unused(before);
                     }
@@ -114,12 +133,18 @@ impl Work {
 
     fn forget(&mut self, group: GroupId) {
         if let Some((line, _)) = self.groups.remove(&group) {
+            if let Some(custody) = &mut self.custody {
+                custody.forget(group);
+            }
             self.close_if_unused(line);
         }
     }
 
     fn close_if_unused(&mut self, line: Line) {
         if !self.groups.values().any(|(other, _)| *other == line) {
+            if let Some(custody) = &mut self.custody {
+                custody.close(line);
+            }
             self.closer.close(self.lines.remove(&line));
         }
     }
@@ -127,14 +152,13 @@ impl Work {
     /// All slices first: two groups that run with tiny ones keep each other from working.
     fn restore(&mut self, patience: Duration) {
         let until = Instant::now() + patience;
-        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
+        let mut groups: Vec<GroupId> = self.groups.keys().copied().collect();
         for op in [Op::SetSlice(DEFAULT_US), Op::Start] {
-            for group in &groups {
-                if Instant::now() < until {
-                    // Nothing more can be done about one that fails; its own process will.
-                    let _ = self.make(*group, op);
-                }
-            }
+            // Nothing more can be done from here about one that fails: its own process will, or the supervisor.
+            groups.retain(|group| Instant::now() < until && self.make(*group, op).is_ok());
+        }
+        for group in groups {
+            self.forget(group);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Channel groups from outside: stopping and starting them, their time slices, over descriptors that their owners sent.
 
+mod custody;
 mod executor;
 mod nvrm;
 pub(crate) mod verdict;
 
+pub(crate) use custody::{Custody, Spare};
 pub(crate) use executor::{Executor, Line, Order, Report};
 pub use nvrm::Nvrm;
 

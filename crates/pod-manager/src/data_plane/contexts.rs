@@ -2,7 +2,7 @@
 
 use super::DataPlane;
 use super::frames::Outcome;
-use crate::channels::{ChannelControl, Line, Order};
+use crate::channels::{ChannelControl, Line, Order, Spare};
 use crate::closer::Closer;
 use crate::reason::Reason;
 use sluice_comm::attach::{ATTACH_VERSION, AttachPayload, ContextHandles, MAX_LEN};
@@ -132,7 +132,8 @@ impl DataPlane {
     fn adopt(&mut self, id: ProcessId, descriptors: Vec<OwnedFd>) -> Vec<Option<Line>> {
         let mut lines = Vec::new();
         for fd in descriptors {
-            let adopted = self.helm.adopt(fd);
+            let process = self.processes.get(&id).and_then(|process| process.pidfd.as_ref());
+            let adopted = self.helm.adopt(fd, process);
             lines.push(match adopted {
                 Ok(line) => Some(line),
                 Err((fd, why)) => {
@@ -161,12 +162,17 @@ impl super::steering::Helm {
         self.adopt.is_some()
     }
 
-    fn adopt(&mut self, fd: OwnedFd) -> Result<Line, (OwnedFd, String)> {
+    fn adopt(&mut self, fd: OwnedFd, process: Option<&OwnedFd>) -> Result<Line, (OwnedFd, String)> {
         let Some(adopt) = &mut self.adopt else { return Err((fd, "controls are switched off".into())) };
+        let process = process.filter(|_| self.executor.deposits());
+        // Without descriptors to spare its own process is all that can help it.
+        let spare = process.and_then(|process| {
+            Some(Spare { descriptor: fd.try_clone().ok()?, process: process.try_clone().ok()? })
+        });
         let control: Box<dyn ChannelControl> = adopt.adopt(fd)?;
         self.last += 1;
         let line = Line(self.last);
-        self.executor.order(Order::Open(line, control));
+        self.executor.order(Order::Open(line, control, spare));
         Ok(line)
     }
 

@@ -15,7 +15,7 @@ mod held;
 mod snapshot;
 mod steering;
 
-use crate::channels::{Adopt, Executor};
+use crate::channels::{Adopt, Custody, Executor};
 use crate::client_table::ClientTable;
 use crate::clock::Clock;
 use crate::closer::Closer;
@@ -67,6 +67,8 @@ pub(crate) struct Inputs {
     pub(crate) identify: Box<dyn Identify>,
     /// `None`: no channel group is controlled.
     pub(crate) adopt: Option<Box<dyn Adopt>>,
+    /// Where duplicates of the ways to the driver go.
+    pub(crate) custody: Option<Custody>,
     /// Where the thread that makes controls reports.
     pub(crate) remote: Remote,
 }
@@ -115,7 +117,8 @@ pub(crate) struct DataPlane {
 impl DataPlane {
     /// Registers everything; serves nothing yet.
     pub(crate) fn new(config: &Config, definitions: Vec<Definition>, inputs: Inputs) -> Result<Self> {
-        let Inputs { unix, tcp, signals, inbox, meters, mut clock, peers, identify, adopt, remote } = inputs;
+        let Inputs { unix, tcp, signals, inbox, meters, mut clock, peers, identify, adopt, custody, remote } =
+            inputs;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).attempt("epoll_create")?;
         let readable = |data| EpollEvent::new(EpollFlags::EPOLLIN, data);
         epoll.add(&unix.listener, readable(UNIX)).attempt("epoll_ctl")?;
@@ -139,7 +142,8 @@ impl DataPlane {
             }
         };
         let closer = Closer::start().attempt("start the closing thread")?;
-        let executor = Executor::start(remote, closer.clone()).attempt("start the thread for controls")?;
+        let executor =
+            Executor::start(remote, closer.clone(), custody).attempt("start the thread for controls")?;
         let steering = Steering::new(SteeringPolicy::default());
         let mut plane = Self {
             epoll,

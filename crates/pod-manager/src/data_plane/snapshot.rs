@@ -21,7 +21,7 @@ impl DataPlane {
             clients,
             refused: self.meters.refusals(),
             held: u32::try_from(self.lobby.len()).unwrap_or(u32::MAX),
-            steering: Some(self.meters.steering.said()),
+            steering: Some(self.meters.steering.said(self.meters.gates.said())),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use prometheus::{IntCounter, IntGauge, Opts, Registry};
 use sluice_core::gates::Gating;
+use std::collections::HashMap;
 
 /// Says what the gates of best-effort processes are at.
 pub(crate) struct GateMetrics {
@@ -24,6 +25,15 @@ impl GateMetrics {
             registry.register(Box::new(counter.clone())).map(|()| counter)
         });
         Ok(Self { changes: changes.collect::<prometheus::Result<_>>()?, closed })
+    }
+
+    /// How often they changed to what, as the node agent hears it.
+    pub(crate) fn said(&self) -> HashMap<String, u64> {
+        Gating::LABELS
+            .iter()
+            .zip(&self.changes)
+            .map(|(to, counter)| ((*to).to_owned(), counter.get()))
+            .collect()
     }
 
     /// They have changed.

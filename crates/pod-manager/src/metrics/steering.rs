@@ -3,6 +3,7 @@
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry};
 use sluice_core::steering::{Op, Outcome};
 use sluice_proto::control;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Bounds of the histogram of controls, seconds.
@@ -103,8 +104,8 @@ impl SteeringMetrics {
         }
     }
 
-    /// All of it, as the node agent hears it.
-    pub(crate) fn said(&self) -> control::Steering {
+    /// All of it, and how often gates changed to what, as the node agent hears it.
+    pub(crate) fn said(&self, gate_changes: HashMap<String, u64>) -> control::Steering {
         let controls = Op::LABELS.iter().zip(&self.controls).flat_map(|(control, by_outcome)| {
             OUTCOMES.iter().zip(by_outcome).map(|((_, outcome), counter)| control::Controls {
                 control: (*control).to_owned(),
@@ -118,6 +119,8 @@ impl SteeringMetrics {
             hand_overs_forced: self.forced.get(),
             given_up: self.given_up.get(),
             descriptors_refused: self.descriptors_refused.get(),
+            announcements_refused: self.announcements_refused.get(),
+            gate_changes,
             controls: controls.collect(),
             levels: levels
                 .map(|(level, gauge)| ((*level).to_owned(), u32::try_from(gauge.get()).unwrap_or(0)))

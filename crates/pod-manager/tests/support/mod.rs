@@ -17,6 +17,7 @@ use hook::Hook;
 use peers::ScriptedPeers;
 use sluice_pod_manager::identity::{ByCgroup, ByName, Identify};
 use sluice_pod_manager::{ClientSource, Config, Handle, Parts, start_with};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -48,6 +49,8 @@ pub struct World {
     pub peers: ScriptedPeers,
     pub driver: FakeDriver,
     pub config: Config,
+    /// For the next start: where duplicates go.
+    pub custody: Option<OwnedFd>,
     handle: Option<Handle>,
     /// The resource file.
     pub file: PathBuf,
@@ -88,6 +91,7 @@ impl World {
             peers: ScriptedPeers::default(),
             driver: FakeDriver::default(),
             config,
+            custody: None,
             handle: None,
             file,
             directory,
@@ -103,7 +107,13 @@ impl World {
             ClientSource::Agent(_) => Box::new(ByCgroup),
         };
         let (clock, peers) = (Box::new(self.clock.clone()), Box::new(self.peers.clone()));
-        let parts = Parts { clock, peers, identify, adopt: Some(Box::new(self.driver.clone())) };
+        let parts = Parts {
+            clock,
+            peers,
+            identify,
+            adopt: Some(Box::new(self.driver.clone())),
+            custody: self.custody.take(),
+        };
         self.handle = Some(start_with(self.config.clone(), parts).unwrap());
     }
 

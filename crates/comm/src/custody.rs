@@ -1,0 +1,187 @@
+//! What a pod-manager gives its supervisor, so that nobody stays stopped when the manager dies: duplicates of the ways to
+//! the driver, and which channel groups are behind them. Packets on a socket pair, each whole or not at all:
+//!
+//! ```text
+//! u32 magic "SLCU"   u32 kind   u64 number
+//! kind 0 line:   beside it two descriptors: the way to the driver, and the pidfd of the process that it came from
+//! kind 1 group:  u64 line, u32 client, u32 subdevice, u32 channel_group, u32 channels, u32 each channel
+//! kind 2 forget  (a group)
+//! kind 3 close   (a line)
+//! ```
+//! Little-endian, packed, nothing behind it. Nothing is answered. Numbers are the manager's own.
+
+use crate::attach::{ContextHandles, MAX_CHANNELS};
+use crate::wire::Reader;
+use thiserror::Error;
+
+/// First word of every packet: "SLCU".
+pub const MAGIC: u32 = u32::from_le_bytes(*b"SLCU");
+/// The most bytes of a packet.
+pub const MAX_LEN: usize = HEADER + GROUP + 4 * MAX_CHANNELS;
+/// The descriptors beside a line: the way to the driver, then the process's pidfd.
+pub const LINE_DESCRIPTORS: usize = 2;
+
+const HEADER: usize = 4 + 4 + 8;
+const GROUP: usize = 8 + 4 * 4;
+
+/// One packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deposit {
+    /// A way to the driver: keep its duplicate until the process has ended, or until [`Deposit::Close`].
+    Line(u64),
+    /// A channel group behind a line, in place of what was said of it before. It may be stopped from now on.
+    Group {
+        /// Its number.
+        group: u64,
+        /// The line that leads to it.
+        line: u64,
+        /// What the driver calls it; `descriptor` is not transferred and comes out as 0.
+        handles: ContextHandles,
+    },
+    /// A group is not controlled any more, and has been left as its process wants it.
+    Forget(u64),
+    /// The manager has closed a line.
+    Close(u64),
+}
+
+/// Why bytes are no deposit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum DepositError {
+    /// Not our bytes.
+    #[error("deposit begins with 0x{found:08x}, expected 0x{expected:08x}", expected = MAGIC)]
+    Magic {
+        /// The first word.
+        found: u32,
+    },
+    /// Another kind.
+    #[error("deposit is of kind {found}, expected 0 to 3")]
+    Kind {
+        /// The kind found.
+        found: u32,
+    },
+    /// More channels than a group has.
+    #[error("deposit has a group of {found} channels, expected at most {MAX_CHANNELS}")]
+    Channels {
+        /// The count.
+        found: u32,
+    },
+    /// Fewer bytes than its kind has, or more.
+    #[error("deposit has {found} bytes, expected {expected}")]
+    Length {
+        /// Bytes given.
+        found: usize,
+        /// Bytes that its kind and count ask for.
+        expected: usize,
+    },
+}
+
+impl Deposit {
+    /// The bytes of the packet. More channels than [`MAX_CHANNELS`] are written as they are; the reader refuses them.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let (kind, number) = match self {
+            Self::Line(line) => (0_u32, line),
+            Self::Group { group, .. } => (1, group),
+            Self::Forget(group) => (2, group),
+            Self::Close(line) => (3, line),
+        };
+        let mut bytes = Vec::with_capacity(MAX_LEN);
+        bytes.extend(MAGIC.to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(number.to_le_bytes());
+        if let Self::Group { line, handles, .. } = self {
+            bytes.extend(line.to_le_bytes());
+            let channels = u32::try_from(handles.channels.len()).unwrap_or(u32::MAX);
+            let fixed = [handles.client, handles.subdevice, handles.channel_group, channels];
+            bytes.extend(fixed.iter().chain(&handles.channels).flat_map(|word| word.to_le_bytes()));
+        }
+        bytes
+    }
+
+    /// Reads the whole of `bytes` as a packet.
+    ///
+    /// # Errors
+    /// [`DepositError`] says what the first thing wrong is.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DepositError> {
+        let mut expected = HEADER;
+        let wrong_length = |expected: usize| DepositError::Length { found: bytes.len(), expected };
+        let long_enough =
+            |expected| if bytes.len() < expected { Err(wrong_length(expected)) } else { Ok(()) };
+        long_enough(expected)?;
+        let mut fields = Reader::new(bytes);
+        match fields.u32() {
+            MAGIC => {}
+            found => return Err(DepositError::Magic { found }),
+        }
+        let (kind, number) = (fields.u32(), fields.u64());
+        let deposit = match kind {
+            0 => Self::Line(number),
+            1 => {
+                expected += GROUP;
+                long_enough(expected)?;
+                let line = fields.u64();
+                let (client, subdevice, channel_group) = (fields.u32(), fields.u32(), fields.u32());
+                let channels = match fields.u32() {
+                    count if count as usize <= MAX_CHANNELS => count,
+                    found => return Err(DepositError::Channels { found }),
+                };
+                expected += 4 * channels as usize;
+                long_enough(expected)?;
+                let channels = (0..channels).map(|_| fields.u32()).collect();
+                let handles = ContextHandles { descriptor: 0, client, subdevice, channel_group, channels };
+                Self::Group { group: number, line, handles }
+            }
+            2 => Self::Forget(number),
+            3 => Self::Close(number),
+            found => return Err(DepositError::Kind { found }),
+        };
+        if bytes.len() == expected { Ok(deposit) } else { Err(wrong_length(expected)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(channels: usize) -> Deposit {
+        let channels = (0..channels).map(|channel| u32::try_from(channel).unwrap() + 7).collect();
+        let handles = ContextHandles { descriptor: 0, client: 1, subdevice: 2, channel_group: 3, channels };
+        Deposit::Group { group: u64::MAX, line: 5, handles }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for deposit in
+            [Deposit::Line(1), group(0), group(MAX_CHANNELS), Deposit::Forget(2), Deposit::Close(3)]
+        {
+            let bytes = deposit.encode();
+            assert!(bytes.len() <= MAX_LEN);
+            assert_eq!(Deposit::decode(&bytes), Ok(deposit));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_cut_off_or_too_many_are_refused() {
+        let bytes = group(2).encode();
+        for len in 0..bytes.len() {
+            let refused = Deposit::decode(bytes.get(..len).unwrap());
+            assert!(
+                matches!(refused, Err(DepositError::Length { found, .. }) if found == len),
+                "{refused:?}"
+            );
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        assert_eq!(Deposit::decode(&longer), Err(DepositError::Length { found: 49, expected: 48 }));
+    }
+
+    #[test]
+    fn what_is_no_deposit_is_named() {
+        let mut bytes = Deposit::Line(1).encode();
+        bytes[4] = 9;
+        assert_eq!(Deposit::decode(&bytes), Err(DepositError::Kind { found: 9 }));
+        bytes[0] = 0;
+        assert!(matches!(Deposit::decode(&bytes), Err(DepositError::Magic { .. })));
+        let many = group(MAX_CHANNELS + 1).encode();
+        assert_eq!(Deposit::decode(&many), Err(DepositError::Channels { found: 65 }));
+    }
+}
