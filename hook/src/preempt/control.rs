@@ -108,11 +108,25 @@ pub(super) enum Purpose {
     Use,
 }
 
-pub(super) fn supported(engine: &HookEngine, queue: &Arc<Queue>, purpose: Purpose) -> Supported {
+fn supported(engine: &HookEngine, queue: &Queue, purpose: Purpose) -> Supported {
+    match can_stop_on_gpu(engine, queue, purpose) {
+        Ok(()) => match slices::unsupported(queue.stream().context) {
+            None => Supported { level: Level::Full, reason: None },
+            reason => Supported { level: Level::Device, reason },
+        },
+        Err(reason) => Supported { level: Level::Host, reason: Some(reason) },
+    }
+}
+
+/// Whether a stream can have gates; the reason if not.
+pub(super) fn can_stop_on_gpu(
+    engine: &HookEngine,
+    queue: &Queue,
+    purpose: Purpose,
+) -> Result<(), &'static CStr> {
     let stream = queue.stream();
     if stream.kind == Kind::Legacy {
-        let reason = Some(c"all blocking streams wait for the legacy default stream on the GPU");
-        return Supported { level: Level::Host, reason };
+        return Err(c"all blocking streams wait for the legacy default stream on the GPU");
     }
     let gates = &engine.driver().gates;
     let relaxed = engine.driver().relax(true);
@@ -121,13 +135,7 @@ pub(super) fn supported(engine: &HookEngine, queue: &Arc<Queue>, purpose: Purpos
         Purpose::Use => gates.prepare(stream),
     };
     engine.driver().relax(relaxed);
-    match possible {
-        Ok(()) => match slices::unsupported(stream.context) {
-            None => Supported { level: Level::Full, reason: None },
-            reason => Supported { level: Level::Device, reason },
-        },
-        Err(reason) => Supported { level: Level::Host, reason: Some(reason) },
-    }
+    possible
 }
 
 /// A stream that must have been enabled; the driver is not asked, as the handle may be one of a stream that is gone.

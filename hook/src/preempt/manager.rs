@@ -19,7 +19,7 @@ use sluice_preempt::outcome::Error;
 use sluice_preempt::queue::Queue;
 use sluice_sys::futex;
 
-use super::control::{Purpose, supported};
+use super::control::{Purpose, can_stop_on_gpu};
 use super::holds::{self, Holder};
 use super::{HookEngine, engage, engine, is_ending, streams, worker};
 use crate::process::{self, COUNTERS, Managed};
@@ -169,7 +169,7 @@ fn follow(device: u64, gates: bool, shut: bool) -> u64 {
             stop(engine, &queue);
         }
         if after.0 && queue.stream().kind != Kind::Legacy {
-            levels.push(supported(engine, &queue, Purpose::Use).level);
+            levels.push(with_gates(engine, &queue));
         }
     }
     match levels.iter().min() {
@@ -184,10 +184,15 @@ fn give_gates(engine: &HookEngine, queue: &Arc<Queue>) {
     if engine.is_enabled(queue) {
         return;
     }
-    let level = supported(engine, queue, Purpose::Use).level.min(Level::Device);
+    let level = with_gates(engine, queue);
     let bound_ns = if level == Level::Device { CONFIG.bound_ns } else { BOUND_WITHOUT_GATES_NS };
     // A stream that is being destroyed needs no gates.
     let _ = engine.enable(queue, Config { level, bound_ns, ..CONFIG });
+}
+
+/// Gives the stream's gates their words, if it can have any; the level that it can be stopped at by them.
+fn with_gates(engine: &HookEngine, queue: &Queue) -> Level {
+    if can_stop_on_gpu(engine, queue, Purpose::Use).is_ok() { Level::Device } else { Level::Host }
 }
 
 /// Stops a stream, or says that it is still to be stopped.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sluice_comm::attach::MAX_CHANNELS;
 use sluice_nvrm::sniff::Found;
@@ -63,7 +63,9 @@ pub(super) fn unsupported(context: Context) -> Option<&'static CStr> {
 
 /// The one group of compute that a context's device has in this process.
 fn find(context: Context) -> Result<Found, &'static CStr> {
-    if real::simulated_ioctl().is_none() && !matches!(Module::loaded(), Module::Compared(_)) {
+    static MODULE: OnceLock<Module> = OnceLock::new();
+    let module = MODULE.get_or_init(Module::loaded);
+    if real::simulated_ioctl().is_none() && !matches!(module, Module::Compared(_)) {
         return Err(c"nobody has compared this driver's layouts");
     }
     let device = within(context, || gpu::current_device().ok_or(Code::INVALID_VALUE));

@@ -1,6 +1,7 @@
 /* streams perthread: two threads on per-thread default streams, by the _ptsz entry points and by the stream handle 2.
  * streams destroyed: streams that are used, destroyed with work in flight and replaced by new ones, thousands of times.
- * streams contexts:  contexts that come and go, each with streams of its own. */
+ * streams contexts:  contexts that come and go, each with streams of its own.
+ * streams asked:     streams that come and go from several threads, and events that are asked about until they are reached. */
 #include "common.h"
 #include <pthread.h>
 
@@ -56,6 +57,35 @@ static void contexts(void) {
     }
 }
 
+static CUstream handed;
+static CUdeviceptr handed_data;
+
+static void *use_up(void *unused) {
+    (void)unused;
+    DO(cuCtxSetCurrent(gpu.context));
+    DO(launch(gpu.add, handed_data, N, 20, handed));
+    DO(cuStreamWriteValue32_v2(handed, handed_data + N * 8, 1, 0));
+    DO(cuStreamDestroy_v2(handed));
+    return NULL;
+}
+
+static void asked(void) {
+    handed_data = numbers(N + 1);
+    for (int round = 0; round < 300; round++) {
+        pthread_t thread;
+        CUevent event;
+        DO(cuStreamCreate(&handed, CU_STREAM_NON_BLOCKING));
+        DO(cuEventCreate(&event, 0));
+        DO(cuEventRecord(event, handed));
+        while (cuEventQuery(event) == CUDA_ERROR_NOT_READY) usleep(20);
+        DO(cuEventDestroy_v2(event));
+        EXPECT(pthread_create(&thread, NULL, use_up, NULL) == 0);
+        pthread_join(thread, NULL);
+        DO(cuCtxSynchronize());
+    }
+    EXPECT(added(handed_data, N, 300));
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     pthread_t threads[2];
@@ -64,6 +94,8 @@ int main(int argc, char **argv) {
         destroyed();
     } else if (!strcmp(what, "contexts")) {
         contexts();
+    } else if (!strcmp(what, "asked")) {
+        asked();
     } else {
         for (int i = 0; i < 2; i++) EXPECT(pthread_create(&threads[i], NULL, per_thread, NULL) == 0);
         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);

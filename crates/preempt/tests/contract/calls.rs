@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use sluice_preempt::command::{Command, Later, Launch, LaunchLimits, Source, Work};
+use sluice_preempt::command::{Call, Command, Later, Launch, LaunchLimits, Source, Work};
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::driver::Driver;
 use sluice_preempt::ids::{Code, Kind};
@@ -27,6 +27,29 @@ fn parameters_and_pageable_bytes_are_those_of_the_call_not_of_the_submission() {
     rig.restore(&queue);
     rig.settle();
     assert_eq!((rig.gpu.read(1), rig.gpu.read(2)), (7, 7));
+}
+
+#[test]
+fn a_call_that_only_the_adapter_knows_is_made_in_its_turn_on_the_engines_stream() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.preempt(&queue, SYNC).unwrap();
+    let made = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    for number in 0..3 {
+        let made = std::sync::Arc::clone(&made);
+        let make = move |stream| {
+            made.lock().unwrap().push((number, stream));
+            Ok(())
+        };
+        let call = Command::Call(Call::new(Work::Small, 8, make));
+        assert_eq!(call.bytes(), 8);
+        rig.engine.command(&queue, &call).unwrap();
+    }
+    assert_eq!(*made.lock().unwrap(), []);
+    rig.restore(&queue);
+    rig.settle();
+    let stream = queue.stream().handle;
+    assert_eq!(*made.lock().unwrap(), [(0, stream), (1, stream), (2, stream)]);
 }
 
 #[test]

@@ -76,6 +76,24 @@ fn full_waits_for_nothing() {
 }
 
 #[test]
+fn who_needs_the_gpu_in_a_context_that_is_off_it_gets_it_back_and_the_gates_hold() {
+    let rig = Rig::new();
+    rig.gpu.inside().slices = Some(Ok(()));
+    let queue = busy(&rig, Level::Full);
+    let other = rig.plain(99, Kind::NonBlocking);
+    rig.preempt(&queue, SYNC).unwrap();
+    rig.engine.yield_slices(queue.stream().context, Some(&queue));
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&queue), [0], "it is its own stream that was used");
+    rig.engine.yield_slices(queue.stream().context, Some(&other));
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&queue), [0, 1], "the kernel that was under way ends");
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
+}
+
+#[test]
 fn what_cannot_be_had_falls_back_and_says_so() {
     let rig = Rig::new();
     rig.gpu.inside().slices = Some(Err(SliceError::Unsupported("one stream of a context")));

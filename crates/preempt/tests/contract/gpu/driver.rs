@@ -72,6 +72,9 @@ impl Driver for Gpu {
         }
         let mut inside = self.inside();
         inside.check(stream)?;
+        if let Command::Call(call) = command {
+            call.make(stream.handle)?;
+        }
         if matches!(command, Command::Launch(launch) if launch.function == REFUSED) {
             return Err(Code(701));
         }
