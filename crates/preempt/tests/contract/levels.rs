@@ -42,6 +42,26 @@ fn device_waits_for_the_running_kernel_only() {
 }
 
 #[test]
+fn device_waits_for_a_kernel_whose_gate_was_open_when_the_gpu_came_to_it() {
+    for passing_ns in [1_000, 50_000, 1_000_000] {
+        let rig = Rig::new();
+        rig.gpu.inside().passing_ns = passing_ns;
+        let queue = rig.queue(Kind::NonBlocking, Level::Device);
+        (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
+        // The GPU is on its way through the first gate.
+        rig.gpu.advance(500);
+        let achieved = rig.preempt(&queue, SYNC).unwrap();
+        assert_eq!((achieved.level, achieved.stopped), (Level::Device, true));
+        let ran = rig.ran(&queue);
+        rig.gpu.finish();
+        assert_eq!(rig.ran(&queue), ran, "{passing_ns} ns from word to kernel");
+        rig.restore(&queue);
+        rig.settle();
+        assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn full_waits_for_nothing() {
     let rig = Rig::new();
     rig.gpu.inside().slices = Some(Ok(()));

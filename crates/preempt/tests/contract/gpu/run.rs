@@ -54,8 +54,17 @@ impl Inside {
                 }
                 self.lane(handle).arrived = number;
             }
-            Op::Gate(number) if lane.word.wrapping_sub(number) >= 1 << 31 => return false,
-            Op::Gate(_) => {}
+            Op::Gate(number) => match lane.ends {
+                None if lane.word.wrapping_sub(number) >= 1 << 31 => return false,
+                None if self.passing_ns > 0 => {
+                    let ends = self.now + self.passing_ns;
+                    self.lane(handle).ends = Some(ends);
+                    return true;
+                }
+                Some(ends) if ends > self.now => return false,
+                // What the word says by now does not count any more.
+                Some(_) | None => self.lane(handle).ends = None,
+            },
             Op::Pass(number) => self.lane(handle).passed = number,
         }
         self.lane(handle).ops.pop_front();
