@@ -19,29 +19,6 @@ import time
 import rig
 
 
-class Load(rig.Child):
-    """A generator whose rate can be read."""
-
-    def __init__(self, name, env, kernel_us):
-        super().__init__(name, [rig.SLUICE, "load", "be", "--duration-us", kernel_us, "--depth", 8, "--stop-with-stdin"], env)
-        self.started = self.answer(60)
-
-
-
-def rates(loads, seconds):
-    """Kernels that each completed in a second, by its own clock, over a window that begins now. One that stands reports nothing."""
-    for load in loads:
-        load.records()
-    time.sleep(seconds)
-    def rate(load):
-        seen = [record for _, record in load.records() if record["record"] == "be_progress"]
-        if len(seen) < 2:
-            return 0.0
-        first, last = seen[0], seen[-1]
-        return (last["completed"] - first["completed"]) / max(1e-9, last["seconds"] - first["seconds"])
-    return [rate(load) for load in loads]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4.0, help="each window")
@@ -79,7 +56,7 @@ def main():
         """Rates of both over one window, after what was launched before has had time to end."""
         time.sleep(0.6)
         begin = tenants()
-        rate_a, rate_b = rates([a, b], options.seconds)
+        rate_a, rate_b = rig.load_rates([a, b], options.seconds)
         end = tenants()
         def saves(load):
             group = lambda when: when.get(load.process.pid, {}).get("groups", [{}])[0].get("saves")
@@ -99,10 +76,10 @@ def main():
     watch = new_watch()
     simulator = {k: v for k, v in os.environ.items() if options.simulated and k.startswith("SLUICE_SIM_")}
     env = rig.plain_env(LD_PRELOAD=str(rig.HOOK), SLUICE_SOCKET=str(socket), SLUICE_LOG=str(log), **simulator)
-    a = Load("a", env, options.kernel_us)
-    [alone] = rates([a], options.seconds)
+    a = rig.Load("a", env, options.kernel_us)
+    [alone] = rig.load_rates([a], options.seconds)
     rig.say(f"a alone: {alone:.0f}/s")
-    b = Load("b", env, options.kernel_us)
+    b = rig.Load("b", env, options.kernel_us)
     pids = [load.process.pid for load in (a, b)]
     until("both announced", lambda: set(pids) <= set(tenants()))
     found = tenants()

@@ -12,7 +12,6 @@ Everything known is written after each case. The bar is 100 ms.
 
 import argparse
 import json
-import pathlib
 import random
 import statistics
 import subprocess
@@ -68,13 +67,7 @@ class Stage:
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-kill-")
         self.gpu = {}
         if options.gpu == "sim":
-            socket, driver = pathlib.Path(self.folder.name) / "gpu.sock", pathlib.Path(self.folder.name) / "driver"
-            driver.mkdir()
-            for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-                (driver / name).symlink_to(rig.BUILD / "libcuda.so")
-            self.simulator = rig.Child("simulator", [rig.SLUICE, "sim", "--socket", socket], rig.plain_env())
-            rig.wait_for_socket(socket, self.simulator)
-            self.gpu = {"LD_LIBRARY_PATH": str(driver), "SLUICE_SIM_SOCKET": str(socket)}
+            self.simulator, self.gpu = rig.simulate(self.folder.name)
         self.controls = "simulated" if options.gpu == "sim" else "auto"
 
     def manager(self, *flags):

@@ -14,28 +14,9 @@ import time
 import rig
 
 
-class Load(rig.Child):
-    """A generator whose rate can be read. It was started without anything of ours in it."""
-
-    def __init__(self, name, kernel_us):
-        super().__init__(name, [rig.SLUICE, "load", "be", "--duration-us", kernel_us, "--depth", 16, "--stop-with-stdin"],
-                         rig.simulated_env(SLUICE_SIM_LABEL=name))
-        self.started = self.answer(60)
-        self.pid = self.process.pid
-
-
-def rates(loads, seconds):
-    """Kernels that each completed in a second, by its own clock, over a window that begins now. One that stands says nothing."""
-    for load in loads:
-        load.records()
-    time.sleep(seconds)
-    def rate(load):
-        seen = [record for _, record in load.records() if record["record"] == "be_progress"]
-        if len(seen) < 2:
-            return 0.0
-        first, last = seen[0], seen[-1]
-        return (last["completed"] - first["completed"]) / max(1e-9, last["seconds"] - first["seconds"])
-    return [rate(load) for load in loads]
+def load(name, kernel_us):
+    """A generator that was started without anything of ours in it."""
+    return rig.Load(name, rig.simulated_env(SLUICE_SIM_LABEL=name), kernel_us, depth=16)
 
 
 def main():
@@ -70,15 +51,15 @@ def main():
 
     def window(name):
         time.sleep(0.7)
-        result["rates"][name] = found = rates(loads, options.seconds)
+        result["rates"][name] = found = rig.load_rates(loads, options.seconds)
         rig.say(f"{name}: {', '.join(f'{rate:.0f}/s' for rate in found)}")
         return found
 
     try:
-        a = Load("a", options.kernel_us)
+        a = load("a", options.kernel_us)
         loads.append(a)
         [alone] = window("a alone")
-        b = Load("b", options.kernel_us)
+        b = load("b", options.kernel_us)
         loads.append(b)
         result["device"] = a.started["device"]
         window("both, untouched")

@@ -190,6 +190,40 @@ def wait_for_socket(path, child, seconds=10.0):
     fail(f"{child.name} does not answer at {path} after {seconds:.0f} s\n{child.errors()}")
 
 
+class Load(Child):
+    """A generator whose rate can be read."""
+
+    def __init__(self, name, env, kernel_us, depth=8):
+        super().__init__(name, [SLUICE, "load", "be", "--duration-us", kernel_us, "--depth", depth, "--stop-with-stdin"], env)
+        self.started = self.answer(60)
+        self.pid = self.process.pid
+
+
+def load_rates(loads, seconds):
+    """Kernels that each completed in a second, by its own clock, over a window that begins now. One that stands says nothing."""
+    for load in loads:
+        load.records()
+    time.sleep(seconds)
+    def rate(load):
+        seen = [record for _, record in load.records() if record["record"] == "be_progress"]
+        if len(seen) < 2:
+            return 0.0
+        first, last = seen[0], seen[-1]
+        return (last["completed"] - first["completed"]) / max(1e-9, last["seconds"] - first["seconds"])
+    return [rate(load) for load in loads]
+
+
+def simulate(folder):
+    """A simulator in `folder`: its process, and what programs need in their environment to find it."""
+    socket_path, driver = pathlib.Path(folder) / "gpu.sock", pathlib.Path(folder) / "driver"
+    driver.mkdir()
+    for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
+        (driver / name).symlink_to(BUILD / "libcuda.so")
+    simulator = Child("simulator", [SLUICE, "sim", "--socket", socket_path], plain_env())
+    wait_for_socket(socket_path, simulator)
+    return simulator, {"LD_LIBRARY_PATH": str(driver), "SLUICE_SIM_SOCKET": str(socket_path)}
+
+
 def plain_env(**more):
     """This environment without anything that would put a program under a hook, plus `more`."""
     kept = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("SLUICE_")}
