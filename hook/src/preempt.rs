@@ -4,9 +4,11 @@
 //! flag. From then on every call on a stream or an event goes through the engine, because streams that are not preempted have to
 //! wait for those that are where the program says so. The flag never goes down again: the engine knows what events mean.
 //!
-//! * `streams` finds the queue that a handle means; `submit`, `launches`, `copies`, `events` and `waits` are the calls.
-//! * `driver`, `gates` and `slices` stand behind the engine's traits; `worker` is the thread that hands over what waited.
-//! * `control` is what the C functions do; `manager` follows a manager's gate.
+//! * `streams` finds the queue that a handle means; `submit`, `launches`, `copies`, `events` and `waits` are the calls;
+//!   `argument` and `parameters` keep what they were given.
+//! * `driver`, `gates` (by `memops`) and `slices` stand behind the engine's traits; `worker` is the thread that hands over what
+//!   waited.
+//! * `control` is what the C functions do; `manager` follows a manager's gate; `holds` knows which of the two holds a stream.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
@@ -20,6 +22,8 @@ mod gates;
 mod holds;
 pub(crate) mod launches;
 pub(crate) mod manager;
+mod memops;
+mod parameters;
 mod slices;
 mod streams;
 mod submit;

@@ -16,6 +16,7 @@ use sluice_sys::page::{SharedPage, WORDS};
 
 use super::code;
 use super::driver::within;
+use super::memops::{Operation, WAIT, WRITE, batch, try_out};
 use crate::gpu::pointer;
 use crate::real;
 
@@ -24,10 +25,6 @@ const REGISTER_DEVICEMAP: c_uint = 2;
 const NOT_SUPPORTED: &CStr = c"the driver has no stream memory operations";
 const NOT_REGISTERED: &CStr = c"the driver does not map memory of the host for this context";
 const NO_MEMORY: &CStr = c"the system has no memory for gates";
-
-/// Kinds of operations of a batch (`CUstreamBatchMemOpType`).
-const WAIT: u32 = 1;
-const WRITE: u32 = 2;
 
 /// What the GPU waits for and writes, away from other streams' lines.
 #[repr(C, align(64))]
@@ -199,55 +196,12 @@ fn register(page: usize) -> Result<CUdeviceptr, Code> {
     // SAFETY: the page is ours, whole and never unmapped; `device` is writable.
     unsafe {
         code(register(page, PAGE, REGISTER_DEVICEMAP))?;
-        let works = code(get(&raw mut device, page, 0)).and_then(|()| try_out(device));
+        let works = code(get(&raw mut device, page, 0)).and_then(|()| try_out(device + PASSED));
         if works.is_err() {
             let _unregistered = unregister(page);
         }
         works.map(|()| device)
     }
-}
-
-/// Whether the driver takes an operation on memory, on a stream of our own.
-fn try_out(device: CUdeviceptr) -> Result<(), Code> {
-    const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
-    let table = real::table();
-    let (create, destroy) = (table.cuStreamCreate.ok_or(MISSING)?, table.cuStreamDestroy_v2.ok_or(MISSING)?);
-    let mut stream = std::ptr::null_mut();
-    // SAFETY: `stream` is writable, and then a stream of the current context.
-    unsafe {
-        code(create(&raw mut stream, CU_STREAM_NON_BLOCKING))?;
-        let taken = batch(stream, &mut [Operation::new(WRITE, device + PASSED, 0, 0)]);
-        let _destroyed = destroy(stream);
-        taken
-    }
-}
-
-/// One operation of a batch, in the driver's layout (`CUstreamBatchMemOpParams`).
-#[repr(C)]
-struct Operation {
-    kind: u32,
-    address: u64,
-    value: u64,
-    flags: u32,
-    alias: u64,
-    rest: u64,
-}
-
-const _: () = assert!(size_of::<Operation>() == 48);
-
-impl Operation {
-    fn new(kind: u32, address: u64, value: u32, flags: u32) -> Self {
-        Self { kind, address, value: value.into(), flags, alias: 0, rest: 0 }
-    }
-}
-
-fn batch(stream: CUstream, operations: &mut [Operation]) -> Result<(), Code> {
-    let table = real::table();
-    let make = table.cuStreamBatchMemOp_v2.or(table.cuStreamBatchMemOp);
-    let Some(make) = make else { return Err(Code(CUresult::ERROR_NOT_SUPPORTED.0)) };
-    let count = u32::try_from(operations.len()).unwrap_or(0);
-    // SAFETY: so many operations are readable and writable; the stream is alive.
-    code(unsafe { make(stream, count, operations.as_mut_ptr().cast(), 0) })
 }
 
 impl Gate for Gates {

@@ -5,7 +5,7 @@ use sluice_driver_api::types::*;
 use sluice_preempt::ids::Context;
 
 use super::submit::queue_of;
-use super::{code, engine_for_call, inside, is_engaged, launches, slices, status, streams};
+use super::{code, engine_for_call, inside, is_engaged, parameters, slices, status, streams};
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
 
@@ -64,7 +64,7 @@ pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
             if let Some(context) = gpu::current_context() {
                 engine.await_context(Context(context));
             }
-            launches::forget_layouts();
+            parameters::forget_layouts();
         });
     }
     real()
@@ -139,7 +139,7 @@ pub(crate) fn context_ended(context: u64) {
             streams::forget_context(context);
             engine.end_context(|stream| stream.context.0 == context);
             engine.driver().gates.forget_context(context);
-            launches::forget_layouts();
+            parameters::forget_layouts();
         });
     }
 }

@@ -55,6 +55,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 (state, _) => return Ok(state == State::Preempted),
             }
         };
+        // Asked first: what the driver has heard of by then is in the progress.
+        let reached = match fence {
+            _ if level == Level::Full => Ok(()),
+            Some(fence) => self.relaxed(|| self.driver.query_event(fence)),
+            None => self.fence(queue, epoch),
+        };
         let now = self.clock.now_ns();
         let gates = self.driver.gate().filter(|_| level == Level::Device);
         let progress = gates.map(|gates| gates.progress(queue.stream()));
@@ -63,11 +69,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 && queue.flight.tickets(|tickets| tickets.stops_at(progress.arrived))
                 && seen.is_some_and(|(before, since)| before == progress && now >= since + SETTLED_NS)
         });
-        let reached = match fence {
-            _ if level == Level::Full => Ok(()),
-            Some(fence) => self.relaxed(|| self.driver.query_event(fence)),
-            None => self.fence(queue, epoch),
-        };
         let mut book = self.book();
         let lane = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
         if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {

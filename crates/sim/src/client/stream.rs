@@ -127,9 +127,8 @@ impl Gpu {
     /// Whether everything up to a mark has completed, with its effects applied. Does not wait.
     pub fn is_done(&self, mark: Mark) -> bool {
         let done = self.query(mark.slot, mark.seq, mark.ticket);
-        if done {
-            self.settle();
-        }
+        // Also of what comes before it: who asks about an event sees what the stream has written on its way there.
+        self.settle();
         done
     }
 
