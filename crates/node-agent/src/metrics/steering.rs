@@ -14,6 +14,7 @@ pub(super) struct Series {
     announcements_refused: IntCounterVec,
     controls: IntCounterVec,
     gate_changes: IntCounterVec,
+    preemptions: IntCounterVec,
     level: IntGaugeVec,
 }
 
@@ -51,6 +52,11 @@ impl Series {
                 "Changes of the gates of best-effort processes",
                 &["to"],
             )?,
+            preemptions: of_gpu(
+                "sluice_preemptions_total",
+                "Times a process was to give way",
+                &["level", "outcome"],
+            )?,
             controls: of_gpu("sluice_controls_total", "Controls of channel groups", &["control", "outcome"])?,
             level: take(registry, IntGaugeVec::new(level, &["gpu", "node", "level"]))?,
         })
@@ -66,6 +72,9 @@ impl Series {
         let [gpu, node] = own;
         for made in &said.controls {
             self.controls.with_label_values(&[gpu, node, &made.control, &made.outcome]).inc_by(made.count);
+        }
+        for one in &said.preemptions {
+            self.preemptions.with_label_values(&[gpu, node, &one.level, &one.outcome]).inc_by(one.count);
         }
         for (to, changes) in &said.gate_changes {
             self.gate_changes.with_label_values(&[gpu, node, to]).inc_by(*changes);

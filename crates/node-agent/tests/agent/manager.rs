@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
-    Client, ClientUsage, Controls, Process, SetClientsRequest, SetClientsResponse, SnapshotRequest,
-    SnapshotResponse, Steering,
+    Client, ClientUsage, Controls, Preemptions, Process, SetClientsRequest, SetClientsResponse,
+    SnapshotRequest, SnapshotResponse, Steering,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -107,6 +107,7 @@ fn steering() -> Steering {
         descriptors_refused: 24,
         controls: vec![made("stop", "done", 25), made("stop", "failed", 26)],
         announcements_refused: 29,
+        preemptions: vec![Preemptions { level: "turn".to_owned(), outcome: "timeout".to_owned(), count: 31 }],
         gate_changes: [("closed".to_owned(), 30)].into(),
         levels: [("turn".to_owned(), 27), ("token".to_owned(), 28)].into(),
     }

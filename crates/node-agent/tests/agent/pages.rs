@@ -72,6 +72,7 @@ async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_lef
         ("sluice_controls_total", &["control=\"stop\"", "outcome=\"done\""], 25.0),
         ("sluice_controls_total", &["control=\"stop\"", "outcome=\"failed\""], 26.0),
         ("sluice_announcements_refused_total", &[], 29.0),
+        ("sluice_preemptions_total", &["level=\"turn\"", "outcome=\"timeout\""], 31.0),
         ("sluice_gate_changes_total", &["to=\"closed\""], 30.0),
         ("sluice_level", &["level=\"turn\""], 27.0),
         ("sluice_level", &["level=\"token\""], 28.0),

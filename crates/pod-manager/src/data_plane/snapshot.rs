@@ -6,7 +6,7 @@ use crate::definition::Who;
 use crate::process::Process;
 use sluice_core::ledger::Class;
 use sluice_core::{ClientId, ProcessId};
-use sluice_proto::control::{self, ClientUsage, SnapshotResponse};
+use sluice_proto::control::{self, ClientUsage, SnapshotResponse, Steering};
 
 impl DataPlane {
     pub(super) fn snapshot(&mut self) -> SnapshotResponse {
@@ -21,7 +21,11 @@ impl DataPlane {
             clients,
             refused: self.meters.refusals(),
             held: u32::try_from(self.lobby.len()).unwrap_or(u32::MAX),
-            steering: Some(self.meters.steering.said(self.meters.gates.said())),
+            steering: Some(Steering {
+                gate_changes: self.meters.gates.said(),
+                preemptions: self.meters.preemptions.said(),
+                ..self.meters.steering.said()
+            }),
         }
     }
 

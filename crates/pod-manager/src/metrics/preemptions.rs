@@ -3,6 +3,7 @@
 use super::Level;
 use crate::channels::{Cause, ControlFailure};
 use prometheus::{IntCounter, Opts, Registry};
+use sluice_proto::control;
 
 /// What came of a preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,18 @@ impl PreemptionMetrics {
             Ok((*level, by_outcome.collect::<prometheus::Result<_>>()?))
         });
         by_level.collect::<prometheus::Result<_>>().map(Self)
+    }
+
+    /// All of them, as the node agent hears it.
+    pub(crate) fn said(&self) -> Vec<control::Preemptions> {
+        let by_level = LEVELS.iter().zip(&self.0).flat_map(|((_, level), (_, counters))| {
+            OUTCOMES.iter().zip(counters).map(|(outcome, counter)| control::Preemptions {
+                level: (*level).to_owned(),
+                outcome: (*outcome).to_owned(),
+                count: counter.get(),
+            })
+        });
+        by_level.collect()
     }
 
     /// Somebody was to give way at this level.

@@ -104,8 +104,8 @@ impl SteeringMetrics {
         }
     }
 
-    /// All of it, and how often gates changed to what, as the node agent hears it.
-    pub(crate) fn said(&self, gate_changes: HashMap<String, u64>) -> control::Steering {
+    /// All of it, as the node agent hears it; what the gates and preemptions came to is for the caller to add.
+    pub(crate) fn said(&self) -> control::Steering {
         let controls = Op::LABELS.iter().zip(&self.controls).flat_map(|(control, by_outcome)| {
             OUTCOMES.iter().zip(by_outcome).map(|((_, outcome), counter)| control::Controls {
                 control: (*control).to_owned(),
@@ -120,7 +120,8 @@ impl SteeringMetrics {
             given_up: self.given_up.get(),
             descriptors_refused: self.descriptors_refused.get(),
             announcements_refused: self.announcements_refused.get(),
-            gate_changes,
+            gate_changes: HashMap::new(),
+            preemptions: Vec::new(),
             controls: controls.collect(),
             levels: levels
                 .map(|(level, gauge)| ((*level).to_owned(), u32::try_from(gauge.get()).unwrap_or(0)))
