@@ -174,7 +174,7 @@ fn without_controls_a_busy_latency_critical_client_leaves_the_others_their_least
     let node = Node::with(
         "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
     )
-    .manager_arguments("--controls off --gate-share 0.1")
+    .manager_arguments("--controls off --gates auto --gate-share 0.1")
     .start();
     let tenants = busy(&node, &["batch"]);
     let mut service = node.tenant("service", "tenant").start();
@@ -195,5 +195,44 @@ fn without_controls_a_busy_latency_critical_client_leaves_the_others_their_least
     });
     let seen = node.row(&tenants[0]).kernels_completed;
     node.when_completed(&tenants[0], seen + 50);
+    end(tenants);
+}
+
+#[test]
+fn without_controls_what_was_submitted_stands_while_somebody_latency_critical_is_busy() {
+    let _turn = beside_others();
+    let node = Node::with(
+        "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
+    )
+    .manager_arguments("--controls off --gates auto --gate-share 0")
+    .start();
+    let mut service = node.tenant("service", "tenant").start();
+    service.expect("ready");
+    // It is known to the manager from its first work on.
+    assert_eq!(service.ask("launch 1 100"), "launched");
+    assert_eq!(service.ask("sync"), "synced");
+    let tenants = busy(&node, &["batch"]);
+    let runs = |tenant: &Tenant| {
+        let seen = node.row(tenant).kernels_completed;
+        node.when_completed(tenant, seen + 100);
+    };
+    let completed = || {
+        let before = node.row(&tenants[0]).kernels_completed;
+        node.let_pass(100 * MS);
+        node.row(&tenants[0]).kernels_completed - before
+    };
+    // What is in the default stream is held back before it is submitted.
+    eventually("gates in front of its work", || {
+        (http::sample(&node.metrics(), "sluice_level", &["level=\"host\""]) == Some(1.0)).then_some(())
+    });
+    runs(&tenants[0]);
+    assert_eq!(service.ask("launch 1 600000000"), "launched");
+    // Its grant is not over, nor is what it has submitted: a tenth of a second of kernels.
+    eventually("the others to stand", || (completed() == 0).then_some(()));
+    assert_eq!(completed(), 0);
+    service.signal(nix::sys::signal::Signal::SIGKILL);
+    runs(&tenants[0]);
+    let metrics = node.metrics();
+    assert_eq!(http::sample(&metrics, "sluice_grants_not_returned_total", &["client=\"batch\""]), Some(0.0));
     end(tenants);
 }

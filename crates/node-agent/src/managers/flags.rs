@@ -15,7 +15,7 @@ pub struct Flags {
     /// How long a turn lasts where the GPU's controls keep it, in milliseconds, 30 to 100: 50 if not said
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(30..=100))]
     turn_ms: Option<u64>,
-    /// Whose work is held back at gates of the pod's own library while somebody latency-critical is busy: auto if not said
+    /// Whose work is held back at gates of the pod's own library while somebody latency-critical is busy: off if not said
     #[arg(long, value_enum)]
     gates: Option<Gates>,
 }

@@ -16,7 +16,7 @@ use driver::FakeDriver;
 use hook::Hook;
 use peers::ScriptedPeers;
 use sluice_pod_manager::identity::{ByCgroup, ByName, Identify};
-use sluice_pod_manager::{ClientSource, Config, Handle, Parts, start_with};
+use sluice_pod_manager::{ClientSource, Config, GatesOf, Handle, Parts, start_with};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -69,6 +69,7 @@ impl World {
         let file = directory.path().join("resources");
         std::fs::write(&file, clients).unwrap();
         let mut config = Config::new(directory.path().join("gpu.sock"), &file);
+        config.gates = GatesOf::Unsteered;
         change(&mut config);
         Self::started(config, file, directory)
     }
