@@ -101,6 +101,9 @@ pub struct Node {
     directory: TempDir,
 }
 
+/// What the pod-manager says of a port that somebody else listens on.
+const TAKEN: &str = "Address already in use";
+
 impl Node {
     /// A node whose resource file has this content: Gemini's text, or YAML if it has a "clients:" in it.
     ///
@@ -248,6 +251,14 @@ impl Node {
     /// When it does not start.
     pub fn start_manager(&mut self) {
         assert!(self.manager.is_none(), "a pod-manager runs already");
+        // Between the choice of a free port and its use somebody else may have taken it.
+        while !self.try_manager() {
+            (self.tcp, self.metrics) = (http::free_address(), http::free_address());
+        }
+    }
+
+    /// Starts the pod-manager; `false` if one of its ports is taken.
+    fn try_manager(&mut self) -> bool {
         let log = log_file(&self.directory.path().join("manager.log"));
         let manager = Command::new(&self.artifacts.sluice)
             .args(["--parent", &std::process::id().to_string(), "pod-manager"])
@@ -266,11 +277,14 @@ impl Node {
             .unwrap_or_else(|error| panic!("starting the pod-manager: {error}"));
         self.manager = Some(manager);
         eventually("the pod-manager's socket", || {
-            if let Some(status) = self.manager.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
-                panic!("the pod-manager ended ({status}) and said: {}", self.manager_log());
-            }
-            UnixStream::connect(self.socket()).ok()
-        });
+            let Some(status) = self.manager.as_mut().and_then(|child| child.try_wait().ok().flatten()) else {
+                return UnixStream::connect(self.socket()).ok().map(|_| true);
+            };
+            let log = self.manager_log();
+            assert!(log.contains(TAKEN), "the pod-manager ended ({status}) and said: {log}");
+            self.manager = None;
+            Some(false)
+        })
     }
 
     /// Kills the pod-manager as an out-of-memory killer would, and waits until it is gone.
