@@ -85,6 +85,10 @@ pub(crate) struct Lane {
     /// Counts `preempt` and `restore`: the last one wins.
     pub(crate) epoch: u64,
     pub(crate) hold: Hold,
+    /// Threads that ask the driver, without the book, whether the stream stands: neither its fence nor itself may be destroyed.
+    pub(crate) looking: u32,
+    /// Fences that were given up meanwhile, to be destroyed by the last of them.
+    pub(crate) stale: Vec<Event>,
     pub(crate) share: Share,
     pub(crate) sliced: Sliced,
     pub(crate) waiting: VecDeque<Entry>,
@@ -119,6 +123,8 @@ impl Lane {
             state: State::Running,
             epoch: 0,
             hold: Hold::default(),
+            looking: 0,
+            stale: Vec::new(),
             share: Share::default(),
             sliced: Sliced::default(),
             waiting: VecDeque::new(),

@@ -34,7 +34,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let _ = self.disable(queue);
         }
         for queue in &queues {
-            while self.waiting(queue) > 0 && !self.is_abandoned() {
+            while (self.waiting(queue) > 0 || self.is_looked_at(queue)) && !self.is_abandoned() {
                 self.pump();
                 self.clock.pause(20_000);
             }
@@ -45,12 +45,16 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Destroys a stream that the program has destroyed, once nothing of it waits.
+    fn is_looked_at(&self, queue: &Queue) -> bool {
+        self.book().lane(queue.id()).is_some_and(|lane| lane.looking > 0)
+    }
+
+    /// Destroys a stream that the program has destroyed, once nothing of it waits and nobody asks about it.
     pub(super) fn reap(&self, queue: &Queue) {
         let mut book = self.book();
-        let ready = book
-            .lane(queue.id())
-            .is_some_and(|lane| lane.closing && lane.is_drained() && lane.state == State::Running);
+        let ready = book.lane(queue.id()).is_some_and(|lane| {
+            lane.closing && lane.looking == 0 && lane.is_drained() && lane.state == State::Running
+        });
         if !ready {
             return;
         }

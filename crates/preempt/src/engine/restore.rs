@@ -73,7 +73,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                     gates.store(queue.stream(), tickets.word());
                 });
             }
-            (epoch, hold.fence)
+            let lane = book.lane_mut(queue.id());
+            let mut fence = hold.fence;
+            if let Some(lane) = lane.filter(|lane| lane.looking > 0) {
+                // Somebody is asking the driver about it.
+                lane.stale.extend(fence.take());
+            }
+            (epoch, fence)
         };
         if let Some(fence) = fence {
             let _ = self.driver.destroy_event(fence);

@@ -48,10 +48,14 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Whether the stream stands still; if so the queue is preempted.
     pub(super) fn has_stopped(&self, queue: &Queue, epoch: u64) -> Result<bool, Error> {
         let (fence, level, seen) = {
-            let book = self.book();
-            let lane = book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
+            let mut book = self.book();
+            let lane =
+                book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
             match (lane.state, lane.hold.level) {
-                (State::Preempting, Some(level)) => (lane.hold.fence, level, lane.hold.seen),
+                (State::Preempting, Some(level)) => {
+                    lane.looking += 1;
+                    (lane.hold.fence, level, lane.hold.seen)
+                }
                 (state, _) => return Ok(state == State::Preempted),
             }
         };
@@ -70,16 +74,37 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 && seen.is_some_and(|(before, since)| before == progress && now >= since + SETTLED_NS)
         });
         let mut book = self.book();
-        let lane = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-        if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {
-            lane.hold.seen = progress.map(|progress| (progress, now));
+        let stopped = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).map(|lane| {
+            if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {
+                lane.hold.seen = progress.map(|progress| (progress, now));
+            }
+            let stopped = reached != Err(Code::NOT_READY) || stands;
+            if stopped {
+                lane.fail_if_lost(reached);
+                lane.state = lane.state.after(Move::Stopped).unwrap_or(lane.state);
+            }
+            stopped
+        });
+        drop(book);
+        self.looked(queue);
+        stopped.ok_or(Error::InvalidState)
+    }
+
+    /// A look is over: what was kept for it goes.
+    fn looked(&self, queue: &Queue) {
+        let stale = {
+            let mut book = self.book();
+            let Some(lane) = book.lane_mut(queue.id()) else { return };
+            lane.looking -= 1;
+            if lane.looking > 0 {
+                return;
+            }
+            std::mem::take(&mut lane.stale)
+        };
+        for fence in stale {
+            let _ = self.driver.destroy_event(fence);
         }
-        if reached == Err(Code::NOT_READY) && !stands {
-            return Ok(false);
-        }
-        lane.fail_if_lost(reached);
-        lane.state = lane.state.after(Move::Stopped).unwrap_or(lane.state);
-        Ok(true)
+        self.reap(queue);
     }
 
     /// Records an event behind everything that the driver has of the stream, and asks for it.

@@ -68,6 +68,18 @@ pub(crate) struct Inside {
     pub(crate) patience: Option<u64>,
     /// Submissions that wait at the door of the driver until this is false: a full ring.
     pub(crate) stuck: bool,
+    /// What another thread does while somebody asks about an event next.
+    pub(crate) meanwhile: Meanwhile,
+}
+
+/// Something to be done once.
+#[derive(Default)]
+pub(crate) struct Meanwhile(pub(crate) Option<Box<dyn FnOnce() + Send>>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Meanwhile").field(&self.0.is_some()).finish()
+    }
 }
 
 /// See the module. Clones are the same GPU.

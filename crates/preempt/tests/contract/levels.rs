@@ -1,5 +1,8 @@
 //! What each level stops, and what it says.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use sluice_preempt::command::Command;
 use sluice_preempt::config::Level;
 use sluice_preempt::driver::SliceError;
@@ -9,7 +12,7 @@ use sluice_preempt::outcome::Error;
 use sluice_preempt::state::State;
 
 use crate::gpu::{Effect, job};
-use crate::rig::{Rig, SYNC};
+use crate::rig::{ASYNC, Rig, SYNC};
 
 fn busy(rig: &Rig, level: Level) -> std::sync::Arc<sluice_preempt::queue::Queue> {
     let queue = rig.queue(Kind::NonBlocking, level);
@@ -187,4 +190,28 @@ fn a_kernel_that_must_not_run_twice_runs_once_at_every_level_cooperative_or_not(
         rig.settle();
         assert_eq!(rig.gpu.read(1), expected, "{level:?}");
     }
+}
+
+#[test]
+fn what_somebody_asks_about_is_not_destroyed_by_a_restore_that_comes_between() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    rig.launch(&queue, Effect::Nothing, 1_000_000, 1).unwrap();
+    // Its fence is recorded, and not reached.
+    rig.preempt(&queue, ASYNC).unwrap();
+    rig.engine.pump();
+    let fences = || rig.gpu.inside().events.len();
+    assert!(fences() > 0);
+    let (asked, other, stream) = (Arc::new(AtomicBool::new(false)), rig.clone(), Arc::clone(&queue));
+    let says = Arc::clone(&asked);
+    rig.gpu.inside().meanwhile.0 = Some(Box::new(move || {
+        other.restore(&stream);
+        other.engine.destroy_stream(&stream).unwrap();
+        says.store(true, Ordering::Relaxed);
+    }));
+    rig.engine.pump();
+    assert!(asked.load(Ordering::Relaxed), "nobody asked");
+    rig.gpu.finish();
+    rig.engine.pump();
+    assert_eq!((rig.ran(&queue), fences(), rig.engine.queues()), (vec![1], 0, 0));
 }

@@ -136,6 +136,15 @@ impl Driver for Gpu {
 
     fn query_event(&self, event: Event) -> Result<(), Code> {
         let mut inside = self.inside();
+        if let Some(meanwhile) = inside.meanwhile.0.take() {
+            drop(inside);
+            meanwhile();
+            inside = self.inside();
+            assert!(
+                !inside.destroyed_events.contains(&event.0),
+                "an event is destroyed while somebody asks about it"
+            );
+        }
         inside.unsafe_call();
         inside.reached(event).map(|_| ())
     }
