@@ -43,7 +43,6 @@ enum Command {
     /// Take programs off the GPU that know nothing of Sluice, or have them take turns
     Hold(hold::Arguments),
     /// Prove once per GPU, driver and boot what the driver's controls do, for `pod-manager --self-test`
-    #[command(hide = true)]
     SelfTest(doctor::selftest::Arguments),
     /// A part of the doctor that touches the driver
     #[command(hide = true)]

@@ -442,6 +442,25 @@ fn contexts_that_are_announced_again_stay_and_only_the_last_way_to_them_is_kept(
 }
 
 #[test]
+fn a_client_has_so_many_groups_at_most_however_slowly_it_announces_them() {
+    let world = World::new();
+    let (a, _sent) = steered(&world, "be-a", &(1..=40).collect::<Vec<_>>());
+    let (b, _other) = steered(&world, "be-b", &[100]);
+    world.advance(60_000 * MS);
+    quiet(&world);
+    let (mut second, sent) = (world.process("be-a"), Descriptor::new());
+    let contexts: Vec<_> = (41..=65).map(context).collect();
+    second.token.announce(&contexts, &[sent.sent.as_fd()]);
+    until("it is refused", || world.metric("sluice_announcements_refused_total") == Some(1.0));
+    quiet(&world);
+    assert_eq!(second.page().deadline_ns(), 0, "takes turns by token");
+    assert_eq!((a.page().deadline_ns(), b.page().deadline_ns()), (STANDING, STANDING));
+    sent.closes();
+    second.token.announce(&contexts[..24], &[Descriptor::new().sent.as_fd()]);
+    until("as many as it may have", || second.page().deadline_ns() == STANDING);
+}
+
+#[test]
 fn who_announces_without_end_takes_turns_by_token() {
     let world = World::new();
     let (mut a, sent) = steered(&world, "be-a", &[1]);

@@ -14,6 +14,8 @@ use tracing_subscriber::EnvFilter;
 /// Flags of `sluice pod-manager`.
 #[derive(Debug, Args)]
 #[command(
+    // The node agent gives flags of its own first, and then those that it was told to add.
+    args_override_self = true,
     group = clap::ArgGroup::new("clients").required(true).args(["resource_file", "control"]),
     after_help = AFTER_HELP
 )]

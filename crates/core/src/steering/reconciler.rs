@@ -99,14 +99,14 @@ impl Reconciler {
     /// The groups that were given back and are free, or cannot be made so. One that cannot is kept in mind until it is
     /// [forgotten](Self::forget), for it may be in the way of others.
     pub fn take_released(&mut self) -> Vec<Released> {
-        let ids: Vec<GroupId> = self.groups.keys().copied().collect();
+        let leaving = self.groups.iter().filter(|(_, group)| group.leaving && !group.told);
+        let ids: Vec<GroupId> = leaving.map(|(id, _)| *id).collect();
         let mut released = Vec::new();
         for id in ids {
             let under_way = self.in_flight.is_some_and(|control| control.group == id);
-            let others = self.others(id);
-            let Some(group) = self.groups.get_mut(&id).filter(|group| group.leaving && !group.told) else {
-                continue;
-            };
+            let feared = self.feared();
+            let Some(group) = self.groups.get_mut(&id) else { continue };
+            let others = feared.but(group);
             // One that waits for others to get out of the way has something left to be done.
             let finished = group.step(Others { tiny: false, ..others }).is_none();
             if under_way || !finished {
@@ -144,16 +144,34 @@ impl Reconciler {
         if self.in_flight.is_some() {
             return None;
         }
+        let feared = self.feared();
         let steps = self.groups.iter().filter(|(_, group)| !group.gone).filter_map(|(id, group)| {
-            let (urgency, op) = group.step(self.others(*id))?;
+            let (urgency, op) = group.step(feared.but(group))?;
             Some((urgency, Control { group: *id, op }))
         });
         // Of several that are as urgent the oldest goes first.
         steps.min_by_key(|(urgency, _)| *urgency).map(|(_, control)| control)
     }
 
-    fn others(&self, id: GroupId) -> Others {
-        let others = || self.groups.iter().filter(move |(other, _)| **other != id).map(|(_, group)| group);
-        Others { tiny: others().any(Group::is_tiny), for_ever: others().any(Group::is_tiny_for_ever) }
+    fn feared(&self) -> Feared {
+        let count = |which: fn(&Group) -> bool| self.groups.values().filter(|group| which(group)).count();
+        Feared { tiny: count(Group::is_tiny), for_ever: count(Group::is_tiny_for_ever) }
+    }
+}
+
+/// How many groups may have tiny slices: counted once for all of them, as a tenant may have many.
+#[derive(Clone, Copy)]
+struct Feared {
+    tiny: usize,
+    for_ever: usize,
+}
+
+impl Feared {
+    /// Whether any but this one does.
+    fn but(self, group: &Group) -> Others {
+        Others {
+            tiny: self.tiny > usize::from(group.is_tiny()),
+            for_ever: self.for_ever > usize::from(group.is_tiny_for_ever()),
+        }
     }
 }

@@ -59,6 +59,12 @@ impl Announcement {
     }
 }
 
+/// Groups of one client's processes that are kept.
+const MOST_OF_CLIENT: usize = 64;
+
+/// Groups of all clients that are kept.
+const MOST: usize = 1024;
+
 impl DataPlane {
     /// A process has other contexts than before.
     pub(super) fn replace_contexts(
@@ -114,16 +120,22 @@ impl DataPlane {
         self.follow(id);
     }
 
-    /// Whether a client may announce so many groups now: each costs controls, for which others wait.
+    /// Whether a client may announce so many groups now: each costs controls, for which others wait, and has to be looked at
+    /// before each control.
     fn may_announce(&mut self, id: ProcessId, client: ClientId, groups: usize, now: u64) -> bool {
+        let its =
+            |process: &ProcessId| self.processes.get(process).is_some_and(|process| process.client == client);
+        let owners = || self.helm.groups.values().map(|owned| owned.process).filter(|owner| *owner != id);
+        let fits =
+            owners().filter(its).count() + groups <= MOST_OF_CLIENT && owners().count() + groups <= MOST;
         let allowance = self.helm.allowances.entry(client).or_default();
-        if groups == 0 || allowance.take(groups, now) {
+        if groups == 0 || fits && allowance.take(groups, now) {
             return true;
         }
         self.meters.steering.announcements_refused.inc();
         let peer = self.processes.get(&id).map_or("", |process| &process.label);
         if self.throttle.pass("announcement", now).is_some() {
-            warn!(peer, "its client announces contexts too often, it takes turns by token");
+            warn!(peer, "its client announces too many contexts, or too often: it takes turns by token");
         }
         false
     }
