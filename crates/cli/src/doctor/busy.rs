@@ -76,7 +76,7 @@ pub(super) fn begin(place: &Place, library: &Path, end: Instant) -> anyhow::Resu
         .context("cannot listen for the hook")?;
     let mut first: Busy = place.busy("doctor-first", library)?;
     let mut second: Busy = place.busy("doctor-second", library)?;
-    manager.hold(first.0.pid());
+    manager.release(second.0.pid());
     let until = end.min(Instant::now() + START);
     first.ready(until)?;
     second.ready(until)?;

@@ -49,7 +49,7 @@ pub(super) fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
                 shared.change(pid, |client| client.groups = groups);
                 continue;
             }
-            RequestBody::Quota { .. } if shared.lock().held.contains(&pid) => {
+            RequestBody::Quota { .. } if !shared.lock().released.contains(&pid) => {
                 let waiting = stream.try_clone()?;
                 shared.change(pid, |client| client.asked.push((waiting, request.id)));
                 continue;
@@ -88,9 +88,6 @@ fn announced(fds: Vec<OwnedFd>, simulated: bool) -> io::Result<Vec<Group>> {
 fn attach(pid: i32, groups: Vec<Group>, shared: &Shared) -> io::Result<Vec<OwnedFd>> {
     let (grant, writable) = SharedPage::create("doctor-grant")?;
     GrantView::new(grant.words()).init();
-    if !shared.lock().held.contains(&pid) {
-        open(&grant);
-    }
     let (report, report_fd) = SharedPage::create("doctor-report")?;
     ReportView::new(report.words()).init();
     let fds = vec![SharedPage::reopen_read_only(&writable)?, report_fd];
@@ -98,6 +95,11 @@ fn attach(pid: i32, groups: Vec<Group>, shared: &Shared) -> io::Result<Vec<Owned
         client.groups = groups;
         client.pages = vec![grant, report];
     });
+    // Whoever released it before did not find the page, whoever does so later finds it.
+    let state = shared.lock();
+    if state.released.contains(&pid) {
+        state.clients.get(&pid).and_then(|client| client.pages.first()).into_iter().for_each(open);
+    }
     Ok(fds)
 }
 

@@ -28,9 +28,9 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Processes that get no grant for now.
-    pub(super) held: BTreeSet<i32>,
-    clients: BTreeMap<i32, Client>,
+    /// Processes that get a grant. Others get none: whoever is to be without one may attach before its number is known here.
+    pub(super) released: BTreeSet<i32>,
+    pub(super) clients: BTreeMap<i32, Client>,
 }
 
 #[derive(Debug, Default)]
@@ -61,15 +61,10 @@ impl Manager {
         Ok(Self(shared))
     }
 
-    /// The process gets no grant until it is released.
-    pub(super) fn hold(&self, pid: i32) {
-        self.0.lock().held.insert(pid);
-    }
-
-    /// The process gets a grant without end.
+    /// The process gets a grant without end; before that it gets none.
     pub(super) fn release(&self, pid: i32) {
         let mut state = self.0.lock();
-        state.held.remove(&pid);
+        state.released.insert(pid);
         let Some(client) = state.clients.get_mut(&pid) else { return };
         client.pages.iter().step_by(2).for_each(open);
         for (stream, id) in client.asked.drain(..) {
