@@ -6,54 +6,19 @@ mod support;
 
 use sluice_comm::page::STANDING;
 use sluice_pod_manager::channels::{Cause, ControlFailure};
-use std::os::fd::AsFd;
-use support::driver::{Call, Descriptor, context};
+use support::driver::Call;
 use support::hook::Hook;
+use support::steered::{quiet, steered, two, works};
 use support::{MS, World, until};
-
-/// A process with these channel groups, all on one descriptor.
-fn steered(world: &World, client: &str, groups: &[u32]) -> (Hook, Descriptor) {
-    let descriptor = Descriptor::new();
-    let contexts: Vec<_> = groups.iter().map(|group| context(*group)).collect();
-    let hook = Hook::attach_with(
-        &world.socket(),
-        &world.peers.process(),
-        client,
-        0,
-        (&contexts, &[descriptor.sent.as_fd()]),
-    );
-    (hook.unwrap(), descriptor)
-}
 
 fn refused(cause: Cause) -> ControlFailure {
     ControlFailure::Failed(cause, "refused".into())
-}
-
-/// Returns once the driver has nothing to do.
-fn quiet(world: &World) {
-    until("no control is in flight", || {
-        world.settle();
-        world.metric("sluice_controls_in_flight") == Some(0.0)
-    });
 }
 
 /// GPU time charged, milliseconds.
 fn charged(world: &World, client: &str) -> f64 {
     let seconds = world.metric(&format!("sluice_gpu_seconds_total{{client=\"{client}\"}}"));
     (seconds.unwrap() * 1e3).round()
-}
-
-fn works(world: &World, hook: &Hook) {
-    hook.becomes(true, world.clock.now());
-    quiet(world);
-}
-
-/// Two best-effort clients with work; the first holds the GPU.
-fn two(world: &World) -> ((Hook, Descriptor), (Hook, Descriptor)) {
-    let (a, b) = (steered(world, "be-a", &[1]), steered(world, "be-b", &[2]));
-    works(world, &a.0);
-    works(world, &b.0);
-    (a, b)
 }
 
 #[test]
@@ -284,72 +249,6 @@ fn when_the_manager_stops_everybody_is_free() {
 }
 
 #[test]
-fn contexts_that_are_announced_later_take_the_place_of_those_before() {
-    let world = World::new();
-    let (a, _a) = steered(&world, "be-a", &[1]);
-    works(&world, &a);
-    let mut b = world.process("be-b");
-    b.want();
-    world.settle();
-    let (first, second) = (Descriptor::new(), Descriptor::new());
-    b.token.announce(&[context(2)], &[first.sent.as_fd()]);
-    assert!(b.granted() > 1000.0);
-    assert_eq!(b.page().deadline_ns(), STANDING);
-    works(&world, &b);
-    assert_eq!(world.driver.group(2), (false, 2048));
-    b.token.announce(&[context(4)], &[second.sent.as_fd()]);
-    first.closes();
-    quiet(&world);
-    assert_eq!(world.driver.group(4), (false, 2048));
-    // None: it asks as before.
-    b.token.announce(&[], &[]);
-    second.closes();
-    quiet(&world);
-    assert_eq!(b.page().deadline_ns(), 0);
-    b.want();
-    world.advance(50 * MS);
-    quiet(&world);
-    assert_eq!(b.granted(), 50.0);
-}
-
-#[test]
-fn a_descriptor_that_leads_to_no_driver_leaves_its_process_at_tokens() {
-    let world = World::new();
-    let file = std::fs::File::open("/dev/null").unwrap();
-    let mut hook = Hook::attach_with(
-        &world.socket(),
-        &world.peers.process(),
-        "be-a",
-        0,
-        (&[context(1)], &[file.as_fd()]),
-    )
-    .unwrap();
-    hook.want();
-    assert_eq!(hook.granted(), 50.0);
-    assert_eq!(world.metric("sluice_control_descriptors_refused_total"), Some(1.0));
-    assert_eq!(world.driver.calls(), []);
-}
-
-#[test]
-fn a_process_with_one_context_that_cannot_be_controlled_is_not_steered() {
-    let world = World::new();
-    let (good, bad) = (Descriptor::new(), std::fs::File::open("/dev/null").unwrap());
-    let mut other = context(2);
-    other.descriptor = 1;
-    let hook = Hook::attach_with(
-        &world.socket(),
-        &world.peers.process(),
-        "be-a",
-        0,
-        (&[context(1), other], &[good.sent.as_fd(), bad.as_fd()]),
-    );
-    let mut hook = hook.unwrap();
-    hook.want();
-    assert_eq!(hook.granted(), 50.0);
-    good.closes();
-}
-
-#[test]
 fn a_change_of_class_changes_slices_and_the_page() {
     let world = World::new();
     let ((a, _a), (_b, _bd)) = two(&world);
@@ -383,123 +282,7 @@ fn who_rings_for_nothing_is_not_listened_to_for_ever() {
     assert_eq!(world.driver.group(2), (true, 2048));
 }
 
-#[test]
-fn contexts_beside_the_memory_channel_or_with_other_descriptors_than_announced_are_refused() {
-    let world = World::new();
-    let mut hook = world.process("be-a");
-    hook.memory.announce(&[], &[]);
-    assert!(hook.memory.is_closed());
-    let mut hook = world.process("be-a");
-    hook.token.announce(&[context(1)], &[]);
-    assert!(hook.token.is_closed());
-}
-
 /// The holder announces that it has one group only; the other one was stopped for a second client.
-#[test]
-fn a_stopped_group_that_is_not_announced_again_is_started() {
-    let world = World::new();
-    let (a, _a) = steered(&world, "be-a", &[1]);
-    works(&world, &a);
-    let (mut b, sent) = steered(&world, "be-b", &[2, 3]);
-    works(&world, &b);
-    assert_eq!((world.driver.group(2), world.driver.group(3)), ((false, 2048), (false, 2048)));
-    b.token.announce(&[context(2)], &[sent.sent.as_fd()]);
-    until("the other group runs", || {
-        world.settle();
-        world.driver.group(3) == (true, 2048)
-    });
-    quiet(&world);
-    assert_eq!(world.driver.group(2), (false, 2048));
-    // One context that cannot be controlled: all are let go.
-    let file = std::fs::File::open("/dev/null").unwrap();
-    let mut other = context(4);
-    other.descriptor = 1;
-    b.token.announce(&[context(2), other], &[sent.sent.as_fd(), file.as_fd()]);
-    until("nothing of it is stopped", || {
-        world.settle();
-        world.driver.group(2) == (true, 2048)
-    });
-    sent.closes();
-    assert_eq!(b.page().deadline_ns(), 0);
-}
-
-#[test]
-fn contexts_that_are_announced_again_stay_and_only_the_last_way_to_them_is_kept() {
-    let world = World::new();
-    let ((_a, _ad), (mut b, first)) = two(&world);
-    let second = Descriptor::new();
-    b.token.announce(&[context(2)], &[second.sent.as_fd()]);
-    first.closes();
-    quiet(&world);
-    assert_eq!(world.driver.group(2), (false, 2048));
-    assert_eq!(b.page().deadline_ns(), STANDING);
-    world.driver.take_calls();
-    world.advance(50 * MS);
-    quiet(&world);
-    assert_eq!(world.driver.take_calls(), [Call::Stop(1), Call::Start(2)]);
-    drop(b);
-    second.closes();
-}
-
-#[test]
-fn a_client_has_so_many_groups_at_most_however_slowly_it_announces_them() {
-    let world = World::new();
-    let (a, _sent) = steered(&world, "be-a", &(1..=40).collect::<Vec<_>>());
-    let (b, _other) = steered(&world, "be-b", &[100]);
-    world.advance(60_000 * MS);
-    quiet(&world);
-    let (mut second, sent) = (world.process("be-a"), Descriptor::new());
-    let contexts: Vec<_> = (41..=65).map(context).collect();
-    second.token.announce(&contexts, &[sent.sent.as_fd()]);
-    until("it is refused", || world.metric("sluice_announcements_refused_total") == Some(1.0));
-    quiet(&world);
-    assert_eq!(second.page().deadline_ns(), 0, "takes turns by token");
-    assert_eq!((a.page().deadline_ns(), b.page().deadline_ns()), (STANDING, STANDING));
-    sent.closes();
-    second.token.announce(&contexts[..24], &[Descriptor::new().sent.as_fd()]);
-    until("as many as it may have", || second.page().deadline_ns() == STANDING);
-}
-
-#[test]
-fn who_announces_without_end_takes_turns_by_token() {
-    let world = World::new();
-    let (mut a, sent) = steered(&world, "be-a", &[1]);
-    let refused = || world.metric("sluice_announcements_refused_total");
-    for _ in 0..63 {
-        a.token.announce(&[context(1)], &[sent.sent.as_fd()]);
-    }
-    quiet(&world);
-    assert_eq!((refused(), a.page().deadline_ns()), (Some(0.0), STANDING));
-    a.token.announce(&[context(1)], &[sent.sent.as_fd()]);
-    until("it is refused", || refused() == Some(1.0));
-    quiet(&world);
-    assert_eq!(a.page().deadline_ns(), 0);
-    assert_eq!(world.driver.group(1), (true, 2048));
-    a.want();
-    assert_eq!(a.granted(), 50.0);
-    world.advance(200 * MS);
-    a.token.announce(&[context(1)], &[sent.sent.as_fd()]);
-    until("it is steered again", || {
-        world.settle();
-        a.page().deadline_ns() == STANDING
-    });
-}
-
-#[test]
-fn a_context_that_was_destroyed_is_no_reason_to_hang_up() {
-    let world = World::new();
-    let ((_a, _ad), (mut b, descriptor)) = two(&world);
-    world.driver.fail(2, Some(ControlFailure::Gone));
-    world.advance(50 * MS);
-    descriptor.closes();
-    quiet(&world);
-    assert_eq!(world.metric("sluice_refused_connections_total{reason=\"not_freed\"}"), Some(0.0));
-    b.want();
-    world.advance(50 * MS);
-    quiet(&world);
-    assert_eq!(b.granted(), 50.0);
-}
-
 #[test]
 fn every_process_of_a_client_that_cannot_be_set_free_loses_us() {
     let world = World::new();
@@ -515,22 +298,6 @@ fn every_process_of_a_client_that_cannot_be_set_free_loses_us() {
     b.process.die();
     quiet(&world);
     assert_eq!(world.metric("sluice_refused_connections_total{reason=\"not_freed\"}"), Some(2.0));
-}
-
-#[test]
-fn a_descriptor_without_a_context_and_a_context_twice_are_refused() {
-    let world = World::new();
-    let (first, second) = (Descriptor::new(), Descriptor::new());
-    let mut on_second = context(1);
-    on_second.descriptor = 1;
-    let mut hook = world.process("be-a");
-    hook.token.announce(&[on_second], &[first.sent.as_fd(), second.sent.as_fd()]);
-    assert!(hook.token.is_closed());
-    first.closes();
-    let mut hook = world.process("be-a");
-    hook.token.announce(&[context(1), context(1)], &[second.sent.as_fd()]);
-    assert!(hook.token.is_closed());
-    second.closes();
 }
 
 /// A preemption that fails is counted by why it did, and whoever was to give way is as it was before.

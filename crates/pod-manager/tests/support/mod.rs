@@ -10,6 +10,7 @@ pub mod hook;
 pub mod http;
 pub mod logs;
 pub mod peers;
+pub mod steered;
 
 use clock::ManualClock;
 use driver::FakeDriver;

@@ -1,0 +1,42 @@
+//! Processes whose channel groups the manager controls.
+
+use super::driver::{Descriptor, context};
+use super::hook::Hook;
+use super::{World, until};
+use std::os::fd::AsFd;
+
+/// A process with these channel groups, all on one descriptor.
+pub fn steered(world: &World, client: &str, groups: &[u32]) -> (Hook, Descriptor) {
+    let descriptor = Descriptor::new();
+    let contexts: Vec<_> = groups.iter().map(|group| context(*group)).collect();
+    let hook = Hook::attach_with(
+        &world.socket(),
+        &world.peers.process(),
+        client,
+        0,
+        (&contexts, &[descriptor.sent.as_fd()]),
+    );
+    (hook.unwrap(), descriptor)
+}
+
+/// Returns once the driver has nothing to do.
+pub fn quiet(world: &World) {
+    until("no control is in flight", || {
+        world.settle();
+        world.metric("sluice_controls_in_flight") == Some(0.0)
+    });
+}
+
+/// It has work from now on.
+pub fn works(world: &World, hook: &Hook) {
+    hook.becomes(true, world.clock.now());
+    quiet(world);
+}
+
+/// Two best-effort clients with work; the first holds the GPU.
+pub fn two(world: &World) -> ((Hook, Descriptor), (Hook, Descriptor)) {
+    let (a, b) = (steered(world, "be-a", &[1]), steered(world, "be-b", &[2]));
+    works(world, &a.0);
+    works(world, &b.0);
+    (a, b)
+}
