@@ -135,8 +135,9 @@ fn the_end_of_a_process_ends_its_connection_though_a_child_of_it_lives() {
     kill(child, Signal::SIGKILL).unwrap();
 }
 
-#[test]
-fn a_process_that_closes_our_descriptors_is_started_again_and_attaches_anew() {
+/// A stopped process is told to `close` something of ours: it runs again and attaches anew. `then` is done before it ends.
+#[track_caller]
+fn is_started_again_after(close: &str, closed: &str, then: impl FnOnce(&Steerer)) {
     let _turn = beside_others();
     let node = node();
     let manager = Steerer::start(&node.socket(), Understands::Contexts);
@@ -146,31 +147,23 @@ fn a_process_that_closes_our_descriptors_is_started_again_and_attaches_anew() {
     is_running(&node, &tenant);
     told.stop();
     eventually("the tenant to stand", || (completed(&node, &tenant) == 0).then_some(()));
-    say(&mut tenant, "close", "closed");
+    say(&mut tenant, close, closed);
     is_running(&node, &tenant);
     let again = manager.announcement(1);
     assert_eq!((again.how, again.groups()), (How::Attach, told.groups()));
+    then(&manager);
     tenant.finish().expect_success();
 }
 
 #[test]
+fn a_process_that_closes_our_descriptors_is_started_again_and_attaches_anew() {
+    is_started_again_after("close", "closed", |_| {});
+}
+
+#[test]
 fn who_closes_the_guards_copy_of_the_connection_is_started_again_and_attaches_anew() {
-    let _turn = beside_others();
-    let node = node();
-    let manager = Steerer::start(&node.socket(), Understands::Contexts);
-    let mut tenant = steered(node.tenant("main", "steered"));
-    let told = manager.announcement(0);
-    say(&mut tenant, "go", "going");
-    is_running(&node, &tenant);
-    told.stop();
-    eventually("the tenant to stand", || (completed(&node, &tenant) == 0).then_some(()));
-    say(&mut tenant, "copies", "closed 1");
-    is_running(&node, &tenant);
     // What is announced without a guard could be stopped for ever.
-    let again = manager.announcement(1);
-    assert_eq!((again.how, again.groups()), (How::Attach, told.groups()));
-    manager.hang_up();
-    tenant.finish().expect_success();
+    is_started_again_after("copies", "closed 1", Steerer::hang_up);
 }
 
 #[test]
