@@ -52,7 +52,8 @@ def remove_what_an_earlier_try_left(cluster) -> None:
 
 
 def pods(cluster) -> list[dict]:
-    return cluster.get("pods", namespace="default")["items"]
+    """Of the page's examples; those of a deployment that the page has deleted may still be ending."""
+    return [pod for pod in cluster.get("pods", namespace="default")["items"] if "deletionTimestamp" not in pod["metadata"]]
 
 
 def identities(cluster) -> set[tuple]:
