@@ -11,6 +11,14 @@ EXAMPLES = ("training", "inference", "notebook")
 
 def test_every_command_of_the_page_does_what_it_says(cluster):
     remove_what_an_earlier_try_left(cluster)
+    try:
+        follow_the_page(cluster)
+    finally:
+        # The next test wants the GPUs.
+        remove_examples(cluster)
+
+
+def follow_the_page(cluster) -> None:
     documentation.provide_images()
     # As the GPU Operator or Node Feature Discovery do.
     cluster.kubectl("label", "node", NODE, "nvidia.com/gpu.present=true", "--overwrite")
@@ -48,7 +56,13 @@ def remove_what_an_earlier_try_left(cluster) -> None:
     cluster.tidy()
     api.helm("uninstall", product.RELEASE, "--namespace", product.NAMESPACE, "--ignore-not-found", "--wait")
     cluster.kubectl("delete", "namespace", product.NAMESPACE, "--ignore-not-found")
-    cluster.kubectl("delete", "deployments,pods,configmaps", "--namespace", "default", "--selector", "app", "--ignore-not-found")
+    remove_examples(cluster)
+
+
+def remove_examples(cluster) -> None:
+    manifests = [flag for path in sorted((REPOSITORY / "examples").glob("*.yaml")) for flag in ("--filename", str(path))]
+    cluster.kubectl("delete", *manifests, "--namespace", "default", "--ignore-not-found")
+    cluster.until("the examples' pods are gone", 90, lambda: not cluster.get("pods", namespace="default")["items"])
 
 
 def pods(cluster) -> list[dict]:
