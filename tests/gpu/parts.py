@@ -49,16 +49,16 @@ JUDGED = "alone be-alone stock1 plain1 auto1 api1 mps1 stock2 plain2 auto2 mps2 
 SHORT = ("--gpu", "sim")
 
 PARTS = {
-    "contract": Part(script("contract.py"), 110, 200, sim=SHORT),
-    "reef": Part(script("reef.py"), 75, 200, sim=SHORT),
+    "contract": Part(script("contract.py"), 100, 200, sim=SHORT),
+    "reef": Part(script("reef.py"), 60, 200, sim=SHORT),
     "identical": Part(
-        script("identical.py", "--parts", "train", "--seconds", 130), 370, 460,
+        script("identical.py", "--parts", "train", "--seconds", 130), 375, 460,
         sim=(*SHORT, "--seconds", 4, "--parts", "train")),
     "identical-api": Part(
-        script("identical.py", "--parts", "raw", "api", "--seconds", 15, "--checkpoint", 1, "--calls", 60_000, "--name", "identical-api"), 210, 300,
+        script("identical.py", "--parts", "raw", "api", "--seconds", 15, "--checkpoint", 1, "--calls", 60_000, "--name", "identical-api"), 210, 330,
         sim=(*SHORT, "--calls", 3000, "--seconds", 2)),
     "tenants": Part(
-        script("tenants.py", "--idle-seconds", 60), 330, 420,
+        script("tenants.py"), 310, 400,
         sim=(*SHORT, "--seconds", 6, "--alone-seconds", 2, "--idle-seconds", 6)),
     "serve": Part(
         script("serve.py", "--arms", *JUDGED, "--rounds", 5, "--requests", 600, "--short-requests", 200), 520, 566, quiet=True,
@@ -69,11 +69,11 @@ PARTS = {
     "preempt": Part(
         preempt("full", "device", "host", "mps-gate"), 150, 566, quiet=True, resumes=True, real=("--gpu", "real"),
         sim=(*SHORT, "--requests", 10, "--blocks", 2)),
-    "stop": Part(script("stop.py", "--seconds", 12), 120, 200, quiet=True, sim=(*SHORT, "--seconds", 1.5)),
-    "kill": Part(script("kill.py", "--times", 5), 90, 160, sim=(*SHORT, "--times", 1)),
+    "stop": Part(script("stop.py", "--seconds", 12), 110, 200, sim=(*SHORT, "--seconds", 1.5)),
+    "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),
     "outside": Part(script("outside.py"), 70, 100),
     "doctor": Part(script("doctor.py"), 45, 110),
-    "frameworks": Part(script("frameworks.py"), 200, 300),
+    "frameworks": Part(script("frameworks.py"), 170, 300),
     "memory": Part(script("memory.py"), 100, 320),
     "share": Part(script("share.py"), 260, 440),
     "hint": Part(script("hint.py"), 60, 120, quiet=True),
@@ -89,10 +89,11 @@ PARTS = {
 
 # What is to be run in what order; a lease takes as many of them as it has time for, the next goes on from there.
 PLANS = {
-    # Correctness and shares, which a neighbour on another GPU does not disturb: one command on two GPUs, or two on one.
-    "exact": ["contract", "identical", "reef", "tenants", "identical-api", "frameworks"],
+    # What a neighbour on another GPU does not disturb: one command on two GPUs, or two on one.
+    "exact": ["contract", "identical", "tenants", "stop", "reef", "kill"],
     # Latencies: on one GPU, nobody beside. One command each.
     "serve": ["serve"],
-    "latency": ["preempt", "stop", "kill"],
+    "preempt": ["preempt"],
+    "bits": ["identical-api", "frameworks"],
     "rest": ["outside", "doctor", "serve-random", "groups", "memory", "hint", "table", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
 }

@@ -222,13 +222,35 @@ def result(options, arms, latencies, windows_of, wrong, stage):
         steps = {who: sum(window["steps"] for window in windows) for who, windows in windows_of[name].items()}
         if len(steps) > 1:
             row["of_sum"] = [made / max(1, sum(steps.values())) for made in steps.values()]
+            row["asked_of_sum"] = [quota / sum(options.quota) for quota in options.quota]
             row["of_sum_over_s"] = sum(window["seconds"] for window in next(iter(windows_of[name].values())))
         rows[name] = row
     noise = abs(pooled["alone2"]["p99"] / base["p99"] - 1) if base and "alone2" in pooled else None
     return {
-        "ok": not wrong, "rows": rows, "aa_noise_p99": noise, "alone_rates": alone, "requests": options.requests, "rounds": options.rounds,
+        "ok": not wrong, "goals": goals(rows, noise), "rows": rows, "aa_noise_p99": noise, "alone_rates": alone, "requests": options.requests, "rounds": options.rounds,
         "period_us": options.period, "quota": options.quota, "batch": options.batch, "pinned": options.pin, "ready": stage.ready, "wrong_answers": wrong, "metrics": stage.manager.metrics(),
     }
+
+
+def goals(rows, noise):
+    """What is asked of the arms that there are: "as it is, as it should be, whether it is met". Shares are those of the two trainings as asked."""
+    told = {}
+
+    def goal(name, key, limit, meets):
+        value = rows.get(name, {}).get(key)
+        if value is not None:
+            told[f"{name} {key}"] = f"{value:.3f}, {limit:.3f}: {'met' if meets(value, limit) else 'NOT MET'}"
+
+    at_most, at_least = (lambda value, limit: value <= limit), (lambda value, limit: value >= limit)
+    for trainings, kept in (("1", 0.93), ("2", 0.92)):
+        for arm, limit in (("plain", 1.05), ("auto", 1.0 + (noise or 0.0)), ("api", 0.95)):
+            goal(arm + trainings, "p99_of_alone", limit, at_most)
+            goal(arm + trainings, "be_sum", kept, at_least)
+    for arm in ("plain2", "auto2"):
+        if "of_sum" in rows.get(arm, {}):
+            rows[arm]["points_off"] = 100 * abs(rows[arm]["of_sum"][0] - rows[arm]["asked_of_sum"][0])
+            goal(arm, "points_off", 1.0, at_most)
+    return told
 
 
 if __name__ == "__main__":
