@@ -58,7 +58,7 @@ PARTS = {
         script("identical.py", "--parts", "raw", "api", "--seconds", 15, "--checkpoint", 1, "--calls", 60_000, "--name", "identical-api"), 210, 330,
         sim=(*SHORT, "--calls", 3000, "--seconds", 2)),
     "tenants": Part(
-        script("tenants.py"), 310, 400,
+        script("tenants.py"), 315, 400,
         sim=(*SHORT, "--seconds", 6, "--alone-seconds", 2, "--idle-seconds", 6)),
     "serve": Part(
         script("serve.py", "--arms", *JUDGED, "--rounds", 5, "--requests", 600, "--short-requests", 200), 520, 566, quiet=True,
