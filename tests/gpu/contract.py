@@ -5,22 +5,27 @@
     contract.py --gpu sim  [NUMBER ...]     anywhere: starts `sluice sim`, writes $OUT/contract-sim.json
 
 `contract.c` is compiled with cc and linked with libcuda.so.1; each number runs at levels 0 (host) and 1 (device), some at 2
-(full), 21 and 22 with a second process. The result says for each number "ok", "failed: why" or "cannot: why", and what the programs measured. What is timed
-runs alone, the rest several at a time. About 50 seconds on a GPU.
+(full), 21 and 22 with a second process; 23 is forks.c and execs.c under a manager, 24 is frameworks.py's. The result says for each number
+"ok", "failed: why" or "cannot: why", and what the programs measured. What is timed runs alone, the rest several at a time. Everything known
+is written after each run; what dies of a signal is run again with its stack told (trace.c). About 80 seconds on a GPU.
 """
 
 import argparse
 import concurrent.futures
 import pathlib
 import subprocess
+import sys
 import tempfile
+import threading
 
 import rig
 
-PROGRAM = rig.REPO / "tests" / "preload" / "programs" / "contract.c"
+PROGRAMS = rig.REPO / "tests" / "preload" / "programs"
 TIMED = [4, 6, 27]
 TOGETHER = [11, 1, 2, 5, 7, 9, 10, 12, 13, 14, 16, 17, 18, 19, 20, 26, 28, 29, 30]
 WITH_OTHERS = [21, 22]
+# Programs of their own, which run beside a second tenant so that grants come and go: their arguments, and what they say.
+FORKS = {"forks fresh": ("forks", ["fresh"]), "forks used": ("forks", ["used"]), "execs": ("execs", [])}
 # Where it does not matter whether anybody else uses the context, which ends level full.
 AT_FULL = [1, 2, 13, 14, 22, 28, 30]
 # Numbers whose program is another's.
@@ -34,25 +39,31 @@ class Stage:
     """The GPU, and the program compiled for it."""
 
     def __init__(self, kind):
-        self.kind = kind
+        self.kind, self.driver = kind, []
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-contract-")
         folder = pathlib.Path(self.folder.name)
-        self.more, driver = {}, []
+        self.more = {}
         if kind == "sim":
             for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
                 (folder / name).symlink_to(rig.BUILD / "libcuda.so")
             rig.wait_for_socket(folder / "sim.sock", rig.Child("sim", [rig.SLUICE, "sim", "--socket", folder / "sim.sock"]))
             self.more = {"LD_LIBRARY_PATH": str(folder), "SLUICE_SIM_SOCKET": str(folder / "sim.sock")}
-            driver = ["-L", folder]
-        self.program = folder / "contract"
+            self.driver = ["-L", folder]
+        self.program = self.compiled("contract")
+        self.trace = folder / "trace.so"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", self.trace, rig.HERE / "workloads" / "trace.c"], check=True, timeout=60)
+
+    def compiled(self, name):
+        program = pathlib.Path(self.folder.name) / name
         # What the driver has is known when it runs; the linker need not find it.
-        command = ["cc", "-std=gnu11", "-O1", "-pthread", "-o", self.program, PROGRAM, *driver, "-l:libcuda.so.1", "-ldl"]
+        command = ["cc", "-std=gnu11", "-O1", "-pthread", "-o", program, PROGRAMS / f"{name}.c", *self.driver, "-l:libcuda.so.1", "-ldl"]
         built = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
         if built.returncode:
             command[-2:-1] = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-as-needed", *self.found_driver()]
             built = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
         if built.returncode:
             rig.fail(f"cc: {built.stderr}")
+        return program
 
     def found_driver(self):
         """The driver's library where the loader finds it, if the linker's folders have none."""
@@ -65,19 +76,30 @@ class Stage:
 
     def run(self, number, level, hooked=True):
         """(outcome, what it printed)"""
-        command = [str(self.program), str(number), str(level)]
-        try:
-            done = subprocess.run(command, env=self.env(hooked), capture_output=True, text=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL)
-        except subprocess.TimeoutExpired:
-            return f"failed: still running after {PATIENCE} s", []
-        said = [line for line in done.stdout.splitlines() if line != "done"]
-        errors = " ".join(done.stderr.split())[-300:]
-        if done.returncode == CANNOT:
-            return f"cannot: {errors}", said
-        return ("ok" if done.returncode == 0 else f"failed: status {done.returncode}, {errors}"), said
+        env = self.env(hooked)
+        outcome, said = ended([self.program, number, level], env)
+        if outcome.startswith("failed: status -"):
+            again, _ = ended([self.program, number, level], {**env, "LD_PRELOAD": f"{env.get('LD_PRELOAD', '')}:{self.trace}"})
+            outcome += f" (again with its stack: {again})"
+        return outcome, said
 
     def start(self, name, number, level, env):
         return Talker(name, [self.program, number, level], env)
+
+
+def ended(command, env, errors_kept=300):
+    """Runs a program to its end: (outcome, what it printed)."""
+    try:
+        done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return f"failed: still running after {PATIENCE} s", []
+    if done.returncode < 0:
+        errors_kept *= 10
+    said = [line for line in done.stdout.splitlines() if line != "done"]
+    errors = " ".join(done.stderr.split())[-errors_kept:]
+    if done.returncode == CANNOT:
+        return f"cannot: {errors}", said
+    return ("ok" if done.returncode == 0 else f"failed: status {done.returncode}, {errors}"), said
 
 
 class Talker(rig.Child):
@@ -136,6 +158,18 @@ def a_holder_is_killed(stage, level):
     return "ok" if done > before and status == 0 else f"failed: {before} then {done} kernels, status {status}"
 
 
+def forks_and_execs(stage):
+    """Each program's outcome, under a manager and beside a tenant that takes turns with it."""
+    clients = [{"name": name, "request": 0.5, "limit": 1.0, "memory": 8 << 30} for name in ("tenant", "rival")]
+    manager = rig.Manager(clients, ["--controls=simulated" if stage.kind == "sim" else "--controls=auto"])
+    rival = rig.Load("rival", {**manager.env("rival"), **stage.more}, 500, 4)
+    env = {**manager.env("tenant"), **stage.more}
+    outcomes = {name: ended([stage.compiled(program), *arguments], env)[0] for name, (program, arguments) in FORKS.items()}
+    rival.stop()
+    manager.stop()
+    return outcomes
+
+
 def together(outcomes):
     """One word for a number's levels: the worst."""
     bad = [f"{level}: {outcome}" for level, outcome in outcomes.items() if outcome != "ok"]
@@ -157,22 +191,36 @@ def main():
     def levels_of(number):
         return [level for level in asked if level < 2 or number in AT_FULL] if number != 26 else [2]
 
-    wanted = set(options.numbers or [*TOGETHER, *TIMED, *WITH_OTHERS, *SAME])
+    wanted = set(options.numbers or [*TOGETHER, *TIMED, *WITH_OTHERS, *SAME, 23])
     wanted |= {SAME[number] for number in wanted if number in SAME}
-    outcomes, said, took = {}, {}, {}
+    outcomes, said, took, telling = {}, {}, {}, threading.Lock()
+
+    def tell(number, level, outcome, lines=(), seconds=0.0):
+        """Notes an outcome, and writes what is known."""
+        with telling:
+            for same in [number, *(other for other, like in SAME.items() if like == number and other in wanted)]:
+                outcomes.setdefault(same, {})[level] = outcome
+            if lines:
+                said[f"{number}/{level}"] = list(lines)
+            took[f"{number}/{level}"] = round(seconds, 1)
+            result = {str(each): together(outcomes[each]) for each in sorted(outcomes)}
+            missing = sorted(wanted - set(outcomes))
+            ok = not missing and not any("failed" in each for each in result.values())
+            rig.say(f"{number} at {level}: {outcome}")
+            rig.write("contract" if options.gpu == "real" else "contract-sim", {"numbers": result, "not_run": missing, "said": said, "took_s": took, "ok": ok}, quiet=True)
+            return ok
 
     def one(number, level):
         begun = rig.time.monotonic()
         outcome, lines = stage.run(number, level)
-        outcomes.setdefault(number, {})[level] = outcome
-        if lines:
-            said[f"{number}/{level}"] = lines
-        took[f"{number}/{level}"] = round(rig.time.monotonic() - begun, 1)
+        return tell(number, level, outcome, lines, rig.time.monotonic() - begun)
 
-    with concurrent.futures.ThreadPoolExecutor(options.at_a_time) as pool:
+    pool = concurrent.futures.ThreadPoolExecutor(options.at_a_time)
+    try:
         # Those that take long begin first.
         list(pool.map(lambda pair: one(*pair), [(number, level) for number in TOGETHER if number in wanted for level in levels_of(number)]))
-    rig.say("together:", {number: together(outcomes[number]) for number in sorted(outcomes)})
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
     for number in sorted(wanted & set(TIMED)):
         for level in levels_of(number):
             one(number, level)
@@ -181,18 +229,19 @@ def main():
     for number, tried in ((21, lambda level: a_manager_is_killed(stage)), (22, lambda level: a_holder_is_killed(stage, level))):
         for level in levels_of(number) if number in wanted else []:
             try:
-                outcomes.setdefault(number, {})[level] = tried(level)
+                outcome = tried(level)
             except (RuntimeError, OSError, rig.queue.Empty, subprocess.TimeoutExpired) as error:
-                outcomes.setdefault(number, {})[level] = f"failed: {error!r}"
-    for number, other in SAME.items():
-        if number in wanted:
-            outcomes[number] = outcomes[other]
-    result = {str(number): together(outcomes[number]) for number in sorted(outcomes)}
-    ok = all(outcome == "ok" or "failed" not in outcome for outcome in result.values())
-    rig.say(result)
-    rig.write("contract" if options.gpu == "real" else "contract-sim", {"numbers": result, "said": said, "took_s": took, "ok": ok})
-    return 0 if ok else 1
+                outcome = f"failed: {error!r}"
+            tell(number, level, outcome)
+    for name, outcome in forks_and_execs(stage).items() if 23 in wanted else []:
+        tell(23, name, outcome)
+    rig.say({number: together(outcomes[number]) for number in sorted(outcomes)})
+    failed = [number for number in sorted(wanted) if "failed" in together(outcomes.get(number, {"": "failed: not run"}))]
+    rig.say("all hold" if not failed else f"failed: {failed}")
+    # Threads of a program that hangs are not waited for.
+    sys.stdout.flush()
+    rig.leave(1 if failed else 0)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

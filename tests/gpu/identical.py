@@ -4,11 +4,11 @@
 Parts (--parts), each compared with an undisturbed run of the same calls without the hook:
   train   ResNet-50 is trained for a fixed number of steps under a pod-manager: it takes turns with a second best-effort program, and a
           latency-critical service preempts whoever runs; loss, weights and moments are compared
-  api     the first tenth of these steps, the training's stream preempted and restored from a thread of the process: at 1 kHz at
+  api     the steps before the checkpoint, the training's stream preempted and restored from a thread of the process: at 1 kHz at
           levels host and device, at 50 Hz at level full
   raw     kernels that are not idempotent (integers, tensor cores, asynchronous copies) on two streams that wait for each other, under
           the manager, and preempted as above
-On the simulator only `raw` can be run. Everything known is written after each arm.
+On the simulator the training is workloads/driver_identical.py. Everything known is written after each arm.
 """
 
 import argparse
@@ -36,9 +36,7 @@ class Stage:
     def __init__(self, options):
         self.options, self.result, self.checks = options, {}, {}
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-identical-")
-        self.gpu, self.simulator = {}, None
-        if options.gpu == "sim":
-            self.simulator, self.gpu = rig.simulate(self.folder.name)
+        self.gpu = rig.Gpu(options.gpu)
         self.preempter = pathlib.Path(self.folder.name) / "preempter.so"
         source = rig.HERE / "workloads" / "preempter.c"
         built = subprocess.run(
@@ -51,11 +49,11 @@ class Stage:
         return self.options.limit - (time.monotonic() - rig.STARTED) - 5
 
     def plain(self):
-        return rig.plain_env(**self.gpu)
+        return self.gpu.plain()
 
     def hooked(self):
         """Under the hook, without a manager."""
-        return rig.plain_env(LD_PRELOAD=str(rig.HOOK), **self.gpu)
+        return self.gpu.plain(LD_PRELOAD=str(rig.HOOK))
 
     def save(self):
         done = bool(self.checks) and all(self.checks.values())
@@ -76,9 +74,8 @@ class Stage:
 
     def managed(self, name, command):
         """The same as client be0 of a manager, beside a second best-effort program and a service."""
-        controls = "simulated" if self.simulator else "auto"
-        manager = rig.Manager(CLIENTS, [f"--controls={controls}", *self.options.manager])
-        env = lambda client: {**manager.env(client), **self.gpu}
+        manager = rig.Manager(CLIENTS, [f"--controls={self.gpu.controls}", *self.options.manager])
+        env = lambda client: self.gpu.under(manager, client)
         load = [rig.SLUICE, "load", "be", "--duration-us", "1000", "--depth", "8", "--stop-with-stdin"]
         service = rig.Child("lc", rig.python("driver_serve.py", "--bytes", 65536), env("lc"))
         service.answer(60)
@@ -87,8 +84,9 @@ class Stage:
         child = rig.Child(name, command, env("be0"))
         told, latencies = [], []
         while not told or "digest" not in told[-1] or told[-1].get("checkpoint"):
-            if child.process.poll() is not None and child.lines.empty():
-                rig.fail(f"{name} ended\n{child.errors()}")
+            # All that it said before its end has been seen by the last look.
+            if child.is_read and child.lines.empty():
+                rig.fail(f"{name} ended with status {child.process.wait(10)}\n{child.errors()}")
             if self.left() < 0:
                 rig.fail("the time limit came first")
             service.ask(f"serve {time.time() + 0.01:.6f} {CHUNK} {PERIOD_US} 0")
@@ -110,12 +108,12 @@ def turns(metrics):
 def train(stage):
     """The undisturbed run, which all others are compared with, and the one under the manager."""
     options, result = stage.options, stage.result
-    command = lambda *more: rig.python("torch_identical.py", "--batch", str(options.batch), *more)
-    ready, middle, final = stage.run("undisturbed", command("--seconds", str(options.seconds)), stage.plain())
+    command = lambda *more: stage.gpu.python("torch_identical.py", "--batch", options.batch, *more)
+    ready, middle, final = stage.run("undisturbed", command("--seconds", options.seconds, "--checkpoint", options.checkpoint), stage.plain())
     result["training"] = {"undisturbed": {"ready": ready, "checkpoint": middle, "final": final}}
     stage.save()
     if "train" in options.parts:
-        told, beside = stage.managed("preempted", command("--steps", str(ready["steps"])))
+        told, beside = stage.managed("preempted", command("--steps", ready["steps"], "--checkpoint", options.checkpoint))
         result["training"]["managed"] = {"ready": told[0], "checkpoint": told[1], "final": told[2], **beside}
         stage.check("training: turns were taken", turns(beside["metrics"]) > 10)
         stage.check("training: loss is the same", told[2]["loss_hex"] == final["loss_hex"])
@@ -127,7 +125,7 @@ def train(stage):
         if not has_api(stage, f"training, {level}"):
             continue
         hz = RATES[level]
-        told = stage.run(f"api-{level}", command("--steps", str(middle["step"]), "--preempter", str(stage.preempter), "--level", level, "--hz", str(hz)), stage.hooked())
+        told = stage.run(f"api-{level}", command("--steps", middle["step"], "--preempter", stage.preempter, "--level", level, "--hz", hz), stage.hooked())
         result["training"][f"api-{level}"] = told[-1]
         stage.check(f"training, {level}: was preempted", was_preempted(told[-1], level))
         stage.check(f"training, {level}: weights are the same", told[-1]["digest"] == middle["digest"] and told[-1]["loss_hex"] == middle["loss_hex"])
@@ -174,6 +172,7 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=["train", "api", "raw"], default=["train"])
     parser.add_argument("--api", nargs="*", choices=list(RATES), default=list(RATES), help="levels at which streams are preempted from within")
     parser.add_argument("--seconds", type=float, default=165.0, help="how long the training lasts undisturbed")
+    parser.add_argument("--checkpoint", type=float, default=0.1, help="part of the steps with which the part `api` is compared")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--calls", type=int, default=20_000, help="of the raw kernels")
     parser.add_argument("--manager", nargs="*", default=[], help="more arguments of the pod-manager")

@@ -51,9 +51,9 @@ class Stage:
         more = {"LD_PRELOAD": str(rig.HOOK)} if preload else {}
         env = rig.plain_env(**{**self.more, **more, "LD_LIBRARY_PATH": ":".join(search)})
         try:
-            done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True, timeout=90, check=False)
+            done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True, timeout=40, check=False)
         except subprocess.TimeoutExpired:
-            return {"ok": False, "why": "still running after 90 s"}
+            return {"ok": False, "why": "still running after 40 s"}
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         found = json.loads(lines[-1]) if lines else {}
         return {**found, "status": done.returncode, "ok": done.returncode == 0, **({} if done.returncode == 0 else {"why": done.stderr[-600:]})}
@@ -72,12 +72,13 @@ def main():
     parser.add_argument("--limit", type=int, default=240)
     options = parser.parse_args()
     rig.limit(options.limit)
-    stage, result = Stage(options.gpu), {}
+    stage, result, written = Stage(options.gpu), {}, "reef" if options.gpu == "real" else "reef-sim"
 
     def tried(name, command, ways=((False, "linked"), (True, "preloaded"))):
         for preload, way in ways:
             result[f"{name}, {way}"] = seen = stage.run(command, preload)
             rig.say(f"{name}, {way}:", seen)
+            rig.write(written, {"runs": result, "ok": False}, quiet=True)
 
     program, why = stage.compiled("preempt.cpp", "c++", "-std=c++17", "-O1")
     if program:
@@ -101,7 +102,7 @@ def main():
             found = importlib.util.find_spec(name) is not None
             result[name] = {"ok": True, "cannot": "installed, but there is no workload for it here" if found else "not installed"}
     ok = all(seen["ok"] for seen in result.values())
-    rig.write("reef" if options.gpu == "real" else "reef-sim", {"runs": result, "ok": ok})
+    rig.write(written, {"runs": result, "ok": ok})
     return 0 if ok else 1
 
 

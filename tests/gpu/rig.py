@@ -5,6 +5,7 @@ Standard library only, so that every script starts where nothing but Python is i
 
 import atexit
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -27,6 +28,8 @@ HOOK = pathlib.Path(os.environ.get("SLUICE_HOOK", BUILD / "libsluice.so"))
 OUT = pathlib.Path(os.environ.get("OUT", tempfile.gettempdir()))
 STARTED = time.monotonic()
 CHILDREN = []
+# Called when this script ends, behind the end of its children.
+LAST = []
 
 
 def say(*words):
@@ -49,6 +52,7 @@ class Child:
             [str(word) for word in command], env=env, text=True, bufsize=1,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
         )
+        self.is_read = False
         CHILDREN.append(self)
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -56,6 +60,7 @@ class Child:
         for line in self.process.stdout:
             self.lines.put((time.time(), line.rstrip("\n")))
         self.lines.put((time.time(), None))
+        self.is_read = True
 
     def ask(self, line):
         self.process.stdin.write(line + "\n")
@@ -103,20 +108,33 @@ class Child:
 @atexit.register
 def _stop_all():
     for child in CHILDREN:
+        if child.process.poll() is None:
+            child.process.terminate()
+    for child in CHILDREN:
         child.stop()
         try:
             os.unlink(child.log.name)
         except OSError:
             pass
+    for last in LAST:
+        last()
 
 
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+def leave(status):
+    """Ends this script now, with what it has started: threads that still wait for somebody are not waited for."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(status)
+
+
+signal.signal(signal.SIGTERM, lambda *_: leave(143))
 
 
 def limit(seconds):
     """Ends this script, and with it its children, after so long."""
     def ring(*_):
-        fail(f"took longer than its limit of {seconds} s")
+        say(f"error: took longer than its limit of {seconds} s")
+        leave(2)
     signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
 
@@ -241,8 +259,35 @@ def python(name, *arguments):
     return [sys.executable, HERE / "workloads" / name, *arguments]
 
 
-def facts():
-    """Device, driver, commit, date and command: what every result carries."""
+# On the simulator there is no PyTorch: programs that say the same and do something else.
+STAND_INS = {"torch_model.py": "driver_train.py", "torch_serve.py": "driver_serve.py", "torch_identical.py": "driver_identical.py"}
+
+
+class Gpu:
+    """The GPU on which a script runs its programs: the machine's, or a simulator of its own."""
+
+    def __init__(self, kind):
+        self.simulated, self.env, self.controls = kind == "sim", {}, "auto"
+        if self.simulated:
+            self.folder = tempfile.TemporaryDirectory(prefix="sluice-sim-")
+            self.simulator, self.env = simulate(self.folder.name)
+            self.controls = "simulated"
+
+    def python(self, name, *arguments):
+        return python(STAND_INS[name] if self.simulated else name, *arguments)
+
+    def plain(self, **more):
+        """Environment of a program without the hook."""
+        return plain_env(**self.env, **more)
+
+    def under(self, manager, client, **more):
+        """Environment of a program that is this client of a manager."""
+        return manager.env(client, **self.env, **more)
+
+
+@functools.cache
+def machine():
+    """Device, driver and commit: they do not change, and asking takes a second."""
     def run(*command):
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=REPO)
@@ -251,20 +296,28 @@ def facts():
             return ""
     card = run("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader").split("\n")[0].split(", ")
     card += [""] * (3 - len(card))
+    commit = os.environ.get("SLUICE_COMMIT") or run("git", "rev-parse", "HEAD") or "unknown"
+    return {"device": card[0] or "none", "driver": card[1], "device_memory": card[2], "commit": commit}
+
+
+def facts():
+    """Device, driver, commit, date and command: what every result carries."""
     return {
-        "device": card[0] or "none", "driver": card[1], "device_memory": card[2],
-        "commit": os.environ.get("SLUICE_COMMIT") or run("git", "rev-parse", "HEAD") or "unknown",
+        **machine(),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": " ".join(sys.argv), "host_cores": os.cpu_count(),
     }
 
 
-def write(name, result):
-    """Writes `result` and the facts as $OUT/name.json and prints where."""
+def write(name, result, quiet=False):
+    """Writes `result` and the facts as $OUT/name.json, whole or not at all, and prints where."""
     path = OUT / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**facts(), **result}, indent=1) + "\n")
-    say(f"{path}: ok={result.get('ok')}")
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({**facts(), **result}, indent=1) + "\n")
+    os.replace(part, path)
+    if not quiet:
+        say(f"{path}: ok={result.get('ok')}")
     return path
 
 

@@ -32,7 +32,7 @@ UNJUDGED = {"hooked-alone", "alone-random", "auto1-random"}
 
 
 class Mps:
-    """An MPS server of our own; its folder is its identity."""
+    """An MPS server of our own; its folder is its identity. It ends behind its clients."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-mps-"))
@@ -42,12 +42,16 @@ class Mps:
         started = subprocess.run(["nvidia-cuda-mps-control", "-d"], env=rig.plain_env(**self.variables), capture_output=True, text=True, timeout=20)
         if started.returncode != 0:
             raise OSError(started.stderr or started.stdout)
+        rig.LAST.append(self.stop)
 
     def env(self):
         return rig.plain_env(**self.variables)
 
     def stop(self):
-        subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", env=self.env(), text=True, timeout=30, capture_output=True)
+        try:
+            subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", env=self.env(), text=True, timeout=15, capture_output=True)
+        except subprocess.TimeoutExpired:
+            rig.say("the MPS server does not end")
 
 
 def percentile(values, share):
@@ -63,33 +67,33 @@ class Stage:
     """The programs, and how an arm uses them."""
 
     def __init__(self, options):
-        self.options = options
+        self.options, gpu = options, rig.Gpu(options.gpu)
         # The service has cores of its own, as a pod of the Guaranteed class has on a node that pins CPUs; nobody else runs there.
         cores = sorted(os.sched_getaffinity(0))
         served, others = (cores[2:4], cores[:2] + cores[4:]) if options.pin and len(cores) >= 6 else (cores, cores)
         os.sched_setaffinity(0, others)
-        training = rig.python("torch_model.py", "resnet50", "--batch", options.batch, "--staged")
-        service = ["taskset", "-c", ",".join(map(str, served)), *rig.python("torch_serve.py", "--staged")]
+        training = gpu.python("torch_model.py", "resnet50", "--batch", options.batch, "--staged")
+        service = ["taskset", "-c", ",".join(map(str, served)), *gpu.python("torch_serve.py", "--staged")]
         clients = [{"name": f"be{i}", "request": q, "limit": 1.0, "memory": "40Gi"} for i, q in enumerate(options.quota)]
         clients += [{"name": n, "request": 0.05, "limit": 1.0, "memory": "20Gi", "class": "latency-critical"} for n in ("lc", "lcplain")]
-        self.manager = rig.Manager(clients, options.manager)
+        self.manager = rig.Manager(clients, [f"--controls={gpu.controls}", *options.manager])
         self.mps = None
         wanted = set(options.arms)
         children = {}
         if wanted & {"alone", "alone2", "stock1", "stock2"}:
-            children["lc0"] = (service, rig.plain_env())
+            children["lc0"] = (service, gpu.plain())
         if wanted & {"stock1", "stock2"}:
-            children |= {"be0.stock": (training, rig.plain_env()), "be1.stock": (training, rig.plain_env())}
+            children |= {"be0.stock": (training, gpu.plain()), "be1.stock": (training, gpu.plain())}
         if wanted & {"mps1", "mps2"}:
             try:
                 self.mps = Mps()
                 children |= {name: (program, self.mps.env()) for name, program in (("lc.mps", service), ("be0.mps", training), ("be1.mps", training))}
             except (OSError, subprocess.TimeoutExpired) as why:
                 rig.say("no MPS:", why)
-        children["be0"] = (training, self.manager.env("be0"))
-        children["be1"] = (training, self.manager.env("be1"))
-        children["lc"] = (service, self.manager.env("lc"))
-        children["lcplain"] = (service, self.manager.env("lcplain", SLUICE_HINTS="off"))
+        children["be0"] = (training, gpu.under(self.manager, "be0"))
+        children["be1"] = (training, gpu.under(self.manager, "be1"))
+        children["lc"] = (service, gpu.under(self.manager, "lc"))
+        children["lcplain"] = (service, gpu.under(self.manager, "lcplain", SLUICE_HINTS="off"))
         self.children = {name: rig.Child(name, command, env) for name, (command, env) in children.items()}
         self.ready = rig.one_by_one(self.children)
 
@@ -108,8 +112,6 @@ class Stage:
         for child in self.children.values():
             child.stop()
         self.manager.stop()
-        if self.mps:
-            self.mps.stop()
 
 
 def plan(stage):
@@ -126,12 +128,13 @@ def plan(stage):
         "alone-random": ("lc0", 0, []), "auto1-random": ("lc", 0, ["be0"]),
         "be-alone": (None, 0, ["be0"]), "be-alone.1": (None, 0, ["be1"]), "pair": (None, 0, ["be0", "be1"]),
     }
-    return {name: arm for name, arm in arms.items() if name in stage.options.arms and all(who in stage.children for who in [arm[0] or "be0", *arm[2]])}
+    return {name: arms[name] for name in stage.options.arms if all(who in stage.children for who in [arms[name][0] or "be0", *arms[name][2]])}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arms", nargs="+", default="alone be-alone stock1 plain1 auto1 api1 hooked-alone stock2 plain2 auto2 pair mps1 mps2 alone-random auto1-random alone2".split())
+    parser.add_argument("--gpu", choices=["real", "sim"], default="real")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=600, help="of an arm in a round")
     parser.add_argument("--short-requests", type=int, default=300, help="of an arm in a round where no request is judged: trainings alone, the hook's cost")
@@ -141,21 +144,26 @@ def main():
     parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="give the service two cores of its own")
     parser.add_argument("--limit", type=int, default=560)
     parser.add_argument("--name", default="serve")
-    parser.add_argument("--manager", nargs="*", default=["--controls=auto"], help="more arguments of the pod-manager")
+    parser.add_argument("--manager", nargs="*", default=[], help="more arguments of the pod-manager")
     options = parser.parse_args()
     rig.limit(options.limit)
     stage = Stage(options)
     arms = plan(stage)
     latencies = {name: [] for name in arms}
-    rates = {name: {} for name in arms}
-    wrong = []
+    windows_of = {name: {} for name in arms}
+    wrong, lasted = [], 0.0
+    fit(options, arms)
     for number in range(options.rounds):
+        begun = time.monotonic()
+        # A round that is not complete says nothing.
+        if number and rig.STARTED + options.limit - begun < 1.02 * lasted + 4:
+            rig.say(f"no time for round {number}")
+            break
         for name, (service, lead, trainings) in arms.items():
-            judged = service and name not in UNJUDGED
             jitter = options.period / 2 if name.endswith("-random") else 0.0
-            told, windows = stage.run(service, lead, trainings, options.requests if judged else options.short_requests, jitter)
+            told, windows = stage.run(service, lead, trainings, requests_of(options, arms[name], name), jitter)
             for who, window in windows.items():
-                rates[name].setdefault(who, []).append(window["rate"])
+                windows_of[name].setdefault(who, []).append(window)
             if told:
                 latencies[name].append(told["latencies_us"])
                 if not told["answer_unchanged"]:
@@ -163,16 +171,40 @@ def main():
                 rig.say(f"round {number} {name:12}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, {w: round(r["rate"] * options.batch) for w, r in windows.items()}, told["hints"] or "")
             else:
                 rig.say(f"round {number} {name:12}", {w: round(r["rate"] * options.batch) for w, r in windows.items()})
+        lasted = time.monotonic() - begun
         # What there is so far: the run may be cut short.
-        rig.write(options.name, result(options, arms, latencies, rates, wrong, stage))
+        rig.write(options.name, result(options, arms, latencies, windows_of, wrong, stage))
     stage.stop()
     return 1 if wrong else 0
 
 
-def result(options, arms, latencies, rates, wrong, stage):
-    """Everything measured; ratios against `alone` of the same run, medians of the rounds' rates."""
+# What a block takes beside its requests, seconds.
+AROUND = 1.0
+
+
+def requests_of(options, arm, name):
+    """Requests of an arm in a round."""
+    return options.requests if arm[0] and name not in UNJUDGED else options.short_requests
+
+
+def fit(options, arms):
+    """Shortens the blocks if as many rounds as asked for would not fit, as more blocks are worth more than long ones."""
+    asked = {name: requests_of(options, arm, name) for name, arm in arms.items()}
+    period = options.period / 1e6
+    left = rig.STARTED + options.limit - time.monotonic() - 8
+    work = options.rounds * sum(asked.values()) * period
+    room = left - options.rounds * len(arms) * AROUND
+    rig.say(f"{left:.0f} s are left for {options.rounds} rounds of {work / options.rounds + len(arms) * AROUND:.0f} s")
+    if room < work:
+        options.requests = max(50, int(options.requests * room / work))
+        options.short_requests = max(50, int(options.short_requests * room / work))
+        rig.say(f"too little: {options.requests} requests in a block")
+
+
+def result(options, arms, latencies, windows_of, wrong, stage):
+    """Everything measured; ratios against `alone` of the same run, medians of the rounds' rates; shares of the steps of all rounds."""
     pooled = {name: summary([value for block in blocks for value in block]) for name, blocks in latencies.items() if blocks}
-    median = {name: {who: statistics.median(values) for who, values in by.items()} for name, by in rates.items()}
+    median = {name: {who: statistics.median(window["rate"] for window in windows) for who, windows in by.items()} for name, by in windows_of.items()}
     base = pooled.get("alone")
     first = median.get("be-alone", {}).get("be0")
     # The two train the same model.
@@ -187,12 +219,38 @@ def result(options, arms, latencies, rates, wrong, stage):
         if kept:
             total = sum(kept.values())
             row |= {"be_kept": kept, "be_sum": total, "be_share_of_sum": {who: value / total if total else 0.0 for who, value in kept.items()}}
+        steps = {who: sum(window["steps"] for window in windows) for who, windows in windows_of[name].items()}
+        if len(steps) > 1:
+            row["of_sum"] = [made / max(1, sum(steps.values())) for made in steps.values()]
+            row["asked_of_sum"] = [quota / sum(options.quota) for quota in options.quota]
+            row["of_sum_over_s"] = sum(window["seconds"] for window in next(iter(windows_of[name].values())))
         rows[name] = row
     noise = abs(pooled["alone2"]["p99"] / base["p99"] - 1) if base and "alone2" in pooled else None
     return {
-        "ok": not wrong, "rows": rows, "aa_noise_p99": noise, "alone_rates": alone, "requests": options.requests, "rounds": options.rounds,
+        "ok": not wrong, "goals": goals(rows, noise), "rows": rows, "aa_noise_p99": noise, "alone_rates": alone, "requests": options.requests, "rounds": options.rounds,
         "period_us": options.period, "quota": options.quota, "batch": options.batch, "pinned": options.pin, "ready": stage.ready, "wrong_answers": wrong, "metrics": stage.manager.metrics(),
     }
+
+
+def goals(rows, noise):
+    """What is asked of the arms that there are: "as it is, as it should be, whether it is met". Shares are those of the two trainings as asked."""
+    told = {}
+
+    def goal(name, key, limit, meets):
+        value = rows.get(name, {}).get(key)
+        if value is not None:
+            told[f"{name} {key}"] = f"{value:.3f}, {limit:.3f}: {'met' if meets(value, limit) else 'NOT MET'}"
+
+    at_most, at_least = (lambda value, limit: value <= limit), (lambda value, limit: value >= limit)
+    for trainings, kept in (("1", 0.93), ("2", 0.92)):
+        for arm, limit in (("plain", 1.05), ("auto", 1.0 + (noise or 0.0)), ("api", 0.95)):
+            goal(arm + trainings, "p99_of_alone", limit, at_most)
+            goal(arm + trainings, "be_sum", kept, at_least)
+    for arm in ("plain2", "auto2"):
+        if "of_sum" in rows.get(arm, {}):
+            rows[arm]["points_off"] = 100 * abs(rows[arm]["of_sum"][0] - rows[arm]["asked_of_sum"][0])
+            goal(arm, "points_off", 1.0, at_most)
+    return told
 
 
 if __name__ == "__main__":

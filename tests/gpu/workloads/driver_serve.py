@@ -1,12 +1,14 @@
 """A latency-critical service on the driver API alone, so that it runs on the simulator too: a pinned input copy and one kernel.
 
 Reads commands from standard input and answers each with one JSON line, as torch_serve.py does:
-  serve <start> <requests> <period_us> <lead_us>   requests from the Unix time <start> on; a hint <lead_us> before each, 0 for none
+  serve <start> <requests> <period_us> <lead_us> [<jitter_us>]
+      requests from the Unix time <start> on, each up to <jitter_us> late; a hint <lead_us> before each, 0 for none
 """
 
 import argparse
 import ctypes
 import json
+import random
 import sys
 import time
 
@@ -52,6 +54,7 @@ class Driver:
 
 
 def build(driver, bytes, us):
+    """A function that launches a kernel of so many microseconds, its stream, and one that makes a request: a copy, the kernel, a wait."""
     host, device, stream = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
     module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
     driver.call("cuMemHostAlloc", ctypes.byref(host), ctypes.c_size_t(bytes), 0)
@@ -65,12 +68,24 @@ def build(driver, bytes, us):
     size = ctypes.c_size_t(bytes)
 
     # Neither the pointer nor the array of pointers keeps the number alive.
-    def request(_ns=ns):
-        driver.call("cuMemcpyHtoDAsync_v2", device, host, size, stream)
+    def launch(_ns=ns):
         driver.call("cuLaunchKernel", kernel, 132, 1, 1, 1024, 1, 1, 0, stream, parameters, None)
+
+    def request():
+        driver.call("cuMemcpyHtoDAsync_v2", device, host, size, stream)
+        launch()
         driver.call("cuStreamSynchronize", stream)
 
-    return request
+    ctypes.memset(host, 7, bytes)
+    request.answer = lambda: copied(driver, device, bytes)
+    return launch, stream, request
+
+
+def copied(driver, device, bytes):
+    """What the device's memory holds."""
+    found = ctypes.create_string_buffer(bytes)
+    driver.call("cuMemcpyDtoH_v2", found, device, ctypes.c_size_t(bytes))
+    return found.raw
 
 
 def lookup(name):
@@ -91,11 +106,11 @@ def spin_until(when):
             time.sleep(left - 0.0015)
 
 
-def serve(request, hint, start, requests, period, lead):
+def serve(request, hint, start, requests, period, lead, jitter):
     begin = time.perf_counter() + (start - time.time())
-    latencies, hints, before = [], {}, holds()
+    latencies, hints, before, chance = [], {}, holds(), random.Random(0)
     for index in range(requests):
-        due = begin + index * period
+        due = begin + index * period + chance.uniform(0, jitter)
         if lead and hint:
             spin_until(due - lead)
             code = hint(int(lead / MICROSECOND))
@@ -111,9 +126,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bytes", type=int, default=300_000)
     parser.add_argument("--us", type=int, default=100, help="time of the kernel on a GPU")
+    parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
     options = parser.parse_args()
+    if options.staged:
+        print(json.dumps({"loaded": True}), flush=True)
+        sys.stdin.readline()
     driver = Driver()
-    request = build(driver, options.bytes, options.us)
+    _, _, request = build(driver, options.bytes, options.us)
     for _ in range(100):
         request()
     hint = lookup("sluice_hint")
@@ -123,8 +142,10 @@ def main():
         if not words or words[0] == "quit":
             return
         start, requests = float(words[1]), int(words[2])
-        period, lead = float(words[3]) * MICROSECOND, float(words[4]) * MICROSECOND
-        print(json.dumps(serve(request, hint, start, requests, period, lead)), flush=True)
+        period, lead, jitter = (float(word) * MICROSECOND for word in (words[3:6] + ["0"])[:3])
+        told = serve(request, hint, start, requests, period, lead, jitter)
+        told["answer_unchanged"] = request.answer() == b"\7" * options.bytes
+        print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

@@ -112,8 +112,10 @@ def measure(stream, kernel_us, level, samples, end):
     busy.start()
     took, after, standing, levels, failed = [], [], [], {}, {}
     while len(took) < samples and time.monotonic() < end:
-        seen = stream.counter.value
+        seen, patience = stream.counter.value, time.monotonic() + 10
         while stream.counter.value < seen + 2:
+            if time.monotonic() > patience:
+                raise SystemExit(f"{level}, {kernel_us} us: nothing has ended for 10 s, {seen} of {launched[0]} kernels before")
             time.sleep(0)
         time.sleep(chance.random() * max(kernel_us, 50) * 2e-6)
         before = stream.counter.value

@@ -67,12 +67,16 @@ impl Layout {
             Some(name) => name,
         };
         let mut command = Command::new(cargo);
-        command
-            .args(["build", "--quiet", "-p", "sluice-hook", "-p", "sluice-sim-cuda", "-p", "sluice-cli"])
+        command.args(["build", "--quiet", "--profile", profile]);
+        if env::var_os("SLUICE_TESTS_BUILD").is_some_and(|what| what == "workspace") {
+            // Where the whole workspace's tests have been built: the same features, so nothing but these programs is missing.
+            command.args(["--workspace", "--lib", "--bins", "--tests"]);
+        } else {
             // The parts for Kubernetes take long to build and are not used here.
-            .args(["--no-default-features", "--profile", profile])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env("CARGO_TARGET_DIR", &self.target);
+            command.arg("--no-default-features");
+            command.args(["-p", "sluice-hook", "-p", "sluice-sim-cuda", "-p", "sluice-cli"]);
+        }
+        command.current_dir(env!("CARGO_MANIFEST_DIR")).env("CARGO_TARGET_DIR", &self.target);
         if let Some(triple) = &self.triple {
             command.args(["--target", triple]);
         }

@@ -1,0 +1,99 @@
+"""The parts of the GPU's tests: their commands and times, and the plans that put them into leases.
+
+A part writes JSON into $OUT and ends within its limit. `least` is about what it takes on an H200: it is not begun with less time left.
+"""
+
+import dataclasses
+import os
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD", HERE.parent.parent / "target" / "release")).resolve()
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A command that answers a question."""
+
+    command: list
+    # Seconds: what it takes, and at most.
+    least: int
+    limit: int
+    # Latencies are measured: nobody works beside it on this host.
+    quiet: bool = False
+    # Arguments of a rehearsal on the simulator, behind the others, where it can be rehearsed; and those on the GPU alone.
+    sim: tuple | None = None
+    real: tuple = ()
+    # Its result, $OUT/<result>.json, if that is not named as the part.
+    result: str = ""
+    # Its own flag for its limit; what is left when it ends by itself is more than what is left when it is killed.
+    limited: bool = True
+    # It takes what there is of its result and adds what is missing.
+    resumes: bool = False
+
+
+def script(name, *arguments):
+    return [sys.executable, HERE / name, *arguments]
+
+
+def sluice(*arguments):
+    return [BUILD / "sluice", *arguments]
+
+
+def preempt(*levels):
+    return sluice("bench", "preempt", "--json", "OUT/preempt.json", "--levels", *levels)
+
+
+JUDGED = "alone be-alone stock1 plain1 auto1 api1 mps1 stock2 plain2 auto2 mps2 alone2".split()
+SHORT = ("--gpu", "sim")
+
+PARTS = {
+    "contract": Part(script("contract.py"), 100, 200, sim=SHORT),
+    "reef": Part(script("reef.py"), 60, 200, sim=SHORT),
+    "identical": Part(
+        script("identical.py", "--parts", "train", "--seconds", 130), 375, 460,
+        sim=(*SHORT, "--seconds", 4, "--parts", "train")),
+    "identical-api": Part(
+        script("identical.py", "--parts", "raw", "api", "--seconds", 15, "--checkpoint", 1, "--calls", 60_000, "--name", "identical-api"), 210, 330,
+        sim=(*SHORT, "--calls", 3000, "--seconds", 2)),
+    "tenants": Part(
+        script("tenants.py"), 315, 400,
+        sim=(*SHORT, "--seconds", 6, "--alone-seconds", 2, "--idle-seconds", 6)),
+    "serve": Part(
+        script("serve.py", "--arms", *JUDGED, "--rounds", 5, "--requests", 600, "--short-requests", 200), 520, 566, quiet=True,
+        sim=(*SHORT, "--requests", 40, "--short-requests", 40)),
+    "serve-random": Part(
+        script("serve.py", "--arms", *"alone be-alone hooked-alone alone-random auto1-random alone2".split(), "--rounds", 5, "--requests", 600, "--name", "serve-random"),
+        210, 300, quiet=True, sim=(*SHORT, "--requests", 30, "--short-requests", 30)),
+    "preempt": Part(
+        preempt("full", "device", "host", "mps-gate"), 150, 566, quiet=True, resumes=True, real=("--gpu", "real"),
+        sim=(*SHORT, "--requests", 10, "--blocks", 2)),
+    "stop": Part(script("stop.py", "--seconds", 12), 110, 200, sim=(*SHORT, "--seconds", 1.5)),
+    "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),
+    "outside": Part(script("outside.py"), 70, 100),
+    "doctor": Part(script("doctor.py"), 45, 110),
+    "frameworks": Part(script("frameworks.py"), 170, 300),
+    "memory": Part(script("memory.py"), 100, 320),
+    "share": Part(script("share.py"), 260, 440),
+    "hint": Part(script("hint.py"), 60, 120, quiet=True),
+    "groups": Part(script("groups.py"), 60, 120),
+    "table": Part(script("table.py"), 15, 60, result="check-table", limited=False),
+    "calibrate": Part(script("calibrate.py", "--gpu", "real"), 200, 260, quiet=True, result="calibrate-real"),
+    "demo": Part(sluice("demo", "--gpu", "real", "--seconds", 30, "--json", "OUT/demo-real.json"), 45, 120, result="demo-real", limited=False),
+    **{
+        f"overhead-{name}": Part(script("overhead.py", name, "--name", f"overhead-{name}"), 150, 400, quiet=True)
+        for name in ("resnet50", "compiled", "graph")
+    },
+}
+
+# What is to be run in what order; a lease takes as many of them as it has time for, the next goes on from there.
+PLANS = {
+    # What a neighbour on another GPU does not disturb: one command on two GPUs, or two on one.
+    "exact": ["contract", "identical", "tenants", "stop", "reef", "kill"],
+    # Latencies: on one GPU, nobody beside. One command each.
+    "serve": ["serve"],
+    "preempt": ["preempt"],
+    "bits": ["identical-api", "frameworks"],
+    "rest": ["outside", "doctor", "serve-random", "groups", "memory", "hint", "table", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
+}
