@@ -76,7 +76,7 @@ struct Worker<'s> {
     /// Events with the launches up to each.
     in_flight: VecDeque<(Event<'s>, u64)>,
     launches: u64,
-    /// When so many kernels were first seen to have ended.
+    /// When so many kernels were first seen to have ended, from the begin of [`Worker::run`] on.
     ended: Vec<(u64, u64)>,
 }
 
@@ -91,14 +91,15 @@ impl Worker<'_> {
         let kernels = WORK_PER_EVENT.as_nanos() / length.as_nanos().max(1);
         let (kernels, iterations) =
             (u32::try_from(kernels).unwrap_or(1).clamp(1, 64), kernel::iterations(length));
-        self.ended.clear();
+        // Everything before has ended.
+        self.ended = vec![(unix_ns(), self.launches)];
         let mut told = false;
         loop {
             self.launch(kernels, iterations)?;
             if self.idle.is_empty() {
                 self.wait_for_oldest()?;
             }
-            if !told && !self.ended.is_empty() {
+            if !told && self.ended.len() > 1 {
                 told = true;
                 Answer::Running.write_to(out)?;
             }
@@ -147,19 +148,30 @@ impl Worker<'_> {
     }
 
     fn told(&self, from_ns: u64, to_ns: u64) -> Result<Ran, Error> {
-        let (kernels, span_ns) = within(&self.ended, from_ns, to_ns);
+        let (kernels, span_ns) = (within(&self.ended, from_ns, to_ns), to_ns.saturating_sub(from_ns));
         let (before_ns, first_ns) = around(&self.ended, from_ns);
         let proof = Proof { launches: self.launches, buffer: BufferState::of(&self.buffer.words()?) };
         Ok(Ran { kernels, span_ns, before_ns, first_ns, proof })
     }
 }
 
-/// Kernels that ended between the first and the last look within a span, and the time between the two.
-fn within(ended: &[(u64, u64)], from_ns: u64, to_ns: u64) -> (u64, u64) {
-    let mut inside = ended.iter().filter(|(when, _)| (from_ns..=to_ns).contains(when));
-    let Some(first) = inside.next() else { return (0, 0) };
-    let last = inside.next_back().unwrap_or(first);
-    (last.1 - first.1, last.0 - first.0)
+/// Kernels of a span. It is the whole of the span: who stands at its begin or to its end gets no more for that.
+fn within(ended: &[(u64, u64)], from_ns: u64, to_ns: u64) -> f64 {
+    (up_to(ended, to_ns) - up_to(ended, from_ns)).max(0.0)
+}
+
+/// Kernels that had ended at a moment. Those that ended between the looks before and after it count in proportion to the time.
+fn up_to(ended: &[(u64, u64)], moment: u64) -> f64 {
+    let next = ended.partition_point(|(when, _)| *when < moment);
+    let before = next.checked_sub(1).and_then(|last| ended.get(last));
+    match (before, ended.get(next)) {
+        (Some(before), Some(after)) => {
+            let part = (moment - before.0) as f64 / (after.0 - before.0) as f64;
+            before.1 as f64 + part * (after.1 - before.1) as f64
+        }
+        (Some(only), None) | (None, Some(only)) => only.1 as f64,
+        (None, None) => 0.0,
+    }
 }
 
 /// From the last look before a moment to it, and from it to the next look.
@@ -173,13 +185,28 @@ fn around(ended: &[(u64, u64)], moment: u64) -> (Option<u64>, Option<u64>) {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn counts(ended: &[(u64, u64)], from_ns: u64, to_ns: u64, kernels: f64) {
+        let found = within(ended, from_ns, to_ns);
+        assert!((found - kernels).abs() < 1e-9, "{found} instead of {kernels}");
+    }
+
     #[test]
-    fn kernels_count_from_the_first_look_within_the_span_to_the_last() {
+    fn kernels_that_end_at_the_ends_of_a_span_count_in_part() {
         let ended = [(10, 1), (20, 2), (30, 4), (40, 7), (50, 8)];
-        assert_eq!(within(&ended, 15, 45), (5, 20));
-        assert_eq!(within(&ended, 20, 20), (0, 0));
-        assert_eq!(within(&ended, 60, 90), (0, 0));
-        assert_eq!(within(&[], 0, 90), (0, 0));
+        counts(&ended, 20, 40, 5.0);
+        counts(&ended, 15, 45, 6.0);
+        counts(&ended, 20, 20, 0.0);
+        counts(&ended, 60, 90, 0.0);
+        counts(&[], 0, 90, 0.0);
+    }
+
+    #[test]
+    fn a_span_in_which_somebody_stands_counts_as_a_whole() {
+        let stood_to_the_end = [(0, 0), (100, 10), (1100, 11), (1200, 21)];
+        counts(&stood_to_the_end, 0, 600, 10.5);
+        let stood_all_along = [(0, 0), (100, 10), (1100, 11)];
+        counts(&stood_all_along, 200, 1000, 0.8);
     }
 
     #[test]

@@ -16,8 +16,8 @@ use crate::session::{Session, Stream};
 
 /// Arrivals are moved by up to this part of the period: at a fixed period they could keep step with somebody's time slices.
 const JITTER: f64 = 0.25;
-/// From a command to its first arrival: room for a hint before it.
-const AHEAD: Duration = Duration::from_millis(5);
+/// From a command to its first arrival: room for a hint before it. No hint comes earlier than this before its request.
+pub const AHEAD: Duration = Duration::from_millis(5);
 /// Before an arrival the clock is looked at for so long instead of sleeping: waking up takes some hundred microseconds on some
 /// machines, and is no part of the latency.
 const SLACK: Duration = Duration::from_millis(1);
