@@ -87,9 +87,19 @@ fn the_ioctl_can_be_made_at_one_remove_and_on_no_other_file() {
     };
     assert_eq!(call(file.as_raw_fd(), Request::XFER, xfer.encode().as_mut_ptr()), 0);
     assert_eq!(ControlBlock::decode(&block).unwrap().status, NvStatus::INVALID_OBJECT_HANDLE.0);
+    let refused = |errno, fd, request, block| {
+        assert_eq!(call(fd, request, block), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(errno));
+    };
+    // What belongs to other files need not be an address at all.
     let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     for (fd, errno) in [(ours.as_raw_fd(), libc::ENOTTY), (-1, libc::EBADF), (1 << 20, libc::EBADF)] {
-        assert_eq!(call(fd, Request::CONTROL, block.as_mut_ptr()), -1);
-        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(errno));
+        refused(errno, fd, Request::CONTROL, std::ptr::without_provenance_mut(1));
+        refused(errno, fd, Request::XFER, std::ptr::without_provenance_mut(1));
     }
+    let nowhere = XferBlock { block: 0, ..xfer };
+    refused(libc::EFAULT, file.as_raw_fd(), Request::XFER, nowhere.encode().as_mut_ptr());
+    refused(libc::EFAULT, file.as_raw_fd(), Request::CONTROL, std::ptr::null_mut());
+    let too_long = ControlBlock { params_len: u32::MAX, ..control };
+    refused(libc::EINVAL, file.as_raw_fd(), Request::CONTROL, too_long.encode().as_mut_ptr());
 }
