@@ -1,4 +1,4 @@
-//! The doctor's parts that touch a driver, each a process of its own: a driver that hangs hangs one of these.
+//! The doctor's parts that run on a driver, each a process of its own: a driver that hangs hangs one of these.
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
