@@ -3,7 +3,7 @@
 use super::*;
 use crate::state::driver::driver;
 use crate::state::ioctl::sluiceSimIoctl;
-use sluice_nvrm::abi::{Command, ControlBlock, Request, XferBlock, timeslice};
+use sluice_nvrm::abi::{AllocBlock, Command, ControlBlock, Request, XferBlock, class, timeslice};
 use sluice_nvrm::{ControlError, Controls, NvStatus};
 use std::os::fd::AsRawFd;
 
@@ -56,6 +56,33 @@ fn each_context_has_handles_of_its_own() {
     assert_eq!(groups().len(), 2);
     cuCtxDestroy_v2(handle(other)).unwrap();
     assert_eq!(groups().len(), 1);
+}
+
+#[test]
+fn a_context_that_cannot_be_made_leaves_no_groups_behind() {
+    let _turn = turn();
+    let (file, client, _) = driver().unwrap().devices[0].control.opened().unwrap();
+    let coming = newest() + 0x40;
+    // Its second group cannot have its handle.
+    let taken = AllocBlock {
+        client,
+        parent: 0x5c00_0001,
+        object: coming + 0x10,
+        class: class::SUBDEVICE,
+        ..AllocBlock::default()
+    };
+    let mut block = taken.encode();
+    // SAFETY: a block of this size, without parameters.
+    let done = unsafe {
+        sluiceSimIoctl(file.as_raw_fd(), Request::ALLOC.number().into(), block.as_mut_ptr().cast())
+    };
+    assert_eq!((done, AllocBlock::decode(&block).unwrap().status), (0, 0));
+    let mut other = std::ptr::null_mut();
+    assert!(cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).is_err());
+    let controls = Controls::over(file, true).unwrap();
+    assert_eq!(controls.class(client, coming).unwrap(), None);
+    cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).unwrap();
+    cuCtxDestroy_v2(handle(other)).unwrap();
 }
 
 #[test]
