@@ -28,9 +28,6 @@ use level::{Level, NotAchieved};
 use report::{LeftOut, Report};
 use scene::Scene;
 
-/// [`commanded::lc::AHEAD`] in microseconds.
-const MAX_LEAD_US: i64 = commanded::lc::AHEAD.as_micros() as i64;
-
 /// Flags of the benchmark.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Arguments {
@@ -59,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(long, num_args = 1.., value_enum, default_values_t = [Hint::Off, Hint::Api])]
     hint: Vec<Hint>,
     /// How long before a request its hint comes
-    #[arg(long, value_name = "US", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=MAX_LEAD_US))]
+    #[arg(long, value_name = "US", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=i64::from(commanded::lc::MAX_LEAD_US)))]
     lead_us: u32,
     /// Mean time between two requests
     #[arg(long, value_name = "US", default_value_t = 4000)]

@@ -3,6 +3,7 @@
 
 pub mod be;
 pub mod lc;
+mod looks;
 mod program;
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ pub enum Command {
         warm_up: u32,
         /// Mean time between two arrivals, microseconds.
         period_us: f64,
-        /// `sluice_hint` so long before each arrival, microseconds; 0: never.
+        /// `sluice_hint` so long before each arrival, microseconds, at most [`lc::MAX_LEAD_US`]; 0: never.
         lead_us: u32,
     },
     /// Best effort: kernels back to back until [`Command::Stop`].
