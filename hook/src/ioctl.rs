@@ -70,7 +70,8 @@ unsafe fn perhaps_nvidia(fd: c_int, number: c_ulong, argument: *mut c_void, requ
     if result == 0 {
         let errno = Errno::now();
         let looked = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: the driver has accepted the request, so its argument is the block that the number promises.
+            // SAFETY: if the file is the driver's, which is looked at first, it has accepted the request, and the argument is
+            // the block that the number promises; of another file's argument nothing is read.
             unsafe { groups::look(fd, request, argument, before, simulated) };
         }));
         if looked.is_err() {

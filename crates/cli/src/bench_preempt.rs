@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(long, num_args = 1.., value_enum, default_values_t = [Hint::Off, Hint::Api])]
     hint: Vec<Hint>,
     /// How long before a request its hint comes
-    #[arg(long, value_name = "US", default_value_t = 300)]
+    #[arg(long, value_name = "US", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=i64::from(commanded::lc::MAX_LEAD_US)))]
     lead_us: u32,
     /// Mean time between two requests
     #[arg(long, value_name = "US", default_value_t = 4000)]
@@ -144,9 +144,9 @@ fn play(
 ) -> Result<(), Failed> {
     let mut scene =
         Scene::set(flags, level, clock).map_err(|why| Failed { measured: 0, of_all: true, why })?;
-    report.gpu.clone_from(&scene.device);
+    report.is_of(&scene.device).map_err(|why| Failed { measured: 0, of_all: true, why })?;
     for (measured, (kernel_us, hints)) in missing.iter().enumerate() {
-        let rows = clock.has(arms::estimate(flags, hints.len())).map_err(Into::into);
+        let rows = clock.has(arms::estimate(flags, &scene, hints.len())).map_err(Into::into);
         let rows = rows.and_then(|()| arms::measure(flags, &mut scene, *kernel_us, hints, clock));
         rows.and_then(|rows| report.add(level, *kernel_us, rows).and_then(|()| report.save(flags)))
             .map_err(|why| Failed { measured, of_all: false, why })?;

@@ -12,6 +12,8 @@ use anyhow::{Context, bail};
 
 /// How often a child that is to end is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long a child that was killed may take to end.
+const BURIAL: Duration = Duration::from_secs(5);
 /// Lines of a child's log that an error quotes.
 const QUOTED_LINES: usize = 12;
 
@@ -150,10 +152,13 @@ impl Process {
         }
     }
 
-    /// Kills it with SIGKILL and reaps it.
+    /// Kills it with SIGKILL and reaps it. One that is inside a driver that hangs does not end, and is left behind.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let deadline = Instant::now() + BURIAL;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The last lines of its log, ready to follow a message; empty if it wrote none.

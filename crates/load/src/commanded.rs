@@ -3,6 +3,7 @@
 
 pub mod be;
 pub mod lc;
+mod looks;
 mod program;
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ pub enum Command {
         warm_up: u32,
         /// Mean time between two arrivals, microseconds.
         period_us: f64,
-        /// `sluice_hint` so long before each arrival, microseconds; 0: never.
+        /// `sluice_hint` so long before each arrival, microseconds, at most [`lc::MAX_LEAD_US`]; 0: never.
         lead_us: u32,
     },
     /// Best effort: kernels back to back until [`Command::Stop`].
@@ -84,9 +85,9 @@ pub struct Served {
 /// Kernels of a block.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
-    /// Kernels that were seen to end within the span, without those of the first look.
-    pub kernels: u64,
-    /// Time from the first look to the last, nanoseconds.
+    /// Kernels that ended within the span; those around its ends count in proportion to the time.
+    pub kernels: f64,
+    /// The whole span, nanoseconds, however long of it nothing ended.
     pub span_ns: u64,
     /// From the last look before the span to its begin, nanoseconds: how long nothing had been seen to end.
     pub before_ns: Option<u64>,
@@ -135,8 +136,9 @@ fn next_command(input: &mut impl BufRead) -> Result<Option<Command>, RunError> {
     serde_json::from_str(&line).map(Some).map_err(|why| RunError::Command(line.trim().to_owned(), why))
 }
 
-/// Now, nanoseconds since the Unix epoch.
-fn unix_ns() -> u64 {
+/// Now, nanoseconds since the Unix epoch: the clock of [`Command`]s.
+#[must_use]
+pub fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::{ControlError, Controls};
 
 pub use newest::newest_client;
-pub use walk::{Ask, CLIENTS, Limits, Tree, walk};
+pub use walk::{Ask, CLIENTS, Limits, Tree, Unwalked, walk};
 
 /// Why a process cannot be controlled from outside.
 #[derive(Debug, Error)]
@@ -85,7 +85,7 @@ impl Tenant {
         let mut ways: Vec<Way> = Vec::new();
         let mut seen: Vec<u32> = Vec::new();
         for controls in copies {
-            // Several descriptors may be one open file.
+            // Several descriptors may be one open file; one on which no client was found is looked at again.
             let again = |client: &u32| controls.class(*client, *client).is_ok_and(|class| class.is_some());
             if seen.iter().any(again) {
                 continue;

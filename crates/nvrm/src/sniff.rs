@@ -3,10 +3,12 @@
 //! [`observe`] looks at one ioctl that the driver has accepted; [`Registry`] keeps what is alive.
 
 mod announcement;
+mod groups;
 mod registry;
 
 pub use announcement::{Announcement, Unannounced};
-pub use registry::{Found, Registry};
+pub use groups::Found;
+pub use registry::Registry;
 
 use crate::NvStatus;
 use crate::abi::{self, AllocBlock, Command, ControlBlock, FreeBlock, GroupParams, Request, class};

@@ -24,6 +24,8 @@ struct File {
     clients: BTreeMap<u32, Vec<Object>>,
     asked: Cell<u32>,
     broken: bool,
+    /// A client that is freed when so many questions were asked.
+    leaves: Option<(u32, u32)>,
 }
 
 impl File {
@@ -37,7 +39,9 @@ impl File {
         if self.broken {
             return Err(ControlError::Timeout);
         }
-        let Some(objects) = self.clients.get(&client) else {
+        let has_left =
+            self.leaves.is_some_and(|(leaves, after)| client == leaves && self.asked.get() > after);
+        let Some(objects) = self.clients.get(&client).filter(|_| !has_left) else {
             return Err(ControlError::Refused(NvStatus::INVALID_CLIENT));
         };
         if object == client {
@@ -148,6 +152,26 @@ fn clients_below_the_newest_are_asked_for_and_no_longer_than_makes_sense() {
     assert_eq!(found(&file, 0x1_0010).map(|groups| groups.len()), Ok(1));
     assert!(file.asked.get() < 1000, "{} questions", file.asked.get());
     assert_eq!(found(&file, 0xffff), Ok(Vec::new()), "it is above the newest");
+}
+
+#[test]
+fn a_client_that_goes_while_it_is_looked_at_hides_no_other() {
+    // Another part of the program, NVML for one, makes clients and frees them as it pleases.
+    let leaves = Some((CLIENTS + 0x1a, 10));
+    let file = File { leaves, ..File::with(&[(0x1a, CONTEXT), (0x19, CONTEXT)]) };
+    assert_eq!(found(&file, 0x1a), Ok(vec![(0x19, 3, 0x15, vec![0x1c, 0x22])]));
+}
+
+#[test]
+fn a_process_cannot_keep_whoever_looks_busy_for_ever() {
+    let many: Vec<_> = (0..2_000).map(|client| (client, CONTEXT)).collect();
+    let file = File::with(&many);
+    let limits = Limits { gap: 64, questions: Cell::new(10_000), ..Limits::below(Some(CLIENTS + 2_000)) };
+    let why = walk(&file, &limits).expect_err("all of it").to_string();
+    assert!(why.contains("more clients and objects"), "{why}");
+    assert!(file.asked.get() <= 2 * 10_000, "{} questions", file.asked.get());
+    // Files are looked at one after the other, with the same questions left.
+    assert!(walk(&File::with(&[(1, CONTEXT)]), &limits).is_err());
 }
 
 #[test]

@@ -42,9 +42,11 @@ fn who_stands_while_another_runs_was_stopped() {
 
 #[test]
 fn who_stays_down_after_it_was_let_go_is_told_apart() {
-    assert_eq!(goes_on(Effect::Proven, 5), Effect::Proven);
-    assert_eq!(goes_on(Effect::Proven, 0), Effect::NotUndone);
-    assert_eq!(goes_on(Effect::NoEffect, 0), Effect::NoEffect);
+    assert_eq!(goes_on(Effect::Proven, 48, 48), Effect::Proven);
+    assert_eq!(goes_on(Effect::Proven, 0, 48), Effect::NotUndone);
+    assert_eq!(goes_on(Effect::NoEffect, 0, 48), Effect::NoEffect);
+    // What was in flight may have ended before.
+    assert!(goes_on(Effect::Proven, 24, 48).is_inconclusive());
 }
 
 #[test]

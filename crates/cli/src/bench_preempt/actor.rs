@@ -1,6 +1,6 @@
 //! A generator that works on command.
 
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -92,11 +92,17 @@ impl Actor {
         let deadline = Instant::now() + patience;
         loop {
             clock.check()?;
-            if let Ok(line) = self.lines.recv_timeout(LOOK_EVERY) {
-                return serde_json::from_str(&line.text)
-                    .with_context(|| format!("{} said: {}", line.from, line.text));
+            match self.lines.recv_timeout(LOOK_EVERY) {
+                Ok(line) => {
+                    return serde_json::from_str(&line.text)
+                        .with_context(|| format!("{} said: {}", line.from, line.text));
+                }
+                Err(RecvTimeoutError::Timeout) => self.process.check_running()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.process.check_running()?;
+                    bail!("{} says no more{}", self.process.name(), self.process.log_tail());
+                }
             }
-            self.process.check_running()?;
             if Instant::now() > deadline {
                 bail!("{} does not answer{}", self.process.name(), self.process.log_tail());
             }

@@ -1,13 +1,13 @@
 //! One length of kernels: the blocks in which alone, time-sliced and with Sluice take turns.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sluice_load::commanded::{Command, Ran, Served};
+use sluice_load::commanded::{Command, Ran, Served, unix_ns};
 
 use super::Arguments;
 use super::actor::Actor;
 use super::clock::Clock;
-use super::facts;
 use super::level::achieved;
 use super::row::Outcome;
 use super::scene::Scene;
@@ -19,10 +19,11 @@ const WARM_UP: u32 = 10;
 const ARM: Duration = Duration::from_millis(250);
 
 /// About how long [`measure`] takes.
-pub(super) fn estimate(flags: &Arguments, hints: usize) -> Duration {
-    let arms = u32::try_from(hints).unwrap_or(2);
+pub(super) fn estimate(flags: &Arguments, scene: &Scene, hints: usize) -> Duration {
+    let beside = 1 + u32::from(scene.shared.is_some()) + u32::try_from(hints).unwrap_or(2);
     let requests = lasting(flags, flags.requests.div_ceil(flags.blocks) + WARM_UP);
-    flags.blocks * (requests * (2 + arms) + requests / 2 + ARM * (4 + arms))
+    // Best effort alone takes half of an arm, requests alone one in two parts.
+    flags.blocks * (requests * (1 + beside) + requests / 2 + ARM * (3 + beside))
 }
 
 fn lasting(flags: &Arguments, requests: u32) -> Duration {
@@ -52,10 +53,12 @@ pub(super) fn measure(
         for (hint, tally) in &mut all.sluice {
             let lead_us = if *hint { flags.lead_us } else { 0 };
             let (level, metrics) = (scene.level, scene.stage.metrics);
+            let mut said = BTreeMap::new();
             play.beside(&mut scene.lc, &mut scene.be, requests, lead_us, tally, || {
-                all.achieved = achieved(metrics)?;
-                Ok(level.check(&all.achieved)?)
+                said = achieved(metrics)?;
+                Ok(level.check(&said)?)
             })?;
+            tally.achieved = said;
         }
         all.alone[1].served(play.serve(&mut scene.plain_lc, (requests - half).max(1), 0)?);
         scene.stage.check_running()?;
@@ -75,6 +78,9 @@ pub(super) fn measure(
                 *hint,
                 "best effort's rate alone was not seen: longer blocks are needed".to_owned(),
             ));
+        }
+        if let Some(why) = tally.misses(*hint) {
+            return Err((*hint, why));
         }
         Ok(common.clone().with(*hint, tally, &all.be_alone))
     });
@@ -98,9 +104,9 @@ impl Play<'_> {
     /// Kernels with nobody beside, for as long as so many requests would take.
     fn run_alone(&self, be: &mut Actor, requests: u32) -> anyhow::Result<Ran> {
         be.run(self.kernel_us, self.clock)?;
-        let from_ns = facts::unix_ns();
+        let from_ns = unix_ns();
         let to_ns = from_ns + u64::try_from(lasting(self.flags, requests).as_nanos()).unwrap_or(u64::MAX);
-        while facts::unix_ns() < to_ns {
+        while unix_ns() < to_ns {
             self.clock.pause()?;
         }
         be.halt(from_ns, to_ns, self.clock)

@@ -1,9 +1,9 @@
 //! What every result carries: driver, commit, date, command.
 
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nvml_wrapper::Nvml;
+use sluice_load::commanded::unix_ns;
 
 /// What the driver of a simulated GPU is called.
 const SIMULATED: &str = "simulated";
@@ -38,12 +38,6 @@ pub(super) fn command() -> String {
 /// Now, to the second, as in 2026-11-21T18:00:00+00:00.
 pub(super) fn date() -> String {
     text_of(unix_ns() / 1_000_000_000)
-}
-
-/// Nanoseconds since the Unix epoch.
-pub(super) fn unix_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Of seconds since the Unix epoch.

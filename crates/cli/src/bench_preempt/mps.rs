@@ -3,11 +3,16 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tempfile::TempDir;
 
 const CONTROL: &str = "nvidia-cuda-mps-control";
+/// How long the server may take to end: its clients have.
+const FAREWELL: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The server; it ends with this.
 #[derive(Debug)]
@@ -54,7 +59,12 @@ impl Drop for Mps {
             if let Some(mut input) = child.stdin.take() {
                 let _ = input.write_all(b"quit\n");
             }
-            let _ = child.wait();
+            let until = Instant::now() + FAREWELL;
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+                thread::sleep(LOOK_EVERY);
+            }
+            // One that has ended is not killed.
+            let _ = child.kill();
         }
     }
 }

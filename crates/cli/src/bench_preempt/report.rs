@@ -54,7 +54,7 @@ impl Report {
     /// An empty one, or what `--resume` names.
     ///
     /// # Errors
-    /// If that cannot be read, or is of another driver or of other requests.
+    /// If that cannot be read, or is of another driver, of other requests or of more or fewer of them.
     pub(super) fn begin(flags: &Arguments) -> anyhow::Result<Self> {
         let mut report = Self {
             gpu: String::new(),
@@ -76,7 +76,8 @@ impl Report {
         let before: Self =
             serde_json::from_str(&text).with_context(|| format!("{} is no result", path.display()))?;
         let asked = |report: &Self| {
-            (report.driver.clone(), report.period_us, report.lc_kernels, report.lc_kernel_us, report.lead_us)
+            let Self { requests, blocks, period_us, lc_kernels, lc_kernel_us, lead_us, .. } = *report;
+            (report.driver.clone(), [requests, blocks, period_us, lc_kernels, lc_kernel_us, lead_us])
         };
         if asked(&before) != asked(&report) {
             bail!("{} was measured with another driver or other requests", path.display());
@@ -84,6 +85,18 @@ impl Report {
         report.gpu = before.gpu;
         report.rows = before.rows;
         Ok(report)
+    }
+
+    /// Notes on which GPU it is measured.
+    ///
+    /// # Errors
+    /// If it was begun on another one.
+    pub(super) fn is_of(&mut self, gpu: &str) -> anyhow::Result<()> {
+        if !self.rows.is_empty() && self.gpu != gpu {
+            bail!("the rows that are there were measured on {}, this is {gpu}", self.gpu);
+        }
+        gpu.clone_into(&mut self.gpu);
+        Ok(())
     }
 
     /// Lengths of kernels with the hints for which there is no row of this level.
@@ -141,5 +154,64 @@ impl Report {
         fs::write(&part, text)
             .and_then(|()| fs::rename(&part, path))
             .with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::row::tests::row;
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        flags: Arguments,
+    }
+
+    fn flags(more: &[&str]) -> Arguments {
+        Cli::parse_from([&["preempt"], more].concat()).flags
+    }
+
+    #[test]
+    fn what_was_measured_otherwise_is_not_gone_on_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("preempt.json");
+        let file = file.to_str().unwrap();
+        let begun = flags(&["--json", file, "--requests", "500"]);
+        Report::begin(&begun).unwrap().save(&begun).unwrap();
+        let resumed = |more: &[&str]| Report::begin(&flags(&[&["--resume", file], more].concat()));
+        assert!(resumed(&["--requests", "500"]).is_ok());
+        for other in [
+            &["--requests", "20"] as &[&str],
+            &["--requests", "500", "--blocks", "2"],
+            &["--requests", "500", "--lead-us", "100"],
+        ] {
+            let why = resumed(other).unwrap_err().to_string();
+            assert!(why.contains(file) && why.contains("other requests"), "{why}");
+        }
+    }
+
+    #[test]
+    fn rows_of_two_gpus_do_not_share_a_report() {
+        let mut report = Report::begin(&flags(&[])).unwrap();
+        report.is_of("one").unwrap();
+        report.is_of("two").unwrap();
+        report.add(Level::Full, 10, vec![Ok(row(10, Level::Full))]).unwrap();
+        report.is_of("two").unwrap();
+        let why = report.is_of("one").unwrap_err().to_string();
+        assert!(why.contains("one") && why.contains("two"), "{why}");
+        assert_eq!(report.gpu, "two");
+    }
+
+    #[test]
+    fn what_is_there_is_not_missing() {
+        let mut report = Report::begin(&flags(&[])).unwrap();
+        report.add(Level::Full, 10, vec![Ok(row(10, Level::Full))]).unwrap();
+        let flags = flags(&["--be-kernel-us", "10", "100"]);
+        let missing = |level| report.missing(&flags, level);
+        assert_eq!(missing(Level::Full), [(10, vec![true]), (100, vec![false, true])]);
+        assert_eq!(missing(Level::Host), [(10, vec![false, true]), (100, vec![false, true])]);
     }
 }

@@ -111,3 +111,14 @@ impl Row {
 pub(super) fn hinted(hint: bool) -> &'static str {
     if hint { "hint" } else { "" }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::tally::{Gathered, Tally};
+    use super::*;
+
+    /// A row of nothing, without hints.
+    pub(in super::super) fn row(be_kernel_us: u32, level: Level) -> Row {
+        Gathered::default().row(be_kernel_us, level).with(false, &Tally::default(), &Tally::default())
+    }
+}

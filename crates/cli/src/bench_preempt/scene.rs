@@ -9,7 +9,6 @@ use super::level::Level;
 use super::mps::Mps;
 use crate::bench::Gpu;
 use crate::stage::{Setting, Stage};
-use crate::supervise::Process;
 use anyhow::{Context, bail};
 
 /// Two latency-critical ones would share slices, so there is one: hints are by call only.
@@ -49,8 +48,7 @@ impl Scene {
         if simulated && level == Level::MpsGate {
             bail!("the simulated GPU has no MPS");
         }
-        let this = std::env::current_exe().context("cannot tell where this program lies")?;
-        let mut manager_flags = level.manager_flags(simulated, Process::command(&this))?;
+        let mut manager_flags = level.manager_flags(simulated);
         manager_flags.extend(flags.manager_flag.iter().cloned());
         if !simulated {
             // Said here, once, rather than by a child.

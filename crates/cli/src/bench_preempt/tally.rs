@@ -13,11 +13,16 @@ use super::row::{Quantiles, Requests, Row};
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) latencies: Vec<u64>,
-    pub(super) kernels: u64,
+    kernels: f64,
     span_ns: u64,
     hints: BTreeMap<String, u64>,
     holds: u64,
+    /// What the manager said last while it was gathered.
+    pub(super) achieved: BTreeMap<String, u64>,
 }
+
+/// Result of a `sluice_hint` that was taken (SLUICE_OK).
+const TAKEN: &str = "0";
 
 impl Tally {
     /// Takes in a block of requests.
@@ -35,9 +40,15 @@ impl Tally {
         self.span_ns += ran.span_ns;
     }
 
+    /// Why this is no measurement of requests with, or without, hints; nothing if it is one.
+    pub(super) fn misses(&self, hint: bool) -> Option<String> {
+        let was_taken = self.hints.get(TAKEN).is_some_and(|times| *times > 0);
+        (hint && !was_taken).then(|| format!("no hint was taken: {:?} by result of sluice_hint", self.hints))
+    }
+
     /// Kernels per second.
     pub(super) fn rate(&self) -> f64 {
-        if self.span_ns == 0 { 0.0 } else { self.kernels as f64 * 1e9 / self.span_ns as f64 }
+        if self.span_ns == 0 { 0.0 } else { self.kernels * 1e9 / self.span_ns as f64 }
     }
 
     /// Of the requests.
@@ -57,7 +68,6 @@ pub(super) struct Gathered {
     pub(super) shared: Option<Tally>,
     /// With Sluice; whether with hints.
     pub(super) sluice: Vec<(bool, Tally)>,
-    pub(super) achieved: BTreeMap<String, u64>,
 }
 
 impl Gathered {
@@ -83,7 +93,7 @@ impl Gathered {
             be_kept_mps: self.shared.as_ref().map(|shared| shared.rate() / alone),
             be_alone_per_s: alone,
             be_kernels_counted: 0,
-            achieved: self.achieved.clone(),
+            achieved: BTreeMap::new(),
             hint_results: BTreeMap::new(),
             holds: 0,
             commit: facts::commit(),
@@ -94,6 +104,7 @@ impl Gathered {
 
 impl Row {
     /// The row of requests with Sluice.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, not negative")]
     pub(super) fn with(self, hint: bool, tally: &Tally, be_alone: &Tally) -> Self {
         let lc_sluice_us = tally.quantiles();
         Self {
@@ -102,10 +113,40 @@ impl Row {
             be_kept: tally.rate() / be_alone.rate(),
             added_p99_us: lc_sluice_us.p99 - self.lc_alone_us.p99,
             requests: Requests { sluice: tally.latencies.len(), ..self.requests },
-            be_kernels_counted: tally.kernels,
+            be_kernels_counted: tally.kernels.round() as u64,
+            achieved: tally.achieved.clone(),
             hint_results: tally.hints.clone(),
             holds: tally.holds,
             ..self
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(results: &[(&str, u64)]) -> Tally {
+        let hints = results.iter().map(|(code, times)| ((*code).to_owned(), *times)).collect();
+        Tally { hints, ..Tally::default() }
+    }
+
+    #[test]
+    fn requests_of_which_no_hint_was_taken_are_no_hinted_ones() {
+        assert_eq!(with(&[("0", 1), ("9", 3)]).misses(true), None);
+        assert_eq!(with(&[]).misses(false), None);
+        for refused in [with(&[("10", 24)]), with(&[])] {
+            assert!(refused.misses(true).is_some_and(|why| why.contains("no hint was taken")));
+        }
+        assert!(with(&[("10", 24)]).misses(true).is_some_and(|why| why.contains("10")));
+    }
+
+    #[test]
+    fn a_block_in_which_nothing_ran_counts_as_time() {
+        let mut tally = Tally::default();
+        for kernels in [10.0, 0.0] {
+            tally.ran(&Ran { kernels, span_ns: 1_000_000_000, ..Ran::default() });
+        }
+        assert!((tally.rate() - 5.0).abs() < 1e-9, "{}", tally.rate());
     }
 }

@@ -1,4 +1,4 @@
-//! The doctor's parts that touch a driver, each a process of its own: a driver that hangs hangs one of these.
+//! The doctor's parts that run on a driver, each a process of its own: a driver that hangs hangs one of these.
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -56,7 +56,16 @@ pub(super) struct FromNvml {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Gates {
     pub(super) writable: gate::Outcome,
-    pub(super) read_only: gate::Outcome,
+    /// Not tried beside a stream that stands for good: it might not come to an end.
+    pub(super) read_only: Option<gate::Outcome>,
+}
+
+impl Gates {
+    fn tried(writable: impl FnOnce() -> gate::Outcome, read_only: impl FnOnce() -> gate::Outcome) -> Self {
+        let writable = writable();
+        let stands = writable == gate::Outcome::NotReleased;
+        Self { writable, read_only: (!stands).then(read_only) }
+    }
 }
 
 /// What came of holding a process.
@@ -78,10 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Part::Gate => {
             // Said before the session ends: with a stream that stands it would not end.
             let session = Session::open(0).map_err(|why| why.to_string());
-            let tried = |session: &Session| Gates {
-                writable: gate::writable(session),
-                read_only: gate::read_only(session),
-            };
+            let tried = |session| Gates::tried(|| gate::writable(session), || gate::read_only(session));
             say(&session.as_ref().map(tried))?;
         }
         Part::Busy { depth, kernel_us } => {
@@ -130,4 +136,17 @@ fn say(what: &impl Serialize) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(what)?)?;
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beside_a_stream_that_stands_for_good_nothing_else_is_tried() {
+        use gate::Outcome::{DoesNotWait, NotReleased, Works};
+        assert_eq!(Gates::tried(|| Works, || DoesNotWait).read_only, Some(DoesNotWait));
+        let stuck = Gates::tried(|| NotReleased, || panic!("it might hang"));
+        assert_eq!(stuck, Gates { writable: NotReleased, read_only: None });
+    }
 }

@@ -17,6 +17,8 @@ use sluice_sys::{memfd, socket};
 use super::groups::Group;
 use super::manager::Shared;
 
+/// A grant that lasts longer than any doctor.
+pub(super) const ENDLESS: ResponseBody = ResponseBody::Quota { quota_ms: 1e6 };
 /// Memory that everybody may have: the doctor limits nothing.
 const UNLIMITED: u64 = 1 << 50;
 
@@ -49,12 +51,8 @@ pub(super) fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
                 shared.change(pid, |client| client.groups = groups);
                 continue;
             }
-            RequestBody::Quota { .. } if !shared.lock().released.contains(&pid) => {
-                let waiting = stream.try_clone()?;
-                shared.change(pid, |client| client.asked.push((waiting, request.id)));
-                continue;
-            }
-            RequestBody::Quota { .. } => ResponseBody::Quota { quota_ms: 1e6 },
+            RequestBody::Quota { .. } if shared.holds_back(pid, stream, request.id)? => continue,
+            RequestBody::Quota { .. } => ENDLESS,
             RequestBody::MemLimit => ResponseBody::MemLimit { used: 0, limit: UNLIMITED },
             RequestBody::MemUpdate { .. } => ResponseBody::MemUpdate { granted: true },
             RequestBody::Detach => ResponseBody::Detach,

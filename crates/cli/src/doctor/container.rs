@@ -39,8 +39,7 @@ fn files() -> Finding {
 /// What is loaded into every program of this container or machine.
 fn preloaded() -> Finding {
     let text = fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
-    let ours = text.split([' ', ':', '\n', '\t']).find(|word| word.ends_with("libsluice.so"));
-    match ours {
+    match named(&text) {
         Some(path) if Path::new(path).is_file() => Finding::ok("ld_so_preload", format!("loads {path}")),
         Some(path) => Finding::of(
             "ld_so_preload",
@@ -54,5 +53,23 @@ fn preloaded() -> Finding {
             "ld_so_preload",
             "no line for libsluice.so: right on a node, wrong in a tenant's container",
         ),
+    }
+}
+
+/// The hook among the libraries that a file of this form names.
+fn named(preload: &str) -> Option<&str> {
+    let loaded = preload.lines().filter_map(|line| line.split('#').next());
+    loaded.flat_map(|line| line.split([' ', ':', '\t'])).find(|word| word.ends_with("libsluice.so"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_taken_out_loads_nothing() {
+        assert_eq!(named("/a/b.so:/c/libsluice.so /d.so\n"), Some("/c/libsluice.so"));
+        assert_eq!(named("# /c/libsluice.so\n/d.so # and /e/libsluice.so"), None);
+        assert_eq!(named("#/c/libsluice.so\n/e/libsluice.so"), Some("/e/libsluice.so"));
     }
 }

@@ -13,7 +13,7 @@ use super::container;
 use super::finding::{Finding, Report, Standing};
 use super::level::{self, Level, Proofs};
 use super::machine;
-use super::next::{DRIVER, MEMORY_OPS, OWN_PAGES, REPORT_IT};
+use super::next::{AGAIN, DRIVER, MEMORY_OPS, OWN_PAGES, REPORT_IT};
 use super::place::Place;
 
 /// The whole examination ends by then.
@@ -81,21 +81,34 @@ fn unproven() -> Proofs {
 
 /// Streams that wait for words.
 fn gate(place: &Place, end: Instant) -> (Result<(), String>, Vec<Finding>) {
-    let tried = place
-        .helper("gate", &["gate"])
-        .and_then(|mut helper| helper.answer::<Result<Gates, String>>(end.min(Instant::now() + START)));
-    let gates = match tried.unwrap_or_else(|why| Err(format!("{why:#}"))) {
-        Ok(gates) => gates,
+    let tried = place.helper("gate", &["gate"]);
+    of_gates(tried.and_then(|mut helper| helper.answer(end.min(Instant::now() + START))))
+}
+
+/// What the trials showed; or what kept them from a context, or from an answer.
+fn of_gates(tried: anyhow::Result<Result<Gates, String>>) -> (Result<(), String>, Vec<Finding>) {
+    let untried = |why: String, finding| (Err(why), vec![finding]);
+    let gates = match tried {
+        Ok(Ok(gates)) => gates,
+        Ok(Err(why)) => {
+            let found = format!("no context: {why}");
+            return untried(why, Finding::of("memory_ops", Standing::Broken, found, DRIVER));
+        }
         Err(why) => {
-            let finding = Finding::of("memory_ops", Standing::Broken, format!("no context: {why}"), DRIVER);
-            return (Err(why), vec![finding]);
+            let found = Effect::inconclusive(format!("{why:#}")).to_string();
+            let finding = Finding::of("memory_ops", Standing::Inconclusive, &found, AGAIN);
+            return untried(format!("memory operations: {found}"), finding);
         }
     };
     let proven = match &gates.writable {
         Outcome::Works => Ok(()),
         failed => Err(format!("memory operations: {}", seen(failed))),
     };
-    (proven, vec![of_gate("memory_ops", &gates.writable), of_gate("read_only_register", &gates.read_only)])
+    let read_only = gates.read_only.as_ref().map_or_else(
+        || Finding::skipped("read_only_register", "a stream stands on from the trial before"),
+        |outcome| of_gate("read_only_register", outcome),
+    );
+    (proven, vec![of_gate("memory_ops", &gates.writable), read_only])
 }
 
 fn of_gate(check: &'static str, outcome: &Outcome) -> Finding {
@@ -114,5 +127,33 @@ fn seen(outcome: &Outcome) -> String {
         Outcome::Refused { why } => why.clone(),
         Outcome::DoesNotWait => "a stream that waits for a word went on without it".to_owned(),
         Outcome::NotReleased => "a stream that waits for a word stood on after the host's store".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn shows(tried: anyhow::Result<Result<Gates, String>>, findings: &[(Standing, &str)]) {
+        let (proven, found) = of_gates(tried);
+        assert!(proven.is_err());
+        assert_eq!(found.len(), findings.len(), "{found:?}");
+        for (found, (standing, says)) in found.iter().zip(findings) {
+            assert_eq!(found.standing, *standing, "{found:?}");
+            assert!(found.found.contains(says), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_trial_that_does_not_answer_is_not_taken_for_a_driver_that_refuses() {
+        shows(Err(anyhow::anyhow!("gate does not answer")), &[(Standing::Inconclusive, "does not answer")]);
+        shows(Ok(Err("cuCtxCreate: 46".into())), &[(Standing::Broken, "no context: cuCtxCreate: 46")]);
+    }
+
+    #[test]
+    fn a_stream_that_stands_for_good_is_reported_as_one() {
+        let gates = Gates { writable: Outcome::NotReleased, read_only: None };
+        shows(Ok(Ok(gates)), &[(Standing::Degraded, "stood on"), (Standing::Skipped, "stands on")]);
     }
 }

@@ -9,10 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use sluice_comm::ResponseBody;
 use sluice_sys::page::SharedPage;
 
-use super::connection::{answer, open, serve};
+use super::connection::{ENDLESS, answer, open, serve};
 use super::groups::Group;
 
 /// The manager. Its threads end with the connections, its listener with the process.
@@ -68,7 +67,7 @@ impl Manager {
         let Some(client) = state.clients.get_mut(&pid) else { return };
         client.pages.iter().step_by(2).for_each(open);
         for (stream, id) in client.asked.drain(..) {
-            let _ = answer(&stream, id, ResponseBody::Quota { quota_ms: 1e6 }, &[]);
+            let _ = answer(&stream, id, ENDLESS, &[]);
         }
     }
 
@@ -98,6 +97,19 @@ impl Shared {
         let left = until.saturating_duration_since(Instant::now());
         let waited = self.changed.wait_timeout_while(self.lock(), left, |state| !seen(state));
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// Keeps a request for a grant until [`Manager::release`], unless that has been called. One look and one step: a release
+    /// between the two would not find the request, and nobody would answer it.
+    pub(super) fn holds_back(&self, pid: i32, stream: &UnixStream, id: i32) -> io::Result<bool> {
+        let waiting = stream.try_clone()?;
+        let mut state = self.lock();
+        if state.released.contains(&pid) {
+            return Ok(false);
+        }
+        state.clients.entry(pid).or_default().asked.push((waiting, id));
+        self.changed.notify_all();
+        Ok(true)
     }
 
     pub(super) fn change(&self, pid: i32, change: impl FnOnce(&mut Client)) {

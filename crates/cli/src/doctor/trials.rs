@@ -23,7 +23,7 @@ const LONG_US: u64 = 8_000;
 const FOR_SHARES: u64 = 600;
 /// Kernels of the one that goes on, by which standing is measured.
 const FOR_STANDING: u64 = 200;
-/// Kernels that show that somebody goes on.
+/// Kernels that show that somebody goes on: more than it had in flight.
 const FOR_GOING_ON: u64 = 2 * DEPTH as u64;
 /// How long a window may take; on an idle machine it is less than a second.
 const WINDOW: Duration = Duration::from_millis(3500);
@@ -65,7 +65,7 @@ impl Trials {
         let [now, now_beside] = self.until_counts(|[_, second]| second >= beside + FOR_STANDING)?;
         manager.release(pid);
         let after = self.goes_on(now)?;
-        Ok(selftest::goes_on(selftest::stands(now - before, now_beside - beside), after))
+        Ok(selftest::goes_on(selftest::stands(now - before, now_beside - beside), after, FOR_GOING_ON))
     }
 
     /// Waits until both complete kernels.
@@ -115,7 +115,7 @@ impl Trials {
         if let Err(effect) = made(first.start()) {
             return Ok(effect);
         }
-        Ok(selftest::goes_on(stood, self.goes_on(now)?))
+        Ok(selftest::goes_on(stood, self.goes_on(now)?, FOR_GOING_ON))
     }
 
     /// The first is held by `hold`, which says what came of it, and let go by `release`.
@@ -131,7 +131,7 @@ impl Trials {
         let stood = self.stands()?;
         let [now, _] = self.counts()?;
         release(held)?;
-        Ok(selftest::goes_on(stood, self.goes_on(now)?))
+        Ok(selftest::goes_on(stood, self.goes_on(now)?, FOR_GOING_ON))
     }
 
     /// Whether the first stands: what it completes while the second goes on.

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
+use super::looks::{around, within};
 use super::program::Hook;
 use super::{Answer, Command, Proof, Ran, next_command, unix_ns};
 use crate::be::BLOCKS;
@@ -76,7 +77,7 @@ struct Worker<'s> {
     /// Events with the launches up to each.
     in_flight: VecDeque<(Event<'s>, u64)>,
     launches: u64,
-    /// When so many kernels were first seen to have ended.
+    /// When so many kernels were first seen to have ended, from the begin of [`Worker::run`] on.
     ended: Vec<(u64, u64)>,
 }
 
@@ -91,14 +92,15 @@ impl Worker<'_> {
         let kernels = WORK_PER_EVENT.as_nanos() / length.as_nanos().max(1);
         let (kernels, iterations) =
             (u32::try_from(kernels).unwrap_or(1).clamp(1, 64), kernel::iterations(length));
-        self.ended.clear();
+        // Everything before has ended.
+        self.ended = vec![(unix_ns(), self.launches)];
         let mut told = false;
         loop {
             self.launch(kernels, iterations)?;
             if self.idle.is_empty() {
                 self.wait_for_oldest()?;
             }
-            if !told && !self.ended.is_empty() {
+            if !told && self.ended.len() > 1 {
                 told = true;
                 Answer::Running.write_to(out)?;
             }
@@ -133,7 +135,9 @@ impl Worker<'_> {
     fn wait_for_oldest(&mut self) -> Result<(), Error> {
         if let Some((event, launches)) = self.in_flight.pop_front() {
             event.wait()?;
-            self.ended.push((unix_ns(), launches));
+            // In order, also where somebody sets the clock back.
+            let last = self.ended.last().map_or(0, |(when, _)| *when);
+            self.ended.push((unix_ns().max(last), launches));
             self.idle.push(event);
         }
         Ok(())
@@ -147,47 +151,9 @@ impl Worker<'_> {
     }
 
     fn told(&self, from_ns: u64, to_ns: u64) -> Result<Ran, Error> {
-        let (kernels, span_ns) = within(&self.ended, from_ns, to_ns);
+        let (kernels, span_ns) = (within(&self.ended, from_ns, to_ns), to_ns.saturating_sub(from_ns));
         let (before_ns, first_ns) = around(&self.ended, from_ns);
         let proof = Proof { launches: self.launches, buffer: BufferState::of(&self.buffer.words()?) };
         Ok(Ran { kernels, span_ns, before_ns, first_ns, proof })
-    }
-}
-
-/// Kernels that ended between the first and the last look within a span, and the time between the two.
-fn within(ended: &[(u64, u64)], from_ns: u64, to_ns: u64) -> (u64, u64) {
-    let mut inside = ended.iter().filter(|(when, _)| (from_ns..=to_ns).contains(when));
-    let Some(first) = inside.next() else { return (0, 0) };
-    let last = inside.next_back().unwrap_or(first);
-    (last.1 - first.1, last.0 - first.0)
-}
-
-/// From the last look before a moment to it, and from it to the next look.
-fn around(ended: &[(u64, u64)], moment: u64) -> (Option<u64>, Option<u64>) {
-    let next = ended.partition_point(|(when, _)| *when < moment);
-    let before = next.checked_sub(1).and_then(|last| ended.get(last));
-    (before.map(|(when, _)| moment - when), ended.get(next).map(|(when, _)| when - moment))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kernels_count_from_the_first_look_within_the_span_to_the_last() {
-        let ended = [(10, 1), (20, 2), (30, 4), (40, 7), (50, 8)];
-        assert_eq!(within(&ended, 15, 45), (5, 20));
-        assert_eq!(within(&ended, 20, 20), (0, 0));
-        assert_eq!(within(&ended, 60, 90), (0, 0));
-        assert_eq!(within(&[], 0, 90), (0, 0));
-    }
-
-    #[test]
-    fn a_moment_lies_between_two_looks() {
-        let ended = [(10, 1), (20, 2), (50, 4)];
-        assert_eq!(around(&ended, 27), (Some(7), Some(23)));
-        assert_eq!(around(&ended, 20), (Some(10), Some(0)));
-        assert_eq!(around(&ended, 5), (None, Some(5)));
-        assert_eq!(around(&ended, 51), (Some(1), None));
     }
 }

@@ -16,8 +16,10 @@ use crate::session::{Session, Stream};
 
 /// Arrivals are moved by up to this part of the period: at a fixed period they could keep step with somebody's time slices.
 const JITTER: f64 = 0.25;
+/// No hint comes earlier than this before its request, microseconds.
+pub const MAX_LEAD_US: u32 = 5_000;
 /// From a command to its first arrival: room for a hint before it.
-const AHEAD: Duration = Duration::from_millis(5);
+const AHEAD: Duration = Duration::from_micros(MAX_LEAD_US as u64);
 /// Before an arrival the clock is looked at for so long instead of sleeping: waking up takes some hundred microseconds on some
 /// machines, and is no part of the latency.
 const SLACK: Duration = Duration::from_millis(1);
@@ -90,7 +92,7 @@ impl Server<'_> {
         for nth in 0..warm_up.saturating_add(requests) {
             let due = begin + AHEAD + period * nth + period.mul_f64(shifts.next());
             if lead_us > 0 {
-                wait_until(due - Duration::from_micros(lead_us.into()).min(AHEAD), SLACK);
+                wait_until(due - Duration::from_micros(lead_us.min(MAX_LEAD_US).into()), SLACK);
                 if let Some(code) = self.hook.hint(lead_us) {
                     *hints.entry(code).or_insert(0) += u64::from(nth >= warm_up);
                 }

@@ -13,7 +13,13 @@ use sluice_sys::pidfd::copy_of;
 const DEVICE: &str = "/dev/nvidia";
 const SOCKET: &str = "socket:";
 
+/// The most descriptors of the control device that a process may have: libcuda opens a handful, and each copy is one of ours.
+const MANY: usize = 64;
+
 /// Ways to the driver over the descriptors that a process has now.
+///
+/// # Errors
+/// What the kernel says of the process, and InvalidData if it has too many of them.
 pub(super) fn of(process: BorrowedFd<'_>, pid: i32, simulated: bool) -> io::Result<Vec<Controls>> {
     let mut copies = Vec::new();
     for number in candidates(pid, simulated)? {
@@ -29,6 +35,10 @@ pub(super) fn of(process: BorrowedFd<'_>, pid: i32, simulated: bool) -> io::Resu
             _ => false,
         };
         if is_one && let Ok(way) = transport::adopt(copy, simulated) {
+            if copies.len() == MANY {
+                let why = format!("it has more than {MANY} of the NVIDIA control device");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
             copies.push(Controls::new(way));
         }
     }

@@ -3,9 +3,12 @@
 //! The driver has no question "which handles are there" that it answers in full. But clients are numbered from one base, and
 //! libcuda numbers its objects from another, one by one from its start; a wrong handle is answered in a microsecond.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use sluice_comm::attach::{ContextHandles, MAX_CHANNELS};
+
+use thiserror::Error;
 
 use crate::abi::class;
 use crate::{ControlError, Controls, NvStatus};
@@ -42,8 +45,19 @@ impl Ask for Controls {
     }
 }
 
+/// Why not everything on a file was looked at.
+#[derive(Debug, Error)]
+pub enum Unwalked {
+    /// What the driver says where it should answer.
+    #[error(transparent)]
+    Driver(#[from] ControlError),
+    /// [`Limits::questions`] were not enough.
+    #[error("it has more clients and objects than can be asked for")]
+    Endless,
+}
+
 /// How far to look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// The first client to ask for; then downwards.
     pub newest: u32,
@@ -55,14 +69,29 @@ pub struct Limits {
     pub gap: u32,
     /// Objects that are asked for at most.
     pub objects: u32,
+    /// Questions that may still be asked, over all walks with these limits: how many clients and objects there are is up to
+    /// the process that is looked at.
+    pub questions: Cell<u32>,
 }
+
+/// Questions about one process, each a microsecond of a real driver's time: some seconds in all. Enough for sixteen files on
+/// which every client is asked for in vain.
+const QUESTIONS: u32 = 1 << 22;
 
 impl Limits {
     /// From this client downwards, and a few where it is not known.
     #[must_use]
     pub fn below(newest: Option<u32>) -> Self {
         let newest = newest.filter(|newest| *newest >= CLIENTS).unwrap_or(CLIENTS + FEW);
-        Self { newest, clients: 1 << 18, after_found: 4_096, gap: 8_192, objects: 1 << 18 }
+        let questions = Cell::new(QUESTIONS);
+        Self { newest, clients: 1 << 18, after_found: 4_096, gap: 8_192, objects: 1 << 18, questions }
+    }
+
+    /// Fails if nothing more may be asked.
+    fn ask(&self) -> Result<(), Unwalked> {
+        let left = self.questions.get().checked_sub(1).ok_or(Unwalked::Endless)?;
+        self.questions.set(left);
+        Ok(())
     }
 }
 
@@ -71,26 +100,29 @@ impl Limits {
 pub struct Tree {
     /// The clients, newest first.
     pub clients: Vec<u32>,
-    /// (client, handle) of each object: its class and what it hangs on.
-    objects: BTreeMap<(u32, u32), (u32, u32)>,
+    objects: Objects,
 }
 
-/// Looks at everything on a file.
+/// Looks at everything on a file. A client that goes meanwhile is none.
 ///
 /// # Errors
-/// What the driver says where it should answer.
-pub fn walk(driver: &impl Ask, limits: &Limits) -> Result<Tree, ControlError> {
+/// [`Unwalked`].
+pub fn walk(driver: &impl Ask, limits: &Limits) -> Result<Tree, Unwalked> {
     let mut tree = Tree::default();
     let mut left = limits.clients;
     let mut client = limits.newest;
     while client >= CLIENTS && left > 0 {
-        match driver.class(client, client) {
-            Ok(Some(_)) => {
-                objects(driver, client, limits, &mut tree)?;
+        limits.ask()?;
+        match driver.class(client, client).map_err(Unwalked::from).and_then(|class| match class {
+            Some(_) => objects(driver, client, limits).map(Some),
+            None => Ok(None),
+        }) {
+            Ok(Some(objects)) => {
+                tree.objects.extend(objects);
                 tree.clients.push(client);
                 left = limits.after_found;
             }
-            Ok(None) | Err(ControlError::Refused(NvStatus::INVALID_CLIENT)) => {}
+            Ok(None) | Err(Unwalked::Driver(ControlError::Refused(NvStatus::INVALID_CLIENT))) => {}
             Err(error) => return Err(error),
         }
         client -= 1;
@@ -99,9 +131,14 @@ pub fn walk(driver: &impl Ask, limits: &Limits) -> Result<Tree, ControlError> {
     Ok(tree)
 }
 
-fn objects(driver: &impl Ask, client: u32, limits: &Limits, tree: &mut Tree) -> Result<(), ControlError> {
+/// (client, handle) of each object that leads to groups, its class and what it hangs on.
+type Objects = BTreeMap<(u32, u32), (u32, u32)>;
+
+fn objects(driver: &impl Ask, client: u32, limits: &Limits) -> Result<Objects, Unwalked> {
+    let mut found = Objects::new();
     let mut gap = 0;
     for object in (OBJECTS..).take(usize::try_from(limits.objects).unwrap_or(usize::MAX)) {
+        limits.ask()?;
         let Some(class) = driver.class(client, object)? else {
             gap += 1;
             if gap >= limits.gap {
@@ -114,10 +151,10 @@ fn objects(driver: &impl Ask, client: u32, limits: &Limits, tree: &mut Tree) -> 
             || class::is_channel(class)
             || class::is_compute(class);
         if leads && let Some(parent) = driver.parent(client, object)? {
-            tree.objects.insert((client, object), (class, parent));
+            found.insert((client, object), (class, parent));
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 impl Tree {

@@ -56,11 +56,15 @@ pub fn stands(stopped: u64, witness: u64) -> Effect {
     }
 }
 
-/// The whole of a stop: how it stood, and whether it completed anything once it was let go.
+/// The whole of a stop: how it stood, and how many kernels it completed once it was let go. `enough` are more than it had in
+/// flight: those may have ended before, and only be seen now.
 #[must_use]
-pub fn goes_on(stood: Effect, completed_after: u64) -> Effect {
+pub fn goes_on(stood: Effect, completed_after: u64, enough: u64) -> Effect {
     match stood {
         Effect::Proven if completed_after == 0 => Effect::NotUndone,
+        Effect::Proven if completed_after < enough => Effect::inconclusive(format!(
+            "once it was let go it completed {completed_after} kernels, {enough} show that it goes on"
+        )),
         stood => stood,
     }
 }

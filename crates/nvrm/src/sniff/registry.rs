@@ -1,61 +1,42 @@
 //! The objects of this process that lead to its channel groups.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::os::fd::RawFd;
 
-use sluice_comm::attach::ContextHandles;
-
 use super::{ObjectKind, Seen};
-use crate::abi::{GroupParams, engine, timeslice};
+use crate::abi::{GroupParams, timeslice};
 
 /// Clients, devices, subdevices, channel groups and channels that are alive.
 ///
 /// Numbers its entries: an object that goes is told apart from another that has since been made under its handle.
 #[derive(Debug, Default)]
 pub struct Registry {
-    clients: BTreeMap<u32, Client>,
+    pub(super) clients: BTreeMap<u32, Client>,
     changes: u64,
 }
 
 #[derive(Debug)]
-struct Client {
+pub(super) struct Client {
     /// The descriptor that the driver last accepted for it.
-    fd: RawFd,
+    pub(super) fd: RawFd,
     born: u64,
-    objects: BTreeMap<u32, Object>,
+    pub(super) objects: BTreeMap<u32, Object>,
 }
 
 #[derive(Debug)]
-struct Object {
-    parent: u32,
-    born: u64,
-    kind: Kind,
+pub(super) struct Object {
+    pub(super) parent: u32,
+    /// Its number among all entries.
+    pub(super) born: u64,
+    pub(super) kind: Kind,
 }
 
 #[derive(Debug)]
-enum Kind {
+pub(super) enum Kind {
     Device { ordinal: Option<u32> },
     Subdevice,
     Group { engine: Option<u32>, timeslice_us: Option<u64> },
     Channel,
-}
-
-/// A channel group of compute.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// The descriptor that its owner uses for it: open when it was last used.
-    pub fd: RawFd,
-    /// Its handles; the subdevice is 0 if none was seen.
-    pub handles: ContextHandles,
-    /// The device as the process numbers them, if it is known.
-    pub owner: Option<u32>,
-    /// The slice that its owner gave it.
-    pub timeslice_us: Option<u64>,
-    /// Its number among all that was made: another group under the same handles has another.
-    pub number: u64,
-    /// Its engine could not be read: it may be one of compute.
-    pub uncertain: bool,
 }
 
 impl Registry {
@@ -145,71 +126,6 @@ impl Registry {
         }
         self.clients.get_mut(&client).is_some_and(|client| client.remove(object, before))
     }
-
-    /// All channel groups of compute that have channels, in the order in which they were made.
-    #[must_use]
-    pub fn groups(&self) -> Vec<Found> {
-        let mut groups = Vec::new();
-        for (handle, client) in &self.clients {
-            for (group, object) in &client.objects {
-                let Kind::Group { engine, timeslice_us } = object.kind else { continue };
-                if engine.is_some_and(|engine| engine != engine::GR0) {
-                    continue;
-                }
-                let mut channels: Vec<_> =
-                    client.children(*group, |kind| matches!(kind, Kind::Channel)).collect();
-                if channels.is_empty() {
-                    continue;
-                }
-                channels.sort_unstable();
-                let subdevice = client.children(object.parent, |kind| matches!(kind, Kind::Subdevice)).min();
-                let owner = match client.objects.get(&object.parent) {
-                    Some(Object { kind: Kind::Device { ordinal }, .. }) => *ordinal,
-                    _ => None,
-                };
-                let handles = ContextHandles {
-                    descriptor: 0,
-                    client: *handle,
-                    subdevice: subdevice.map_or(0, |(_, subdevice)| subdevice),
-                    channel_group: *group,
-                    channels: channels.into_iter().map(|(_, channel)| channel).collect(),
-                };
-                let uncertain = engine.is_none();
-                groups.push(Found {
-                    fd: client.fd,
-                    handles,
-                    owner,
-                    timeslice_us,
-                    number: object.born,
-                    uncertain,
-                });
-            }
-        }
-        groups.sort_by_key(|found: &Found| found.number);
-        groups
-    }
-}
-
-/// Every channel group with its engine and how many channels it has, for a log.
-impl fmt::Display for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut between = "";
-        for (handle, client) in &self.clients {
-            for (group, object) in &client.objects {
-                let Kind::Group { engine, timeslice_us } = object.kind else { continue };
-                let channels = client.children(*group, |kind| matches!(kind, Kind::Channel)).count();
-                write!(f, "{between}client 0x{handle:x} group 0x{group:x} channels {channels}")?;
-                for (name, value) in [("engine", engine.map(u64::from)), ("slice_us", timeslice_us)] {
-                    match value {
-                        Some(value) => write!(f, " {name} {value}")?,
-                        None => write!(f, " {name} unknown")?,
-                    }
-                }
-                between = "; ";
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Client {
@@ -218,7 +134,11 @@ impl Client {
     }
 
     /// (when it was made, its handle) of all objects of a kind that hang on `parent`.
-    fn children(&self, parent: u32, is: impl Fn(&Kind) -> bool) -> impl Iterator<Item = (u64, u32)> {
+    pub(super) fn children(
+        &self,
+        parent: u32,
+        is: impl Fn(&Kind) -> bool,
+    ) -> impl Iterator<Item = (u64, u32)> {
         let children =
             self.objects.iter().filter(move |(_, object)| object.parent == parent && is(&object.kind));
         children.map(|(handle, object)| (object.born, *handle))

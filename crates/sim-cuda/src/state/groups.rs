@@ -58,7 +58,7 @@ impl Groups {
 }
 
 impl Control {
-    /// Allocates the channel groups of a new context.
+    /// Allocates the channel groups of a new context: all of them, or none.
     pub(crate) fn open_groups(&self, gpu: &Gpu) -> Result<Groups, CUresult> {
         let mut open = lock(&self.0);
         let open = match &mut *open {
@@ -67,26 +67,20 @@ impl Control {
         };
         let groups = Groups { client: open.client, first: FIRST + open.contexts * PER_CONTEXT };
         open.contexts += 1;
-        for (group, engine, channels) in Groups::handles(groups.first) {
-            open.alloc(DEVICE, group, class::CHANNEL_GROUP, &GroupParams { engine }.encode())?;
-            let params = ChannelParams { entries: 1_024, engine }.encode();
-            for channel in (group..).skip(1).zip(0..channels).map(|(handle, _)| handle) {
-                open.alloc(group, channel, class::HOPPER_CHANNEL, &params)?;
+        let mut handles = Groups::handles(groups.first);
+        match handles.try_for_each(|(group, engine, channels)| open.alloc_group(group, engine, channels)) {
+            Ok(()) => Ok(groups),
+            Err(status) => {
+                open.free(&groups);
+                Err(status)
             }
-            let class = if engine == engine::GR0 { class::HOPPER_COMPUTE } else { class::HOPPER_COPY };
-            open.alloc(group + 1, group + ENGINE, class, &[])?;
         }
-        Ok(groups)
     }
 
     /// Frees the channel groups of a context that is gone.
     pub(crate) fn free(&self, groups: &Groups) {
-        let open = lock(&self.0);
-        let Some(open) = &*open else { return };
-        for (object, ..) in Groups::handles(groups.first) {
-            let mut block = FreeBlock { client: groups.client, parent: DEVICE, object, status: 0 }.encode();
-            // A daemon that is gone has freed them already.
-            let _ = ioctl(open.file.as_fd(), Request::FREE, &mut block, None);
+        if let Some(open) = &*lock(&self.0) {
+            open.free(groups);
         }
     }
 
@@ -107,6 +101,25 @@ impl Open {
         open.alloc(client, DEVICE, class::DEVICE, &DEVICE_PARAMS)?;
         open.alloc(DEVICE, SUBDEVICE, class::SUBDEVICE, &SUBDEVICE_PARAMS)?;
         Ok(open)
+    }
+
+    /// A group with its channels, and the engine on the first of them.
+    fn alloc_group(&self, group: u32, engine: u32, channels: u32) -> Result<(), CUresult> {
+        self.alloc(DEVICE, group, class::CHANNEL_GROUP, &GroupParams { engine }.encode())?;
+        let params = ChannelParams { entries: 1_024, engine }.encode();
+        for channel in (group..).skip(1).zip(0..channels).map(|(handle, _)| handle) {
+            self.alloc(group, channel, class::HOPPER_CHANNEL, &params)?;
+        }
+        let class = if engine == engine::GR0 { class::HOPPER_COMPUTE } else { class::HOPPER_COPY };
+        self.alloc(group + 1, group + ENGINE, class, &[])
+    }
+
+    fn free(&self, groups: &Groups) {
+        for (object, ..) in Groups::handles(groups.first) {
+            let mut block = FreeBlock { client: groups.client, parent: DEVICE, object, status: 0 }.encode();
+            // A daemon that is gone has freed them already.
+            let _ = ioctl(self.file.as_fd(), Request::FREE, &mut block, None);
+        }
     }
 
     fn alloc(&self, parent: u32, object: u32, class: u32, params: &[u8]) -> Result<(), CUresult> {

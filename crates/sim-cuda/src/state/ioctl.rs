@@ -7,7 +7,7 @@ use sluice_driver_api::types::{c_int, c_void};
 use sluice_nvrm::abi::{
     AllocBlock, ChannelParams, ControlBlock, GroupParams, POINTER, Request, XferBlock, class,
 };
-use sluice_nvrm::transport::adopt;
+use sluice_nvrm::transport::{adopt, wire};
 use std::ffi::c_ulong;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -53,8 +53,8 @@ pub(crate) fn ioctl(
 /// another file, else 0.
 ///
 /// # Safety
-/// As for ioctl: the argument points at a block of the size that is part of the request's number, and the block at
-/// parameters of the size that goes with it.
+/// As for ioctl: on a file of the simulated control device the argument points at a block of the size that is part of the
+/// request's number, and the block at parameters of the size that goes with it. On any other file it may be anything.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sluiceSimIoctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // SAFETY: the caller promises for the argument what is asked for.
@@ -74,9 +74,15 @@ pub(crate) unsafe extern "C" fn sluiceSimIoctl(fd: c_int, request: c_ulong, argu
 unsafe fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> io::Result<()> {
     let errno = io::Error::from_raw_os_error;
     let mut request = Request::of(request).ok_or_else(|| errno(libc::ENOTTY))?;
+    if fd < 0 {
+        return Err(errno(libc::EBADF));
+    }
+    // SAFETY: it is not negative, and is only duplicated: a descriptor that does not exist is an error.
+    let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
+    let over = adopt(file, true).map_err(|_| errno(libc::ENOTTY))?;
     let mut at = argument.cast::<u8>();
-    if fd < 0 || at.is_null() {
-        return Err(errno(if fd < 0 { libc::EBADF } else { libc::EFAULT }));
+    if at.is_null() {
+        return Err(errno(libc::EFAULT));
     }
     if request == Request::XFER {
         // SAFETY: the argument is a block of that size.
@@ -85,10 +91,16 @@ unsafe fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> io::Resu
         request = xfer.request().ok_or_else(|| errno(libc::EINVAL))?;
         let address = usize::try_from(xfer.block).map_err(|_| errno(libc::EFAULT))?;
         at = std::ptr::with_exposed_provenance_mut(address);
+        if at.is_null() {
+            return Err(errno(libc::EFAULT));
+        }
     }
     // SAFETY: the caller's block, of the size that is part of the request.
     let block = unsafe { std::slice::from_raw_parts_mut(at, usize::from(request.len)) };
     let pointer = params_of(request, block);
+    if pointer.is_some_and(|(_, len)| len > wire::MAX_PARAMS) {
+        return Err(errno(libc::EINVAL));
+    }
     let mut copy = block.to_vec();
     let mut params = pointer.map_or(Vec::new(), |(_, len)| vec![0; len]);
     if let Some((address, len)) = pointer {
@@ -96,9 +108,6 @@ unsafe fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> io::Resu
         // SAFETY: the caller's parameters, of the size that the driver takes for them; `params` has this length.
         unsafe { std::ptr::copy_nonoverlapping(from, params.as_mut_ptr(), len) };
     }
-    // SAFETY: it is not negative, and is only duplicated: a descriptor that does not exist is an error.
-    let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
-    let over = adopt(file, true).map_err(|_| errno(libc::ENOTTY))?;
     over.escape(request.nr, &mut copy, &mut params)?;
     if let Some((address, len)) = pointer {
         copy[POINTER].copy_from_slice(&block[POINTER]);

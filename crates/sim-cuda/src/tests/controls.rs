@@ -3,7 +3,7 @@
 use super::*;
 use crate::state::driver::driver;
 use crate::state::ioctl::sluiceSimIoctl;
-use sluice_nvrm::abi::{Command, ControlBlock, Request, XferBlock, timeslice};
+use sluice_nvrm::abi::{AllocBlock, Command, ControlBlock, Request, XferBlock, class, timeslice};
 use sluice_nvrm::{ControlError, Controls, NvStatus};
 use std::os::fd::AsRawFd;
 
@@ -59,6 +59,33 @@ fn each_context_has_handles_of_its_own() {
 }
 
 #[test]
+fn a_context_that_cannot_be_made_leaves_no_groups_behind() {
+    let _turn = turn();
+    let (file, client, _) = driver().unwrap().devices[0].control.opened().unwrap();
+    let coming = newest() + 0x40;
+    // Its second group cannot have its handle.
+    let taken = AllocBlock {
+        client,
+        parent: 0x5c00_0001,
+        object: coming + 0x10,
+        class: class::SUBDEVICE,
+        ..AllocBlock::default()
+    };
+    let mut block = taken.encode();
+    // SAFETY: a block of this size, without parameters.
+    let done = unsafe {
+        sluiceSimIoctl(file.as_raw_fd(), Request::ALLOC.number().into(), block.as_mut_ptr().cast())
+    };
+    assert_eq!((done, AllocBlock::decode(&block).unwrap().status), (0, 0));
+    let mut other = std::ptr::null_mut();
+    assert!(cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).is_err());
+    let controls = Controls::over(file, true).unwrap();
+    assert_eq!(controls.class(client, coming).unwrap(), None);
+    cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).unwrap();
+    cuCtxDestroy_v2(handle(other)).unwrap();
+}
+
+#[test]
 fn the_ioctl_can_be_made_at_one_remove_and_on_no_other_file() {
     let _turn = turn();
     let (file, client, _) = driver().unwrap().devices[0].control.opened().unwrap();
@@ -87,9 +114,19 @@ fn the_ioctl_can_be_made_at_one_remove_and_on_no_other_file() {
     };
     assert_eq!(call(file.as_raw_fd(), Request::XFER, xfer.encode().as_mut_ptr()), 0);
     assert_eq!(ControlBlock::decode(&block).unwrap().status, NvStatus::INVALID_OBJECT_HANDLE.0);
+    let refused = |errno, fd, request, block| {
+        assert_eq!(call(fd, request, block), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(errno));
+    };
+    // What belongs to other files need not be an address at all.
     let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     for (fd, errno) in [(ours.as_raw_fd(), libc::ENOTTY), (-1, libc::EBADF), (1 << 20, libc::EBADF)] {
-        assert_eq!(call(fd, Request::CONTROL, block.as_mut_ptr()), -1);
-        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(errno));
+        refused(errno, fd, Request::CONTROL, std::ptr::without_provenance_mut(1));
+        refused(errno, fd, Request::XFER, std::ptr::without_provenance_mut(1));
     }
+    let nowhere = XferBlock { block: 0, ..xfer };
+    refused(libc::EFAULT, file.as_raw_fd(), Request::XFER, nowhere.encode().as_mut_ptr());
+    refused(libc::EFAULT, file.as_raw_fd(), Request::CONTROL, std::ptr::null_mut());
+    let too_long = ControlBlock { params_len: u32::MAX, ..control };
+    refused(libc::EINVAL, file.as_raw_fd(), Request::CONTROL, too_long.encode().as_mut_ptr());
 }
