@@ -123,7 +123,7 @@ proptest! {
             prop_assert!(*fails & 1 != 0 || !harmless || setting.enabled, "{index} of {groups:?}");
         }
         let feared = |(setting, known, fails, _): &(Setting, Known, u8, bool)| {
-            let may_run = setting.enabled || known.enabled != Some(false);
+            let may_run = setting.enabled || known.enabled != Some(false) || *fails & 1 != 0;
             *fails & 2 != 0 && may_run && known.slice_us.is_none_or(|us| us < TINY_US)
         };
         let startable = |(s, _, fails, _): &(Setting, Known, u8, bool)| !s.enabled && *fails & 1 == 0;
