@@ -17,6 +17,7 @@
 
 mod activity;
 mod allowance;
+mod budget;
 mod control;
 mod gate;
 mod group;

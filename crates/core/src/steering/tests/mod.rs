@@ -1,5 +1,6 @@
 //! Steering with a ledger, a GPU and a driver that are made up, in simulated time.
 
+mod budget;
 mod failures;
 mod hand_overs;
 mod invariant;
