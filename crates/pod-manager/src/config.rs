@@ -5,6 +5,7 @@ use sluice_core::gates::GatePolicy;
 use sluice_core::ledger::{Policy, UsageSource};
 use sluice_core::quota::QuotaPolicy;
 use sluice_core::share::Share;
+use sluice_core::steering::SteeringPolicy;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -306,6 +307,12 @@ impl Config {
         GatePolicy { idle_ns: nanos(self.gate_idle), least_open: self.gate_share, ..GatePolicy::default() }
     }
 
+    /// What steering is set to: a hand-over is two controls.
+    #[must_use]
+    pub fn steering_policy(&self) -> SteeringPolicy {
+        SteeringPolicy { control_ns: nanos(self.node_turn()) / 2, ..SteeringPolicy::default() }
+    }
+
     /// How long turns last: as long as is wished for, and not so short that all managers of the node together make more than
     /// 80 hand-overs a second, some 8 % of the driver's time. With 8 GPUs that is 100 ms.
     #[must_use]
@@ -358,6 +365,9 @@ mod tests {
             (config.policy().turn_ns / 1_000_000, config.policy().min_turn_ns / 1_000_000)
         };
         assert_eq!([1, 4, 8, 16].map(turns), [(50, 30), (50, 50), (100, 100), (200, 200)]);
+        let of_eight =
+            Config { node_gpus: 8, ..Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources") };
+        assert_eq!(of_eight.steering_policy().control_ns, 50_000_000);
     }
 
     #[test]

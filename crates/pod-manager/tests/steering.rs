@@ -249,6 +249,19 @@ fn when_the_manager_stops_everybody_is_free() {
 }
 
 #[test]
+fn when_the_manager_stops_a_group_is_started_even_if_its_slice_cannot_be_set_back() {
+    let mut world = World::new();
+    let ((_a, _ad), (_b, _bd)) = two(&world);
+    let (_lc, _lcd) = steered(&world, "lc", &[3]);
+    quiet(&world);
+    assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
+    world.driver.refuse_slices(2);
+    world.stop();
+    assert_eq!(world.driver.group(1), (true, 2048), "or two would run with tiny slices");
+    assert_eq!(world.driver.group(2), (true, 1));
+}
+
+#[test]
 fn a_change_of_class_changes_slices_and_the_page() {
     let world = World::new();
     let ((a, _a), (_b, _bd)) = two(&world);

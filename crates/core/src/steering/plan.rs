@@ -8,6 +8,10 @@ use super::steer::Steering;
 impl Steering {
     /// Tells the reconciler how each group is to be.
     pub(super) fn plan(&mut self, now: u64) {
+        for process in self.processes.values_mut() {
+            let ended_at = process.ended_at.unwrap_or(now);
+            process.ended_at = (process.turn == Turn::Ending).then_some(ended_at);
+        }
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
         let critical_groups = critical.clone().map(|process| process.groups.len()).sum::<usize>();
         let guarded = critical.count() > 0;
@@ -26,7 +30,8 @@ impl Steering {
                 } else if guarded {
                     Setting { enabled: self.one == Some(*group), slice_us: self.policy.short_us }
                 } else {
-                    Setting { enabled: self.may_run(process), slice_us: DEFAULT_US }
+                    let runs = self.reconciler.may_run(*group);
+                    Setting { enabled: self.may_run(process, runs, now), slice_us: DEFAULT_US }
                 };
                 self.reconciler.want(*group, setting);
             }
@@ -34,21 +39,31 @@ impl Steering {
     }
 
     /// Without anybody latency-critical: who holds a grant runs. Who says that it wants nothing is left in peace where it can
-    /// only harm itself by that: while nobody waits, nobody else holds a grant, and there is no limit to be kept.
-    fn may_run(&self, process: &Process) -> bool {
+    /// only harm itself by that: while nobody waits, nobody else holds a grant, and there is no limit to be kept. If it does not
+    /// run yet that can wait, as it is let run as soon as it says that it wants to.
+    fn may_run(&self, process: &Process, runs: bool, now: u64) -> bool {
         match process.turn {
             Turn::Granted => true,
-            Turn::Idle => {
-                let alone = self.holders.iter().all(|holder| *holder == process.client);
-                alone && !self.contended && !process.limited
-            }
-            Turn::Waiting | Turn::Ending => false,
+            Turn::Idle => self.is_in_peace(process) && (runs || now >= self.budget.ready_at(&self.policy)),
+            Turn::Ending => self.goes_on_until(process).is_some_and(|until| now < until),
+            Turn::Waiting => false,
         }
+    }
+
+    fn is_in_peace(&self, process: &Process) -> bool {
+        let alone = self.holders.iter().all(|holder| *holder == process.client);
+        alone && !self.contended && !process.limited
+    }
+
+    /// Until when a process whose time is up goes on, because the last hand-over has not been earned yet.
+    pub(super) fn goes_on_until(&self, process: &Process) -> Option<u64> {
+        let late = process.ended_at?.saturating_add(self.policy.late_ns);
+        Some(self.budget.ready_at(&self.policy).min(late))
     }
 
     /// With somebody latency-critical: picks the one best-effort group that runs, and changes it at a good moment only.
     fn choose_one(&mut self, now: u64) {
-        let next = self.next_one();
+        let next = self.next_one(now);
         if next == self.one {
             self.rotate = false;
             return self.gate.withdraw();
@@ -67,9 +82,14 @@ impl Steering {
         }
     }
 
-    fn next_one(&self) -> Option<GroupId> {
+    fn next_one(&self, now: u64) -> Option<GroupId> {
         let owner = self.one.and_then(|one| self.processes.values().find(|p| p.groups.contains(&one)));
-        if owner.is_some_and(|owner| owner.turn == Turn::Granted) && !self.rotate {
+        let goes_on = |owner: &Process| match owner.turn {
+            Turn::Granted => !self.rotate,
+            Turn::Ending => self.goes_on_until(owner).is_some_and(|until| now < until),
+            Turn::Idle | Turn::Waiting => false,
+        };
+        if owner.is_some_and(goes_on) {
             return self.one;
         }
         let granted = |process: &&Process| process.is_best_effort() && process.turn == Turn::Granted;
@@ -78,7 +98,7 @@ impl Steering {
         }
         // Nobody has a turn. Who ran last goes on having the GPU to itself unless somebody is to have it.
         let in_peace = |process: &&Process| {
-            process.is_best_effort() && process.turn == Turn::Idle && self.may_run(process)
+            process.is_best_effort() && process.turn == Turn::Idle && self.is_in_peace(process)
         };
         match owner {
             Some(owner) if in_peace(&owner) => self.one,

@@ -35,6 +35,14 @@ pub struct SteeringPolicy {
     /// A stopped process that says it is idle is let run for a moment after so long, for it may be wrong; then after twice as
     /// long, up to 16 times. Default 500 ms.
     pub probe_ns: u64,
+    /// A control that stops or starts a best-effort group is earned in so long. What can wait for that does: idle turns are not
+    /// given up before their ends, who wants nothing is not started. Default 6.25 ms: 160 controls a second, or 80 hand-overs.
+    pub control_ns: u64,
+    /// So many of these controls may be made at once if none was made for a while. Default 32.
+    pub controls_at_once: u64,
+    /// A turn that is over goes on for at most so long until the controls of the last hand-over are earned: those of clients with
+    /// many groups take long. Default 100 ms.
+    pub late_ns: u64,
 }
 
 impl Default for SteeringPolicy {
@@ -53,6 +61,9 @@ impl Default for SteeringPolicy {
             gate_patience_ns: 20_000_000,
             gate_open_ns: 3_000_000,
             probe_ns: 500_000_000,
+            control_ns: 6_250_000,
+            controls_at_once: 32,
+            late_ns: 100_000_000,
         }
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Process {
     pub(super) groups: Vec<GroupId>,
     pub(super) activity: Activity,
     pub(super) turn: Turn,
+    /// Since when its time is up, while it is being stopped.
+    pub(super) ended_at: Option<u64>,
     /// Since when one of its groups runs; `None` while none does.
     pub(super) runs_since: Option<u64>,
     /// Since when none does, or when it was last let run for a moment.

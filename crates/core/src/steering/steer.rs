@@ -1,7 +1,8 @@
 //! Who is steered, and the controls made for them.
 
 use super::activity::Activity;
-use super::control::{Control, GroupId, Outcome};
+use super::budget::Budget;
+use super::control::{Control, GroupId, Op, Outcome};
 use super::gate::Gate;
 use super::policy::SteeringPolicy;
 use super::process::{Process, Turn};
@@ -30,6 +31,7 @@ pub struct Steering {
     given_up: BTreeSet<ClientId>,
     pub(super) reconciler: Reconciler,
     pub(super) gate: Gate,
+    pub(super) budget: Budget,
     /// Somebody waits.
     pub(super) contended: bool,
     /// Best-effort clients that hold a grant.
@@ -83,6 +85,7 @@ impl Steering {
             groups: Vec::new(),
             activity: Activity::UNKNOWN,
             turn: Turn::Idle,
+            ended_at: None,
             runs_since: None,
             stopped_at: now,
             probes: 0,
@@ -153,7 +156,12 @@ impl Steering {
             return None;
         }
         self.plan(now);
-        self.reconciler.begin()
+        let control = self.reconciler.begin()?;
+        let best_effort = |id| self.processes.get(&id).is_some_and(Process::is_best_effort);
+        if matches!(control.op, Op::Stop | Op::Start) && self.owner(control.group).is_some_and(best_effort) {
+            self.budget.spend(&self.policy, now);
+        }
+        Some(control)
     }
 
     /// The control in flight has ended at `now`.

@@ -11,11 +11,14 @@ impl Steering {
     pub fn ask_and_return(&mut self, tokens: &mut TokenLedger, now: u64) {
         self.look_around(tokens);
         let ids: Vec<ProcessId> = self.steered().map(|(id, _)| id).collect();
+        let earned = now >= self.budget.ready_at(&self.policy);
         for id in ids {
             let Some(process) = self.processes.get(&id) else { continue };
             let has_stopped = !process.groups.iter().any(|group| self.reconciler.may_run(*group));
             let returns = match process.turn {
-                Turn::Granted => process.idle_for(now).is_some_and(|idle| idle >= self.patience(id)),
+                Turn::Granted => {
+                    earned && process.idle_for(now).is_some_and(|idle| idle >= self.patience(id))
+                }
                 Turn::Ending => has_stopped,
                 Turn::Idle | Turn::Waiting => false,
             };
@@ -26,7 +29,7 @@ impl Steering {
                 process.turn = Turn::Idle;
             }
             let busy = process.activity.busy;
-            let wants = busy || has_stopped && now >= process.probe_at(&self.policy);
+            let wants = busy || earned && has_stopped && now >= process.probe_at(&self.policy);
             if process.turn == Turn::Idle && wants && tokens.request(id, now, Ask::default()).is_ok() {
                 process.turn = Turn::Waiting;
                 process.probes = if busy { 0 } else { process.probes + 1 };
@@ -75,21 +78,24 @@ impl Steering {
     pub fn wake_at(&self, now: u64) -> Option<u64> {
         // While a control is in flight nothing can be begun: its end is what is waited for.
         let begins = self.reconciler.in_flight().is_none();
+        let earned_at = self.budget.ready_at(&self.policy);
         let gate = self.gate.wake_at(&self.policy, now).filter(|_| begins);
         let processes = self.steered().filter_map(|(id, process)| match process.turn {
             Turn::Granted => {
                 let patience = self.patience(id);
                 let look = if self.contended { self.policy.look_ns } else { patience };
-                let left = process.idle_for(now).map(|idle| patience.saturating_sub(idle));
+                let unearned = earned_at.saturating_sub(now);
+                let left = process.idle_for(now).map(|idle| patience.saturating_sub(idle).max(unearned));
                 Some(now.saturating_add(left.unwrap_or(look).max(self.policy.gate_look_ns)))
             }
             Turn::Idle => {
                 let look = now.saturating_add(self.policy.idle_look_ns);
                 let stopped = !process.groups.iter().any(|group| self.reconciler.may_run(*group));
-                let probe = stopped.then(|| process.probe_at(&self.policy).max(now));
+                let probe = stopped.then(|| process.probe_at(&self.policy).max(earned_at).max(now));
                 Some(probe.map_or(look, |probe| probe.min(look)))
             }
-            Turn::Waiting | Turn::Ending => None,
+            Turn::Ending => self.goes_on_until(process).filter(|until| begins && *until > now),
+            Turn::Waiting => None,
         });
         processes.chain(gate).min()
     }

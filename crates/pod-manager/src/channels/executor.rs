@@ -7,7 +7,7 @@ use super::{ChannelControl, ControlFailure, Custody, Spare};
 use crate::closer::Closer;
 use crate::control::{Control, Remote};
 use sluice_comm::attach::ContextHandles;
-use sluice_core::steering::{DEFAULT_US, GroupId, Op};
+use sluice_core::steering::{GroupId, Known, Op, Release, TINY_US};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -76,9 +76,29 @@ impl Executor {
     }
 }
 
+/// A group, the way to it, and what our controls have made of it.
+struct Reached {
+    line: Line,
+    handles: ContextHandles,
+    known: Known,
+}
+
+impl Reached {
+    /// A control of it has ended. One that failed may have had its effect.
+    fn made(&mut self, op: Op, succeeded: bool) {
+        let Known { enabled, slice_us } = &mut self.known;
+        let harmless = |us: u64| us >= TINY_US;
+        match op {
+            Op::SetSlice(us) if succeeded => *slice_us = Some(us),
+            Op::SetSlice(us) => *slice_us = slice_us.filter(|before| harmless(*before) && harmless(us)),
+            Op::Stop | Op::Start => *enabled = succeeded.then_some(op == Op::Start),
+        }
+    }
+}
+
 struct Work {
     lines: HashMap<Line, Box<dyn ChannelControl>>,
-    groups: HashMap<GroupId, (Line, ContextHandles)>,
+    groups: HashMap<GroupId, Reached>,
     remote: Remote,
     /// Closing the last descriptor of a driver's client can take long.
     closer: Closer,
@@ -100,8 +120,9 @@ impl Work {
                     if let Some(custody) = &mut self.custody {
                         custody.group(group, line, &handles);
                     }
-                    if let Some((before, _)) = self.groups.insert(group, (line, handles)) {
-                        self.close_if_unused(before);
+                    let reached = Reached { line, handles, known: Known::default() };
+                    if let Some(before) = self.groups.insert(group, reached) {
+                        self.close_if_unused(before.line);
                     }
                 }
                 Order::Close(line) => self.close_if_unused(line),
@@ -122,17 +143,19 @@ impl Work {
     }
 
     fn make(&mut self, group: GroupId, op: Op) -> Result<(), ControlFailure> {
-        let (line, handles) = self.groups.get(&group).ok_or(ControlFailure::Gone)?;
-        let control = self.lines.get_mut(line).ok_or(ControlFailure::Gone)?;
-        match op {
-            Op::SetSlice(us) => control.set_slice(handles, us),
-            Op::Stop => control.stop(handles),
-            Op::Start => control.start(handles),
-        }
+        let reached = self.groups.get_mut(&group).ok_or(ControlFailure::Gone)?;
+        let control = self.lines.get_mut(&reached.line).ok_or(ControlFailure::Gone)?;
+        let made = match op {
+            Op::SetSlice(us) => control.set_slice(&reached.handles, us),
+            Op::Stop => control.stop(&reached.handles),
+            Op::Start => control.start(&reached.handles),
+        };
+        reached.made(op, made.is_ok());
+        made
     }
 
     fn forget(&mut self, group: GroupId) {
-        if let Some((line, _)) = self.groups.remove(&group) {
+        if let Some(Reached { line, .. }) = self.groups.remove(&group) {
             if let Some(custody) = &mut self.custody {
                 custody.forget(group);
             }
@@ -141,7 +164,7 @@ impl Work {
     }
 
     fn close_if_unused(&mut self, line: Line) {
-        if !self.groups.values().any(|(other, _)| *other == line) {
+        if !self.groups.values().any(|reached| reached.line == line) {
             if let Some(custody) = &mut self.custody {
                 custody.close(line);
             }
@@ -149,15 +172,16 @@ impl Work {
         }
     }
 
-    /// All slices first: two groups that run with tiny ones keep each other from working.
+    /// Sets free whom it can. Who is not free by then is set free by its own process, or by the supervisor.
     fn restore(&mut self, patience: Duration) {
         let until = Instant::now() + patience;
-        let mut groups: Vec<GroupId> = self.groups.keys().copied().collect();
-        for op in [Op::SetSlice(DEFAULT_US), Op::Start] {
-            // Nothing more can be done from here about one that fails: its own process will, or the supervisor.
-            groups.retain(|group| Instant::now() < until && self.make(*group, op).is_ok());
+        let mut release = Release::of(self.groups.iter().map(|(group, reached)| (*group, reached.known)));
+        while Instant::now() < until
+            && let Some((group, op)) = release.begin()
+        {
+            release.done(self.make(group, op).is_ok());
         }
-        for group in groups {
+        for group in release.free() {
             self.forget(group);
         }
     }

@@ -36,7 +36,7 @@ use sluice_comm::page::Flags;
 use sluice_core::ProcessId;
 use sluice_core::ledger::TokenLedger;
 use sluice_core::memory::MemoryLedger;
-use sluice_core::steering::{Steering, SteeringPolicy};
+use sluice_core::steering::Steering;
 use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -144,7 +144,7 @@ impl DataPlane {
         let closer = Closer::start().attempt("start the closing thread")?;
         let executor =
             Executor::start(remote, closer.clone(), custody).attempt("start the thread for controls")?;
-        let steering = Steering::new(SteeringPolicy::default());
+        let steering = Steering::new(config.steering_policy());
         let mut plane = Self {
             epoll,
             unix,

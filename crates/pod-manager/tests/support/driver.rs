@@ -2,8 +2,8 @@
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, getsockname, socketpair};
 use sluice_comm::attach::ContextHandles;
-use sluice_pod_manager::channels::{Adopt, ChannelControl, ControlFailure};
-use std::collections::HashMap;
+use sluice_pod_manager::channels::{Adopt, Cause, ChannelControl, ControlFailure};
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -33,6 +33,8 @@ struct State {
     holds: bool,
     let_go: usize,
     failures: HashMap<u32, ControlFailure>,
+    /// Groups whose slices cannot be set.
+    unsliceable: HashSet<u32>,
     /// Enabled, and slice.
     groups: HashMap<u32, (bool, u64)>,
 }
@@ -82,6 +84,11 @@ impl FakeDriver {
         }
     }
 
+    /// From now on this group's slice stays as it is.
+    pub fn refuse_slices(&self, group: u32) {
+        self.0.0.lock().unwrap().unsliceable.insert(group);
+    }
+
     pub fn calls(&self) -> Vec<Call> {
         self.0.0.lock().unwrap().calls.clone()
     }
@@ -109,6 +116,9 @@ impl FakeDriver {
         state.ended += 1;
         if let Some(failure) = state.failures.get(&call.group()) {
             return Err(failure.clone());
+        }
+        if matches!(call, Call::Slice(group, _) if state.unsliceable.contains(&group)) {
+            return Err(ControlFailure::Failed(Cause::Refused, "no slices".into()));
         }
         let group = state.groups.entry(call.group()).or_insert((true, 2048));
         match call {

@@ -1,9 +1,10 @@
 //! Steering with a ledger, a GPU and a driver that are made up, in simulated time.
 
+mod budget;
 mod failures;
 mod hand_overs;
 mod invariant;
 mod model;
-
+mod release;
 mod shares;
 mod world;

@@ -108,6 +108,11 @@ impl World {
         }
     }
 
+    /// Steers by another policy, from the beginning on.
+    pub(super) fn steer_by(&mut self, policy: SteeringPolicy) {
+        self.steering = Steering::new(policy);
+    }
+
     pub(super) fn client(&mut self, id: u64, percent: u32, limit: u32, class: Class) {
         let share = |percent| Share::from_ppm(percent * 10_000).unwrap();
         let spec = ClientSpec { request: share(percent), limit: share(limit), class, weight: 1 };
