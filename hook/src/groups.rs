@@ -90,12 +90,14 @@ pub(crate) unsafe fn look(
     }
 }
 
-/// The look at an ioctl panicked: what is known may be wrong from here on, so nothing is announced any more.
+/// The look at an ioctl panicked: what is known may be wrong from here on, so nothing is announced any more, and the manager is told to
+/// let go of what was.
 pub(crate) fn failed() {
     process::COUNTERS.panics.fetch_add(1, Relaxed);
     OFF.store(true, Release);
     NEWS.fetch_add(1, AcqRel);
     INSIDE.set(false);
+    spread();
 }
 
 /// Runs a call that makes a context on `device`.
@@ -152,11 +154,9 @@ pub(crate) fn log() {
     process::log(format_args!("channel groups: {}", registry()));
 }
 
-/// The groups that a manager of this device may have stopped.
+/// The groups that a manager of this device may have stopped, also those of which nothing is announced any more: what was announced before
+/// may stand. One that has gone unseen since says so when it is to be started.
 pub(crate) fn of_device(ordinal: u32) -> Vec<Found> {
-    if OFF.load(Acquire) {
-        return Vec::new();
-    }
     let groups = registry().groups();
     groups.into_iter().filter(|found| found.owner.is_none_or(|owner| owner == ordinal)).collect()
 }
@@ -262,4 +262,33 @@ unsafe fn copy(address: u64, into: &mut [u8]) {
     }
     // SAFETY: as the caller promises; what is ours does not overlap what is the program's.
     unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_nvrm::abi::{GroupParams, engine};
+    use sluice_nvrm::sniff::{ObjectKind, Seen};
+
+    use super::*;
+
+    #[test]
+    fn after_a_failed_look_nothing_is_announced_but_what_was_is_known_to_be_started_again() {
+        let made = |parent, object, kind| Seen::Object { client: 1, parent, object, kind, params: None };
+        for (parent, object, kind) in [
+            (1, 2, ObjectKind::Device),
+            (2, 3, ObjectKind::Subdevice),
+            (2, 4, ObjectKind::Group),
+            (4, 5, ObjectKind::Channel),
+        ] {
+            let compute = GroupParams { engine: engine::GR0 }.encode();
+            registry().note(&made(parent, object, kind), &compute, 9, Some(0), 0);
+        }
+        let before = news();
+        failed();
+        assert_ne!(news(), before, "the manager is told");
+        assert!(announced(0).is_ok_and(|announced| announced.contexts.is_empty()));
+        let known: Vec<_> = of_device(0).into_iter().map(|found| found.handles.channel_group).collect();
+        assert_eq!(known, [4]);
+        assert!(of_device(1).is_empty());
+    }
 }

@@ -1,9 +1,16 @@
-//! Threads of ours in a stranger's process: detached, all signals blocked, and with a stack of the size that we choose.
+//! Threads of ours in a stranger's process: detached, with a stack of the size that we choose, and out of the way of its signals.
+//!
+//! What is sent to the process is for the program's threads. What a thread does to itself is not blocked: the kernel ends a process at a
+//! blocked fault without the program's handler, which may be the one that writes its crash report, having been asked.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 /// Enough for the driver's calls; threads of programs with a small stack limit must still start.
 pub(crate) const SMALL_STACK: usize = 256 * 1024;
+
+/// Signals that a thread brings on itself.
+const FAULTS: [c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
 /// What a thread does with its argument.
 pub(crate) type Body = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -22,6 +29,9 @@ pub(crate) fn start(stack: usize, body: Body, argument: *mut c_void) -> bool {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
+        for fault in FAULTS {
+            libc::sigdelset(&raw mut all, fault);
+        }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let mut thread = 0;
         let created = libc::pthread_create(&raw mut thread, &raw const attributes, body, argument);

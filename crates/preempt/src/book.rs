@@ -2,6 +2,7 @@
 
 mod lane;
 mod pick;
+mod waiters;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use crate::state::State;
 
 pub(crate) use lane::{Entry, Hold, Lane, What};
 pub(crate) use pick::{Picked, Task};
+pub(crate) use waiters::Waiters;
 
 /// Launches of a graph that wait.
 #[derive(Debug, Default)]
@@ -28,7 +30,7 @@ pub(crate) struct Book {
     graphs: HashMap<u64, Uses>,
     made: u64,
     /// Threads that wait for something to change.
-    pub(crate) waiters: usize,
+    pub(crate) waiters: Waiters,
     /// Another client is ready: adaptive bounds hold.
     pub(crate) contended: bool,
     /// Whether the queue that the worker last served was this one, so that the next is another.
@@ -149,9 +151,19 @@ impl Book {
         self.graphs.get_mut(&graph).map(|uses| uses.doomed = true).is_some()
     }
 
+    /// Whether a command that a queue has just handed over is what somebody waits for.
+    pub(crate) fn is_awaited(&self, id: QueueId) -> bool {
+        self.waiters.is_met(id, self.lanes.get(&id).map(|lane| lane.submitted))
+    }
+
+    /// The queue's handle means it no longer: the driver may give it to another stream.
+    pub(crate) fn unname(&mut self, id: QueueId) {
+        self.streams.retain(|_, named| *named != id);
+    }
+
     /// Forgets a queue.
     pub(crate) fn remove(&mut self, id: QueueId) -> Option<Lane> {
-        self.streams.retain(|_, named| *named != id);
+        self.unname(id);
         let lane = self.lanes.remove(&id)?;
         lane.queue.door.shut();
         for (_, other) in self.lanes() {

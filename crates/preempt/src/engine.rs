@@ -107,7 +107,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// Threads that wait in here for a preempted stream, or for room in a host queue.
     pub fn blocked_threads(&self) -> usize {
-        self.book().waiters
+        self.book().waiters.count()
     }
 
     /// In the child of a fork: the driver is unusable there, and locks may be held by threads that do not exist. Every call goes
@@ -126,16 +126,40 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// Whoever waits looks again.
     pub(crate) fn announce(&self, book: &Book) {
-        if book.waiters > 0 {
+        if book.waiters.count() > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// A queue has handed a command over: whoever waits for that looks again.
+    pub(crate) fn announce_submitted(&self, book: &Book, id: QueueId) {
+        if book.is_awaited(id) {
             self.changed.notify_all();
         }
     }
 
     /// Waits until something has changed.
-    pub(crate) fn await_change<'a>(&self, mut book: MutexGuard<'a, Book>) -> MutexGuard<'a, Book> {
-        book.waiters += 1;
+    pub(crate) fn await_change<'a>(&self, book: MutexGuard<'a, Book>) -> MutexGuard<'a, Book> {
+        self.await_one(book, None)
+    }
+
+    /// Likewise, but commands that are handed over count only if this many of the queue's have been.
+    pub(crate) fn await_position<'a>(
+        &self,
+        book: MutexGuard<'a, Book>,
+        position: (QueueId, u64),
+    ) -> MutexGuard<'a, Book> {
+        self.await_one(book, Some(position))
+    }
+
+    fn await_one<'a>(
+        &self,
+        mut book: MutexGuard<'a, Book>,
+        position: Option<(QueueId, u64)>,
+    ) -> MutexGuard<'a, Book> {
+        book.waiters.enter(position);
         let mut book = wait(&self.changed, book);
-        book.waiters -= 1;
+        book.waiters.leave(position);
         book
     }
 
@@ -143,7 +167,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     pub(crate) fn await_submitted(&self, id: QueueId, position: u64) {
         let mut book = self.book();
         while !self.is_abandoned() && book.lane(id).is_some_and(|lane| lane.submitted < position) {
-            book = self.await_change(book);
+            book = self.await_position(book, (id, position));
         }
     }
 

@@ -10,6 +10,9 @@ const FIRST_NS: u64 = 100_000;
 const BYTES_PER_NS: u64 = 20;
 /// What takes next to no time, in time.
 const SMALL_NS: u64 = 2_000;
+/// By how much an estimate grows at most with what was measured first, and with each batch after that.
+const GROWTH_AT_FIRST: u64 = 16;
+const GROWTH: u64 = 2;
 /// Kinds that are remembered; a program that makes up kernels without end starts again.
 const KINDS: usize = 4096;
 
@@ -27,7 +30,8 @@ impl Estimates {
 
     /// A batch of so many pieces of each kind took `measured_ns` in all.
     ///
-    /// Which piece took how long is not known, so each is thought to be wrong by the same factor. A batch of one kind is exact.
+    /// Which piece took how long is not known, so each is thought to be wrong by the same factor. A batch of one kind takes no less than its
+    /// pieces, so what is shorter is believed at once; what is longer may be because the program paused, or somebody else had the GPU.
     pub(crate) fn learn(&mut self, pieces: &[(Work, u32)], measured_ns: u64) {
         let thought: u128 = pieces.iter().map(|&(work, n)| u128::from(self.of(work)) * u128::from(n)).sum();
         if thought == 0 {
@@ -36,13 +40,19 @@ impl Estimates {
         if self.learned.len() > KINDS {
             self.learned.clear();
         }
-        for &(work, _) in pieces.iter().filter(|(work, _)| !matches!(work, Work::Small)) {
+        let lasts = |(work, _): &&(Work, u32)| !matches!(work, Work::Small);
+        let alone = pieces.iter().filter(lasts).count() == 1;
+        for &(work, _) in pieces.iter().filter(lasts) {
             let old = self.of(work);
             let fitting = u128::from(old) * u128::from(measured_ns) / thought;
             let fitting = u64::try_from(fitting).unwrap_or(u64::MAX).max(1);
-            let known = self.learned.contains_key(&work);
-            self.learned
-                .insert(work, if known { old / 2 + fitting / 2 + (old & fitting & 1) } else { fitting });
+            let between = old / 2 + fitting / 2 + (old & fitting & 1);
+            let learned = match self.learned.contains_key(&work) {
+                false => fitting.min(old.saturating_mul(GROWTH_AT_FIRST)),
+                true if alone && fitting < old => fitting,
+                true => between.min(old.saturating_mul(GROWTH)),
+            };
+            self.learned.insert(work, learned);
         }
     }
 }
@@ -68,6 +78,16 @@ mod tests {
         assert_eq!(estimates.of(KERNEL), 10_000);
         estimates.learn(&[(KERNEL, 4)], 80_000);
         assert_eq!(estimates.of(KERNEL), 15_000);
+    }
+
+    #[test]
+    fn pauses_of_the_program_are_forgotten_with_the_first_batch_without_one() {
+        let mut estimates = Estimates::default();
+        estimates.learn(&[(KERNEL, 8), (Work::Small, 1)], 82_000);
+        (0..3).for_each(|_| estimates.learn(&[(KERNEL, 8)], 1_000_000_000));
+        assert!(estimates.of(KERNEL) <= 82_000, "{}", estimates.of(KERNEL));
+        estimates.learn(&[(KERNEL, 8)], 80_000);
+        assert_eq!(estimates.of(KERNEL), 10_000);
     }
 
     #[test]

@@ -25,6 +25,13 @@ pub(crate) enum Seen {
     Gone,
 }
 
+impl Seen {
+    /// The driver's event, if it has one.
+    pub(crate) fn handle(&self) -> Option<Event> {
+        if let Self::There(_, handle) = self { Some(*handle) } else { None }
+    }
+}
+
 /// What has become free.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Freed {

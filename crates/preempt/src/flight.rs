@@ -54,7 +54,8 @@ struct Batch {
     count: u32,
     ns: u64,
     work: Vec<(Work, u32)>,
-    /// The batch before was still running when this one began, so that the time between their marks is this one's.
+    /// The batch before was still running when this one began, and the stream ran all the while, so that the time between their marks is
+    /// this one's.
     follows: bool,
 }
 
@@ -68,6 +69,8 @@ struct Inner {
     count: u32,
     ns: u64,
     last: Option<Event>,
+    /// The stream has stood still since the last batch began.
+    interrupted: bool,
     spare: Vec<Event>,
     steps: u64,
 }
@@ -98,7 +101,8 @@ impl Flight {
             return Admit::Full;
         }
         if inner.open.count == 0 {
-            inner.open.follows = !inner.marked.is_empty();
+            let interrupted = std::mem::take(&mut inner.interrupted);
+            inner.open.follows = !inner.marked.is_empty() && !interrupted;
         }
         inner.count += 1;
         inner.ns = inner.ns.saturating_add(ns);
@@ -123,12 +127,24 @@ impl Flight {
         inner.open.count == 0 && !inner.marked.is_empty()
     }
 
+    /// The stream goes on after it stood still: what was in the driver meanwhile says nothing of how long such work takes.
+    pub(crate) fn interrupted(&self) {
+        let mut inner = lock(&self.0);
+        inner.marked.iter_mut().for_each(|(_, batch)| batch.follows = false);
+        inner.open.follows = false;
+        inner.interrupted = inner.open.count == 0;
+    }
+
+    /// Whether the open batch is complete.
+    pub(crate) fn is_mark_due(&self) -> bool {
+        lock(&self.0).is_complete()
+    }
+
     /// Puts a mark behind the open batch, if it is complete or `now`.
     pub(crate) fn mark(&self, driver: &impl Driver, stream: Stream, now: bool) {
         let (batch, spare) = {
             let mut inner = lock(&self.0);
-            let (open, bound) = (&inner.open, inner.bound);
-            if !(open.count >= bound.batch || open.ns > bound.ns / 2 || now && open.count > 0) {
+            if !(inner.is_complete() || now && inner.open.count > 0) {
                 return;
             }
             (std::mem::take(&mut inner.open), inner.spare.pop())
@@ -193,6 +209,10 @@ impl Flight {
 }
 
 impl Inner {
+    fn is_complete(&self) -> bool {
+        self.open.count >= self.bound.batch || self.open.ns > self.bound.ns / 2
+    }
+
     fn settle(&mut self, batch: &Batch) {
         self.count = self.count.saturating_sub(batch.count);
         self.ns = self.ns.saturating_sub(batch.ns);

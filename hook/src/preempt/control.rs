@@ -129,13 +129,16 @@ pub(super) fn can_stop_on_gpu(
         return Err(c"all blocking streams wait for the legacy default stream on the GPU");
     }
     let gates = &engine.driver().gates;
-    let relaxed = engine.driver().relax(true);
-    let possible = match purpose {
-        Purpose::Ask => gates.probe(stream.context),
-        Purpose::Use => gates.prepare(stream),
-    };
-    engine.driver().relax(relaxed);
-    possible
+    let possible = engine.with_stream(queue, || {
+        let relaxed = engine.driver().relax(true);
+        let possible = match purpose {
+            Purpose::Ask => gates.probe(stream.context),
+            Purpose::Use => gates.prepare(stream),
+        };
+        engine.driver().relax(relaxed);
+        possible
+    });
+    possible.unwrap_or(Err(c"the stream is being destroyed"))
 }
 
 /// A stream that must have been enabled; the driver is not asked, as the handle may be one of a stream that is gone.

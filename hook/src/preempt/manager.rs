@@ -31,6 +31,9 @@ const LOOK_SHUT: Duration = Duration::from_millis(20);
 /// Likewise while they are not.
 const LOOK_OPEN: Duration = Duration::from_millis(500);
 
+/// Likewise while a thread inside the driver keeps a stream from being stopped for certain.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
 /// Without a look for so long the worker opens the gates: the thread that looks is gone, or gets no time.
 const LEASE_NS: u64 = 250_000_000;
 
@@ -128,27 +131,43 @@ fn look(managed: &'static Managed) {
     let heard = gate.is_some() && link.critical_company().is_none() && link.is_alive();
     let wants = heard && word & GATES_WANTED != 0;
     let shut = wants && word & GATE_CLOSED != 0;
-    let gates = follow(bit(managed), wants, shut);
+    let Followed { gates, stands } = follow(bit(managed), wants, shut);
     link.say_gates(if wants { gates } else { 0 });
-    let look = if shut { LOOK_SHUT } else { LOOK_OPEN };
+    let look = match (shut, stands) {
+        (false, _) => LOOK_OPEN,
+        (true, true) => LOOK_SHUT,
+        (true, false) => LOOK_AGAIN,
+    };
     let waited = gate.map(|gate| futex::wait_low(gate, word, Some(look)));
     if matches!(waited, None | Some(futex::Wake::Refused)) {
         std::thread::sleep(LOOK_SHUT);
     }
 }
 
-/// Gives streams gates, shuts and opens them; what they hold back, for the manager.
-fn follow(device: u64, gates: bool, shut: bool) -> u64 {
+/// What has become of the word.
+struct Followed {
+    /// What gates hold back, for the manager.
+    gates: u64,
+    /// Nothing has to be tried again.
+    stands: bool,
+}
+
+impl Followed {
+    const NOTHING: Self = Self { gates: 0, stands: true };
+}
+
+/// Gives streams gates, shuts and opens them.
+fn follow(device: u64, gates: bool, shut: bool) -> Followed {
     let mut wanted = wanted();
     let before = (wanted.gates != 0, wanted.shut != 0);
     let set = |bits: u64, on: bool| if on { bits | device } else { bits & !device };
     (wanted.gates, wanted.shut) = (set(wanted.gates, gates), set(wanted.shut, shut));
     let after = (wanted.gates != 0, wanted.shut != 0);
     if !before.0 && !after.0 {
-        return 0;
+        return Followed::NOTHING;
     }
     ANY.store(after.0, Release);
-    let Some(engine) = (if after.0 { engage() } else { engine() }) else { return 0 };
+    let Some(engine) = (if after.0 { engage() } else { engine() }) else { return Followed::NOTHING };
     if before.0 != after.0 {
         engine.set_contended(after.0);
     }
@@ -156,7 +175,7 @@ fn follow(device: u64, gates: bool, shut: bool) -> u64 {
     let works = worker::ring();
     // The legacy default stream, which copies and waits use in passing, is held back at level host whatever is said: what is said
     // is of the others, if there are any.
-    let mut levels = Vec::new();
+    let (mut levels, mut stands) = (Vec::new(), true);
     for queue in streams::all() {
         match (before, after) {
             ((false, _), (true, _)) => give_gates(engine, &queue),
@@ -166,17 +185,18 @@ fn follow(device: u64, gates: bool, shut: bool) -> u64 {
             _ => {}
         }
         if after.1 && works {
-            stop(engine, &queue);
+            stands &= stop(engine, &queue);
         }
         if after.0 && queue.stream().kind != Kind::Legacy {
             levels.push(with_gates(engine, &queue));
         }
     }
-    match levels.iter().min() {
+    let gates = match levels.iter().min() {
         _ if !works => 0,
         Some(level) if *level >= Level::Device => GATES_DEVICE,
         _ => GATES_HOST,
-    }
+    };
+    Followed { gates, stands }
 }
 
 /// Enables preemption, unless the program has done so itself.
@@ -195,8 +215,8 @@ fn with_gates(engine: &HookEngine, queue: &Queue) -> Level {
     if can_stop_on_gpu(engine, queue, Purpose::Use).is_ok() { Level::Device } else { Level::Host }
 }
 
-/// Stops a stream, or says that it is still to be stopped.
-fn stop(engine: &HookEngine, queue: &Queue) {
+/// Stops a stream; `false` if a thread is in the middle of a call on it, so that it has to be tried again. Its gates are shut even so.
+fn stop(engine: &HookEngine, queue: &Queue) -> bool {
     let request = Request {
         level: Some(Level::Device),
         timeout_ns: PATIENCE_NS,
@@ -204,8 +224,9 @@ fn stop(engine: &HookEngine, queue: &Queue) {
         ..Request::default()
     };
     match holds::hold(engine, queue, Holder::Manager, request) {
-        // One that a thread is in the middle of a call on is tried again at the next look.
-        Ok(_) | Err(Error::Timeout { .. } | Error::NotEnabled | Error::InvalidStream | Error::Closing) => {}
+        Err(Error::Timeout { .. }) => return false,
+        Ok(_) | Err(Error::NotEnabled | Error::InvalidStream | Error::Closing) => {}
         Err(error) => process::log(format_args!("preemption for the manager: {error}")),
     }
+    true
 }

@@ -54,6 +54,16 @@ fn a_thousand_threads_launch_beside_another_client() {
 }
 
 #[test]
+fn a_fault_on_a_thread_of_the_hook_meets_the_programs_handler_and_other_signals_the_programs_threads() {
+    let _turn = beside_others();
+    let node = Node::start(ONE);
+    let mut tenant = node.tenant("main", "faults").start();
+    let threads: usize = tenant.line().parse().unwrap();
+    tenant.ending().expect_success();
+    assert!(threads >= 1, "{threads} threads of the hook");
+}
+
+#[test]
 fn a_forked_child_uses_cuda_afresh_when_its_parent_had_not() {
     let _turn = beside_others();
     let node = Node::start(ONE);

@@ -5,10 +5,12 @@
 //! long that the others get less than [`GatePolicy::least_open`] of the time. Whoever is latency-critical and dies is not
 //! among those that [`Gates::look`] is told of any more, so nobody stays shut out for it.
 
+mod patience;
 mod policy;
 #[cfg(test)]
 mod tests;
 
+use patience::Patience;
 pub use policy::GatePolicy;
 
 use crate::share::{Share, WHOLE_PPM};
@@ -57,10 +59,13 @@ impl Gating {
 }
 
 /// The gates of one GPU.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gates {
     policy: GatePolicy,
+    patience: Patience,
     state: Gating,
+    /// When closed gates are to be looked at.
+    look_at: u64,
     /// Up to when `owed` has been added up.
     seen: u64,
     /// Time that the gates still have to be open for what they were closed, nanoseconds × parts per million of closed time.
@@ -71,7 +76,8 @@ impl Gates {
     /// Open, and nobody latency-critical there.
     #[must_use]
     pub fn new(policy: GatePolicy) -> Self {
-        Self { policy, ..Self::default() }
+        let patience = Patience::new(policy.idle_ns);
+        Self { policy, patience, state: Gating::default(), look_at: 0, seen: 0, owed: 0 }
     }
 
     /// How the gates are to be at `now`, while those who are latency-critical do this. A time before the latest one counts as
@@ -79,8 +85,13 @@ impl Gates {
     pub fn look(&mut self, now: u64, critical: impl Iterator<Item = Activity> + Clone) -> Gating {
         let now = self.count(now);
         let present = critical.clone().next().is_some();
-        let busy = critical.filter_map(|activity| activity.idle_for(now).or(Some(0))).min();
-        let busy = busy.is_some_and(|idle| idle < self.policy.idle_ns);
+        let busy_since = critical.clone().filter(|activity| activity.busy).map(|busy| busy.since_ns).min();
+        let idle_since = self.patience.observe(critical);
+        let opens = idle_since.map(|since| since.saturating_add(self.patience.ns()));
+        let busy = opens.is_none_or(|opens| now < opens);
+        let ends_soon = busy_since.is_some_and(|since| now < since.saturating_add(self.policy.short_ns));
+        let look_ns = if ends_soon { self.policy.short_look_ns } else { self.policy.look_ns };
+        self.look_at = opens.unwrap_or_else(|| now.saturating_add(look_ns));
         self.state = match (present, busy, self.state) {
             (false, ..) => Gating::Unwanted,
             (true, false, _) => Gating::Open,
@@ -104,7 +115,7 @@ impl Gates {
         match self.state {
             Gating::Unwanted => None,
             Gating::Open => Some(soon(self.policy.idle_look_ns)),
-            Gating::Closed => Some(soon(self.policy.look_ns)),
+            Gating::Closed => Some(self.look_at.max(soon(0))),
             Gating::Forced => Some(soon(left(self.owed, self.open_rate()))),
         }
     }

@@ -20,8 +20,60 @@ fn they_are_closed_while_somebody_is_busy_and_for_a_moment_after_that() {
     assert_eq!(gates.look(S + MS, [idle_since(0), BUSY].into_iter()), Gating::Closed);
     let done = S + 2 * MS;
     assert_eq!(gates.look(done + 499 * US, [idle_since(done)].into_iter()), Gating::Closed);
-    assert_eq!(gates.wake_at(), Some(done + 749 * US));
+    assert_eq!(gates.wake_at(), Some(done + 500 * US));
     assert_eq!(gates.look(done + 500 * US, [idle_since(done)].into_iter()), Gating::Open);
+}
+
+/// Serves a request whose work begins and ends at these times, looking when asked to and when it rings; how long after its end the gates
+/// were opened, and whether they were open while it worked.
+fn serve(gates: &mut Gates, idle: u64, work: &[(u64, u64)]) -> (u64, bool) {
+    let mut now = work[0].0;
+    let mut idle = idle_since(idle);
+    let mut found_open = false;
+    for (index, (begin, end)) in work.iter().enumerate() {
+        while now < *begin {
+            gates.look(now, [idle].into_iter());
+            now = gates.wake_at().unwrap_or(*begin).min(*begin);
+        }
+        found_open |= index > 0 && !gates.state().is_closed();
+        now = *begin;
+        while now < *end {
+            gates.look(now, [Activity { busy: true, since_ns: *begin }].into_iter());
+            now = gates.wake_at().unwrap_or(*end);
+        }
+        idle = idle_since(*end);
+    }
+    let end = work[work.len() - 1].1;
+    while gates.look(now, [idle].into_iter()).is_closed() {
+        now = gates.wake_at().unwrap_or(now + MS);
+    }
+    (now - end, found_open)
+}
+
+#[test]
+fn requests_in_one_piece_leave_the_gates_closed_hardly_longer_than_they_last() {
+    let mut gates = Gates::new(GatePolicy::default());
+    let mut took = Vec::new();
+    for nth in 0..600 {
+        let begin = S + nth * 4 * MS;
+        took.push(serve(&mut gates, begin - 4 * MS + 300 * US, &[(begin, begin + 300 * US)]).0);
+    }
+    assert!(took[..100].iter().all(|ns| *ns >= 500 * US), "nothing is known yet");
+    assert!(took[550..].iter().all(|ns| *ns <= 150 * US), "{:?}", &took[550..]);
+}
+
+#[test]
+fn requests_with_pauses_inside_keep_the_gates_closed_for_those() {
+    let mut gates = Gates::new(GatePolicy::default());
+    let mut opened = 0;
+    for nth in 0..2000 {
+        let begin = S + nth * 4 * MS;
+        // One in fifty has a pause of 200 us.
+        let work = [(begin, begin + 200 * US), (begin + 400 * US, begin + 600 * US)];
+        let work = if nth % 50 == 0 { &work[..] } else { &work[..1] };
+        opened += u32::from(serve(&mut gates, begin - MS, work).1);
+    }
+    assert!(opened <= 1, "{opened} of 40 found the gates open in their middle");
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::command::{Command, Work};
 use crate::config::{Config, Level};
-use crate::driver::Progress;
 use crate::events::GenerationId;
 use crate::ids::{Code, Event, QueueId};
 use crate::queue::Queue;
@@ -62,7 +61,7 @@ pub(crate) struct Hold {
     /// Behind everything that was submitted before.
     pub(crate) fence: Option<Event>,
     /// How far the stream had come with its gates when it was last looked at, and when that was first seen.
-    pub(crate) seen: Option<(Progress, u64)>,
+    pub(crate) seen: Option<(u32, u64)>,
     /// The queue is let run in between, for its minimum.
     pub(crate) breath: bool,
 }
@@ -85,7 +84,8 @@ pub(crate) struct Lane {
     /// Counts `preempt` and `restore`: the last one wins.
     pub(crate) epoch: u64,
     pub(crate) hold: Hold,
-    /// Threads that ask the driver, without the book, whether the stream stands: neither its fence nor itself may be destroyed.
+    /// Threads that use the stream, its marks or its fence in the driver, without the book: none of them may be destroyed, nor their
+    /// context.
     pub(crate) looking: u32,
     /// Fences that were given up meanwhile, to be destroyed by the last of them.
     pub(crate) stale: Vec<Event>,

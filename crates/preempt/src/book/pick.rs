@@ -29,7 +29,7 @@ pub(crate) enum Picked {
     Release,
     /// Nothing now; `full` if only bounds are in the way.
     Nothing {
-        /// These queues wait for the GPU to take more.
+        /// These queues wait for the GPU to take more. They are looked at until `Engine::looked`.
         full: Vec<Arc<Queue>>,
     },
 }
@@ -56,7 +56,7 @@ impl Book {
                         self.cursor = Some(id);
                         return Picked::Task(Box::new(task));
                     }
-                    None => full.extend(self.lanes.get(&id).map(|lane| Arc::clone(&lane.queue))),
+                    None => full.push(id),
                 },
                 // Each release lets a queue go further than before, so asking again ends.
                 Head::Blocked(on) => {
@@ -68,7 +68,12 @@ impl Book {
                 }
             }
         }
-        Picked::Nothing { full }
+        let look = |id| {
+            let lane = self.lanes.get_mut(&id)?;
+            lane.looking += 1;
+            Some(Arc::clone(&lane.queue))
+        };
+        Picked::Nothing { full: full.into_iter().filter_map(look).collect() }
     }
 
     fn head(&self, id: QueueId) -> Head {

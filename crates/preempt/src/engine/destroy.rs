@@ -34,37 +34,40 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let _ = self.disable(queue);
         }
         for queue in &queues {
-            while (self.waiting(queue) > 0 || self.is_looked_at(queue)) && !self.is_abandoned() {
+            loop {
+                {
+                    let mut book = self.book();
+                    let Some(lane) = book.lane(queue.id()) else { break };
+                    if lane.is_drained() && lane.looking == 0 || self.is_abandoned() {
+                        book.remove(queue.id());
+                        drop(book);
+                        self.destroy_marks(queue);
+                        break;
+                    }
+                }
                 self.pump();
                 self.clock.pause(20_000);
             }
-            let lane = self.book().remove(queue.id());
-            if lane.is_some() {
-                self.destroy_marks(queue);
-            }
         }
-    }
-
-    fn is_looked_at(&self, queue: &Queue) -> bool {
-        self.book().lane(queue.id()).is_some_and(|lane| lane.looking > 0)
     }
 
     /// Destroys a stream that the program has destroyed, once nothing of it waits and nobody asks about it.
     pub(super) fn reap(&self, queue: &Queue) {
+        {
+            let mut book = self.book();
+            let ready = book.lane_mut(queue.id()).filter(|lane| {
+                lane.closing && lane.looking == 0 && lane.is_drained() && lane.state == State::Running
+            });
+            let Some(lane) = ready else { return };
+            // Its context must not end before this has: whoever ends that waits for looks.
+            lane.looking += 1;
+            book.unname(queue.id());
+        }
+        self.destroy_marks(queue);
+        let _ = self.driver.destroy_stream(queue.stream());
         let mut book = self.book();
-        let ready = book.lane(queue.id()).is_some_and(|lane| {
-            lane.closing && lane.looking == 0 && lane.is_drained() && lane.state == State::Running
-        });
-        if !ready {
-            return;
-        }
-        let lane = book.remove(queue.id());
+        book.remove(queue.id());
         self.announce(&book);
-        drop(book);
-        if lane.is_some() {
-            self.destroy_marks(queue);
-            let _ = self.driver.destroy_stream(queue.stream());
-        }
     }
 
     fn destroy_marks(&self, queue: &Queue) {

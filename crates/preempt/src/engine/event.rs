@@ -57,8 +57,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
         let seen = lock(&self.events).look(event);
         if self.driver.is_capturing(queue.stream()) {
-            let handle = self.let_go(&seen).unwrap_or(event);
-            return self.driver.wait(queue.stream(), handle);
+            let result = self.driver.wait(queue.stream(), seen.handle().unwrap_or(event));
+            self.let_go(&seen);
+            return result;
         }
         let (generation, after) = match seen {
             Seen::Gone => return Err(Code::INVALID_HANDLE),
@@ -170,13 +171,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     }
 
     /// Gives back what `look` pinned.
-    fn let_go(&self, seen: &Seen) -> Option<Event> {
-        let (generation, handle) = match seen {
-            Seen::Queued(generation, ..) => (*generation, None),
-            Seen::There(generation, handle) => (*generation, Some(*handle)),
-            Seen::Captured | Seen::Gone => return None,
-        };
-        self.release(generation);
-        handle
+    fn let_go(&self, seen: &Seen) {
+        if let Seen::Queued(generation, ..) | Seen::There(generation, _) = seen {
+            self.release(*generation);
+        }
     }
 }

@@ -27,7 +27,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let Some(gates) = self.driver.gate() else { return Ok(false) };
         let book = self.book();
         book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-        queue.flight.tickets(|tickets| shut_behind(queue, tickets, gates));
+        queue.flight.tickets(|tickets| {
+            // Once only: shut again behind where the stream stands by now they would let it go on to the next one.
+            if !tickets.is_shut() {
+                shut_behind(queue, tickets, gates);
+            }
+        });
         Ok(open_needed(&book, gates).contains(&queue.id()))
     }
 
@@ -79,13 +84,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 /// Shuts the gates behind the one that the GPU has come to. It may just have read the word there: whether it passes that one could not
 /// be known, so it is let pass, and where it stands is certain.
 fn shut_behind(queue: &Queue, tickets: &mut Tickets, gates: &dyn Gate) {
-    let mut arrived = gates.progress(queue.stream()).arrived;
+    let mut arrived = gates.arrived(queue.stream());
     loop {
         tickets.shut_behind(arrived);
         gates.store(queue.stream(), tickets.word());
         // The GPU says where it is before it reads the word: if it has not gone on, it will read what was stored.
         fence(Ordering::SeqCst);
-        let now = gates.progress(queue.stream()).arrived;
+        let now = gates.arrived(queue.stream());
         if now == arrived {
             break;
         }
@@ -106,7 +111,7 @@ fn open_needed(book: &Book, gates: &dyn Gate) -> BTreeSet<QueueId> {
     loop {
         let before = needy.len();
         for (id, lane) in &gated {
-            let arrived = gates.progress(lane.queue.stream()).arrived;
+            let arrived = gates.arrived(lane.queue.stream());
             if lane.queue.flight.tickets(|tickets| tickets.is_needed(arrived, |who| needy.contains(&who))) {
                 needy.insert(*id);
             }

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::config::Level;
 use crate::driver::{Clock, Driver, Observer};
+use crate::ids::Kind;
 use crate::outcome::{Achieved, Error};
 use crate::queue::Queue;
 use crate::state::{Move, State};
@@ -118,6 +119,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         if self.book().lane(queue.id()).is_some_and(|lane| lane.hold.breath) {
             // It is preempted already and runs for its minimum; the rest follows by itself.
             return Ok((level, false));
+        }
+        if level >= Level::Device && queue.is_gated() && queue.stream().kind != Kind::Legacy {
+            // At once: a thread may be held up in the driver, and what it submits comes behind a gate that is shut.
+            self.shut_gates(queue, epoch)?;
         }
         self.until(deadline, || {
             let book = self.book();

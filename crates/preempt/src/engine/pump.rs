@@ -54,6 +54,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                         self.mark(queue, true);
                         queue.flight.retire(&self.driver);
                         moved |= queue.flight.steps() != before;
+                        self.looked(queue);
                     }
                     if !moved {
                         return !full.is_empty();
@@ -91,7 +92,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             lane.fail(code);
         }
         book.done(queue.id());
-        self.announce(&book);
+        self.announce_submitted(&book, queue.id());
         drop(book);
         if let Err(code) = result {
             self.observer.notice(Notice::Deferred(queue.id(), code));

@@ -47,7 +47,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// `breath` is taken by a queue that is preempted again afterwards.
     pub(super) fn resume(&self, queue: &Queue, only: Option<u64>, breath: bool) {
         let now = self.clock.now_ns();
-        let (epoch, fence) = {
+        let epoch = {
             let mut book = self.book();
             let Some(lane) = book.lane_mut(queue.id()) else { return };
             if only.is_some_and(|only| only != lane.epoch) {
@@ -73,17 +73,15 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                     gates.store(queue.stream(), tickets.word());
                 });
             }
-            let lane = book.lane_mut(queue.id());
-            let mut fence = hold.fence;
-            if let Some(lane) = lane.filter(|lane| lane.looking > 0) {
-                // Somebody is asking the driver about it.
-                lane.stale.extend(fence.take());
+            queue.flight.interrupted();
+            if let Some(lane) = book.lane_mut(queue.id()) {
+                // Somebody may be asking the driver about it, and nobody may end its context meanwhile.
+                lane.stale.extend(hold.fence);
+                lane.looking += 1;
             }
-            (epoch, fence)
+            epoch
         };
-        if let Some(fence) = fence {
-            let _ = self.driver.destroy_event(fence);
-        }
+        self.looked(queue);
         self.unslice(queue);
         let mut book = self.book();
         if let Some(lane) = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch) {

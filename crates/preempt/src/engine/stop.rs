@@ -67,10 +67,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         };
         let now = self.clock.now_ns();
         let gates = self.driver.gate().filter(|_| level == Level::Device);
-        let progress = gates.map(|gates| gates.progress(queue.stream()));
+        let progress = gates.map(|gates| gates.arrived(queue.stream()));
         let stands = progress.is_some_and(|progress| {
-            progress.arrived != progress.passed
-                && queue.flight.tickets(|tickets| tickets.stops_at(progress.arrived))
+            queue.flight.tickets(|tickets| tickets.stops_at(progress))
                 && seen.is_some_and(|(before, since)| before == progress && now >= since + SETTLED_NS)
         });
         let mut book = self.book();
@@ -90,21 +89,31 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         stopped.ok_or(Error::InvalidState)
     }
 
-    /// A look is over: what was kept for it goes.
-    fn looked(&self, queue: &Queue) {
-        let stale = {
-            let mut book = self.book();
-            let Some(lane) = book.lane_mut(queue.id()) else { return };
-            lane.looking -= 1;
-            if lane.looking > 0 {
-                return;
+    /// A look is over: what was kept for it goes. That is part of the last look, as its context must not end meanwhile.
+    pub(super) fn looked(&self, queue: &Queue) {
+        loop {
+            let stale = {
+                let mut book = self.book();
+                let Some(lane) = book.lane_mut(queue.id()) else { return };
+                if lane.looking > 1 || lane.stale.is_empty() {
+                    lane.looking -= 1;
+                    break;
+                }
+                std::mem::take(&mut lane.stale)
+            };
+            for fence in stale {
+                let _ = self.driver.destroy_event(fence);
             }
-            std::mem::take(&mut lane.stale)
-        };
-        for fence in stale {
-            let _ = self.driver.destroy_event(fence);
         }
         self.reap(queue);
+    }
+
+    /// Makes calls of the driver's on a stream that another thread may destroy meanwhile, or its context; `None` if it has.
+    pub fn with_stream<R>(&self, queue: &Queue, calls: impl FnOnce() -> R) -> Option<R> {
+        self.book().lane_mut(queue.id()).filter(|lane| !lane.closing)?.looking += 1;
+        let result = calls();
+        self.looked(queue);
+        Some(result)
     }
 
     /// Records an event behind everything that the driver has of the stream, and asks for it.

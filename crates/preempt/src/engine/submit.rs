@@ -133,7 +133,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// After a command has reached the driver.
     pub(super) fn submitted(&self, queue: &Queue) {
-        if queue.is_counted() {
+        if queue.is_counted() && queue.flight.is_mark_due() {
             self.relaxed(|| self.mark(queue, false));
         }
         self.legacy_needs(queue);
@@ -201,7 +201,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     ) -> Result<(), Code> {
         let mut book = self.book();
         while !self.is_abandoned() && book.lane(queue.id()).is_some_and(|lane| lane.turn != Some(position)) {
-            book = self.await_change(book);
+            // Its turn is announced; what is handed over before and after it does not matter.
+            book = self.await_position(book, (queue.id(), position + 1));
         }
         drop(book);
         let result = now();

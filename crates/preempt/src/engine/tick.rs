@@ -42,7 +42,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 Due::Look(queue, epoch) => {
                     let _ = self.has_stopped(&queue, epoch);
                 }
-                Due::Idle(queue) => self.look_idle(&queue, now),
+                Due::Idle(queue) => {
+                    self.look_idle(&queue, now);
+                    self.looked(&queue);
+                }
             }
         }
         next
@@ -94,7 +97,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             {
                 let at = lane.idle.1 + timeout;
                 times.push(if now < at { at } else { now + timeout });
-                due.push(Due::Idle(Arc::clone(queue)));
+                lane.looking += 1;
+                due.push(Due::Idle(Arc::clone(&lane.queue)));
             }
         }
         (due, times.into_iter().min())

@@ -21,7 +21,6 @@ pub(crate) enum Op {
     Wait(u64),
     Arrive(u32),
     Gate(u32),
-    Pass(u32),
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +30,6 @@ pub(crate) struct Lane {
     pub(crate) ends: Option<u64>,
     pub(crate) word: u32,
     pub(crate) arrived: u32,
-    pub(crate) passed: u32,
     pub(crate) capture: Option<u64>,
     pub(crate) destroyed: bool,
     pub(crate) held: bool,
@@ -68,6 +66,8 @@ pub(crate) struct Inside {
     pub(crate) patience: Option<u64>,
     /// Submissions that wait at the door of the driver until this is false: a full ring.
     pub(crate) stuck: bool,
+    /// Somebody has come to that door.
+    pub(crate) held_up: bool,
     /// What another thread does while somebody asks about an event next.
     pub(crate) meanwhile: Meanwhile,
 }

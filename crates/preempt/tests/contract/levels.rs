@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_preempt::command::Command;
-use sluice_preempt::config::Level;
+use sluice_preempt::config::{Config, Level};
 use sluice_preempt::driver::SliceError;
 use sluice_preempt::engine::{OnTimeout, Request};
 use sluice_preempt::ids::Kind;
@@ -12,7 +12,7 @@ use sluice_preempt::outcome::Error;
 use sluice_preempt::state::State;
 
 use crate::gpu::{Effect, job};
-use crate::rig::{ASYNC, Rig, SYNC};
+use crate::rig::{ASYNC, Rig, SYNC, config};
 
 fn busy(rig: &Rig, level: Level) -> std::sync::Arc<sluice_preempt::queue::Queue> {
     let queue = rig.queue(Kind::NonBlocking, level);
@@ -214,4 +214,81 @@ fn what_somebody_asks_about_is_not_destroyed_by_a_restore_that_comes_between() {
     rig.gpu.finish();
     rig.engine.pump();
     assert_eq!((rig.ran(&queue), fences(), rig.engine.queues()), (vec![1], 0, 0));
+}
+
+#[test]
+fn gates_are_shut_though_a_thread_is_held_up_in_the_driver() {
+    let rig = Rig::new();
+    let queue = busy(&rig, Level::Device);
+    rig.gpu.inside().stuck = true;
+    let (other, stream) = (rig.clone(), Arc::clone(&queue));
+    let inside = std::thread::spawn(move || other.launch(&stream, Effect::Nothing, 100_000, 8).unwrap());
+    while !rig.gpu.inside().held_up {
+        std::thread::yield_now();
+    }
+    let hasty = Request { timeout_ns: 100_000, ..ASYNC };
+    assert_eq!(rig.preempt(&queue, hasty), Err(Error::Timeout { pending: true }));
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&queue), [0, 1], "the running kernel ends, and no more");
+    rig.gpu.inside().stuck = false;
+    inside.join().unwrap();
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&queue), [0, 1]);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, Level::Device);
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&queue), [0, 1], "shut again it goes no further");
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_stream_stood_still_is_not_taken_for_the_length_of_its_kernels() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Device);
+    let gates = || rig.gpu.inside().lanes[&queue.stream().handle].arrived;
+    // 10 µs each, 5 to a gate, once that is known.
+    let launch = |times: u64| {
+        for tag in 0..times {
+            rig.launch(&queue, Effect::Nothing, 10_000, tag).unwrap();
+        }
+    };
+    launch(64);
+    rig.settle();
+    for _ in 0..20 {
+        launch(24);
+        rig.gpu.advance(100_000);
+        rig.preempt(&queue, SYNC).unwrap();
+        launch(8);
+        rig.gpu.advance(1_000_000);
+        rig.restore(&queue);
+        rig.settle();
+    }
+    let before = gates();
+    launch(200);
+    rig.settle();
+    let placed = gates() - before;
+    assert!((35..=50).contains(&placed), "{placed} gates for 2 ms of work");
+}
+
+#[test]
+fn a_stream_that_is_looked_at_for_idleness_is_not_destroyed_meanwhile() {
+    let rig = Rig::new();
+    let queue = rig.plain(1, Kind::NonBlocking);
+    let timeout = Config { task_timeout_ns: Some(1_000_000), ..config(Level::Host) };
+    rig.engine.enable(&queue, timeout).unwrap();
+    rig.launch(&queue, Effect::Nothing, 100_000, 1).unwrap();
+    rig.engine.pump();
+    let (asked, other, stream) = (Arc::new(AtomicBool::new(false)), rig.clone(), Arc::clone(&queue));
+    let says = Arc::clone(&asked);
+    rig.gpu.inside().meanwhile.0 = Some(Box::new(move || {
+        other.engine.destroy_stream(&stream).unwrap();
+        says.store(true, Ordering::Relaxed);
+    }));
+    for _ in 0..8 {
+        rig.gpu.advance(1_000_000);
+        rig.engine.pump();
+    }
+    assert!(asked.load(Ordering::Relaxed), "nobody asked");
+    assert_eq!((rig.gpu.inside().events.len(), rig.engine.queues()), (0, 0));
 }

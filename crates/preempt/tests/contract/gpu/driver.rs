@@ -3,7 +3,7 @@
 use std::thread;
 
 use sluice_preempt::command::Command;
-use sluice_preempt::driver::{Clock, Driver, EventFlags, Gate, Progress, SliceError, Slices};
+use sluice_preempt::driver::{Clock, Driver, EventFlags, Gate, SliceError, Slices};
 use sluice_preempt::ids::{Code, Context, Event, Stream};
 
 use super::work::{self, REFUSED};
@@ -44,6 +44,11 @@ impl Inside {
         self.run_until(now);
     }
 
+    fn holds_up(&mut self) -> bool {
+        self.held_up |= self.stuck;
+        self.stuck
+    }
+
     /// A call that breaks other threads' captures, unless it is made relaxed.
     fn unsafe_call(&mut self) {
         if !self.relaxed.contains(&thread::current().id()) {
@@ -67,7 +72,7 @@ impl Inside {
 
 impl Driver for Gpu {
     fn submit(&self, stream: Stream, command: &Command) -> Result<(), Code> {
-        while self.inside().stuck {
+        while self.inside().holds_up() {
             thread::yield_now();
         }
         let mut inside = self.inside();
@@ -221,7 +226,7 @@ impl Gate for Gpu {
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code> {
         let mut inside = self.inside();
         inside.check(stream)?;
-        for op in [Op::Arrive(number), Op::Gate(number), Op::Pass(number)] {
+        for op in [Op::Arrive(number), Op::Gate(number)] {
             inside.push(stream, op);
         }
         Ok(())
@@ -234,10 +239,8 @@ impl Gate for Gpu {
         inside.run_until(now);
     }
 
-    fn progress(&self, stream: Stream) -> Progress {
-        let inside = self.inside();
-        let lane = &inside.lanes[&stream.handle];
-        Progress { arrived: lane.arrived, passed: lane.passed }
+    fn arrived(&self, stream: Stream) -> u32 {
+        self.inside().lanes[&stream.handle].arrived
     }
 }
 

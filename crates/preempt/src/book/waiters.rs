@@ -1,0 +1,66 @@
+//! Who waits in here, and for what: waking a thread costs as much as handing over several commands.
+
+use crate::ids::QueueId;
+
+/// Threads that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    /// For something to change.
+    any: usize,
+    /// For a queue to have handed over so many commands.
+    positions: Vec<(QueueId, u64)>,
+}
+
+impl Waiters {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.any + self.positions.len()
+    }
+
+    /// A thread begins to wait, for a position or for anything.
+    pub(crate) fn enter(&mut self, position: Option<(QueueId, u64)>) {
+        match position {
+            Some(position) => self.positions.push(position),
+            None => self.any += 1,
+        }
+    }
+
+    /// It is through.
+    pub(crate) fn leave(&mut self, position: Option<(QueueId, u64)>) {
+        match position {
+            Some(position) => {
+                if let Some(at) = self.positions.iter().position(|known| *known == position) {
+                    self.positions.swap_remove(at);
+                }
+            }
+            None => self.any = self.any.saturating_sub(1),
+        }
+    }
+
+    /// Whether somebody waits for a queue that has handed over so many, or is gone.
+    pub(crate) fn is_met(&self, id: QueueId, submitted: Option<u64>) -> bool {
+        let met = |(queue, position): &(QueueId, u64)| {
+            *queue == id && submitted.is_none_or(|submitted| submitted >= *position)
+        };
+        self.any > 0 || self.positions.iter().any(met)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_handed_over_wakes_only_whoever_waits_for_it() {
+        let mut waiters = Waiters::default();
+        let (mine, other) = (QueueId(1), QueueId(2));
+        waiters.enter(Some((mine, 3)));
+        assert!(!waiters.is_met(mine, Some(2)) && !waiters.is_met(other, Some(9)));
+        assert!(waiters.is_met(mine, Some(3)) && waiters.is_met(mine, None));
+        waiters.enter(None);
+        assert!(waiters.is_met(other, Some(0)), "who waits for anything is told of everything");
+        waiters.leave(None);
+        waiters.leave(Some((mine, 3)));
+        assert!(!waiters.is_met(mine, Some(3)) && waiters.count() == 0);
+    }
+}
