@@ -13,7 +13,7 @@
 //!   latency-critical process is busy, or after a time, whatever they do.
 //!
 //! At most one running group has a slice below [`TINY_US`], also between two controls and when one fails: that is what
-//! [`Reconciler`] is for.
+//! [`Reconciler`] is for, and [`Release`] where nobody will come back to make things good.
 
 mod activity;
 mod allowance;
@@ -24,6 +24,7 @@ mod plan;
 mod policy;
 mod process;
 mod reconciler;
+mod release;
 mod steer;
 #[cfg(test)]
 mod tests;
@@ -36,4 +37,5 @@ pub use gate::Gate;
 pub use policy::{DEFAULT_US, SteeringPolicy, TINY_US};
 pub use process::Turn;
 pub use reconciler::{Change, Reconciler, Released};
+pub use release::{Known, Release};
 pub use steer::{Event, Steering};

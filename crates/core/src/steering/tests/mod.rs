@@ -4,6 +4,6 @@ mod failures;
 mod hand_overs;
 mod invariant;
 mod model;
-
+mod release;
 mod shares;
 mod world;

@@ -1,0 +1,134 @@
+//! Groups that are set free for good: a driver that refuses this and that, and one that runs out of time.
+
+use crate::steering::{Known, Op, Release, Setting, TINY_US};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const STOPPED: Known = Known { enabled: Some(false), slice_us: Some(1) };
+
+/// Makes every control that is asked for; those of `refused` fail.
+fn release(groups: &[Known], refused: impl Fn(usize, Op) -> bool) -> (Vec<(usize, Op)>, Vec<usize>) {
+    let mut release = Release::of(groups.iter().copied().enumerate());
+    let mut made = Vec::new();
+    while let Some((group, op)) = release.begin() {
+        made.push((group, op));
+        release.done(!refused(group, op));
+    }
+    let free = release.free().collect();
+    (made, free)
+}
+
+fn slice(group: usize) -> (usize, Op) {
+    (group, Op::SetSlice(2048))
+}
+
+fn start(group: usize) -> (usize, Op) {
+    (group, Op::Start)
+}
+
+#[test]
+fn each_group_is_sliced_and_started_before_the_next_one_and_who_runs_comes_last() {
+    let runs = Known { enabled: Some(true), slice_us: Some(1) };
+    let (made, free) = release(&[runs, STOPPED, STOPPED], |_, _| false);
+    assert_eq!(made, [slice(1), start(1), slice(2), start(2), slice(0)]);
+    assert_eq!(free, [1, 2, 0]);
+}
+
+#[test]
+fn a_group_with_a_harmless_slice_is_started_though_its_slice_cannot_be_set_back() {
+    let turn = Known { enabled: Some(false), slice_us: Some(5000) };
+    let (made, free) = release(&[turn, turn], |_, op| op != Op::Start);
+    assert_eq!(made, [start(0), slice(0), start(1), slice(1), slice(0), slice(1)]);
+    assert_eq!(free, [0_usize; 0]);
+}
+
+#[test]
+fn of_the_groups_that_keep_tiny_slices_one_is_started_after_all_others() {
+    let (made, free) = release(&[STOPPED; 3], |group, op| group < 2 && op != Op::Start);
+    assert_eq!(made, [slice(0), slice(1), slice(2), start(2), slice(0), slice(1), start(0)]);
+    assert_eq!(free, [2]);
+}
+
+#[test]
+fn none_is_started_with_a_tiny_slice_beside_one_that_may_be_running_with_one() {
+    for enabled in [Some(true), None] {
+        let other = Known { enabled, slice_us: None };
+        let (made, _) = release(&[STOPPED, other], |_, op| op != Op::Start);
+        assert!(!made.contains(&start(0)), "{made:?}");
+    }
+    let (made, _) = release(&[Known::default()], |_, op| op != Op::Start);
+    assert_eq!(made.last(), Some(&start(0)), "alone it harms nobody");
+}
+
+#[test]
+fn nothing_is_done_about_a_group_that_is_free() {
+    let free = Known { enabled: Some(true), slice_us: Some(2048) };
+    assert_eq!(release(&[free], |_, _| false), (vec![], vec![0]));
+}
+
+prop_compose! {
+    /// How a group is, and what is known of that.
+    fn any_group()(
+        enabled in any::<bool>(), tiny in any::<bool>(), knows_run in any::<bool>(), knows_slice in any::<bool>(),
+        fails in 0..4u8, effective in any::<bool>(),
+    ) -> (Setting, Known, u8, bool) {
+        let setting = Setting { enabled, slice_us: if tiny { 1 } else { 5000 } };
+        let known = Known {
+            enabled: knows_run.then_some(setting.enabled),
+            slice_us: knows_slice.then_some(setting.slice_us),
+        };
+        (setting, known, fails, effective)
+    }
+}
+
+proptest! {
+    /// Whatever fails, and wherever the time runs out: no two groups run with tiny slices; and who is still stopped at the end
+    /// could not be started, or may have a tiny slice while another one like that may be running.
+    #[test]
+    fn nobody_is_left_stopped_and_no_two_run_with_tiny_slices(
+        mut groups in proptest::collection::vec(any_group(), 1..6),
+    ) {
+        // As steering keeps it.
+        let mut tiny = 0;
+        for (setting, known, ..) in &mut groups {
+            tiny += usize::from(setting.enabled && setting.slice_us < TINY_US);
+            if tiny > 1 && setting.enabled && setting.slice_us < TINY_US {
+                setting.enabled = false;
+                known.enabled = known.enabled.map(|_| false);
+            }
+        }
+        let mut release = Release::of(groups.iter().map(|(_, known, ..)| *known).enumerate());
+        let mut controls = 0;
+        while let Some((group, op)) = release.begin() {
+            controls += 1;
+            let (setting, _, fails, effective) = &mut groups[group];
+            let failed = if op == Op::Start { *fails & 1 != 0 } else { *fails & 2 != 0 };
+            if !failed || *effective {
+                match op {
+                    Op::SetSlice(us) => setting.slice_us = us,
+                    Op::Start => setting.enabled = true,
+                    Op::Stop => prop_assert!(false, "nobody is stopped"),
+                }
+            }
+            release.done(!failed);
+            let running = groups.iter().filter(|(s, ..)| s.enabled && s.slice_us < TINY_US).count();
+            prop_assert!(running <= 1, "{groups:?}");
+        }
+        prop_assert!(controls <= 4 * groups.len());
+        let free: BTreeSet<usize> = release.free().collect();
+        for (index, (setting, known, fails, _)) in groups.iter().enumerate() {
+            prop_assert!(!free.contains(&index) || *setting == Setting::FREE);
+            prop_assert!(*fails != 0 || free.contains(&index), "{index} of {groups:?}");
+            let harmless = known.slice_us.is_some_and(|us| us >= TINY_US);
+            prop_assert!(*fails & 1 != 0 || !harmless || setting.enabled, "{index} of {groups:?}");
+        }
+        let feared = |(setting, known, fails, _): &(Setting, Known, u8, bool)| {
+            let may_run = setting.enabled || known.enabled != Some(false);
+            *fails & 2 != 0 && may_run && known.slice_us.is_none_or(|us| us < TINY_US)
+        };
+        let startable = |(s, _, fails, _): &(Setting, Known, u8, bool)| !s.enabled && *fails & 1 == 0;
+        if !groups.iter().any(feared) {
+            prop_assert!(!groups.iter().any(startable), "{groups:?}");
+        }
+    }
+}
