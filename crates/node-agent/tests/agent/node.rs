@@ -27,6 +27,26 @@ struct Program {
     arguments: Arguments,
 }
 
+/// Plays `sluice`: as a pod-manager it does nothing, as a self-test it finds all proven.
+const SLUICE: &str = r#"#!/bin/sh
+here=$(dirname "$0")
+if [ "$3" = self-test ]; then
+    echo "$@" >> "$here/tests"
+    while [ $# -gt 1 ]; do
+        case "$1" in --gpu-uuid) gpu=$2;; --write) file=$2;; esac
+        shift
+    done
+    boot=$(cat /proc/sys/kernel/random/boot_id)
+    proven='{"effect": "proven"}'
+    about="{\"driver\": \"700.1\", \"gpu\": \"$gpu\", \"boot\": \"$boot\"}"
+    echo "{\"about\": $about, \"slices\": $proven, \"stops\": $proven, \"counts\": $proven}" > "$file"
+    exit 0
+fi
+echo "$@" >> "$here/arguments"
+echo $$ >> "$here/pids"
+exec sleep 100000
+"#;
+
 pub struct Node {
     pub api: Api,
     pub gpus: Arc<FakeGpus>,
@@ -47,7 +67,7 @@ impl Node {
         fs::create_dir_all(path("state/control")).unwrap();
         fs::create_dir_all(path("plugins")).unwrap();
         fs::write(path("libsluice.so"), b"\x7fELF and so on").unwrap();
-        fs::write(path("sluice"), "#!/bin/sh\necho \"$@\" >> $(dirname $0)/arguments\necho $$ >> $(dirname $0)/pids\nexec sleep 100000\n").unwrap();
+        fs::write(path("sluice"), SLUICE).unwrap();
         fs::set_permissions(path("sluice"), fs::Permissions::from_mode(0o755)).unwrap();
         let start = |index| {
             let gpu = uuid(index);
@@ -95,6 +115,12 @@ impl Node {
     /// What every manager that was ever started was told.
     pub fn arguments(&self) -> Vec<String> {
         let text = fs::read_to_string(self.root.path().join("arguments")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What every self-test that was ever made was told.
+    pub fn tests(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.root.path().join("tests")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 

@@ -3,6 +3,9 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use sluice_node_agent::gpu::fake::DRIVER;
+use sluice_node_agent::gpu::source::Usage;
+
 use crate::manager::Mood;
 use crate::node::{Node, is_there, last_set, names, soon, uuid};
 
@@ -46,6 +49,60 @@ async fn managers_are_told_to_use_the_gpus_controls_and_how_many_share_the_drive
     for told in arguments {
         assert!(told.contains(" --node-gpus 2") && told.contains(" --controls=auto"), "{told}");
     }
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_gpu_is_tried_once_before_its_manager_starts_and_every_manager_gets_the_verdict() {
+    let node = Node::with_gpus(2).await;
+    let agent = node.start_agent().await;
+    let managers = |count: usize| {
+        let node = &node;
+        soon("managers", async move {
+            loop {
+                match node.arguments() {
+                    all if all.len() == count => break all,
+                    _ => tokio::task::yield_now().await,
+                }
+            }
+        })
+    };
+    let first = managers(2).await;
+    assert_eq!(node.tests().len(), 2);
+    node.managers_serve().await;
+    let (_, text) = node.get("/metrics").await;
+    assert_eq!(text.matches("outcome=\"proven\"} 1").count(), 2, "{text}");
+    assert_eq!(node.state().await["gpus"][1]["manager"]["self_test"]["outcome"], "proven");
+    kill(Pid::from_raw(node.pids()[0]), Signal::SIGKILL).unwrap();
+    managers(3).await;
+    agent.end().await;
+    // With a program on a GPU nobody could be tried any more.
+    node.gpus.used(Ok(Usage { driver: DRIVER.to_owned(), processes: 1 }));
+    let agent = node.start_agent().await;
+    let all = managers(5).await;
+    assert_eq!(node.tests().len(), 2, "what is known is not tried again");
+    for gpu in [uuid(0), uuid(1)] {
+        let verdict = |told: &String| {
+            let words = told.split(' ').skip_while(|word| *word != "--self-test");
+            words.skip(1).map(str::to_owned).next()
+        };
+        let told: Vec<_> = all.iter().filter(|told| told.contains(&gpu)).map(verdict).collect();
+        assert!(told.iter().all(|file| file.is_some() && *file == told[0]), "{first:?} {told:?}");
+        assert!(is_there(std::path::Path::new(told[0].as_ref().unwrap())));
+    }
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_does_not_wait_for_a_gpu_that_is_in_use() {
+    let node = Node::with_gpus(1).await;
+    node.gpus.used(Ok(Usage { driver: DRIVER.to_owned(), processes: 1 }));
+    let agent = node.start_agent().await;
+    last_set(&mut node.managers[0].told(), "a set", |_| true).await;
+    assert_eq!(node.tests(), [""; 0]);
+    assert!(!node.arguments()[0].contains("--self-test"), "{:?}", node.arguments());
+    node.managers_serve().await;
+    assert_eq!(node.state().await["gpus"][0]["manager"]["self_test"]["processes"], 1);
     agent.end().await;
 }
 
