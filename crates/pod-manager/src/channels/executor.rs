@@ -89,17 +89,16 @@ struct Work {
 impl Work {
     fn serve(mut self, orders: &Receiver<Order>) {
         for order in orders {
+            self.deposit(Custody::offer);
             match order {
                 Order::Open(line, control, spare) => {
-                    if let (Some(custody), Some(spare)) = (&mut self.custody, &spare) {
-                        custody.line(line, spare);
+                    if let Some(spare) = spare {
+                        self.deposit(|custody| custody.line(line, spare));
                     }
                     self.lines.insert(line, control);
                 }
                 Order::Add(group, line, handles) => {
-                    if let Some(custody) = &mut self.custody {
-                        custody.group(group, line, &handles);
-                    }
+                    self.deposit(|custody| custody.group(group, line, &handles));
                     if let Some((before, _)) = self.groups.insert(group, (line, handles)) {
                         self.close_if_unused(before);
                     }
@@ -121,6 +120,14 @@ impl Work {
         }
     }
 
+    /// Tells the supervisor, if there is one; what comes back is closed elsewhere.
+    fn deposit(&mut self, tell: impl FnOnce(&mut Custody) -> Vec<Spare>) {
+        let spares = self.custody.as_mut().map(tell).unwrap_or_default();
+        if !spares.is_empty() {
+            self.closer.close(spares);
+        }
+    }
+
     fn make(&mut self, group: GroupId, op: Op) -> Result<(), ControlFailure> {
         let (line, handles) = self.groups.get(&group).ok_or(ControlFailure::Gone)?;
         let control = self.lines.get_mut(line).ok_or(ControlFailure::Gone)?;
@@ -133,18 +140,14 @@ impl Work {
 
     fn forget(&mut self, group: GroupId) {
         if let Some((line, _)) = self.groups.remove(&group) {
-            if let Some(custody) = &mut self.custody {
-                custody.forget(group);
-            }
+            self.deposit(|custody| custody.forget(group));
             self.close_if_unused(line);
         }
     }
 
     fn close_if_unused(&mut self, line: Line) {
         if !self.groups.values().any(|(other, _)| *other == line) {
-            if let Some(custody) = &mut self.custody {
-                custody.close(line);
-            }
+            self.deposit(|custody| custody.close(line));
             self.closer.close(self.lines.remove(&line));
         }
     }
