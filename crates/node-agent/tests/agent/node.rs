@@ -32,6 +32,7 @@ const SLUICE: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 if [ "$3" = self-test ]; then
     echo "$@" >> "$here/tests"
+    [ -p "$here/hold" ] && read -r line < "$here/hold"
     while [ $# -gt 1 ]; do
         case "$1" in --gpu-uuid) gpu=$2;; --write) file=$2;; esac
         shift
@@ -122,6 +123,27 @@ impl Node {
     pub fn tests(&self) -> Vec<String> {
         let text = fs::read_to_string(self.root.path().join("tests")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
+    }
+
+    /// Tests made from now on do not end before the answer is called.
+    pub fn hold_tests(&self) -> impl FnOnce() + use<> {
+        let hold = self.root.path().join("hold");
+        nix::unistd::mkfifo(&hold, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // Opening it waits for a reader.
+        move || fs::write(hold, "\n").unwrap()
+    }
+
+    /// What managers were told when so many were started.
+    pub async fn started(&self, count: usize) -> Vec<String> {
+        soon("managers", async {
+            loop {
+                match self.arguments() {
+                    all if all.len() == count => break all,
+                    _ => tokio::task::yield_now().await,
+                }
+            }
+        })
+        .await
     }
 
     pub fn socket_folder(&self) -> PathBuf {
