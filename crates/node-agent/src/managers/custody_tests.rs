@@ -63,7 +63,9 @@ fn driver(stubborn: Stubborn) -> (OwnedFd, Receiver<Call>) {
             };
             let answer = wire::encode_answer(0, &answered, &params);
             send_with_fds(fds[0].as_fd(), &answer, &[]).unwrap();
-            call.map(|call| sender.send(call).unwrap());
+            if let Some(call) = call {
+                sender.send(call).unwrap();
+            }
         }
     });
     (theirs, calls)
