@@ -249,9 +249,9 @@ fn of_several_gpus_the_named_one_is_tried_with_the_driver_that_the_loader_finds(
             .unwrap_or_else(|error| panic!("the self-test: {error}"))
             .code()
     };
-    let code = (0..=AGAIN).map(|_| try_it()).find(|code| *code == Some(0));
+    let proven = (0..=AGAIN).any(|_| try_it() == Some(0));
     let written = std::fs::read_to_string(&verdict).unwrap_or_default();
-    assert_eq!(code, Some(0), "{written}");
+    assert!(proven, "{written}");
     assert!(written.contains(&uuid('b')), "{written}");
     assert!(liar.ledger().processes.is_empty(), "the other GPU was touched");
 }
