@@ -147,6 +147,12 @@ impl Config {
         self.state_folder.join("control")
     }
 
+    /// Folder of the verdicts about the GPUs' controls, where also tests write.
+    #[must_use]
+    pub fn self_test_folder(&self) -> PathBuf {
+        self.state_folder.join("self-test")
+    }
+
     /// Checks everything. `variable` reads the environment.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use crate::config::Config;
 pub(crate) fn prepare(config: &Config) -> anyhow::Result<()> {
     folder(&config.state_folder, 0o755)?;
     folder(&config.control_folder(), 0o700)?;
+    folder(&config.self_test_folder(), 0o700)?;
     folder(&config.socket_folder, 0o755)
 }
 

@@ -7,6 +7,7 @@
 //!                   ├─▶ node ────▶ annotation, labels, events
 //!                   └─▶ pods ◀──── API server
 //!                        └─ clients ─▶ managers ──▶ one pod-manager per GPU
+//! selftest ── verdicts ─────────────▶ managers
 //! metrics ◀── all of them
 //! ```
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ pub mod node;
 mod parts;
 pub mod plugin;
 pub mod pods;
+pub mod selftest;
 pub mod wiring;
 
 pub use config::{Arguments, Config, ConfigMistakes, OnManagerLoss, Task};

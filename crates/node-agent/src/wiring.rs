@@ -1,5 +1,6 @@
 //! Joins the parts of the agent. The only file that knows all of them.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::parts::Parts;
 use crate::plugin::{self, Provision};
 use crate::pods::desk::Desk;
 use crate::pods::{PodView, Refusal, informer};
+use crate::selftest::{Tester, Tools};
 
 /// Where kubelet writes down what its plugins answered.
 const CHECKPOINT: &str = "kubelet_internal_checkpoint";
@@ -74,6 +76,7 @@ async fn start(config: &Config, surroundings: Surroundings, parts: &mut Parts) -
     let (pods_known, pods) = watch::channel(None);
     let (registered, is_registered) = watch::channel(false);
     let launch = launch(config, program);
+    let tester = tests(config, &launch).then(|| Tester::new(tools(config, &launch), Arc::clone(&gpus)));
     let registry = Registry::new();
     let plugin_metrics = plugin::Metrics::register(&registry)?;
     let sources = Sources {
@@ -111,9 +114,10 @@ async fn start(config: &Config, surroundings: Surroundings, parts: &mut Parts) -
     };
     parts.endless("desk", desk.work(pods.clone(), gpus.clone(), refused));
     parts.endless("marks", marks::keep(client, node.clone(), gpus.clone()));
+    parts.endless("self-test news", news::tell_of_tests(node.clone(), board.watch(), tell.clone()));
     parts.endless("news", news::tell(node.clone(), gpus.clone(), assignments, sets.clone(), pods, tell));
     let instance = managers::instance_id().context("cannot read a random identity")?;
-    let settings = managers::Settings::new(launch, instance);
+    let settings = managers::Settings { tester, ..managers::Settings::new(launch, instance) };
     parts
         .orderly("managers", at_ease(managers::supervise(settings, gpus.clone(), sets, board, stop.clone())));
     let settings = plugin_settings(config, &installed);
@@ -157,6 +161,21 @@ fn launch(config: &Config, program: PathBuf) -> Launch {
         controls: config.control_folder(),
         simulated: config.managers.simulated(),
         arguments,
+    }
+}
+
+/// Whether GPUs are tried: not where an operator has given the managers a verdict.
+fn tests(config: &Config, launch: &Launch) -> bool {
+    let given = |argument: &OsString| argument.to_string_lossy().starts_with("--self-test");
+    config.managers.tests() && !launch.arguments.iter().any(given)
+}
+
+fn tools(config: &Config, launch: &Launch) -> Tools {
+    Tools {
+        program: launch.program.clone(),
+        library: config.library.clone(),
+        folder: config.self_test_folder(),
+        simulated: launch.simulated,
     }
 }
 

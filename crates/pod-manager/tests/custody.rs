@@ -5,10 +5,11 @@
 mod support;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
 use sluice_comm::custody::{Deposit, MAX_LEN};
 use sluice_sys::kind::{self, Kind};
 use sluice_sys::socket::recv_with_fds;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 use support::driver::{Descriptor, context};
 use support::hook::Hook;
@@ -20,8 +21,16 @@ struct Supervisor(OwnedFd);
 impl Supervisor {
     /// Of a manager that is started now.
     fn of_a_world() -> (World, Self) {
+        Self::of_a_world_with_room_for(None)
+    }
+
+    /// The same, where only so many bytes may lie unread, or what the kernel gives at least.
+    fn of_a_world_with_room_for(bytes: Option<usize>) -> (World, Self) {
         let (ours, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
+        if let Some(bytes) = bytes {
+            setsockopt(&theirs, sockopt::SndBuf, &bytes).unwrap();
+        }
         let mut world = World::new();
         world.stop();
         world.custody = Some(theirs);
@@ -85,6 +94,56 @@ fn what_is_not_controlled_any_more_is_asked_back() {
     descriptor.closes();
 }
 
+/// More than fit into the smallest buffer.
+const MANY: u32 = 16;
+
+#[test]
+fn a_supervisor_that_does_not_read_for_a_while_has_everything_in_the_end() {
+    let (world, supervisor) = Supervisor::of_a_world_with_room_for(Some(1));
+    let hooks: Vec<_> =
+        (1..=MANY).map(|group| steered(&world, ["be-a", "be-b"][group as usize % 2], group)).collect();
+    let take_turns = || {
+        world.settle();
+        world.advance(MS);
+    };
+    until("turns of all although nobody reads", || {
+        take_turns();
+        (1..=MANY).filter(|group| world.driver.group(*group).0).count() == 1
+    });
+    // This one is gone before anybody was told of it, or right after.
+    let mut hooks = hooks.into_iter();
+    hooks.next_back().unwrap().0.process.die();
+    let (mut lines, mut groups) = (BTreeMap::new(), BTreeMap::new());
+    until("all of those that are left", || {
+        take_turns();
+        while supervisor.has_next() {
+            match supervisor.next().unwrap() {
+                (Deposit::Line(line), fds) => drop(lines.insert(line, fds)),
+                (Deposit::Group { group, line, handles }, _) => {
+                    assert!(lines.contains_key(&line), "a group of a line that was not given");
+                    groups.insert(group, handles.channel_group);
+                }
+                (Deposit::Forget(group), _) => drop(groups.remove(&group).unwrap()),
+                (Deposit::Close(line), _) => drop(lines.remove(&line).unwrap()),
+            }
+        }
+        groups.values().copied().collect::<BTreeSet<_>>() == (1..MANY).collect()
+            && lines.len() + 1 == MANY as usize
+    });
+    // From now on it is told as before.
+    let (a, descriptor) = hooks.next().unwrap();
+    a.process.die();
+    until("the end of the first", || {
+        take_turns();
+        supervisor.has_next()
+    });
+    let Deposit::Forget(group) = supervisor.next().unwrap().0 else { panic!("no end of a group") };
+    assert_eq!(groups[&group], 1);
+    let Deposit::Close(line) = supervisor.next().unwrap().0 else { panic!("no end of a line") };
+    lines.remove(&line).unwrap();
+    descriptor.closes();
+}
+
 #[test]
 fn a_manager_that_ends_in_order_leaves_nothing_to_do() {
     let (mut world, supervisor) = Supervisor::of_a_world();
@@ -95,7 +154,7 @@ fn a_manager_that_ends_in_order_leaves_nothing_to_do() {
         !world.driver.group(1).0 || !world.driver.group(2).0
     });
     world.stop();
-    let mut left = std::collections::BTreeSet::new();
+    let mut left = BTreeSet::new();
     while let Some((deposit, _)) = supervisor.next() {
         match deposit {
             Deposit::Group { group, .. } => drop(left.insert(group)),

@@ -58,6 +58,9 @@ pub struct ProcessLedger {
     pub gpu_ns: u64,
     /// Sum of the durations of its completed kernels; more than `gpu_ns` where kernels ran side by side.
     pub kernel_ns: u64,
+    /// Time in which it had kernels on the GPU that could have run and none of them did: others had the GPU, or it was switched.
+    #[serde(default)]
+    pub waited_ns: u64,
     /// Time that its copies took on the copy engines.
     pub copy_ns: u64,
     /// Kernels given to the GPU.

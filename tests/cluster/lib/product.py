@@ -161,11 +161,18 @@ class Counted:
     memory_bytes: int = 0
     memory_peak_bytes: int = 0
     kernels: int = 0
+    # How long it had kernels on the GPU of which none ran, for others had it.
+    waited_ns: int = 0
+    # Time slices of its contexts that exist now.
+    slices_ns: frozenset[int] = frozenset()
 
 
 def counted(uuid: str) -> tuple[int, dict[str, Counted]]:
     """The GPU's own clock, and its count per "namespace/pod"."""
     book = ledger(uuid)
+    slices: dict[int, set[int]] = {}
+    for group in book["groups"]:
+        slices.setdefault(group["pid"], set()).add(group["timeslice_ns"])
     rows: dict[str, Counted] = {}
     for row in book["processes"]:
         pod = row["label"].rpartition("/")[0]
@@ -175,6 +182,8 @@ def counted(uuid: str) -> tuple[int, dict[str, Counted]]:
             was.memory_bytes + (0 if row["ended"] else row["memory_bytes"]),
             max(was.memory_peak_bytes, row["memory_peak_bytes"]),
             was.kernels + row["kernels_completed"],
+            was.waited_ns + row["waited_ns"],
+            was.slices_ns | (set() if row["ended"] else slices.get(row["pid"], set())),
         )
     return book["gpu"]["now_ns"], rows
 

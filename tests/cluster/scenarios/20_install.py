@@ -1,9 +1,11 @@
 """helm install, and what a newcomer sees next."""
 
 import json
+from pathlib import Path
 
 from lib import api, images, product
-from lib.devices import GPUS, MODEL
+from lib.devices import GPUS, MODEL, ledger
+from lib.processes import running
 from lib.settings import NODE
 
 SECONDS = 300
@@ -21,6 +23,30 @@ def test_helm_install_and_describe_node(cluster):
     inventory = json.loads(node["annotations"]["sluice.dev/gpus"])
     assert [gpu["uuid"] for gpu in inventory["gpus"]] == GPUS
     assert all(gpu["healthy"] for gpu in inventory["gpus"])
+
+
+def test_every_manager_has_a_verdict_about_its_gpus_controls(cluster):
+    product.need()
+
+    def outcomes() -> dict[str, str]:
+        return {s.labels["gpu"]: s.labels["outcome"] for s in product.metrics() if s.name == "sluice_gpu_self_test"}
+
+    # Nobody used the GPUs when the agent came; on a machine that does other things a test may have seen too little.
+    cluster.until("verdicts", 60, lambda: set(outcomes()) == set(GPUS) and "pending" not in outcomes().values())
+    assert set(outcomes().values()) <= {"proven", "inconclusive"}, outcomes()
+    (agent,) = running("node-agent")
+    told = {gpu: command_line(one) for gpu in GPUS for one in running("pod-manager", gpu)}
+    for gpu in GPUS:
+        verdict = told[gpu][told[gpu].index("--self-test") + 1]
+        about = json.loads(Path(f"/proc/{agent}/root{verdict}").read_text())["about"]
+        assert about["gpu"] == gpu, about
+    # Each was tried as itself: both have seen programs that Sluice started.
+    tests = {gpu: [row["label"] for row in ledger(gpu)["processes"] if row["label"].startswith("doctor-")] for gpu in GPUS}
+    assert all(set(labels) >= {"doctor-first", "doctor-second"} for labels in tests.values()), tests
+
+
+def command_line(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
 
 
 def test_helm_test_is_green(cluster):

@@ -18,6 +18,8 @@ ARMS = {"alone": (0, "SLUICE_DISABLE-"), "with": (1, "SLUICE_DISABLE-"), "off": 
 ROUNDS = 3
 # Of five seconds each, in every arm of every round.
 REPORTS = 2
+# A slice that gives way at once is below the first; the second is what the driver gives everybody.
+TINY_US, DEFAULT_US = 1000, 2048
 
 
 def test_latency_critical_beside_best_effort(cluster):
@@ -39,8 +41,16 @@ def test_latency_critical_beside_best_effort(cluster):
         p50 = {arm: round(statistics.median(row["latency_us"]["p50"] for row in its), 1) for arm, its in of_arm.items()}
         cluster.record("median_of_p50_us", p50)
         cluster.record("median_of_p99_us", p99)
-        assert p99["with"] < p99["off"] and p50["with"] < p50["off"], (p50, p99)
-        # It was the GPU's controls that did it, nobody was given up, and switched off is switched off.
+        # The milliseconds are a machine's that does other things too. What is asserted is the GPU's own account, in its own
+        # time: how long a latency-critical kernel that was there stood, because others had the GPU.
+        waited = {arm: sum(row["lc_waited_us"] for row in its) / sum(row["lc_kernels"] for row in its) for arm, its in of_arm.items()}
+        cluster.record("waited_us_per_kernel", {arm: round(us, 1) for arm, us in waited.items()})
+        assert waited["with"] < waited["off"], (waited, rows)
+        # Best-effort work went on beside it and gave way within its slice, which the controls had made tiny; switched off,
+        # everybody has the driver's own.
+        assert all(row["be_kernels_per_s"] > 0 and max(row["be_slices_us"]) < TINY_US < DEFAULT_US < min(row["lc_slices_us"]) for row in of_arm["with"]), rows
+        assert all(row["be_slices_us"] == row["lc_slices_us"] == [DEFAULT_US] for row in of_arm["off"]), rows
+        # It was the manager that did it, nobody was given up, and switched off is switched off.
         made = {name: value - began.get(name, 0) for name, value in steering().items()}
         cluster.record("controls", made)
         assert made["turns"] > 0 and made["slice"] > 0 and made["given_up"] == 0 and made["refused"] == 0, made
@@ -65,23 +75,40 @@ def prepare(cluster, ns: str, pods_beside: int, variable: str) -> None:
         cluster.kubectl("rollout", "status", "-n", ns, f"deployment/{name}", "--timeout=90s", seconds=100)
     cluster.until("best-effort pods ended", 30, lambda: len(product.assigned(ns)) == 1 + pods_beside)
     hurry(*running("lc", "--report-every"))
-    began = best_effort(ns)[1]
-    cluster.until("best-effort work", 30, lambda: not pods_beside or best_effort(ns)[1] > began)
+    began = best_effort(ns)
+    cluster.until("best-effort work", 30, lambda: not pods_beside or best_effort(ns) > began)
 
 
 def measured(cluster, ns: str) -> list[dict]:
     """What the latency-critical pod says of its requests, and what the best-effort pod did meanwhile by the GPU's count."""
     # The first report, and a part of the next one, are of the time when pods came and went.
     last = report(cluster, ns, report(cluster, ns, {}))
-    before, rows = best_effort(ns), []
+    (lc,) = [name for name in product.phases(ns) if name.startswith(LC)]
+    before, rows = product.counted(gpu_of(ns)), []
     for _ in range(REPORTS):
         earlier, last = last, report(cluster, ns, last)
-        after = best_effort(ns)
-        kernels_per_s = (after[1] - before[1]) / (after[0] - before[0]) * 1e9
-        requests = last["requests"] - earlier["requests"]
-        rows.append({"requests": requests, "latency_us": last["latency_us"], "be_kernels_per_s": round(kernels_per_s, 1), "level": level(ns)})
+        after = product.counted(gpu_of(ns))
+        was, now = before[1][f"{ns}/{lc}"], after[1][f"{ns}/{lc}"]
+        kernels_per_s = (kernels_of_best_effort(ns, after[1]) - kernels_of_best_effort(ns, before[1])) / (after[0] - before[0]) * 1e9
+        rows.append(
+            {
+                "requests": last["requests"] - earlier["requests"],
+                "latency_us": last["latency_us"],
+                "lc_kernels": now.kernels - was.kernels,
+                "lc_waited_us": round((now.waited_ns - was.waited_ns) / 1000, 1),
+                "lc_slices_us": slices_us(after[1], f"{ns}/{lc}"),
+                "be_kernels_per_s": round(kernels_per_s, 1),
+                "be_slices_us": slices_us(after[1], f"{ns}/{BE}-"),
+                "level": level(ns),
+            }
+        )
         before = after
     return rows
+
+
+def slices_us(rows: dict, pods: str) -> list[float]:
+    """Time slices of the contexts that these pods have."""
+    return sorted({ns / 1000 for pod, row in rows.items() if pod.startswith(pods) for ns in row.slices_ns})
 
 
 def report(cluster, ns: str, before: dict) -> dict:
@@ -96,10 +123,13 @@ def report(cluster, ns: str, before: dict) -> dict:
     return cluster.until("a report", 60, fresh, every=1)
 
 
-def best_effort(ns: str) -> tuple[int, int]:
-    """The GPU's clock, and the kernels of best-effort pods that have ended on it."""
-    now, rows = product.counted(gpu_of(ns))
-    return now, sum(row.kernels for pod, row in rows.items() if pod.startswith(f"{ns}/{BE}-"))
+def best_effort(ns: str) -> int:
+    """The kernels of best-effort pods that have ended on the GPU."""
+    return kernels_of_best_effort(ns, product.counted(gpu_of(ns))[1])
+
+
+def kernels_of_best_effort(ns: str, rows: dict) -> int:
+    return sum(row.kernels for pod, row in rows.items() if pod.startswith(f"{ns}/{BE}-"))
 
 
 def gpu_of(ns: str) -> str:

@@ -225,6 +225,38 @@ fn a_manager_believes_the_self_test_rather_than_a_driver_that_only_says_yes() {
 }
 
 #[test]
+fn of_several_gpus_the_named_one_is_tried_with_the_driver_that_the_loader_finds() {
+    let _turn = alone();
+    let uuid = |digit: char| format!("GPU-00000000-0000-4000-8000-00000000000{digit}");
+    let (liar, honest) =
+        (gpu(&format!("--controls status-only --uuid {}", uuid('a'))), gpu(&format!("--uuid {}", uuid('b'))));
+    // As in the node agent's container: the driver is not beside the program, and the disk cannot be written to but here.
+    let beside = built().sluice.parent().unwrap_or_else(|| panic!("the program is nowhere"));
+    let folder = tempfile::tempdir_in(beside).unwrap_or_else(|error| panic!("a folder: {error}"));
+    let program = folder.path().join("sluice");
+    std::fs::hard_link(&built().sluice, &program).unwrap_or_else(|error| panic!("a second name: {error}"));
+    let verdict = folder.path().join("verdict.json");
+    let try_it = || {
+        let mut test = Command::new(&program);
+        test.args(["self-test", "--gpu", "sim", "--gpu-uuid", &uuid('b'), "--write"]).arg(&verdict);
+        test.arg("--library").arg(&built().hook).env("LD_LIBRARY_PATH", &built().driver);
+        test.env(
+            "SLUICE_SIM_SOCKET",
+            [liar.simulator(), honest.simulator()].map(|path| path.display().to_string()).join(","),
+        );
+        test.env("TMPDIR", folder.path())
+            .status()
+            .unwrap_or_else(|error| panic!("the self-test: {error}"))
+            .code()
+    };
+    let proven = (0..=AGAIN).any(|_| try_it() == Some(0));
+    let written = std::fs::read_to_string(&verdict).unwrap_or_default();
+    assert!(proven, "{written}");
+    assert!(written.contains(&uuid('b')), "{written}");
+    assert!(liar.ledger().processes.is_empty(), "the other GPU was touched");
+}
+
+#[test]
 fn an_unknown_driver_is_said_to_be_and_its_controls_are_judged_by_their_effect() {
     let _turn = alone();
     let seen = doctor(&gpu("--driver-version 700.12.01"), &[]);

@@ -16,11 +16,19 @@ nodeAffinity:
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- /* A bare `off` in a values file is YAML's word for false. */}}
-{{- range $flag := list "controls" "gates" }}
-{{- $value := index $own $flag }}
+{{- range $flag, $value := dict "controls" $own.controls "gates" $own.gates "self-test" $own.selfTest }}
 {{- include "sluice.flag" (list $flag (eq (toString $value) "false" | ternary "off" $value)) }}
 {{- end }}
 {{- include "sluice.flag" (list "turn-ms" $own.turnMs) }}
+{{- include "sluice.flag" (list "gpu-look-every-ms" $own.gpuLookEveryMs) }}
+{{- include "sluice.flag" (list "gpu-good-looks" $own.gpuGoodLooks) }}
+{{- range $flag, $xids := dict "ignore-xids" $own.ignoreXids "critical-xids" $own.criticalXids }}
+{{- with $xids }}
+{{- $numbers := list }}
+{{- range . }}{{ $numbers = append $numbers (int64 .) }}{{ end }}
+{{- include "sluice.flag" (list $flag (join "," $numbers)) }}
+{{- end }}
+{{- end }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}

@@ -6,7 +6,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use sluice_sim::client::gpu_info;
+use sluice_sim::identity::parse_uuid;
 use tempfile::TempDir;
 
 use super::helper::{Busy, Helper};
@@ -40,7 +42,9 @@ struct Simulated {
 }
 
 impl Place {
-    /// A place beside the real GPU, or beside the simulated one that the environment names; one is started if it names none.
+    /// A place beside the real GPU, or beside the simulated ones that the environment names; one is started if it names none.
+    /// The simulator's library is the one beside this program; where there is none, as in the agent's container, the loader
+    /// has to find one.
     pub(super) fn new(simulated: bool) -> anyhow::Result<Self> {
         let sluice = std::env::current_exe().context("cannot tell where this program lies")?;
         let dir =
@@ -49,9 +53,12 @@ impl Place {
         let mut place = Self { simulator: None, sluice, gpu: None, dir };
         if simulated {
             let library = place.sluice.with_file_name("libcuda.so");
-            sluice_sim::library::lay_out(&place.dir.path().join("driver"), &library)
-                .with_context(|| format!("the simulator's library {}", library.display()))?;
-            place.simulator = Some(match std::env::var_os(SIMULATOR) {
+            let running = std::env::var_os(SIMULATOR);
+            if running.is_none() || library.exists() {
+                sluice_sim::library::lay_out(&place.driver(), &library)
+                    .with_context(|| format!("the simulator's library {}", library.display()))?;
+            }
+            place.simulator = Some(match running {
                 Some(socket) => Simulated { _daemon: None, socket: socket.into() },
                 None => place.start_simulator()?,
             });
@@ -60,8 +67,20 @@ impl Place {
     }
 
     /// The same place, where programs see one GPU only.
-    pub(super) fn on(self, gpu: Option<String>) -> Self {
-        Self { gpu, ..self }
+    ///
+    /// # Errors
+    /// None of the simulators says that it is this one.
+    pub(super) fn on(mut self, gpu: Option<String>) -> anyhow::Result<Self> {
+        if let (Some(gpu), Some(simulator)) = (&gpu, &mut self.simulator) {
+            let uuid = parse_uuid(gpu).map_err(|why| anyhow!("--gpu-uuid {gpu}: {why}"))?;
+            simulator.socket = of_gpu(&simulator.socket, uuid)
+                .with_context(|| format!("none of the simulators {} is {gpu}", simulator.socket.display()))?;
+        }
+        Ok(Self { gpu, ..self })
+    }
+
+    fn driver(&self) -> PathBuf {
+        self.dir.path().join("driver")
     }
 
     fn start_simulator(&self) -> anyhow::Result<Simulated> {
@@ -124,13 +143,19 @@ impl Place {
             command.env("CUDA_VISIBLE_DEVICES", gpu);
         }
         if let Some(simulator) = &self.simulator {
-            command
-                .env("LD_LIBRARY_PATH", self.dir.path().join("driver"))
-                .env(SIMULATOR, &simulator.socket)
-                .env("SLUICE_SIM_LABEL", name);
+            if self.driver().exists() {
+                command.env("LD_LIBRARY_PATH", self.driver());
+            }
+            command.env(SIMULATOR, &simulator.socket).env("SLUICE_SIM_LABEL", name);
         }
         command
     }
+}
+
+/// The one of these sockets, with commas between them, that leads to this GPU.
+fn of_gpu(sockets: &Path, uuid: [u8; 16]) -> Option<PathBuf> {
+    let sockets = sockets.to_str()?.split(',').map(PathBuf::from);
+    sockets.into_iter().find(|socket| gpu_info(socket).is_ok_and(|info| info.uuid == uuid))
 }
 
 /// On Ctrl-C this process ends at once, its directory goes, and the kernel ends its children: they are told to end with it.

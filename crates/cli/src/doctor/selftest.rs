@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
 /// Tests, or finds that it was done before, and says what came of it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let end = Instant::now() + LIMIT;
-    let place = Place::new(arguments.gpu == Gpu::Sim)?.on(arguments.gpu_uuid.clone());
+    let place = Place::new(arguments.gpu == Gpu::Sim)?.on(arguments.gpu_uuid.clone())?;
     let about = about(&place, end)?;
     let kept = arguments.write.as_deref().filter(|_| !arguments.again).and_then(kept);
     let verdict = match kept.filter(|kept| kept.is_about(&about) && !kept.is_inconclusive()) {

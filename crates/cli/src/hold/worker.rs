@@ -26,14 +26,51 @@ struct End {
 }
 
 /// Lets everybody go when it is dropped.
-struct Held(Vec<Tenant>);
+struct Held<T: Holdable>(Vec<T>);
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        for tenant in self.0.iter().filter(|tenant| !tenant.has_ended()) {
-            if let Err(why) = tenant.start() {
-                eprintln!("sluice: process {} could not be let go: {why}", tenant.pid());
+/// Who can be let go.
+trait Holdable {
+    fn number(&self) -> i32;
+    fn has_gone(&self) -> bool;
+    fn let_go(&self) -> Result<(), String>;
+}
+
+impl Holdable for Tenant {
+    fn number(&self) -> i32 {
+        self.pid()
+    }
+
+    fn has_gone(&self) -> bool {
+        self.has_ended()
+    }
+
+    fn let_go(&self) -> Result<(), String> {
+        self.start().map_err(|why| why.to_string())
+    }
+}
+
+impl<T: Holdable> Held<T> {
+    /// Lets everybody go, also those behind one that could not be.
+    ///
+    /// # Errors
+    /// Who is still held, and why. One that has ended is nobody's any more, whatever its driver says.
+    fn let_go(&mut self) -> anyhow::Result<()> {
+        let mut failed = Vec::new();
+        for tenant in self.0.drain(..) {
+            if let Err(why) = tenant.let_go()
+                && !tenant.has_gone()
+            {
+                failed.push(format!("process {} could not be let go: {why}", tenant.number()));
             }
+        }
+        if failed.is_empty() { Ok(()) } else { bail!(failed.join("\n")) }
+    }
+}
+
+impl<T: Holdable> Drop for Held<T> {
+    fn drop(&mut self) {
+        if let Err(why) = self.let_go() {
+            eprintln!("sluice: {why:#}");
         }
     }
 }
@@ -81,7 +118,7 @@ fn take_turns(pids: &[i32], arguments: &Arguments, end: &End) -> anyhow::Result<
     let newest = newest(arguments.simulated);
     let found: anyhow::Result<Vec<_>> =
         pids.iter().map(|pid| find(*pid, arguments.simulated, newest)).collect();
-    let held = Held(found?);
+    let mut held = Held(found?);
     let mut turns = Turns::new(&arguments.shares);
     let (mut at, mut length) = turns.next();
     for (other, tenant) in held.0.iter().enumerate() {
@@ -116,7 +153,7 @@ fn take_turns(pids: &[i32], arguments: &Arguments, end: &End) -> anyhow::Result<
         }
     }
     let times: Vec<f64> = turns.times().map(|time| time.as_secs_f64()).collect();
-    drop(held);
+    held.let_go()?;
     say(&json!({ "hold": "released", "pids": pids, "seconds": times, "handovers": handovers }))
 }
 
@@ -143,4 +180,47 @@ fn say(what: &Value) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{what}")?;
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// A program that has ended or not, and may refuse to be let go.
+    struct Program<'a> {
+        number: i32,
+        gone: bool,
+        stuck: bool,
+        let_go: &'a Cell<u32>,
+    }
+
+    impl Holdable for Program<'_> {
+        fn number(&self) -> i32 {
+            self.number
+        }
+
+        fn has_gone(&self) -> bool {
+            self.gone
+        }
+
+        fn let_go(&self) -> Result<(), String> {
+            self.let_go.set(self.let_go.get() + 1);
+            if self.stuck || self.gone { Err("the driver says no".to_owned()) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn who_could_not_be_let_go_is_named_and_those_behind_him_are_let_go() {
+        let let_go = Cell::new(0);
+        let program = |number, gone, stuck| Program { number, gone, stuck, let_go: &let_go };
+        let said = Held(vec![program(1, false, true), program(2, true, false), program(3, false, false)])
+            .let_go()
+            .unwrap_err()
+            .to_string();
+        assert_eq!(said, "process 1 could not be let go: the driver says no");
+        assert_eq!(let_go.get(), 3);
+        Held(vec![program(2, true, false), program(3, false, false)]).let_go().unwrap();
+        assert_eq!(let_go.get(), 5, "nobody is let go twice");
+    }
 }

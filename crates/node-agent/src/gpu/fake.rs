@@ -6,14 +6,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::health::Sickness;
-use super::source::{Condition, Gpu, Gpus, NoDriver, Report, Sighting};
+use super::source::{Condition, Gpu, Gpus, NoDriver, Report, Sighting, Usage};
 
 /// A driver in a test's hand. Xids go to whoever listens at the time or next.
 pub struct FakeGpus {
     answer: Mutex<Result<Vec<Sighting>, NoDriver>>,
     reports: Sender<Report>,
     to_hear: Mutex<Receiver<Report>>,
+    usage: Mutex<Result<Usage, NoDriver>>,
 }
+
+/// Version of the driver that is not there.
+pub const DRIVER: &str = "700.1";
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,12 +45,18 @@ impl FakeGpus {
     /// A driver that answers this.
     pub fn answering(answer: Result<Vec<Sighting>, NoDriver>) -> Self {
         let (reports, to_hear) = channel();
-        Self { answer: Mutex::new(answer), reports, to_hear: Mutex::new(to_hear) }
+        let usage = Mutex::new(Ok(Usage { driver: DRIVER.into(), processes: 0 }));
+        Self { answer: Mutex::new(answer), reports, to_hear: Mutex::new(to_hear), usage }
     }
 
     /// What it answers from now on.
     pub fn answer(&self, answer: Result<Vec<Sighting>, NoDriver>) {
         *lock(&self.answer) = answer;
+    }
+
+    /// From now on every GPU is used like this.
+    pub fn used(&self, usage: Result<Usage, NoDriver>) {
+        *lock(&self.usage) = usage;
     }
 
     /// From now on this GPU is found like this.
@@ -95,5 +105,9 @@ impl Gpus for FakeGpus {
                 return Ok(());
             }
         }
+    }
+
+    fn usage(&self, _: &str) -> Result<Usage, NoDriver> {
+        lock(&self.usage).clone()
     }
 }

@@ -12,7 +12,7 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
 use super::probe::{Probe, sight_all};
-use super::source::{Gpus, NoDriver, Report, Sighting};
+use super::source::{Gpus, NoDriver, Report, Sighting, Usage};
 
 /// Where the driver is looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,5 +162,14 @@ impl Gpus for Driver {
             hear(report)?;
             if self.generation() == generation { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })
+    }
+
+    fn usage(&self, uuid: &str) -> Result<Usage, NoDriver> {
+        let nvml = self.open()?;
+        let asked = nvml.sys_driver_version().and_then(|driver| {
+            let processes = nvml.device_by_uuid(uuid)?.running_compute_processes_count()?;
+            Ok(Usage { driver, processes })
+        });
+        asked.map_err(|why| NoDriver(why.to_string()))
     }
 }

@@ -22,6 +22,23 @@ pub trait Gpus: Send + Sync + 'static {
     /// # Errors
     /// Nothing can be heard (any more); worth another try later.
     fn listen(&self, hear: &mut dyn FnMut(Report) -> ControlFlow<()>) -> Result<(), NoDriver>;
+
+    /// Who uses a GPU, and under which driver.
+    ///
+    /// # Errors
+    /// The driver does not answer, does not know the GPU, or does not say who uses it.
+    fn usage(&self, uuid: &str) -> Result<Usage, NoDriver> {
+        Err(NoDriver(format!("it does not say who uses {uuid}")))
+    }
+}
+
+/// A GPU at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// Version of the driver.
+    pub driver: String,
+    /// Processes that have a context on the GPU, whoever started them.
+    pub processes: u32,
 }
 
 /// The driver does not answer, and why.

@@ -1,8 +1,8 @@
 //! The process of one manager.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -46,13 +46,14 @@ impl Launch {
     }
 
     /// Starts the manager of a GPU, one of so many of this node, whose managers lock the driver for each other, and gives it
-    /// its end of the socket for duplicates. Its output goes where ours goes. It dies with this process (`--parent`), and by the
+    /// its end of the socket for duplicates and the verdict of the GPU's self-test. Its output goes where ours goes. It dies with this process (`--parent`), and by the
     /// kernel's rule also with the *thread* that starts it: call this on a thread that lasts, as tokio's workers do.
     pub(crate) fn start(
         &self,
         gpu: &str,
         node_gpus: usize,
         custody: Option<OwnedFd>,
+        verdict: Option<&Path>,
     ) -> std::io::Result<Child> {
         let mut command = Command::new(&self.program);
         command
@@ -63,6 +64,7 @@ impl Launch {
             .arg(self.control(gpu))
             .args(["--node-gpus", &node_gpus.clamp(1, MOST_NODE_GPUS).to_string()])
             .args(&self.arguments)
+            .args(verdict.map(|file| [OsStr::new("--self-test"), file.as_os_str()]).into_iter().flatten())
             .args(custody.is_some().then_some("--custody"))
             .stdin(custody.map_or_else(Stdio::null, Stdio::from))
             .kill_on_drop(true);

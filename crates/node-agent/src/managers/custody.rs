@@ -16,6 +16,7 @@ use sluice_sys::socket::recv_with_fds;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use super::closer::Closer;
 use super::ward::{Restored, Ward};
 
 /// How long the next manager waits for this: a control takes a millisecond, or for ever.
@@ -35,9 +36,10 @@ impl Custody {
         let (ours, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
         let (done, settled) = oneshot::channel();
+        let closer = Closer::start()?;
         let gpu = gpu.to_owned();
         std::thread::Builder::new().name("sluice-custody".into()).spawn(move || {
-            let mut ward = Ward::new(simulated);
+            let mut ward = Ward::new(simulated, closer);
             let restored = match keep(&gpu, &ours, &mut ward) {
                 Ok(()) => ward.restore(Instant::now() + PATIENCE),
                 Err(why) => {

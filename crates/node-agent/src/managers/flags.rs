@@ -18,6 +18,20 @@ pub struct Flags {
     /// Whose work is held back at gates of the pod's own library while somebody latency-critical is busy: off if not said
     #[arg(long, value_enum)]
     gates: Option<Gates>,
+    /// Whether what the GPU's controls do is tried before a GPU's first pod-manager starts: needs the GPU for a moment,
+    /// and does without where somebody uses it
+    #[arg(long, value_enum, default_value_t)]
+    self_test: SelfTest,
+}
+
+/// When a GPU's controls are tried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum SelfTest {
+    /// Once per GPU, driver and boot
+    #[default]
+    Once,
+    /// Never: the driver's version decides
+    Off,
 }
 
 /// Whose channel groups are controlled.
@@ -77,6 +91,11 @@ impl Flags {
         self.controls == Controls::Simulated
     }
 
+    /// Whether GPUs are to be tried, which is of use only to who controls them.
+    pub(crate) fn tests(&self) -> bool {
+        self.self_test == SelfTest::Once && self.controls != Controls::Off
+    }
+
     /// As a pod-manager is told; what is not said is its own default.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
@@ -118,6 +137,13 @@ mod tests {
         for gates in ["--gates=auto", "--gates=always", "--gates=off"] {
             assert_eq!(parse(&[gates]).unwrap().arguments(), ["--controls=auto", gates]);
         }
+    }
+
+    #[test]
+    fn gpus_are_tried_unless_nobody_would_use_what_is_found() {
+        let tests = |flags: &[&str]| parse(flags).unwrap().tests();
+        assert!(tests(&[]) && tests(&["--controls=any-driver"]));
+        assert!(!tests(&["--self-test=off"]) && !tests(&["--controls=off"]));
     }
 
     #[test]

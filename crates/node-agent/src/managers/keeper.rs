@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use super::control::{self, ControlError};
 use super::custody::Custody;
 use super::supervisor::Settings;
+use super::verdict::Verdict;
 use super::{Backoff, Board, ClientSetsWatch, State, child};
 
 /// Tells this start of the agent from any other, so that a manager does not hold a new agent to an old one's generations.
@@ -34,6 +35,8 @@ pub(crate) struct Keeper {
     pub(crate) inventory: watch::Receiver<NodeInventory>,
     /// Of the last push, over all processes of this manager.
     pub(crate) generation: u64,
+    /// Of the GPU's self-test.
+    pub(crate) verdict: Verdict,
 }
 
 /// Why a running manager is no longer looked after.
@@ -48,6 +51,10 @@ impl Keeper {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut backoff = Backoff::new(self.settings.restart_first, self.settings.restart_most);
         loop {
+            tokio::select! {
+                () = self.try_gpu() => {}
+                () = stop.cancelled() => break,
+            }
             let since = Instant::now();
             if self.one_life(&stop).await.is_stopped() {
                 break;
@@ -78,11 +85,20 @@ impl Keeper {
         self.board.remove(&self.gpu);
     }
 
+    /// Has the GPU tried if that is wanted, not known yet, and it is in order.
+    async fn try_gpu(&mut self) {
+        let healthy = self.inventory.borrow().gpu(&self.gpu).is_some_and(|gpu| gpu.healthy);
+        self.verdict.learn(self.settings.tester.as_ref(), &self.gpu, healthy).await;
+        let outcome = self.verdict.outcome();
+        self.board.update(&self.gpu, |status| status.self_test = outcome.clone());
+    }
+
     /// From the start of a process to its end.
     async fn one_life(&mut self, stop: &CancellationToken) -> Turn {
         let node_gpus = self.inventory.borrow().gpus.len();
         let (custody, socket) = self.custody();
-        let mut process = match self.settings.launch.start(&self.gpu, node_gpus, socket) {
+        let mut process = match self.settings.launch.start(&self.gpu, node_gpus, socket, self.verdict.file())
+        {
             Ok(process) => process,
             Err(why) => {
                 warn!(gpu = self.gpu, %why, program = %self.settings.launch.program.display(), "cannot start the pod-manager");

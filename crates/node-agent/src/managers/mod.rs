@@ -5,17 +5,20 @@
 
 mod backoff;
 mod child;
+mod closer;
 mod control;
 mod custody;
 mod flags;
 mod keeper;
+mod owner;
 mod status;
 mod supervisor;
+mod verdict;
 mod ward;
 
 pub use child::Launch;
 pub use control::{ControlError, snapshot};
-pub use flags::{Controls, Flags, Gates};
+pub use flags::{Controls, Flags, Gates, SelfTest};
 pub use keeper::instance_id;
 pub use status::{Board, State, Status};
 pub use supervisor::{Settings, supervise};

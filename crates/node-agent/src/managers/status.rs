@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
+use crate::selftest::Outcome;
+
 /// Where a manager is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -29,11 +31,19 @@ pub struct Status {
     pub restarts: u64,
     /// The last generation of clients that it took since its process started.
     pub generation: Option<u64>,
+    /// What the GPU's self-test came to, which the manager believes.
+    pub self_test: Outcome,
 }
 
 impl Default for Status {
     fn default() -> Self {
-        Self { state: State::Starting, pid: None, restarts: 0, generation: None }
+        Self {
+            state: State::Starting,
+            pid: None,
+            restarts: 0,
+            generation: None,
+            self_test: Outcome::default(),
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::keeper::{Keeper, PUSH_FIRST};
+use super::verdict::Verdict;
 use super::{Board, ClientSetsWatch, Launch};
+use crate::selftest::Tester;
 
 /// How managers are started and looked after.
 #[derive(Debug, Clone)]
@@ -19,6 +21,8 @@ pub struct Settings {
     pub launch: Launch,
     /// Of this start of the agent.
     pub instance: String,
+    /// Tries GPUs before their managers start; `None` if nobody wants that.
+    pub tester: Option<Tester>,
     /// The pause before the first restart.
     pub restart_first: Duration,
     /// The longest pause before a restart.
@@ -44,6 +48,7 @@ impl Settings {
         Self {
             launch,
             instance,
+            tester: None,
             restart_first: Duration::from_millis(100),
             restart_most: Duration::from_secs(30),
             ran_well: Duration::from_secs(10),
@@ -91,6 +96,7 @@ pub async fn supervise(
                     sets: sets.clone(),
                     inventory: inventory.clone(),
                     generation: 0,
+                    verdict: Verdict::default(),
                 };
                 let stop = CancellationToken::new();
                 let task = tokio::spawn(keeper.run(stop.clone()));

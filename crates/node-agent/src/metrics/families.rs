@@ -178,6 +178,7 @@ struct Gpus {
     clients: IntGaugeVec,
     up: IntGaugeVec,
     restarts: IntCounterVec,
+    self_test: IntGaugeVec,
     refused: IntCounterVec,
     steering: steering::Series,
 }
@@ -216,6 +217,11 @@ impl Gpus {
                 "Times that the pod-manager was started again",
                 &GPU,
             )?,
+            self_test: gauge(
+                "sluice_gpu_self_test",
+                "What the self-test of the GPU's controls came to: 1 for one of the outcomes",
+                &["gpu", "node", "outcome"],
+            )?,
             refused: counter(
                 "sluice_manager_refused_connections_total",
                 "Connections that the pod-manager refused",
@@ -245,6 +251,10 @@ impl Gpus {
         let serves = manager.is_some_and(|manager| manager.state == State::Serving);
         self.up.with_label_values(&own).set(i64::from(answers && serves));
         self.restarts.with_label_values(&own).inc_by(manager.map_or(0, |manager| manager.restarts));
+        if let Some(manager) = manager {
+            let outcome = manager.self_test.name();
+            self.self_test.with_label_values(&[own.as_slice(), &[outcome]].concat()).set(1);
+        }
         if let Some(Ok(snapshot)) = facts.snapshots.get(&gpu.uuid) {
             for (reason, count) in &snapshot.refused {
                 self.refused.with_label_values(&[own.as_slice(), &[reason.as_str()]].concat()).inc_by(*count);

@@ -29,6 +29,8 @@ pub enum Reason {
     GpuUnhealthy,
     /// It works again.
     GpuRecovered,
+    /// A GPU's controls do not do what the driver says.
+    GpuSelfTest,
     /// A pod gets no GPU although it asks for one.
     GpuRefused,
 }
@@ -40,20 +42,21 @@ impl Reason {
         match self {
             Self::GpuUnhealthy => "GpuUnhealthy",
             Self::GpuRecovered => "GpuRecovered",
+            Self::GpuSelfTest => "GpuSelfTest",
             Self::GpuRefused => "GpuRefused",
         }
     }
 
     const fn kind(self) -> EventType {
         match self {
-            Self::GpuUnhealthy | Self::GpuRefused => EventType::Warning,
+            Self::GpuUnhealthy | Self::GpuSelfTest | Self::GpuRefused => EventType::Warning,
             Self::GpuRecovered => EventType::Normal,
         }
     }
 
     const fn action(self) -> &'static str {
         match self {
-            Self::GpuUnhealthy | Self::GpuRecovered => "CheckGpu",
+            Self::GpuUnhealthy | Self::GpuRecovered | Self::GpuSelfTest => "CheckGpu",
             Self::GpuRefused => "AssignGpu",
         }
     }

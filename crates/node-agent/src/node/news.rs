@@ -1,13 +1,15 @@
 //! Which events follow when GPUs fall ill or recover: one on the node, one on each pod that has the GPU.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_core::inventory::{Gpu, NodeInventory};
 use tokio::sync::watch;
 
 use super::events::{Events, Reason, about_node, about_pod};
-use crate::managers::ClientSetsWatch;
+use crate::managers::{ClientSetsWatch, Status};
 use crate::pods::{Assignments, Pods, PodsWatch};
+use crate::selftest::Outcome;
 
 /// Tells of every change of health until the inventory no longer comes. A GPU that is ill from the beginning is told of too.
 pub async fn tell(
@@ -36,6 +38,31 @@ pub async fn tell(
         }
         before = now;
         if inventory.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells of every self-test that came to less than was hoped for, until the managers' states no longer come.
+pub async fn tell_of_tests(
+    node: String,
+    mut managers: watch::Receiver<BTreeMap<String, Status>>,
+    events: Events,
+) {
+    let mut before: BTreeMap<String, Outcome> = BTreeMap::new();
+    loop {
+        let now: BTreeMap<String, Outcome> = managers
+            .borrow_and_update()
+            .iter()
+            .map(|(gpu, status)| (gpu.clone(), status.self_test.clone()))
+            .collect();
+        for (gpu, outcome) in now.iter().filter(|(gpu, outcome)| before.get(*gpu) != Some(*outcome)) {
+            if let Some(complaint) = outcome.complaint() {
+                events.tell(about_node(&node), Reason::GpuSelfTest, format!("{gpu}: {complaint}"));
+            }
+        }
+        before = now;
+        if managers.changed().await.is_err() {
             return;
         }
     }
@@ -81,6 +108,7 @@ fn ill(gpu: &Gpu, why: &str) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::managers::Board;
     use crate::pods::PodView;
 
     fn node(health: &[(&str, bool)]) -> NodeInventory {
@@ -117,6 +145,24 @@ mod tests {
     fn a_gpu_that_is_healthy_from_the_beginning_is_no_news_and_one_that_left_is() {
         assert_eq!(seen(&[], &[("a", true)]), []);
         assert_eq!(seen(&[("a", true)], &[]), [("a".into(), Reason::GpuUnhealthy)]);
+    }
+
+    #[tokio::test]
+    async fn a_self_test_that_came_to_nothing_is_told_once_with_what_follows_from_it() {
+        let board = Board::default();
+        let (events, mut told) = Events::new();
+        tokio::spawn(tell_of_tests("n".into(), board.watch(), events));
+        let set = |outcome: Outcome| board.update("GPU-a", |status| status.self_test = outcome);
+        set(Outcome::InUse { processes: 1 });
+        tokio::task::yield_now().await;
+        set(Outcome::NoEffect { why: "nothing comes of it".into() });
+        let notice = told.recv().await.unwrap();
+        assert_eq!(notice.reason, Reason::GpuSelfTest);
+        assert!(notice.note.contains("GPU-a") && notice.note.contains("by token"), "{}", notice.note);
+        board.update("GPU-a", |status| status.restarts += 1);
+        tokio::task::yield_now().await;
+        set(Outcome::Failed { why: "no libcuda".into() });
+        assert!(told.recv().await.unwrap().note.contains("no libcuda"), "the first was told once");
     }
 
     #[tokio::test]

@@ -27,6 +27,27 @@ struct Program {
     arguments: Arguments,
 }
 
+/// Plays `sluice`: as a pod-manager it does nothing, as a self-test it finds all proven.
+const SLUICE: &str = r#"#!/bin/sh
+here=$(dirname "$0")
+if [ "$3" = self-test ]; then
+    echo "$@" >> "$here/tests"
+    [ -p "$here/hold" ] && read -r line < "$here/hold"
+    while [ $# -gt 1 ]; do
+        case "$1" in --gpu-uuid) gpu=$2;; --write) file=$2;; esac
+        shift
+    done
+    boot=$(cat /proc/sys/kernel/random/boot_id)
+    proven='{"effect": "proven"}'
+    about="{\"driver\": \"700.1\", \"gpu\": \"$gpu\", \"boot\": \"$boot\"}"
+    echo "{\"about\": $about, \"slices\": $proven, \"stops\": $proven, \"counts\": $proven}" > "$file"
+    exit 0
+fi
+echo "$@" >> "$here/arguments"
+echo $$ >> "$here/pids"
+exec sleep 100000
+"#;
+
 pub struct Node {
     pub api: Api,
     pub gpus: Arc<FakeGpus>,
@@ -47,7 +68,7 @@ impl Node {
         fs::create_dir_all(path("state/control")).unwrap();
         fs::create_dir_all(path("plugins")).unwrap();
         fs::write(path("libsluice.so"), b"\x7fELF and so on").unwrap();
-        fs::write(path("sluice"), "#!/bin/sh\necho \"$@\" >> $(dirname $0)/arguments\necho $$ >> $(dirname $0)/pids\nexec sleep 100000\n").unwrap();
+        fs::write(path("sluice"), SLUICE).unwrap();
         fs::set_permissions(path("sluice"), fs::Permissions::from_mode(0o755)).unwrap();
         let start = |index| {
             let gpu = uuid(index);
@@ -96,6 +117,33 @@ impl Node {
     pub fn arguments(&self) -> Vec<String> {
         let text = fs::read_to_string(self.root.path().join("arguments")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
+    }
+
+    /// What every self-test that was ever made was told.
+    pub fn tests(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.root.path().join("tests")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Tests made from now on do not end before the answer is called.
+    pub fn hold_tests(&self) -> impl FnOnce() + use<> {
+        let hold = self.root.path().join("hold");
+        nix::unistd::mkfifo(&hold, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // Opening it waits for a reader.
+        move || fs::write(hold, "\n").unwrap()
+    }
+
+    /// What managers were told when so many were started.
+    pub async fn started(&self, count: usize) -> Vec<String> {
+        soon("managers", async {
+            loop {
+                match self.arguments() {
+                    all if all.len() == count => break all,
+                    _ => tokio::task::yield_now().await,
+                }
+            }
+        })
+        .await
     }
 
     pub fn socket_folder(&self) -> PathBuf {

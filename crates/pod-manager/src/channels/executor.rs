@@ -109,17 +109,16 @@ struct Work {
 impl Work {
     fn serve(mut self, orders: &Receiver<Order>) {
         for order in orders {
+            self.deposit(Custody::offer);
             match order {
                 Order::Open(line, control, spare) => {
-                    if let (Some(custody), Some(spare)) = (&mut self.custody, &spare) {
-                        custody.line(line, spare);
+                    if let Some(spare) = spare {
+                        self.deposit(|custody| custody.line(line, spare));
                     }
                     self.lines.insert(line, control);
                 }
                 Order::Add(group, line, handles) => {
-                    if let Some(custody) = &mut self.custody {
-                        custody.group(group, line, &handles);
-                    }
+                    self.deposit(|custody| custody.group(group, line, &handles));
                     let reached = Reached { line, handles, known: Known::default() };
                     if let Some(before) = self.groups.insert(group, reached) {
                         self.close_if_unused(before.line);
@@ -142,6 +141,14 @@ impl Work {
         }
     }
 
+    /// Tells the supervisor, if there is one; what comes back is closed elsewhere.
+    fn deposit(&mut self, tell: impl FnOnce(&mut Custody) -> Vec<Spare>) {
+        let spares = self.custody.as_mut().map(tell).unwrap_or_default();
+        if !spares.is_empty() {
+            self.closer.close(spares);
+        }
+    }
+
     fn make(&mut self, group: GroupId, op: Op) -> Result<(), ControlFailure> {
         let reached = self.groups.get_mut(&group).ok_or(ControlFailure::Gone)?;
         let control = self.lines.get_mut(&reached.line).ok_or(ControlFailure::Gone)?;
@@ -156,18 +163,14 @@ impl Work {
 
     fn forget(&mut self, group: GroupId) {
         if let Some(Reached { line, .. }) = self.groups.remove(&group) {
-            if let Some(custody) = &mut self.custody {
-                custody.forget(group);
-            }
+            self.deposit(|custody| custody.forget(group));
             self.close_if_unused(line);
         }
     }
 
     fn close_if_unused(&mut self, line: Line) {
         if !self.groups.values().any(|reached| reached.line == line) {
-            if let Some(custody) = &mut self.custody {
-                custody.close(line);
-            }
+            self.deposit(|custody| custody.close(line));
             self.closer.close(self.lines.remove(&line));
         }
     }

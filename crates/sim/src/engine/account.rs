@@ -180,6 +180,11 @@ impl Account {
         }
     }
 
+    /// The owner's kernels could have run for so long and did not.
+    pub(super) fn waited(&mut self, owner: OwnerId, ns: u64) {
+        self.owners[owner.0].row.waited_ns += ns;
+    }
+
     pub(super) fn at(&mut self, now: u64) {
         self.gpu.now_ns = now;
     }

@@ -261,8 +261,12 @@ impl Engine {
         if self.runlist.is_switching(self.now) {
             self.account.switching(ns);
         }
-        if let Some(owner) = self.runlist.elapse(self.now, ns) {
+        let ran = self.runlist.elapse(self.now, ns);
+        if let Some(owner) = ran {
             self.account.ran(owner, self.now, to);
+        }
+        for owner in self.runlist.owners().filter(|owner| ran != Some(*owner)) {
+            self.account.waited(owner, ns);
         }
         self.now = to;
         self.account.at(to);

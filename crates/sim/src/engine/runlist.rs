@@ -85,6 +85,15 @@ impl Runlist {
         self.on() == Some(id)
     }
 
+    /// Who has something that may run; each once.
+    pub(super) fn owners(&self) -> impl Iterator<Item = OwnerId> + use<> {
+        let runnable = self.groups.values().filter(|group| group.is_runnable());
+        let mut owners: Vec<OwnerId> = runnable.map(|group| group.owner).collect();
+        owners.sort_unstable_by_key(|owner| owner.0);
+        owners.dedup();
+        owners.into_iter()
+    }
+
     /// Time passes, and nothing happens in it. Returns the owner who ran, or none.
     pub(super) fn elapse(&mut self, now: u64, ns: u64) -> Option<OwnerId> {
         if self.is_switching(now) {

@@ -151,3 +151,25 @@ fn the_timeline_forgets_the_oldest_and_nothing_else() {
     assert_eq!(timeline.len(), params::TIMELINE_INTERVALS);
     assert_eq!(engine.account().ledger().gpu.busy_ns, kernels * 2_000);
 }
+
+#[test]
+fn who_waits_for_the_gpu_is_counted_as_long_as_others_have_it() {
+    let (mut engine, first) = context();
+    let owner = engine.account_mut().open(2, "");
+    engine.account_mut().name(owner, "k");
+    let second = engine.add_group(owner, params::TIMESLICE_NS);
+    let streams = [first, second].map(|group| engine.add_stream(group, StreamKind::NonBlocking, 0, 0));
+    for stream in streams {
+        engine.submit(stream, 0, kernel(100, 132)).unwrap();
+    }
+    let done = times(&mut engine, &streams);
+    let waited: Vec<u64> = engine.ledger().processes.iter().map(|row| row.waited_ns).collect();
+    // Both are there from SUBMIT_NS on, and are done when they have waited and run.
+    assert_eq!(waited, [done[0], done[1]].map(|at| at - params::SUBMIT_NS - 100_000));
+    assert!(waited[1] >= 100_000, "{waited:?}");
+    // Who has nothing to do does not wait.
+    engine.submit(streams[0], 0, kernel(100, 132)).unwrap();
+    let before = engine.ledger().processes[1].waited_ns;
+    times(&mut engine, &streams[..1]);
+    assert_eq!(engine.ledger().processes[1].waited_ns, before);
+}
