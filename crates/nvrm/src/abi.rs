@@ -8,6 +8,7 @@ mod alloc;
 mod block;
 mod command;
 mod fields;
+pub mod gid;
 mod params;
 mod request;
 

@@ -11,7 +11,8 @@ use thiserror::Error;
 
 use crate::NvStatus;
 use crate::abi::{
-    Command, ControlBlock, CtxswStats, DisableChannels, Preempt, Request, group_id, handle_info, timeslice,
+    Command, ControlBlock, CtxswStats, DisableChannels, Preempt, Request, gid, group_id, handle_info,
+    timeslice,
 };
 use crate::transport::{self, NotADriver, Transport};
 
@@ -146,6 +147,16 @@ impl Controls {
     /// As [`Controls::class`].
     pub fn parent(&self, client: u32, object: u32) -> Result<Option<u32>, ControlError> {
         self.handle_info(client, object, handle_info::PARENT)
+    }
+
+    /// The GPU that a subdevice is on, by its uuid as NVML spells it.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn gpu_uuid(&self, client: u32, subdevice: u32) -> Result<String, ControlError> {
+        let mut params = gid::ask();
+        self.control(client, subdevice, Command::GET_GID_INFO, &mut params)?;
+        gid::decode(&params).map(str::to_owned).ok_or(MALFORMED)
     }
 
     fn handle_info(&self, client: u32, object: u32, what: u32) -> Result<Option<u32>, ControlError> {

@@ -39,6 +39,18 @@ pub enum Controls {
     Off,
 }
 
+/// Whether programs of our clients' pods that run without our hook are steered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Adoption {
+    /// Where channel groups are controlled and the node agent says which pods are clients: their processes are found by their cgroups,
+    /// and their groups through copies of their descriptors. With a resource file nobody is looked for: nothing but what a
+    /// program says itself would tell whose it is.
+    #[default]
+    Auto,
+    /// Nobody is looked for.
+    Off,
+}
+
 /// Which best-effort processes hold what they have submitted while somebody latency-critical is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GatesOf {
@@ -108,6 +120,8 @@ pub struct Config {
     pub limit_period: Duration,
     /// Whether channel groups are controlled from here. Default: where a self-test has proven what the driver does, or it is known.
     pub controls: Controls,
+    /// Whether programs are steered that run without our hook. Default: where that can be done.
+    pub adopt: Adoption,
     /// Verdict of `sluice self-test`: believed rather than the driver's version while it holds. Default: none.
     pub self_test: Option<PathBuf>,
     /// Whether standard input is a packet socket to whoever supervises this manager, who gets duplicates of the ways to the
@@ -185,6 +199,7 @@ impl Config {
             max_quota: Duration::from_millis(100),
             limit_period: Duration::from_millis(200),
             controls: Controls::default(),
+            adopt: Adoption::default(),
             self_test: None,
             custody: false,
             turn: Duration::from_millis(50),

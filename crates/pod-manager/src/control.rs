@@ -1,5 +1,6 @@
 //! Messages from other threads to the data plane.
 
+use crate::adopt::Sighted;
 use crate::agent::ClientSet;
 use crate::channels::Report;
 use crate::definition::Definition;
@@ -24,6 +25,8 @@ pub(crate) enum Control {
     Refresh(oneshot::Sender<()>),
     /// A control of a channel group has ended.
     Controlled(Report),
+    /// What the adopter has found.
+    Sighted(Sighted),
     /// Stop serving.
     Stop,
 }

@@ -6,6 +6,7 @@
 //! resource file, HTTP, the control API, the driver) is on other threads and reaches it by messages.
 #![forbid(unsafe_code)]
 
+pub mod adopt;
 mod agent;
 pub mod channels;
 mod client_table;
@@ -29,7 +30,9 @@ mod tally;
 mod throttle;
 mod watch;
 
-pub use config::{AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatesOf, OnManagerLoss};
+pub use config::{
+    Adoption, AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatesOf, OnManagerLoss,
+};
 pub use error::{Error, Result};
 pub use reason::Reason;
 pub use server::{Handle, Parts, run, start, start_with};

@@ -4,6 +4,7 @@ mod gates;
 mod preemptions;
 mod steering;
 
+use crate::adopt::Why;
 use crate::definition::Who;
 use crate::reason::Reason;
 pub(crate) use gates::GateMetrics;
@@ -36,6 +37,9 @@ pub(crate) struct ClientMetrics {
     pub(crate) memory_limit: IntGauge,
     pub(crate) memory_denied: IntCounter,
     pub(crate) processes: IntGauge,
+    pub(crate) adopted: IntGauge,
+    /// By [`Why::index`].
+    pub(crate) unsteered: Vec<IntGauge>,
 }
 
 impl ClientMetrics {
@@ -70,11 +74,22 @@ impl ClientMetrics {
             memory_limit: int_gauge("sluice_memory_limit_bytes", "Memory that they may reserve together")?,
             memory_denied: int_counter("sluice_memory_denied_total", "Reservations refused")?,
             processes: int_gauge("sluice_processes", "Processes connected")?,
+            adopted: int_gauge(
+                "sluice_adopted_processes",
+                "Processes that run without the hook and are steered all the same",
+            )?,
+            unsteered: Why::LABELS
+                .iter()
+                .map(|why| {
+                    let help = "Processes that run without the hook and are not steered, by why";
+                    IntGauge::with_opts(opts("sluice_unsteered_processes", help).const_label("reason", *why))
+                })
+                .collect::<prometheus::Result<_>>()?,
         })
     }
 
     fn collectors(&self) -> Vec<Box<dyn Collector>> {
-        vec![
+        let mut all: Vec<Box<dyn Collector>> = vec![
             Box::new(self.wait_seconds.clone()),
             Box::new(self.held_seconds.clone()),
             Box::new(self.gpu_seconds.clone()),
@@ -87,7 +102,10 @@ impl ClientMetrics {
             Box::new(self.memory_limit.clone()),
             Box::new(self.memory_denied.clone()),
             Box::new(self.processes.clone()),
-        ]
+            Box::new(self.adopted.clone()),
+        ];
+        all.extend(self.unsteered.iter().map(|gauge| Box::new(gauge.clone()) as Box<dyn Collector>));
+        all
     }
 }
 

@@ -112,12 +112,12 @@ fn unreadable(pid: i32) -> io::Error {
 }
 
 /// Field 22 of /proc/PID/stat. The second field is a name in parentheses that may contain anything.
-fn start_in(stat: &str) -> Option<u64> {
+pub(crate) fn start_in(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// The name in parentheses.
-fn command_in(stat: &str) -> &str {
+pub(crate) fn command_in(stat: &str) -> &str {
     let inner = stat.rsplit_once(')').and_then(|(front, _)| front.split_once('('));
     inner.map_or("", |(_, command)| command)
 }

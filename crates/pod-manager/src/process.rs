@@ -14,6 +14,8 @@ pub(crate) const MAX_PENDING: usize = 16;
 /// A process, or a connection of the old protocol, which is one by itself.
 #[derive(Debug)]
 pub(crate) struct Process {
+    /// It runs without the hook, and its groups were found from outside. It has neither connections nor pages.
+    pub(crate) adopted: bool,
     pub(crate) client: ClientId,
     /// For the log.
     pub(crate) label: String,
@@ -49,8 +51,11 @@ impl Process {
 }
 
 impl Process {
-    /// What makes it give way; `None` without pages.
+    /// What makes it give way; `None` without pages or control.
     pub(crate) fn level(&self) -> Option<Level> {
+        if self.adopted && self.steered {
+            return Some(Level::Turn);
+        }
         let gates = self.pages.as_ref()?.report().gates();
         Some(match gates {
             _ if self.steered => Level::Turn,

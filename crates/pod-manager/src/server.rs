@@ -1,9 +1,10 @@
 //! Puts the parts together and runs them.
 
+use crate::adopt::{KernelScout, Scout};
 use crate::agent;
 use crate::channels::{Adopt, Custody, Nvrm, verdict};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{ClientSource, Config, Controls};
+use crate::config::{Adoption, ClientSource, Config, Controls};
 use crate::control::{self, Control, Remote};
 use crate::data_plane::{DataPlane, Inputs};
 use crate::definition::{self, Definition};
@@ -36,6 +37,8 @@ pub struct Parts {
     pub identify: Box<dyn Identify>,
     /// Which descriptors lead to a driver; `None`: no channel group is controlled.
     pub adopt: Option<Box<dyn Adopt>>,
+    /// Who looks for programs without the hook; `None`: nobody is looked for.
+    pub scout: Option<Box<dyn Scout>>,
     /// A packet socket to whoever gets duplicates of the ways to the driver; `None`: nobody.
     pub custody: Option<OwnedFd>,
 }
@@ -60,7 +63,8 @@ impl Parts {
         };
         let custody =
             config.custody.then(from_supervisor).transpose().attempt("socket on standard input (custody)")?;
-        Ok(Self { clock, peers: Box::new(peers), identify, adopt, custody })
+        let scout = adopt.as_ref().and_then(|_| scout(config));
+        Ok(Self { clock, peers: Box::new(peers), identify, adopt, scout, custody })
     }
 }
 
@@ -74,6 +78,13 @@ fn from_supervisor() -> std::io::Result<OwnedFd> {
         Kind::Socket { domain, kind } if (domain, kind) == PACKETS => Ok(socket),
         other => Err(std::io::Error::other(format!("is {other}, expected a packet socket"))),
     }
+}
+
+/// Only pods have cgroups by which their processes are known.
+fn scout(config: &Config) -> Option<Box<dyn Scout>> {
+    let ClientSource::Agent(agent) = &config.clients else { return None };
+    let simulated = config.controls == Controls::Simulated;
+    (config.adopt == Adoption::Auto).then(|| Box::new(KernelScout::new(&agent.gpu_uuid, simulated)) as _)
 }
 
 fn nvrm(simulated: bool) -> Box<dyn Adopt> {
@@ -221,7 +232,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             http.as_ref().and_then(|listener| listener.local_addr().ok()),
         );
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
-        let Parts { clock, peers, identify, adopt, custody } = parts;
+        let Parts { clock, peers, identify, adopt, scout, custody } = parts;
         let custody = custody.map(Custody::over).transpose().attempt("prepare the socket for duplicates")?;
         let reports = remote.clone();
         let inputs = Inputs {
@@ -235,6 +246,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             identify,
             adopt,
             custody,
+            scout,
             remote: reports,
         };
         let plane = DataPlane::new(config, definitions, inputs)?;

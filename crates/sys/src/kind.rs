@@ -1,9 +1,12 @@
 //! What a descriptor is that somebody else has sent, or may have closed.
 
+use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The kind of file behind a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,32 @@ pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
         },
         _ => Kind::Other,
     })
+}
+
+/// The number of the character device that a path leads to; `None` if it leads to something else, or to nothing that can be seen. Does not
+/// ask the file system's server where there is one.
+#[must_use]
+pub fn device_at(path: &Path) -> Option<(u32, u32)> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is a C string and `found` is writable.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_statx,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_STATX_DONT_SYNC,
+            libc::STATX_TYPE,
+            found.as_mut_ptr(),
+        )
+    };
+    if done != 0 {
+        return None;
+    }
+    // SAFETY: zeroed integers, filled in by the kernel.
+    let found = unsafe { found.assume_init() };
+    let is_device = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFCHR;
+    is_device.then_some((found.stx_rdev_major, found.stx_rdev_minor))
 }
 
 /// What tells open files apart: the file system's device and the file's number in it. Copies of a descriptor have one identity;
@@ -118,6 +147,15 @@ impl fmt::Display for Kind {
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn a_device_is_known_by_its_number_wherever_it_lies() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let link = format!("/proc/self/fd/{}", null.as_raw_fd());
+        assert_eq!(device_at(Path::new(&link)), Some((1, 3)));
+        assert_eq!(device_at(Path::new("/proc/self/exe")), None);
+        assert_eq!(device_at(Path::new("/nowhere")), None);
+    }
 
     #[test]
     fn without_statx_the_same_is_seen() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use sluice_core::share::Share;
-use sluice_pod_manager::{AgentConfig, ClientSource, Config, Controls, GatesOf, OnManagerLoss};
+use sluice_pod_manager::{Adoption, AgentConfig, ClientSource, Config, Controls, GatesOf, OnManagerLoss};
 use tracing_subscriber::EnvFilter;
 
 /// Flags of `sluice pod-manager`.
@@ -73,6 +73,10 @@ pub(crate) struct Arguments {
     /// Whether channel groups of processes that let it are stopped, started and given time slices from here [default: auto]
     #[arg(long, value_enum)]
     controls: Option<ControlsOf>,
+    /// Whether programs of the clients' pods that run without our hook are found and steered, where channel groups are controlled from
+    /// here. Needs --control, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH [default: auto]
+    #[arg(long, value_enum)]
+    adopt: Option<Adopt>,
     /// Verdict of `sluice self-test` on this GPU: believed rather than the driver's version, while driver and boot are the same
     #[arg(long, value_name = "FILE")]
     self_test: Option<PathBuf>,
@@ -147,6 +151,14 @@ enum ControlsOf {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+enum Adopt {
+    /// Where that can be done; why it cannot is logged and counted
+    Auto,
+    /// Never
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Gates {
     /// Those whose channel groups are not controlled
     Auto,
@@ -209,6 +221,11 @@ impl Arguments {
                 Some(ControlsOf::AnyDriver) => Controls::AnyDriver,
                 Some(ControlsOf::Simulated) => Controls::Simulated,
                 Some(ControlsOf::Off) => Controls::Off,
+            },
+            adopt: match self.adopt {
+                None => d.adopt,
+                Some(Adopt::Auto) => Adoption::Auto,
+                Some(Adopt::Off) => Adoption::Off,
             },
             self_test: self.self_test.clone(),
             custody: self.custody,

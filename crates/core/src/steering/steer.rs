@@ -138,6 +138,12 @@ impl Steering {
         }
     }
 
+    /// Whether a control of a client has failed: it is not steered any more.
+    #[must_use]
+    pub fn has_given_up(&self, client: ClientId) -> bool {
+        self.given_up.contains(&client)
+    }
+
     /// Nothing is remembered of a client that has left for good.
     pub fn forget_client(&mut self, client: ClientId) {
         self.given_up.remove(&client);

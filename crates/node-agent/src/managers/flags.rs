@@ -12,6 +12,10 @@ pub struct Flags {
     /// and latency-critical pods take it from others
     #[arg(long, value_enum, default_value_t)]
     controls: Controls,
+    /// Whether programs of pods that run without the pod's library (linked statically, started with another environment) are found by
+    /// their cgroups, and their channel groups steered all the same: auto if not said
+    #[arg(long, value_enum)]
+    adopt: Option<Adopt>,
     /// How long a turn lasts where the GPU's controls keep it, in milliseconds, 30 to 100: 50 if not said
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(30..=100))]
     turn_ms: Option<u64>,
@@ -47,6 +51,26 @@ pub enum Controls {
     Simulated,
     /// Nobody's: everybody takes turns by token
     Off,
+}
+
+/// Whether programs without the pod's library are steered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Adopt {
+    /// Where channel groups are controlled. Needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; what cannot be done is counted by why
+    Auto,
+    /// Nobody is looked for
+    Off,
+}
+
+impl Adopt {
+    /// In the words of agent and manager.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+        }
+    }
 }
 
 /// Whose gates are closed for latency-critical pods.
@@ -100,6 +124,7 @@ impl Flags {
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = vec![format!("--controls={}", self.controls.word())];
+        arguments.extend(self.adopt.map(|adopt| format!("--adopt={}", adopt.word())));
         arguments.extend(self.turn_ms.map(|ms| format!("--turn-ms={ms}")));
         arguments.extend(self.gates.map(|gates| format!("--gates={}", gates.word())));
         arguments.into_iter().map(OsString::from).collect()
@@ -134,6 +159,9 @@ mod tests {
         {
             assert_eq!(parse(&[controls, "--turn-ms=100"]).unwrap().arguments(), [controls, "--turn-ms=100"]);
         }
+        for adopt in ["--adopt=auto", "--adopt=off"] {
+            assert_eq!(parse(&[adopt]).unwrap().arguments(), ["--controls=auto", adopt]);
+        }
         for gates in ["--gates=auto", "--gates=always", "--gates=off"] {
             assert_eq!(parse(&[gates]).unwrap().arguments(), ["--controls=auto", gates]);
         }
@@ -148,7 +176,14 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        for wrong in ["--controls=maybe", "--gates=ajar", "--turn-ms=29", "--turn-ms=101", "--turn-ms=long"] {
+        for wrong in [
+            "--controls=maybe",
+            "--adopt=all",
+            "--gates=ajar",
+            "--turn-ms=29",
+            "--turn-ms=101",
+            "--turn-ms=long",
+        ] {
             let said = parse(&[wrong]).unwrap_err().to_string();
             assert!(said.contains(wrong.split('=').next().unwrap()), "{said}");
         }

@@ -75,6 +75,8 @@ struct Clients {
     bypassed: IntCounterVec,
     processes: IntGaugeVec,
     process_memory: IntGaugeVec,
+    adopted: IntGaugeVec,
+    unsteered: IntGaugeVec,
     info: IntGaugeVec,
 }
 
@@ -108,6 +110,20 @@ impl Clients {
                 ),
             )?,
             processes: gauge("processes", "Processes attached; the container is the one that each runs in")?,
+            adopted: gauge(
+                "adopted_processes",
+                "Processes that run without the hook, and whose channel groups are steered all the same",
+            )?,
+            unsteered: take(
+                registry,
+                IntGaugeVec::new(
+                    opts(
+                        &name("unsteered_processes"),
+                        "Processes that run without the hook and cannot be steered, by why",
+                    ),
+                    &with(&["reason"]),
+                ),
+            )?,
             process_memory: gauge(
                 "processes_memory_used_bytes",
                 "GPU memory reserved by processes; the container is the one that they run in",
@@ -149,6 +165,11 @@ impl Clients {
         for (reason, launches) in &usage.bypassed {
             let labels = [own.as_slice(), &[reason.as_str()]].concat();
             self.bypassed.with_label_values(&labels).inc_by(*launches);
+        }
+        self.adopted.with_label_values(&own).set(i64::from(usage.adopted_processes));
+        for (reason, processes) in &usage.unsteered_processes {
+            let labels = [own.as_slice(), &[reason.as_str()]].concat();
+            self.unsteered.with_label_values(&labels).set(i64::from(*processes));
         }
         for process in &usage.processes {
             let container = pod.and_then(|pod| pod.container_names.get(&process.container_id));

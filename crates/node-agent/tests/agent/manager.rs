@@ -127,5 +127,7 @@ fn usage(client: Client) -> ClientUsage {
         wait_ns: 500_000_000,
         bypassed: [("graph".to_owned(), 16)].into(),
         left_out: false,
+        adopted_processes: 32,
+        unsteered_processes: [("not_permitted".to_owned(), 33)].into(),
     }
 }

@@ -37,11 +37,14 @@ impl Command {
     /// Where kernels are cut; asked of a subdevice.
     pub const GET_CTXSW_MODES: Self = Self::new(0x2080_1235, 24);
 
+    /// Which GPU it is; asked of a subdevice.
+    pub const GET_GID_INFO: Self = Self::new(0x2080_014a, 268);
+
     /// Class or parent of an object; asked of a client.
     pub const GET_HANDLE_INFO: Self = Self::new(0xd02, 16);
 
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::GPFIFO_SCHEDULE,
         Self::SET_TIMESLICE,
         Self::GET_TIMESLICE,
@@ -56,6 +59,7 @@ impl Command {
         Self::GET_CTXSW_STATS,
         Self::GET_CTXSW_MODES,
         Self::GET_HANDLE_INFO,
+        Self::GET_GID_INFO,
     ];
 
     const fn new(number: u32, params_len: u32) -> Self {

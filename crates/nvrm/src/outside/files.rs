@@ -1,63 +1,73 @@
 //! Copies of a process's descriptors of the control device.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
 
 use crate::Controls;
 use crate::transport::{self, CONTROL_DEVICE};
 use sluice_sys::kind::{self, Kind};
 use sluice_sys::pidfd::copy_of;
 
-/// What links of descriptors that are worth a copy begin with.
-const DEVICE: &str = "/dev/nvidia";
+use super::MOST_FILES;
+
+/// What the link of a descriptor begins with that may be a simulator's.
 const SOCKET: &str = "socket:";
+/// Descriptors of one process that are looked at.
+const MOST_LOOKED_AT: usize = 1 << 16;
 
-/// The most descriptors of the control device that a process may have: libcuda opens a handful, and each copy is one of ours.
-const MANY: usize = 64;
-
-/// Ways to the driver over the descriptors that a process has now.
-///
-/// # Errors
-/// What the kernel says of the process, and InvalidData if it has too many of them.
-pub(super) fn of(process: BorrowedFd<'_>, pid: i32, simulated: bool) -> io::Result<Vec<Controls>> {
+/// Ways to the driver over the descriptors that a process has now, each with another copy of its descriptor; one more than
+/// [`MOST_FILES`] if there are too many.
+pub(super) fn of(process: BorrowedFd<'_>, pid: i32, simulated: bool) -> io::Result<Vec<(OwnedFd, Controls)>> {
     let mut copies = Vec::new();
-    for number in candidates(pid, simulated)? {
+    for number in descriptors(pid, simulated)? {
         let copy = match copy_of(process, number) {
             Ok(copy) => copy,
             // It has been closed meanwhile.
             Err(why) if why.raw_os_error() == Some(libc::EBADF) => continue,
             Err(why) => return Err(why),
         };
-        let is_one = match kind::of(copy.as_fd()) {
-            Ok(Kind::Character { major, minor }) => (major, minor) == CONTROL_DEVICE,
-            Ok(Kind::Socket { domain: libc::AF_UNIX, kind: libc::SOCK_SEQPACKET }) => simulated,
-            _ => false,
-        };
-        if is_one && let Ok(way) = transport::adopt(copy, simulated) {
-            if copies.len() == MANY {
-                let why = format!("it has more than {MANY} of the NVIDIA control device");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-            }
-            copies.push(Controls::new(way));
+        // What the number means may have changed since it was looked at.
+        let is_one = kind::of(copy.as_fd()).is_ok_and(|kind| may_lead(kind, simulated));
+        if is_one && let Ok(way) = transport::adopt(copy.try_clone()?, simulated) {
+            copies.push((copy, Controls::new(way)));
+        }
+        if copies.len() > MOST_FILES {
+            break;
         }
     }
     Ok(copies)
 }
 
-/// Numbers of descriptors that may lead to the driver: copying one that does not would do no harm, but a process may have
-/// many thousands.
-fn candidates(pid: i32, simulated: bool) -> io::Result<Vec<RawFd>> {
+fn may_lead(kind: Kind, simulated: bool) -> bool {
+    match kind {
+        Kind::Character { major, minor } => (major, minor) == CONTROL_DEVICE,
+        Kind::Socket { domain: libc::AF_UNIX, kind: libc::SOCK_SEQPACKET } => simulated,
+        _ => false,
+    }
+}
+
+/// Numbers of a process's descriptors that may lead to the driver, in order: of the control device, whatever its name is where
+/// the process lives, and if `simulated` of any socket. Nothing is opened and nobody else is asked.
+///
+/// # Errors
+/// What reading /proc/PID/fd says: `EACCES` without CAP_SYS_PTRACE, or without CAP_DAC_READ_SEARCH for another user's process.
+pub fn descriptors(pid: i32, simulated: bool) -> io::Result<Vec<RawFd>> {
     let folder = PathBuf::from(format!("/proc/{pid}/fd"));
     let mut numbers = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(folder)?.take(MOST_LOOKED_AT) {
         let entry = entry?;
-        let Ok(link) = std::fs::read_link(entry.path()) else { continue };
-        let link = link.to_string_lossy();
-        if link.starts_with(DEVICE) || (simulated && link.starts_with(SOCKET)) {
+        if leads(&entry.path(), simulated) {
             numbers.extend(entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
         }
     }
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+fn leads(link: &Path, simulated: bool) -> bool {
+    if simulated && std::fs::read_link(link).is_ok_and(|to| to.to_string_lossy().starts_with(SOCKET)) {
+        return true;
+    }
+    kind::device_at(link).is_some_and(|device| device == CONTROL_DEVICE)
 }

@@ -144,6 +144,7 @@ impl DataPlane {
         info!(client = self.clients.name(client), peer = %label, "process attached");
         self.memory.open(id, client);
         let process = Process {
+            adopted: false,
             client,
             label,
             pid: Some(peer.credentials.pid).filter(|pid| *pid > 0),
@@ -177,6 +178,10 @@ impl DataPlane {
     /// channel anew (after exec, for instance), and the end of the old connection is on its way.
     fn take_channel(&mut self, number: u64, id: ProcessId, channel: Channel) {
         let Some(process) = self.processes.get_mut(&id) else { return };
+        if channel == Channel::Token && std::mem::take(&mut process.adopted) {
+            // From here on it speaks for itself. Groups that it announces go on as they are; its page is yet to say so.
+            process.steered = false;
+        }
         let slot = match channel {
             Channel::Token => &mut process.token,
             Channel::Memory => &mut process.memory,

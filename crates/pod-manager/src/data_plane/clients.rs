@@ -80,7 +80,7 @@ impl DataPlane {
         self.tokens.set_client(id, spec, now);
         if class != spec.class {
             self.helm.steering.set_class(id, spec.class, &mut self.tokens, now);
-            for process in self.processes_of(id, |process| process.token.is_some()) {
+            for process in self.processes_of(id, |process| process.token.is_some() || process.adopted) {
                 if becomes_critical && !self.helm.steering.watches(process) {
                     self.helm.steering.announce(process, (id, spec.class), Vec::new(), &mut self.tokens, now);
                 }
@@ -129,7 +129,7 @@ impl DataPlane {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let connections: Vec<u64> = process.connections().collect();
         process.close_token_channel();
-        let stays = process.pidfd.is_some() && process.key.is_some();
+        let stays = process.pidfd.is_some() && process.key.is_some() && !process.adopted;
         for connection in connections {
             self.close_for_removal(connection, &Reason::ClientRemoved);
         }

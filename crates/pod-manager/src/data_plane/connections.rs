@@ -308,7 +308,10 @@ impl DataPlane {
 
     /// The pidfd says that a process has ended; a child of it may still hold its sockets.
     pub(super) fn process_ended(&mut self, id: ProcessId) {
-        self.forget_groups(id);
+        // A file that was found from outside may be another living process's too: what was stopped over it is started again.
+        if self.processes.get(&id).is_none_or(|process| !process.adopted) {
+            self.forget_groups(id);
+        }
         self.forget_process(id, "ended");
     }
 

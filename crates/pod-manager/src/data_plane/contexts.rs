@@ -122,7 +122,7 @@ impl DataPlane {
 
     /// Whether a client may announce so many groups now: each costs controls, for which others wait, and has to be looked at
     /// before each control.
-    fn may_announce(&mut self, id: ProcessId, client: ClientId, groups: usize, now: u64) -> bool {
+    pub(super) fn may_announce(&mut self, id: ProcessId, client: ClientId, groups: usize, now: u64) -> bool {
         let its =
             |process: &ProcessId| self.processes.get(process).is_some_and(|process| process.client == client);
         let owners = || self.helm.groups.values().map(|owned| owned.process).filter(|owner| *owner != id);
@@ -174,7 +174,11 @@ impl super::steering::Helm {
         self.adopt.is_some()
     }
 
-    fn adopt(&mut self, fd: OwnedFd, process: Option<&OwnedFd>) -> Result<Line, (OwnedFd, String)> {
+    pub(super) fn adopt(
+        &mut self,
+        fd: OwnedFd,
+        process: Option<&OwnedFd>,
+    ) -> Result<Line, (OwnedFd, String)> {
         let Some(adopt) = &mut self.adopt else { return Err((fd, "controls are switched off".into())) };
         let process = process.filter(|_| self.executor.deposits());
         // Without descriptors to spare its own process is all that can help it.
@@ -189,7 +193,13 @@ impl super::steering::Helm {
     }
 
     /// Takes a group under control. One that is known keeps its number, whatever has become of it meanwhile.
-    fn add(&mut self, id: ProcessId, pid: Option<i32>, line: Line, context: ContextHandles) -> GroupId {
+    pub(super) fn add(
+        &mut self,
+        id: ProcessId,
+        pid: Option<i32>,
+        line: Line,
+        context: ContextHandles,
+    ) -> GroupId {
         let handles = handles_of(&context);
         let known = self.groups.iter().find(|(_, owned)| {
             owned.handles == handles && (owned.process == id || pid.is_some() && owned.pid == pid)

@@ -173,6 +173,7 @@ impl DataPlane {
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(id) };
         connection.role = Role::Legacy(id);
         let process = Process {
+            adopted: false,
             client,
             label: connection.label.clone(),
             pid: connection.pid,

@@ -197,11 +197,17 @@ impl DataPlane {
         for (id, client) in self.clients.iter() {
             let share = self.tokens.usage(id, now).map_or(Share::ZERO, |usage| usage.share);
             let account = self.memory.client(id).unwrap_or_default();
-            let processes = self.processes.values().filter(|process| process.client == id).count();
+            let its = || self.processes.values().filter(|process| process.client == id);
+            let connected = its().filter(|process| process.connections().next().is_some()).count();
             client.metrics.share.set(share.as_fraction());
             client.metrics.memory_used.set(gauge(account.used));
             client.metrics.memory_limit.set(gauge(account.limit));
-            client.metrics.processes.set(gauge(processes as u64));
+            client.metrics.processes.set(gauge(connected as u64));
+            client.metrics.adopted.set(gauge(self.adopted(id) as u64));
+            let unsteered = self.unsteered(id);
+            for (gauge, count) in client.metrics.unsteered.iter().zip(unsteered) {
+                gauge.set(count);
+            }
         }
         self.meters.steering.set_levels(self.processes.values().filter_map(Process::level));
     }

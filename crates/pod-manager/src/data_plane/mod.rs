@@ -4,6 +4,7 @@
 //! what it decided. Nothing here waits, takes a lock or reads a file (but /proc, once per connection); what others have to
 //! do for it comes back as a [`Control`] message.
 
+mod adopted;
 mod attach;
 mod clients;
 mod connections;
@@ -15,6 +16,7 @@ mod held;
 mod snapshot;
 mod steering;
 
+use crate::adopt::{Adopter, Scout};
 use crate::channels::{Adopt, Custody, Executor};
 use crate::client_table::ClientTable;
 use crate::clock::Clock;
@@ -69,7 +71,9 @@ pub(crate) struct Inputs {
     pub(crate) adopt: Option<Box<dyn Adopt>>,
     /// Where duplicates of the ways to the driver go.
     pub(crate) custody: Option<Custody>,
-    /// Where the thread that makes controls reports.
+    /// Who looks for programs without the hook; `None`: nobody.
+    pub(crate) scout: Option<Box<dyn Scout>>,
+    /// Where the threads that make controls and look for programs report.
     pub(crate) remote: Remote,
 }
 
@@ -98,6 +102,7 @@ pub(crate) struct DataPlane {
     clients: ClientTable,
     tokens: TokenLedger,
     helm: steering::Helm,
+    adoption: adopted::Adoption,
     gatekeeper: gates::Gatekeeper,
     memory: MemoryLedger,
     /// Oldest first.
@@ -117,8 +122,8 @@ pub(crate) struct DataPlane {
 impl DataPlane {
     /// Registers everything; serves nothing yet.
     pub(crate) fn new(config: &Config, definitions: Vec<Definition>, inputs: Inputs) -> Result<Self> {
-        let Inputs { unix, tcp, signals, inbox, meters, mut clock, peers, identify, adopt, custody, remote } =
-            inputs;
+        let Inputs { unix, tcp, signals, inbox, meters, mut clock, peers, identify, .. } = inputs;
+        let Inputs { adopt, custody, scout, remote, .. } = inputs;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).attempt("epoll_create")?;
         let readable = |data| EpollEvent::new(EpollFlags::EPOLLIN, data);
         epoll.add(&unix.listener, readable(UNIX)).attempt("epoll_ctl")?;
@@ -142,6 +147,8 @@ impl DataPlane {
             }
         };
         let closer = Closer::start().attempt("start the closing thread")?;
+        let adopter = scout.map(|scout| Adopter::start(scout, remote.clone())).transpose();
+        let adopter = adopter.attempt("start the thread that looks for programs")?;
         let executor =
             Executor::start(remote, closer.clone(), custody).attempt("start the thread for controls")?;
         let steering = Steering::new(config.steering_policy());
@@ -167,6 +174,7 @@ impl DataPlane {
             throttle: Throttle::default(),
             clients: ClientTable::default(),
             tokens: TokenLedger::new(config.policy()),
+            adoption: adopted::Adoption::new(adopter),
             helm: steering::Helm::new(steering, adopt, executor),
             gatekeeper: gates::Gatekeeper::new(config.gate_policy(), config.gates),
             memory: MemoryLedger::default(),
@@ -197,6 +205,7 @@ impl DataPlane {
                 self.dispatch(event.data(), event.events());
             }
             self.expire_held();
+            self.look_around();
             self.settle();
         }
         info!("stops");
@@ -245,6 +254,7 @@ impl DataPlane {
                     let _ = done.send(());
                 }
                 Control::Controlled(report) => self.controlled(&report),
+                Control::Sighted(sighted) => self.sighted(sighted),
                 Control::Stop => self.stopping = true,
             }
         }
@@ -255,7 +265,8 @@ impl DataPlane {
     fn prepare_to_wait(&mut self) -> Result<bool> {
         let steering = self.helm.steering.wake_at(self.clock.now_ns());
         let gates = self.gatekeeper.wake_at();
-        let wake = [self.tokens.next_deadline(), self.lobby.next_deadline(), steering, gates];
+        let wake =
+            [self.tokens.next_deadline(), self.lobby.next_deadline(), steering, gates, self.next_look()];
         let mut wake = wake.into_iter().flatten().min();
         if self.busy_poll_ns > 0 && self.tokens.waiting().next().is_some() {
             let now = self.clock.now_ns();

@@ -1,12 +1,14 @@
 //! What the node agent asks: every client's promise and use, in one consistent look.
 
 use super::DataPlane;
+use crate::adopt::Why;
 use crate::client_table::Client;
 use crate::definition::Who;
 use crate::process::Process;
 use sluice_core::ledger::Class;
 use sluice_core::{ClientId, ProcessId};
 use sluice_proto::control::{self, ClientUsage, SnapshotResponse, Steering};
+use std::collections::HashMap;
 
 impl DataPlane {
     pub(super) fn snapshot(&mut self) -> SnapshotResponse {
@@ -52,7 +54,15 @@ impl DataPlane {
             wait_ns: tally.wait_ns,
             bypassed: tally.bypassed(),
             left_out: client.left_out,
+            adopted_processes: u32::try_from(self.adopted(id)).unwrap_or(u32::MAX),
+            unsteered_processes: self.unsteered_by_label(id),
         }
+    }
+
+    /// Those whose reasons there are.
+    fn unsteered_by_label(&self, id: ClientId) -> HashMap<String, u32> {
+        let counts = Why::LABELS.iter().zip(self.unsteered(id)).filter(|(_, count)| *count > 0);
+        counts.map(|(why, count)| ((*why).to_owned(), u32::try_from(count).unwrap_or(u32::MAX))).collect()
     }
 
     fn process(&self, id: ProcessId, process: &Process) -> control::Process {

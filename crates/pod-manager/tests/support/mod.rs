@@ -10,6 +10,7 @@ pub mod hook;
 pub mod http;
 pub mod logs;
 pub mod peers;
+pub mod scout;
 pub mod steered;
 
 use clock::ManualClock;
@@ -50,6 +51,8 @@ pub struct World {
     pub peers: ScriptedPeers,
     pub driver: FakeDriver,
     pub config: Config,
+    /// For the next start: who looks for programs without the hook.
+    pub scout: Option<scout::FakeScout>,
     /// For the next start: where duplicates go.
     pub custody: Option<OwnedFd>,
     handle: Option<Handle>,
@@ -93,6 +96,7 @@ impl World {
             peers: ScriptedPeers::default(),
             driver: FakeDriver::default(),
             config,
+            scout: None,
             custody: None,
             handle: None,
             file,
@@ -114,6 +118,7 @@ impl World {
             peers,
             identify,
             adopt: Some(Box::new(self.driver.clone())),
+            scout: self.scout.clone().map(|scout| Box::new(scout) as _),
             custody: self.custody.take(),
         };
         self.handle = Some(start_with(self.config.clone(), parts).unwrap());

@@ -66,7 +66,7 @@ pub(super) struct Gpu {
 impl Gpu {
     pub(super) fn new(config: DaemonConfig, now: u64) -> Self {
         let engine = Engine::new(config.gpu.memory_bytes, now);
-        let rm = Rm::new(config.gpu.controls, config.gpu.timeslice_ns);
+        let rm = Rm::new(config.uuid(), config.gpu.controls, config.gpu.timeslice_ns);
         Self {
             config,
             engine,

@@ -6,7 +6,7 @@ use crate::engine::{Access, Control, GroupId, Switches};
 use crate::params;
 use sluice_nvrm::NvStatus;
 use sluice_nvrm::abi::{
-    Command, ControlBlock, CtxswStats, DisableChannels, Preempt, class, handle_info, timeslice,
+    Command, ControlBlock, CtxswStats, DisableChannels, Preempt, class, gid, handle_info, timeslice,
 };
 
 /// The part of a group that a control reads and changes.
@@ -46,6 +46,7 @@ impl Rm {
             (Command::GPFIFO_SCHEDULE | Command::SET_INTERLEAVE_LEVEL, Kind::Group(_)) => Self::nothing,
             (Command::DISABLE_CHANNELS, Kind::Subdevice) => Self::disable_channels,
             (Command::GET_CTXSW_STATS, Kind::Subdevice) => Self::get_ctxsw_stats,
+            (Command::GET_GID_INFO, Kind::Subdevice) => Self::get_gid_info,
             // Whoever asks has no CAP_SYS_NICE here.
             (Command::MAKE_REALTIME, Kind::Group(_))
             | (Command::RESTART_RUNLIST, Kind::Channel { .. })
@@ -58,7 +59,8 @@ impl Rm {
         if asked.params_len != command.params_len || !is_exact || asked.flags != 0 {
             return Err(NvStatus::INVALID_ARGUMENT);
         }
-        if support == Support::None { Err(NvStatus::NOT_SUPPORTED) } else { Ok(control) }
+        let controls = command != Command::GET_GID_INFO;
+        if controls && support == Support::None { Err(NvStatus::NOT_SUPPORTED) } else { Ok(control) }
     }
 
     fn group(&mut self, call: &Call<'_>, asked: &ControlBlock, handle: u32) -> Result<&mut Group, NvStatus> {
@@ -220,6 +222,16 @@ impl Rm {
             _ => return Err(NvStatus::INVALID_ARGUMENT),
         };
         params.copy_from_slice(&handle_info::encode(handle, what, answer));
+        Ok(())
+    }
+
+    fn get_gid_info(
+        &mut self,
+        _: &mut Call<'_>,
+        _: &ControlBlock,
+        params: &mut [u8],
+    ) -> Result<(), NvStatus> {
+        params.copy_from_slice(&gid::encode(&self.gpu));
         Ok(())
     }
 

@@ -56,6 +56,8 @@ const EINVAL: Errno = Errno(22);
 /// The resource manager of one GPU.
 #[derive(Debug)]
 pub struct Rm {
+    /// Its uuid, as NVML spells it.
+    gpu: String,
     support: Support,
     timeslice_us: u64,
     files: BTreeMap<FileId, BTreeMap<u32, Client>>,
@@ -70,9 +72,10 @@ pub struct Rm {
 const CLIENTS: u32 = 0xc1d0_0000;
 
 impl Rm {
-    /// A resource manager without clients; new groups get this time slice.
-    pub fn new(support: Support, timeslice_ns: u64) -> Self {
+    /// A resource manager without clients of the GPU with this uuid; new groups get this time slice.
+    pub fn new(gpu: [u8; 16], support: Support, timeslice_ns: u64) -> Self {
         Self {
+            gpu: crate::identity::uuid_text(gpu),
             support,
             timeslice_us: timeslice_ns / 1_000,
             files: BTreeMap::new(),

@@ -25,7 +25,7 @@ struct Tenant {
 
 impl World {
     fn new(support: Support) -> Self {
-        Self { rm: Rm::new(support, params::TIMESLICE_NS), engine: Engine::new(1 << 30, 0) }
+        Self { rm: Rm::new([7; 16], support, params::TIMESLICE_NS), engine: Engine::new(1 << 30, 0) }
     }
 
     /// An ioctl at the present: the block and the parameters as they come back, and when.
@@ -347,4 +347,17 @@ fn a_handle_says_what_it_is_and_hangs_on_to_whoever_has_the_file_even_where_noth
     let asks = Tenant { client: tenant.client, ..stranger };
     let (status, ..) = world.control(&asks, tenant.client, Number::GET_HANDLE_INFO, &ask(GROUP, CLASS));
     assert_eq!(status, NvStatus::INVALID_CLIENT);
+}
+
+#[test]
+fn a_subdevice_says_which_gpu_it_is() {
+    let mut world = World::new(Support::None);
+    let tenant = world.tenant();
+    let ask = abi::gid::ask();
+    let (status, params, _) = world.control(&tenant, tenant.subdevice, Number::GET_GID_INFO, &ask);
+    assert_eq!(
+        (status, abi::gid::decode(&params)),
+        (NvStatus::OK, Some("GPU-07070707-0707-0707-0707-070707070707"))
+    );
+    assert_ne!(world.control(&tenant, GROUP, Number::GET_GID_INFO, &ask).0, NvStatus::OK);
 }

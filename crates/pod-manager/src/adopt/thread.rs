@@ -1,0 +1,123 @@
+//! The thread that looks.
+
+use super::watch::Watch;
+use super::{Candidate, Obstacle, ProcessKey, Scout, Way};
+use crate::control::{Control, Remote};
+use sluice_core::pod_cgroup::PodCgroup;
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// One look around.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) now: u64,
+    /// The clients' pods, by uid.
+    pub(crate) pods: HashSet<String>,
+    /// Who has attached by himself: never looked into.
+    pub(crate) attached: HashSet<ProcessKey>,
+}
+
+/// A process that was looked into, and can be controlled.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) key: ProcessKey,
+    pub(crate) command: String,
+    pub(crate) pod: PodCgroup,
+    pub(crate) pidfd: OwnedFd,
+    /// None: it has closed the driver, or computes elsewhere.
+    pub(crate) ways: Vec<Way>,
+}
+
+/// A process that cannot be controlled.
+#[derive(Debug)]
+pub(crate) struct Unreached {
+    pub(crate) key: ProcessKey,
+    pub(crate) command: String,
+    pub(crate) pod: PodCgroup,
+    pub(crate) obstacle: Obstacle,
+}
+
+/// What a look has found.
+#[derive(Debug, Default)]
+pub(crate) struct Sighted {
+    /// All that have the driver open and have not attached.
+    pub(crate) present: HashSet<ProcessKey>,
+    /// Those that were looked into this time.
+    pub(crate) reached: Vec<Reached>,
+    /// All for which there was something in the way when they were last looked into.
+    pub(crate) unreached: Vec<Unreached>,
+}
+
+/// The sending end; the thread ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Adopter(Sender<Look>);
+
+impl Adopter {
+    /// Starts the thread, which answers each look to `remote`.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(crate) fn start(scout: Box<dyn Scout>, remote: Remote) -> io::Result<Self> {
+        let (sender, looks) = channel();
+        let work = Work { scout, watch: Watch::default(), remote };
+        std::thread::Builder::new().name("sluice-adopt".into()).spawn(move || work.serve(&looks))?;
+        Ok(Self(sender))
+    }
+
+    /// Has it look around. One look at a time: the next one when the last was answered.
+    pub(crate) fn look(&self, look: Look) {
+        // The thread ends no earlier than this.
+        let _ = self.0.send(look);
+    }
+}
+
+struct Work {
+    scout: Box<dyn Scout>,
+    watch: Watch,
+    remote: Remote,
+}
+
+impl Work {
+    fn serve(mut self, looks: &Receiver<Look>) {
+        for look in looks {
+            let sighted = self.look(&look);
+            self.remote.send(Control::Sighted(sighted));
+        }
+    }
+
+    fn look(&mut self, look: &Look) -> Sighted {
+        let mut candidates = self.scout.candidates(&look.pods);
+        candidates.retain(|candidate| !look.attached.contains(&candidate.key));
+        let present = candidates.iter().map(|candidate| candidate.key).collect();
+        self.watch.retain(&present);
+        let mut sighted = Sighted { present, ..Sighted::default() };
+        for candidate in candidates {
+            let due = self.watch.is_due(candidate.key, &candidate.descriptors, look.now);
+            let reached = due.then(|| self.reach(&candidate, look.now)).flatten();
+            let obstacle = self.watch.obstacle(candidate.key).cloned();
+            let Candidate { key, command, pod, pidfd, .. } = candidate;
+            match (reached, obstacle) {
+                (Some(ways), _) => sighted.reached.push(Reached { key, command, pod, pidfd, ways }),
+                (None, Some(obstacle)) => {
+                    sighted.unreached.push(Unreached { key, command, pod, obstacle });
+                }
+                (None, None) => {}
+            }
+        }
+        sighted
+    }
+
+    fn reach(&mut self, candidate: &Candidate, now: u64) -> Option<Vec<Way>> {
+        let (ways, obstacle) = match self.scout.reach(candidate) {
+            // What it had open may have been the last copy.
+            _ if sluice_sys::pidfd::has_ended(candidate.pidfd.as_fd()) => return None,
+            Ok(ways) => (Some(ways), None),
+            Err(obstacle) => (None, Some(obstacle)),
+        };
+        let found = ways.iter().flatten().flat_map(Way::handles).collect();
+        self.watch.looked(candidate.key, found, obstacle, now);
+        ways
+    }
+}

@@ -1,0 +1,269 @@
+//! Programs without the hook: what the adopter has found is taken under control, beside those who announce their groups.
+
+use super::DataPlane;
+use crate::adopt::{Adopter, Look, Obstacle, ProcessKey, Reached, Sighted, Unreached, Way, Why};
+use crate::channels::{Line, Order};
+use crate::definition::Who;
+use crate::identity::Identity;
+use crate::process::Process;
+use sluice_comm::attach::ContextHandles;
+use sluice_core::ledger::PeerKind;
+use sluice_core::pod_cgroup::PodCgroup;
+use sluice_core::steering::GroupId;
+use sluice_core::{ClientId, ProcessId};
+use std::collections::{BTreeMap, HashSet};
+use std::os::fd::OwnedFd;
+use tracing::{info, warn};
+
+/// Time between the answer to a look and the next look.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
+
+/// Ways to the driver, and the groups that are controlled over each.
+type Opened = Vec<(Line, Vec<ContextHandles>)>;
+
+/// Who looks for programs without the hook, and who could not be taken.
+#[derive(Default)]
+pub(super) struct Adoption {
+    /// `None`: nobody is looked for.
+    adopter: Option<Adopter>,
+    /// A look has not been answered yet.
+    looking: bool,
+    next_look: u64,
+    /// Processes that are not controlled, and why.
+    unsteered: BTreeMap<ProcessKey, (ClientId, Why)>,
+}
+
+impl Adoption {
+    pub(super) fn new(adopter: Option<Adopter>) -> Self {
+        Self { adopter, ..Self::default() }
+    }
+
+    fn can_look(&self) -> bool {
+        self.adopter.is_some() && !self.looking
+    }
+}
+
+impl DataPlane {
+    /// When the next look is due, if there is anybody to look for.
+    pub(super) fn next_look(&self) -> Option<u64> {
+        (self.adoption.can_look() && self.pods().next().is_some()).then_some(self.adoption.next_look)
+    }
+
+    fn pods(&self) -> impl Iterator<Item = &String> {
+        let clients = self.clients.iter().filter(|(_, client)| !client.left_out);
+        clients.filter_map(|(_, client)| match &client.definition.who {
+            Who::Pod { uid, .. } => Some(uid),
+            Who::Named(_) => None,
+        })
+    }
+
+    /// Has the adopter look around if it is time to.
+    pub(super) fn look_around(&mut self) {
+        let now = self.clock.now_ns();
+        if self.next_look().is_none_or(|next| next > now) {
+            return;
+        }
+        let pods: HashSet<String> = self.pods().cloned().collect();
+        let has_attached = |id: &ProcessId| self.processes.get(id).is_some_and(has_attached);
+        let attached = self.by_peer.iter().filter(|(_, id)| has_attached(id)).map(|(key, _)| *key).collect();
+        if let Some(adopter) = &self.adoption.adopter {
+            adopter.look(Look { now, pods, attached });
+            self.adoption.looking = true;
+        }
+    }
+
+    /// What a look has found.
+    pub(super) fn sighted(&mut self, sighted: Sighted) {
+        let Sighted { present, reached, unreached } = sighted;
+        self.adoption.looking = false;
+        self.adoption.next_look = self.clock.now_ns().saturating_add(LOOK_EVERY_NS);
+        self.adoption.unsteered.retain(|key, _| present.contains(key));
+        for Unreached { key, command, pod, obstacle } in unreached {
+            let id = self.by_peer.get(&key).copied();
+            if id.and_then(|id| self.processes.get(&id)).is_some_and(has_attached) {
+                self.adoption.unsteered.remove(&key);
+                continue;
+            }
+            // What it had before is not all that it has.
+            if let Some(id) = id {
+                self.unsteer(id);
+                self.follow(id);
+            }
+            self.is_not_steered(key, &command, pod, &obstacle);
+        }
+        for found in reached {
+            let (key, command, pod) = (found.key, found.command.clone(), found.pod.clone());
+            match self.take_in(found) {
+                Ok(()) => drop(self.adoption.unsteered.remove(&key)),
+                Err(obstacle) => self.is_not_steered(key, &command, pod, &obstacle),
+            }
+        }
+    }
+
+    /// Notes why a process is not steered, and says so once.
+    fn is_not_steered(&mut self, key: ProcessKey, command: &str, pod: PodCgroup, obstacle: &Obstacle) {
+        let Some(client) = self.clients.find(&Identity::Pod(pod)) else { return };
+        let noted = self.adoption.unsteered.insert(key, (client, obstacle.why));
+        if noted != Some((client, obstacle.why))
+            && self.throttle.pass("unsteered", self.clock.now_ns()).is_some()
+        {
+            let client = self.clients.name(client);
+            let (pid, reason) = (key.0, obstacle.why.label());
+            warn!(client, pid, command, reason, "runs without the hook and is not steered: {obstacle}");
+        }
+    }
+
+    /// Takes all groups of a process under control, in place of those that it had.
+    fn take_in(&mut self, found: Reached) -> Result<(), Obstacle> {
+        let Reached { key, command, pod, pidfd, mut ways } = found;
+        let container = pod.container.clone();
+        let Some(client) = self.clients.find(&Identity::Pod(pod)) else {
+            self.closer.close(ways);
+            return Ok(());
+        };
+        let known = self.by_peer.get(&key).copied();
+        let process = known.and_then(|id| self.processes.get(&id));
+        // It has attached meanwhile, or it is the process of a client that was removed.
+        if process.is_some_and(|process| has_attached(process) || process.client != client) {
+            self.closer.close(ways);
+            return Ok(());
+        }
+        // A child that has inherited the file of its parent: the groups are the parent's.
+        let elsewhere = |context: &ContextHandles| {
+            let handles = (context.client, context.channel_group);
+            self.helm.groups.values().any(|owned| owned.handles == handles && Some(owned.process) != known)
+        };
+        ways.iter_mut().for_each(|way| way.contexts.retain(|context| !elsewhere(context)));
+        let handles: HashSet<(u32, u32)> = ways.iter().flat_map(Way::handles).collect();
+        let its = |id: ProcessId| self.helm.groups.values().filter(move |owned| owned.process == id);
+        let has: HashSet<(u32, u32)> = known.into_iter().flat_map(its).map(|owned| owned.handles).collect();
+        if self.helm.steering.has_given_up(client) && !handles.is_empty() {
+            self.closer.close(ways);
+            return Err(Why::ControlFailed.because("a control of its pod has failed"));
+        }
+        if has == handles {
+            self.closer.close(ways);
+            return Ok(());
+        }
+        let id = match known {
+            Some(id) => id,
+            None => self.keep_adopted(client, key, &command, container, pidfd),
+        };
+        self.announce_for(id, client, ways)
+    }
+
+    fn keep_adopted(
+        &mut self,
+        client: ClientId,
+        key: ProcessKey,
+        command: &str,
+        container: Option<String>,
+        pidfd: OwnedFd,
+    ) -> ProcessId {
+        let id = ProcessId(self.next_number(true));
+        let pid = key.0;
+        let label = format!("pid {pid} ({command:?}), without the hook");
+        info!(client = self.clients.name(client), peer = %label, "is steered all the same");
+        self.memory.open(id, client);
+        let process = Process {
+            adopted: true,
+            client,
+            label,
+            pid: Some(pid),
+            container,
+            key: Some(key),
+            pidfd: Some(pidfd),
+            token: None,
+            memory: None,
+            pending: Vec::new(),
+            pages: None,
+            doorbell: None,
+            steered: false,
+            armed: false,
+            unasked: 0,
+        };
+        self.keep_process(id, process);
+        id
+    }
+
+    fn announce_for(&mut self, id: ProcessId, client: ClientId, ways: Vec<Way>) -> Result<(), Obstacle> {
+        let now = self.clock.now_ns();
+        let Some(class) = self.clients.get(client).map(|client| client.definition.spec.class) else {
+            return Ok(());
+        };
+        let Some(process) = self.processes.get_mut(&id) else { return Ok(()) };
+        process.adopted = true;
+        let pid = process.pid;
+        // It may have been there before, with a connection that has gone.
+        let added = self.tokens.add_process(id, client, PeerKind::Returns);
+        let count = ways.iter().map(|way| way.contexts.len()).sum();
+        let allowed = added.is_ok() && self.may_announce(id, client, count, now);
+        let lines = if allowed {
+            self.open_lines(id, ways)
+        } else {
+            self.closer.close(ways);
+            Err(Why::TooMany.because("its pod has too many channel groups, or new ones too often"))
+        };
+        let (lines, obstacle) = match lines {
+            Ok(lines) => (lines, None),
+            Err(obstacle) => (Vec::new(), Some(obstacle)),
+        };
+        let mut groups: Vec<GroupId> = Vec::new();
+        for (line, contexts) in lines {
+            for context in contexts {
+                groups.push(self.helm.add(id, pid, line, context));
+            }
+            self.helm.executor.order(Order::Close(line));
+        }
+        self.helm.steering.announce(id, (client, class), groups, &mut self.tokens, now);
+        self.follow(id);
+        obstacle.map_or(Ok(()), Err)
+    }
+
+    /// Ways to the driver for all of it, or for nothing.
+    fn open_lines(&mut self, id: ProcessId, ways: Vec<Way>) -> Result<Opened, Obstacle> {
+        let mut lines = Vec::new();
+        let mut failed = None;
+        for Way { descriptor, contexts } in ways {
+            let process = self.processes.get(&id).and_then(|process| process.pidfd.as_ref());
+            if contexts.is_empty() || failed.is_some() {
+                self.closer.close(descriptor);
+                continue;
+            }
+            match self.helm.adopt(descriptor, process) {
+                Ok(line) => lines.push((line, contexts)),
+                Err((descriptor, why)) => {
+                    self.closer.close(descriptor);
+                    failed = Some(why);
+                }
+            }
+        }
+        if let Some(why) = failed {
+            lines.iter().for_each(|(line, _)| self.helm.executor.order(Order::Close(*line)));
+            return Err(Why::Driver.because(why));
+        }
+        Ok(lines)
+    }
+
+    /// How many processes of a client run without the hook and are steered.
+    pub(super) fn adopted(&self, client: ClientId) -> usize {
+        let its = self.processes.values().filter(|process| process.client == client);
+        its.filter(|process| process.adopted && process.steered).count()
+    }
+
+    /// How many processes of a client run without the hook and are not steered, by [`Why::index`].
+    pub(super) fn unsteered(&self, client: ClientId) -> [i64; Why::LABELS.len()] {
+        let mut counts = [0; Why::LABELS.len()];
+        for (_, why) in self.adoption.unsteered.values().filter(|(whose, _)| *whose == client) {
+            if let Some(count) = counts.get_mut(why.index()) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+}
+
+/// Whether a process speaks for itself.
+fn has_attached(process: &Process) -> bool {
+    process.token.is_some()
+}

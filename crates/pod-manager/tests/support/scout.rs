@@ -1,0 +1,105 @@
+//! Programs without the hook, and who finds them, in the test's hands.
+
+use super::driver::{Descriptor, context};
+use super::peers::container;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_core::pod_cgroup::PodCgroup;
+use sluice_pod_manager::adopt::{Candidate, Obstacle, ProcessKey, Scout, Way, Why};
+use std::collections::{BTreeMap, HashSet};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+/// A program of a pod that uses the driver and tells nobody.
+struct Program {
+    pod: String,
+    end: EventFd,
+    /// What is behind its open control device; nothing if it cannot be reached.
+    open: Result<(OwnedFd, Vec<u32>), Why>,
+}
+
+#[derive(Default)]
+struct State {
+    programs: BTreeMap<ProcessKey, Program>,
+    looks: usize,
+    reached: Vec<ProcessKey>,
+}
+
+/// Finds what the test has started.
+#[derive(Clone, Default)]
+pub struct FakeScout(Arc<Mutex<State>>);
+
+impl FakeScout {
+    /// A program of this pod with these groups, over a descriptor whose other end comes back.
+    pub fn program(&self, pid: i32, pod: &str, groups: &[u32]) -> Descriptor {
+        let descriptor = Descriptor::new();
+        let copy = descriptor.sent.as_fd().try_clone_to_owned().unwrap();
+        self.add(pid, pod, Ok((copy, groups.to_vec())));
+        descriptor
+    }
+
+    /// A program that cannot be reached.
+    pub fn unreachable(&self, pid: i32, pod: &str, why: Why) {
+        self.add(pid, pod, Err(why));
+    }
+
+    fn add(&self, pid: i32, pod: &str, open: Result<(OwnedFd, Vec<u32>), Why>) {
+        let end = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
+        let program = Program { pod: pod.to_owned(), end, open };
+        self.0.lock().unwrap().programs.insert((pid, 7), program);
+    }
+
+    /// It has other groups from now on, over the same descriptor.
+    pub fn regroup(&self, pid: i32, groups: &[u32]) {
+        let mut state = self.0.lock().unwrap();
+        state.programs.get_mut(&(pid, 7)).unwrap().open.as_mut().unwrap().1 = groups.to_vec();
+    }
+
+    /// It cannot be reached any more.
+    pub fn shut(&self, pid: i32, why: Why) {
+        self.0.lock().unwrap().programs.get_mut(&(pid, 7)).unwrap().open = Err(why);
+    }
+
+    /// It ends.
+    pub fn die(&self, pid: i32) {
+        self.0.lock().unwrap().programs.remove(&(pid, 7)).unwrap().end.write(1).unwrap();
+    }
+
+    /// Looks so far.
+    pub fn looks(&self) -> usize {
+        self.0.lock().unwrap().looks
+    }
+
+    /// The processes that were looked into since this was last asked.
+    pub fn take_reached(&self) -> Vec<i32> {
+        let reached = std::mem::take(&mut self.0.lock().unwrap().reached);
+        reached.into_iter().map(|(pid, _)| pid).collect()
+    }
+}
+
+impl Scout for FakeScout {
+    fn candidates(&mut self, pods: &HashSet<String>) -> Vec<Candidate> {
+        let mut state = self.0.lock().unwrap();
+        state.looks += 1;
+        let ours = state.programs.iter().filter(|(_, program)| pods.contains(&program.pod));
+        let candidate = |(key, program): (&ProcessKey, &Program)| Candidate {
+            key: *key,
+            command: "raw".into(),
+            pod: PodCgroup { uid: program.pod.clone(), container: Some(container(&program.pod)) },
+            pidfd: program.end.as_fd().try_clone_to_owned().unwrap(),
+            descriptors: vec![3],
+        };
+        ours.map(candidate).collect()
+    }
+
+    fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle> {
+        let mut state = self.0.lock().unwrap();
+        state.reached.push(candidate.key);
+        match &state.programs[&candidate.key].open {
+            Ok((descriptor, groups)) => Ok(vec![Way {
+                descriptor: descriptor.try_clone().unwrap(),
+                contexts: groups.iter().map(|group| context(*group)).collect(),
+            }]),
+            Err(why) => Err(Obstacle { why: *why, text: "there is something in the way".into() }),
+        }
+    }
+}
