@@ -60,7 +60,9 @@ impl Stage {
         // A path without blanks and colons, which LD_PRELOAD could not hold.
         symlink(&artifacts.hook, dir.path().join("libsluice.so")).context("cannot link the hook")?;
         let simulator = if setting.simulated {
-            Some(start_simulator(&artifacts, dir.path(), &mut meanwhile)?)
+            sluice_sim::library::lay_out(&dir.path().join("driver"), &artifacts.simulator)
+                .context("cannot lay out the simulator")?;
+            Some(start_simulator(&artifacts.sluice, dir.path(), &mut meanwhile)?)
         } else {
             None
         };
@@ -178,15 +180,22 @@ fn manager_socket(dir: &Path) -> PathBuf {
     dir.join("manager.sock")
 }
 
-fn simulator_socket(dir: &Path) -> PathBuf {
+/// Where [`start_simulator`] has a simulated GPU served.
+pub(crate) fn simulator_socket(dir: &Path) -> PathBuf {
     dir.join("gpu.sock")
 }
 
-fn start_simulator(artifacts: &Artifacts, dir: &Path, meanwhile: Meanwhile<'_>) -> anyhow::Result<Process> {
-    sluice_sim::library::lay_out(&dir.join("driver"), &artifacts.simulator)
-        .context("cannot lay out the simulator")?;
+/// Starts the daemon of a simulated GPU and waits until it serves; `meanwhile` is called often and may end the wait.
+///
+/// # Errors
+/// If it cannot be started or does not serve, and those of `meanwhile`.
+pub(crate) fn start_simulator(
+    sluice: &Path,
+    dir: &Path,
+    meanwhile: Meanwhile<'_>,
+) -> anyhow::Result<Process> {
     let socket = simulator_socket(dir);
-    let mut command = Process::command(&artifacts.sluice);
+    let mut command = Process::command(sluice);
     command.arg("sim").arg("--socket").arg(&socket);
     let mut process = Process::start("simulator", command, dir, None)?;
     wait_for(&mut process, meanwhile, || sluice_sim::client::ledger(&socket).is_ok())?;

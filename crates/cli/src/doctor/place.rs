@@ -4,9 +4,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use sluice_sim::client::gpu_info;
 use sluice_sim::identity::parse_uuid;
 use tempfile::TempDir;
@@ -14,12 +14,13 @@ use tempfile::TempDir;
 use super::helper::{Busy, Helper};
 use super::trials::{DEPTH, KERNEL};
 use crate::signals::Interrupts;
+use crate::stage;
 use crate::supervise::Process;
 
 /// Names a running simulator.
 const SIMULATOR: &str = "SLUICE_SIM_SOCKET";
-/// How long a simulator may take to serve.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time between two looks at whether a simulator serves.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Exit status of a program that Ctrl-C has ended.
 const INTERRUPTED: i32 = 130;
@@ -84,19 +85,12 @@ impl Place {
     }
 
     fn start_simulator(&self) -> anyhow::Result<Simulated> {
-        let socket = self.dir.path().join("gpu.sock");
-        let mut command = Process::command(&self.sluice);
-        command.arg("sim").arg("--socket").arg(&socket);
-        let mut daemon = Process::start("sim", command, self.dir.path(), None)?;
-        let until = Instant::now() + PATIENCE;
-        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-            daemon.check_running()?;
-            if Instant::now() >= until {
-                bail!("the simulator does not serve");
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(Simulated { _daemon: Some(daemon), socket })
+        let mut meanwhile = || {
+            thread::sleep(LOOK_EVERY);
+            Ok(())
+        };
+        let daemon = stage::start_simulator(&self.sluice, self.dir.path(), &mut meanwhile)?;
+        Ok(Simulated { _daemon: Some(daemon), socket: stage::simulator_socket(self.dir.path()) })
     }
 
     /// The simulator's socket, if the GPU is simulated.
