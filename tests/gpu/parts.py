@@ -95,5 +95,5 @@ PLANS = {
     "serve": ["serve"],
     "preempt": ["preempt"],
     "bits": ["identical-api", "frameworks"],
-    "rest": ["outside", "doctor", "serve-random", "groups", "memory", "hint", "table", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
+    "rest": ["outside", "doctor", "serve-random", "memory", "hint", "table", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
 }
