@@ -6,6 +6,7 @@ About 40 seconds.  Needs target/release/{sluice,libsluice.so}.
 
 import argparse
 import json
+import os
 import subprocess
 import time
 
@@ -31,6 +32,8 @@ def main():
     parser.add_argument("--limit", type=int, default=110)
     options = parser.parse_args()
     rig.limit(options.limit)
+    if options.gpu == "sim" and "SLUICE_SIM_SOCKET" not in os.environ:
+        os.environ.update(rig.Gpu("sim").env)
     checks, result = {}, {}
 
     code, report, took = doctor(["--gpu", options.gpu])

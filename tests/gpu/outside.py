@@ -4,10 +4,11 @@
 Two best-effort generators run as they are: no LD_PRELOAD, no manager, nothing announced. `sluice hold` copies their descriptors
 of the control device, asks the driver for their handles, and stops and starts them. Judged by what they complete.
 
-  tests/gpu/outside.py [--gpu sim]       needs target/release/sluice; for `sim` SLUICE_SIM_SOCKET and LD_LIBRARY_PATH
+  tests/gpu/outside.py [--gpu sim]       needs target/release/sluice; for `sim` a simulator that SLUICE_SIM_SOCKET and LD_LIBRARY_PATH name, or none
 """
 
 import argparse
+import os
 import subprocess
 import time
 
@@ -27,6 +28,8 @@ def main():
     parser.add_argument("--limit", type=int, default=88)
     options = parser.parse_args()
     rig.limit(options.limit)
+    if options.gpu == "sim" and "SLUICE_SIM_SOCKET" not in os.environ:
+        os.environ.update(rig.Gpu("sim").env)
     simulated = ["--simulated"] if options.gpu == "sim" else []
     result, checks, holds = {"kernel_us": options.kernel_us, "rates": {}}, {}, []
     loads = []
@@ -92,20 +95,20 @@ def main():
         checks["a killed keeper leaves nobody held"] = rate_a >= 0.2 * alone
 
         result["endings"] = []
-        for load in loads:
-            load.process.stdin.close()
-            final = load.answer(20)
+        for each in loads:
+            each.process.stdin.close()
+            final = each.answer(20)
             while final["record"] != "be_final":
-                final = load.answer(20)
-            load.process.wait(20)
+                final = each.answer(20)
+            each.process.wait(20)
             result["endings"].append({"errors": final["errors"], "completed": final["completed"], "launches": final["launches"]})
         checks["nothing was lost"] = all(not end["errors"] and end["completed"] == end["launches"] for end in result["endings"])
     finally:
         for child in holds:
             child.stop()
-        alive = [load for load in loads if load.process.poll() is None]
+        alive = [each for each in loads if each.process.poll() is None]
         if alive:
-            release = [str(rig.SLUICE), "hold", *simulated, "--release", *[w for load in alive for w in ("--pid", str(load.pid))]]
+            release = [str(rig.SLUICE), "hold", *simulated, "--release", *[w for each in alive for w in ("--pid", str(each.pid))]]
             subprocess.run(release, timeout=15, check=False, env=rig.simulated_env())
         result["checks"], result["ok"] = checks, bool(checks) and all(checks.values())
         for name, good in checks.items():

@@ -71,8 +71,8 @@ PARTS = {
         sim=(*SHORT, "--requests", 10, "--blocks", 2)),
     "stop": Part(script("stop.py", "--seconds", 12), 110, 200, sim=(*SHORT, "--seconds", 1.5)),
     "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),
-    "outside": Part(script("outside.py"), 70, 100),
-    "doctor": Part(script("doctor.py"), 45, 110),
+    "outside": Part(script("outside.py"), 70, 100, sim=(*SHORT, "--seconds", 2)),
+    "doctor": Part(script("doctor.py"), 45, 110, sim=SHORT),
     "frameworks": Part(script("frameworks.py"), 170, 300),
     "memory": Part(script("memory.py"), 100, 320),
     "share": Part(script("share.py"), 260, 440),
@@ -95,5 +95,5 @@ PLANS = {
     "serve": ["serve"],
     "preempt": ["preempt"],
     "bits": ["identical-api", "frameworks"],
-    "rest": ["outside", "doctor", "serve-random", "groups", "memory", "hint", "table", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
+    "rest": ["outside", "doctor", "serve-random", "memory", "hint", "table", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
 }

@@ -122,19 +122,27 @@ def _stop_all():
 
 def leave(status):
     """Ends this script now, with what it has started: threads that still wait for somebody are not waited for."""
+    signal.alarm(0)
     atexit._run_exitfuncs()
     sys.stdout.flush()
     os._exit(status)
 
 
-signal.signal(signal.SIGTERM, lambda *_: leave(143))
+def end_soon(status):
+    """Ends this script by its own way out, and soon without it."""
+    signal.signal(signal.SIGALRM, lambda *_: leave(status))
+    signal.alarm(4)
+    sys.exit(status)
+
+
+signal.signal(signal.SIGTERM, lambda *_: end_soon(143))
 
 
 def limit(seconds):
     """Ends this script, and with it its children, after so long."""
     def ring(*_):
         say(f"error: took longer than its limit of {seconds} s")
-        leave(2)
+        end_soon(2)
     signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
 
@@ -269,7 +277,9 @@ class Gpu:
     def __init__(self, kind):
         self.simulated, self.env, self.controls = kind == "sim", {}, "auto"
         if self.simulated:
+            # As long as this script; what ends last is the simulator's folder.
             self.folder = tempfile.TemporaryDirectory(prefix="sluice-sim-")
+            LAST.append(self.folder.cleanup)
             self.simulator, self.env = simulate(self.folder.name)
             self.controls = "simulated"
 
