@@ -81,9 +81,9 @@ impl Outcome {
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         match self {
-            Self::StopsOnly { why } => {
-                Some(format!("time slices cannot be built on ({why}): latency-critical pods wait for turns"))
-            }
+            Self::StopsOnly { why } => Some(format!(
+                "time slices cannot be built on ({why}): a latency-critical request waits for a slice of whoever has the GPU"
+            )),
             Self::NoEffect { why } => {
                 Some(format!("channel groups cannot be stopped ({why}): everybody takes turns by token"))
             }
