@@ -97,7 +97,8 @@ impl Work {
                     self.lines.insert(line, control);
                 }
                 Order::Add(group, line, handles) => {
-                    if let Some(custody) = &mut self.custody {
+                    // Who is held by the driver's lock has nothing to deposit.
+                    if let Some(custody) = self.custody.as_mut().filter(|_| !handles.channels.is_empty()) {
                         custody.group(group, line, &handles);
                     }
                     if let Some((before, _)) = self.groups.insert(group, (line, handles)) {
