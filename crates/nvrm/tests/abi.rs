@@ -138,6 +138,7 @@ fn parameters_have_the_sizes_that_the_driver_insists_on() {
         (0x2080_1215, 32),
         (0x2080_1235, 24),
         (0x0d02, 16),
+        (0x2080_014a, 268),
     ];
     assert_eq!(sizes, expected);
     assert_eq!((GroupParams::LEN, ChannelParams::LEN), (20, 368));

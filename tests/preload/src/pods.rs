@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tonic::transport::Endpoint;
 
 /// The uuid of the node's simulated GPU.
@@ -25,6 +26,8 @@ const HIERARCHIES: [&str; 4] =
 pub struct Pods {
     /// The rest of the node.
     pub node: Node,
+    /// Managers of other tests see the same processes, and do not know them by their pods.
+    world: usize,
     root: PathBuf,
     clients: Vec<Client>,
     manager: Option<Child>,
@@ -44,7 +47,7 @@ impl Pods {
         let node =
             NodeOptions::default().without_manager().simulator_arguments(&format!("--uuid {GPU}")).start();
         let clients = clients.iter().map(|(n, class, percent)| Client {
-            pod_uid: uid(*n),
+            pod_uid: uid(world, *n),
             namespace: "ml".into(),
             pod: format!("pod-{n}"),
             class: (*class).into(),
@@ -56,7 +59,7 @@ impl Pods {
         });
         let arguments = arguments.split_whitespace().map(str::to_owned).collect();
         let (clients, metrics) = (clients.collect(), http::free_address());
-        let mut pods = Self { node, root, clients, manager: None, metrics, arguments };
+        let mut pods = Self { node, world, root, clients, manager: None, metrics, arguments };
         pods.start_manager();
         Some(pods)
     }
@@ -110,11 +113,15 @@ impl Pods {
     /// # Panics
     /// When its cgroup cannot be made.
     pub fn tenant(&self, n: usize, program: &str) -> TenantOptions {
-        let container = format!("{:0<64}", uid(n).replace('-', ""));
-        let cgroup = self.root.join(format!("kubepods/burstable/pod{}/{container}", uid(n)));
+        let container = format!("{:0<64}", self.uid(n).replace('-', ""));
+        let cgroup = self.root.join(format!("kubepods/burstable/pod{}/{container}", self.uid(n)));
         fs::create_dir_all(&cgroup).unwrap_or_else(|error| panic!("making {}: {error}", cgroup.display()));
         let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", cgroup.display());
         self.node.tenant(&format!("ml/pod-{n}"), program).through_shell(&script)
+    }
+
+    fn uid(&self, n: usize) -> String {
+        uid(self.world, n)
     }
 
     /// One of a pod's figures; 0 if there is none.
@@ -123,7 +130,7 @@ impl Pods {
     /// When the manager does not serve metrics.
     pub fn metric(&self, name: &str, n: usize, more: &[&str]) -> f64 {
         let text = http::get(self.metrics, "/metrics").unwrap_or_else(|error| panic!("scraping: {error}"));
-        let pod = format!("pod_uid=\"{}\"", uid(n));
+        let pod = format!("pod_uid=\"{}\"", self.uid(n));
         http::sample(&text, name, &[&[pod.as_str()], more].concat()).unwrap_or(0.0)
     }
 
@@ -147,16 +154,17 @@ impl Drop for Pods {
     }
 }
 
-/// The n-th pod's uid.
-fn uid(n: usize) -> String {
-    format!("0b6b5d2c-6a4e-4f0b-9d7e-3f1c2a5b{n:04}")
+/// Worlds of this test program so far.
+static WORLDS: AtomicUsize = AtomicUsize::new(0);
+
+/// The n-th pod's uid, like nobody else's on this machine.
+fn uid(world: usize, n: usize) -> String {
+    format!("0b6b5d2c-6a4e-4f0b-{:04}-{:08}{n:04}", world % 10_000, std::process::id())
 }
 
 /// A folder of cgroups of our own, or why there is none.
-fn plant() -> Result<PathBuf, String> {
-    static LAST: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    let number = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let name = format!("sluice-preload-{}-{number}", std::process::id());
+fn plant(world: usize) -> Result<PathBuf, String> {
+    let name = format!("sluice-preload-{}-{world}", std::process::id());
     let mut why = String::new();
     for hierarchy in HIERARCHIES {
         let root = Path::new(hierarchy).join(&name);

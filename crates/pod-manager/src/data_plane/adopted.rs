@@ -10,13 +10,16 @@ use sluice_comm::attach::ContextHandles;
 use sluice_core::ledger::{Class, PeerKind};
 use sluice_core::steering::GroupId;
 use sluice_core::{ClientId, ProcessId};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tracing::{info, warn};
 
 /// Time between the answer to a look and the next look.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
+
+/// After so long a process of which a control has failed is tried again.
+const FAILED_NS: u64 = 300_000_000_000;
 
 /// Ways to the driver, and the groups that are controlled over each.
 type Opened = Vec<(Line, Vec<ContextHandles>)>;
@@ -31,6 +34,8 @@ pub(super) struct Adoption {
     next_look: u64,
     /// Processes that are not controlled, and why.
     unsteered: BTreeMap<ProcessKey, (ClientId, Why)>,
+    /// Processes of which a control has failed, and when: the others of their pods do not suffer for it.
+    failed: HashMap<ProcessKey, u64>,
     /// The backstop; `None`: there is none.
     locks: Option<Locks>,
 }
@@ -80,6 +85,7 @@ impl DataPlane {
         self.adoption.looking = false;
         self.adoption.next_look = self.clock.now_ns().saturating_add(LOOK_EVERY_NS);
         self.adoption.unsteered.retain(|key, _| present.contains(key));
+        self.adoption.failed.retain(|key, _| present.contains(key));
         for Unreached { key, command, pod, pidfd, obstacle } in unreached {
             let known = self.by_peer.get(&key).copied();
             let Some(client) = self.clients.find(&Identity::Pod(pod.clone())) else { continue };
@@ -159,9 +165,9 @@ impl DataPlane {
         let handles: HashSet<(u32, u32)> = ways.iter().flat_map(Way::handles).collect();
         let its = |id: ProcessId| self.helm.groups.values().filter(move |owned| owned.process == id);
         let has: HashSet<(u32, u32)> = known.into_iter().flat_map(its).map(|owned| owned.handles).collect();
-        if self.helm.steering.has_given_up(client) && !handles.is_empty() {
+        if !handles.is_empty() && self.has_failed(key) {
             self.closer.close(ways);
-            return Err(Why::ControlFailed.because("a control of its pod has failed"));
+            return Err(Why::ControlFailed.because("a control of it has failed"));
         }
         if has == handles {
             self.closer.close(ways);
@@ -169,6 +175,10 @@ impl DataPlane {
         }
         let id = match known {
             Some(id) => id,
+            None if handles.is_empty() => {
+                self.closer.close(ways);
+                return Ok(());
+            }
             None => self.keep_adopted(client, key, &command, pod.container, pidfd),
         };
         self.announce_for(id, client, ways)
@@ -208,11 +218,27 @@ impl DataPlane {
         id
     }
 
+    /// Whether a control of a process has failed, not long ago.
+    fn has_failed(&self, key: ProcessKey) -> bool {
+        let at = self.adoption.failed.get(&key);
+        at.is_some_and(|at| self.clock.now_ns() < at.saturating_add(FAILED_NS))
+    }
+
+    /// A control of a process has failed, and its client's groups were given back. If it was adopted only it is left alone: a pod could
+    /// get rid of all turns by a process that cannot be controlled.
+    pub(super) fn adopted_failed(&mut self, id: ProcessId) {
+        let now = self.clock.now_ns();
+        let Some(process) = self.processes.get(&id).filter(|process| process.adopted) else { return };
+        let (client, key) = (process.client, process.key);
+        self.adoption.failed.extend(key.map(|key| (key, now)));
+        self.adoption.unsteered.extend(key.map(|key| (key, (client, Why::ControlFailed))));
+        self.helm.steering.pardon(client);
+    }
+
     /// Whether the driver's lock is to be had for a client's processes. Who is latency-critical is never stopped.
     fn can_lock(&self, client: ClientId) -> bool {
         let class = self.clients.get(client).map(|client| client.definition.spec.class);
-        let may = class == Some(Class::BestEffort) && !self.helm.steering.has_given_up(client);
-        may && self.adoption.locks.is_some()
+        class == Some(Class::BestEffort) && self.adoption.locks.is_some()
     }
 
     /// Has a process held by the driver's lock, in place of its groups: as one group, which is stopped by locking and has no slice.
@@ -228,7 +254,10 @@ impl DataPlane {
             return true;
         }
         process.adopted = true;
-        let peer = process.label.clone();
+        let (peer, key) = (process.label.clone(), process.key);
+        if key.is_some_and(|key| self.has_failed(key)) {
+            return false;
+        }
         let added = self.tokens.add_process(id, client, PeerKind::Returns);
         if added.is_err() || !self.may_announce(id, client, 1, now) {
             return false;
@@ -236,6 +265,7 @@ impl DataPlane {
         let line = self.helm.open(locks.of(pid, pidfd), None);
         let group = self.helm.add(id, Some(pid), line, handles);
         self.helm.executor.order(Order::Close(line));
+        self.helm.steering.pardon(client);
         self.helm.steering.announce(id, (client, Class::BestEffort), vec![group], &mut self.tokens, now);
         self.follow(id);
         let (client, reason) = (self.clients.name(client), obstacle.why.label());
@@ -272,6 +302,8 @@ impl DataPlane {
             }
             self.helm.executor.order(Order::Close(line));
         }
+        // Whatever a process that has attached did wrong.
+        self.helm.steering.pardon(client);
         self.helm.steering.announce(id, (client, class), groups, &mut self.tokens, now);
         self.follow(id);
         obstacle.map_or(Ok(()), Err)
@@ -304,8 +336,10 @@ impl DataPlane {
 
     /// How many processes of a client run without the hook and are steered.
     pub(super) fn adopted(&self, client: ClientId) -> usize {
-        let its = self.processes.values().filter(|process| process.client == client);
-        its.filter(|process| process.adopted && process.steered).count()
+        let its = self.processes.iter().filter(|(_, process)| process.client == client);
+        let controlled =
+            |id: ProcessId| self.helm.groups.values().any(|owned| owned.process == id && !owned.stuck);
+        its.filter(|(id, process)| process.adopted && controlled(**id)).count()
     }
 
     /// How many processes of a client run without the hook and are not steered, by [`Why::index`].
