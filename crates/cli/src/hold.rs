@@ -4,6 +4,7 @@
 //! standard input ends; this one holds the other end, and lets everybody go if the worker ends otherwise.
 
 mod grip;
+mod locks;
 mod turns;
 mod worker;
 
@@ -26,7 +27,7 @@ If both processes of this command are killed at once, `sluice hold --release --p
 )]
 pub(crate) struct Arguments {
     /// A program, by its process id; with --shares several
-    #[arg(long = "pid", required = true, value_name = "PID")]
+    #[arg(long = "pid", required_unless_present = "locks", value_name = "PID")]
     pids: Vec<i32>,
     /// Have the programs take turns in these proportions, one number each, such as 30,70
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -43,6 +44,9 @@ pub(crate) struct Arguments {
     /// The control device is a simulator's
     #[arg(long)]
     simulated: bool,
+    /// Makes the locks of a pod-manager
+    #[arg(long, hide = true, exclusive = true)]
+    locks: bool,
     /// This is the worker
     #[arg(long, hide = true)]
     worker: bool,
@@ -61,6 +65,9 @@ pub(crate) enum By {
 
 /// Holds until the end.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if arguments.locks {
+        return locks::serve().map(|()| ExitCode::SUCCESS);
+    }
     ensure!(
         if arguments.shares.is_empty() {
             arguments.pids.len() == 1 || arguments.release

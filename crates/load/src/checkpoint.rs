@@ -2,6 +2,8 @@
 
 use std::ptr;
 
+use sluice_driver_api::types::CUprocessState;
+
 use crate::driver::{Driver, Error, check, function};
 
 /// `CUcheckpointLockArgs`: a time limit in milliseconds, and nothing but zeroes behind it.
@@ -31,4 +33,18 @@ pub fn unlock(driver: &Driver, pid: i32) -> Result<(), Error> {
     let unlock = function!(driver, cuCheckpointProcessUnlock)?;
     // SAFETY: the driver documents that the arguments may be absent.
     check("cuCheckpointProcessUnlock", unsafe { unlock(pid, ptr::null_mut()) })
+}
+
+/// Whether a process is held, by whomever.
+///
+/// # Errors
+/// Those of the driver: the process does not use it, or is no more. A driver before 570 has no such function.
+pub fn is_locked(driver: &Driver, pid: i32) -> Result<bool, Error> {
+    /// CU_PROCESS_STATE_RUNNING.
+    const RUNNING: CUprocessState = 0;
+    let get = function!(driver, cuCheckpointProcessGetState)?;
+    let mut state = RUNNING;
+    // SAFETY: the pointer is to a local of the type that the driver writes.
+    check("cuCheckpointProcessGetState", unsafe { get(pid, &raw mut state) })?;
+    Ok(state != RUNNING)
 }

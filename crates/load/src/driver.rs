@@ -44,6 +44,14 @@ impl Error {
     }
 }
 
+impl Error {
+    /// True if something did not end within its time.
+    #[must_use]
+    pub fn is_not_ready(&self) -> bool {
+        matches!(self, Self::Failed { status: CUresult::ERROR_NOT_READY, .. })
+    }
+}
+
 /// Turns a status into a result that names the call.
 pub(crate) fn check(call: &'static str, status: CUresult) -> Result<(), Error> {
     if status == CUresult::SUCCESS { Ok(()) } else { Err(Error::Failed { call, status }) }

@@ -122,6 +122,9 @@ pub struct Config {
     pub controls: Controls,
     /// Whether programs are steered that run without our hook. Default: where that can be done.
     pub adopt: Adoption,
+    /// The `sluice` program, which makes the driver's locks for processes whose groups cannot be had (`sluice hold --locks`). Default:
+    /// none, and they are not steered.
+    pub lock_program: Option<PathBuf>,
     /// Verdict of `sluice self-test`: believed rather than the driver's version while it holds. Default: none.
     pub self_test: Option<PathBuf>,
     /// Whether standard input is a packet socket to whoever supervises this manager, who gets duplicates of the ways to the
@@ -200,6 +203,7 @@ impl Config {
             limit_period: Duration::from_millis(200),
             controls: Controls::default(),
             adopt: Adoption::default(),
+            lock_program: None,
             self_test: None,
             custody: false,
             turn: Duration::from_millis(50),

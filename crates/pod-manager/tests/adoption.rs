@@ -9,6 +9,7 @@ use sluice_pod_manager::adopt::Why;
 use sluice_pod_manager::channels::{Cause, ControlFailure};
 use sluice_proto::control::{Class, Client};
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use support::agent::{Agent, pod, uid};
 use support::driver::{Call, Descriptor, context};
 use support::hook::Hook;
@@ -32,7 +33,12 @@ impl Node {
     }
 
     fn with(clients: &[Client]) -> Self {
-        let mut world = World::for_agent(|_| {});
+        Self::with_locks(clients, None)
+    }
+
+    /// Where somebody makes the driver's locks.
+    fn with_locks(clients: &[Client], program: Option<PathBuf>) -> Self {
+        let mut world = World::for_agent(|config| config.lock_program = program);
         world.stop();
         let scout = FakeScout::default();
         world.scout = Some(scout.clone());
@@ -280,4 +286,64 @@ fn a_manager_that_was_started_again_finds_it_again() {
     node.agent.set(&[pod(&uid(1)), pod(&uid(2))]);
     node.look_until_adopted();
     assert_eq!(node.adopted(1), 1.0);
+}
+
+/// A pod could otherwise get rid of all turns by one process that cannot be controlled.
+#[test]
+fn a_process_that_cannot_be_controlled_does_not_free_the_others_of_its_pod() {
+    let node = Node::new();
+    let (_hook, _descriptor) = node.hooked(2, 2);
+    let _bad = node.scout.program(500, &uid(1), &[1]);
+    let _good = node.scout.program(501, &uid(1), &[11]);
+    node.world.driver.fail(1, Some(failure()));
+    until("one is adopted, the other one not", || {
+        node.look();
+        (node.adopted(1), node.unsteered(1, "control_failed")) == (1.0, 1.0)
+    });
+    let turns = node.enabled_ms([11, 2]);
+    assert!(turns.iter().all(|ms| (4500..=5500).contains(ms)), "{turns:?}");
+    node.look_until_adopted();
+    assert_eq!((node.adopted(1), node.unsteered(1, "control_failed")), (1.0, 1.0));
+}
+
+/// What makes the locks of a test: writes down what it was told, and how it ended.
+fn keeper(folder: &Path) -> (PathBuf, PathBuf) {
+    use std::os::unix::fs::PermissionsExt;
+    let (program, log) = (folder.join("keeper"), folder.join("keeper.log"));
+    let to = log.display();
+    let read = format!("while read line; do echo \"$line\" >> {to}; echo ok; done");
+    let script = format!("#!/bin/sh\necho \"$@\" >> {to}\n{read}\necho end >> {to}\n");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    (program, log)
+}
+
+#[test]
+fn who_cannot_be_looked_through_is_held_by_the_drivers_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, log) = keeper(folder.path());
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    let mut node = Node::with_locks(&[pod(&uid(1)), pod(&uid(2))], Some(program));
+    let (_hook, _descriptor) = node.hooked(2, 2);
+    node.scout.unreachable(500, &uid(1), Why::TooMany);
+    node.scout.unreachable(501, &uid(1), Why::NoGroups);
+    until("it is held", || {
+        node.look();
+        said().contains("lock 500 1000")
+    });
+    let unsteered = ["too_many", "no_groups"].map(|why| node.unsteered(1, why));
+    assert_eq!((node.adopted(1), unsteered), (1.0, [0.0, 1.0]));
+    until("it has its turns", || {
+        node.world.advance(10 * MS);
+        quiet(&node.world);
+        let words = said();
+        words.matches("\nunlock 500").count() > 3 && words.matches("\nlock 500").count() > 3
+    });
+    let [_, hooked] = node.enabled_ms([1, 2]);
+    assert!((4500..=5500).contains(&hooked), "{hooked} ms");
+    node.world.stop();
+    until("whoever makes the locks is told to end", || said().ends_with("end\n"));
+    let words = said();
+    assert!(words.starts_with("hold --locks\n") && !words.contains("501"), "{words}");
+    node.world.start();
 }

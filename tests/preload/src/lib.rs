@@ -16,6 +16,7 @@ pub mod http;
 pub mod impostor;
 pub mod node;
 pub mod patience;
+pub mod pods;
 pub mod programs;
 pub mod steerer;
 pub mod tenant;

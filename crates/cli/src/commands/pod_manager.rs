@@ -227,6 +227,7 @@ impl Arguments {
                 Some(Adopt::Auto) => Adoption::Auto,
                 Some(Adopt::Off) => Adoption::Off,
             },
+            lock_program: std::env::current_exe().ok(),
             self_test: self.self_test.clone(),
             custody: self.custody,
             turn: self.turn_ms.unwrap_or(d.turn),

@@ -138,10 +138,9 @@ impl Steering {
         }
     }
 
-    /// Whether a control of a client has failed: it is not steered any more.
-    #[must_use]
-    pub fn has_given_up(&self, client: ClientId) -> bool {
-        self.given_up.contains(&client)
+    /// A client of which a control has failed may announce again: what failed will not be announced.
+    pub fn pardon(&mut self, client: ClientId) {
+        self.given_up.remove(&client);
     }
 
     /// Nothing is remembered of a client that has left for good.

@@ -39,7 +39,7 @@ impl KernelScout {
         let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
         let number = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
         let all: HashSet<i32> = entries.filter_map(number).collect();
-        if self.looks % ALL_EVERY == 0 {
+        if self.looks.is_multiple_of(ALL_EVERY) {
             self.in_pods.clear();
         }
         self.looks = self.looks.wrapping_add(1);
@@ -85,11 +85,16 @@ impl Scout for KernelScout {
     fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle> {
         let pid = candidate.key.0;
         // Without an answer only the first clients of this boot are looked at.
-        let newest = if self.simulated { None } else { outside::newest_client().ok() };
-        let ways = match outside::ways(candidate.pidfd.as_fd(), pid, self.simulated, newest) {
-            Ok(ways) => ways,
-            Err(Unreachable::NoDriver(_)) => return Ok(Vec::new()),
-            Err(why) => return Err(obstacle(&why)),
+        let newest = if self.simulated { None } else { Some(outside::newest_client()) };
+        let known = newest.as_ref().and_then(|newest| newest.as_ref().ok()).copied();
+        let ways = match (outside::ways(candidate.pidfd.as_fd(), pid, self.simulated, known), newest) {
+            (Ok(ways), _) => ways,
+            (Err(Unreachable::NoDriver(_)), _) => return Ok(Vec::new()),
+            (Err(why @ Unreachable::NoGroups(_)), Some(Err(newest))) => {
+                let text = format!("{why} (where to look cannot be told: {newest})");
+                return Err(Why::NoGroups.because(text));
+            }
+            (Err(why), _) => return Err(obstacle(&why)),
         };
         let mut found = Vec::new();
         for mut way in ways {

@@ -5,10 +5,12 @@
 //! says when to look, for which pods, and who has attached by himself: nobody else's processes are ever touched.
 
 mod kernel;
+mod lock;
 mod thread;
 mod watch;
 
 pub use kernel::KernelScout;
+pub(crate) use lock::Locks;
 pub(crate) use thread::{Adopter, Look, Reached, Sighted, Unreached};
 
 use sluice_comm::attach::ContextHandles;
@@ -74,6 +76,12 @@ impl Why {
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether the process has groups all the same, so that the driver's lock is worth a try. Who is not let into its descriptors
+    /// is not let lock it either.
+    pub(crate) const fn can_be_locked(self) -> bool {
+        matches!(self, Self::TooMany | Self::Driver)
     }
 
     /// With words for it.

@@ -36,6 +36,7 @@ pub(crate) struct Unreached {
     pub(crate) key: ProcessKey,
     pub(crate) command: String,
     pub(crate) pod: PodCgroup,
+    pub(crate) pidfd: OwnedFd,
     pub(crate) obstacle: Obstacle,
 }
 
@@ -101,7 +102,7 @@ impl Work {
             match (reached, obstacle) {
                 (Some(ways), _) => sighted.reached.push(Reached { key, command, pod, pidfd, ways }),
                 (None, Some(obstacle)) => {
-                    sighted.unreached.push(Unreached { key, command, pod, obstacle });
+                    sighted.unreached.push(Unreached { key, command, pod, pidfd, obstacle });
                 }
                 (None, None) => {}
             }

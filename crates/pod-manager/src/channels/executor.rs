@@ -118,7 +118,10 @@ impl Work {
                     self.lines.insert(line, control);
                 }
                 Order::Add(group, line, handles) => {
-                    self.deposit(|custody| custody.group(group, line, &handles));
+                    // Who is held by the driver's lock has nothing to deposit.
+                    if !handles.channels.is_empty() {
+                        self.deposit(|custody| custody.group(group, line, &handles));
+                    }
                     let reached = Reached { line, handles, known: Known::default() };
                     if let Some(before) = self.groups.insert(group, reached) {
                         self.close_if_unused(before.line);

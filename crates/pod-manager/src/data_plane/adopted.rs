@@ -1,22 +1,25 @@
 //! Programs without the hook: what the adopter has found is taken under control, beside those who announce their groups.
 
 use super::DataPlane;
-use crate::adopt::{Adopter, Look, Obstacle, ProcessKey, Reached, Sighted, Unreached, Way, Why};
+use crate::adopt::{Adopter, Locks, Look, Obstacle, ProcessKey, Reached, Sighted, Unreached, Way, Why};
 use crate::channels::{Line, Order};
 use crate::definition::Who;
 use crate::identity::Identity;
 use crate::process::Process;
 use sluice_comm::attach::ContextHandles;
-use sluice_core::ledger::PeerKind;
-use sluice_core::pod_cgroup::PodCgroup;
+use sluice_core::ledger::{Class, PeerKind};
 use sluice_core::steering::GroupId;
 use sluice_core::{ClientId, ProcessId};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use tracing::{info, warn};
 
 /// Time between the answer to a look and the next look.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
+
+/// After so long a process of which a control has failed is tried again.
+const FAILED_NS: u64 = 300_000_000_000;
 
 /// Ways to the driver, and the groups that are controlled over each.
 type Opened = Vec<(Line, Vec<ContextHandles>)>;
@@ -31,11 +34,15 @@ pub(super) struct Adoption {
     next_look: u64,
     /// Processes that are not controlled, and why.
     unsteered: BTreeMap<ProcessKey, (ClientId, Why)>,
+    /// Processes of which a control has failed, and when: the others of their pods do not suffer for it.
+    failed: HashMap<ProcessKey, u64>,
+    /// The backstop; `None`: there is none.
+    locks: Option<Locks>,
 }
 
 impl Adoption {
-    pub(super) fn new(adopter: Option<Adopter>) -> Self {
-        Self { adopter, ..Self::default() }
+    pub(super) fn new(adopter: Option<Adopter>, lock_program: Option<PathBuf>) -> Self {
+        Self { adopter, locks: lock_program.map(Locks::by), ..Self::default() }
     }
 
     fn can_look(&self) -> bool {
@@ -78,31 +85,55 @@ impl DataPlane {
         self.adoption.looking = false;
         self.adoption.next_look = self.clock.now_ns().saturating_add(LOOK_EVERY_NS);
         self.adoption.unsteered.retain(|key, _| present.contains(key));
-        for Unreached { key, command, pod, obstacle } in unreached {
-            let id = self.by_peer.get(&key).copied();
-            if id.and_then(|id| self.processes.get(&id)).is_some_and(has_attached) {
+        self.adoption.failed.retain(|key, _| present.contains(key));
+        for Unreached { key, command, pod, pidfd, obstacle } in unreached {
+            let known = self.by_peer.get(&key).copied();
+            let Some(client) = self.clients.find(&Identity::Pod(pod.clone())) else { continue };
+            let process = known.and_then(|id| self.processes.get(&id));
+            if process.is_some_and(|process| has_attached(process) || process.client != client) {
                 self.adoption.unsteered.remove(&key);
                 continue;
             }
-            // What it had before is not all that it has.
-            if let Some(id) = id {
-                self.unsteer(id);
-                self.follow(id);
-            }
-            self.is_not_steered(key, &command, pod, &obstacle);
+            let locks = obstacle.why.can_be_locked() && self.can_lock(client);
+            let id = known
+                .or_else(|| locks.then(|| self.keep_adopted(client, key, &command, pod.container, pidfd)));
+            self.is_not_reached(id, client, key, &command, &obstacle);
         }
         for found in reached {
-            let (key, command, pod) = (found.key, found.command.clone(), found.pod.clone());
-            match self.take_in(found) {
+            let Some(client) = self.clients.find(&Identity::Pod(found.pod.clone())) else { continue };
+            let (key, command) = (found.key, found.command.clone());
+            match self.take_in(client, found) {
                 Ok(()) => drop(self.adoption.unsteered.remove(&key)),
-                Err(obstacle) => self.is_not_steered(key, &command, pod, &obstacle),
+                Err(obstacle) => {
+                    let id = self.by_peer.get(&key).copied();
+                    self.is_not_reached(id, client, key, &command, &obstacle);
+                }
             }
         }
     }
 
+    /// Its groups cannot be had, at least not all of them: it is held by the driver's lock if that can be, or let go.
+    fn is_not_reached(
+        &mut self,
+        id: Option<ProcessId>,
+        client: ClientId,
+        key: ProcessKey,
+        command: &str,
+        obstacle: &Obstacle,
+    ) {
+        if obstacle.why.can_be_locked() && id.is_some_and(|id| self.lock_instead(id, client, obstacle)) {
+            self.adoption.unsteered.remove(&key);
+            return;
+        }
+        if let Some(id) = id {
+            self.unsteer(id);
+            self.follow(id);
+        }
+        self.is_not_steered(client, key, command, obstacle);
+    }
+
     /// Notes why a process is not steered, and says so once.
-    fn is_not_steered(&mut self, key: ProcessKey, command: &str, pod: PodCgroup, obstacle: &Obstacle) {
-        let Some(client) = self.clients.find(&Identity::Pod(pod)) else { return };
+    fn is_not_steered(&mut self, client: ClientId, key: ProcessKey, command: &str, obstacle: &Obstacle) {
         let noted = self.adoption.unsteered.insert(key, (client, obstacle.why));
         if noted != Some((client, obstacle.why))
             && self.throttle.pass("unsteered", self.clock.now_ns()).is_some()
@@ -114,13 +145,8 @@ impl DataPlane {
     }
 
     /// Takes all groups of a process under control, in place of those that it had.
-    fn take_in(&mut self, found: Reached) -> Result<(), Obstacle> {
+    fn take_in(&mut self, client: ClientId, found: Reached) -> Result<(), Obstacle> {
         let Reached { key, command, pod, pidfd, mut ways } = found;
-        let container = pod.container.clone();
-        let Some(client) = self.clients.find(&Identity::Pod(pod)) else {
-            self.closer.close(ways);
-            return Ok(());
-        };
         let known = self.by_peer.get(&key).copied();
         let process = known.and_then(|id| self.processes.get(&id));
         // It has attached meanwhile, or it is the process of a client that was removed.
@@ -131,15 +157,17 @@ impl DataPlane {
         // A child that has inherited the file of its parent: the groups are the parent's.
         let elsewhere = |context: &ContextHandles| {
             let handles = (context.client, context.channel_group);
-            self.helm.groups.values().any(|owned| owned.handles == handles && Some(owned.process) != known)
+            let of_pod = |id| self.processes.get(id).is_none_or(|process| process.client == client);
+            let others = self.helm.groups.values().filter(|owned| Some(owned.process) != known);
+            others.filter(|owned| of_pod(&owned.process)).any(|owned| owned.handles == handles)
         };
         ways.iter_mut().for_each(|way| way.contexts.retain(|context| !elsewhere(context)));
         let handles: HashSet<(u32, u32)> = ways.iter().flat_map(Way::handles).collect();
         let its = |id: ProcessId| self.helm.groups.values().filter(move |owned| owned.process == id);
         let has: HashSet<(u32, u32)> = known.into_iter().flat_map(its).map(|owned| owned.handles).collect();
-        if self.helm.steering.has_given_up(client) && !handles.is_empty() {
+        if !handles.is_empty() && self.has_failed(key) {
             self.closer.close(ways);
-            return Err(Why::ControlFailed.because("a control of its pod has failed"));
+            return Err(Why::ControlFailed.because("a control of it has failed"));
         }
         if has == handles {
             self.closer.close(ways);
@@ -147,7 +175,11 @@ impl DataPlane {
         }
         let id = match known {
             Some(id) => id,
-            None => self.keep_adopted(client, key, &command, container, pidfd),
+            None if handles.is_empty() => {
+                self.closer.close(ways);
+                return Ok(());
+            }
+            None => self.keep_adopted(client, key, &command, pod.container, pidfd),
         };
         self.announce_for(id, client, ways)
     }
@@ -186,6 +218,61 @@ impl DataPlane {
         id
     }
 
+    /// Whether a control of a process has failed, not long ago.
+    fn has_failed(&self, key: ProcessKey) -> bool {
+        let at = self.adoption.failed.get(&key);
+        at.is_some_and(|at| self.clock.now_ns() < at.saturating_add(FAILED_NS))
+    }
+
+    /// A control of a process has failed, and its client's groups were given back. If it was adopted only it is left alone: a pod could
+    /// get rid of all turns by a process that cannot be controlled.
+    pub(super) fn adopted_failed(&mut self, id: ProcessId) {
+        let now = self.clock.now_ns();
+        let Some(process) = self.processes.get(&id).filter(|process| process.adopted) else { return };
+        let (client, key) = (process.client, process.key);
+        self.adoption.failed.extend(key.map(|key| (key, now)));
+        self.adoption.unsteered.extend(key.map(|key| (key, (client, Why::ControlFailed))));
+        self.helm.steering.pardon(client);
+    }
+
+    /// Whether the driver's lock is to be had for a client's processes. Who is latency-critical is never stopped.
+    fn can_lock(&self, client: ClientId) -> bool {
+        let class = self.clients.get(client).map(|client| client.definition.spec.class);
+        class == Some(Class::BestEffort) && self.adoption.locks.is_some()
+    }
+
+    /// Has a process held by the driver's lock, in place of its groups: as one group, which is stopped by locking and has no slice.
+    fn lock_instead(&mut self, id: ProcessId, client: ClientId, obstacle: &Obstacle) -> bool {
+        let now = self.clock.now_ns();
+        let Some(locks) = self.adoption.locks.clone().filter(|_| self.can_lock(client)) else { return false };
+        let Some(process) = self.processes.get_mut(&id) else { return false };
+        let (Some(pid), Some(pidfd)) = (process.pid, process.pidfd.as_ref()) else { return false };
+        let Ok(pidfd) = pidfd.try_clone() else { return false };
+        let handles = Locks::handles(pid);
+        let mut its = self.helm.groups.values().filter(|owned| owned.process == id);
+        if its.any(|owned| owned.handles == (handles.client, handles.channel_group)) {
+            return true;
+        }
+        process.adopted = true;
+        let (peer, key) = (process.label.clone(), process.key);
+        if key.is_some_and(|key| self.has_failed(key)) {
+            return false;
+        }
+        let added = self.tokens.add_process(id, client, PeerKind::Returns);
+        if added.is_err() || !self.may_announce(id, client, 1, now) {
+            return false;
+        }
+        let line = self.helm.open(locks.of(pid, pidfd), None);
+        let group = self.helm.add(id, Some(pid), line, handles);
+        self.helm.executor.order(Order::Close(line));
+        self.helm.steering.pardon(client);
+        self.helm.steering.announce(id, (client, Class::BestEffort), vec![group], &mut self.tokens, now);
+        self.follow(id);
+        let (client, reason) = (self.clients.name(client), obstacle.why.label());
+        warn!(client, peer, reason, "takes turns by the driver's lock: {obstacle}");
+        true
+    }
+
     fn announce_for(&mut self, id: ProcessId, client: ClientId, ways: Vec<Way>) -> Result<(), Obstacle> {
         let now = self.clock.now_ns();
         let Some(class) = self.clients.get(client).map(|client| client.definition.spec.class) else {
@@ -215,6 +302,8 @@ impl DataPlane {
             }
             self.helm.executor.order(Order::Close(line));
         }
+        // Whatever a process that has attached did wrong.
+        self.helm.steering.pardon(client);
         self.helm.steering.announce(id, (client, class), groups, &mut self.tokens, now);
         self.follow(id);
         obstacle.map_or(Ok(()), Err)
@@ -247,8 +336,10 @@ impl DataPlane {
 
     /// How many processes of a client run without the hook and are steered.
     pub(super) fn adopted(&self, client: ClientId) -> usize {
-        let its = self.processes.values().filter(|process| process.client == client);
-        its.filter(|process| process.adopted && process.steered).count()
+        let its = self.processes.iter().filter(|(_, process)| process.client == client);
+        let controlled =
+            |id: ProcessId| self.helm.groups.values().any(|owned| owned.process == id && !owned.stuck);
+        its.filter(|(id, process)| process.adopted && controlled(**id)).count()
     }
 
     /// How many processes of a client run without the hook and are not steered, by [`Why::index`].

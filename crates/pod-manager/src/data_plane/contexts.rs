@@ -186,10 +186,15 @@ impl super::steering::Helm {
             Some(Spare { descriptor: fd.try_clone().ok()?, process: process.try_clone().ok()? })
         });
         let control: Box<dyn ChannelControl> = adopt.adopt(fd)?;
+        Ok(self.open(control, spare))
+    }
+
+    /// Hands a way to the driver to whoever makes the controls.
+    pub(super) fn open(&mut self, control: Box<dyn ChannelControl>, spare: Option<Spare>) -> Line {
         self.last += 1;
         let line = Line(self.last);
         self.executor.order(Order::Open(line, control, spare));
-        Ok(line)
+        line
     }
 
     /// Takes a group under control. One that is known keeps its number, whatever has become of it meanwhile.

@@ -174,7 +174,7 @@ impl DataPlane {
             throttle: Throttle::default(),
             clients: ClientTable::default(),
             tokens: TokenLedger::new(config.policy()),
-            adoption: adopted::Adoption::new(adopter),
+            adoption: adopted::Adoption::new(adopter, config.lock_program.clone()),
             helm: steering::Helm::new(steering, adopt, executor),
             gatekeeper: gates::Gatekeeper::new(config.gate_policy(), config.gates),
             memory: MemoryLedger::default(),

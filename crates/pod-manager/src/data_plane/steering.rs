@@ -123,10 +123,14 @@ impl DataPlane {
             let client = owner.map_or("removed client", |process| self.clients.name(process.client));
             warn!(client, op = ?control.op, "control failed: {why}");
         }
+        let failed = self.helm.groups.get(&control.group).map(|owned| owned.process);
         let events = self.helm.steering.done(outcome, &mut self.tokens, self.clock.now_ns());
         for event in events {
             match event {
                 Event::GivenUp(id) => {
+                    if failed == Some(id) {
+                        self.adopted_failed(id);
+                    }
                     self.meters.steering.given_up.inc();
                     let process = self.processes.get(&id);
                     let client =
