@@ -125,6 +125,7 @@ fn latency_critical_requests_are_not_disturbed_by_hand_overs() {
     assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
     assert_eq!(lc.page().company(), 2);
     assert_eq!(lc.page().deadline_ns(), STANDING);
+    assert_eq!(world.metric("sluice_level{level=\"turn\"}"), Some(3.0), "its slice is controlled");
     lc.want();
     lc.granted();
     lc.becomes(true, world.clock.now());

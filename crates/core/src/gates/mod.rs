@@ -8,8 +8,10 @@
 mod policy;
 #[cfg(test)]
 mod tests;
+mod witness;
 
 pub use policy::GatePolicy;
+pub use witness::Witness;
 
 use crate::share::{Share, WHOLE_PPM};
 use crate::steering::Activity;

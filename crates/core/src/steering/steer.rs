@@ -258,6 +258,18 @@ impl Steering {
         self.processes.values().any(|process| !process.is_best_effort())
     }
 
+    /// Whether a process's channel groups are controlled.
+    #[must_use]
+    pub fn controls(&self, id: ProcessId) -> bool {
+        self.processes.get(&id).is_some_and(|process| !process.groups.is_empty())
+    }
+
+    /// Whether a group is a process's, and under control.
+    #[must_use]
+    pub fn owns(&self, id: ProcessId, group: GroupId) -> bool {
+        self.processes.get(&id).is_some_and(|process| process.groups.contains(&group))
+    }
+
     /// Whether a process's activity matters.
     #[must_use]
     pub fn watches(&self, id: ProcessId) -> bool {

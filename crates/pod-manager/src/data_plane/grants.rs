@@ -203,7 +203,8 @@ impl DataPlane {
             client.metrics.memory_limit.set(gauge(account.limit));
             client.metrics.processes.set(gauge(processes as u64));
         }
-        self.meters.steering.set_levels(self.processes.values().filter_map(Process::level));
+        let level = |(id, process): (&ProcessId, &Process)| process.level(self.helm.steering.controls(*id));
+        self.meters.steering.set_levels(self.processes.iter().filter_map(level));
     }
 }
 
