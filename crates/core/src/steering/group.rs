@@ -34,6 +34,8 @@ pub(super) struct Others {
     pub(super) tiny: bool,
     /// One of them will for ever, or will want to.
     pub(super) for_ever: bool,
+    /// No group is given a slice, nor was any.
+    pub(super) unsliced: bool,
 }
 
 /// What to do about a group, the most urgent first.
@@ -81,8 +83,8 @@ impl Group {
     }
 
     /// It is as the driver made it.
-    pub(super) fn is_free(&self) -> bool {
-        self.enabled == Some(true) && self.slice_us == Some(DEFAULT_US)
+    pub(super) fn is_free(&self, others: Others) -> bool {
+        self.enabled == Some(true) && (others.unsliced || self.slice_us == Some(DEFAULT_US))
     }
 
     /// It is under control from now on, and how it is, is not known any more.
@@ -108,7 +110,7 @@ impl Group {
         let Setting { enabled, slice_us } = self.want;
         let harmless = others.for_ever || !self.sliced;
         let slice_us = if harmless { slice_us.max(TINY_US) } else { slice_us };
-        let sliced = self.slice_us == Some(slice_us) || self.slice_failures >= TRIES;
+        let sliced = others.unsliced || self.slice_us == Some(slice_us) || self.slice_failures >= TRIES;
         let runs_as_wanted = self.enabled == Some(enabled) || self.run_failures >= TRIES;
         if !enabled && !runs_as_wanted {
             return Some((Urgency::Stop, Op::Stop));

@@ -8,6 +8,8 @@ pub const TINY_US: u64 = 1000;
 /// Settings of steering; times in nanoseconds unless named otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SteeringPolicy {
+    /// Slices can be set. If not all groups keep the driver's own, and whoever has no turn is stopped all the same. Default: yes.
+    pub slices: bool,
     /// Slice of a best-effort group while a latency-critical process is attached. Default 1 µs.
     pub short_us: u64,
     /// Slice of a latency-critical group that is the only one. Default 1 s.
@@ -48,6 +50,7 @@ pub struct SteeringPolicy {
 impl Default for SteeringPolicy {
     fn default() -> Self {
         Self {
+            slices: true,
             short_us: 1,
             long_us: 1_000_000,
             shared_us: 5_000,

@@ -37,9 +37,17 @@ pub struct Released {
 pub struct Reconciler {
     groups: BTreeMap<GroupId, Group>,
     in_flight: Option<Control>,
+    /// Slices cannot be set: all groups have the driver's own.
+    unsliced: bool,
 }
 
 impl Reconciler {
+    /// Knows no groups. Sets no slices unless it can.
+    #[must_use]
+    pub fn new(slices: bool) -> Self {
+        Self { unsliced: !slices, ..Self::default() }
+    }
+
     /// A group that nothing is known of, or not any more. It is to be free until somebody wants something else. One that was
     /// being given back stays.
     pub fn add(&mut self, group: GroupId) {
@@ -113,7 +121,7 @@ impl Reconciler {
                 continue;
             }
             group.told = true;
-            let is_free = group.is_free();
+            let is_free = group.is_free(others);
             released.push(Released { group: id, is_free });
             if is_free {
                 self.groups.remove(&id);
@@ -155,7 +163,8 @@ impl Reconciler {
 
     fn feared(&self) -> Feared {
         let count = |which: fn(&Group) -> bool| self.groups.values().filter(|group| which(group)).count();
-        Feared { tiny: count(Group::is_tiny), for_ever: count(Group::is_tiny_for_ever) }
+        let (tiny, for_ever) = (count(Group::is_tiny), count(Group::is_tiny_for_ever));
+        Feared { tiny, for_ever, unsliced: self.unsliced }
     }
 }
 
@@ -164,6 +173,7 @@ impl Reconciler {
 struct Feared {
     tiny: usize,
     for_ever: usize,
+    unsliced: bool,
 }
 
 impl Feared {
@@ -172,6 +182,7 @@ impl Feared {
         Others {
             tiny: self.tiny > usize::from(group.is_tiny()),
             for_ever: self.for_ever > usize::from(group.is_tiny_for_ever()),
+            unsliced: self.unsliced,
         }
     }
 }

@@ -51,7 +51,7 @@ impl Steering {
     /// Steers nobody yet.
     #[must_use]
     pub fn new(policy: SteeringPolicy) -> Self {
-        Self { policy, ..Self::default() }
+        Self { reconciler: Reconciler::new(policy.slices), policy, ..Self::default() }
     }
 
     /// A process announces its groups: all that it has, in place of those it announced before. Latency-critical processes

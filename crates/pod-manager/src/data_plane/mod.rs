@@ -36,7 +36,7 @@ use sluice_comm::page::Flags;
 use sluice_core::ProcessId;
 use sluice_core::ledger::TokenLedger;
 use sluice_core::memory::MemoryLedger;
-use sluice_core::steering::Steering;
+use sluice_core::steering::{Steering, SteeringPolicy};
 use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -141,10 +141,11 @@ impl DataPlane {
                 (agent.gpu_uuid.clone(), held::Lobby::new(nanos(agent.hold), agent.max_held))
             }
         };
+        let slices = adopt.as_ref().is_none_or(|adopt| adopt.sets_slices());
         let closer = Closer::start().attempt("start the closing thread")?;
-        let executor =
-            Executor::start(remote, closer.clone(), custody).attempt("start the thread for controls")?;
-        let steering = Steering::new(config.steering_policy());
+        let executor = Executor::start(remote, closer.clone(), custody, slices)
+            .attempt("start the thread for controls")?;
+        let steering = Steering::new(SteeringPolicy { slices, ..config.steering_policy() });
         let mut plane = Self {
             epoll,
             unix,
