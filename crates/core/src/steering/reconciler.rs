@@ -65,7 +65,14 @@ impl Reconciler {
     /// Gives a group back: it is made free, as far as possible, and appears in [`Self::take_released`].
     pub fn release(&mut self, group: GroupId) {
         if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.leaving) {
-            (group.want, group.leaving) = (Setting::FREE, true);
+            (group.want, group.leaving, group.frozen) = (Setting::FREE, true, false);
+        }
+    }
+
+    /// Leaves a group as it is until something else is said of it.
+    pub fn freeze(&mut self, group: GroupId) {
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.frozen = true;
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Steering {
     pub(super) chosen: u64,
     pub(super) last_chosen: BTreeMap<GroupId, u64>,
     pub(super) turns: u64,
+    /// Groups of processes that have hung up, and when they are given back unless those have ended by then.
+    pub(super) parting: BTreeMap<GroupId, u64>,
 }
 
 impl Steering {
@@ -56,19 +58,23 @@ impl Steering {
 
     /// A process announces its groups: all that it has, in place of those it announced before. Latency-critical processes
     /// are announced even if they have none that can be controlled; best-effort ones without are not steered. `false` if
-    /// the process is not steered; its groups are released then.
+    /// the process is not steered; its groups are released then. How a group is, is taken to be known still if it is the process's
+    /// and among those that have `stayed`.
     pub fn announce(
         &mut self,
         id: ProcessId,
         (client, class): (ClientId, Class),
-        groups: Vec<GroupId>,
+        (groups, stayed): (Vec<GroupId>, &BTreeSet<GroupId>),
         tokens: &mut TokenLedger,
         now: u64,
     ) -> bool {
         let refused = self.given_up.contains(&client) || groups.is_empty();
+        let stays = |group: &GroupId| stayed.contains(group) && self.owns(id, *group);
+        let doubtful: Vec<GroupId> = groups.iter().copied().filter(|group| !stays(group)).collect();
         self.let_go(id, &groups);
-        for group in &groups {
-            self.reconciler.add(*group);
+        for group in doubtful {
+            self.parting.remove(&group);
+            self.reconciler.add(group);
         }
         if refused {
             groups.iter().for_each(|group| self.reconciler.release(*group));
@@ -117,6 +123,26 @@ impl Steering {
         }
     }
 
+    /// A process has hung up. It may be about to end: its groups are given back in a moment, unless they are
+    /// [forgotten](Self::forget) or announced again by then.
+    pub fn part(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
+        let groups = self.processes.get_mut(&id).map(|process| std::mem::take(&mut process.groups));
+        for group in groups.into_iter().flatten() {
+            self.reconciler.freeze(group);
+            self.parting.insert(group, now.saturating_add(self.policy.parting_ns));
+        }
+        self.leave(id, tokens, now);
+    }
+
+    /// Gives back the groups of those who have hung up and live.
+    fn end_parting(&mut self, now: u64) {
+        let due = self.parting.iter().filter(|(_, until)| **until <= now).map(|(group, _)| *group);
+        for group in due.collect::<Vec<_>>() {
+            self.parting.remove(&group);
+            self.reconciler.release(group);
+        }
+    }
+
     /// A process has left, or its class or client changed: its groups are given back.
     pub fn leave(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
         let Some(process) = self.processes.remove(&id) else { return };
@@ -132,6 +158,7 @@ impl Steering {
     pub fn forget(&mut self, group: GroupId) {
         self.reconciler.forget(group);
         self.last_chosen.remove(&group);
+        self.parting.remove(&group);
         self.one.take_if(|one| *one == group);
         for process in self.processes.values_mut() {
             process.groups.retain(|its| *its != group);
@@ -155,6 +182,7 @@ impl Steering {
         if self.reconciler.in_flight().is_some() {
             return None;
         }
+        self.end_parting(now);
         self.plan(now);
         let control = self.reconciler.begin()?;
         let best_effort = |id| self.processes.get(&id).is_some_and(Process::is_best_effort);

@@ -1,16 +1,14 @@
-//! Connections come and go; processes end.
+//! Connections come and go.
 
 use super::DataPlane;
 use crate::connection::{Connection, Incoming, Role, Transport};
 use crate::peer::Peer;
-use crate::process::Process;
 use crate::reason::Reason;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use sluice_comm::Channel;
-use sluice_core::ProcessId;
 use sluice_core::pod_cgroup::pod_of;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,7 +16,7 @@ use std::fs::File;
 use std::hash::Hash;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 /// Frames taken from one connection before the others get their turn; what is left is reported again.
 const FRAMES_PER_TURN: usize = 32;
@@ -199,7 +197,7 @@ impl DataPlane {
     }
 
     /// Takes a connection out; whoever calls this closes it.
-    fn take_connection(&mut self, number: u64) -> Option<Connection> {
+    pub(super) fn take_connection(&mut self, number: u64) -> Option<Connection> {
         let connection = self.connections.remove(&number)?;
         // Closing takes it out of epoll only if no other process holds a copy; what was never added is no loss.
         let _ = self.epoll.delete(connection.fd());
@@ -295,7 +293,7 @@ impl DataPlane {
                 let left = process.token.is_none() && process.memory.is_none();
                 if channel == Channel::Token {
                     process.close_token_channel();
-                    self.unsteer(id);
+                    self.part(id);
                     self.forget_stuck_groups(id);
                     self.tokens.process_gone(id, now);
                 }
@@ -304,60 +302,5 @@ impl DataPlane {
                 }
             }
         }
-    }
-
-    /// The pidfd says that a process has ended; a child of it may still hold its sockets.
-    pub(super) fn process_ended(&mut self, id: ProcessId) {
-        self.forget_groups(id);
-        self.forget_process(id, "ended");
-    }
-
-    /// Forgets a process: its token and its memory go back at once, its connections are closed.
-    pub(super) fn forget_process(&mut self, id: ProcessId, how: &str) {
-        let now = self.clock.now_ns();
-        self.charge_standing(id, now);
-        let Some(process) = self.processes.remove(&id) else { return };
-        self.unsteer(id);
-        self.forget_stuck_groups(id);
-        self.tokens.process_gone(id, now);
-        let bytes = self.memory.process_gone(id);
-        if let Some(key) = process.key {
-            self.by_peer.remove(&key);
-        }
-        if let Some(pages) = &process.pages {
-            pages.grant().close();
-            pages.set_gate(false, false);
-        }
-        if let Some(pidfd) = &process.pidfd {
-            let _ = self.epoll.delete(pidfd);
-        }
-        // Who has a copy would be heard of under a number that means nobody.
-        if let Some(doorbell) = &process.doorbell {
-            let _ = self.epoll.delete(doorbell);
-        }
-        for number in process.connections() {
-            if let Some(connection) = self.take_connection(number) {
-                self.closer.close(connection);
-            }
-        }
-        if let (Some(client), Some(pages)) = (self.clients.get_mut(process.client), &process.pages) {
-            client.tally.add_bypassed(pages.report());
-        }
-        let client = self.clients.name(process.client);
-        info!(client, peer = %process.label, bytes, "process {how}, its memory is free again");
-        self.forget_client_if_left_out(process.client);
-    }
-
-    /// Keeps a process and watches for its end.
-    pub(super) fn keep_process(&mut self, id: ProcessId, process: Process) {
-        if let Some(pidfd) = &process.pidfd
-            && let Err(error) = self.epoll.add(pidfd, EpollEvent::new(EpollFlags::EPOLLIN, id.0))
-        {
-            warn!(peer = %process.label, %error, "cannot watch for the end of a process; its sockets will have to tell");
-        }
-        if let Some(key) = process.key {
-            self.by_peer.insert(key, id);
-        }
-        self.processes.insert(id, process);
     }
 }

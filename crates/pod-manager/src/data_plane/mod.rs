@@ -8,6 +8,7 @@ mod attach;
 mod clients;
 mod connections;
 mod contexts;
+mod departures;
 mod frames;
 mod gates;
 mod grants;
@@ -198,6 +199,7 @@ impl DataPlane {
                 self.dispatch(event.data(), event.events());
             }
             self.expire_held();
+            self.announce_put_off();
             self.settle();
         }
         info!("stops");
@@ -254,7 +256,7 @@ impl DataPlane {
     /// Arms the timer; `true` if the loop is to poll instead of sleeping, because a grant is about to come back and
     /// somebody waits for it.
     fn prepare_to_wait(&mut self) -> Result<bool> {
-        let steering = self.helm.steering.wake_at(self.clock.now_ns());
+        let steering = self.helm.wake_at(self.clock.now_ns());
         let gates = self.gatekeeper.wake_at();
         let wake = [self.tokens.next_deadline(), self.lobby.next_deadline(), steering, gates];
         let mut wake = wake.into_iter().flatten().min();
