@@ -234,9 +234,7 @@ fn no_control_is_made_for_a_process_whose_sockets_end_before_it_does() {
     world.driver.take_calls();
     let Hook { token, memory, process, .. } = b;
     drop((token, memory));
-    until("the manager has seen it", || {
-        world.metric("sluice_processes{client=\"be-b\"}") == Some(0.0)
-    });
+    until("the manager has seen it", || world.metric("sluice_processes{client=\"be-b\"}") == Some(0.0));
     world.advance(MS);
     process.die();
     descriptor.closes();

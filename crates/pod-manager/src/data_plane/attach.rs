@@ -1,7 +1,7 @@
 //! ATTACH: a connection becomes a channel of a process.
 
 use super::DataPlane;
-use super::contexts::Announcement;
+use super::announcement::Announcement;
 use super::frames::{Found, Outcome};
 use crate::connection::{Connection, Role};
 use crate::peer::Peer;

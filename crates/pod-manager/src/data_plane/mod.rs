@@ -4,6 +4,8 @@
 //! what it decided. Nothing here waits, takes a lock or reads a file (but /proc, once per connection); what others have to
 //! do for it comes back as a [`Control`] message.
 
+mod accept;
+mod announcement;
 mod attach;
 mod clients;
 mod connections;
@@ -178,7 +180,7 @@ impl DataPlane {
             processes: HashMap::new(),
             by_peer: HashMap::new(),
             last_number: FIRST_NUMBER,
-            spare: connections::spare(),
+            spare: accept::spare(),
             stopping: false,
         };
         plane.load(definitions);

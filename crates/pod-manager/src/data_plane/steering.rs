@@ -1,7 +1,7 @@
 //! Steering on the data plane: what processes say of themselves goes in, one control at a time comes out.
 
 use super::DataPlane;
-use super::contexts::PutOff;
+use super::announcement::PutOff;
 use super::departures::Departed;
 use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
 use crate::metrics::Level;
