@@ -3,6 +3,7 @@
 use crate::metrics::Level;
 use sluice_comm::page::{Flags, GrantView, ReportView, report};
 use sluice_core::ClientId;
+use sluice_core::gates::Witness;
 use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
 use std::io;
@@ -38,6 +39,9 @@ pub(crate) struct Process {
     pub(crate) doorbell: Option<OwnedFd>,
     /// Its channel groups are stopped and started from here, so its page holds a standing grant.
     pub(crate) steered: bool,
+    /// It was seen to go on while its gates were closed: what it says of them is not believed any more.
+    pub(crate) ignores_gates: bool,
+    pub(crate) witness: Witness,
     /// Its page asks for the doorbell.
     pub(crate) armed: bool,
     /// How often it rang without being asked to.
@@ -51,14 +55,15 @@ impl Process {
 }
 
 impl Process {
-    /// What makes it give way; `None` without pages or control.
-    pub(crate) fn level(&self) -> Option<Level> {
-        if self.adopted && self.steered {
+    /// What is in force for it, which it is not if it ignores its gates; `None` without pages or control.
+    pub(crate) fn level(&self, is_controlled: bool) -> Option<Level> {
+        if self.adopted && is_controlled {
             return Some(Level::Turn);
         }
         let gates = self.pages.as_ref()?.report().gates();
         Some(match gates {
-            _ if self.steered => Level::Turn,
+            _ if is_controlled => Level::Turn,
+            _ if self.ignores_gates => Level::Token,
             report::GATES_DEVICE => Level::Device,
             report::GATES_HOST => Level::Host,
             _ => Level::Token,

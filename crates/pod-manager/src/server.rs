@@ -21,6 +21,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockType};
 use sluice_core::resources::Reading;
 use sluice_nvrm::Driver;
+use sluice_nvrm::selftest::Allows;
 use sluice_sys::kind::{self, Kind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -56,9 +57,9 @@ impl Parts {
             ClientSource::Agent(_) => (KernelPeers::with_places(), Box::new(ByCgroup)),
         };
         let adopt: Option<Box<dyn Adopt>> = match config.controls {
-            Controls::Auto => verdict::may_control(config, &Driver::loaded()).then(|| nvrm(false)),
-            Controls::AnyDriver => Some(nvrm(false)),
-            Controls::Simulated => verdict::may_control(config, &Driver::Unseen).then(|| nvrm(true)),
+            Controls::Auto => nvrm(false, verdict::controls(config, &Driver::loaded())),
+            Controls::AnyDriver => nvrm(false, Allows::Everything),
+            Controls::Simulated => nvrm(true, verdict::controls(config, &Driver::Unseen)),
             Controls::Off => None,
         };
         let custody =
@@ -87,8 +88,13 @@ fn scout(config: &Config) -> Option<Box<dyn Scout>> {
     (config.adopt == Adoption::Auto).then(|| Box::new(KernelScout::new(&agent.gpu_uuid, simulated)) as _)
 }
 
-fn nvrm(simulated: bool) -> Box<dyn Adopt> {
-    Box::new(Nvrm::new(simulated))
+fn nvrm(simulated: bool, allows: Allows) -> Option<Box<dyn Adopt>> {
+    let slices = match allows {
+        Allows::Everything => true,
+        Allows::Stops => false,
+        Allows::Nothing => return None,
+    };
+    Some(Box::new(Nvrm { simulated, slices }))
 }
 
 /// A manager that serves on threads of its own. Dropping it leaves it running; [`Handle::stop`] ends it.

@@ -132,7 +132,7 @@ fn contexts_that_are_announced_again_stay_and_only_the_last_way_to_them_is_kept(
     quiet(&world);
     assert_eq!(world.driver.take_calls(), [Call::Stop(1), Call::Start(2)]);
     drop(b);
-    second.closes();
+    second.closes_in_time(&world);
 }
 
 #[test]
@@ -159,24 +159,76 @@ fn who_announces_without_end_takes_turns_by_token() {
     let world = World::new();
     let (mut a, sent) = steered(&world, "be-a", &[1]);
     let refused = || world.metric("sluice_announcements_refused_total");
-    for _ in 0..63 {
-        a.token.announce(&[context(1)], &[sent.sent.as_fd()]);
+    for group in 2..65 {
+        a.token.announce(&[context(group)], &[sent.sent.as_fd()]);
     }
     quiet(&world);
     assert_eq!((refused(), a.page().deadline_ns()), (Some(0.0), STANDING));
-    a.token.announce(&[context(1)], &[sent.sent.as_fd()]);
+    a.token.announce(&[context(65)], &[sent.sent.as_fd()]);
     until("it is refused", || refused() == Some(1.0));
     quiet(&world);
     assert_eq!(a.page().deadline_ns(), 0);
-    assert_eq!(world.driver.group(1), (true, 2048));
+    assert_eq!(world.driver.group(64), (true, 2048));
     a.want();
     assert_eq!(a.granted(), 50.0);
-    world.advance(200 * MS);
-    a.token.announce(&[context(1)], &[sent.sent.as_fd()]);
+    // What was refused is tried again when it may be announced, and once only.
+    world.advance(99 * MS);
+    assert_ne!(a.page().deadline_ns(), STANDING);
+    world.advance(MS);
     until("it is steered again", || {
         world.settle();
         a.page().deadline_ns() == STANDING
     });
+    assert_eq!(refused(), Some(1.0));
+    works(&world, &a);
+    let (b, _bd) = steered(&world, "be-b", &[100]);
+    works(&world, &b);
+    world.advance(50 * MS);
+    quiet(&world);
+    assert_eq!(world.driver.group(65), (false, 2048), "it is under control");
+}
+
+#[test]
+fn nothing_is_kept_of_an_announcement_that_was_put_off_when_its_process_leaves_or_announces_another() {
+    let world = World::new();
+    let (mut a, _sent) = steered(&world, "be-a", &(1..=64).collect::<Vec<_>>());
+    let refused = || world.metric("sluice_announcements_refused_total");
+    let (first, second) = (Descriptor::new(), Descriptor::new());
+    a.token.announce(&[context(65)], &[first.sent.as_fd()]);
+    until("it is refused", || refused() == Some(1.0));
+    a.token.announce(&[context(66)], &[second.sent.as_fd()]);
+    first.closes();
+    until("it is refused", || refused() == Some(2.0));
+    drop(a);
+    second.closes();
+}
+
+#[test]
+fn groups_that_are_announced_again_as_they_were_cost_nothing() {
+    let world = World::new();
+    let ((mut a, sent), (_b, _bd)) = two(&world);
+    world.driver.take_calls();
+    for _ in 0..200 {
+        a.token.announce(&[context(1)], &[sent.sent.as_fd()]);
+    }
+    world.settle();
+    until("the last one is taken", || a.token.is_silent());
+    quiet(&world);
+    assert_eq!(world.driver.take_calls(), []);
+    assert_eq!(
+        (world.metric("sluice_announcements_refused_total"), a.page().deadline_ns()),
+        (Some(0.0), STANDING)
+    );
+    // One more costs one.
+    a.token.announce(&[context(1), context(3)], &[sent.sent.as_fd()]);
+    until("it is controlled", || world.driver.calls().contains(&Call::Slice(3, 2048)));
+    quiet(&world);
+    assert!(world.driver.take_calls().iter().all(|call| call.group() == 3));
+    // Other channels are another context.
+    let mut other = context(1);
+    other.channels.push(0x5c00_0018);
+    a.token.announce(&[other, context(3)], &[sent.sent.as_fd()]);
+    until("it is controlled anew", || world.driver.calls().contains(&Call::Slice(1, 2048)));
 }
 
 #[test]

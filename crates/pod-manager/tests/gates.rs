@@ -90,7 +90,7 @@ fn tokens_are_withheld_while_the_gates_are_closed() {
     lc.becomes(false, world.clock.now());
     world.advance(MS);
     assert_eq!(b.granted(), 50.0);
-    assert_eq!(gpu_ms(&world, "be-a"), 0.0, "it stood all the time");
+    assert_eq!(gpu_ms(&world, "be-a"), 10.0, "what it says it used, though its gates were closed");
 }
 
 #[test]
@@ -112,6 +112,31 @@ fn a_grant_under_which_everything_stands_is_neither_overdue_nor_charged() {
     a.give_back(10_025.0);
     until("it is charged", || gpu_ms(&world, "be-a") > 0.0);
     assert_eq!(gpu_ms(&world, "be-a"), 24.0);
+}
+
+#[test]
+fn who_goes_on_while_its_gates_are_closed_is_charged_as_if_it_had_none() {
+    let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
+    let (mut a, lc) = (world.process("be-a"), world.process("lc"));
+    a.report().set_gates(report::GATES_DEVICE);
+    world.settle();
+    a.want();
+    a.granted();
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&a) == CLOSED);
+    let level = |level: &str| world.metric(&format!("sluice_level{{level=\"{level}\"}}"));
+    for _ in 0..2 {
+        assert_eq!(level("device"), Some(1.0));
+        world.advance(26 * MS);
+        a.report().add_busy_ns(26 * MS);
+        world.advance(MS);
+    }
+    assert_eq!((level("device"), level("token")), (Some(0.0), Some(2.0)));
+    lc.becomes(false, world.clock.now());
+    world.advance(MS);
+    a.give_back(52.0);
+    until("it is charged", || gpu_ms(&world, "be-a") > 0.0);
+    assert_eq!(gpu_ms(&world, "be-a"), 52.0);
 }
 
 #[test]

@@ -6,7 +6,8 @@ mod support;
 
 use sluice_comm::page::STANDING;
 use sluice_pod_manager::channels::{Cause, ControlFailure};
-use support::driver::Call;
+use std::os::fd::AsFd;
+use support::driver::{Call, Descriptor, FakeDriver, context};
 use support::hook::Hook;
 use support::steered::{quiet, steered, two, works};
 use support::{MS, World, until};
@@ -125,6 +126,7 @@ fn latency_critical_requests_are_not_disturbed_by_hand_overs() {
     assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
     assert_eq!(lc.page().company(), 2);
     assert_eq!(lc.page().deadline_ns(), STANDING);
+    assert_eq!(world.metric("sluice_level{level=\"turn\"}"), Some(3.0), "its slice is controlled");
     lc.want();
     lc.granted();
     lc.becomes(true, world.clock.now());
@@ -221,8 +223,64 @@ fn a_process_that_leaves_is_set_free_before_its_descriptor_is_closed() {
     world.driver.take_calls();
     let Hook { token, memory, .. } = b;
     drop((token, memory));
-    descriptor.closes();
+    descriptor.closes_in_time(&world);
     assert_eq!(world.driver.take_calls(), [Call::Start(2)]);
+}
+
+#[test]
+fn no_control_is_made_for_a_process_whose_sockets_end_before_it_does() {
+    let world = World::new();
+    let ((_a, _ad), (b, descriptor)) = two(&world);
+    world.driver.take_calls();
+    let Hook { token, memory, process, .. } = b;
+    drop((token, memory));
+    until("the manager has seen it", || world.metric("sluice_processes{client=\"be-b\"}") == Some(0.0));
+    world.advance(MS);
+    process.die();
+    descriptor.closes();
+    world.advance(100 * MS);
+    quiet(&world);
+    assert_eq!(world.driver.calls(), []);
+}
+
+#[test]
+fn who_was_hung_up_on_and_died_after_it_left_is_not_remembered() {
+    let world = World::new();
+    let ((_a, _ad), (mut b, _b)) = two(&world);
+    world.driver.fail(2, Some(refused(Cause::Refused)));
+    world.advance(50 * MS);
+    quiet(&world);
+    assert!(b.token.is_closed());
+    let Hook { token, memory, process, .. } = b;
+    let pid = process.pid;
+    drop((token, memory));
+    until("it has left", || world.metric("sluice_processes{client=\"be-b\"}") == Some(0.0));
+    process.die();
+    world.settle();
+    // Another process has its number.
+    let descriptor = Descriptor::new();
+    let mut again = world.peers.process();
+    again.pid = pid;
+    let contexts = [context(2)];
+    let sent = [descriptor.sent.as_fd()];
+    let hook = Hook::attach_with(&world.socket(), &again, "be-b", 0, (&contexts, &sent));
+    let mut hook = hook.unwrap();
+    quiet(&world);
+    assert!(hook.token.is_closed(), "its group cannot be set free either");
+}
+
+#[test]
+fn a_driver_that_sets_no_slices_is_asked_for_turns_only_and_the_level_says_turn() {
+    let mut world = World::new();
+    world.restart_with(FakeDriver::without_slices());
+    let ((_a, _ad), (_b, _bd)) = two(&world);
+    let (_lc, _lcd) = steered(&world, "lc", &[3]);
+    quiet(&world);
+    assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 2048), (false, 2048)));
+    assert_eq!(world.metric("sluice_level{level=\"turn\"}"), Some(3.0));
+    assert!(!world.driver.calls().iter().any(|call| matches!(call, Call::Slice(..))));
+    world.stop();
+    assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 2048), (true, 2048)));
 }
 
 #[test]
@@ -232,7 +290,7 @@ fn nothing_is_kept_of_a_process_that_leaves_and_needs_no_control_to_be_free() {
     works(&world, &a);
     let Hook { token, memory, .. } = a;
     drop((token, memory));
-    descriptor.closes();
+    descriptor.closes_in_time(&world);
 }
 
 #[test]

@@ -9,9 +9,11 @@ mod patience;
 mod policy;
 #[cfg(test)]
 mod tests;
+mod witness;
 
 use patience::Patience;
 pub use policy::GatePolicy;
+pub use witness::Witness;
 
 use crate::share::{Share, WHOLE_PPM};
 use crate::steering::Activity;

@@ -20,6 +20,8 @@ pub struct GatePolicy {
     pub least_open: Share,
     /// The gates are closed for at most so long at a time. Then they are open for [`Self::least_open`] of it. Default 1 s.
     pub period_ns: u64,
+    /// What was running when the gates were closed has ended after so long, unless it is a single long kernel. Default 25 ms.
+    pub drain_ns: u64,
 }
 
 impl Default for GatePolicy {
@@ -32,6 +34,7 @@ impl Default for GatePolicy {
             idle_look_ns: 50_000_000,
             least_open: Share::from_ppm(50_000).unwrap_or(Share::ZERO),
             period_ns: 1_000_000_000,
+            drain_ns: 25_000_000,
         }
     }
 }

@@ -51,7 +51,8 @@ impl TokenLedger {
         let now = self.now;
         let mut grant = self.grants.swap_remove(index);
         grant.set_running(false, now);
-        if let Some(since) = self.withheld_since {
+        // Who returns it while grants are withheld has nothing that is held back: what he reports is what he ran.
+        if let Some(since) = self.withheld_since.filter(|_| how != End::Returned) {
             grant.stood(since, now);
         }
         let (held, charged) = (grant.held(), grant.charge(self.policy.usage));

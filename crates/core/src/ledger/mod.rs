@@ -12,7 +12,8 @@
 //!   only such processes are under, the ledger looks who would be next: if it is the same client the grant goes on, if not
 //!   they are to be stopped. They are charged the time for which their client was let run.
 //! * Grants can be [withheld](TokenLedger::set_withheld) while somebody latency-critical needs the GPU to himself. Who holds one and is
-//!   [gated](TokenLedger::set_gated) stands meanwhile: that time is not charged, and does not count against its promise.
+//!   [gated](TokenLedger::set_gated) stands meanwhile: that time is not charged, and does not count against its promise, unless it
+//!   returns the grant meanwhile: then its work was not held back.
 //! * A grant is not taken back at its deadline, because the GPU work under it still runs; it ends when returned, or
 //!   `return_timeout_ns` later, or (peers that cannot return it) by timer. Then it is charged, in GPU time.
 

@@ -29,6 +29,15 @@ impl TokenLedger {
         }
     }
 
+    /// A process goes on while grants are withheld, whatever was said of it: what it holds is charged as if it had never stood.
+    pub fn set_ungated(&mut self, process: ProcessId) {
+        self.set_gated(process, false);
+        let its = |grant: &&mut Grant| grant.members.iter().any(|member| member.process == process);
+        for grant in self.grants.iter_mut().filter(its) {
+            (grant.ungated, grant.stood_ns) = (true, 0);
+        }
+    }
+
     /// Whether grants are withheld.
     #[must_use]
     pub const fn is_withheld(&self) -> bool {

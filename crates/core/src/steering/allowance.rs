@@ -23,6 +23,13 @@ impl Allowance {
         }
         fits
     }
+
+    /// When there will be as much left; `None` if never.
+    #[must_use]
+    pub fn ready_at(&self, groups: usize) -> Option<u64> {
+        let room = MOST.checked_sub(u64::try_from(groups).ok()?)?;
+        Some(self.whole_at.saturating_sub(room * EACH_NS))
+    }
 }
 
 #[cfg(test)]
@@ -42,5 +49,8 @@ mod tests {
         let taken = (0..1000_u64).filter(|ms| allowance.take(1, 2 * S + ms * 1_000_000)).count();
         assert!((10..=20).contains(&taken), "{taken}");
         assert!(allowance.take(64, 60 * S));
+        assert_eq!((allowance.ready_at(65), allowance.ready_at(5)), (None, Some(60 * S + 5 * EACH_NS)));
+        assert!(!allowance.take(5, 60 * S + 5 * EACH_NS - 1));
+        assert!(allowance.take(5, 60 * S + 5 * EACH_NS));
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Group {
     slice_us: Option<u64>,
     /// It is being given back: free, then forgotten.
     pub(super) leaving: bool,
+    /// It is left as it is.
+    pub(super) frozen: bool,
     /// Its owner has gone: forgotten as soon as no control of it is in flight.
     pub(super) gone: bool,
     /// It has been said that it was given back.
@@ -34,6 +36,8 @@ pub(super) struct Others {
     pub(super) tiny: bool,
     /// One of them will for ever, or will want to.
     pub(super) for_ever: bool,
+    /// No group is given a slice, nor was any.
+    pub(super) unsliced: bool,
 }
 
 /// What to do about a group, the most urgent first.
@@ -58,6 +62,7 @@ impl Group {
             enabled: None,
             slice_us: None,
             leaving: false,
+            frozen: false,
             gone: false,
             told: false,
             anew: false,
@@ -81,13 +86,13 @@ impl Group {
     }
 
     /// It is as the driver made it.
-    pub(super) fn is_free(&self) -> bool {
-        self.enabled == Some(true) && self.slice_us == Some(DEFAULT_US)
+    pub(super) fn is_free(&self, others: Others) -> bool {
+        self.enabled == Some(true) && (others.unsliced || self.slice_us == Some(DEFAULT_US))
     }
 
     /// It is under control from now on, and how it is, is not known any more.
     pub(super) fn announced(&mut self, in_flight: bool) {
-        (self.leaving, self.gone, self.told) = (false, false, false);
+        (self.leaving, self.frozen, self.gone, self.told) = (false, false, false, false);
         (self.slice_failures, self.run_failures) = (0, 0);
         self.anew = in_flight;
         self.doubt();
@@ -105,10 +110,13 @@ impl Group {
 
     /// What to do next.
     pub(super) fn step(&self, others: Others) -> Option<(Urgency, Op)> {
+        if self.frozen {
+            return None;
+        }
         let Setting { enabled, slice_us } = self.want;
         let harmless = others.for_ever || !self.sliced;
         let slice_us = if harmless { slice_us.max(TINY_US) } else { slice_us };
-        let sliced = self.slice_us == Some(slice_us) || self.slice_failures >= TRIES;
+        let sliced = others.unsliced || self.slice_us == Some(slice_us) || self.slice_failures >= TRIES;
         let runs_as_wanted = self.enabled == Some(enabled) || self.run_failures >= TRIES;
         if !enabled && !runs_as_wanted {
             return Some((Urgency::Stop, Op::Stop));

@@ -21,6 +21,7 @@ mod budget;
 mod control;
 mod gate;
 mod group;
+mod members;
 mod plan;
 mod policy;
 mod process;

@@ -8,6 +8,8 @@ pub const TINY_US: u64 = 1000;
 /// Settings of steering; times in nanoseconds unless named otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SteeringPolicy {
+    /// Slices can be set. If not all groups keep the driver's own, and whoever has no turn is stopped all the same. Default: yes.
+    pub slices: bool,
     /// Slice of a best-effort group while a latency-critical process is attached. Default 1 µs.
     pub short_us: u64,
     /// Slice of a latency-critical group that is the only one. Default 1 s.
@@ -35,6 +37,9 @@ pub struct SteeringPolicy {
     /// A stopped process that says it is idle is let run for a moment after so long, for it may be wrong; then after twice as
     /// long, up to 16 times. Default 500 ms.
     pub probe_ns: u64,
+    /// The groups of a process that has hung up are left as they are for so long: it may be about to end, and nothing need be done
+    /// about the groups of the dead. Default 10 ms.
+    pub parting_ns: u64,
     /// A control that stops or starts a best-effort group is earned in so long. What can wait for that does: idle turns are not
     /// given up before their ends, who wants nothing is not started. Default 6.25 ms: 160 controls a second, or 80 hand-overs.
     pub control_ns: u64,
@@ -48,6 +53,7 @@ pub struct SteeringPolicy {
 impl Default for SteeringPolicy {
     fn default() -> Self {
         Self {
+            slices: true,
             short_us: 1,
             long_us: 1_000_000,
             shared_us: 5_000,
@@ -61,6 +67,7 @@ impl Default for SteeringPolicy {
             gate_patience_ns: 20_000_000,
             gate_open_ns: 3_000_000,
             probe_ns: 500_000_000,
+            parting_ns: 10_000_000,
             control_ns: 6_250_000,
             controls_at_once: 32,
             late_ns: 100_000_000,

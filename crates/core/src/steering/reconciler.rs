@@ -37,9 +37,17 @@ pub struct Released {
 pub struct Reconciler {
     groups: BTreeMap<GroupId, Group>,
     in_flight: Option<Control>,
+    /// Slices cannot be set: all groups have the driver's own.
+    unsliced: bool,
 }
 
 impl Reconciler {
+    /// Knows no groups. Sets no slices unless it can.
+    #[must_use]
+    pub fn new(slices: bool) -> Self {
+        Self { unsliced: !slices, ..Self::default() }
+    }
+
     /// A group that nothing is known of, or not any more. It is to be free until somebody wants something else. One that was
     /// being given back stays.
     pub fn add(&mut self, group: GroupId) {
@@ -57,7 +65,14 @@ impl Reconciler {
     /// Gives a group back: it is made free, as far as possible, and appears in [`Self::take_released`].
     pub fn release(&mut self, group: GroupId) {
         if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.leaving) {
-            (group.want, group.leaving) = (Setting::FREE, true);
+            (group.want, group.leaving, group.frozen) = (Setting::FREE, true, false);
+        }
+    }
+
+    /// Leaves a group as it is until something else is said of it.
+    pub fn freeze(&mut self, group: GroupId) {
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.frozen = true;
         }
     }
 
@@ -113,7 +128,7 @@ impl Reconciler {
                 continue;
             }
             group.told = true;
-            let is_free = group.is_free();
+            let is_free = group.is_free(others);
             released.push(Released { group: id, is_free });
             if is_free {
                 self.groups.remove(&id);
@@ -155,7 +170,8 @@ impl Reconciler {
 
     fn feared(&self) -> Feared {
         let count = |which: fn(&Group) -> bool| self.groups.values().filter(|group| which(group)).count();
-        Feared { tiny: count(Group::is_tiny), for_ever: count(Group::is_tiny_for_ever) }
+        let (tiny, for_ever) = (count(Group::is_tiny), count(Group::is_tiny_for_ever));
+        Feared { tiny, for_ever, unsliced: self.unsliced }
     }
 }
 
@@ -164,6 +180,7 @@ impl Reconciler {
 struct Feared {
     tiny: usize,
     for_ever: usize,
+    unsliced: bool,
 }
 
 impl Feared {
@@ -172,6 +189,7 @@ impl Feared {
         Others {
             tiny: self.tiny > usize::from(group.is_tiny()),
             for_ever: self.for_ever > usize::from(group.is_tiny_for_ever()),
+            unsliced: self.unsliced,
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct Steering {
     pub(super) policy: SteeringPolicy,
     pub(super) processes: BTreeMap<ProcessId, Process>,
     /// Clients of which a control failed.
-    given_up: BTreeSet<ClientId>,
+    pub(super) given_up: BTreeSet<ClientId>,
     pub(super) reconciler: Reconciler,
     pub(super) gate: Gate,
     pub(super) budget: Budget,
@@ -45,107 +45,15 @@ pub struct Steering {
     pub(super) chosen: u64,
     pub(super) last_chosen: BTreeMap<GroupId, u64>,
     pub(super) turns: u64,
+    /// Groups of processes that have hung up, and when they are given back unless those have ended by then.
+    pub(super) parting: BTreeMap<GroupId, u64>,
 }
 
 impl Steering {
     /// Steers nobody yet.
     #[must_use]
     pub fn new(policy: SteeringPolicy) -> Self {
-        Self { policy, ..Self::default() }
-    }
-
-    /// A process announces its groups: all that it has, in place of those it announced before. Latency-critical processes
-    /// are announced even if they have none that can be controlled; best-effort ones without are not steered. `false` if
-    /// the process is not steered; its groups are released then.
-    pub fn announce(
-        &mut self,
-        id: ProcessId,
-        (client, class): (ClientId, Class),
-        groups: Vec<GroupId>,
-        tokens: &mut TokenLedger,
-        now: u64,
-    ) -> bool {
-        let refused = self.given_up.contains(&client) || groups.is_empty();
-        self.let_go(id, &groups);
-        for group in &groups {
-            self.reconciler.add(*group);
-        }
-        if refused {
-            groups.iter().for_each(|group| self.reconciler.release(*group));
-        }
-        if refused && class == Class::BestEffort {
-            self.leave(id, tokens, now);
-            return false;
-        }
-        let groups = if refused { Vec::new() } else { groups };
-        let fresh = Process {
-            client,
-            class,
-            limited: tokens.is_limited(client),
-            groups: Vec::new(),
-            activity: Activity::UNKNOWN,
-            turn: Turn::Idle,
-            ended_at: None,
-            runs_since: None,
-            stopped_at: now,
-            probes: 0,
-        };
-        let process = self.processes.entry(id).or_insert(fresh);
-        process.groups = groups;
-        if class == Class::BestEffort && tokens.set_kind(id, PeerKind::Steered, now).is_ok() {
-            process.turn = if tokens.holds(id) { Turn::Granted } else { process.turn };
-        }
-        self.count_running(id, tokens, now);
-        true
-    }
-
-    /// Gives back what a process had and does not announce again, and takes what it announces from whoever had it: another
-    /// connection of the same process.
-    fn let_go(&mut self, id: ProcessId, announced: &[GroupId]) {
-        for (other, process) in &mut self.processes {
-            let its = std::mem::take(&mut process.groups).into_iter();
-            let (again, others): (Vec<_>, Vec<_>) = its.partition(|group| announced.contains(group));
-            if *other != id {
-                process.groups = others;
-                continue;
-            }
-            process.groups = again;
-            for group in others {
-                self.reconciler.release(group);
-                self.one.take_if(|one| *one == group);
-            }
-        }
-    }
-
-    /// A process has left, or its class or client changed: its groups are given back.
-    pub fn leave(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
-        let Some(process) = self.processes.remove(&id) else { return };
-        process.groups.iter().for_each(|group| self.reconciler.release(*group));
-        if process.is_best_effort() {
-            // It may have left the ledger already.
-            let _ = tokens.set_kind(id, PeerKind::Returns, now);
-            self.tell_running(process.client, tokens, now);
-        }
-    }
-
-    /// Forgets a group whose process has gone.
-    pub fn forget(&mut self, group: GroupId) {
-        self.reconciler.forget(group);
-        self.last_chosen.remove(&group);
-        self.one.take_if(|one| *one == group);
-        for process in self.processes.values_mut() {
-            process.groups.retain(|its| *its != group);
-        }
-    }
-
-    /// A client of which a control has failed may announce again: what failed will not be announced.
-    pub fn pardon(&mut self, client: ClientId) {
-        self.given_up.remove(&client);
-    }
-
-    /// Nothing is remembered of a client that has left for good.
-    pub fn forget_client(&mut self, client: ClientId) {
-        self.given_up.remove(&client);
+        Self { reconciler: Reconciler::new(policy.slices), policy, ..Self::default() }
     }
 
     /// What a process says of itself now.
@@ -160,6 +68,7 @@ impl Steering {
         if self.reconciler.in_flight().is_some() {
             return None;
         }
+        self.end_parting(now);
         self.plan(now);
         let control = self.reconciler.begin()?;
         let best_effort = |id| self.processes.get(&id).is_some_and(Process::is_best_effort);
@@ -227,7 +136,7 @@ impl Steering {
     }
 
     /// Tells the ledger whether a process's client runs.
-    fn count_running(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
+    pub(super) fn count_running(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
         let runs = |process: &Process| process.groups.iter().any(|group| self.reconciler.may_run(*group));
         let Some(process) = self.processes.get(&id).filter(|process| process.is_best_effort()) else {
             return;
@@ -242,7 +151,7 @@ impl Steering {
         }
     }
 
-    fn tell_running(&self, client: ClientId, tokens: &mut TokenLedger, now: u64) {
+    pub(super) fn tell_running(&self, client: ClientId, tokens: &mut TokenLedger, now: u64) {
         let mut its = self.processes.values().filter(|process| process.client == client);
         let runs = its.any(|process| process.groups.iter().any(|group| self.reconciler.may_run(*group)));
         tokens.set_running(client, runs, now);
@@ -261,6 +170,18 @@ impl Steering {
     #[must_use]
     pub fn has_critical(&self) -> bool {
         self.processes.values().any(|process| !process.is_best_effort())
+    }
+
+    /// Whether a process's channel groups are controlled.
+    #[must_use]
+    pub fn controls(&self, id: ProcessId) -> bool {
+        self.processes.get(&id).is_some_and(|process| !process.groups.is_empty())
+    }
+
+    /// Whether a group is a process's, and under control.
+    #[must_use]
+    pub fn owns(&self, id: ProcessId, group: GroupId) -> bool {
+        self.processes.get(&id).is_some_and(|process| process.groups.contains(&group))
     }
 
     /// Whether a process's activity matters.

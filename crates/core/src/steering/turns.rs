@@ -97,7 +97,8 @@ impl Steering {
             Turn::Ending => self.goes_on_until(process).filter(|until| begins && *until > now),
             Turn::Waiting => None,
         });
-        processes.chain(gate).min()
+        let parting = self.parting.values().copied().filter(|_| begins);
+        processes.chain(gate).chain(parting).min()
     }
 
     /// Best-effort processes that are steered.

@@ -7,7 +7,7 @@ use super::{ChannelControl, ControlFailure, Custody, Spare};
 use crate::closer::Closer;
 use crate::control::{Control, Remote};
 use sluice_comm::attach::ContextHandles;
-use sluice_core::steering::{GroupId, Known, Op, Release, TINY_US};
+use sluice_core::steering::{DEFAULT_US, GroupId, Known, Op, Release, TINY_US};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -49,11 +49,16 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Starts the thread, which reports to `remote`.
-    pub(crate) fn start(remote: Remote, closer: Closer, custody: Option<Custody>) -> io::Result<Self> {
+    /// Starts the thread, which reports to `remote`. No slices are set unless there are `slices`.
+    pub(crate) fn start(
+        remote: Remote,
+        closer: Closer,
+        custody: Option<Custody>,
+        slices: bool,
+    ) -> io::Result<Self> {
         let (sender, orders) = channel();
         let deposits = custody.is_some();
-        let work = Work { lines: HashMap::new(), groups: HashMap::new(), remote, closer, custody };
+        let work = Work { lines: HashMap::new(), groups: HashMap::new(), remote, closer, custody, slices };
         std::thread::Builder::new().name("sluice-controls".into()).spawn(move || work.serve(&orders))?;
         Ok(Self { orders: sender, deposits })
     }
@@ -104,6 +109,8 @@ struct Work {
     closer: Closer,
     /// `None`: nobody would do anything with duplicates.
     custody: Option<Custody>,
+    /// Slices are set.
+    slices: bool,
 }
 
 impl Work {
@@ -122,8 +129,10 @@ impl Work {
                     if !handles.channels.is_empty() {
                         self.deposit(|custody| custody.group(group, line, &handles));
                     }
-                    let reached = Reached { line, handles, known: Known::default() };
-                    if let Some(before) = self.groups.insert(group, reached) {
+                    // Where slices are not set nobody has one to be feared.
+                    let slice_us = (!self.slices).then_some(DEFAULT_US);
+                    let known = Known { enabled: None, slice_us };
+                    if let Some(before) = self.groups.insert(group, Reached { line, handles, known }) {
                         self.close_if_unused(before.line);
                     }
                 }

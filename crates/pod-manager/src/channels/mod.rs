@@ -66,4 +66,9 @@ pub trait Adopt: Send {
     /// # Errors
     /// The descriptor, which its sender may have made slow to close, and what it is instead.
     fn adopt(&mut self, fd: OwnedFd) -> Result<Box<dyn ChannelControl>, (OwnedFd, String)>;
+
+    /// Whether the driver sets time slices. If not, groups are stopped and started only.
+    fn sets_slices(&self) -> bool {
+        true
+    }
 }

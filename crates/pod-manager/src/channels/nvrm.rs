@@ -11,13 +11,15 @@ use std::os::fd::OwnedFd;
 pub struct Nvrm {
     /// Sockets of a simulator are adopted too.
     pub simulated: bool,
+    /// Time slices have an effect.
+    pub slices: bool,
 }
 
 impl Nvrm {
-    /// Takes the control device, and sockets if `simulated`.
+    /// Takes the control device, and sockets if `simulated`, of a driver that sets slices.
     #[must_use]
     pub fn new(simulated: bool) -> Self {
-        Self { simulated }
+        Self { simulated, slices: true }
     }
 }
 
@@ -30,6 +32,10 @@ impl Adopt for Nvrm {
                 Err((refused.fd, why))
             }
         }
+    }
+
+    fn sets_slices(&self) -> bool {
+        self.slices
     }
 }
 

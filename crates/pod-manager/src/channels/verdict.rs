@@ -6,8 +6,8 @@ use sluice_nvrm::selftest::{Allows, Verdict, boot};
 use std::path::Path;
 use tracing::{info, warn};
 
-/// Whether to control anything, with the reason in the log.
-pub(crate) fn may_control(config: &Config, driver: &Driver) -> bool {
+/// What of the driver's controls to build on, with the reason in the log.
+pub(crate) fn controls(config: &Config, driver: &Driver) -> Allows {
     let gpu = match &config.clients {
         ClientSource::Agent(agent) => Some(agent.gpu_uuid.as_str()),
         ClientSource::File { .. } => None,
@@ -19,29 +19,29 @@ pub(crate) fn may_control(config: &Config, driver: &Driver) -> bool {
     }
 }
 
-fn by_verdict(verdict: &Verdict) -> bool {
+fn by_verdict(verdict: &Verdict) -> Allows {
     let Verdict { about, slices, stops, .. } = verdict;
     match verdict.allows() {
         Allows::Everything => info!(driver = about.driver, "the self-test has proven the driver's controls"),
         Allows::Stops => {
-            warn!(driver = about.driver, %slices, "time slices have no effect that could be built on; turns have");
+            warn!(driver = about.driver, %slices, "time slices have no effect that could be built on: turns are given without");
         }
         Allows::Nothing => {
             warn!(driver = about.driver, %stops, "the self-test found that channel groups cannot be stopped: everybody takes turns by token");
         }
     }
-    verdict.allows() != Allows::Nothing
+    verdict.allows()
 }
 
 /// Nobody has compared the layouts of an unknown branch with ours: a control could do something else.
-fn by_branch(driver: &Driver) -> bool {
-    let Driver::Unknown(version) = driver else { return true };
+fn by_branch(driver: &Driver) -> Allows {
+    let Driver::Unknown(version) = driver else { return Allows::Everything };
     warn!(
         version,
         "nobody has compared this driver's layouts: nothing is controlled, everybody takes turns by token. \
          `sluice self-test` proves what its controls do; --controls any-driver makes them all the same"
     );
-    false
+    Allows::Nothing
 }
 
 fn read(path: &Path) -> Option<Verdict> {
@@ -56,7 +56,7 @@ mod tests {
     use sluice_nvrm::selftest::{About, Effect};
 
     /// Decides for an unknown and for a known driver, with a verdict about the first.
-    fn decide(stops: Effect, slices: Effect) -> [bool; 2] {
+    fn decide(stops: Effect, slices: Effect) -> [Allows; 2] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("verdict.json");
         let about = About::now("700.1", "GPU-1");
@@ -64,15 +64,16 @@ mod tests {
         std::fs::write(&path, serde_json::to_vec(&verdict).unwrap()).unwrap();
         let config = Config { self_test: Some(path), ..Config::new("socket", "resources") };
         let drivers = [Driver::Unknown("700.1".into()), Driver::Compared("580.1".into())];
-        drivers.map(|driver| may_control(&config, &driver))
+        drivers.map(|driver| controls(&config, &driver))
     }
 
     #[test]
     fn a_verdict_opens_an_unknown_driver_and_says_nothing_of_another() {
-        assert_eq!(decide(Effect::Proven, Effect::Proven), [true, true]);
-        assert_eq!(decide(Effect::Proven, Effect::NoEffect), [true, true]);
-        assert_eq!(decide(Effect::NoEffect, Effect::Proven), [false, true]);
-        assert_eq!(decide(Effect::inconclusive("busy"), Effect::Proven), [false, true], "as without one");
+        let (proven, all, none) = (Effect::Proven, Allows::Everything, Allows::Nothing);
+        assert_eq!(decide(proven.clone(), proven.clone()), [all, all]);
+        assert_eq!(decide(proven.clone(), Effect::NoEffect), [Allows::Stops, all]);
+        assert_eq!(decide(Effect::NoEffect, proven.clone()), [none, all]);
+        assert_eq!(decide(Effect::inconclusive("busy"), proven), [none, all], "as without one");
     }
 
     #[test]
@@ -84,8 +85,9 @@ mod tests {
             Verdict { about, slices: Effect::NoEffect, stops: Effect::NoEffect, counts: Effect::Proven };
         std::fs::write(&path, serde_json::to_vec(&verdict).unwrap()).unwrap();
         let config = Config { self_test: Some(path.clone()), ..Config::new("socket", "resources") };
-        assert!(!may_control(&config, &Driver::Compared("580.1".into())));
+        let compared = Driver::Compared("580.1".into());
+        assert_eq!(controls(&config, &compared), Allows::Nothing);
         std::fs::write(&path, "not a verdict").unwrap();
-        assert!(may_control(&config, &Driver::Compared("580.1".into())), "as without one");
+        assert_eq!(controls(&config, &compared), Allows::Everything, "as without one");
     }
 }

@@ -1,16 +1,19 @@
 //! Programs without the hook: what the adopter has found is taken under control, beside those who announce their groups.
 
 use super::DataPlane;
+use super::announcement::handles_of;
+use super::contexts::Allowed;
 use crate::adopt::{Adopter, Locks, Look, Obstacle, ProcessKey, Reached, Sighted, Unreached, Way, Why};
 use crate::channels::{Line, Order};
 use crate::definition::Who;
 use crate::identity::Identity;
 use crate::process::Process;
 use sluice_comm::attach::ContextHandles;
+use sluice_core::gates::Witness;
 use sluice_core::ledger::{Class, PeerKind};
 use sluice_core::steering::GroupId;
 use sluice_core::{ClientId, ProcessId};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tracing::{info, warn};
@@ -159,12 +162,12 @@ impl DataPlane {
             let handles = (context.client, context.channel_group);
             let of_pod = |id| self.processes.get(id).is_none_or(|process| process.client == client);
             let others = self.helm.groups.values().filter(|owned| Some(owned.process) != known);
-            others.filter(|owned| of_pod(&owned.process)).any(|owned| owned.handles == handles)
+            others.filter(|owned| of_pod(&owned.process)).any(|owned| handles_of(&owned.context) == handles)
         };
         ways.iter_mut().for_each(|way| way.contexts.retain(|context| !elsewhere(context)));
         let handles: HashSet<(u32, u32)> = ways.iter().flat_map(Way::handles).collect();
         let its = |id: ProcessId| self.helm.groups.values().filter(move |owned| owned.process == id);
-        let has: HashSet<(u32, u32)> = known.into_iter().flat_map(its).map(|owned| owned.handles).collect();
+        let has: HashSet<(u32, u32)> = known.into_iter().flat_map(its).map(|owned| handles_of(&owned.context)).collect();
         if !handles.is_empty() && self.has_failed(key) {
             self.closer.close(ways);
             return Err(Why::ControlFailed.because("a control of it has failed"));
@@ -213,6 +216,8 @@ impl DataPlane {
             steered: false,
             armed: false,
             unasked: 0,
+            ignores_gates: false,
+            witness: Witness::default(),
         };
         self.keep_process(id, process);
         id
@@ -250,7 +255,7 @@ impl DataPlane {
         let Ok(pidfd) = pidfd.try_clone() else { return false };
         let handles = Locks::handles(pid);
         let mut its = self.helm.groups.values().filter(|owned| owned.process == id);
-        if its.any(|owned| owned.handles == (handles.client, handles.channel_group)) {
+        if its.any(|owned| handles_of(&owned.context) == handles_of(&handles)) {
             return true;
         }
         process.adopted = true;
@@ -259,14 +264,14 @@ impl DataPlane {
             return false;
         }
         let added = self.tokens.add_process(id, client, PeerKind::Returns);
-        if added.is_err() || !self.may_announce(id, client, 1, now) {
+        if added.is_err() || self.may_announce(id, std::slice::from_ref(&handles), now) != Allowed::Now {
             return false;
         }
         let line = self.helm.open(locks.of(pid, pidfd), None);
         let group = self.helm.add(id, Some(pid), line, handles);
         self.helm.executor.order(Order::Close(line));
         self.helm.steering.pardon(client);
-        self.helm.steering.announce(id, (client, Class::BestEffort), vec![group], &mut self.tokens, now);
+        self.helm.steering.announce(id, (client, Class::BestEffort), (vec![group], &BTreeSet::new()), &mut self.tokens, now);
         self.follow(id);
         let (client, reason) = (self.clients.name(client), obstacle.why.label());
         warn!(client, peer, reason, "takes turns by the driver's lock: {obstacle}");
@@ -283,8 +288,10 @@ impl DataPlane {
         let pid = process.pid;
         // It may have been there before, with a connection that has gone.
         let added = self.tokens.add_process(id, client, PeerKind::Returns);
-        let count = ways.iter().map(|way| way.contexts.len()).sum();
-        let allowed = added.is_ok() && self.may_announce(id, client, count, now);
+        let contexts: Vec<ContextHandles> = ways.iter().flat_map(|way| way.contexts.clone()).collect();
+        let allowed = added.is_ok() && self.may_announce(id, &contexts, now) == Allowed::Now;
+        let stayed: BTreeSet<GroupId> =
+            contexts.iter().filter_map(|context| self.helm.unchanged(id, context)).collect();
         let lines = if allowed {
             self.open_lines(id, ways)
         } else {
@@ -304,7 +311,7 @@ impl DataPlane {
         }
         // Whatever a process that has attached did wrong.
         self.helm.steering.pardon(client);
-        self.helm.steering.announce(id, (client, class), groups, &mut self.tokens, now);
+        self.helm.steering.announce(id, (client, class), (groups, &stayed), &mut self.tokens, now);
         self.follow(id);
         obstacle.map_or(Ok(()), Err)
     }

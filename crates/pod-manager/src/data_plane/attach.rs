@@ -1,7 +1,7 @@
 //! ATTACH: a connection becomes a channel of a process.
 
 use super::DataPlane;
-use super::contexts::Announcement;
+use super::announcement::Announcement;
 use super::frames::{Found, Outcome};
 use crate::connection::{Connection, Role};
 use crate::peer::Peer;
@@ -12,6 +12,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::PAGE_VERSION;
 use sluice_comm::{AttachStatus, Channel, Name, Request, Response, ResponseBody};
+use sluice_core::gates::Witness;
 use sluice_core::ledger::{Ask, Class, PeerKind};
 use sluice_core::{ClientId, ProcessId};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -157,6 +158,8 @@ impl DataPlane {
             pages: None,
             doorbell: None,
             steered: false,
+            ignores_gates: false,
+            witness: Witness::default(),
             armed: false,
             unasked: 0,
         };

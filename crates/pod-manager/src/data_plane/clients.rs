@@ -8,6 +8,7 @@ use crate::process::Process;
 use crate::reason::Reason;
 use sluice_core::ledger::{Ask, Class};
 use sluice_core::{ClientId, ProcessId};
+use std::collections::BTreeSet;
 use std::collections::HashSet;
 use tracing::{error, info};
 
@@ -82,7 +83,13 @@ impl DataPlane {
             self.helm.steering.set_class(id, spec.class, &mut self.tokens, now);
             for process in self.processes_of(id, |process| process.token.is_some() || process.adopted) {
                 if becomes_critical && !self.helm.steering.watches(process) {
-                    self.helm.steering.announce(process, (id, spec.class), Vec::new(), &mut self.tokens, now);
+                    self.helm.steering.announce(
+                        process,
+                        (id, spec.class),
+                        (Vec::new(), &BTreeSet::new()),
+                        &mut self.tokens,
+                        now,
+                    );
                 }
                 self.follow(process);
             }

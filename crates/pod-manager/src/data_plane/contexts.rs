@@ -1,62 +1,26 @@
-//! What a process announces: its contexts, and the descriptors over which they can be controlled.
+//! What a process announces is taken under control, if it may be.
 
 use super::DataPlane;
+use super::announcement::{Announcement, PutOff, handles_of};
 use super::frames::Outcome;
 use crate::channels::{ChannelControl, Line, Order, Spare};
-use crate::closer::Closer;
 use crate::reason::Reason;
-use sluice_comm::attach::{ATTACH_VERSION, AttachPayload, ContextHandles, MAX_LEN};
-use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
+use sluice_comm::attach::{ATTACH_VERSION, ContextHandles};
+use sluice_core::ProcessId;
 use sluice_core::steering::GroupId;
-use sluice_core::{ClientId, ProcessId};
-use sluice_sys::memfd;
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use tracing::{debug, warn};
 
-/// The first version of the payload that comes from a hook with pages of version 2.
-const PAYLOAD_OF_PAGES_2: u32 = 2;
-
-/// What came beside an ATTACH or a CONTEXTS. Everything in it is the process's claim.
-pub(super) struct Announcement {
-    pub(super) claimed_pid: u32,
-    /// The pages that its hook understands.
-    pub(super) page_version: u32,
-    contexts: Vec<ContextHandles>,
-    descriptors: Vec<OwnedFd>,
-    closer: Closer,
-}
-
-impl Drop for Announcement {
-    fn drop(&mut self) {
-        if !self.descriptors.is_empty() {
-            self.closer.close(std::mem::take(&mut self.descriptors));
-        }
-    }
-}
-
-impl Announcement {
-    /// Reads it; what is not taken stays among the descriptors.
-    pub(super) fn read(fds: &mut Vec<OwnedFd>, closer: &Closer) -> Result<Self, Reason> {
-        let bad = |error: &dyn std::fmt::Display| Reason::BadPayload(error.to_string());
-        let fd = fds.first().ok_or_else(|| bad(&"no descriptor beside it"))?;
-        let bytes = memfd::read_sealed(fd.as_fd(), MAX_LEN).map_err(|error| bad(&error))?;
-        let payload = AttachPayload::decode(&bytes).map_err(|error| bad(&error))?;
-        let (found, expected) = (fds.len(), 1 + payload.descriptors());
-        if found != expected {
-            return Err(bad(&format!("{found} descriptors, expected {expected}")));
-        }
-        check(&payload.contexts).map_err(|error| bad(&error))?;
-        let version = bytes.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
-        let page_version = if version < PAYLOAD_OF_PAGES_2 { OLDEST_PAGE_VERSION } else { PAGE_VERSION };
-        Ok(Self {
-            claimed_pid: payload.pid,
-            page_version,
-            contexts: payload.contexts,
-            descriptors: fds.split_off(1),
-            closer: closer.clone(),
-        })
-    }
+/// Whether something may be announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Allowed {
+    /// It may.
+    Now,
+    /// Not before this time.
+    At(u64),
+    /// Not at all.
+    Never,
 }
 
 /// Groups of one client's processes that are kept.
@@ -87,7 +51,35 @@ impl DataPlane {
 
     /// Takes a process's groups under control, in place of those that it had, if all of them can be. One context that goes
     /// around the turns is as good as none that keeps them.
-    pub(super) fn announce(&mut self, id: ProcessId, mut announcement: Announcement) {
+    ///
+    /// What may not be announced yet is put off until it may be; until then the process takes turns by token.
+    pub(super) fn announce(&mut self, id: ProcessId, announcement: Announcement) {
+        self.helm.put_off.remove(&id);
+        let now = self.clock.now_ns();
+        let allowed =
+            if self.helm.controls() { self.may_announce(id, &announcement.contexts, now) } else { Allowed::Never };
+        match allowed {
+            Allowed::Now => self.take(id, announcement),
+            Allowed::Never => self.take(id, announcement.without_contexts()),
+            Allowed::At(at) => {
+                self.take(id, Announcement::nothing(&self.closer));
+                self.helm.put_off.insert(id, PutOff { announcement, at });
+            }
+        }
+    }
+
+    /// Announces what was put off and may be announced now.
+    pub(super) fn announce_put_off(&mut self) {
+        let now = self.clock.now_ns();
+        let due = self.helm.put_off.iter().filter(|(_, put_off)| put_off.at <= now).map(|(id, _)| *id);
+        for id in due.collect::<Vec<_>>() {
+            if let Some(PutOff { announcement, .. }) = self.helm.put_off.remove(&id) {
+                self.announce(id, announcement);
+            }
+        }
+    }
+
+    fn take(&mut self, id: ProcessId, mut announcement: Announcement) {
         let Some(process) = self.processes.get(&id) else { return };
         let Some(client) = self.clients.get(process.client) else { return };
         let class = client.definition.spec.class;
@@ -95,13 +87,9 @@ impl DataPlane {
         let now = self.clock.now_ns();
         let mut contexts = std::mem::take(&mut announcement.contexts);
         let descriptors = std::mem::take(&mut announcement.descriptors);
-        let controls = self.helm.controls() && self.may_announce(id, whose.0, contexts.len(), now);
-        let mut lines = Vec::new();
-        if controls {
-            lines = self.adopt(id, descriptors);
-        } else {
-            self.closer.close(descriptors);
-        }
+        let lines = self.adopt(id, descriptors);
+        let stayed: BTreeSet<GroupId> =
+            contexts.iter().filter_map(|context| self.helm.unchanged(id, context)).collect();
         let line_of = |context: &ContextHandles| *lines.get(context.descriptor as usize)?;
         if !contexts.iter().all(|context| line_of(context).is_some()) {
             contexts.clear();
@@ -115,29 +103,36 @@ impl DataPlane {
             self.helm.executor.order(Order::Close(*line));
         }
         let count = groups.len();
-        let steered = self.helm.steering.announce(id, whose, groups, &mut self.tokens, now);
+        let steered = self.helm.steering.announce(id, whose, (groups, &stayed), &mut self.tokens, now);
         debug!(process = ?id, groups = count, steered, "contexts announced");
         self.follow(id);
     }
 
-    /// Whether a client may announce so many groups now: each costs controls, for which others wait, and has to be looked at
-    /// before each control.
-    pub(super) fn may_announce(&mut self, id: ProcessId, client: ClientId, groups: usize, now: u64) -> bool {
+    /// Whether a process may announce these groups now: each costs controls, for which others wait, and has to be looked at
+    /// before each control. Those that it has already cost nothing.
+    pub(super) fn may_announce(&mut self, id: ProcessId, contexts: &[ContextHandles], now: u64) -> Allowed {
+        let Some(client) = self.processes.get(&id).map(|process| process.client) else {
+            return Allowed::Never;
+        };
+        let groups = contexts.len();
+        let fresh = contexts.iter().filter(|context| self.helm.unchanged(id, context).is_none()).count();
         let its =
             |process: &ProcessId| self.processes.get(process).is_some_and(|process| process.client == client);
         let owners = || self.helm.groups.values().map(|owned| owned.process).filter(|owner| *owner != id);
         let fits =
             owners().filter(its).count() + groups <= MOST_OF_CLIENT && owners().count() + groups <= MOST;
         let allowance = self.helm.allowances.entry(client).or_default();
-        if groups == 0 || fits && allowance.take(groups, now) {
-            return true;
+        if groups == 0 || fits && allowance.take(fresh, now) {
+            return Allowed::Now;
         }
+        // What it has now it gives back meanwhile, so all of it is announced anew.
+        let at = allowance.ready_at(groups).filter(|_| fits);
         self.meters.steering.announcements_refused.inc();
         let peer = self.processes.get(&id).map_or("", |process| &process.label);
         if self.throttle.pass("announcement", now).is_some() {
             warn!(peer, "its client announces too many contexts, or too often: it takes turns by token");
         }
-        false
+        at.map_or(Allowed::Never, |at| Allowed::At(at.max(now)))
     }
 
     /// Takes the descriptors that lead to a driver; says so of those that do not.
@@ -197,6 +192,17 @@ impl super::steering::Helm {
         line
     }
 
+    /// The group that a process has under control as it announces it, whichever descriptor leads to it now.
+    pub(super) fn unchanged(&self, id: ProcessId, context: &ContextHandles) -> Option<GroupId> {
+        let mut its = self.groups.iter().filter(|(_, owned)| owned.process == id);
+        let descriptor = context.descriptor;
+        let same = |owned: &super::steering::Owned| {
+            handles_of(&owned.context) == handles_of(context)
+                && ContextHandles { descriptor, ..owned.context.clone() } == *context
+        };
+        its.find(|(group, owned)| same(owned) && self.steering.owns(id, **group)).map(|(group, _)| *group)
+    }
+
     /// Takes a group under control. One that is known keeps its number, whatever has become of it meanwhile.
     pub(super) fn add(
         &mut self,
@@ -207,34 +213,18 @@ impl super::steering::Helm {
     ) -> GroupId {
         let handles = handles_of(&context);
         let known = self.groups.iter().find(|(_, owned)| {
-            owned.handles == handles && (owned.process == id || pid.is_some() && owned.pid == pid)
+            let its = owned.process == id || pid.is_some() && owned.pid == pid;
+            its && handles_of(&owned.context) == handles
         });
         let group = known.map(|(group, _)| *group).unwrap_or_else(|| {
             self.last += 1;
             GroupId(self.last)
         });
-        self.groups.insert(group, super::steering::Owned { process: id, pid, handles, stuck: false });
+        self.groups.insert(
+            group,
+            super::steering::Owned { process: id, pid, context: context.clone(), stuck: false },
+        );
         self.executor.order(Order::Add(group, line, context));
         group
-    }
-}
-
-/// The driver's client and the group there.
-fn handles_of(context: &ContextHandles) -> (u32, u32) {
-    (context.client, context.channel_group)
-}
-
-/// What no hook says of its contexts: a descriptor that none of them is on, or a group twice.
-fn check(contexts: &[ContextHandles]) -> Result<(), String> {
-    let on: BTreeSet<u32> = contexts.iter().map(|context| context.descriptor).collect();
-    if let Some(unused) = (0..).zip(&on).find(|(expected, found)| expected != *found) {
-        return Err(format!("no context is on control descriptor {}", unused.0));
-    }
-    let mut seen = BTreeSet::new();
-    match contexts.iter().map(handles_of).find(|handles| !seen.insert(*handles)) {
-        Some((client, group)) => {
-            Err(format!("channel group {group:#x} of client {client:#x} is there twice"))
-        }
-        None => Ok(()),
     }
 }

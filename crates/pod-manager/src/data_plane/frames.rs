@@ -6,6 +6,7 @@ use crate::identity::{Claim, Identity};
 use crate::process::{MAX_PENDING, Process};
 use crate::reason::Reason;
 use sluice_comm::{Name, Request, RequestBody, Response, ResponseBody};
+use sluice_core::gates::Witness;
 use sluice_core::ledger::{Ask, PeerKind, Returned};
 use sluice_core::memory::Verdict;
 use sluice_core::{ClientId, ProcessId};
@@ -186,6 +187,8 @@ impl DataPlane {
             pages: None,
             doorbell: None,
             steered: false,
+            ignores_gates: false,
+            witness: Witness::default(),
             armed: false,
             unasked: 0,
         };

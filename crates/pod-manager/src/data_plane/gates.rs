@@ -9,16 +9,18 @@ use sluice_core::ProcessId;
 use sluice_core::gates::{GatePolicy, Gates, Gating};
 use sluice_core::ledger::Class;
 use sluice_core::steering::Activity;
+use tracing::warn;
 
 /// Whose gates there are, and how they are.
 pub(super) struct Gatekeeper {
     gates: Gates,
     of: GatesOf,
+    drain_ns: u64,
 }
 
 impl Gatekeeper {
     pub(super) fn new(policy: GatePolicy, of: GatesOf) -> Self {
-        Self { gates: Gates::new(policy), of }
+        Self { gates: Gates::new(policy), of, drain_ns: policy.drain_ns }
     }
 
     /// When to look again.
@@ -64,14 +66,39 @@ impl DataPlane {
             return;
         }
         self.tokens.set_withheld(state.is_closed(), now);
+        self.watch_gates(state, now);
         for (id, process) in &self.processes {
-            let its =
-                process.token.is_some() && !self.is_critical(process) && self.gatekeeper.concerns(process);
+            let its = self.has_gates(process);
             if let Some(pages) = process.pages.as_ref().filter(|pages| pages.version == PAGE_VERSION) {
                 pages.set_gate(its && state.is_wanted(), its && state.is_closed());
-                self.tokens.set_gated(*id, its && pages.report().gates() != 0);
+                let keeps = its && !process.ignores_gates;
+                self.tokens.set_gated(*id, keeps && pages.report().gates() != 0);
             }
         }
+    }
+
+    /// Looks whether those who say that they have gates keep them. Who does not is charged like somebody without.
+    fn watch_gates(&mut self, state: Gating, now: u64) {
+        let concerned = self.processes.iter().filter(|(_, process)| self.has_gates(process));
+        for id in concerned.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let Some(process) = self.processes.get_mut(&id).filter(|process| !process.ignores_gates) else {
+                continue;
+            };
+            let Some(busy_ns) = process.pages.as_ref().map(|pages| pages.report().busy_ns()) else {
+                continue;
+            };
+            if process.witness.look(state.is_closed(), busy_ns, now, self.gatekeeper.drain_ns) {
+                process.ignores_gates = true;
+                self.tokens.set_ungated(id);
+                let client = self.clients.name(process.client);
+                warn!(client, peer = %process.label, "goes on while its gates are closed: it is charged as if it had none");
+            }
+        }
+    }
+
+    /// Whether a process is told to hold back what it has submitted.
+    fn has_gates(&self, process: &Process) -> bool {
+        process.token.is_some() && !self.is_critical(process) && self.gatekeeper.concerns(process)
     }
 
     /// Whether a process is to ring when it becomes busy, for the gates of others depend on it.

@@ -209,7 +209,8 @@ impl DataPlane {
                 gauge.set(count);
             }
         }
-        self.meters.steering.set_levels(self.processes.values().filter_map(Process::level));
+        let level = |(id, process): (&ProcessId, &Process)| process.level(self.helm.steering.controls(*id));
+        self.meters.steering.set_levels(self.processes.iter().filter_map(level));
     }
 }
 

@@ -4,11 +4,14 @@
 //! what it decided. Nothing here waits, takes a lock or reads a file (but /proc, once per connection); what others have to
 //! do for it comes back as a [`Control`] message.
 
+mod accept;
 mod adopted;
+mod announcement;
 mod attach;
 mod clients;
 mod connections;
 mod contexts;
+mod departures;
 mod frames;
 mod gates;
 mod grants;
@@ -38,7 +41,7 @@ use sluice_comm::page::Flags;
 use sluice_core::ProcessId;
 use sluice_core::ledger::TokenLedger;
 use sluice_core::memory::MemoryLedger;
-use sluice_core::steering::Steering;
+use sluice_core::steering::{Steering, SteeringPolicy};
 use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -146,12 +149,13 @@ impl DataPlane {
                 (agent.gpu_uuid.clone(), held::Lobby::new(nanos(agent.hold), agent.max_held))
             }
         };
+        let slices = adopt.as_ref().is_none_or(|adopt| adopt.sets_slices());
         let closer = Closer::start().attempt("start the closing thread")?;
         let adopter = scout.map(|scout| Adopter::start(scout, remote.clone())).transpose();
         let adopter = adopter.attempt("start the thread that looks for programs")?;
-        let executor =
-            Executor::start(remote, closer.clone(), custody).attempt("start the thread for controls")?;
-        let steering = Steering::new(config.steering_policy());
+        let executor = Executor::start(remote, closer.clone(), custody, slices)
+            .attempt("start the thread for controls")?;
+        let steering = Steering::new(SteeringPolicy { slices, ..config.steering_policy() });
         let mut plane = Self {
             epoll,
             unix,
@@ -184,7 +188,7 @@ impl DataPlane {
             processes: HashMap::new(),
             by_peer: HashMap::new(),
             last_number: FIRST_NUMBER,
-            spare: connections::spare(),
+            spare: accept::spare(),
             stopping: false,
         };
         plane.load(definitions);
@@ -206,6 +210,7 @@ impl DataPlane {
             }
             self.expire_held();
             self.look_around();
+            self.announce_put_off();
             self.settle();
         }
         info!("stops");
@@ -263,7 +268,7 @@ impl DataPlane {
     /// Arms the timer; `true` if the loop is to poll instead of sleeping, because a grant is about to come back and
     /// somebody waits for it.
     fn prepare_to_wait(&mut self) -> Result<bool> {
-        let steering = self.helm.steering.wake_at(self.clock.now_ns());
+        let steering = self.helm.wake_at(self.clock.now_ns());
         let gates = self.gatekeeper.wake_at();
         let wake =
             [self.tokens.next_deadline(), self.lobby.next_deadline(), steering, gates, self.next_look()];

@@ -1,10 +1,13 @@
 //! Steering on the data plane: what processes say of themselves goes in, one control at a time comes out.
 
 use super::DataPlane;
+use super::announcement::PutOff;
+use super::departures::Departed;
 use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
 use crate::metrics::Level;
 use crate::process::Process;
 use crate::reason::Reason;
+use sluice_comm::attach::ContextHandles;
 use sluice_comm::page::{PAGE_VERSION, STANDING};
 use sluice_core::ledger::Action;
 use sluice_core::steering::{Activity, Allowance, Event, GroupId, Op, Outcome, Released, Steering, Turn};
@@ -20,12 +23,12 @@ const RESTORE_PATIENCE: Duration = Duration::from_secs(1);
 const MOST_UNASKED: u32 = 10_000;
 
 /// A group under control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owned {
     pub(super) process: ProcessId,
     pub(super) pid: Option<i32>,
-    /// The driver's client and the group there.
-    pub(super) handles: (u32, u32),
+    /// As it was announced last.
+    pub(super) context: ContextHandles,
     /// It was given back, and could not be made free.
     pub(super) stuck: bool,
 }
@@ -38,9 +41,13 @@ pub(super) struct Helm {
     pub(super) executor: Executor,
     pub(super) groups: HashMap<GroupId, Owned>,
     /// Processes that were hung up on so that their hooks set them free, by client and pid as far as that is known.
-    hung_up: HashSet<(ClientId, Option<i32>)>,
+    pub(super) hung_up: HashSet<(ClientId, Option<i32>)>,
     /// What each client may still announce.
     pub(super) allowances: HashMap<ClientId, Allowance>,
+    /// What processes will be allowed to announce.
+    pub(super) put_off: HashMap<ProcessId, PutOff>,
+    /// Processes that have left and whose ends matter all the same.
+    pub(super) departed: HashMap<ProcessId, Departed>,
     /// Number of the last group or way to the driver.
     pub(super) last: u64,
 }
@@ -54,8 +61,16 @@ impl Helm {
             groups: HashMap::new(),
             hung_up: HashSet::new(),
             allowances: HashMap::new(),
+            put_off: HashMap::new(),
+            departed: HashMap::new(),
             last: 0,
         }
+    }
+
+    /// When to do something, if nothing else happens.
+    pub(super) fn wake_at(&self, now: u64) -> Option<u64> {
+        let put_off = self.put_off.values().map(|put_off| put_off.at);
+        put_off.chain(self.steering.wake_at(now)).min()
     }
 
     /// Nothing is remembered of a client that will not come back.
@@ -163,9 +178,12 @@ impl DataPlane {
 
     /// A group has gone, or is somebody else's affair from now on.
     pub(super) fn forget_group(&mut self, group: GroupId) {
-        self.helm.groups.remove(&group);
+        let owned = self.helm.groups.remove(&group);
         self.helm.steering.forget(group);
         self.helm.executor.order(Order::Forget(group));
+        if let Some(owned) = owned {
+            self.end_departure(owned.process);
+        }
     }
 
     /// A process has ended: nothing is kept of it, or its memory on the GPU stays where it is.
@@ -186,8 +204,15 @@ impl DataPlane {
         its.into_iter().for_each(|group| self.forget_group(group));
     }
 
+    /// A process has hung up: its groups are given back unless it ends.
+    pub(super) fn part(&mut self, id: ProcessId) {
+        self.helm.put_off.remove(&id);
+        self.helm.steering.part(id, &mut self.tokens, self.clock.now_ns());
+    }
+
     /// A process cannot be steered any more: its groups are given back.
     pub(super) fn unsteer(&mut self, id: ProcessId) {
+        self.helm.put_off.remove(&id);
         self.helm.steering.leave(id, &mut self.tokens, self.clock.now_ns());
     }
 

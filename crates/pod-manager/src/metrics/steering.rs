@@ -13,8 +13,8 @@ const CONTROL_BUCKETS: [f64; 10] =
 const OUTCOMES: [(Outcome, &str); 3] =
     [(Outcome::Done, "done"), (Outcome::Failed, "failed"), (Outcome::Gone, "gone")];
 
-/// What makes a process give way, the strongest first: its groups are stopped and sliced; its gates hold back what has not begun
-/// on the GPU, or what has not been submitted; its turns.
+/// What is in force for a process, the strongest first: its groups are stopped and sliced, or only sliced if it is
+/// latency-critical; its gates hold back what has not begun on the GPU, or what has not been submitted; its turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Turn,
@@ -61,7 +61,7 @@ impl SteeringMetrics {
             registry.register(Box::new(histogram.clone())).map(|()| histogram)
         });
         let levels = LEVELS.iter().map(|level| {
-            let opts = Opts::new("sluice_level", "Processes by what makes them give way");
+            let opts = Opts::new("sluice_level", "Processes by what is in force for them");
             let gauge = IntGauge::with_opts(opts.const_label("level", *level))?;
             registry.register(Box::new(gauge.clone())).map(|()| gauge)
         });

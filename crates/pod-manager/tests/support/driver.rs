@@ -35,6 +35,8 @@ struct State {
     failures: HashMap<u32, ControlFailure>,
     /// Groups whose slices cannot be set.
     unsliceable: HashSet<u32>,
+    /// A self-test has found that no slice can be set.
+    unsliced: bool,
     /// Enabled, and slice.
     groups: HashMap<u32, (bool, u64)>,
 }
@@ -84,6 +86,13 @@ impl FakeDriver {
         }
     }
 
+    /// A driver that sets no slices, and of which that is known.
+    pub fn without_slices() -> Self {
+        let driver = Self::default();
+        driver.0.0.lock().unwrap().unsliced = true;
+        driver
+    }
+
     /// From now on this group's slice stays as it is.
     pub fn refuse_slices(&self, group: u32) {
         self.0.0.lock().unwrap().unsliceable.insert(group);
@@ -117,7 +126,8 @@ impl FakeDriver {
         if let Some(failure) = state.failures.get(&call.group()) {
             return Err(failure.clone());
         }
-        if matches!(call, Call::Slice(group, _) if state.unsliceable.contains(&group)) {
+        let refused = |group| state.unsliced || state.unsliceable.contains(&group);
+        if matches!(call, Call::Slice(group, _) if refused(group)) {
             return Err(ControlFailure::Failed(Cause::Refused, "no slices".into()));
         }
         let group = state.groups.entry(call.group()).or_insert((true, 2048));
@@ -138,6 +148,10 @@ impl Adopt for FakeDriver {
             Ok(_) => Ok(Box::new(Line { driver: self.clone(), _fd: fd })),
             Err(_) => Err((fd, "descriptor is no way to a driver".into())),
         }
+    }
+
+    fn sets_slices(&self) -> bool {
+        !self.0.0.lock().unwrap().unsliced
     }
 }
 
@@ -179,6 +193,17 @@ impl Descriptor {
         drop(sent);
         other.set_read_timeout(Some(super::hook::PATIENCE)).unwrap();
         assert_eq!(other.read(&mut [0]).unwrap(), 0);
+    }
+
+    /// Lets time go by until nobody holds it.
+    pub fn closes_in_time(self, world: &super::World) {
+        let Self { sent, mut other } = self;
+        drop(sent);
+        other.set_nonblocking(true).unwrap();
+        super::until("nobody holds the descriptor", || {
+            world.advance(super::MS);
+            matches!(other.read(&mut [0]), Ok(0))
+        });
     }
 }
 

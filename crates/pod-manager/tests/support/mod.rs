@@ -106,6 +106,13 @@ impl World {
         world
     }
 
+    /// Starts it again with another driver.
+    pub fn restart_with(&mut self, driver: FakeDriver) {
+        self.stop();
+        self.driver = driver;
+        self.start();
+    }
+
     /// Starts the manager (again).
     pub fn start(&mut self) {
         let identify: Box<dyn Identify> = match self.config.clients {

@@ -37,6 +37,29 @@ fn who_stood_is_charged_what_it_ran_and_has_not_had_the_rest() {
 }
 
 #[test]
+fn who_returns_while_grants_are_withheld_is_charged_what_it_says_it_used() {
+    let mut ledger = withheld(true);
+    ledger.returned(ProcessId(0), 50 * MS, 45 * MS, 0).unwrap();
+    assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 45 * MS)]);
+    // Who dies does not say anything, and is taken to have stood.
+    let mut ledger = withheld(true);
+    ledger.process_gone(ProcessId(0), 50 * MS);
+    assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 10 * MS, 10 * MS)]);
+}
+
+#[test]
+fn who_turns_out_to_go_on_is_charged_for_all_of_it_and_asked_for_at_its_deadline() {
+    let mut ledger = withheld(true);
+    ledger.set_withheld(false, 20 * MS);
+    ledger.set_withheld(true, 30 * MS);
+    assert_eq!(ledger.next_deadline(), None);
+    ledger.set_ungated(ProcessId(0));
+    assert_eq!(ledger.next_deadline(), Some(50 * MS + Policy::default().return_timeout_ns));
+    ledger.returned(ProcessId(0), 50 * MS, 45 * MS, 0).unwrap();
+    assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 45 * MS)]);
+}
+
+#[test]
 fn a_grant_whose_work_is_held_back_is_waited_for_as_long_as_that_lasts() {
     let mut ledger = withheld(true);
     assert_eq!(ledger.next_deadline(), None);

@@ -4,6 +4,7 @@ use super::world::{MS, S, Work, World};
 use crate::ledger::PeerKind;
 use crate::steering::{Event, GroupId, Op, Outcome, Released, Setting, SteeringPolicy};
 use crate::{ClientId, ProcessId};
+use std::collections::BTreeSet;
 
 #[test]
 fn a_client_whose_control_failed_is_set_free_and_not_steered_again() {
@@ -26,8 +27,13 @@ fn a_client_whose_control_failed_is_set_free_and_not_steered_again() {
     let groups = vec![GroupId(9)];
     let (client, class) = (ClientId(2), crate::ledger::Class::BestEffort);
     world.tokens.add_process(ProcessId(9), client, PeerKind::Returns).unwrap();
-    let steered =
-        world.steering.announce(ProcessId(9), (client, class), groups, &mut world.tokens, world.now);
+    let steered = world.steering.announce(
+        ProcessId(9),
+        (client, class),
+        (groups, &BTreeSet::new()),
+        &mut world.tokens,
+        world.now,
+    );
     assert!(!steered, "what failed once is not relied on again");
     // The other one has the GPU as far as is known to the ledger.
     world.forget_what_was();
@@ -139,7 +145,7 @@ fn runs_until_stopped(world: &mut World, group: u64) {
 fn announces(world: &mut World, id: u64, groups: &[u64]) -> bool {
     let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
     let whose = (ClientId(id), crate::ledger::Class::BestEffort);
-    world.steering.announce(ProcessId(id), whose, groups, &mut world.tokens, world.now)
+    world.steering.announce(ProcessId(id), whose, (groups, &BTreeSet::new()), &mut world.tokens, world.now)
 }
 
 #[test]
@@ -228,4 +234,44 @@ fn nothing_is_polled_while_a_control_hangs() {
     let long_after = world.now + S;
     let wake = world.steering.wake_at(long_after);
     assert!(wake.is_none_or(|wake| wake > long_after), "{wake:?} at {long_after}");
+}
+
+#[test]
+fn no_control_is_made_for_who_hangs_up_and_ends_and_who_lives_is_set_free_in_a_moment() {
+    for ends in [true, false] {
+        let mut world = World::new();
+        world.best_effort(1, 50, Work::Always);
+        world.best_effort(2, 50, Work::Always);
+        world.run(S);
+        runs_until_stopped(&mut world, 2);
+        world.forget_what_was();
+        world.steering.part(ProcessId(2), &mut world.tokens, world.now);
+        world.tokens.process_gone(ProcessId(2), world.now);
+        world.run(9 * MS);
+        if ends {
+            world.dies(2);
+        } else {
+            world.processes.remove(&ProcessId(2));
+        }
+        world.run(S);
+        let its: Vec<Op> =
+            world.controls.iter().filter(|(.., c)| c.group == GroupId(2)).map(|c| c.2.op).collect();
+        assert_eq!(its, if ends { vec![] } else { vec![Op::Start] });
+        assert!(ends || world.gpu[&GroupId(2)] == Setting::FREE);
+    }
+}
+
+#[test]
+fn who_hangs_up_and_announces_its_groups_again_is_steered_as_before() {
+    let mut world = World::new();
+    world.best_effort(1, 50, Work::Always);
+    world.best_effort(2, 50, Work::Always);
+    world.run(S);
+    world.steering.part(ProcessId(2), &mut world.tokens, world.now);
+    world.run(5 * MS);
+    assert!(announces(&mut world, 2, &[2]));
+    world.forget_what_was();
+    world.run(10 * S);
+    assert_eq!(world.events, []);
+    assert!(world.shares().iter().all(|share| (share - 50.0).abs() < 1.0), "{:?}", world.shares());
 }

@@ -3,7 +3,7 @@
 use super::world::{MS, S, Work, World};
 use crate::ProcessId;
 use crate::ledger::Class;
-use crate::steering::{GroupId, Op, Setting};
+use crate::steering::{GroupId, Op, Setting, SteeringPolicy};
 
 /// Requests of 1 ms every 10 ms.
 const REQUESTS: Work = Work::Periodic { from: 0, period: 10 * MS, busy: MS };
@@ -145,4 +145,26 @@ fn somebody_latency_critical_who_becomes_best_effort_returns_its_turn_when_it_is
     assert_eq!(world.tokens.holders().count(), 1);
     world.run(100 * MS);
     assert_eq!(world.tokens.holders().count(), 0);
+}
+
+#[test]
+fn a_driver_that_sets_no_slices_is_asked_for_turns_only() {
+    let mut world = World::new();
+    world.steer_by(SteeringPolicy { slices: false, ..SteeringPolicy::default() });
+    world.best_effort(1, 30, Work::Always);
+    world.best_effort(2, 70, Work::Always);
+    world.run(S);
+    world.forget_what_was();
+    world.run(60 * S);
+    assert!((world.shares()[0] - 30.0).abs() < 0.5, "{:?}", world.shares());
+    world.critical(3, REQUESTS);
+    world.run(S);
+    assert_eq!(world.gpu.values().filter(|setting| setting.enabled).count(), 2, "{:?}", world.gpu);
+    for id in 1..=3 {
+        world.steering.leave(ProcessId(id), &mut world.tokens, world.now);
+    }
+    world.run(S);
+    assert!(world.gpu.values().all(|setting| *setting == Setting::FREE), "{:?}", world.gpu);
+    assert_eq!(world.count(|op| matches!(op, Op::SetSlice(_))), 0);
+    assert_eq!(world.events.len(), 3, "all are given back: {:?}", world.events);
 }

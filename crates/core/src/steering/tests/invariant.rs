@@ -17,6 +17,7 @@ enum Happens {
     },
     Dies(usize),
     Leaves(usize),
+    HangsUp(usize),
     /// A process announces only so many of its groups.
     Announces(usize, usize),
     NextControl(Outcome),
@@ -30,6 +31,7 @@ fn anything() -> impl Strategy<Value = Happens> {
             .prop_map(|(client, groups, work)| Happens::Comes { client, groups, work }),
         1 => (0..8usize).prop_map(Happens::Dies),
         1 => (0..8usize).prop_map(Happens::Leaves),
+        1 => (0..8usize).prop_map(Happens::HangsUp),
         2 => (0..8usize, 0..3usize).prop_map(|(index, left)| Happens::Announces(index, left)),
         2 => outcome.prop_map(Happens::NextControl),
     ]
@@ -70,6 +72,13 @@ fn play(happenings: &[Happens], effective: bool) -> World {
             Happens::Leaves(index) => {
                 if let Some(id) = nth(&world, index) {
                     world.steering.leave(ProcessId(id), &mut world.tokens, world.now);
+                    world.tokens.process_gone(ProcessId(id), world.now);
+                    world.processes.remove(&ProcessId(id));
+                }
+            }
+            Happens::HangsUp(index) => {
+                if let Some(id) = nth(&world, index) {
+                    world.steering.part(ProcessId(id), &mut world.tokens, world.now);
                     world.tokens.process_gone(ProcessId(id), world.now);
                     world.processes.remove(&ProcessId(id));
                 }

@@ -135,7 +135,13 @@ impl World {
         self.tokens.add_process(process, client, PeerKind::Returns).unwrap();
         let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
         self.gpu.extend(groups.iter().map(|group| (*group, Setting::FREE)));
-        self.steering.announce(process, (client, class), groups.clone(), &mut self.tokens, self.now);
+        self.steering.announce(
+            process,
+            (client, class),
+            (groups.clone(), &BTreeSet::new()),
+            &mut self.tokens,
+            self.now,
+        );
         self.processes.insert(process, Process { client, class, work, groups });
     }
 
@@ -145,7 +151,7 @@ impl World {
         process.groups.truncate(left);
         let (groups, class) = (process.groups.clone(), process.class);
         let whose = (process.client, class);
-        self.steering.announce(ProcessId(id), whose, groups, &mut self.tokens, self.now);
+        self.steering.announce(ProcessId(id), whose, (groups, &BTreeSet::new()), &mut self.tokens, self.now);
     }
 
     pub(super) fn dies(&mut self, id: u64) {

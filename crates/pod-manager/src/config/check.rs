@@ -1,0 +1,153 @@
+//! Whether a configuration can be served. Every mistake is reported at once.
+
+use super::{ClientSource, Config};
+use sluice_comm::HOOK_PATIENCE;
+use std::fmt;
+use std::time::Duration;
+
+impl Config {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// All mistakes, each with the field, what it is and what it may be.
+    pub fn check(&self) -> Result<(), ConfigMistakes> {
+        let mut mistakes = Vec::new();
+        let mut expect = |holds: bool, field: &'static str, found: String, expected: &'static str| {
+            if !holds {
+                mistakes.push(format!("{field} is {found}, expected {expected}"));
+            }
+        };
+        let path = self.socket.as_os_str().len();
+        expect((1..=80).contains(&path), "socket", format!("a path of {path} bytes"), "1 to 80 bytes");
+        expect(self.socket_mode <= 0o777, "socket_mode", format!("{:o}", self.socket_mode), "at most 777");
+        if let Some(tcp) = self.tcp {
+            expect(
+                tcp.ip().is_loopback(),
+                "tcp",
+                tcp.to_string(),
+                "a loopback address: its peers prove nothing",
+            );
+        }
+        match &self.clients {
+            ClientSource::File { path, .. } => {
+                expect(!path.as_os_str().is_empty(), "resource_file", "empty".into(), "a path");
+            }
+            ClientSource::Agent(agent) => {
+                let path = agent.control.as_os_str().len();
+                expect(
+                    (1..=80).contains(&path),
+                    "control",
+                    format!("a path of {path} bytes"),
+                    "1 to 80 bytes",
+                );
+                expect(agent.control != self.socket, "control", "the socket".into(), "a socket of its own");
+                let uuid = agent.gpu_uuid.as_str();
+                let graphic = !uuid.is_empty() && uuid.bytes().all(|byte| byte.is_ascii_graphic());
+                expect(graphic, "gpu_uuid", format!("{uuid:?}"), "the GPU's uuid");
+                let less = "less than 5 s, after which a hook gives up";
+                expect(agent.hold < HOOK_PATIENCE, "hold", format!("{:?}", agent.hold), less);
+                expect(agent.max_held <= 65_536, "max_held", agent.max_held.to_string(), "0 to 65536");
+                expect(self.tcp.is_none(), "tcp", "given".into(), "none beside --control");
+            }
+        }
+        let window = self.window;
+        let mut span = |field, value: Duration, least: Duration, most: Duration, expected| {
+            expect(value >= least && value <= most, field, format!("{value:?}"), expected);
+        };
+        let (ms, us) = (Duration::from_millis, Duration::from_micros);
+        span("window", window, ms(100), ms(3_600_000), "100 ms to 1 h");
+        span("min_quota", self.min_quota, ms(1), self.max_quota, "1 ms to max_quota");
+        span("base_quota", self.base_quota, self.min_quota, self.max_quota, "min_quota to max_quota");
+        span("max_quota", self.max_quota, ms(1), window, "1 ms to window");
+        span("limit_period", self.limit_period, ms(1), window, "1 ms to window");
+        span("turn", self.turn, ms(30), ms(100), "30 to 100 ms");
+        let (gpus, gate_share) = (self.node_gpus, self.gate_share.as_fraction());
+        let within = (1..=64).contains(&gpus);
+        span("gate_idle", self.gate_idle, us(0), ms(1000), "at most 1 s");
+        span("return_timeout", self.return_timeout, us(0), ms(60_000), "at most 1 min");
+        span("linger", self.linger, us(0), ms(10), "at most 10 ms");
+        span("idle_credit", self.idle_credit, us(0), window, "at most window");
+        span("busy_poll", self.busy_poll, us(0), ms(10), "at most 10 ms");
+        expect(gate_share <= 0.5, "gate_share", gate_share.to_string(), "0 to 0.5");
+        expect(within, "node_gpus", gpus.to_string(), "1 to 64");
+        expect((1..=64).contains(&self.capacity), "capacity", self.capacity.to_string(), "1 to 64");
+        let connections = self.max_connections;
+        expect((1..=65_536).contains(&connections), "max_connections", connections.to_string(), "1 to 65536");
+        let of_one = self.max_connections_per_process;
+        expect(
+            (2..=65_536).contains(&of_one),
+            "max_connections_per_process",
+            of_one.to_string(),
+            "2 to 65536",
+        );
+        if mistakes.is_empty() { Ok(()) } else { Err(ConfigMistakes(mistakes)) }
+    }
+}
+
+/// Every mistake of a configuration; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigMistakes(Vec<String>);
+
+impl ConfigMistakes {
+    /// The mistakes, in the order of the fields.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl std::error::Error for ConfigMistakes {}
+
+impl fmt::Display for ConfigMistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_without_mistakes() {
+        assert_eq!(Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources").check(), Ok(()));
+    }
+
+    #[test]
+    fn nobody_is_held_for_as_long_as_its_hook_waits() {
+        let holding = |hold| {
+            let mut config = Config::for_agent("/run/sluice/gpu.sock", "/var/lib/sluice/gpu.sock", "GPU-1");
+            if let ClientSource::Agent(agent) = &mut config.clients {
+                agent.hold = hold;
+            }
+            config.check().map_err(|mistakes| mistakes.to_string())
+        };
+        assert_eq!(holding(Duration::from_millis(4999)), Ok(()));
+        let words = "hold is 5s, expected less than 5 s, after which a hook gives up";
+        assert_eq!(holding(HOOK_PATIENCE), Err(words.to_owned()));
+    }
+
+    #[test]
+    fn every_mistake_is_named_at_once() {
+        let config = Config {
+            tcp: Some(([192, 168, 0, 1], 50051).into()),
+            min_quota: Duration::from_millis(200),
+            capacity: 0,
+            socket_mode: 0o1000,
+            linger: Duration::from_secs(1),
+            ..Config::new("", "")
+        };
+        let mistakes = config.check().unwrap_err();
+        let fields: Vec<&str> = mistakes.iter().filter_map(|text| text.split(' ').next()).collect();
+        let expected = [
+            "socket",
+            "socket_mode",
+            "tcp",
+            "resource_file",
+            "min_quota",
+            "base_quota",
+            "linger",
+            "capacity",
+        ];
+        assert_eq!(fields, expected);
+    }
+}
