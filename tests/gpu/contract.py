@@ -5,8 +5,11 @@
     contract.py --gpu sim  [NUMBER ...]     anywhere: starts `sluice sim`, writes $OUT/contract-sim.json
 
 `contract.c` is compiled with cc and linked with libcuda.so.1; each number runs at levels 0 (host) and 1 (device), some at 2
-(full), 21 and 22 with a second process. The result says for each number "ok", "failed: why" or "cannot: why", and what the programs measured. What is timed
-runs alone, the rest several at a time. About 50 seconds on a GPU.
+(full), 21 and 22 with a second process. The result says for each number "ok", "failed: why" or "cannot: why", and what the programs measured: 1, 2, 13 and
+30 how often a second they preempted. What is timed runs alone, the rest several at a time. About 50 seconds on a GPU.
+
+A program that has not ended in its time is killed and counted as failed; the result is written after each one, so that what a limit cuts off is what was not
+begun ("ended" is false there).
 """
 
 import argparse
@@ -14,6 +17,7 @@ import concurrent.futures
 import pathlib
 import subprocess
 import tempfile
+import threading
 
 import rig
 
@@ -26,8 +30,11 @@ AT_FULL = [1, 2, 13, 14, 22, 28, 30]
 # Numbers whose program is another's.
 SAME = {3: 1, 8: 7, 15: 14}
 CANNOT = 77
-# Longer than any takes, to end what hangs.
-PATIENCE = 40
+# Longer than any takes, to end what hangs; and for those that take longest.
+PATIENCE = 15
+LONG = {1: 40, 2: 40, 11: 40, 28: 40}
+# What was killed has to be gone in this time: a program that hangs in the driver cannot be waited for.
+FAREWELL = 3
 
 
 class Stage:
@@ -66,12 +73,19 @@ class Stage:
     def run(self, number, level, hooked=True):
         """(outcome, what it printed)"""
         command = [str(self.program), str(number), str(level)]
+        patience = LONG.get(number, PATIENCE)
+        done = subprocess.Popen(command, env=self.env(hooked), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
         try:
-            done = subprocess.run(command, env=self.env(hooked), capture_output=True, text=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL)
+            out, errors = done.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
-            return f"failed: still running after {PATIENCE} s", []
-        said = [line for line in done.stdout.splitlines() if line != "done"]
-        errors = " ".join(done.stderr.split())[-300:]
+            done.kill()
+            try:
+                out, errors = done.communicate(timeout=FAREWELL)
+            except subprocess.TimeoutExpired:
+                return f"failed: still running after {patience} s, and cannot be killed", []
+            return f"failed: still running after {patience} s, {' '.join(errors.split())[-300:]}", out.splitlines()
+        said = [line for line in out.splitlines() if line != "done"]
+        errors = " ".join(errors.split())[-300:]
         if done.returncode == CANNOT:
             return f"cannot: {errors}", said
         return ("ok" if done.returncode == 0 else f"failed: status {done.returncode}, {errors}"), said
@@ -160,6 +174,18 @@ def main():
     wanted = set(options.numbers or [*TOGETHER, *TIMED, *WITH_OTHERS, *SAME])
     wanted |= {SAME[number] for number in wanted if number in SAME}
     outcomes, said, took = {}, {}, {}
+    writing = threading.Lock()
+
+    def write(ended=False):
+        """What is known so far."""
+        with writing:
+            known = dict(sorted(outcomes.items()))
+            same = {number: known[other] for number, other in SAME.items() if number in wanted and other in known}
+            result = {str(number): together(dict(levels)) for number, levels in sorted({**known, **same}.items())}
+            ok = ended and all(outcome == "ok" or "failed" not in outcome for outcome in result.values())
+            name = "contract" if options.gpu == "real" else "contract-sim"
+            rig.write(name, {"numbers": result, "said": dict(said), "took_s": dict(took), "ended": ended, "ok": ok})
+            return result, ok
 
     def one(number, level):
         begun = rig.time.monotonic()
@@ -168,6 +194,7 @@ def main():
         if lines:
             said[f"{number}/{level}"] = lines
         took[f"{number}/{level}"] = round(rig.time.monotonic() - begun, 1)
+        write()
 
     with concurrent.futures.ThreadPoolExecutor(options.at_a_time) as pool:
         # Those that take long begin first.
@@ -184,13 +211,9 @@ def main():
                 outcomes.setdefault(number, {})[level] = tried(level)
             except (RuntimeError, OSError, rig.queue.Empty, subprocess.TimeoutExpired) as error:
                 outcomes.setdefault(number, {})[level] = f"failed: {error!r}"
-    for number, other in SAME.items():
-        if number in wanted:
-            outcomes[number] = outcomes[other]
-    result = {str(number): together(outcomes[number]) for number in sorted(outcomes)}
-    ok = all(outcome == "ok" or "failed" not in outcome for outcome in result.values())
+            write()
+    result, ok = write(ended=True)
     rig.say(result)
-    rig.write("contract" if options.gpu == "real" else "contract-sim", {"numbers": result, "said": said, "took_s": took, "ok": ok})
     return 0 if ok else 1
 
 
