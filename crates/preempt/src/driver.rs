@@ -78,18 +78,27 @@ pub trait Driver: Send + Sync {
     }
 }
 
+/// How far a stream has come with its gates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// The last gate that was reached.
+    pub arrived: u32,
+    /// The last gate that was passed.
+    pub passed: u32,
+}
+
 /// The device queue's gates. Each stream has a word that the GPU reads; gate `n` is passed while `word - n`, as a signed
 /// 32-bit number, is not negative (`cuStreamWaitValue32` with GEQ).
 pub trait Gate {
-    /// Puts gate `number` behind what was submitted to the stream: noting that it was reached, then waiting (one
-    /// `cuStreamBatchMemOp`). The note is there to be read before the word is read.
+    /// Puts gate `number` behind what was submitted to the stream: noting that it was reached, waiting, noting that it was
+    /// passed (one `cuStreamBatchMemOp`).
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code>;
 
     /// Stores the stream's word. No driver call.
     fn store(&self, stream: Stream, word: u32);
 
-    /// The last gate that the GPU has reached.
-    fn arrived(&self, stream: Stream) -> u32;
+    /// How far the GPU has come.
+    fn progress(&self, stream: Stream) -> Progress;
 }
 
 /// Why slices could not be used.

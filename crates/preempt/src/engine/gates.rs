@@ -84,13 +84,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 /// Shuts the gates behind the one that the GPU has come to. It may just have read the word there: whether it passes that one could not
 /// be known, so it is let pass, and where it stands is certain.
 fn shut_behind(queue: &Queue, tickets: &mut Tickets, gates: &dyn Gate) {
-    let mut arrived = gates.arrived(queue.stream());
+    let mut arrived = gates.progress(queue.stream()).arrived;
     loop {
         tickets.shut_behind(arrived);
         gates.store(queue.stream(), tickets.word());
         // The GPU says where it is before it reads the word: if it has not gone on, it will read what was stored.
         fence(Ordering::SeqCst);
-        let now = gates.arrived(queue.stream());
+        let now = gates.progress(queue.stream()).arrived;
         if now == arrived {
             break;
         }
@@ -111,7 +111,7 @@ fn open_needed(book: &Book, gates: &dyn Gate) -> BTreeSet<QueueId> {
     loop {
         let before = needy.len();
         for (id, lane) in &gated {
-            let arrived = gates.arrived(lane.queue.stream());
+            let arrived = gates.progress(lane.queue.stream()).arrived;
             if lane.queue.flight.tickets(|tickets| tickets.is_needed(arrived, |who| needy.contains(&who))) {
                 needy.insert(*id);
             }

@@ -3,7 +3,7 @@
 use std::thread;
 
 use sluice_preempt::command::Command;
-use sluice_preempt::driver::{Clock, Driver, EventFlags, Gate, SliceError, Slices};
+use sluice_preempt::driver::{Clock, Driver, EventFlags, Gate, Progress, SliceError, Slices};
 use sluice_preempt::ids::{Code, Context, Event, Stream};
 
 use super::work::{self, REFUSED};
@@ -226,7 +226,7 @@ impl Gate for Gpu {
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code> {
         let mut inside = self.inside();
         inside.check(stream)?;
-        for op in [Op::Arrive(number), Op::Gate(number)] {
+        for op in [Op::Arrive(number), Op::Gate(number), Op::Pass(number)] {
             inside.push(stream, op);
         }
         Ok(())
@@ -239,8 +239,10 @@ impl Gate for Gpu {
         inside.run_until(now);
     }
 
-    fn arrived(&self, stream: Stream) -> u32 {
-        self.inside().lanes[&stream.handle].arrived
+    fn progress(&self, stream: Stream) -> Progress {
+        let inside = self.inside();
+        let lane = &inside.lanes[&stream.handle];
+        Progress { arrived: lane.arrived, passed: lane.passed }
     }
 }
 
