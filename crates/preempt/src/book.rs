@@ -87,6 +87,16 @@ impl Book {
         })
     }
 
+    /// Whether streams that run wait on the GPU for whatever this one waits for.
+    pub(crate) fn holds_up_runners(&self, stream: Stream) -> bool {
+        stream.kind == Kind::Legacy && self.leaders(stream).any(|(_, lane)| lane.state == State::Running)
+    }
+
+    /// Whether a stream has a queue.
+    pub(crate) fn knows(&self, stream: Stream) -> bool {
+        self.streams.contains_key(&(stream.context, stream.handle))
+    }
+
     /// What a command accepted now has to come after, in other queues.
     pub(crate) fn dependencies(&self, stream: Stream) -> Vec<(QueueId, u64)> {
         let waiting = self.leaders(stream).filter(|(_, lane)| !lane.is_drained());

@@ -101,10 +101,11 @@ fn shut_behind(queue: &Queue, tickets: &mut Tickets, gates: &dyn Gate) {
 /// Opens shut gates as far as needed; the queues whose waits count.
 ///
 /// A queue's waits count if it runs, if somebody waits for its host queue, or if a queue whose waits count waits for what it
-/// has on the GPU. The legacy default stream's always do: a command of it that waits holds up all blocking streams.
+/// has on the GPU. The legacy default stream's do if a blocking stream of its context runs: a command of it that waits, be it the fence
+/// by which the engine learns that it stands, holds up all of those.
 fn open_needed(book: &Book, gates: &dyn Gate) -> BTreeSet<QueueId> {
     let counts = book.lanes().filter(|(_, lane)| {
-        lane.state == State::Running || lane.queue.stream().kind == Kind::Legacy || lane.released > 0
+        lane.state == State::Running || lane.released > 0 || book.holds_up_runners(lane.queue.stream())
     });
     let mut needy: BTreeSet<_> = counts.map(|(id, _)| id).collect();
     let gated: Vec<_> = book.lanes().filter(|(_, lane)| lane.queue.is_gated()).collect();
