@@ -92,6 +92,12 @@ impl Book {
         stream.kind == Kind::Legacy && self.leaders(stream).any(|(_, lane)| lane.state == State::Running)
     }
 
+    /// Queues that nothing may be submitted to while this stream is captured: it would tie the two.
+    pub(crate) fn tied_by_capture(&self, stream: Stream) -> impl Iterator<Item = QueueId> {
+        let tied = self.leaders(stream).filter(move |_| stream.kind == Kind::Blocking);
+        tied.map(|(id, _)| id)
+    }
+
     /// Whether a stream has a queue.
     pub(crate) fn knows(&self, stream: Stream) -> bool {
         self.streams.contains_key(&(stream.context, stream.handle))

@@ -54,7 +54,8 @@ pub trait Driver: Send + Sync {
     /// Destroys an executable graph; launches that were submitted are still done.
     fn destroy_graph(&self, graph: u64) -> Result<(), Code>;
 
-    /// Whether calls on the stream are recorded into a graph instead of run. Cheap: asked per command while a bound holds.
+    /// Whether calls on the stream are recorded into a graph instead of run, or on the legacy default stream would break a capture of a
+    /// blocking one. Cheap: asked per command while a bound holds.
     fn is_capturing(&self, stream: Stream) -> bool;
 
     /// Sets whether calls of this thread may be made beside other threads' captures, and returns what was set before
