@@ -1,6 +1,6 @@
 //! Fakes of driver, manager and clock for the tests of this crate.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::platform::*;
@@ -57,6 +57,8 @@ pub(crate) struct FakeLink {
     /// What is to be announced does not get through.
     pub(crate) refuses_news: AtomicBool,
     pub(crate) connects: AtomicU64,
+    /// Times it was asked whether the manager is there.
+    pub(crate) alive_asked: AtomicUsize,
     pub(crate) busy_ns: AtomicU64,
     /// Answers read.
     pub(crate) received: AtomicU64,
@@ -93,6 +95,7 @@ impl TokenLink for FakeLink {
     fn disconnect(&self) {}
 
     fn is_alive(&self) -> bool {
+        self.alive_asked.fetch_add(1, SeqCst);
         !self.dead.load(SeqCst)
     }
 

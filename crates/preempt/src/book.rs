@@ -87,6 +87,22 @@ impl Book {
         })
     }
 
+    /// Whether streams that run wait on the GPU for whatever this one waits for.
+    pub(crate) fn holds_up_runners(&self, stream: Stream) -> bool {
+        stream.kind == Kind::Legacy && self.leaders(stream).any(|(_, lane)| lane.state == State::Running)
+    }
+
+    /// Queues that nothing may be submitted to while this stream is captured: it would tie the two.
+    pub(crate) fn tied_by_capture(&self, stream: Stream) -> impl Iterator<Item = QueueId> {
+        let tied = self.leaders(stream).filter(move |_| stream.kind == Kind::Blocking);
+        tied.map(|(id, _)| id)
+    }
+
+    /// Whether a stream has a queue.
+    pub(crate) fn knows(&self, stream: Stream) -> bool {
+        self.streams.contains_key(&(stream.context, stream.handle))
+    }
+
     /// What a command accepted now has to come after, in other queues.
     pub(crate) fn dependencies(&self, stream: Stream) -> Vec<(QueueId, u64)> {
         let waiting = self.leaders(stream).filter(|(_, lane)| !lane.is_drained());

@@ -54,7 +54,8 @@ pub trait Driver: Send + Sync {
     /// Destroys an executable graph; launches that were submitted are still done.
     fn destroy_graph(&self, graph: u64) -> Result<(), Code>;
 
-    /// Whether calls on the stream are recorded into a graph instead of run. Cheap: asked per command while a bound holds.
+    /// Whether calls on the stream are recorded into a graph instead of run, or on the legacy default stream would break a capture of a
+    /// blocking one. Cheap: asked per command while a bound holds.
     fn is_capturing(&self, stream: Stream) -> bool;
 
     /// Sets whether calls of this thread may be made beside other threads' captures, and returns what was set before
@@ -78,18 +79,27 @@ pub trait Driver: Send + Sync {
     }
 }
 
+/// How far a stream has come with its gates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// The last gate that was reached.
+    pub arrived: u32,
+    /// The last gate that was passed.
+    pub passed: u32,
+}
+
 /// The device queue's gates. Each stream has a word that the GPU reads; gate `n` is passed while `word - n`, as a signed
 /// 32-bit number, is not negative (`cuStreamWaitValue32` with GEQ).
 pub trait Gate {
-    /// Puts gate `number` behind what was submitted to the stream: noting that it was reached, then waiting (one
-    /// `cuStreamBatchMemOp`). The note is there to be read before the word is read.
+    /// Puts gate `number` behind what was submitted to the stream: noting that it was reached, waiting, noting that it was
+    /// passed (one `cuStreamBatchMemOp`).
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code>;
 
     /// Stores the stream's word. No driver call.
     fn store(&self, stream: Stream, word: u32);
 
-    /// The last gate that the GPU has reached.
-    fn arrived(&self, stream: Stream) -> u32;
+    /// How far the GPU has come.
+    fn progress(&self, stream: Stream) -> Progress;
 }
 
 /// Why slices could not be used.

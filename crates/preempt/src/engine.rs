@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::book::Book;
 use crate::driver::{Clock, Driver, Observer};
 use crate::events::Events;
-use crate::ids::{QueueId, Stream};
+use crate::ids::{Kind, QueueId, Stream};
 use crate::queue::Queue;
 use crate::state::State;
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock, wait};
@@ -62,7 +62,16 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// The queue of a stream. Streams whose preemption is not enabled have one, too: others may have to wait for them.
     pub fn queue(&self, stream: Stream) -> Arc<Queue> {
-        self.book().queue(stream)
+        let (queue, is_new) = {
+            let mut book = self.book();
+            let is_new = !book.knows(stream);
+            (book.queue(stream), is_new)
+        };
+        if is_new && stream.kind == Kind::Blocking {
+            // It runs, so what the legacy default stream waits for must not be held.
+            self.open_needed();
+        }
+        queue
     }
 
     /// The driver.

@@ -111,8 +111,14 @@ impl Driver for Hooked {
         // Without a capture anywhere there is none to be drawn into.
         CAPTURES.any() && {
             let mut capturing = 0;
-            within(stream.context, || ask!(cuStreamIsCapturing(pointer(stream.handle), &raw mut capturing)))
-                .is_ok_and(|()| capturing != 0)
+            let asked = within(stream.context, || {
+                ask!(cuStreamIsCapturing(pointer(stream.handle), &raw mut capturing))
+            });
+            match asked {
+                Ok(()) => capturing != 0,
+                // The legacy default stream, while a blocking stream is being captured.
+                Err(Code(refused)) => refused == CUresult::ERROR_STREAM_CAPTURE_IMPLICIT.0,
+            }
         }
     }
 

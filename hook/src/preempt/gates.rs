@@ -1,4 +1,4 @@
-//! Gates: for each stream a word that the GPU waits for, and one in which it says how far it has come.
+//! Gates: for each stream a word that the GPU waits for, and two in which it says how far it has come.
 //!
 //! The words are in pages of ours that are registered with the context and never unmapped: a shut gate can be opened by a store,
 //! whatever becomes of the context, and a child process shares the page.
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_preempt::driver::Gate;
+use sluice_preempt::driver::{Gate, Progress};
 use sluice_preempt::ids::{Code, Context, Stream};
 use sluice_sys::page::{SharedPage, WORDS};
 
@@ -31,10 +31,9 @@ const NO_MEMORY: &CStr = c"the system has no memory for gates";
 struct Cell {
     word: AtomicU32,
     arrived: AtomicU32,
-    /// Said once, at the end of a stream: nothing of it comes any more.
-    through: AtomicU32,
-    /// The stream that the cell was given to last may still have to come to its end; the host's.
-    ending: AtomicU32,
+    passed: AtomicU32,
+    /// The last gate that was placed; the host's.
+    placed: AtomicU32,
 }
 
 const CELLS: usize = PAGE / size_of::<Cell>();
@@ -42,9 +41,7 @@ const CELLS: usize = PAGE / size_of::<Cell>();
 /// Where each number is in a cell, in bytes.
 const WORD: u64 = 0;
 const ARRIVED: u64 = 4;
-const THROUGH: u64 = 8;
-/// What the GPU says there.
-const YES: u32 = 1;
+const PASSED: u64 = 8;
 
 /// One stream's cell, as the host and as the GPU see it.
 #[derive(Clone, Copy)]
@@ -93,8 +90,8 @@ impl Gates {
         let mut contexts = self.contexts();
         let slot = contexts.take(stream.context)?;
         slot.cell.arrived.store(0, Relaxed);
-        slot.cell.through.store(0, Relaxed);
-        slot.cell.ending.store(0, Release);
+        slot.cell.passed.store(0, Relaxed);
+        slot.cell.placed.store(0, Release);
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         slots.insert((stream.context.0, stream.handle), slot);
         self.used.store(1, Release);
@@ -113,12 +110,9 @@ impl Gates {
     pub(super) fn free(&self, stream: Stream) {
         let key = (stream.context.0, stream.handle);
         let slot = self.slots.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
-        let Some(slot) = slot else { return };
-        slot.cell.ending.store(YES, Release);
-        let mut operations = [Operation::new(WRITE, slot.device + THROUGH, YES, 0)];
-        // Without its word the cell is never used again.
-        let _told = within(stream.context, || batch(pointer(stream.handle), &mut operations));
-        self.contexts().free.entry(stream.context.0).or_default().push(slot);
+        if let Some(slot) = slot {
+            self.contexts().free.entry(stream.context.0).or_default().push(slot);
+        }
     }
 
     /// The context is gone, and its registrations with it.
@@ -148,7 +142,7 @@ impl Contexts {
             return Err(reason);
         }
         // A stream that was destroyed may still have to pass gates: its last writes would be taken for another's.
-        let is_through = |slot: &Slot| slot.cell.through.load(Acquire) == slot.cell.ending.load(Acquire);
+        let is_through = |slot: &Slot| slot.cell.passed.load(Acquire) == slot.cell.placed.load(Acquire);
         let free = self.free.entry(context.0).or_default();
         if let Some(at) = free.iter().position(is_through) {
             return Ok(free.swap_remove(at));
@@ -202,7 +196,7 @@ fn register(page: usize) -> Result<CUdeviceptr, Code> {
     // SAFETY: the page is ours, whole and never unmapped; `device` is writable.
     unsafe {
         code(register(page, PAGE, REGISTER_DEVICEMAP))?;
-        let works = code(get(&raw mut device, page, 0)).and_then(|()| try_out(device + THROUGH));
+        let works = code(get(&raw mut device, page, 0)).and_then(|()| try_out(device + PASSED));
         if works.is_err() {
             let _unregistered = unregister(page);
         }
@@ -217,8 +211,11 @@ impl Gate for Gates {
         let mut operations = [
             Operation::new(WRITE, slot.device + ARRIVED, number, quick),
             Operation::new(WAIT, slot.device + WORD, number, CU_STREAM_WAIT_VALUE_GEQ),
+            Operation::new(WRITE, slot.device + PASSED, number, quick),
         ];
-        within(stream.context, || batch(pointer(stream.handle), &mut operations))
+        within(stream.context, || batch(pointer(stream.handle), &mut operations))?;
+        slot.cell.placed.store(number, Release);
+        Ok(())
     }
 
     fn store(&self, stream: Stream, word: u32) {
@@ -227,7 +224,14 @@ impl Gate for Gates {
         }
     }
 
-    fn arrived(&self, stream: Stream) -> u32 {
-        self.slot(stream).map_or(0, |slot| slot.cell.arrived.load(Acquire))
+    fn progress(&self, stream: Stream) -> Progress {
+        match self.slot(stream) {
+            Some(Slot { cell, .. }) => {
+                // The later one first: passed must not be seen ahead of arrived.
+                let passed = cell.passed.load(Acquire);
+                Progress { arrived: cell.arrived.load(Acquire), passed }
+            }
+            None => Progress { arrived: 0, passed: 0 },
+        }
     }
 }

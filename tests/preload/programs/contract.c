@@ -37,24 +37,23 @@ static double middle_us(uint64_t *took, int count) {
 /* 1 and 3: kernels that must neither be lost, nor run twice, nor change places. */
 static void one(void) {
     const int count = times(3000, 100000);
-    Toggler toggler = {.streams = {stream(CU_STREAM_NON_BLOCKING)}, .count = 1, .seed = 7};
-    pthread_t thread;
     CUdeviceptr data = numbers(N);
+    Toggler toggler = {.streams = {stream(CU_STREAM_NON_BLOCKING)}, .count = 1, .seed = 7, .progress = data};
+    pthread_t thread;
     EXPECT(pthread_create(&thread, NULL, toggle, &toggler) == 0);
     for (int i = 0; i < count; i++) DO(launch(gpu.mix, data, N, 1, toggler.streams[0]));
     DO(cuStreamSynchronize(toggler.streams[0]));
-    atomic_store(&toggler.ended, 1);
-    pthread_join(thread, NULL);
+    end_toggling(&toggler, thread);
     EXPECT(mixed(data, N, (unsigned long)count));
 }
 
 /* 2: eight streams hand one piece of memory round by events. */
 static void two(void) {
     const int count = times(800, 20000);
-    Toggler togglers[2] = {{.count = 4, .seed = 11}, {.count = 4, .seed = 12}};
+    CUdeviceptr data = numbers(N);
+    Toggler togglers[2] = {{.count = 4, .seed = 11, .progress = data}, {.count = 4, .seed = 12, .progress = data}};
     pthread_t threads[2];
     CUstream streams[8];
-    CUdeviceptr data = numbers(N);
     CUevent done;
     DO(cuEventCreate(&done, 2));
     for (int i = 0; i < 8; i++)
@@ -66,7 +65,7 @@ static void two(void) {
         DO(cuEventRecord(done, streams[i % 8]));
     }
     DO(cuEventSynchronize(done));
-    for (int i = 0; i < 2; i++) atomic_store(&togglers[i].ended, 1), pthread_join(threads[i], NULL);
+    for (int i = 0; i < 2; i++) end_toggling(&togglers[i], threads[i]);
     EXPECT(mixed(data, N, (unsigned long)count));
 }
 
@@ -281,8 +280,8 @@ static void called(void *number) { numbers_called[calls++] = (int)(intptr_t)numb
 /* 13: host functions run once and in order. */
 static void thirteen(void) {
     enum { COUNT = 200 };
-    Toggler toggler = {.streams = {stream(CU_STREAM_NON_BLOCKING)}, .count = 1, .seed = 3};
     CUdeviceptr data = numbers(N);
+    Toggler toggler = {.streams = {stream(CU_STREAM_NON_BLOCKING)}, .count = 1, .seed = 3, .progress = data};
     pthread_t thread;
     EXPECT(pthread_create(&thread, NULL, toggle, &toggler) == 0);
     for (int i = 0; i < COUNT; i++) {
@@ -290,8 +289,7 @@ static void thirteen(void) {
         DO(cuLaunchHostFunc(toggler.streams[0], called, (void *)(intptr_t)i));
     }
     DO(cuStreamSynchronize(toggler.streams[0]));
-    atomic_store(&toggler.ended, 1);
-    pthread_join(thread, NULL);
+    end_toggling(&toggler, thread);
     EXPECT(calls == COUNT && mixed(data, N, COUNT));
     for (int i = 0; i < COUNT; i++) EXPECT(numbers_called[i] == i);
 }
@@ -557,7 +555,7 @@ static void thirty(void) {
     unsigned n = N, micros = MICROS;
     CUdeviceptr data = numbers(N);
     void *given[] = {&data, &n, &micros};
-    Toggler toggler = {.streams = {stream(CU_STREAM_NON_BLOCKING)}, .count = 1, .seed = 5};
+    Toggler toggler = {.streams = {stream(CU_STREAM_NON_BLOCKING)}, .count = 1, .seed = 5, .progress = data};
     CUstream on = toggler.streams[0];
     const int rounds = times(200, 2000);
     pthread_t thread;
@@ -571,8 +569,7 @@ static void thirty(void) {
         clusters++;
     }
     DO(cuStreamSynchronize(on));
-    atomic_store(&toggler.ended, 1);
-    pthread_join(thread, NULL);
+    end_toggling(&toggler, thread);
     EXPECT(mixed(data, N, (unsigned long)(rounds + clusters)));
     SAY("%d cooperative launches, %d of clusters", rounds, clusters);
 }

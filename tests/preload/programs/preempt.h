@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 enum { N = 64, MICROS = 20 };
 
@@ -66,8 +67,8 @@ __attribute__((unused)) static void stop(CUstream stream) {
 
 /* The first number, read beside all other streams. */
 __attribute__((unused)) static uint64_t peek(CUdeviceptr data) {
-    static CUstream beside;
-    static uint64_t *number;
+    static __thread CUstream beside;
+    static __thread uint64_t *number;
     if (!beside) {
         DO(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
         DO(cuMemAllocHost_v2((void **)&number, sizeof *number));
@@ -77,19 +78,47 @@ __attribute__((unused)) static uint64_t peek(CUdeviceptr data) {
     return *number;
 }
 
-/* Another thread that preempts and restores at random until it is told to end. */
-typedef struct { CUstream streams[4]; int count; atomic_int ended; unsigned seed; } Toggler;
+/* Another thread that preempts and restores at random until it is told to end. If it is told of numbers that every kernel changes, it
+ * goes on only after something was done since it restored: however fast it is, the streams get on. On the simulated GPU, where to ask
+ * takes longer than a kernel, every sixteenth time has to do. */
+typedef struct {
+    CUstream streams[4];
+    int count;
+    atomic_int ended;
+    unsigned seed;
+    CUdeviceptr progress;
+    unsigned long toggles;
+    double seconds;
+} Toggler;
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
 
 __attribute__((unused)) static void *toggle(void *argument) {
     Toggler *toggler = argument;
     DO(cuCtxSetCurrent(gpu.context));
-    while (!atomic_load(&toggler->ended)) {
+    uint64_t seen = 0;
+    const double begun = seconds_now();
+    for (; !atomic_load(&toggler->ended); toggler->toggles++) {
         CUstream stream = toggler->streams[rand_r(&toggler->seed) % toggler->count];
         sluice_result result = preempt(stream, rand_r(&toggler->seed) % 4 == 0, NULL);
         EXPECT(result == SLUICE_OK || result == SLUICE_TIMEOUT);
         for (int i = rand_r(&toggler->seed) % 20; i > 0; i--) sched_yield();
         WELL(restore(stream));
         for (int i = rand_r(&toggler->seed) % 5; i > 0; i--) sched_yield();
+        if (!toggler->progress || (!is_real && toggler->toggles % 16)) continue;
+        for (uint64_t before = seen; !atomic_load(&toggler->ended) && (seen = peek(toggler->progress)) == before;) sched_yield();
     }
+    toggler->seconds = seconds_now() - begun;
     return NULL;
+}
+
+/* Has it end, and says how often it has preempted. */
+__attribute__((unused)) static void end_toggling(Toggler *toggler, pthread_t thread) {
+    atomic_store(&toggler->ended, 1);
+    pthread_join(thread, NULL);
+    SAY("preempted %lu times, %.0f a second", toggler->toggles, (double)toggler->toggles / toggler->seconds);
 }

@@ -161,6 +161,19 @@ fn cooperative_launches_run_once() {
     at_each_level(30);
 }
 
+/// The simulated driver refuses handles of what is gone. A real one follows them, so this one takes its time and ends the process.
+#[test]
+fn nothing_is_used_that_is_gone() {
+    let _turn = beside_others();
+    let node = node();
+    for number in [1, 2, 11, 12, 13, 28, 30] {
+        for level in [0, 1, 2] {
+            let strict = contract(&node, number, level).environment("SLUICE_SIM_STRICT", "20");
+            strict.start().finish().expect_success();
+        }
+    }
+}
+
 #[test]
 fn a_process_goes_on_when_its_manager_is_killed() {
     let _turn = beside_others();

@@ -131,6 +131,10 @@ pub(super) struct State {
     /// GPU time used since the start.
     pub(super) total_busy_ns: u64,
     pub(super) retry_wait_ns: u64,
+    /// Looks at a standing grant in a row that found nothing to do.
+    pub(super) idle_looks: u32,
+    /// When the connection of a standing grant is looked at again.
+    pub(super) alive_ns: u64,
     /// Launches seen by the tracker's last look.
     pub(super) seen_launches: u64,
     /// GPU time of a burst in proportion to its time on the host, which is longer by what the host takes to notice the
@@ -163,6 +167,8 @@ impl State {
             overuse_ms: 0.0,
             total_busy_ns: 0,
             retry_wait_ns: 0,
+            idle_looks: 0,
+            alive_ns: 0,
             seen_launches: 0,
             gpu_part: 1.0,
             measure_ns: 0,

@@ -17,6 +17,9 @@ const ALIVE_NS: u64 = 250_000_000;
 /// How often a holder looks whether others have begun to wait.
 const UNCONTENDED_LOOK_NS: u64 = 2_000_000;
 
+/// How often the time between two looks at a standing grant without work is doubled: to 8 ms.
+const LONGEST_LOOK: u32 = 2;
+
 /// Idle for this long, the token is given back though nobody waits: time held counts against the promise.
 const UNCONTENDED_IDLE_NS: u64 = 20_000_000;
 
@@ -69,7 +72,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub fn track(&self) -> Pause {
         let now = self.clock.now_ns();
         let mut state = self.lock();
-        state.called = false;
+        if std::mem::take(&mut state.called) {
+            // The connection may have broken.
+            state.alive_ns = 0;
+        }
         if matches!(state.phase, Phase::Closed | Phase::Asking | Phase::Open)
             && let Err(error) = self.link.announce()
         {
@@ -111,16 +117,24 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         Pause::Until(now + ALIVE_NS)
     }
 
-    /// A standing grant is held: whether there is work is for others to know, if there are others.
+    /// A standing grant is held: whether there is work is for others to know, if there are others. That work has begun whoever submits it
+    /// says himself, so without any there is less and less to be found out.
     fn look_after_standing(&self, now: u64) -> Pause {
         self.find_out_whether_idle(now);
         self.find_out_whether_asking(now);
         let mut state = self.lock();
-        let look = if self.link.company() > 0 { UNCONTENDED_LOOK_NS } else { UNCONTENDED_IDLE_NS };
-        match self.check_alive(&mut state, now) {
-            Pause::Until(at) => Pause::Until(at.min(now + look)),
-            Pause::Not => Pause::Not,
+        state.idle_looks = if state.is_active() { 0 } else { state.idle_looks.saturating_add(1) };
+        let look = match self.link.company() {
+            0 => UNCONTENDED_IDLE_NS,
+            _ => UNCONTENDED_LOOK_NS << state.idle_looks.saturating_sub(1).min(LONGEST_LOOK),
+        };
+        if now >= state.alive_ns {
+            state.alive_ns = now + ALIVE_NS;
+            if self.check_alive(&mut state, now) == Pause::Not {
+                return Pause::Not;
+            }
         }
+        Pause::Until(state.alive_ns.min(now + look))
     }
 
     /// A grant is held and its deadline ahead: ends it if the program has been idle, sooner if others wait.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::command::{Command, Work};
 use crate::config::{Config, Level};
+use crate::driver::Progress;
 use crate::events::GenerationId;
 use crate::ids::{Code, Event, QueueId};
 use crate::queue::Queue;
@@ -61,7 +62,7 @@ pub(crate) struct Hold {
     /// Behind everything that was submitted before.
     pub(crate) fence: Option<Event>,
     /// How far the stream had come with its gates when it was last looked at, and when that was first seen.
-    pub(crate) seen: Option<(u32, u64)>,
+    pub(crate) seen: Option<(Progress, u64)>,
     /// The queue is let run in between, for its minimum.
     pub(crate) breath: bool,
 }

@@ -1,8 +1,9 @@
 //! Captures: calls on a capturing stream go straight to the driver, and nothing older of that stream may join them.
 
 use super::Engine;
+use crate::book::Book;
 use crate::driver::{Clock, Driver, Observer};
-use crate::ids::{Code, Event};
+use crate::ids::{Code, Event, QueueId};
 use crate::queue::Queue;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
@@ -23,16 +24,19 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.driver.wait(queue.stream(), event)
     }
 
-    /// The worker asks before it submits to this stream again.
+    /// The worker asks before it submits to this stream again, or to the legacy default stream that a blocking one is tied to.
     fn guard_capture(&self, queue: &Queue) {
         let mut book = self.book();
-        if let Some(lane) = book.lane_mut(queue.id()) {
-            lane.capturing = true;
+        let guarded: Vec<_> = book.tied_by_capture(queue.stream()).chain([queue.id()]).collect();
+        for id in &guarded {
+            if let Some(lane) = book.lane_mut(*id) {
+                lane.capturing = true;
+            }
         }
         // A turn in person is another thread's call: to make it beside the beginning of a capture is that program's race.
-        while !self.is_abandoned()
-            && book.lane(queue.id()).is_some_and(|lane| lane.busy && lane.turn.is_none())
-        {
+        let is_busy =
+            |book: &Book, id: &QueueId| book.lane(*id).is_some_and(|lane| lane.busy && lane.turn.is_none());
+        while !self.is_abandoned() && guarded.iter().any(|id| is_busy(&book, id)) {
             book = self.await_change(book);
         }
     }

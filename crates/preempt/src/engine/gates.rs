@@ -84,13 +84,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 /// Shuts the gates behind the one that the GPU has come to. It may just have read the word there: whether it passes that one could not
 /// be known, so it is let pass, and where it stands is certain.
 fn shut_behind(queue: &Queue, tickets: &mut Tickets, gates: &dyn Gate) {
-    let mut arrived = gates.arrived(queue.stream());
+    let mut arrived = gates.progress(queue.stream()).arrived;
     loop {
         tickets.shut_behind(arrived);
         gates.store(queue.stream(), tickets.word());
         // The GPU says where it is before it reads the word: if it has not gone on, it will read what was stored.
         fence(Ordering::SeqCst);
-        let now = gates.arrived(queue.stream());
+        let now = gates.progress(queue.stream()).arrived;
         if now == arrived {
             break;
         }
@@ -101,17 +101,18 @@ fn shut_behind(queue: &Queue, tickets: &mut Tickets, gates: &dyn Gate) {
 /// Opens shut gates as far as needed; the queues whose waits count.
 ///
 /// A queue's waits count if it runs, if somebody waits for its host queue, or if a queue whose waits count waits for what it
-/// has on the GPU. The legacy default stream's always do: a command of it that waits holds up all blocking streams.
+/// has on the GPU. The legacy default stream's do if a blocking stream of its context runs: a command of it that waits, be it the fence
+/// by which the engine learns that it stands, holds up all of those.
 fn open_needed(book: &Book, gates: &dyn Gate) -> BTreeSet<QueueId> {
     let counts = book.lanes().filter(|(_, lane)| {
-        lane.state == State::Running || lane.queue.stream().kind == Kind::Legacy || lane.released > 0
+        lane.state == State::Running || lane.released > 0 || book.holds_up_runners(lane.queue.stream())
     });
     let mut needy: BTreeSet<_> = counts.map(|(id, _)| id).collect();
     let gated: Vec<_> = book.lanes().filter(|(_, lane)| lane.queue.is_gated()).collect();
     loop {
         let before = needy.len();
         for (id, lane) in &gated {
-            let arrived = gates.arrived(lane.queue.stream());
+            let arrived = gates.progress(lane.queue.stream()).arrived;
             if lane.queue.flight.tickets(|tickets| tickets.is_needed(arrived, |who| needy.contains(&who))) {
                 needy.insert(*id);
             }

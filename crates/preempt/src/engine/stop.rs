@@ -67,9 +67,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         };
         let now = self.clock.now_ns();
         let gates = self.driver.gate().filter(|_| level == Level::Device);
-        let progress = gates.map(|gates| gates.arrived(queue.stream()));
+        let progress = gates.map(|gates| gates.progress(queue.stream()));
         let stands = progress.is_some_and(|progress| {
-            queue.flight.tickets(|tickets| tickets.stops_at(progress))
+            progress.arrived != progress.passed
+                && queue.flight.tickets(|tickets| tickets.stops_at(progress.arrived))
                 && seen.is_some_and(|(before, since)| before == progress && now >= since + SETTLED_NS)
         });
         let mut book = self.book();

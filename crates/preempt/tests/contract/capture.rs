@@ -130,3 +130,23 @@ fn preempting_a_capturing_stream_changes_no_graph_and_does_not_claim_that_it_sta
     rig.settle();
     assert_eq!(rig.ran(&queue), [1, 2, 3]);
 }
+
+#[test]
+fn nothing_goes_to_the_legacy_stream_while_a_blocking_one_is_captured() {
+    let rig = Rig::new();
+    let (capturing, legacy) =
+        (rig.queue(Kind::Blocking, Level::Device), rig.queue(Kind::Legacy, Level::Device));
+    rig.preempt(&legacy, SYNC).unwrap();
+    rig.tag(&legacy, 7);
+    begin(&rig, &capturing, 1, true);
+    rig.launch(&capturing, Effect::Nothing, 1000, 1).unwrap();
+    // Neither what waited, nor a record by which the engine would learn whether it stands.
+    rig.restore(&legacy);
+    rig.engine.pump();
+    rig.preempt(&legacy, ASYNC).unwrap();
+    rig.engine.pump();
+    assert_eq!(end(&rig, 1), Some(vec![1]));
+    rig.restore(&legacy);
+    rig.settle();
+    assert_eq!(rig.ran(&legacy), [7]);
+}

@@ -21,6 +21,7 @@ pub(crate) enum Op {
     Wait(u64),
     Arrive(u32),
     Gate(u32),
+    Pass(u32),
 }
 
 #[derive(Debug, Default)]
@@ -30,6 +31,7 @@ pub(crate) struct Lane {
     pub(crate) ends: Option<u64>,
     pub(crate) word: u32,
     pub(crate) arrived: u32,
+    pub(crate) passed: u32,
     pub(crate) capture: Option<u64>,
     pub(crate) destroyed: bool,
     pub(crate) held: bool,

@@ -292,3 +292,28 @@ fn a_stream_that_is_looked_at_for_idleness_is_not_destroyed_meanwhile() {
     assert!(asked.load(Ordering::Relaxed), "nobody asked");
     assert_eq!((rig.gpu.inside().events.len(), rig.engine.queues()), (0, 0));
 }
+
+#[test]
+fn blocking_streams_stand_at_their_gates_though_the_legacy_one_is_stopped_too() {
+    let rig = Rig::new();
+    let blocking = rig.queue(Kind::Blocking, Level::Device);
+    let legacy = rig.queue(Kind::Legacy, Level::Device);
+    rig.tag(&legacy, 100);
+    (0..8).for_each(|tag| rig.launch(&blocking, Effect::Nothing, 100_000, tag).unwrap());
+    rig.gpu.advance(151_000);
+    assert_eq!(rig.preempt(&blocking, ASYNC).unwrap().level, Level::Device);
+    // Whether this one stands is asked by a record on it, which waits for the other.
+    assert_eq!(rig.preempt(&legacy, ASYNC).unwrap().level, Level::Host);
+    rig.engine.pump();
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&blocking), [0, 1]);
+    // Somebody who runs behind that record must not wait for the restore.
+    let running = rig.plain(1, Kind::Blocking);
+    rig.tag(&running, 200);
+    rig.settle();
+    assert_eq!(rig.ran(&running), [200]);
+    rig.restore(&blocking);
+    rig.restore(&legacy);
+    rig.settle();
+    assert_eq!(rig.ran(&blocking), (0..8).collect::<Vec<_>>());
+}

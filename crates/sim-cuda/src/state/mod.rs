@@ -15,6 +15,7 @@ pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod stream;
+mod strict;
 pub(crate) mod table;
 pub(crate) mod words;
 

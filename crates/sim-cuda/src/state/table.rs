@@ -1,5 +1,6 @@
 //! Handles: numbers that stand for objects of the driver. A stale or foreign handle is found out, never followed.
 
+use super::strict;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -46,8 +47,7 @@ impl<T> Table<T> {
     /// Adds an object, which is told its handle, and returns it.
     pub(crate) fn add(&self, make: impl FnOnce(usize) -> T) -> Arc<T> {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
-        // Looks like an address, and is none that a process has.
-        let handle = 0x00c0_de00_0000_0000 | (self.kind as usize) << 36 | rows.next << 4;
+        let handle = handle_of(self.kind, rows.next);
         rows.next += 1;
         let object = Arc::new(make(handle));
         rows.objects.insert(handle, object.clone());
@@ -56,12 +56,27 @@ impl<T> Table<T> {
 
     /// The object of a handle.
     pub(crate) fn get(&self, handle: usize) -> Option<Arc<T>> {
-        self.rows.read().unwrap_or_else(PoisonError::into_inner).objects.get(&handle).cloned()
+        let strict = strict::dwell();
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let object = rows.objects.get(&handle).cloned();
+        self.check(strict, &rows, handle, object.is_some());
+        object
     }
 
     /// Takes the object of a handle out; the handle is stale from here on.
     pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
-        self.rows.write().unwrap_or_else(PoisonError::into_inner).objects.remove(&handle)
+        let strict = strict::dwell();
+        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        let object = rows.objects.remove(&handle);
+        self.check(strict, &rows, handle, object.is_some());
+        object
+    }
+
+    /// A real driver would follow the handle of what is gone; any other that is wrong it is known to refuse.
+    fn check(&self, strict: bool, rows: &Rows<T>, handle: usize, is_there: bool) {
+        if strict && !is_there && (1..rows.next).any(|number| handle == handle_of(self.kind, number)) {
+            strict::crash(self.kind, handle);
+        }
     }
 
     /// Takes out all objects that answer yes.
@@ -69,4 +84,9 @@ impl<T> Table<T> {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         rows.objects.extract_if(|_, object| which(object)).map(|(_, object)| object).collect()
     }
+}
+
+/// Looks like an address, and is none that a process has.
+fn handle_of(kind: Kind, number: usize) -> usize {
+    0x00c0_de00_0000_0000 | (kind as usize) << 36 | number << 4
 }

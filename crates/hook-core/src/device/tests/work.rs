@@ -84,6 +84,36 @@ fn a_program_that_asks_in_vain_has_work_until_it_is_done_or_the_program_gives_up
     assert_eq!(told(&device), [true, false, true, false]);
 }
 
+/// Looks for so long, as often as the tracker would; how often it looked, and how often at the connection.
+fn look_for(bench: &Bench, device: &TestDevice<'_>, ms: u64) -> (u32, usize) {
+    let (end, asked, mut looks) = (bench.clock.now_ns() + ms * MS, device.link.alive_asked.load(SeqCst), 0);
+    while let Pause::Until(at) = device.track()
+        && at < end
+    {
+        looks += 1;
+        bench.clock.set(at);
+    }
+    (looks, device.link.alive_asked.load(SeqCst) - asked)
+}
+
+#[test]
+fn a_standing_grant_without_work_is_seldom_looked_at_and_with_work_as_often_as_ever() {
+    let bench = Bench::new();
+    let (device, thread) = (standing(&bench), Thread::new());
+    let (looks, asked) = look_for(&bench, &device, 1000);
+    assert!(looks <= 130 && asked <= 5, "{looks} looks, {asked} at the connection");
+    launch(&device, &thread, 100);
+    let (looks, asked) = look_for(&bench, &device, 1000);
+    assert!(looks >= 480 && asked <= 5, "{looks} looks, {asked} at the connection");
+    // It ends without anybody waiting for it.
+    lock(&device.driver.busy).clear();
+    look_for(&bench, &device, 10);
+    assert_eq!(told(&device), [true, false]);
+    device.link.dead.store(true, SeqCst);
+    bench.clock.advance(250 * MS);
+    assert_eq!(device.track(), Pause::Not, "the end of the connection is seen");
+}
+
 #[test]
 fn asking_for_work_that_is_known_says_nothing_more() {
     let bench = Bench::new();

@@ -3,8 +3,8 @@
 use std::thread;
 
 use sluice_preempt::command::Command;
-use sluice_preempt::driver::{Clock, Driver, EventFlags, Gate, SliceError, Slices};
-use sluice_preempt::ids::{Code, Context, Event, Stream};
+use sluice_preempt::driver::{Clock, Driver, EventFlags, Gate, Progress, SliceError, Slices};
+use sluice_preempt::ids::{Code, Context, Event, Kind, Stream};
 
 use super::work::{self, REFUSED};
 use super::{Gpu, Inside, Op};
@@ -44,6 +44,19 @@ impl Inside {
         self.run_until(now);
     }
 
+    /// Whether a capture of a blocking stream would end invalid with a call on this one.
+    fn is_tied(&self, stream: Stream) -> bool {
+        stream.kind == Kind::Legacy
+            && self.lanes.values().any(|lane| {
+                let other = lane.stream.unwrap();
+                lane.capture.is_some() && other.kind == Kind::Blocking && other.context == stream.context
+            })
+    }
+
+    fn check_tied(&self, stream: Stream) {
+        assert!(!self.is_tied(stream), "a call on the legacy default stream ends a capture");
+    }
+
     fn holds_up(&mut self) -> bool {
         self.held_up |= self.stuck;
         self.stuck
@@ -77,6 +90,7 @@ impl Driver for Gpu {
         }
         let mut inside = self.inside();
         inside.check(stream)?;
+        inside.check_tied(stream);
         if let Command::Call(call) = command {
             call.make(stream.handle)?;
         }
@@ -98,6 +112,7 @@ impl Driver for Gpu {
     fn record(&self, stream: Stream, event: Event) -> Result<(), Code> {
         let mut inside = self.inside();
         inside.check(stream)?;
+        inside.check_tied(stream);
         let capture = inside.lanes[&stream.handle].capture;
         inside.made += 1;
         let record = inside.made;
@@ -198,7 +213,8 @@ impl Driver for Gpu {
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {
-        self.inside().lanes.get(&stream.handle).is_some_and(|lane| lane.capture.is_some())
+        let inside = self.inside();
+        inside.lanes.get(&stream.handle).is_some_and(|lane| lane.capture.is_some()) || inside.is_tied(stream)
     }
 
     fn relax(&self, relaxed: bool) -> bool {
@@ -226,7 +242,7 @@ impl Gate for Gpu {
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code> {
         let mut inside = self.inside();
         inside.check(stream)?;
-        for op in [Op::Arrive(number), Op::Gate(number)] {
+        for op in [Op::Arrive(number), Op::Gate(number), Op::Pass(number)] {
             inside.push(stream, op);
         }
         Ok(())
@@ -239,8 +255,10 @@ impl Gate for Gpu {
         inside.run_until(now);
     }
 
-    fn arrived(&self, stream: Stream) -> u32 {
-        self.inside().lanes[&stream.handle].arrived
+    fn progress(&self, stream: Stream) -> Progress {
+        let inside = self.inside();
+        let lane = &inside.lanes[&stream.handle];
+        Progress { arrived: lane.arrived, passed: lane.passed }
     }
 }
 

@@ -65,6 +65,7 @@ impl Inside {
                 // What the word says by now does not count any more.
                 Some(_) | None => self.lane(handle).ends = None,
             },
+            Op::Pass(number) => self.lane(handle).passed = number,
         }
         self.lane(handle).ops.pop_front();
         true
