@@ -15,7 +15,7 @@ mod ward;
 
 pub use child::Launch;
 pub use control::{ControlError, snapshot};
-pub use flags::{Controls, Flags, Gates};
+pub use flags::{Adopt, Controls, Flags, Gates};
 pub use keeper::instance_id;
 pub use status::{Board, State, Status};
 pub use supervisor::{Settings, supervise};
