@@ -36,7 +36,7 @@ struct Controller {
 
 impl Controller {
     fn new(bench: Bench) -> Self {
-        Self { rm: Rm::new(Support::Full, params::TIMESLICE_NS), bench, seen: Vec::new() }
+        Self { rm: Rm::new([7; 16], Support::Full, params::TIMESLICE_NS), bench, seen: Vec::new() }
     }
 
     fn now(&self) -> u64 {
