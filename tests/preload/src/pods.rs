@@ -42,8 +42,9 @@ impl Pods {
     /// # Panics
     /// When something does not start.
     pub fn start(clients: &[(usize, Class, u32)], arguments: &str) -> Option<Self> {
+        let world = WORLDS.fetch_add(1, Ordering::Relaxed);
         let root =
-            plant().inspect_err(|why| eprintln!("skipped: no cgroup can be made here ({why})")).ok()?;
+            plant(world).inspect_err(|why| eprintln!("skipped: no cgroup can be made here ({why})")).ok()?;
         let node =
             NodeOptions::default().without_manager().simulator_arguments(&format!("--uuid {GPU}")).start();
         let clients = clients.iter().map(|(n, class, percent)| Client {

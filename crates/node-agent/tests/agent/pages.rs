@@ -46,6 +46,7 @@ async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_lef
         ("sluice_client_memory_denied_total", 14.0),
         ("sluice_client_grants_total", 15.0),
         ("sluice_client_wait_seconds_total", 0.5),
+        ("sluice_client_adopted_processes", 32.0),
     ];
     for (name, wanted) in expected {
         assert_eq!(value(&text, name, &labels), Some(wanted), "{name}\n{text}");
@@ -55,6 +56,8 @@ async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_lef
         value(&text, "sluice_client_bypassed_launches_total", &with(&["reason=\"graph\""])),
         Some(16.0)
     );
+    let unsteered = value(&text, "sluice_client_unsteered_processes", &with(&["reason=\"not_permitted\""]));
+    assert_eq!(unsteered, Some(33.0));
     assert_eq!(
         value(&text, "sluice_client_info", &with(&["class=\"best-effort\"", "priority=\"high\""])),
         Some(1.0)
