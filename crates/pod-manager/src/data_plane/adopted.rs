@@ -167,7 +167,8 @@ impl DataPlane {
         ways.iter_mut().for_each(|way| way.contexts.retain(|context| !elsewhere(context)));
         let handles: HashSet<(u32, u32)> = ways.iter().flat_map(Way::handles).collect();
         let its = |id: ProcessId| self.helm.groups.values().filter(move |owned| owned.process == id);
-        let has: HashSet<(u32, u32)> = known.into_iter().flat_map(its).map(|owned| handles_of(&owned.context)).collect();
+        let has: HashSet<(u32, u32)> =
+            known.into_iter().flat_map(its).map(|owned| handles_of(&owned.context)).collect();
         if !handles.is_empty() && self.has_failed(key) {
             self.closer.close(ways);
             return Err(Why::ControlFailed.because("a control of it has failed"));
@@ -271,7 +272,13 @@ impl DataPlane {
         let group = self.helm.add(id, Some(pid), line, handles);
         self.helm.executor.order(Order::Close(line));
         self.helm.steering.pardon(client);
-        self.helm.steering.announce(id, (client, Class::BestEffort), (vec![group], &BTreeSet::new()), &mut self.tokens, now);
+        self.helm.steering.announce(
+            id,
+            (client, Class::BestEffort),
+            (vec![group], &BTreeSet::new()),
+            &mut self.tokens,
+            now,
+        );
         self.follow(id);
         let (client, reason) = (self.clients.name(client), obstacle.why.label());
         warn!(client, peer, reason, "takes turns by the driver's lock: {obstacle}");

@@ -56,8 +56,11 @@ impl DataPlane {
     pub(super) fn announce(&mut self, id: ProcessId, announcement: Announcement) {
         self.helm.put_off.remove(&id);
         let now = self.clock.now_ns();
-        let allowed =
-            if self.helm.controls() { self.may_announce(id, &announcement.contexts, now) } else { Allowed::Never };
+        let allowed = if self.helm.controls() {
+            self.may_announce(id, &announcement.contexts, now)
+        } else {
+            Allowed::Never
+        };
         match allowed {
             Allowed::Now => self.take(id, announcement),
             Allowed::Never => self.take(id, announcement.without_contexts()),
