@@ -121,7 +121,7 @@ fn groups_of_another_gpu_and_programs_of_no_client_are_nobodys() {
     assert_eq!(pods.metric("sluice_adopted_processes", 1, &[]), 0.0);
     assert_eq!(pods.metric("sluice_unsteered_processes", 1, &[]), 0.0);
     assert_eq!(group(&pods, &first), (true, 2_048_000));
-    drop(pods);
+    drop((first, pods));
     let Some(pods) = Pods::start(&[(2, BestEffort, 70)], "") else { return };
     let (first, second) = (raw(&pods, 1), raw(&pods, 2));
     pods.when_adopted(2, 1.0);
