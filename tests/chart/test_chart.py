@@ -21,6 +21,7 @@ REFUSED = [
     ("nodeAgent.controls=on", "'/nodeAgent/controls': value must be one of 'auto', 'any-driver', 'off'"),
     ("nodeAgent.controls=simulated", "'/nodeAgent/controls': value must be one of 'auto', 'any-driver', 'off'"),
     ("nodeAgent.gates=ajar", "'/nodeAgent/gates': value must be one of 'auto', 'always', 'off'"),
+    ("nodeAgent.adopt=all", "'/nodeAgent/adopt': value must be one of 'auto', 'off'"),
     ("nodeAgent.turnMs=20", "'/nodeAgent/turnMs': minimum"),
     ("nodeAgent.selfTest=twice", "'/nodeAgent/selfTest': value must be one of 'once', 'off'"),
     ("nodeAgent.gpuLookEveryMs=1", "'/nodeAgent/gpuLookEveryMs': minimum"),
@@ -100,6 +101,8 @@ class Values(unittest.TestCase):
             ("nodeAgent.controls=off", "node-agent", "--controls=off"),
             ("nodeAgent.controls=false", "node-agent", "--controls=off"),
             ("nodeAgent.gates=always", "node-agent", "--gates=always"),
+            ("nodeAgent.adopt=auto", "node-agent", "--adopt=auto"),
+            ("nodeAgent.adopt=off", "node-agent", "--adopt=off"),
             ("nodeAgent.turnMs=100", "node-agent", "--turn-ms=100"),
             ("nodeAgent.selfTest=off", "node-agent", "--self-test=off"),
             ("nodeAgent.selfTest=false", "node-agent", "--self-test=off"),
@@ -164,6 +167,13 @@ class Rights(unittest.TestCase):
             self.assertNotIn("privileged", context)
             if one["name"] not in ("node-agent", "clean", "stay"):
                 self.assertTrue(context["runAsNonRoot"] and context["runAsUser"] > 0, one["name"])
+
+    def test_only_to_adopt_gives_the_agent_capabilities(self):
+        for value, added in [("nodeAgent.adopt=auto", ["DAC_OVERRIDE", "DAC_READ_SEARCH", "SYS_PTRACE"]), ("nodeAgent.adopt=off", [])]:
+            for one in containers(render(value)):
+                capabilities = one["securityContext"]["capabilities"]
+                self.assertEqual(capabilities["drop"], ["ALL"], one["name"])
+                self.assertEqual(sorted(capabilities.get("add", [])), added if one["name"] == "node-agent" else [], one["name"])
 
 
 class Objects(unittest.TestCase):

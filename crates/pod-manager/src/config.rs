@@ -43,7 +43,7 @@ pub struct Config {
     pub limit_period: Duration,
     /// Whether channel groups are controlled from here. Default: where a self-test has proven what the driver does, or it is known.
     pub controls: Controls,
-    /// Whether programs are steered that run without our hook. Default: where that can be done.
+    /// Whether programs are steered that run without our hook. Default: no, as that was tried on simulated GPUs only.
     pub adopt: Adoption,
     /// The `sluice` program, which makes the driver's locks for processes whose groups cannot be had (`sluice hold --locks`). Default:
     /// none, and they are not steered.

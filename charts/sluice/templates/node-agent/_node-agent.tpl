@@ -16,7 +16,7 @@ nodeAffinity:
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- /* A bare `off` in a values file is YAML's word for false. */}}
-{{- range $flag, $value := dict "controls" $own.controls "gates" $own.gates "self-test" $own.selfTest }}
+{{- range $flag, $value := dict "controls" $own.controls "gates" $own.gates "adopt" $own.adopt "self-test" $own.selfTest }}
 {{- include "sluice.flag" (list $flag (eq (toString $value) "false" | ternary "off" $value)) }}
 {{- end }}
 {{- include "sluice.flag" (list "turn-ms" $own.turnMs) }}

@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum)]
     controls: Option<ControlsOf>,
     /// Whether programs of the clients' pods that run without our hook are found and steered, where channel groups are controlled from
-    /// here. Needs --control, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH [default: auto]
+    /// here. Needs --control, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH [default: off]
     #[arg(long, value_enum)]
     adopt: Option<Adopt>,
     /// Verdict of `sluice self-test` on this GPU: believed rather than the driver's version, while driver and boot are the same

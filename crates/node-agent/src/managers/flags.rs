@@ -13,7 +13,7 @@ pub struct Flags {
     #[arg(long, value_enum, default_value_t)]
     controls: Controls,
     /// Whether programs of pods that run without the pod's library (linked statically, started with another environment) are found by
-    /// their cgroups, and their channel groups steered all the same: auto if not said
+    /// their cgroups, and their channel groups steered all the same: off if not said
     #[arg(long, value_enum)]
     adopt: Option<Adopt>,
     /// How long a turn lasts where the GPU's controls keep it, in milliseconds, 30 to 100: 50 if not said

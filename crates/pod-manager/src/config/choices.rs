@@ -34,9 +34,9 @@ pub enum Adoption {
     /// Where channel groups are controlled and the node agent says which pods are clients: their processes are found by their cgroups,
     /// and their groups through copies of their descriptors. With a resource file nobody is looked for: nothing but what a
     /// program says itself would tell whose it is.
-    #[default]
     Auto,
     /// Nobody is looked for.
+    #[default]
     Off,
 }
 
