@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_nvrm::selftest::About;
+use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -21,6 +22,8 @@ use crate::gpu::source::Usage;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The test ends by itself before this.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the end of a test that was killed is waited for.
+const BURIAL: Duration = Duration::from_secs(5);
 
 /// What a test is made with.
 #[derive(Debug, Clone)]
@@ -124,8 +127,8 @@ impl Tester {
         Some(Tried { outcome, verdict: Some(self.records.file(about)) })
     }
 
-    /// Has it tried by a process of its own, which is gone when this returns or is dropped. It dies with the *thread* that
-    /// starts it: tokio's workers last.
+    /// Has it tried by a process of its own, which is gone when this returns, unless the driver does not let go of it. It is killed
+    /// when this is dropped, and dies with the *thread* that starts it: tokio's workers last.
     async fn test(&self, about: &About) -> Result<(), String> {
         let mut command = Command::new(&self.tools.program);
         command
@@ -142,16 +145,29 @@ impl Tester {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let child = command.spawn().map_err(|why| format!("{}: {why}", self.tools.program.display()))?;
-        let ended = timeout(PATIENCE, child.wait_with_output()).await;
-        let output = ended
-            .map_err(|_| format!("it did not end within {} s", PATIENCE.as_secs()))?
-            .map_err(|why| why.to_string())?;
-        if output.status.success() {
+        let mut child = command.spawn().map_err(|why| format!("{}: {why}", self.tools.program.display()))?;
+        let mut errors = child.stderr.take();
+        let mut said = Vec::new();
+        let ended = timeout(PATIENCE, async {
+            if let Some(errors) = &mut errors {
+                errors.read_to_end(&mut said).await?;
+            }
+            child.wait().await
+        });
+        let status = match ended.await {
+            Ok(status) => status.map_err(|why| why.to_string())?,
+            Err(_) => {
+                // The manager is not to begin beside it.
+                let _ = child.start_kill();
+                let _ = timeout(BURIAL, child.wait()).await;
+                return Err(format!("it did not end within {} s", PATIENCE.as_secs()));
+            }
+        };
+        if status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(said.lines().last().map_or_else(|| output.status.to_string(), str::to_owned))
+        let said = String::from_utf8_lossy(&said);
+        Err(said.lines().last().map_or_else(|| status.to_string(), str::to_owned))
     }
 }
 
