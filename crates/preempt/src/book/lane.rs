@@ -148,6 +148,12 @@ impl Lane {
         self.waiting.is_empty() && !self.busy
     }
 
+    /// Whether nothing of a stream that the program has destroyed is left to do. It stays so, and the driver's stream is destroyed
+    /// without the book: its handle may mean another one by now.
+    pub(crate) fn is_over(&self) -> bool {
+        self.closing && self.is_drained() && self.state == State::Running
+    }
+
     /// Whether the command at `position` may go, as far as this queue's state is concerned.
     pub(crate) fn may_go(&self, position: u64) -> bool {
         self.state == State::Running || position < self.released

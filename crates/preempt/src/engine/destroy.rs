@@ -4,7 +4,6 @@ use super::Engine;
 use crate::driver::{Clock, Driver, Observer};
 use crate::ids::{Code, Stream};
 use crate::queue::Queue;
-use crate::state::State;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// `cuStreamDestroy`: returns at once. What waits is still handed over, when the stream is restored; then the driver's
@@ -55,9 +54,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     pub(super) fn reap(&self, queue: &Queue) {
         {
             let mut book = self.book();
-            let ready = book.lane_mut(queue.id()).filter(|lane| {
-                lane.closing && lane.looking == 0 && lane.is_drained() && lane.state == State::Running
-            });
+            let ready = book.lane_mut(queue.id()).filter(|lane| lane.is_over() && lane.looking == 0);
             let Some(lane) = ready else { return };
             // Its context must not end before this has: whoever ends that waits for looks.
             lane.looking += 1;

@@ -108,7 +108,8 @@ fn open_needed(book: &Book, gates: &dyn Gate) -> BTreeSet<QueueId> {
         lane.state == State::Running || lane.released > 0 || book.holds_up_runners(lane.queue.stream())
     });
     let mut needy: BTreeSet<_> = counts.map(|(id, _)| id).collect();
-    let gated: Vec<_> = book.lanes().filter(|(_, lane)| lane.queue.is_gated()).collect();
+    // Gates of a stream that is over are open.
+    let gated: Vec<_> = book.lanes().filter(|(_, lane)| lane.queue.is_gated() && !lane.is_over()).collect();
     loop {
         let before = needy.len();
         for (id, lane) in &gated {

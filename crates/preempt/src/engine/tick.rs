@@ -42,10 +42,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 Due::Look(queue, epoch) => {
                     let _ = self.has_stopped(&queue, epoch);
                 }
-                Due::Idle(queue) => {
-                    self.look_idle(&queue, now);
-                    self.looked(&queue);
-                }
+                Due::Idle(queue) => self.look_idle(&queue, now),
             }
         }
         next
@@ -93,11 +90,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             }
             if let Some(timeout) = config.task_timeout_ns
                 && lane.state == State::Running
+                && !lane.closing
                 && !(lane.idle.2 && lane.idle.0 == queue.flight.steps())
             {
                 let at = lane.idle.1 + timeout;
                 times.push(if now < at { at } else { now + timeout });
-                lane.looking += 1;
                 due.push(Due::Idle(Arc::clone(&lane.queue)));
             }
         }
@@ -106,15 +103,21 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// Tells, once, that nothing has happened on a stream for its timeout.
     fn look_idle(&self, queue: &Arc<Queue>, now: u64) {
-        self.relaxed(|| {
-            if !self.driver.is_capturing(queue.stream()) {
-                self.mark(queue, true);
-            }
-            queue.flight.retire(&self.driver);
+        // The look ends before the notice: whoever is told may end the context, which waits for looks.
+        let looked = self.with_stream(queue, || {
+            self.relaxed(|| {
+                if !self.driver.is_capturing(queue.stream()) {
+                    self.mark(queue, true);
+                }
+                queue.flight.retire(&self.driver);
+            });
         });
+        if looked.is_none() {
+            return;
+        }
         let steps = queue.flight.steps();
         let mut book = self.book();
-        let Some(lane) = book.lane_mut(queue.id()) else { return };
+        let Some(lane) = book.lane_mut(queue.id()).filter(|lane| !lane.closing) else { return };
         let Some(timeout) = lane.config.and_then(|config| config.task_timeout_ns) else { return };
         if lane.idle.0 != steps || !lane.is_drained() {
             lane.idle = (steps, now, false);

@@ -72,6 +72,8 @@ pub(crate) struct Inside {
     pub(crate) held_up: bool,
     /// What another thread does while somebody asks about an event next.
     pub(crate) meanwhile: Meanwhile,
+    /// What another thread does as soon as a stream is destroyed.
+    pub(crate) afterwards: Meanwhile,
 }
 
 /// Something to be done once.
@@ -81,6 +83,13 @@ pub(crate) struct Meanwhile(pub(crate) Option<Box<dyn FnOnce() + Send>>);
 impl std::fmt::Debug for Meanwhile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Meanwhile").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Inside {
+    fn create(&mut self, stream: Stream) {
+        let lane = Lane { stream: Some(stream), word: 1 << 20, ..Lane::default() };
+        self.lanes.insert(stream.handle, lane);
     }
 }
 
@@ -104,10 +113,16 @@ impl Gpu {
     pub(crate) fn stream(&self, context: u64, kind: Kind) -> Stream {
         let mut inside = self.inside();
         inside.made += 1;
-        let handle = 0x100 + inside.made;
-        let stream = Stream { context: Context(context), handle, kind };
-        inside.lanes.insert(handle, Lane { stream: Some(stream), word: 1 << 20, ..Lane::default() });
+        let stream = Stream { context: Context(context), handle: 0x100 + inside.made, kind };
+        inside.create(stream);
         stream
+    }
+
+    /// Makes a stream with the handle of one that is destroyed.
+    pub(crate) fn create_again(&self, stream: Stream) {
+        let mut inside = self.inside();
+        assert!(inside.lanes[&stream.handle].destroyed);
+        inside.create(stream);
     }
 
     /// Lets `ns` go by.

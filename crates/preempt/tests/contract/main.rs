@@ -10,6 +10,7 @@
 mod calls;
 mod capture;
 mod depend;
+mod destroy;
 mod enable;
 mod errors;
 mod events;

@@ -13,17 +13,21 @@ use sluice_preempt::outcome::{Achieved, Error, Notice};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::worker::{self, Bell};
 
-use crate::gpu::{Effect, Gpu, job};
+use crate::gpu::{Effect, Gpu, Meanwhile, job};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Heard {
     notices: Arc<Mutex<Vec<Notice>>>,
+    /// What the program does when it is told something next.
+    pub(crate) then: Arc<Mutex<Meanwhile>>,
     pub(crate) bell: Arc<Bell>,
 }
 
 impl Observer for Heard {
     fn notice(&self, notice: Notice) {
         self.notices.lock().unwrap().push(notice);
+        let then = self.then.lock().unwrap().0.take();
+        then.into_iter().for_each(|then| then());
     }
 
     fn wake(&self) {

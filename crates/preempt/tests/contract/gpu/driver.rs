@@ -205,6 +205,9 @@ impl Driver for Gpu {
         let lane = inside.lanes.get_mut(&stream.handle).unwrap();
         assert!(!lane.destroyed, "a stream is destroyed twice");
         lane.destroyed = true;
+        let afterwards = inside.afterwards.0.take();
+        drop(inside);
+        afterwards.into_iter().for_each(|afterwards| afterwards());
         Ok(())
     }
 
@@ -214,7 +217,9 @@ impl Driver for Gpu {
 
     fn is_capturing(&self, stream: Stream) -> bool {
         let inside = self.inside();
-        inside.lanes.get(&stream.handle).is_some_and(|lane| lane.capture.is_some()) || inside.is_tied(stream)
+        let lane = inside.lanes.get(&stream.handle);
+        assert!(lane.is_none_or(|lane| !lane.destroyed), "a destroyed stream is asked for its capture");
+        lane.is_some_and(|lane| lane.capture.is_some()) || inside.is_tied(stream)
     }
 
     fn relax(&self, relaxed: bool) -> bool {

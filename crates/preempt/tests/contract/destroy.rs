@@ -1,0 +1,97 @@
+//! Streams that end while other threads are at work.
+
+use std::sync::Arc;
+
+use sluice_preempt::config::{Config, Level};
+use sluice_preempt::ids::{Kind, Stream};
+use sluice_preempt::outcome::Notice;
+use sluice_preempt::queue::Queue;
+
+use crate::gpu::Effect;
+use crate::rig::{ASYNC, Rig, config};
+
+const MS: u64 = 1_000_000;
+
+/// A stream that is looked at for idleness, with a kernel that is done by the next look.
+fn watched(rig: &Rig) -> Arc<Queue> {
+    let queue = rig.plain(1, Kind::NonBlocking);
+    let timeout = Config { task_timeout_ns: Some(MS), ..config(Level::Host) };
+    rig.engine.enable(&queue, timeout).unwrap();
+    rig.launch(&queue, Effect::Nothing, 100_000, 1).unwrap();
+    queue
+}
+
+/// Destroys `queue` while another thread does this, once the driver's stream is gone.
+fn destroy(rig: &Rig, queue: &Queue, then: impl FnOnce(&Rig) + Send + 'static) {
+    let other = rig.clone();
+    rig.gpu.inside().afterwards.0 = Some(Box::new(move || then(&other)));
+    rig.engine.destroy_stream(queue).unwrap();
+    assert!(rig.gpu.inside().afterwards.0.is_none(), "nothing was destroyed");
+}
+
+#[test]
+fn the_worker_does_not_look_for_idleness_at_a_stream_that_has_just_been_destroyed() {
+    let rig = Rig::new();
+    let queue = watched(&rig);
+    rig.engine.pump();
+    rig.gpu.advance(2 * MS);
+    destroy(&rig, &queue, |rig| {
+        rig.engine.pump();
+    });
+    rig.settle();
+    assert_eq!((rig.gpu.inside().events.len(), rig.engine.queues()), (0, 0));
+}
+
+#[test]
+fn looks_at_several_streams_are_taken_one_by_one_so_that_one_may_end_meanwhile() {
+    let rig = Rig::new();
+    let queues = [watched(&rig), watched(&rig)];
+    rig.engine.pump();
+    rig.gpu.advance(MS);
+    // While the worker asks about the first one the program destroys the other.
+    let (other, second) = (rig.clone(), Arc::clone(&queues[1]));
+    rig.gpu.inside().meanwhile.0 = Some(Box::new(move || {
+        other.engine.destroy_stream(&second).unwrap();
+        assert!(other.gpu.inside().lanes[&second.stream().handle].destroyed, "it waits for nobody");
+    }));
+    rig.engine.pump();
+    assert!(rig.gpu.inside().meanwhile.0.is_none(), "nobody asked");
+    assert_eq!(rig.engine.queues(), 1);
+}
+
+#[test]
+fn a_program_that_is_told_of_an_idle_stream_may_end_the_context_there_and_then() {
+    let rig = Rig::new();
+    let queues = [watched(&rig), watched(&rig)];
+    let other = rig.clone();
+    rig.heard.then.lock().unwrap().0 = Some(Box::new(move || other.engine.end_context(|_| true)));
+    rig.gpu.inside().patience = Some(100);
+    rig.settle();
+    assert_eq!(rig.heard.all(), [Notice::Idle(queues[0].id())]);
+    assert_eq!((rig.gpu.inside().events.len(), rig.engine.queues()), (0, 0));
+}
+
+#[test]
+fn a_destroyed_stream_opens_no_gates_of_the_one_that_has_its_handle_now() {
+    let rig = Rig::new();
+    let queue = rig.queue(Kind::NonBlocking, Level::Device);
+    rig.tag(&queue, 100);
+    rig.settle();
+    let stream: Stream = queue.stream();
+    destroy(&rig, &queue, move |rig| {
+        rig.gpu.create_again(stream);
+        rig.gpu.inside().ran.clear();
+        let queue = rig.engine.queue(stream);
+        rig.engine.enable(&queue, config(Level::Device)).unwrap();
+        (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
+        rig.gpu.advance(150_000);
+        rig.preempt(&queue, ASYNC).unwrap();
+        rig.gpu.advance(MS);
+        assert_eq!(rig.ran(&queue), [0, 1]);
+        // Something that may need what is behind gates.
+        rig.plain(1, Kind::Blocking);
+        rig.gpu.advance(MS);
+        assert_eq!(rig.ran(&queue), [0, 1], "it went on though it is preempted");
+    });
+    assert_eq!(rig.engine.queues(), 2);
+}
