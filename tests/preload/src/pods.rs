@@ -77,7 +77,13 @@ impl Pods {
         let log = log.unwrap_or_else(|error| panic!("opening the manager's log: {error}"));
         let manager = Command::new(&artifacts::built().sluice)
             .args(["--parent", &std::process::id().to_string(), "pod-manager", "--gpu-uuid", GPU])
-            .args(["--controls=simulated", "--adopt=auto", "--metrics", &self.metrics.to_string(), "--socket"])
+            .args([
+                "--controls=simulated",
+                "--adopt=auto",
+                "--metrics",
+                &self.metrics.to_string(),
+                "--socket",
+            ])
             .arg(self.node.socket())
             .arg("--control")
             .arg(&control)
