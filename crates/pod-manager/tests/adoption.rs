@@ -306,6 +306,24 @@ fn a_process_that_cannot_be_controlled_does_not_free_the_others_of_its_pod() {
     assert_eq!((node.adopted(1), node.unsteered(1, "control_failed")), (1.0, 1.0));
 }
 
+#[test]
+fn a_look_that_fails_changes_nothing() {
+    let node = Node::new();
+    let (_hook, _descriptor) = node.hooked(2, 2);
+    let _raw = node.scout.program(500, &uid(1), &[1]);
+    node.scout.unreachable(501, &uid(1), Why::NotPermitted);
+    until("they are known", || {
+        node.look();
+        (node.adopted(1), node.unsteered(1, "not_permitted")) == (1.0, 1.0)
+    });
+    node.scout.blind(true);
+    node.look_until_adopted();
+    assert_eq!((node.adopted(1), node.unsteered(1, "not_permitted")), (1.0, 1.0));
+    node.scout.blind(false);
+    node.look();
+    assert_eq!((node.adopted(1), node.unsteered(1, "not_permitted")), (1.0, 1.0));
+}
+
 /// What makes the locks of a test: writes down what it was told, and how it ended.
 fn keeper(folder: &Path) -> (PathBuf, PathBuf) {
     use std::os::unix::fs::PermissionsExt;

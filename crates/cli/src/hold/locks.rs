@@ -1,7 +1,7 @@
 //! Holds processes by the driver's lock on behalf of a pod-manager, and lets all of them go when its input ends: the manager may be
 //! killed at any time, and what a driver does to whoever loads it stays out of the manager.
 //!
-//! A line in, a line out: `lock PID MILLISECONDS` and `unlock PID`; `ok`, or `timeout` or `refused` and why.
+//! A line in, a line out: `lock PID MILLISECONDS`, `unlock PID`, and `held PID` of one that another before us may hold; `ok`, or `timeout` or `refused` and why.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
@@ -42,6 +42,10 @@ impl Locks {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
             ["lock", pid, ms] => Some(self.lock(pid.parse().ok()?, ms.parse().ok()?)),
+            ["held", pid] => {
+                self.held.insert(pid.parse().ok()?);
+                Some(Ok(()))
+            }
             ["unlock", pid] => Some(self.unlock(pid.parse().ok()?)),
             _ => None,
         }

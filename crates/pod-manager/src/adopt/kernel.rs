@@ -1,7 +1,8 @@
 //! The kernel's processes and the driver's groups.
 
-use super::{Candidate, Obstacle, Scout, Way, Why};
+use super::{Candidate, Obstacle, ProcessKey, Scout, Way, Why};
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
+use nix::errno::Errno;
 use sluice_core::pod_cgroup::{PodCgroup, pod_of};
 use sluice_nvrm::outside::{self, Unreachable};
 use sluice_sys::pidfd;
@@ -16,12 +17,15 @@ const ALL_EVERY: u32 = 8;
 /// Looks at /proc, and asks the driver. Needs the host's pid namespace, CAP_SYS_PTRACE, and for other users' processes
 /// CAP_DAC_READ_SEARCH.
 #[derive(Debug)]
-pub struct KernelScout {
+pub struct KernelScout<P = KernelProc> {
+    proc: P,
     simulated: bool,
     /// Groups of other GPUs are none of ours; `None`: all are.
     gpu_uuid: Option<String>,
     /// By number: whether it was in a pod when it was last looked at.
     in_pods: HashMap<i32, bool>,
+    /// Processes that had the driver open at some time: of those it matters too that they have closed it.
+    opened: HashSet<ProcessKey>,
     looks: u32,
 }
 
@@ -31,61 +35,93 @@ impl KernelScout {
     #[must_use]
     pub fn new(gpu_uuid: &str, simulated: bool) -> Self {
         let gpu_uuid = gpu_uuid.starts_with("GPU-").then(|| gpu_uuid.to_owned());
-        Self { simulated, gpu_uuid, in_pods: HashMap::new(), looks: 0 }
+        let (in_pods, opened) = (HashMap::new(), HashSet::new());
+        Self { proc: KernelProc, simulated, gpu_uuid, in_pods, opened, looks: 0 }
     }
+}
 
+impl<P: ProcFs> KernelScout<P> {
     /// All process numbers; those that were in no pod a moment ago only from time to time.
-    fn numbers(&mut self) -> Vec<i32> {
-        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        let number = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
-        let all: HashSet<i32> = entries.filter_map(number).collect();
+    fn numbers(&mut self) -> io::Result<Vec<i32>> {
+        let mut all: HashSet<i32> = HashSet::new();
+        for entry in std::fs::read_dir("/proc")? {
+            all.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+        }
         if self.looks.is_multiple_of(ALL_EVERY) {
             self.in_pods.clear();
         }
         self.looks = self.looks.wrapping_add(1);
         self.in_pods.retain(|number, _| all.contains(number));
+        self.opened.retain(|(number, _)| all.contains(number));
         let mut numbers: Vec<i32> = all.into_iter().collect();
         numbers.retain(|number| self.in_pods.get(number).copied().unwrap_or(true));
         numbers.sort_unstable();
-        numbers
+        Ok(numbers)
     }
 
-    fn candidate(&mut self, pid: i32, pods: &HashSet<String>) -> Option<Candidate> {
-        let pod = pod_now(pid);
-        self.in_pods.insert(pid, pod.is_some());
-        pod.filter(|pod| pods.contains(&pod.uid))?;
+    /// `None`: it is in none of these pods, never had the driver open, or has ended.
+    ///
+    /// # Errors
+    /// It cannot be told, for want of descriptors or memory of ours.
+    fn candidate(&mut self, pid: i32, pods: &HashSet<String>) -> io::Result<Option<Candidate>> {
+        let Some(pod) = self.pod_now(pid)? else {
+            self.in_pods.insert(pid, false);
+            return Ok(None);
+        };
+        self.in_pods.insert(pid, true);
+        if !pods.contains(&pod.uid) {
+            return Ok(None);
+        }
         // From here on it is this process, or none: what is read under its number counts while the pidfd says that it lives.
-        let process = pidfd::open(pid).ok()?;
-        let stat = KernelProc.read(pid, "stat").ok()?;
-        let pod = pod_now(pid).filter(|pod| pods.contains(&pod.uid))?;
+        let Some(process) = its(pidfd::open(pid))? else { return Ok(None) };
+        let Some(stat) = its(self.proc.read(pid, "stat"))? else { return Ok(None) };
+        let pod = self.pod_now(pid)?.filter(|pod| pods.contains(&pod.uid));
+        let (Some(pod), Some(start)) = (pod, start_in(&stat)) else { return Ok(None) };
+        let key = (pid, start);
         let descriptors = match outside::descriptors(pid, self.simulated) {
-            Ok(descriptors) if descriptors.is_empty() => return None,
+            Ok(descriptors) if descriptors.is_empty() && !self.opened.contains(&key) => return Ok(None),
             Ok(descriptors) => descriptors,
             // To reach it will fail too, and say why.
             Err(why) if why.kind() == io::ErrorKind::PermissionDenied => Vec::new(),
-            Err(_) => return None,
+            Err(why) => return its(Err(why)),
         };
-        let key = (pid, start_in(&stat)?);
         let command = command_in(&stat).to_owned();
         let lives = !pidfd::has_ended(process.as_fd());
-        lives.then_some(Candidate { key, command, pod, pidfd: process, descriptors })
+        if lives && !descriptors.is_empty() {
+            self.opened.insert(key);
+        }
+        Ok(lives.then_some(Candidate { key, command, pod, pidfd: process, descriptors }))
+    }
+
+    fn pod_now(&mut self, pid: i32) -> io::Result<Option<PodCgroup>> {
+        Ok(its(self.proc.read(pid, "cgroup"))?.and_then(|text| pod_of(&text).ok()))
     }
 }
 
-fn pod_now(pid: i32) -> Option<PodCgroup> {
-    pod_of(&KernelProc.read(pid, "cgroup").ok()?).ok()
+/// What was asked of a process, if it was answered; an error only if that was for want of something of ours.
+fn its<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
+    let of_ours = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM].map(|errno| Some(errno as i32));
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(why) if of_ours.contains(&why.raw_os_error()) => Err(why),
+        Err(_) => Ok(None),
+    }
 }
 
-impl Scout for KernelScout {
-    fn candidates(&mut self, pods: &HashSet<String>) -> Vec<Candidate> {
-        let numbers = self.numbers();
-        numbers.into_iter().filter_map(|pid| self.candidate(pid, pods)).collect()
+impl<P: ProcFs> Scout for KernelScout<P> {
+    fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
+        let mut candidates = Vec::new();
+        for pid in self.numbers()? {
+            candidates.extend(self.candidate(pid, pods)?);
+        }
+        Ok(candidates)
     }
 
     fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle> {
         let pid = candidate.key.0;
         // Without an answer only the first clients of this boot are looked at.
-        let newest = if self.simulated { None } else { Some(outside::newest_client()) };
+        let nobody_to_ask = self.simulated || candidate.descriptors.is_empty();
+        let newest = if nobody_to_ask { None } else { Some(outside::newest_client()) };
         let known = newest.as_ref().and_then(|newest| newest.as_ref().ok()).copied();
         let ways = match (outside::ways(candidate.pidfd.as_fd(), pid, self.simulated, known), newest) {
             (Ok(ways), _) => ways,
@@ -129,4 +165,63 @@ fn obstacle(unreachable: &Unreachable) -> Obstacle {
         text.push_str(" (the pod-manager needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH)");
     }
     Obstacle { why, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::process::{Command, Stdio};
+
+    const POD: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+    /// One process is in a pod, whatever the kernel says.
+    struct InPod(i32);
+
+    impl ProcFs for InPod {
+        fn read(&mut self, pid: i32, file: &str) -> io::Result<String> {
+            match file {
+                "cgroup" if pid == self.0 => {
+                    Ok(format!("0::/kubepods/besteffort/pod{POD}/{}\n", "a".repeat(64)))
+                }
+                "cgroup" => Ok("0::/\n".into()),
+                file => KernelProc.read(pid, file),
+            }
+        }
+    }
+
+    #[test]
+    fn who_has_closed_the_driver_is_there_still_and_has_none() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", "read go; exec </dev/null; echo closed; exec sleep 1000"])
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let mut scout = KernelScout {
+            proc: InPod(pid),
+            simulated: true,
+            gpu_uuid: None,
+            in_pods: HashMap::new(),
+            opened: HashSet::new(),
+            looks: 0,
+        };
+        let pods = HashSet::from([POD.to_owned()]);
+        let first = scout.candidates(&pods).unwrap();
+        writeln!(ours, "go").unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let second = scout.candidates(&pods).unwrap();
+        let reached = second.first().map(|candidate| scout.reach(candidate).map(|ways| ways.len()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let seen = |found: &[Candidate]| found.iter().map(|its| its.descriptors.clone()).collect::<Vec<_>>();
+        assert_eq!((seen(&first), seen(&second)), (vec![vec![0]], vec![vec![]]));
+        assert_eq!(reached, Some(Ok(0)));
+        assert!(scout.candidates(&pods).unwrap().is_empty(), "it has ended");
+    }
 }

@@ -16,6 +16,7 @@ pub(crate) use thread::{Adopter, Look, Reached, Sighted, Unreached};
 use sluice_comm::attach::ContextHandles;
 use sluice_core::pod_cgroup::PodCgroup;
 use std::collections::HashSet;
+use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
 /// A process's number and when it started (clock ticks since boot): never given twice.
@@ -108,8 +109,11 @@ pub struct Obstacle {
 
 /// Finds processes and their ways to the driver. Called on a thread of its own: it may take its time.
 pub trait Scout: Send {
-    /// The processes of these pods, by uid, that have the driver open or cannot be looked into.
-    fn candidates(&mut self, pods: &HashSet<String>) -> Vec<Candidate>;
+    /// The processes of these pods, by uid, that have the driver open, had it open, or cannot be looked into.
+    ///
+    /// # Errors
+    /// Not all could be looked at, for want of something of ours: who is missing is not known.
+    fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>>;
 
     /// The groups of a process on this GPU, all that it has now. None if it has closed the driver.
     ///

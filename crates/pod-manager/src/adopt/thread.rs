@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use tracing::warn;
 
 /// One look around.
 #[derive(Debug, Default)]
@@ -43,8 +44,8 @@ pub(crate) struct Unreached {
 /// What a look has found.
 #[derive(Debug, Default)]
 pub(crate) struct Sighted {
-    /// All that have the driver open and have not attached.
-    pub(crate) present: HashSet<ProcessKey>,
+    /// All that have the driver open, or had, and have not attached. `None`: nobody could be looked for.
+    pub(crate) present: Option<HashSet<ProcessKey>>,
     /// Those that were looked into this time.
     pub(crate) reached: Vec<Reached>,
     /// All for which there was something in the way when they were last looked into.
@@ -62,7 +63,7 @@ impl Adopter {
     /// When no thread can be started.
     pub(crate) fn start(scout: Box<dyn Scout>, remote: Remote) -> io::Result<Self> {
         let (sender, looks) = channel();
-        let work = Work { scout, watch: Watch::default(), remote };
+        let work = Work { scout, watch: Watch::default(), remote, failing: false };
         std::thread::Builder::new().name("sluice-adopt".into()).spawn(move || work.serve(&looks))?;
         Ok(Self(sender))
     }
@@ -78,6 +79,8 @@ struct Work {
     scout: Box<dyn Scout>,
     watch: Watch,
     remote: Remote,
+    /// The last look could not be had.
+    failing: bool,
 }
 
 impl Work {
@@ -89,11 +92,20 @@ impl Work {
     }
 
     fn look(&mut self, look: &Look) -> Sighted {
-        let mut candidates = self.scout.candidates(&look.pods);
+        let mut candidates = match self.scout.candidates(&look.pods) {
+            Ok(candidates) => candidates,
+            Err(why) => {
+                if !std::mem::replace(&mut self.failing, true) {
+                    warn!("cannot look for programs without the hook: {why}");
+                }
+                return Sighted::default();
+            }
+        };
+        self.failing = false;
         candidates.retain(|candidate| !look.attached.contains(&candidate.key));
         let present = candidates.iter().map(|candidate| candidate.key).collect();
         self.watch.retain(&present);
-        let mut sighted = Sighted { present, ..Sighted::default() };
+        let mut sighted = Sighted { present: Some(present), ..Sighted::default() };
         for candidate in candidates {
             let due = self.watch.is_due(candidate.key, &candidate.descriptors, look.now);
             let reached = due.then(|| self.reach(&candidate, look.now)).flatten();

@@ -87,8 +87,10 @@ impl DataPlane {
         let Sighted { present, reached, unreached } = sighted;
         self.adoption.looking = false;
         self.adoption.next_look = self.clock.now_ns().saturating_add(LOOK_EVERY_NS);
-        self.adoption.unsteered.retain(|key, _| present.contains(key));
-        self.adoption.failed.retain(|key, _| present.contains(key));
+        if let Some(present) = present {
+            self.adoption.unsteered.retain(|key, _| present.contains(key));
+            self.adoption.failed.retain(|key, _| present.contains(key));
+        }
         for Unreached { key, command, pod, pidfd, obstacle } in unreached {
             let known = self.by_peer.get(&key).copied();
             let Some(client) = self.clients.find(&Identity::Pod(pod.clone())) else { continue };
@@ -103,7 +105,10 @@ impl DataPlane {
             self.is_not_reached(id, client, key, &command, &obstacle);
         }
         for found in reached {
-            let Some(client) = self.clients.find(&Identity::Pod(found.pod.clone())) else { continue };
+            let Some(client) = self.clients.find(&Identity::Pod(found.pod.clone())) else {
+                self.closer.close(found.ways);
+                continue;
+            };
             let (key, command) = (found.key, found.command.clone());
             match self.take_in(client, found) {
                 Ok(()) => drop(self.adoption.unsteered.remove(&key)),

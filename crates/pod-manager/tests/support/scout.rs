@@ -6,6 +6,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_core::pod_cgroup::PodCgroup;
 use sluice_pod_manager::adopt::{Candidate, Obstacle, ProcessKey, Scout, Way, Why};
 use std::collections::{BTreeMap, HashSet};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
@@ -22,6 +23,7 @@ struct State {
     programs: BTreeMap<ProcessKey, Program>,
     looks: usize,
     reached: Vec<ProcessKey>,
+    blind: bool,
 }
 
 /// Finds what the test has started.
@@ -64,6 +66,11 @@ impl FakeScout {
         self.0.lock().unwrap().programs.remove(&(pid, 7)).unwrap().end.write(1).unwrap();
     }
 
+    /// Whether nobody can be looked for.
+    pub fn blind(&self, blind: bool) {
+        self.0.lock().unwrap().blind = blind;
+    }
+
     /// Looks so far.
     pub fn looks(&self) -> usize {
         self.0.lock().unwrap().looks
@@ -77,9 +84,12 @@ impl FakeScout {
 }
 
 impl Scout for FakeScout {
-    fn candidates(&mut self, pods: &HashSet<String>) -> Vec<Candidate> {
+    fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
         let mut state = self.0.lock().unwrap();
         state.looks += 1;
+        if state.blind {
+            return Err(io::Error::other("/proc: too many open files"));
+        }
         let ours = state.programs.iter().filter(|(_, program)| pods.contains(&program.pod));
         let candidate = |(key, program): (&ProcessKey, &Program)| Candidate {
             key: *key,
@@ -88,7 +98,7 @@ impl Scout for FakeScout {
             pidfd: program.end.as_fd().try_clone_to_owned().unwrap(),
             descriptors: vec![3],
         };
-        ours.map(candidate).collect()
+        Ok(ours.map(candidate).collect())
     }
 
     fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle> {
