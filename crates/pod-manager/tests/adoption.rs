@@ -324,6 +324,58 @@ fn a_look_that_fails_changes_nothing() {
     assert_eq!((node.adopted(1), node.unsteered(1, "not_permitted")), (1.0, 1.0));
 }
 
+/// Nor by one that has the hook and of which a control fails.
+#[test]
+fn a_program_is_taken_again_at_once_when_a_hooked_one_of_its_pod_cannot_be_controlled() {
+    let node = Node::new();
+    let (bad, _bad) = node.hooked(1, 1);
+    let (_other, _descriptor) = node.hooked(2, 2);
+    let _raw = node.scout.program(500, &uid(1), &[11]);
+    // By then it is looked into every 8 s only.
+    (0..10).for_each(|_| node.look());
+    assert_eq!(node.adopted(1), 1.0);
+    node.world.driver.fail(1, Some(failure()));
+    until("a control has failed", || {
+        node.world.advance(10 * MS);
+        quiet(&node.world);
+        bad.page().deadline_ns() != STANDING
+    });
+    node.world.driver.fail(1, None);
+    node.look();
+    assert_eq!(node.adopted(1), 1.0);
+    let (next, _next) = node.hooked(1, 3);
+    assert_ne!(next.page().deadline_ns(), STANDING, "who has the hook is not pardoned for that");
+    let turns = node.enabled_ms([11, 2]);
+    assert!(turns[0] < 6000 && turns[1] > 4000, "{turns:?}");
+}
+
+/// The announcement is put off, and the groups are found at the child meanwhile.
+#[test]
+fn what_a_hooked_parent_announces_later_is_taken_from_the_child_that_has_inherited_it() {
+    let node = Node::new();
+    let (mut hook, descriptor) = node.hooked(1, 1);
+    let mut announce = |groups: std::ops::Range<u32>| {
+        let contexts: Vec<_> = groups.map(context).collect();
+        hook.token.announce(&contexts, &[descriptor.sent.as_fd()]);
+        quiet(&node.world);
+    };
+    announce(100..160);
+    announce(200..250);
+    let _child = node.scout.program(500, &uid(1), &[200]);
+    until("the child is adopted", || {
+        node.world.advance(100 * MS);
+        quiet(&node.world);
+        node.adopted(1) == 1.0
+    });
+    assert_ne!(hook.page().deadline_ns(), STANDING, "it is put off");
+    until("the parent is steered", || {
+        node.world.advance(100 * MS);
+        quiet(&node.world);
+        hook.page().deadline_ns() == STANDING
+    });
+    assert_eq!(node.adopted(1), 0.0);
+}
+
 /// What makes the locks of a test: writes down what it was told, and how it ended.
 fn keeper(folder: &Path) -> (PathBuf, PathBuf) {
     use std::os::unix::fs::PermissionsExt;

@@ -118,9 +118,22 @@ impl Steering {
         }
     }
 
-    /// A client of which a control has failed may announce again: what failed will not be announced.
-    pub fn pardon(&mut self, client: ClientId) {
-        self.given_up.remove(&client);
+    /// A client of which a control has failed may announce again: what failed will not be announced. Whether there was one.
+    pub fn pardon(&mut self, client: ClientId) -> bool {
+        self.given_up.remove(&client)
+    }
+
+    /// Takes a pardon back, if there was one: what is announced meanwhile stays.
+    pub fn pardoned_until_now(&mut self, client: ClientId, pardoned: bool) {
+        if pardoned {
+            self.given_up.insert(client);
+        }
+    }
+
+    /// Whether a control of a client has failed, so that nothing that it announces is steered.
+    #[must_use]
+    pub fn has_given_up(&self, client: ClientId) -> bool {
+        self.given_up.contains(&client)
     }
 
     /// Nothing is remembered of a client that has left for good.

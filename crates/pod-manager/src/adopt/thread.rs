@@ -18,6 +18,8 @@ pub(crate) struct Look {
     pub(crate) pods: HashSet<String>,
     /// Who has attached by himself: never looked into.
     pub(crate) attached: HashSet<ProcessKey>,
+    /// Who is to be looked into whether that is due or not.
+    pub(crate) again: HashSet<ProcessKey>,
 }
 
 /// A process that was looked into, and can be controlled.
@@ -107,7 +109,8 @@ impl Work {
         self.watch.retain(&present);
         let mut sighted = Sighted { present: Some(present), ..Sighted::default() };
         for candidate in candidates {
-            let due = self.watch.is_due(candidate.key, &candidate.descriptors, look.now);
+            let due = self.watch.is_due(candidate.key, &candidate.descriptors, look.now)
+                || look.again.contains(&candidate.key);
             let reached = due.then(|| self.reach(&candidate, look.now)).flatten();
             let obstacle = self.watch.obstacle(candidate.key).cloned();
             let Candidate { key, command, pod, pidfd, .. } = candidate;

@@ -3,6 +3,7 @@
 use super::DataPlane;
 use super::announcement::handles_of;
 use super::contexts::Allowed;
+use super::steering::Owned;
 use crate::adopt::{Adopter, Locks, Look, Obstacle, ProcessKey, Reached, Sighted, Unreached, Way, Why};
 use crate::channels::{Line, Order};
 use crate::definition::Who;
@@ -35,6 +36,8 @@ pub(super) struct Adoption {
     /// A look has not been answered yet.
     looking: bool,
     next_look: u64,
+    /// Processes to be looked into at the next look.
+    again: HashSet<ProcessKey>,
     /// Processes that are not controlled, and why.
     unsteered: BTreeMap<ProcessKey, (ClientId, Why)>,
     /// Processes of which a control has failed, and when: the others of their pods do not suffer for it.
@@ -77,7 +80,8 @@ impl DataPlane {
         let has_attached = |id: &ProcessId| self.processes.get(id).is_some_and(has_attached);
         let attached = self.by_peer.iter().filter(|(_, id)| has_attached(id)).map(|(key, _)| *key).collect();
         if let Some(adopter) = &self.adoption.adopter {
-            adopter.look(Look { now, pods, attached });
+            let again = std::mem::take(&mut self.adoption.again);
+            adopter.look(Look { now, pods, attached, again });
             self.adoption.looking = true;
         }
     }
@@ -86,7 +90,8 @@ impl DataPlane {
     pub(super) fn sighted(&mut self, sighted: Sighted) {
         let Sighted { present, reached, unreached } = sighted;
         self.adoption.looking = false;
-        self.adoption.next_look = self.clock.now_ns().saturating_add(LOOK_EVERY_NS);
+        let pause = if self.adoption.again.is_empty() { LOOK_EVERY_NS } else { 0 };
+        self.adoption.next_look = self.clock.now_ns().saturating_add(pause);
         if let Some(present) = present {
             self.adoption.unsteered.retain(|key, _| present.contains(key));
             self.adoption.failed.retain(|key, _| present.contains(key));
@@ -171,9 +176,10 @@ impl DataPlane {
         };
         ways.iter_mut().for_each(|way| way.contexts.retain(|context| !elsewhere(context)));
         let handles: HashSet<(u32, u32)> = ways.iter().flat_map(Way::handles).collect();
-        let its = |id: ProcessId| self.helm.groups.values().filter(move |owned| owned.process == id);
-        let has: HashSet<(u32, u32)> =
-            known.into_iter().flat_map(its).map(|owned| handles_of(&owned.context)).collect();
+        // What is on its way out is not among what it has.
+        let stays = |(group, owned): &(&GroupId, &Owned)| self.helm.steering.owns(owned.process, **group);
+        let its = self.helm.groups.iter().filter(|(_, owned)| Some(owned.process) == known).filter(stays);
+        let has: HashSet<(u32, u32)> = its.map(|(_, owned)| handles_of(&owned.context)).collect();
         if !handles.is_empty() && self.has_failed(key) {
             self.closer.close(ways);
             return Err(Why::ControlFailed.because("a control of it has failed"));
@@ -236,14 +242,26 @@ impl DataPlane {
     }
 
     /// A control of a process has failed, and its client's groups were given back. If it was adopted only it is left alone: a pod could
-    /// get rid of all turns by a process that cannot be controlled.
-    pub(super) fn adopted_failed(&mut self, id: ProcessId) {
+    /// get rid of all turns by a process that cannot be controlled. `before`: a process of that client that has attached had failed
+    /// already, and is not pardoned.
+    pub(super) fn adopted_failed(&mut self, id: ProcessId, before: bool) {
         let now = self.clock.now_ns();
         let Some(process) = self.processes.get(&id).filter(|process| process.adopted) else { return };
         let (client, key) = (process.client, process.key);
         self.adoption.failed.extend(key.map(|key| (key, now)));
         self.adoption.unsteered.extend(key.map(|key| (key, (client, Why::ControlFailed))));
-        self.helm.steering.pardon(client);
+        if !before {
+            self.helm.steering.pardon(client);
+        }
+    }
+
+    /// A process's groups were given back, though nothing is wrong with it: if it was adopted it is looked into at once.
+    pub(super) fn take_in_again(&mut self, id: ProcessId) {
+        let adopted = self.processes.get(&id).filter(|process| process.adopted);
+        if let Some(key) = adopted.and_then(|process| process.key) {
+            self.adoption.again.insert(key);
+            self.adoption.next_look = self.clock.now_ns();
+        }
     }
 
     /// Whether the driver's lock is to be had for a client's processes. Who is latency-critical is never stopped.
@@ -260,8 +278,9 @@ impl DataPlane {
         let (Some(pid), Some(pidfd)) = (process.pid, process.pidfd.as_ref()) else { return false };
         let Ok(pidfd) = pidfd.try_clone() else { return false };
         let handles = Locks::handles(pid);
-        let mut its = self.helm.groups.values().filter(|owned| owned.process == id);
-        if its.any(|owned| handles_of(&owned.context) == handles_of(&handles)) {
+        let mut its = self.helm.groups.iter().filter(|(_, owned)| owned.process == id);
+        let is_held = |group: &GroupId| self.helm.steering.owns(id, *group);
+        if its.any(|(group, owned)| handles_of(&owned.context) == handles_of(&handles) && is_held(group)) {
             return true;
         }
         process.adopted = true;
@@ -276,7 +295,7 @@ impl DataPlane {
         let line = self.helm.open(locks.of(pid, pidfd), None);
         let group = self.helm.add(id, Some(pid), line, handles);
         self.helm.executor.order(Order::Close(line));
-        self.helm.steering.pardon(client);
+        let pardoned = self.helm.steering.pardon(client);
         self.helm.steering.announce(
             id,
             (client, Class::BestEffort),
@@ -284,6 +303,7 @@ impl DataPlane {
             &mut self.tokens,
             now,
         );
+        self.helm.steering.pardoned_until_now(client, pardoned);
         self.follow(id);
         let (client, reason) = (self.clients.name(client), obstacle.why.label());
         warn!(client, peer, reason, "takes turns by the driver's lock: {obstacle}");
@@ -321,9 +341,10 @@ impl DataPlane {
             }
             self.helm.executor.order(Order::Close(line));
         }
-        // Whatever a process that has attached did wrong.
-        self.helm.steering.pardon(client);
+        // Whatever a process that has attached did wrong; that one is not pardoned.
+        let pardoned = self.helm.steering.pardon(client);
         self.helm.steering.announce(id, (client, class), (groups, &stayed), &mut self.tokens, now);
+        self.helm.steering.pardoned_until_now(client, pardoned);
         self.follow(id);
         obstacle.map_or(Ok(()), Err)
     }

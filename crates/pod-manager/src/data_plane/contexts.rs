@@ -97,6 +97,7 @@ impl DataPlane {
         if !contexts.iter().all(|context| line_of(context).is_some()) {
             contexts.clear();
         }
+        let donors = self.take_over(id, &contexts);
         let mut groups = Vec::new();
         for context in contexts {
             let Some(line) = line_of(&context) else { continue };
@@ -109,6 +110,32 @@ impl DataPlane {
         let steered = self.helm.steering.announce(id, whose, (groups, &stayed), &mut self.tokens, now);
         debug!(process = ?id, groups = count, steered, "contexts announced");
         self.follow(id);
+        for donor in donors {
+            // Whoever has nothing left takes no turns.
+            if !self.helm.groups.values().any(|owned| owned.process == donor) {
+                self.unsteer(donor);
+                self.follow(donor);
+            }
+            self.take_in_again(donor);
+        }
+    }
+
+    /// What a process announces is its own, though it was found at an adopted process of the same client before: a child that has
+    /// inherited its file. The groups keep their numbers. Whose they were.
+    fn take_over(&mut self, id: ProcessId, contexts: &[ContextHandles]) -> BTreeSet<ProcessId> {
+        let Some(process) = self.processes.get(&id) else { return BTreeSet::new() };
+        let (client, pid) = (process.client, process.pid);
+        let announced: BTreeSet<(u32, u32)> = contexts.iter().map(handles_of).collect();
+        let mut donors = BTreeSet::new();
+        for owned in self.helm.groups.values_mut().filter(|owned| owned.process != id) {
+            let owner = self.processes.get(&owned.process);
+            let adopted = owner.is_some_and(|owner| owner.adopted && owner.client == client);
+            if adopted && announced.contains(&handles_of(&owned.context)) {
+                donors.insert(owned.process);
+                (owned.process, owned.pid) = (id, pid);
+            }
+        }
+        donors
     }
 
     /// Whether a process may announce these groups now: each costs controls, for which others wait, and has to be looked at

@@ -139,12 +139,16 @@ impl DataPlane {
             warn!(client, op = ?control.op, "control failed: {why}");
         }
         let failed = self.helm.groups.get(&control.group).map(|owned| owned.process);
+        let client = failed.and_then(|id| self.processes.get(&id)).map(|process| process.client);
+        let before = client.is_some_and(|client| self.helm.steering.has_given_up(client));
         let events = self.helm.steering.done(outcome, &mut self.tokens, self.clock.now_ns());
         for event in events {
             match event {
                 Event::GivenUp(id) => {
                     if failed == Some(id) {
-                        self.adopted_failed(id);
+                        self.adopted_failed(id, before);
+                    } else {
+                        self.take_in_again(id);
                     }
                     self.meters.steering.given_up.inc();
                     let process = self.processes.get(&id);
