@@ -49,6 +49,29 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Of which nothing is known but whose it is.
+    pub(crate) fn new(client: ClientId, label: String, container: Option<String>) -> Self {
+        Self {
+            adopted: false,
+            client,
+            label,
+            pid: None,
+            container,
+            key: None,
+            pidfd: None,
+            token: None,
+            memory: None,
+            pending: Vec::new(),
+            pages: None,
+            doorbell: None,
+            steered: false,
+            ignores_gates: false,
+            witness: Witness::default(),
+            armed: false,
+            unasked: 0,
+        }
+    }
+
     pub(crate) fn connections(&self) -> impl Iterator<Item = u64> + use<> {
         [self.token, self.memory].into_iter().flatten()
     }

@@ -10,7 +10,6 @@ use crate::definition::Who;
 use crate::identity::Identity;
 use crate::process::Process;
 use sluice_comm::attach::ContextHandles;
-use sluice_core::gates::Witness;
 use sluice_core::ledger::{Class, PeerKind};
 use sluice_core::steering::GroupId;
 use sluice_core::{ClientId, ProcessId};
@@ -214,22 +213,10 @@ impl DataPlane {
         self.memory.open(id, client);
         let process = Process {
             adopted: true,
-            client,
-            label,
             pid: Some(pid),
-            container,
             key: Some(key),
             pidfd: Some(pidfd),
-            token: None,
-            memory: None,
-            pending: Vec::new(),
-            pages: None,
-            doorbell: None,
-            steered: false,
-            armed: false,
-            unasked: 0,
-            ignores_gates: false,
-            witness: Witness::default(),
+            ..Process::new(client, label, container)
         };
         self.keep_process(id, process);
         id

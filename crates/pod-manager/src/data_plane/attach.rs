@@ -12,7 +12,6 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::PAGE_VERSION;
 use sluice_comm::{AttachStatus, Channel, Name, Request, Response, ResponseBody};
-use sluice_core::gates::Witness;
 use sluice_core::ledger::{Ask, Class, PeerKind};
 use sluice_core::{ClientId, ProcessId};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -145,23 +144,10 @@ impl DataPlane {
         info!(client = self.clients.name(client), peer = %label, "process attached");
         self.memory.open(id, client);
         let process = Process {
-            adopted: false,
-            client,
-            label,
             pid: Some(peer.credentials.pid).filter(|pid| *pid > 0),
-            container,
             key,
             pidfd: peer.pidfd,
-            token: None,
-            memory: None,
-            pending: Vec::new(),
-            pages: None,
-            doorbell: None,
-            steered: false,
-            ignores_gates: false,
-            witness: Witness::default(),
-            armed: false,
-            unasked: 0,
+            ..Process::new(client, label, container)
         };
         self.keep_process(id, process);
         Ok(id)

@@ -6,7 +6,6 @@ use crate::identity::{Claim, Identity};
 use crate::process::{MAX_PENDING, Process};
 use crate::reason::Reason;
 use sluice_comm::{Name, Request, RequestBody, Response, ResponseBody};
-use sluice_core::gates::Witness;
 use sluice_core::ledger::{Ask, PeerKind, Returned};
 use sluice_core::memory::Verdict;
 use sluice_core::{ClientId, ProcessId};
@@ -174,23 +173,10 @@ impl DataPlane {
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(id) };
         connection.role = Role::Legacy(id);
         let process = Process {
-            adopted: false,
-            client,
-            label: connection.label.clone(),
             pid: connection.pid,
-            container,
-            key: None,
             pidfd: connection.peer.take().and_then(|peer| peer.pidfd),
             token: Some(number),
-            memory: None,
-            pending: Vec::new(),
-            pages: None,
-            doorbell: None,
-            steered: false,
-            ignores_gates: false,
-            witness: Witness::default(),
-            armed: false,
-            unasked: 0,
+            ..Process::new(client, connection.label.clone(), container)
         };
         self.memory.open(id, client);
         let added = self.tokens.add_process(id, client, PeerKind::ByTimer);
