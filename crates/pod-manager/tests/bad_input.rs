@@ -310,14 +310,14 @@ fn one_process_cannot_take_all_connections() {
     assert_eq!(refused(), Some(1.0));
 }
 
-/// A TCP connection whose last descriptor takes seconds to close: what it has sent is never read.
+/// A TCP connection whose last descriptor takes minutes to close, or until nobody listens: what it has sent is never read.
 fn slow_to_close() -> (std::net::TcpListener, std::net::TcpStream) {
     use nix::sys::socket::{setsockopt, sockopt};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     stream.set_nonblocking(true).unwrap();
     while stream.write(&[0; 65_536]).is_ok() {}
-    setsockopt(&stream, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 5 }).unwrap();
+    setsockopt(&stream, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 600 }).unwrap();
     (listener, stream)
 }
 
@@ -342,12 +342,11 @@ fn slow_descriptors_delay_nobody(per_message: usize, in_order: bool) {
     // Whoever closes last waits: most often the manager, and never this test.
     std::thread::spawn(move || drop(streams));
     drop(line);
-    let begun = std::time::Instant::now();
+    // Whoever asks gives up long before the closing ends. Several times: the manager may meet the frame only after the first.
     for _ in 0..20 {
         assert_eq!(neighbours.holder.account().0, 1000);
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        neighbours.world.settle();
     }
-    assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
     drop(listeners);
 }
 

@@ -4,8 +4,8 @@ use super::peers::FakeProcess;
 use sluice_comm::attach::{ATTACH_VERSION, AttachPayload, ContextHandles};
 use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView};
 use sluice_comm::{
-    AttachStatus, Channel, HOOK_PATIENCE, Name, REQUEST_LEN, RESPONSE_LEN, Request, RequestBody, RequestKind,
-    Response, ResponseBody,
+    AttachStatus, Channel, Name, REQUEST_LEN, RESPONSE_LEN, Request, RequestBody, RequestKind, Response,
+    ResponseBody,
 };
 use sluice_sys::memfd;
 use sluice_sys::page::{Access, SharedPage};
@@ -29,8 +29,7 @@ pub struct Line {
 impl Line {
     pub fn open(socket: &Path, process: &FakeProcess, client: &str) -> io::Result<Self> {
         let stream = process.connect(socket)?;
-        // It gives up when a hook does.
-        stream.set_read_timeout(Some(HOOK_PATIENCE))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Self { stream, name: Name::new(client).unwrap(), id: 0 })
     }
 
