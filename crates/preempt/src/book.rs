@@ -11,7 +11,7 @@ use crate::ids::{Context, Kind, QueueId, Stream};
 use crate::queue::Queue;
 use crate::state::State;
 
-pub(crate) use lane::{Entry, Hold, Lane, What};
+pub(crate) use lane::{Entry, Hold, Lane, Sliced, What};
 pub(crate) use pick::{Picked, Task};
 pub(crate) use waiters::Waiters;
 
@@ -64,6 +64,14 @@ impl Book {
 
     pub(crate) fn lane_mut(&mut self, id: QueueId) -> Option<&mut Lane> {
         self.lanes.get_mut(&id)
+    }
+
+    /// Counts a thread in that is about to use the stream in the driver, without the book; `None` if it may not, as it is being
+    /// destroyed. Its use is over with `Engine::looked`.
+    pub(crate) fn look(&mut self, id: QueueId) -> Option<&mut Lane> {
+        let lane = self.lanes.get_mut(&id).filter(|lane| !lane.is_over())?;
+        lane.looking += 1;
+        Some(lane)
     }
 
     pub(crate) fn lanes(&self) -> impl Iterator<Item = (QueueId, &Lane)> {

@@ -68,18 +68,14 @@ impl Book {
                 }
             }
         }
-        let look = |id| {
-            let lane = self.lanes.get_mut(&id)?;
-            lane.looking += 1;
-            Some(Arc::clone(&lane.queue))
-        };
+        let look = |id| self.look(id).map(|lane| Arc::clone(&lane.queue));
         Picked::Nothing { full: full.into_iter().filter_map(look).collect() }
     }
 
     fn head(&self, id: QueueId) -> Head {
         let Some(lane) = self.lanes.get(&id) else { return Head::Stay };
         let Some(entry) = lane.waiting.front() else { return Head::Stay };
-        if lane.busy || lane.capturing || !lane.may_go(lane.submitted) {
+        if lane.busy || lane.capture.possible || !lane.may_go(lane.submitted) {
             return Head::Stay;
         }
         let is_open = |&&(leader, position): &&(QueueId, u64)| {

@@ -7,7 +7,7 @@ use sluice_preempt::ids::{Kind, Stream};
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::queue::Queue;
 
-use crate::gpu::Effect;
+use crate::gpu::{During, Effect};
 use crate::rig::{ASYNC, Rig, config};
 
 const MS: u64 = 1_000_000;
@@ -24,9 +24,9 @@ fn watched(rig: &Rig) -> Arc<Queue> {
 /// Destroys `queue` while another thread does this, once the driver's stream is gone.
 fn destroy(rig: &Rig, queue: &Queue, then: impl FnOnce(&Rig) + Send + 'static) {
     let other = rig.clone();
-    rig.gpu.inside().afterwards.0 = Some(Box::new(move || then(&other)));
+    rig.gpu.during(During::Destroy, move || then(&other));
     rig.engine.destroy_stream(queue).unwrap();
-    assert!(rig.gpu.inside().afterwards.0.is_none(), "nothing was destroyed");
+    assert!(rig.gpu.was_there(During::Destroy), "nothing was destroyed");
 }
 
 #[test]
@@ -50,12 +50,12 @@ fn looks_at_several_streams_are_taken_one_by_one_so_that_one_may_end_meanwhile()
     rig.gpu.advance(MS);
     // While the worker asks about the first one the program destroys the other.
     let (other, second) = (rig.clone(), Arc::clone(&queues[1]));
-    rig.gpu.inside().meanwhile.0 = Some(Box::new(move || {
+    rig.gpu.during(During::Query, move || {
         other.engine.destroy_stream(&second).unwrap();
         assert!(other.gpu.inside().lanes[&second.stream().handle].destroyed, "it waits for nobody");
-    }));
+    });
     rig.engine.pump();
-    assert!(rig.gpu.inside().meanwhile.0.is_none(), "nobody asked");
+    assert!(rig.gpu.was_there(During::Query), "nobody asked");
     assert_eq!(rig.engine.queues(), 1);
 }
 

@@ -1,6 +1,7 @@
 //! A GPU in a test: streams in order, events, gates, captures, errors; its time is the clock and moves when told.
 
 mod driver;
+mod meanwhile;
 mod run;
 mod work;
 
@@ -11,6 +12,7 @@ use std::thread::ThreadId;
 use sluice_preempt::driver::SliceError;
 use sluice_preempt::ids::{Code, Context, Kind, Stream};
 
+pub(crate) use meanwhile::{During, Meanwhile};
 pub(crate) use work::{Effect, Job, REFUSED, job};
 
 /// What a stream does next.
@@ -70,20 +72,8 @@ pub(crate) struct Inside {
     pub(crate) stuck: bool,
     /// Somebody has come to that door.
     pub(crate) held_up: bool,
-    /// What another thread does while somebody asks about an event next.
-    pub(crate) meanwhile: Meanwhile,
-    /// What another thread does as soon as a stream is destroyed.
-    pub(crate) afterwards: Meanwhile,
-}
-
-/// Something to be done once.
-#[derive(Default)]
-pub(crate) struct Meanwhile(pub(crate) Option<Box<dyn FnOnce() + Send>>);
-
-impl std::fmt::Debug for Meanwhile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Meanwhile").field(&self.0.is_some()).finish()
-    }
+    /// What another thread does in the middle of calls.
+    pub(crate) meanwhile: BTreeMap<During, Meanwhile>,
 }
 
 impl Inside {

@@ -17,6 +17,7 @@ mod events;
 mod gpu;
 mod legacy;
 mod levels;
+mod lifetime;
 mod liveness;
 
 mod model;

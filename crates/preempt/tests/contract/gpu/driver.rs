@@ -7,7 +7,7 @@ use sluice_preempt::driver::{Clock, Driver, EventFlags, Gate, Progress, SliceErr
 use sluice_preempt::ids::{Code, Context, Event, Kind, Stream};
 
 use super::work::{self, REFUSED};
-use super::{Gpu, Inside, Op};
+use super::{During, Gpu, Inside, Op};
 
 impl Clock for Gpu {
     fn now_ns(&self) -> u64 {
@@ -155,16 +155,13 @@ impl Driver for Gpu {
     }
 
     fn query_event(&self, event: Event) -> Result<(), Code> {
+        let there = !self.inside().destroyed_events.contains(&event.0);
+        self.come_to(During::Query);
         let mut inside = self.inside();
-        if let Some(meanwhile) = inside.meanwhile.0.take() {
-            drop(inside);
-            meanwhile();
-            inside = self.inside();
-            assert!(
-                !inside.destroyed_events.contains(&event.0),
-                "an event is destroyed while somebody asks about it"
-            );
-        }
+        assert!(
+            there == !inside.destroyed_events.contains(&event.0),
+            "an event is destroyed while somebody asks about it"
+        );
         inside.unsafe_call();
         inside.reached(event).map(|_| ())
     }
@@ -205,9 +202,8 @@ impl Driver for Gpu {
         let lane = inside.lanes.get_mut(&stream.handle).unwrap();
         assert!(!lane.destroyed, "a stream is destroyed twice");
         lane.destroyed = true;
-        let afterwards = inside.afterwards.0.take();
         drop(inside);
-        afterwards.into_iter().for_each(|afterwards| afterwards());
+        self.come_to(During::Destroy);
         Ok(())
     }
 
@@ -216,10 +212,16 @@ impl Driver for Gpu {
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {
+        let answer = {
+            let inside = self.inside();
+            inside.lanes.get(&stream.handle).is_some_and(|lane| lane.capture.is_some())
+                || inside.is_tied(stream)
+        };
+        self.come_to(During::Capturing);
         let inside = self.inside();
         let lane = inside.lanes.get(&stream.handle);
         assert!(lane.is_none_or(|lane| !lane.destroyed), "a destroyed stream is asked for its capture");
-        lane.is_some_and(|lane| lane.capture.is_some()) || inside.is_tied(stream)
+        answer
     }
 
     fn relax(&self, relaxed: bool) -> bool {
@@ -269,7 +271,9 @@ impl Gate for Gpu {
 
 impl Slices for Gpu {
     fn hold(&self, stream: Stream) -> Result<(), SliceError> {
+        self.come_to(During::Hold);
         let mut inside = self.inside();
+        assert!(!inside.lanes[&stream.handle].destroyed, "the GPU is taken from a destroyed stream");
         let result = inside.slices.unwrap_or(Ok(()));
         if result.is_ok() {
             let now = inside.now;
@@ -282,7 +286,9 @@ impl Slices for Gpu {
     }
 
     fn release(&self, stream: Stream) {
+        self.come_to(During::Release);
         let mut inside = self.inside();
+        assert!(!inside.lanes[&stream.handle].destroyed, "the GPU is given back to a destroyed stream");
         let now = inside.now;
         let lane = inside.lanes.get_mut(&stream.handle).unwrap();
         lane.held = false;
