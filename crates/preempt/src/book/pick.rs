@@ -75,6 +75,14 @@ impl Book {
     fn head(&self, id: QueueId) -> Head {
         let Some(lane) = self.lanes.get(&id) else { return Head::Stay };
         let Some(entry) = lane.waiting.front() else { return Head::Stay };
+        // An event does not say whose it is.
+        let is_unusable = match entry.what {
+            What::Wait(_) => self.endings.is_any_still(),
+            _ => self.endings.is_still(lane.queue.stream().context),
+        };
+        if is_unusable {
+            return Head::Stay;
+        }
         if lane.busy || lane.capture.possible || !lane.may_go(lane.submitted) {
             return Head::Stay;
         }
@@ -94,8 +102,10 @@ impl Book {
         };
         let entry = lane.pop()?;
         lane.busy = true;
-        if matches!(entry.what, What::Turn) {
-            lane.turn = Some(lane.submitted);
+        match entry.what {
+            What::Turn => lane.turn = Some(lane.submitted),
+            What::Wait(_) => self.endings.event_uses += 1,
+            _ => {}
         }
         Some(Task { queue: Arc::clone(&lane.queue), entry, gate })
     }

@@ -64,7 +64,7 @@ fn a_program_that_is_told_of_an_idle_stream_may_end_the_context_there_and_then()
     let rig = Rig::new();
     let queues = [watched(&rig), watched(&rig)];
     let other = rig.clone();
-    rig.heard.then.lock().unwrap().0 = Some(Box::new(move || other.engine.end_context(|_| true)));
+    rig.heard.then.lock().unwrap().0 = Some(Box::new(move || other.end_context(1)));
     rig.gpu.inside().patience = Some(100);
     rig.settle();
     assert_eq!(rig.heard.all(), [Notice::Idle(queues[0].id())]);
@@ -78,9 +78,11 @@ fn a_destroyed_stream_opens_no_gates_of_the_one_that_has_its_handle_now() {
     rig.tag(&queue, 100);
     rig.settle();
     let stream: Stream = queue.stream();
+    let former = Arc::clone(&queue);
     destroy(&rig, &queue, move |rig| {
         rig.gpu.create_again(stream);
         rig.gpu.inside().ran.clear();
+        assert!(!rig.engine.is_named(&former), "the handle means another stream by now");
         let queue = rig.engine.queue(stream);
         rig.engine.enable(&queue, config(Level::Device)).unwrap();
         (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());

@@ -47,6 +47,9 @@ pub(crate) struct Inside {
     /// What each event stands for: a record, and the capture it was made in.
     pub(crate) events: HashMap<u64, (Option<u64>, Option<u64>)>,
     pub(crate) destroyed_events: BTreeSet<u64>,
+    pub(crate) event_contexts: HashMap<u64, u64>,
+    /// Contexts that have ended, or may be ending: whoever uses what is theirs crashes.
+    pub(crate) ended: BTreeSet<u64>,
     /// When each record was reached.
     pub(crate) records: HashMap<u64, Option<u64>>,
     pub(crate) memory: HashMap<u64, u64>,
@@ -113,6 +116,28 @@ impl Gpu {
         let mut inside = self.inside();
         assert!(inside.lanes[&stream.handle].destroyed);
         inside.create(stream);
+    }
+
+    /// The driver's part of a context's end begins.
+    pub(crate) fn end_context(&self, context: u64) {
+        let mut inside = self.inside();
+        inside.ended.insert(context);
+        let now = inside.now;
+        inside.run_until(now + (1 << 40));
+    }
+
+    /// A context has ended, and the next one has its handle.
+    pub(crate) fn make_context(&self, context: u64) {
+        let mut inside = self.inside();
+        assert!(inside.ended.remove(&context));
+        let gone: Vec<u64> =
+            inside.event_contexts.iter().filter(|(_, of)| **of == context).map(|(event, _)| *event).collect();
+        for event in gone {
+            inside.events.remove(&event);
+            inside.destroyed_events.insert(event);
+        }
+        let streams = inside.lanes.values_mut().filter(|lane| lane.stream.unwrap().context.0 == context);
+        streams.for_each(|lane| lane.destroyed = true);
     }
 
     /// Lets `ns` go by.

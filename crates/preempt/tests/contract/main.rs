@@ -9,6 +9,7 @@
 
 mod calls;
 mod capture;
+mod contexts;
 mod depend;
 mod destroy;
 mod enable;

@@ -27,12 +27,23 @@ impl Clock for Gpu {
 
 impl Inside {
     fn check(&self, stream: Stream) -> Result<(), Code> {
+        self.check_context(stream.context);
         match self.sticky {
             Some(code) => Err(code),
             None if self.lanes.get(&stream.handle).is_none_or(|lane| lane.destroyed) => {
                 Err(Code::INVALID_HANDLE)
             }
             None => Ok(()),
+        }
+    }
+
+    fn check_context(&self, context: Context) {
+        assert!(!self.ended.contains(&context.0), "something of a context that has ended is used");
+    }
+
+    fn check_event(&self, event: Event) {
+        if let Some(context) = self.event_contexts.get(&event.0) {
+            self.check_context(Context(*context));
         }
     }
 
@@ -70,6 +81,7 @@ impl Inside {
     }
 
     fn reached(&self, event: Event) -> Result<Option<u64>, Code> {
+        self.check_event(event);
         if self.destroyed_events.contains(&event.0) {
             return Err(Code::INVALID_HANDLE);
         }
@@ -113,6 +125,7 @@ impl Driver for Gpu {
         let mut inside = self.inside();
         inside.check(stream)?;
         inside.check_tied(stream);
+        assert!(!inside.destroyed_events.contains(&event.0), "a destroyed event is recorded");
         let capture = inside.lanes[&stream.handle].capture;
         inside.made += 1;
         let record = inside.made;
@@ -125,8 +138,10 @@ impl Driver for Gpu {
     }
 
     fn wait(&self, stream: Stream, event: Event) -> Result<(), Code> {
+        self.come_to(During::Wait);
         let mut inside = self.inside();
         inside.check(stream)?;
+        inside.check_event(event);
         assert!(!inside.destroyed_events.contains(&event.0), "a destroyed event is waited for");
         match inside.events.get(&event.0).copied() {
             None | Some((None, _)) => {}
@@ -139,16 +154,19 @@ impl Driver for Gpu {
         Ok(())
     }
 
-    fn create_event(&self, _: Context, _: EventFlags) -> Result<Event, Code> {
+    fn create_event(&self, context: Context, _: EventFlags) -> Result<Event, Code> {
         let mut inside = self.inside();
+        inside.check_context(context);
         inside.made += 1;
         let event = 0x10_0000 + inside.made;
+        inside.event_contexts.insert(event, context.0);
         inside.events.insert(event, (None, None));
         Ok(Event(event))
     }
 
     fn destroy_event(&self, event: Event) -> Result<(), Code> {
         let mut inside = self.inside();
+        inside.check_event(event);
         assert!(inside.destroyed_events.insert(event.0), "an event is destroyed twice");
         inside.events.remove(&event.0);
         Ok(())
@@ -159,7 +177,7 @@ impl Driver for Gpu {
         self.come_to(During::Query);
         let mut inside = self.inside();
         assert!(
-            there == !inside.destroyed_events.contains(&event.0),
+            there != inside.destroyed_events.contains(&event.0),
             "an event is destroyed while somebody asks about it"
         );
         inside.unsafe_call();
@@ -199,6 +217,7 @@ impl Driver for Gpu {
 
     fn destroy_stream(&self, stream: Stream) -> Result<(), Code> {
         let mut inside = self.inside();
+        inside.check_context(stream.context);
         let lane = inside.lanes.get_mut(&stream.handle).unwrap();
         assert!(!lane.destroyed, "a stream is destroyed twice");
         lane.destroyed = true;
@@ -219,6 +238,7 @@ impl Driver for Gpu {
         };
         self.come_to(During::Capturing);
         let inside = self.inside();
+        inside.check_context(stream.context);
         let lane = inside.lanes.get(&stream.handle);
         assert!(lane.is_none_or(|lane| !lane.destroyed), "a destroyed stream is asked for its capture");
         answer
@@ -273,6 +293,7 @@ impl Slices for Gpu {
     fn hold(&self, stream: Stream) -> Result<(), SliceError> {
         self.come_to(During::Hold);
         let mut inside = self.inside();
+        inside.check_context(stream.context);
         assert!(!inside.lanes[&stream.handle].destroyed, "the GPU is taken from a destroyed stream");
         let result = inside.slices.unwrap_or(Ok(()));
         if result.is_ok() {
@@ -288,6 +309,7 @@ impl Slices for Gpu {
     fn release(&self, stream: Stream) {
         self.come_to(During::Release);
         let mut inside = self.inside();
+        inside.check_context(stream.context);
         assert!(!inside.lanes[&stream.handle].destroyed, "the GPU is given back to a destroyed stream");
         let now = inside.now;
         let lane = inside.lanes.get_mut(&stream.handle).unwrap();

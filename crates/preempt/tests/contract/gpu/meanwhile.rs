@@ -9,6 +9,8 @@ pub(crate) enum During {
     Query,
     /// A question whether a stream is captured.
     Capturing,
+    /// A stream's wait for an event.
+    Wait,
     /// The destruction of a stream, when it is gone and the call has not come back.
     Destroy,
     /// The taking of the GPU from a stream.
