@@ -186,7 +186,7 @@ impl Events {
             .map(|generation| generation.event)
             .collect();
         self.generations.retain(|_, generation| !is_gone(generation));
-        gone.iter().for_each(|event| drop(self.known.remove(event)));
+        self.known.retain(|event, _| !gone.contains(event));
         gone
     }
 
