@@ -40,7 +40,7 @@ use sluice_preempt::ids::Code;
 pub(crate) use argument::{Arg, Other, Sent};
 pub(crate) use submit::{ask, graph_changes, graph_ends, order, submit, turn};
 pub(crate) use waits::{
-    capture, context_ended, context_ends, context_may_end, query, settle, stream_ends, synchronize,
+    capture, context_ended, context_ends, context_stays, query, settle, stream_ends, synchronize,
     synchronize_context,
 };
 

@@ -1,5 +1,6 @@
 //! All queues that are not simply passing: what waits, for what, and who may go next. No driver call is made in here.
 
+mod ending;
 mod lane;
 mod pick;
 mod waiters;
@@ -7,11 +8,12 @@ mod waiters;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::ids::{Context, Kind, QueueId, Stream};
+use crate::ids::{Context, Event, Kind, QueueId, Stream};
 use crate::queue::Queue;
 use crate::state::State;
 
-pub(crate) use lane::{Entry, Hold, Lane, What};
+pub(crate) use ending::Endings;
+pub(crate) use lane::{Entry, Hold, Lane, Sliced, What};
 pub(crate) use pick::{Picked, Task};
 pub(crate) use waiters::Waiters;
 
@@ -31,6 +33,10 @@ pub(crate) struct Book {
     made: u64,
     /// Threads that wait for something to change.
     pub(crate) waiters: Waiters,
+    /// Contexts that are ending.
+    pub(crate) endings: Endings,
+    /// Events that nobody means any more, to be destroyed when no context is ending.
+    pub(crate) postponed: Vec<Event>,
     /// Another client is ready: adaptive bounds hold.
     pub(crate) contended: bool,
     /// Whether the queue that the worker last served was this one, so that the next is another.
@@ -66,12 +72,28 @@ impl Book {
         self.lanes.get_mut(&id)
     }
 
+    /// Counts a thread in that is about to use the stream in the driver, without the book; `None` if it may not, as it is being
+    /// destroyed, or its context. Its use is over with `Engine::looked`.
+    pub(crate) fn look(&mut self, id: QueueId) -> Option<&mut Lane> {
+        let lane = self.lanes.get_mut(&id).filter(|lane| !lane.is_over())?;
+        if self.endings.is_still(lane.queue.stream().context) {
+            return None;
+        }
+        lane.looking += 1;
+        Some(lane)
+    }
+
     pub(crate) fn lanes(&self) -> impl Iterator<Item = (QueueId, &Lane)> {
         self.lanes.iter().map(|(id, lane)| (*id, lane))
     }
 
     pub(crate) fn lanes_mut(&mut self) -> impl Iterator<Item = (QueueId, &mut Lane)> {
         self.lanes.iter_mut().map(|(id, lane)| (*id, lane))
+    }
+
+    /// The queues of a context.
+    pub(crate) fn within(&self, context: Context) -> impl Iterator<Item = (QueueId, &Lane)> {
+        self.lanes().filter(move |(_, lane)| lane.queue.stream().context == context)
     }
 
     /// Queues that commands of `stream` have to follow, as far as anything waits in them: the legacy default stream follows
@@ -101,6 +123,12 @@ impl Book {
     /// Whether a stream has a queue.
     pub(crate) fn knows(&self, stream: Stream) -> bool {
         self.streams.contains_key(&(stream.context, stream.handle))
+    }
+
+    /// Whether the stream's handle means this queue.
+    pub(crate) fn means(&self, queue: &Queue) -> bool {
+        let stream = queue.stream();
+        self.streams.get(&(stream.context, stream.handle)) == Some(&queue.id())
     }
 
     /// What a command accepted now has to come after, in other queues.

@@ -1,6 +1,44 @@
 //! The engine: all queues of a process.
+//!
+//! # What keeps handles alive
+//! A driver follows a handle of what is gone. A call that the program makes is the program's to keep alive, like any other. Whatever the
+//! engine uses beside that, on a worker, a scheduler's thread or in the middle of a call about something else, is kept by one of these:
+//!
+//! * *busy*: a command of the queue is on its way (`Lane::busy`). The queue is not drained, so `reap` leaves the stream alone.
+//! * *look*: `Lane::looking` is counted up under the book (`Book::look`), and down by `looked`. `reap` leaves the stream alone.
+//! * *pin*: a generation is meant by somebody, so its event is neither destroyed nor recorded anew.
+//! * *book*: only while the book is locked, and only for streams that are not over (`Lane::is_over`): no driver call.
+//!
+//! `context_ends` waits until there is no busy queue and no look in the context, and no *event use* (`Endings::event_uses`) anywhere, as
+//! events do not say whose they are. From then on, until `context_ended` or `context_stays`, `Book::look`, `Book::pick` and `reap` refuse.
+//!
+//! | call | made by | of | kept by |
+//! |---|---|---|---|
+//! | `submit`, `record`, `place`, `create_event` | `perform` | the queue handed over | busy |
+//! | `wait` | `perform` | the queue, and any context's event | busy; pin and event use |
+//! | the same, `is_capturing`, `query_stream`, `synchronize_stream` | the program's thread, in its call | its stream, its event | the program; pin |
+//! | `query_event`, `synchronize_event`, `elapsed_ns` | the program's thread, in its call | its event, or what stands for it | the program; pin |
+//! | `record`, `query_event`, `elapsed_ns` of marks | `admit`, `submitted` | the calling program's stream | the program |
+//! | | `hand_over` where a bound is reached, `look_idle` | any stream | look |
+//! | | `perform` | the queue handed over | busy |
+//! | `is_capturing` | `refresh_captures`, `look_idle` | any stream | look |
+//! | `is_capturing`, `create_event`, `record`, `query_event`, `destroy_event` of a fence | `has_stopped` | the preempted stream | look |
+//! | `destroy_event` of a fence | `looked` | any stream | the last look |
+//! | `Slices::hold`, `Slices::release` | `work_slices` | any stream | look |
+//! | `is_hung` | `preempt` | the stream's context | look |
+//! | `Gate::store`, `Gate::progress` | `place` | the queue handed over, or the program's | busy; the program |
+//! | | `shut_gates`, `open_needed`, `resume` | any stream | book |
+//! | `Gate::progress` | `has_stopped` | the preempted stream | look |
+//! | `destroy_stream`, `destroy_event` of its marks | `reap` | a stream that is over | a look of its own; nobody else looks |
+//! | `destroy_event` | `destroy_postponed` | an event that nobody means | event use |
+//! | `destroy_graph` | `perform` | a graph behind its last launch | busy |
+//! | whatever `with_stream` is given | the adapter | any stream | look |
+//!
+//! An event that was recorded before the engine was there has no context that the engine knows: a wait for it that still waits in a host
+//! queue when that context ends is made all the same.
 
 mod capture;
+mod context;
 mod destroy;
 mod enable;
 mod event;
@@ -92,6 +130,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// The state of a queue, as far as it is known without asking the GPU.
     pub fn state(&self, queue: &Queue) -> Option<State> {
         self.book().lane(queue.id()).map(|lane| lane.state)
+    }
+
+    /// Whether its stream's handle still means this queue: once the driver is about to destroy the stream it may give the handle to
+    /// another one.
+    pub fn is_named(&self, queue: &Queue) -> bool {
+        self.book().means(queue)
     }
 
     /// Whether preemption is enabled for a queue.

@@ -175,6 +175,21 @@ impl Events {
         self.bury(event)
     }
 
+    /// A context has ended, and its events with it; those that were recorded there. Whoever still means one means nothing.
+    pub(crate) fn context_ended(&mut self, context: Context) -> Vec<Event> {
+        self.pool.retain(|(of, _), _| *of != context);
+        let is_gone = |generation: &Generation| generation.handle.is_some_and(|(_, of)| of == context);
+        let gone: Vec<_> = self
+            .generations
+            .values()
+            .filter(|generation| is_gone(generation))
+            .map(|generation| generation.event)
+            .collect();
+        self.generations.retain(|_, generation| !is_gone(generation));
+        self.known.retain(|event, _| !gone.contains(event));
+        gone
+    }
+
     /// Generations that are kept.
     pub(crate) fn live(&self) -> usize {
         self.generations.len()

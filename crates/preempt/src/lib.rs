@@ -61,6 +61,7 @@
 //! | 30 cooperative launches | as 3; clusters: GPU |
 //!
 //! G1 and G4 are also checked by loom over the whole engine (`tests/loom_door.rs`), G1-G4 by stateright over the states (`model`).
+//! What keeps handles alive is the table of [`engine`]; `lifetime`, `destroy`, `contexts` and `tests/loom_life.rs` end things in the middle of calls.
 
 #![forbid(unsafe_code)]
 

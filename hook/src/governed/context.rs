@@ -25,7 +25,7 @@ pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUres
 /// `cuCtxDestroy` and its relatives.
 pub(crate) fn destroy(context: CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
     let context = context.expose_provenance() as u64;
-    ending(context, Memory::GoesToo, Certainty::Ends, real, has_ended)
+    ending(context, Memory::GoesToo, real, has_ended)
 }
 
 /// `cuGreenCtxDestroy`.
@@ -37,13 +37,13 @@ pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) 
     }
     // The memory of a green context is its device's.
     let context = context.expose_provenance() as u64;
-    ending(context, Memory::Stays, Certainty::Ends, real, has_ended)
+    ending(context, Memory::Stays, real, has_ended)
 }
 
 /// `cuDevicePrimaryCtxReset`.
 pub(crate) fn reset_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
     match primary(device) {
-        Some(context) => ending(context, Memory::GoesToo, Certainty::Ends, real, |result| {
+        Some(context) => ending(context, Memory::GoesToo, real, |result| {
             has_ended(result) || is_active(device) == Some(false)
         }),
         None => real(),
@@ -54,9 +54,7 @@ pub(crate) fn reset_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -
 pub(crate) fn release_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
     match primary(device) {
         // Whatever it returns: see `has_ended`.
-        Some(context) => {
-            ending(context, Memory::GoesToo, Certainty::MayEnd, real, |_| is_active(device) == Some(false))
-        }
+        Some(context) => ending(context, Memory::GoesToo, real, |_| is_active(device) == Some(false)),
         None => real(),
     }
 }
@@ -86,29 +84,18 @@ enum Memory {
     Stays,
 }
 
-/// Whether a call that ends a context does so whoever else uses it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Certainty {
-    Ends,
-    MayEnd,
-}
-
 /// Calls `real`, which may end the context, with nobody using its streams or events; if `ended`, they are forgotten and its
 /// memory is released.
 fn ending(
     context: u64,
     memory: Memory,
-    certainty: Certainty,
     real: impl FnOnce() -> CUresult,
     ended: impl FnOnce(CUresult) -> bool,
 ) -> CUresult {
     if process::passing().is_err() || context == 0 {
         return changes_current(real);
     }
-    match certainty {
-        Certainty::Ends => preempt::context_ends(context),
-        Certainty::MayEnd => preempt::context_may_end(context),
-    }
+    preempt::context_ends(context);
     let guards: Vec<_> =
         guarded(Vec::new(), || process::all().map(|managed| managed.device.hold_contexts()).collect());
     let held = guarded(None, || Some(hold::context_may_end(context)));
@@ -123,6 +110,9 @@ fn ending(
                 managed.device.driver().forget_context(context);
             }
         });
+    }
+    if !ended {
+        preempt::context_stays(context);
     }
     drop(guards);
     if ended && memory == Memory::GoesToo {

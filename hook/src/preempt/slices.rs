@@ -133,7 +133,9 @@ fn is_shared(stream: Stream) -> bool {
     streams::of_context(stream.context.0).iter().any(|queue| {
         queue.stream() != stream
             && !engine.state(queue).is_some_and(sluice_preempt::state::State::is_held)
-            && engine.driver().query_stream(queue.stream()) == Err(Code::NOT_READY)
+            // Another thread may destroy it meanwhile.
+            && engine.with_stream(queue, || engine.driver().query_stream(queue.stream()))
+                == Some(Err(Code::NOT_READY))
     })
 }
 

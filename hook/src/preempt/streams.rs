@@ -93,9 +93,9 @@ pub(super) fn end(handle: u64) -> Option<Arc<Queue>> {
     })
 }
 
-/// Whether the engine still has the queue.
+/// Whether the handle still means the queue.
 fn is_there(queue: &Queue) -> bool {
-    engine().is_some_and(|engine| engine.state(queue).is_some())
+    engine().is_some_and(|engine| engine.is_named(queue))
 }
 
 /// A context has ended, or is about to.

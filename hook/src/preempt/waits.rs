@@ -106,38 +106,29 @@ pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -
     }
 }
 
-/// A context is about to end: all that waits in it is handed over.
+/// A context is about to end, or may be: all that waits in it is handed over, what is preempted in it runs again, as the driver would wait
+/// for it, and nothing of it is used until `context_ended` or `context_stays`.
 pub(crate) fn context_ends(context: u64) {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
-        guarded((), || {
-            streams::forget_context(context);
-            engine.end_context(|stream| stream.context.0 == context);
-        });
+        guarded((), || engine.context_ends(Context(context)));
     }
 }
 
-/// A context ends if nobody else uses it: what is preempted in it runs again, as the driver would wait for it.
-pub(crate) fn context_may_end(context: u64) {
-    if is_engaged()
-        && let Some(engine) = engine_for_call()
-    {
-        guarded((), || {
-            for queue in streams::of_context(context) {
-                // One that is not enabled is not preempted.
-                let _ = engine.restore(&queue);
-            }
-        });
+/// The call has not ended it.
+pub(crate) fn context_stays(context: u64) {
+    if let Some(engine) = engine_for_call() {
+        guarded((), || engine.context_stays(Context(context)));
     }
 }
 
-/// A context has ended.
+/// A context has ended: not even what was its own may be given to the driver.
 pub(crate) fn context_ended(context: u64) {
     if let Some(engine) = engine_for_call() {
         guarded((), || {
             streams::forget_context(context);
-            engine.end_context(|stream| stream.context.0 == context);
+            engine.context_ended(Context(context));
             engine.driver().gates.forget_context(context);
             parameters::forget_layouts();
         });

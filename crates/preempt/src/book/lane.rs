@@ -75,6 +75,17 @@ pub(crate) struct Sliced {
     pub(crate) busy: bool,
 }
 
+/// Whether calls on a stream may be recorded into a graph: then the worker asks before it submits.
+#[derive(Debug, Default)]
+pub(crate) struct Capture {
+    /// They may.
+    pub(crate) possible: bool,
+    /// Threads whose call that begins a capture has not come back: the driver does not know of it yet.
+    pub(crate) beginning: u32,
+    /// How often one began: an answer of the driver's from before is none.
+    pub(crate) begun: u64,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -106,8 +117,7 @@ pub(crate) struct Lane {
     pub(crate) released: u64,
     /// The position at which `released` was last reported instead.
     pub(crate) reported: u64,
-    /// Calls may be recorded into a graph: the worker asks before it submits.
-    pub(crate) capturing: bool,
+    pub(crate) capture: Capture,
     /// The program has destroyed the stream.
     pub(crate) closing: bool,
     /// What the driver said to a deferred command, until somebody is told.
@@ -136,7 +146,7 @@ impl Lane {
             turn: None,
             released: 0,
             reported: 0,
-            capturing: false,
+            capture: Capture::default(),
             closing: false,
             error: None,
             idle: (0, 0, true),

@@ -68,18 +68,22 @@ impl Book {
                 }
             }
         }
-        let look = |id| {
-            let lane = self.lanes.get_mut(&id)?;
-            lane.looking += 1;
-            Some(Arc::clone(&lane.queue))
-        };
+        let look = |id| self.look(id).map(|lane| Arc::clone(&lane.queue));
         Picked::Nothing { full: full.into_iter().filter_map(look).collect() }
     }
 
     fn head(&self, id: QueueId) -> Head {
         let Some(lane) = self.lanes.get(&id) else { return Head::Stay };
         let Some(entry) = lane.waiting.front() else { return Head::Stay };
-        if lane.busy || lane.capturing || !lane.may_go(lane.submitted) {
+        // An event does not say whose it is.
+        let is_unusable = match entry.what {
+            What::Wait(_) => self.endings.is_any_still(),
+            _ => self.endings.is_still(lane.queue.stream().context),
+        };
+        if is_unusable {
+            return Head::Stay;
+        }
+        if lane.busy || lane.capture.possible || !lane.may_go(lane.submitted) {
             return Head::Stay;
         }
         let is_open = |&&(leader, position): &&(QueueId, u64)| {
@@ -98,8 +102,10 @@ impl Book {
         };
         let entry = lane.pop()?;
         lane.busy = true;
-        if matches!(entry.what, What::Turn) {
-            lane.turn = Some(lane.submitted);
+        match entry.what {
+            What::Turn => lane.turn = Some(lane.submitted),
+            What::Wait(_) => self.endings.event_uses += 1,
+            _ => {}
         }
         Some(Task { queue: Arc::clone(&lane.queue), entry, gate })
     }

@@ -1,7 +1,7 @@
 //! Captures: calls on a capturing stream go straight to the driver, and nothing older of that stream may join them.
 
 use super::Engine;
-use crate::book::Book;
+use crate::book::{Book, Lane};
 use crate::driver::{Clock, Driver, Observer};
 use crate::ids::{Code, Event, QueueId};
 use crate::queue::Queue;
@@ -9,8 +9,10 @@ use crate::queue::Queue;
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// `cuStreamBeginCapture`, as `now`. What waits in the queue waits until the capture has ended; nothing is synchronised.
     pub fn begin_capture(&self, queue: &Queue, now: impl FnOnce() -> Result<(), Code>) -> Result<(), Code> {
-        self.guard_capture(queue);
-        now()
+        let guarded = self.guard_capture(queue);
+        let result = now();
+        self.has_begun(&guarded);
+        result
     }
 
     /// After `cuStreamEndCapture`, on whichever stream.
@@ -20,17 +22,22 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// A wait for an event of a capture draws the stream into it.
     pub(super) fn join_capture(&self, queue: &Queue, event: Event) -> Result<(), Code> {
-        self.guard_capture(queue);
-        self.driver.wait(queue.stream(), event)
+        let guarded = self.guard_capture(queue);
+        let result = self.driver.wait(queue.stream(), event);
+        self.has_begun(&guarded);
+        result
     }
 
-    /// The worker asks before it submits to this stream again, or to the legacy default stream that a blocking one is tied to.
-    fn guard_capture(&self, queue: &Queue) {
+    /// The worker asks before it submits to this stream again, or to the legacy default stream that a blocking one is tied to. Until
+    /// `has_begun` it need not ask.
+    fn guard_capture(&self, queue: &Queue) -> Vec<QueueId> {
         let mut book = self.book();
         let guarded: Vec<_> = book.tied_by_capture(queue.stream()).chain([queue.id()]).collect();
         for id in &guarded {
             if let Some(lane) = book.lane_mut(*id) {
-                lane.capturing = true;
+                lane.capture.possible = true;
+                lane.capture.beginning += 1;
+                lane.capture.begun += 1;
             }
         }
         // A turn in person is another thread's call: to make it beside the beginning of a capture is that program's race.
@@ -39,19 +46,43 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         while !self.is_abandoned() && guarded.iter().any(|id| is_busy(&book, id)) {
             book = self.await_change(book);
         }
+        guarded
+    }
+
+    /// From here on the driver says whether there is a capture.
+    fn has_begun(&self, guarded: &[QueueId]) {
+        let mut book = self.book();
+        for id in guarded {
+            if let Some(lane) = book.lane_mut(*id) {
+                lane.capture.beginning -= 1;
+            }
+        }
+        drop(book);
+        // It may have been refused.
+        self.observer.wake();
     }
 
     /// Lets queues go on whose captures have ended.
     pub(super) fn refresh_captures(&self) {
         let marked: Vec<_> = {
-            let book = self.book();
-            let capturing = book.lanes().filter(|(_, lane)| lane.capturing && !lane.waiting.is_empty());
-            capturing.map(|(_, lane)| lane.queue.clone()).collect()
+            let mut book = self.book();
+            let asks = |lane: &Lane| {
+                lane.capture.possible && lane.capture.beginning == 0 && !lane.waiting.is_empty()
+            };
+            let ids: Vec<_> = book.lanes().filter(|(_, lane)| asks(lane)).map(|(id, _)| id).collect();
+            let looks = ids
+                .into_iter()
+                .filter_map(|id| book.look(id).map(|lane| (lane.queue.clone(), lane.capture.begun)));
+            looks.collect()
         };
-        for queue in marked.iter().filter(|queue| !self.driver.is_capturing(queue.stream())) {
-            if let Some(lane) = self.book().lane_mut(queue.id()) {
-                lane.capturing = false;
+        for (queue, begun) in marked {
+            if !self.driver.is_capturing(queue.stream())
+                && let Some(lane) =
+                    self.book().lane_mut(queue.id()).filter(|lane| lane.capture.begun == begun)
+            {
+                lane.capture.possible = false;
             }
+            self.looked(&queue);
         }
     }
 }

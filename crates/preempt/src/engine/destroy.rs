@@ -1,8 +1,8 @@
-//! The end of streams and graphs.
+//! The end of streams and graphs; of contexts: `context`.
 
 use super::Engine;
 use crate::driver::{Clock, Driver, Observer};
-use crate::ids::{Code, Stream};
+use crate::ids::Code;
 use crate::queue::Queue;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
@@ -22,55 +22,26 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         Ok(())
     }
 
-    /// `cuCtxDestroy` and the like: everything of the context runs, and what waits is handed over. The driver's part is the
-    /// caller's.
-    pub fn end_context(&self, within: impl Fn(Stream) -> bool) {
-        let queues: Vec<_> = {
-            let book = self.book();
-            book.lanes().map(|(_, lane)| lane.queue.clone()).filter(|queue| within(queue.stream())).collect()
-        };
-        for queue in &queues {
-            let _ = self.disable(queue);
-        }
-        for queue in &queues {
-            loop {
-                {
-                    let mut book = self.book();
-                    let Some(lane) = book.lane(queue.id()) else { break };
-                    if lane.is_drained() && lane.looking == 0 || self.is_abandoned() {
-                        book.remove(queue.id());
-                        drop(book);
-                        self.destroy_marks(queue);
-                        break;
-                    }
-                }
-                self.pump();
-                self.clock.pause(20_000);
-            }
-        }
-    }
-
     /// Destroys a stream that the program has destroyed, once nothing of it waits and nobody asks about it.
     pub(super) fn reap(&self, queue: &Queue) {
         {
             let mut book = self.book();
-            let ready = book.lane_mut(queue.id()).filter(|lane| lane.is_over() && lane.looking == 0);
+            // With a context that is ending its streams end anyway.
+            let still = book.endings.is_still(queue.stream().context);
+            let ready =
+                book.lane_mut(queue.id()).filter(|lane| lane.is_over() && lane.looking == 0 && !still);
             let Some(lane) = ready else { return };
             // Its context must not end before this has: whoever ends that waits for looks.
             lane.looking += 1;
             book.unname(queue.id());
         }
-        self.destroy_marks(queue);
+        for mark in queue.flight.take_events() {
+            let _ = self.driver.destroy_event(mark);
+        }
         let _ = self.driver.destroy_stream(queue.stream());
         let mut book = self.book();
         book.remove(queue.id());
         self.announce(&book);
-    }
-
-    fn destroy_marks(&self, queue: &Queue) {
-        for event in queue.flight.take_events() {
-            let _ = self.driver.destroy_event(event);
-        }
     }
 
     /// `cuGraphExecDestroy`: with launches waiting it is done after the last of them.

@@ -6,7 +6,7 @@ use super::Engine;
 use super::submit::{Queued, Ready};
 use crate::command::Work;
 use crate::driver::{Clock, Driver, EventFlags, Observer};
-use crate::events::{Freed, GenerationId, Place, Seen};
+use crate::events::{GenerationId, Place, Seen};
 use crate::ids::{Code, Event, QueueId};
 use crate::queue::Queue;
 use crate::sync::lock;
@@ -156,18 +156,15 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             return self.driver.destroy_event(event);
         }
         let freed = lock(&self.events).destroy(event);
-        self.destroy_freed(freed)
-    }
-
-    pub(super) fn destroy_freed(&self, freed: Freed) -> Result<(), Code> {
         freed.destroy.map_or(Ok(()), |event| self.driver.destroy_event(event))
     }
 
     /// Whoever meant the generation is through.
     pub(super) fn release(&self, generation: GenerationId) {
         let freed = lock(&self.events).unpin(generation);
-        // The program destroyed the event long ago; nobody is left to be told.
-        let _ = self.destroy_freed(freed);
+        if let Some(event) = freed.destroy {
+            self.destroy_later(event);
+        }
     }
 
     /// Gives back what `look` pinned.

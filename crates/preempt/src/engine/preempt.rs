@@ -61,7 +61,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 Ok(Achieved { level, took_ns: self.clock.now_ns().saturating_sub(begun), stopped })
             }
             Err(Error::Timeout { .. }) => {
-                if self.driver.is_hung(queue.stream().context) {
+                let hung = self.with_stream(queue, || self.driver.is_hung(queue.stream().context));
+                if hung == Some(true) {
                     self.roll_back(queue, epoch, before);
                     return Err(Error::GpuHung);
                 }
@@ -81,8 +82,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// The state's part: nobody new is let through.
     fn hold(&self, queue: &Queue, request: Request, now: u64) -> Result<(u64, State, Level), Error> {
         let mut book = self.book();
+        let ends = book.endings.is_ending(queue.stream().context);
         let lane = book.lane_mut(queue.id()).ok_or(Error::InvalidStream)?;
-        if lane.closing {
+        if lane.closing || ends {
             return Err(Error::Closing);
         }
         let config = lane.config.ok_or(Error::NotEnabled)?;

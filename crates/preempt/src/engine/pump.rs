@@ -74,7 +74,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             }
             What::Command(command) => self.driver.submit(queue.stream(), command),
             What::Record(generation) => self.record_generation(queue, *generation),
-            What::Wait(generation) => self.wait_generation(queue, *generation),
+            What::Wait(generation) => {
+                let result = self.wait_generation(queue, *generation);
+                self.event_used();
+                result
+            }
         };
         self.mark(queue, false);
         if let What::Command(Command::Graph(graph)) = task.entry.what

@@ -1,6 +1,7 @@
 //! The level full: somebody else's controls, one at a time for each queue.
 
 use super::Engine;
+use crate::book::Sliced;
 use crate::config::Level;
 use crate::driver::{Clock, Driver, Observer, SliceError};
 use crate::ids::Context;
@@ -59,26 +60,21 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     }
 
     /// Makes what is into what is wanted. Only one thread is at it; it goes on until both agree, so nobody has to wait for it
-    /// who wants the GPU given back.
+    /// who wants the GPU given back. For the stream it is a look from beginning to end.
     fn work_slices(&self, queue: &Queue) -> Result<(), SliceError> {
         let Some(slices) = self.driver.slices() else { return Ok(()) };
-        let mut mine = false;
-        loop {
+        if !self.begin_slices(queue) {
+            return Ok(());
+        }
+        let result = loop {
             let take = {
                 let mut book = self.book();
-                let Some(lane) = book.lane_mut(queue.id()) else { return Ok(()) };
-                if lane.sliced.busy && !mine {
-                    if !lane.sliced.wanted {
-                        return Ok(());
-                    }
-                    drop(self.await_change(book));
-                    continue;
-                }
-                mine = lane.sliced.wanted != lane.sliced.held;
-                lane.sliced.busy = mine;
-                if !mine {
+                // It stays for as long as it is looked at.
+                let Some(lane) = book.lane_mut(queue.id()) else { break Ok(()) };
+                lane.sliced.busy = lane.sliced.wanted != lane.sliced.held;
+                if !lane.sliced.busy {
                     self.announce(&book);
-                    return Ok(());
+                    break Ok(());
                 }
                 lane.sliced.wanted
             };
@@ -89,15 +85,36 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 Ok(())
             };
             let mut book = self.book();
-            let Some(lane) = book.lane_mut(queue.id()) else { return result };
+            let Some(lane) = book.lane_mut(queue.id()) else { break result };
             match result {
                 Ok(()) => lane.sliced.held = take,
                 Err(error) => {
                     (lane.sliced.wanted, lane.sliced.busy) = (false, false);
                     self.announce(&book);
-                    return Err(error);
+                    break Err(error);
                 }
             }
+        };
+        self.looked(queue);
+        result
+    }
+
+    /// Whether there is something to do about slices that is this thread's to do. Waits for who is at it only if the GPU is to be
+    /// taken.
+    fn begin_slices(&self, queue: &Queue) -> bool {
+        let mut book = self.book();
+        loop {
+            let Some(lane) = book.lane(queue.id()) else { return false };
+            let Sliced { wanted, held, busy } = lane.sliced;
+            match (busy, wanted) {
+                (true, true) => book = self.await_change(book),
+                (true, false) => return false,
+                (false, _) if wanted == held => return false,
+                (false, _) => break,
+            }
         }
+        let Some(lane) = book.look(queue.id()) else { return false };
+        lane.sliced.busy = true;
+        true
     }
 }

@@ -111,7 +111,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// Makes calls of the driver's on a stream that another thread may destroy meanwhile, or its context; `None` if it has.
     pub fn with_stream<R>(&self, queue: &Queue, calls: impl FnOnce() -> R) -> Option<R> {
-        self.book().lane_mut(queue.id()).filter(|lane| !lane.closing)?.looking += 1;
+        {
+            let mut book = self.book();
+            book.lane(queue.id()).filter(|lane| !lane.closing)?;
+            book.look(queue.id())?;
+        }
         let result = calls();
         self.looked(queue);
         Some(result)

@@ -7,7 +7,7 @@ use sluice_preempt::ids::{Kind, Stream};
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::queue::Queue;
 
-use crate::gpu::Effect;
+use crate::gpu::{During, Effect};
 use crate::rig::{ASYNC, Rig, config};
 
 const MS: u64 = 1_000_000;
@@ -24,9 +24,9 @@ fn watched(rig: &Rig) -> Arc<Queue> {
 /// Destroys `queue` while another thread does this, once the driver's stream is gone.
 fn destroy(rig: &Rig, queue: &Queue, then: impl FnOnce(&Rig) + Send + 'static) {
     let other = rig.clone();
-    rig.gpu.inside().afterwards.0 = Some(Box::new(move || then(&other)));
+    rig.gpu.during(During::Destroy, move || then(&other));
     rig.engine.destroy_stream(queue).unwrap();
-    assert!(rig.gpu.inside().afterwards.0.is_none(), "nothing was destroyed");
+    assert!(rig.gpu.was_there(During::Destroy), "nothing was destroyed");
 }
 
 #[test]
@@ -50,12 +50,12 @@ fn looks_at_several_streams_are_taken_one_by_one_so_that_one_may_end_meanwhile()
     rig.gpu.advance(MS);
     // While the worker asks about the first one the program destroys the other.
     let (other, second) = (rig.clone(), Arc::clone(&queues[1]));
-    rig.gpu.inside().meanwhile.0 = Some(Box::new(move || {
+    rig.gpu.during(During::Query, move || {
         other.engine.destroy_stream(&second).unwrap();
         assert!(other.gpu.inside().lanes[&second.stream().handle].destroyed, "it waits for nobody");
-    }));
+    });
     rig.engine.pump();
-    assert!(rig.gpu.inside().meanwhile.0.is_none(), "nobody asked");
+    assert!(rig.gpu.was_there(During::Query), "nobody asked");
     assert_eq!(rig.engine.queues(), 1);
 }
 
@@ -64,7 +64,7 @@ fn a_program_that_is_told_of_an_idle_stream_may_end_the_context_there_and_then()
     let rig = Rig::new();
     let queues = [watched(&rig), watched(&rig)];
     let other = rig.clone();
-    rig.heard.then.lock().unwrap().0 = Some(Box::new(move || other.engine.end_context(|_| true)));
+    rig.heard.then.lock().unwrap().0 = Some(Box::new(move || other.end_context(1)));
     rig.gpu.inside().patience = Some(100);
     rig.settle();
     assert_eq!(rig.heard.all(), [Notice::Idle(queues[0].id())]);
@@ -78,9 +78,11 @@ fn a_destroyed_stream_opens_no_gates_of_the_one_that_has_its_handle_now() {
     rig.tag(&queue, 100);
     rig.settle();
     let stream: Stream = queue.stream();
+    let former = Arc::clone(&queue);
     destroy(&rig, &queue, move |rig| {
         rig.gpu.create_again(stream);
         rig.gpu.inside().ran.clear();
+        assert!(!rig.engine.is_named(&former), "the handle means another stream by now");
         let queue = rig.engine.queue(stream);
         rig.engine.enable(&queue, config(Level::Device)).unwrap();
         (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());

@@ -1,7 +1,7 @@
 //! Enabling, disabling, destroying: again and again, and at bad moments.
 
 use sluice_preempt::config::{Config, Level};
-use sluice_preempt::ids::{Context, Kind};
+use sluice_preempt::ids::Kind;
 use sluice_preempt::outcome::Error;
 
 use crate::rig::{ASYNC, Rig, SYNC, config};
@@ -103,7 +103,7 @@ fn the_end_of_a_context_lets_its_streams_run_and_forgets_them() {
         rig.preempt(queue, ASYNC).unwrap();
         (0..3).for_each(|tag| rig.tag(queue, tag));
     }
-    rig.engine.end_context(|stream| stream.context == Context(1));
+    rig.end_context(1);
     rig.gpu.finish();
     assert_eq!(rig.ran(&mine), [0, 1, 2]);
     assert_eq!((rig.engine.queues(), rig.engine.waiting(&other)), (1, 3));

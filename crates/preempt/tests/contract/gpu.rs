@@ -1,6 +1,7 @@
 //! A GPU in a test: streams in order, events, gates, captures, errors; its time is the clock and moves when told.
 
 mod driver;
+mod meanwhile;
 mod run;
 mod work;
 
@@ -11,6 +12,7 @@ use std::thread::ThreadId;
 use sluice_preempt::driver::SliceError;
 use sluice_preempt::ids::{Code, Context, Kind, Stream};
 
+pub(crate) use meanwhile::{During, Meanwhile};
 pub(crate) use work::{Effect, Job, REFUSED, job};
 
 /// What a stream does next.
@@ -45,6 +47,9 @@ pub(crate) struct Inside {
     /// What each event stands for: a record, and the capture it was made in.
     pub(crate) events: HashMap<u64, (Option<u64>, Option<u64>)>,
     pub(crate) destroyed_events: BTreeSet<u64>,
+    pub(crate) event_contexts: HashMap<u64, u64>,
+    /// Contexts that have ended, or may be ending: whoever uses what is theirs crashes.
+    pub(crate) ended: BTreeSet<u64>,
     /// When each record was reached.
     pub(crate) records: HashMap<u64, Option<u64>>,
     pub(crate) memory: HashMap<u64, u64>,
@@ -70,20 +75,8 @@ pub(crate) struct Inside {
     pub(crate) stuck: bool,
     /// Somebody has come to that door.
     pub(crate) held_up: bool,
-    /// What another thread does while somebody asks about an event next.
-    pub(crate) meanwhile: Meanwhile,
-    /// What another thread does as soon as a stream is destroyed.
-    pub(crate) afterwards: Meanwhile,
-}
-
-/// Something to be done once.
-#[derive(Default)]
-pub(crate) struct Meanwhile(pub(crate) Option<Box<dyn FnOnce() + Send>>);
-
-impl std::fmt::Debug for Meanwhile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Meanwhile").field(&self.0.is_some()).finish()
-    }
+    /// What another thread does in the middle of calls.
+    pub(crate) meanwhile: BTreeMap<During, Meanwhile>,
 }
 
 impl Inside {
@@ -123,6 +116,28 @@ impl Gpu {
         let mut inside = self.inside();
         assert!(inside.lanes[&stream.handle].destroyed);
         inside.create(stream);
+    }
+
+    /// The driver's part of a context's end begins.
+    pub(crate) fn end_context(&self, context: u64) {
+        let mut inside = self.inside();
+        inside.ended.insert(context);
+        let now = inside.now;
+        inside.run_until(now + (1 << 40));
+    }
+
+    /// A context has ended, and the next one has its handle.
+    pub(crate) fn make_context(&self, context: u64) {
+        let mut inside = self.inside();
+        assert!(inside.ended.remove(&context));
+        let gone: Vec<u64> =
+            inside.event_contexts.iter().filter(|(_, of)| **of == context).map(|(event, _)| *event).collect();
+        for event in gone {
+            inside.events.remove(&event);
+            inside.destroyed_events.insert(event);
+        }
+        let streams = inside.lanes.values_mut().filter(|lane| lane.stream.unwrap().context.0 == context);
+        streams.for_each(|lane| lane.destroyed = true);
     }
 
     /// Lets `ns` go by.

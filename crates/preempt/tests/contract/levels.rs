@@ -11,7 +11,7 @@ use sluice_preempt::ids::Kind;
 use sluice_preempt::outcome::Error;
 use sluice_preempt::state::State;
 
-use crate::gpu::{Effect, job};
+use crate::gpu::{During, Effect, job};
 use crate::rig::{ASYNC, Rig, SYNC, config};
 
 fn busy(rig: &Rig, level: Level) -> std::sync::Arc<sluice_preempt::queue::Queue> {
@@ -204,11 +204,11 @@ fn what_somebody_asks_about_is_not_destroyed_by_a_restore_that_comes_between() {
     assert!(fences() > 0);
     let (asked, other, stream) = (Arc::new(AtomicBool::new(false)), rig.clone(), Arc::clone(&queue));
     let says = Arc::clone(&asked);
-    rig.gpu.inside().meanwhile.0 = Some(Box::new(move || {
+    rig.gpu.during(During::Query, move || {
         other.restore(&stream);
         other.engine.destroy_stream(&stream).unwrap();
         says.store(true, Ordering::Relaxed);
-    }));
+    });
     rig.engine.pump();
     assert!(asked.load(Ordering::Relaxed), "nobody asked");
     rig.gpu.finish();
@@ -281,10 +281,10 @@ fn a_stream_that_is_looked_at_for_idleness_is_not_destroyed_meanwhile() {
     rig.engine.pump();
     let (asked, other, stream) = (Arc::new(AtomicBool::new(false)), rig.clone(), Arc::clone(&queue));
     let says = Arc::clone(&asked);
-    rig.gpu.inside().meanwhile.0 = Some(Box::new(move || {
+    rig.gpu.during(During::Query, move || {
         other.engine.destroy_stream(&stream).unwrap();
         says.store(true, Ordering::Relaxed);
-    }));
+    });
     for _ in 0..8 {
         rig.gpu.advance(1_000_000);
         rig.engine.pump();

@@ -9,6 +9,7 @@
 
 mod calls;
 mod capture;
+mod contexts;
 mod depend;
 mod destroy;
 mod enable;
@@ -17,6 +18,7 @@ mod events;
 mod gpu;
 mod legacy;
 mod levels;
+mod lifetime;
 mod liveness;
 
 mod model;

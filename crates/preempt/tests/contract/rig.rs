@@ -6,9 +6,9 @@ use std::thread::{self, JoinHandle};
 
 use sluice_preempt::command::Command;
 use sluice_preempt::config::{Config, Level};
-use sluice_preempt::driver::Observer;
+use sluice_preempt::driver::{Driver, Observer};
 use sluice_preempt::engine::{Engine, Next, Request};
-use sluice_preempt::ids::{Code, Event, Kind};
+use sluice_preempt::ids::{Code, Context, Event, Kind};
 use sluice_preempt::outcome::{Achieved, Error, Notice};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::worker::{self, Bell};
@@ -119,11 +119,17 @@ impl Rig {
     }
 
     pub(crate) fn event(&self) -> Event {
-        let event =
-            sluice_preempt::driver::Driver::create_event(&self.gpu, sluice_preempt::ids::Context(1), 0);
-        let event = event.unwrap();
+        let event = self.gpu.create_event(Context(1), 0).unwrap();
         self.engine.event_created(event, 0, false);
         event
+    }
+
+    /// The program ends a context.
+    pub(crate) fn end_context(&self, context: u64) {
+        self.engine.context_ends(Context(context));
+        self.gpu.end_context(context);
+        self.engine.context_ended(Context(context));
+        self.gpu.make_context(context);
     }
 
     pub(crate) fn launch(&self, queue: &Queue, effect: Effect, ns: u64, tag: u64) -> Result<(), Code> {

@@ -7,7 +7,7 @@ use sluice_preempt::driver::{Clock, Driver, EventFlags, Gate, Progress, SliceErr
 use sluice_preempt::ids::{Code, Context, Event, Kind, Stream};
 
 use super::work::{self, REFUSED};
-use super::{Gpu, Inside, Op};
+use super::{During, Gpu, Inside, Op};
 
 impl Clock for Gpu {
     fn now_ns(&self) -> u64 {
@@ -27,12 +27,23 @@ impl Clock for Gpu {
 
 impl Inside {
     fn check(&self, stream: Stream) -> Result<(), Code> {
+        self.check_context(stream.context);
         match self.sticky {
             Some(code) => Err(code),
             None if self.lanes.get(&stream.handle).is_none_or(|lane| lane.destroyed) => {
                 Err(Code::INVALID_HANDLE)
             }
             None => Ok(()),
+        }
+    }
+
+    fn check_context(&self, context: Context) {
+        assert!(!self.ended.contains(&context.0), "something of a context that has ended is used");
+    }
+
+    fn check_event(&self, event: Event) {
+        if let Some(context) = self.event_contexts.get(&event.0) {
+            self.check_context(Context(*context));
         }
     }
 
@@ -70,6 +81,7 @@ impl Inside {
     }
 
     fn reached(&self, event: Event) -> Result<Option<u64>, Code> {
+        self.check_event(event);
         if self.destroyed_events.contains(&event.0) {
             return Err(Code::INVALID_HANDLE);
         }
@@ -113,6 +125,7 @@ impl Driver for Gpu {
         let mut inside = self.inside();
         inside.check(stream)?;
         inside.check_tied(stream);
+        assert!(!inside.destroyed_events.contains(&event.0), "a destroyed event is recorded");
         let capture = inside.lanes[&stream.handle].capture;
         inside.made += 1;
         let record = inside.made;
@@ -125,8 +138,10 @@ impl Driver for Gpu {
     }
 
     fn wait(&self, stream: Stream, event: Event) -> Result<(), Code> {
+        self.come_to(During::Wait);
         let mut inside = self.inside();
         inside.check(stream)?;
+        inside.check_event(event);
         assert!(!inside.destroyed_events.contains(&event.0), "a destroyed event is waited for");
         match inside.events.get(&event.0).copied() {
             None | Some((None, _)) => {}
@@ -139,32 +154,32 @@ impl Driver for Gpu {
         Ok(())
     }
 
-    fn create_event(&self, _: Context, _: EventFlags) -> Result<Event, Code> {
+    fn create_event(&self, context: Context, _: EventFlags) -> Result<Event, Code> {
         let mut inside = self.inside();
+        inside.check_context(context);
         inside.made += 1;
         let event = 0x10_0000 + inside.made;
+        inside.event_contexts.insert(event, context.0);
         inside.events.insert(event, (None, None));
         Ok(Event(event))
     }
 
     fn destroy_event(&self, event: Event) -> Result<(), Code> {
         let mut inside = self.inside();
+        inside.check_event(event);
         assert!(inside.destroyed_events.insert(event.0), "an event is destroyed twice");
         inside.events.remove(&event.0);
         Ok(())
     }
 
     fn query_event(&self, event: Event) -> Result<(), Code> {
+        let there = !self.inside().destroyed_events.contains(&event.0);
+        self.come_to(During::Query);
         let mut inside = self.inside();
-        if let Some(meanwhile) = inside.meanwhile.0.take() {
-            drop(inside);
-            meanwhile();
-            inside = self.inside();
-            assert!(
-                !inside.destroyed_events.contains(&event.0),
-                "an event is destroyed while somebody asks about it"
-            );
-        }
+        assert!(
+            there != inside.destroyed_events.contains(&event.0),
+            "an event is destroyed while somebody asks about it"
+        );
         inside.unsafe_call();
         inside.reached(event).map(|_| ())
     }
@@ -202,12 +217,12 @@ impl Driver for Gpu {
 
     fn destroy_stream(&self, stream: Stream) -> Result<(), Code> {
         let mut inside = self.inside();
+        inside.check_context(stream.context);
         let lane = inside.lanes.get_mut(&stream.handle).unwrap();
         assert!(!lane.destroyed, "a stream is destroyed twice");
         lane.destroyed = true;
-        let afterwards = inside.afterwards.0.take();
         drop(inside);
-        afterwards.into_iter().for_each(|afterwards| afterwards());
+        self.come_to(During::Destroy);
         Ok(())
     }
 
@@ -216,10 +231,17 @@ impl Driver for Gpu {
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {
+        let answer = {
+            let inside = self.inside();
+            inside.lanes.get(&stream.handle).is_some_and(|lane| lane.capture.is_some())
+                || inside.is_tied(stream)
+        };
+        self.come_to(During::Capturing);
         let inside = self.inside();
+        inside.check_context(stream.context);
         let lane = inside.lanes.get(&stream.handle);
         assert!(lane.is_none_or(|lane| !lane.destroyed), "a destroyed stream is asked for its capture");
-        lane.is_some_and(|lane| lane.capture.is_some()) || inside.is_tied(stream)
+        answer
     }
 
     fn relax(&self, relaxed: bool) -> bool {
@@ -269,7 +291,10 @@ impl Gate for Gpu {
 
 impl Slices for Gpu {
     fn hold(&self, stream: Stream) -> Result<(), SliceError> {
+        self.come_to(During::Hold);
         let mut inside = self.inside();
+        inside.check_context(stream.context);
+        assert!(!inside.lanes[&stream.handle].destroyed, "the GPU is taken from a destroyed stream");
         let result = inside.slices.unwrap_or(Ok(()));
         if result.is_ok() {
             let now = inside.now;
@@ -282,7 +307,10 @@ impl Slices for Gpu {
     }
 
     fn release(&self, stream: Stream) {
+        self.come_to(During::Release);
         let mut inside = self.inside();
+        inside.check_context(stream.context);
+        assert!(!inside.lanes[&stream.handle].destroyed, "the GPU is given back to a destroyed stream");
         let now = inside.now;
         let lane = inside.lanes.get_mut(&stream.handle).unwrap();
         lane.held = false;

@@ -1,0 +1,173 @@
+//! The ends of streams and contexts in loom's model: every interleaving of who ends them with two threads that hand over.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p sluice-preempt --test loom_life --release`
+#![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use loom::thread;
+use sluice_preempt::command::Command;
+use sluice_preempt::config::Config;
+use sluice_preempt::driver::{Clock, Driver, EventFlags, Observer};
+use sluice_preempt::engine::{Engine, Request};
+use sluice_preempt::ids::{Code, Context, Event, Kind, Stream};
+use sluice_preempt::queue::Queue;
+
+/// A driver that crashes at a stream, or a context, that is gone; each call looks twice, as it takes a while.
+#[derive(Debug, Default)]
+struct Strict {
+    stream_gone: AtomicBool,
+    context_gone: AtomicBool,
+    submitted: AtomicUsize,
+    captures: AtomicBool,
+}
+
+impl Strict {
+    fn uses_context(&self) {
+        assert!(!self.context_gone.load(Ordering::SeqCst), "the context is gone");
+    }
+
+    fn uses_stream(&self) {
+        for _ in 0..2 {
+            self.uses_context();
+            assert!(!self.stream_gone.load(Ordering::SeqCst), "the stream is gone");
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Shared(Arc<Strict>);
+
+impl Driver for Shared {
+    fn submit(&self, _: Stream, _: &Command) -> Result<(), Code> {
+        self.0.uses_stream();
+        self.0.submitted.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+    fn record(&self, _: Stream, _: Event) -> Result<(), Code> {
+        self.0.uses_stream();
+        Ok(())
+    }
+    fn wait(&self, _: Stream, _: Event) -> Result<(), Code> {
+        self.0.uses_stream();
+        Ok(())
+    }
+    fn create_event(&self, _: Context, _: EventFlags) -> Result<Event, Code> {
+        self.0.uses_context();
+        Ok(Event(1))
+    }
+    fn destroy_event(&self, _: Event) -> Result<(), Code> {
+        self.0.uses_context();
+        Ok(())
+    }
+    fn query_event(&self, _: Event) -> Result<(), Code> {
+        self.0.uses_stream();
+        Ok(())
+    }
+    fn synchronize_event(&self, _: Event) -> Result<(), Code> {
+        Ok(())
+    }
+    fn elapsed_ns(&self, _: Event, _: Event) -> Result<u64, Code> {
+        Ok(1)
+    }
+    fn query_stream(&self, _: Stream) -> Result<(), Code> {
+        Ok(())
+    }
+    fn synchronize_stream(&self, _: Stream) -> Result<(), Code> {
+        Ok(())
+    }
+    fn destroy_stream(&self, _: Stream) -> Result<(), Code> {
+        self.0.uses_stream();
+        self.0.stream_gone.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+    fn destroy_graph(&self, _: u64) -> Result<(), Code> {
+        Ok(())
+    }
+    fn is_capturing(&self, _: Stream) -> bool {
+        self.0.uses_stream();
+        self.0.captures.load(Ordering::SeqCst)
+    }
+    fn relax(&self, _: bool) -> bool {
+        true
+    }
+}
+
+/// Time does not matter. Whoever waits lets the others run to their end each second time only: so it also goes on in their middle.
+#[derive(Debug, Default)]
+struct Still(std::sync::atomic::AtomicU32);
+
+impl Clock for Still {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+    fn pause(&self, _: u64) {
+        if self.0.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+            thread::yield_now();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Deaf;
+
+impl Observer for Deaf {}
+
+type Model = Engine<Shared, Still, Deaf>;
+
+/// An engine with one stream that is preempted, of which a command waits, and which has been captured.
+fn parts() -> (Arc<Model>, Arc<Queue>, Shared) {
+    let driver = Shared::default();
+    let engine = Arc::new(Engine::new(driver.clone(), Still::default(), Deaf));
+    let queue = engine.queue(Stream { context: Context(1), handle: 5, kind: Kind::NonBlocking });
+    engine.enable(&queue, Config::default()).unwrap();
+    engine.preempt(&queue, Request::default()).unwrap();
+    engine.command(&queue, &Command::Free(1)).unwrap();
+    engine.begin_capture(&queue, || Ok(())).unwrap();
+    engine.restore(&queue).unwrap();
+    (engine, queue, driver)
+}
+
+fn pumps(engine: &Arc<Model>) -> thread::JoinHandle<()> {
+    let engine = Arc::clone(engine);
+    thread::spawn(move || {
+        let _ = engine.pump();
+    })
+}
+
+fn model(test: fn()) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(test);
+}
+
+#[test]
+fn a_destroyed_stream_is_used_by_nobody_however_many_hand_over() {
+    model(|| {
+        let (engine, queue, driver) = parts();
+        let worker = pumps(&engine);
+        engine.destroy_stream(&queue).unwrap();
+        engine.pump();
+        worker.join().unwrap();
+        engine.pump();
+        assert_eq!(driver.0.submitted.load(Ordering::SeqCst), 1);
+        assert!(driver.0.stream_gone.load(Ordering::SeqCst) && engine.queues() == 0);
+    });
+}
+
+#[test]
+fn a_context_that_has_ended_is_used_by_nobody() {
+    model(|| {
+        let (engine, _, driver) = parts();
+        let worker = pumps(&engine);
+        engine.context_ends(Context(1));
+        assert_eq!(driver.0.submitted.load(Ordering::SeqCst), 1);
+        driver.0.context_gone.store(true, Ordering::SeqCst);
+        engine.context_ended(Context(1));
+        worker.join().unwrap();
+        engine.pump();
+        assert_eq!(engine.queues(), 0);
+    });
+}
