@@ -4,7 +4,7 @@ use super::{Candidate, Obstacle, ProcessKey, Scout, Way, Why};
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
 use sluice_core::pod_cgroup::{PodCgroup, pod_of};
-use sluice_nvrm::outside::{self, Unreachable};
+use sluice_nvrm::outside::{self, Limits, Process, Questions, Searcher, Unreachable};
 use sluice_sys::pidfd;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -27,7 +27,14 @@ pub struct KernelScout<P = KernelProc> {
     /// Processes that had the driver open at some time: of those it matters too that they have closed it.
     opened: HashSet<ProcessKey>,
     looks: u32,
+    searcher: Searcher,
+    /// Questions asked about processes that were looked into.
+    asked: u32,
 }
+
+/// Numbers of clients that are asked for per look, beside those of processes that are looked into: an eighth of a second of a real
+/// driver's time, so all numbers take eight looks.
+const SEARCH: u32 = 1 << 17;
 
 impl KernelScout {
     /// For the groups of the GPU with this uuid as NVML spells it. An instance of a GPU (`MIG-…`) is not told from others: a pod has
@@ -36,7 +43,8 @@ impl KernelScout {
     pub fn new(gpu_uuid: &str, simulated: bool) -> Self {
         let gpu_uuid = gpu_uuid.starts_with("GPU-").then(|| gpu_uuid.to_owned());
         let (in_pods, opened) = (HashMap::new(), HashSet::new());
-        Self { proc: KernelProc, simulated, gpu_uuid, in_pods, opened, looks: 0 }
+        let searcher = Searcher::new(simulated);
+        Self { proc: KernelProc, simulated, gpu_uuid, in_pods, opened, looks: 0, searcher, asked: 0 }
     }
 }
 
@@ -114,46 +122,49 @@ impl<P: ProcFs> Scout for KernelScout<P> {
         for pid in self.numbers()? {
             candidates.extend(self.candidate(pid, pods)?);
         }
+        self.searcher.begin(&candidates.iter().map(|candidate| candidate.key).collect());
         Ok(candidates)
     }
 
     fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle> {
-        let pid = candidate.key.0;
-        // Without an answer only the first clients of this boot are looked at.
-        let nobody_to_ask = self.simulated || candidate.descriptors.is_empty();
-        let newest = if nobody_to_ask { None } else { Some(outside::newest_client()) };
-        let known = newest.as_ref().and_then(|newest| newest.as_ref().ok()).copied();
-        let ways = match (outside::ways(candidate.pidfd.as_fd(), pid, self.simulated, known), newest) {
-            (Ok(ways), _) => ways,
-            (Err(Unreachable::NoDriver(_)), _) => return Ok(Vec::new()),
-            (Err(why @ Unreachable::NoGroups(_)), Some(Err(newest))) => {
-                let text = format!("{why} (where to look cannot be told: {newest})");
-                return Err(Why::NoGroups.because(text));
-            }
-            (Err(why), _) => return Err(obstacle(&why)),
-        };
-        let mut found = Vec::new();
-        for mut way in ways {
-            if let Some(uuid) = &self.gpu_uuid {
-                way.keep_gpu(uuid).map_err(|error| Obstacle {
-                    why: Why::Driver,
-                    text: format!("process {pid}: which GPU its groups are on: {error}"),
-                })?;
-            }
-            let (descriptor, contexts) = way.into_parts();
-            if !contexts.is_empty() {
-                found.push(Way { descriptor, contexts });
-            }
+        let limits = Limits::default();
+        let most = limits.questions.left();
+        let looked = self.searcher.look(&searched(candidate), self.gpu_uuid.as_deref(), &limits);
+        self.asked = self.asked.saturating_add(most - limits.questions.left());
+        match looked {
+            Ok(ways) => Ok(ways.into_iter().filter_map(with_groups).collect()),
+            Err(Unreachable::NoDriver(_)) => Ok(Vec::new()),
+            Err(why) => Err(obstacle(&why)),
         }
-        Ok(found)
     }
+
+    fn take_asked(&mut self) -> u32 {
+        std::mem::take(&mut self.asked)
+    }
+
+    fn search(&mut self, candidates: &[Candidate]) -> HashSet<ProcessKey> {
+        let processes: Vec<Process<'_>> = candidates.iter().map(searched).collect();
+        self.searcher.search(&processes, &Questions::new(SEARCH))
+    }
+}
+
+/// Only processes of one pod can share an open file.
+fn searched(candidate: &Candidate) -> Process<'_> {
+    let Candidate { key, pidfd, pod, .. } = candidate;
+    Process { key: *key, process: pidfd.as_fd(), crowd: &pod.uid }
+}
+
+/// Those without lead to other GPUs.
+fn with_groups(way: outside::Way) -> Option<Way> {
+    let (descriptor, contexts) = way.into_parts();
+    (!contexts.is_empty()).then_some(Way { descriptor, contexts })
 }
 
 fn obstacle(unreachable: &Unreachable) -> Obstacle {
     let denied = |why: &io::Error| why.kind() == io::ErrorKind::PermissionDenied;
     let why = match unreachable {
         Unreachable::Process { why, .. } if denied(why) => Why::NotPermitted,
-        Unreachable::NoDriver(_) | Unreachable::NoGroups(_) => Why::NoGroups,
+        Unreachable::NoDriver(_) | Unreachable::NoGroups(_) | Unreachable::NotYet(_) => Why::NoGroups,
         Unreachable::TooMany(_) => Why::TooMany,
         Unreachable::Process { .. } | Unreachable::Groups { .. } => Why::Driver,
     };
@@ -209,6 +220,8 @@ mod tests {
             in_pods: HashMap::new(),
             opened: HashSet::new(),
             looks: 0,
+            searcher: Searcher::new(true),
+            asked: 0,
         };
         let pods = HashSet::from([POD.to_owned()]);
         let first = scout.candidates(&pods).unwrap();

@@ -6,6 +6,7 @@
 
 mod kernel;
 mod lock;
+mod purse;
 mod thread;
 mod watch;
 
@@ -19,8 +20,8 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
-/// A process's number and when it started (clock ticks since boot): never given twice.
-pub type ProcessKey = (i32, u64);
+/// A process's number and when it started, in clock ticks since boot.
+pub use sluice_nvrm::outside::ProcessKey;
 
 /// A process of a pod that has the driver open.
 #[derive(Debug)]
@@ -120,4 +121,14 @@ pub trait Scout: Send {
     /// # Errors
     /// Why they cannot be controlled. All can or none: a process of which a part goes on does not stand.
     fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle>;
+
+    /// Questions that the driver was asked by [`Self::reach`] since this was called last.
+    fn take_asked(&mut self) -> u32 {
+        0
+    }
+
+    /// Looks on for what was not found at once, within a budget of its own, and says of which processes there is more to reach.
+    fn search(&mut self, _: &[Candidate]) -> HashSet<ProcessKey> {
+        HashSet::new()
+    }
 }
