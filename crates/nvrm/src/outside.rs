@@ -9,6 +9,7 @@
 mod files;
 mod newest;
 mod numbering;
+mod owner;
 mod search;
 mod searcher;
 mod tenant;
@@ -22,6 +23,7 @@ use thiserror::Error;
 pub use files::descriptors;
 pub use newest::{Newest, newest_client};
 pub use numbering::{CLIENTS, NUMBERS, Numbering, Place};
+pub use owner::is_its_own;
 pub use search::{Questions, Search};
 pub use searcher::{Process, ProcessKey, Searcher};
 pub use tenant::Tenant;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::thread;
 
 use sluice_nvrm::NvStatus;
 use sluice_nvrm::abi::{Command as Control, ControlBlock, class, handle_info, timeslice};
-use sluice_nvrm::outside::{CLIENTS, Limits, Process, ProcessKey, Searcher, Unreachable};
+use sluice_nvrm::outside::{CLIENTS, Limits, Process, ProcessKey, Searcher, Unreachable, is_its_own};
 use sluice_nvrm::transport::wire;
 use sluice_sys::pidfd;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
@@ -152,4 +152,19 @@ fn a_file_without_clients_is_searched_once_whoever_has_it() {
     let search = file.take_asked();
     assert!(matches!(child.groups(&mut searcher), Err(Unreachable::NoGroups(_))));
     assert_eq!((search > 500, file.take_asked()), (true, 0));
+}
+
+#[test]
+fn clients_are_a_processs_own_only_over_a_file_on_which_they_are_and_which_it_has() {
+    let (file, other, null) =
+        (File::open(true), File::open(false), std::fs::File::open("/dev/null").unwrap());
+    let (owner, stranger) = (file.program(), other.program());
+    let is_own = |program: &Program, descriptor: BorrowedFd<'_>, client| {
+        is_its_own(&program.as_process(), descriptor, &[client], true).unwrap()
+    };
+    assert!(is_own(&owner, file.theirs.as_fd(), CLIENT));
+    assert!(!is_own(&owner, file.theirs.as_fd(), CLIENT + 1), "no such client");
+    assert!(!is_own(&owner, other.theirs.as_fd(), CLIENT), "over another file");
+    assert!(!is_own(&owner, null.as_fd(), CLIENT), "over no driver");
+    assert!(!is_own(&stranger, file.theirs.as_fd(), CLIENT), "over a file that it has not open");
 }

@@ -1,6 +1,6 @@
 //! The kernel's processes and the driver's groups.
 
-use super::{Candidate, Obstacle, ProcessKey, Scout, Way, Why};
+use super::{Candidate, Claim, Obstacle, ProcessKey, Scout, Way, Why};
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
 use sluice_core::pod_cgroup::{PodCgroup, pod_of};
@@ -136,6 +136,17 @@ impl<P: ProcFs> Scout for KernelScout<P> {
             Err(Unreachable::NoDriver(_)) => Ok(Vec::new()),
             Err(why) => Err(obstacle(&why)),
         }
+    }
+
+    fn proves(&mut self, claim: &Claim) -> Result<bool, Obstacle> {
+        let whom = Process { key: claim.key, process: claim.pidfd.as_fd(), crowd: &claim.pod };
+        for (descriptor, clients) in &claim.ways {
+            let is_its = outside::is_its_own(&whom, descriptor.as_fd(), clients, self.simulated);
+            if !is_its.map_err(|why| obstacle(&why))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn take_asked(&mut self) -> u32 {

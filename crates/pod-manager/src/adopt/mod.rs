@@ -4,12 +4,15 @@
 //! Looking is the affair of a thread of its own ([`Adopter`]): it reads /proc and asks the driver thousands of questions. The data plane
 //! says when to look, for which pods, and who has attached by himself: nobody else's processes are ever touched.
 
+mod claim;
 mod kernel;
 mod lock;
 mod purse;
 mod thread;
 mod watch;
 
+pub use claim::Claim;
+pub(crate) use claim::Proof;
 pub use kernel::KernelScout;
 pub(crate) use lock::Locks;
 pub(crate) use thread::{Adopter, Look, Reached, Sighted, Unreached};
@@ -121,6 +124,14 @@ pub trait Scout: Send {
     /// # Errors
     /// Why they cannot be controlled. All can or none: a process of which a part goes on does not stand.
     fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle>;
+
+    /// Whether a process has what it has announced.
+    ///
+    /// # Errors
+    /// Why that cannot be told.
+    fn proves(&mut self, _: &Claim) -> Result<bool, Obstacle> {
+        Ok(true)
+    }
 
     /// Questions that the driver was asked by [`Self::reach`] since this was called last.
     fn take_asked(&mut self) -> u32 {

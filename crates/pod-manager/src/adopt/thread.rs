@@ -1,9 +1,11 @@
 //! The thread that looks.
 
+use super::claim::{Claim, Proof};
 use super::purse::Purse;
 use super::watch::Watch;
 use super::{Candidate, Obstacle, ProcessKey, Scout, Way};
 use crate::control::{Control, Remote};
+use sluice_core::ProcessId;
 use sluice_core::pod_cgroup::PodCgroup;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -55,9 +57,16 @@ pub(crate) struct Sighted {
     pub(crate) unreached: Vec<Unreached>,
 }
 
+/// What the thread is to do.
+#[derive(Debug)]
+enum Task {
+    Look(Look),
+    Prove { process: ProcessId, serial: u64, claim: Claim },
+}
+
 /// The sending end; the thread ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Adopter(Sender<Look>);
+pub(crate) struct Adopter(Sender<Task>);
 
 impl Adopter {
     /// Starts the thread, which answers each look to `remote`.
@@ -65,16 +74,21 @@ impl Adopter {
     /// # Errors
     /// When no thread can be started.
     pub(crate) fn start(scout: Box<dyn Scout>, remote: Remote) -> io::Result<Self> {
-        let (sender, looks) = channel();
+        let (sender, tasks) = channel();
         let work = Work { scout, watch: Watch::default(), purse: Purse::default(), remote, failing: false };
-        std::thread::Builder::new().name("sluice-adopt".into()).spawn(move || work.serve(&looks))?;
+        std::thread::Builder::new().name("sluice-adopt".into()).spawn(move || work.serve(&tasks))?;
         Ok(Self(sender))
     }
 
     /// Has it look around. One look at a time: the next one when the last was answered.
     pub(crate) fn look(&self, look: Look) {
         // The thread ends no earlier than this.
-        let _ = self.0.send(look);
+        let _ = self.0.send(Task::Look(look));
+    }
+
+    /// Has it found out whether a claim is true.
+    pub(crate) fn prove(&self, process: ProcessId, serial: u64, claim: Claim) {
+        let _ = self.0.send(Task::Prove { process, serial, claim });
     }
 }
 
@@ -88,10 +102,15 @@ struct Work {
 }
 
 impl Work {
-    fn serve(mut self, looks: &Receiver<Look>) {
-        for look in looks {
-            let sighted = self.look(&look);
-            self.remote.send(Control::Sighted(sighted));
+    fn serve(mut self, tasks: &Receiver<Task>) {
+        for task in tasks {
+            let answer = match task {
+                Task::Look(look) => Control::Sighted(self.look(&look)),
+                Task::Prove { process, serial, claim } => {
+                    Control::Proven(Proof { process, serial, holds: self.scout.proves(&claim) })
+                }
+            };
+            self.remote.send(answer);
         }
     }
 
