@@ -7,6 +7,7 @@
 mod claim;
 mod kernel;
 mod lock;
+mod processes;
 mod purse;
 mod thread;
 mod watch;
