@@ -5,6 +5,7 @@
 //! says when to look, for which pods, and who has attached by himself: nobody else's processes are ever touched.
 
 mod claim;
+mod keeper;
 mod kernel;
 mod lock;
 mod processes;

@@ -272,7 +272,7 @@ impl DataPlane {
     /// Whether the driver's lock is to be had for a client's processes. Who is latency-critical is never stopped.
     fn can_lock(&self, client: ClientId) -> bool {
         let class = self.clients.get(client).map(|client| client.definition.spec.class);
-        class == Some(Class::BestEffort) && self.adoption.locks.is_some()
+        class == Some(Class::BestEffort) && self.adoption.locks.as_ref().is_some_and(Locks::are_ready)
     }
 
     /// Has a process held by the driver's lock, in place of its groups: as one group, which is stopped by locking and has no slice.
