@@ -7,7 +7,7 @@ use std::io;
 use std::sync::mpsc::{Sender, channel};
 
 /// The sending end; the thread ends when it is dropped and everything is closed. Nobody waits for that.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Closer(Sender<Box<dyn Send>>);
 
 impl Closer {

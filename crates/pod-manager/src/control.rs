@@ -1,6 +1,6 @@
 //! Messages from other threads to the data plane.
 
-use crate::adopt::Sighted;
+use crate::adopt::{Proof, Sighted};
 use crate::agent::ClientSet;
 use crate::channels::Report;
 use crate::definition::Definition;
@@ -27,6 +27,8 @@ pub(crate) enum Control {
     Controlled(Report),
     /// What the adopter has found.
     Sighted(Sighted),
+    /// Whether what a process has announced is its own.
+    Proven(Proof),
     /// Stop serving.
     Stop,
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use support::agent::{Agent, pod, uid};
 use support::driver::{Call, Descriptor, context};
 use support::hook::Hook;
+use support::peers::FakeProcess;
 use support::scout::FakeScout;
 use support::steered::quiet;
 use support::{MS, World, until};
@@ -82,14 +83,24 @@ impl Node {
 
     /// A hooked process of a pod, with one group, and always busy.
     fn hooked(&self, n: usize, group: u32) -> (Hook, Descriptor) {
+        self.announcer(self.world.peers.process_of(&uid(n)), group)
+    }
+
+    /// This process attaches and announces this group.
+    fn announcer(&self, process: FakeProcess, group: u32) -> (Hook, Descriptor) {
         let descriptor = Descriptor::new();
-        let process = self.world.peers.process_of(&uid(n));
         let contexts = [context(group)];
         let announced: (&[_], &[_]) = (&contexts, &[descriptor.sent.as_fd()]);
         let hook = Hook::attach_with(&self.world.socket(), &process, "whoever", 0, announced).unwrap();
         hook.becomes(true, self.world.clock.now());
-        quiet(&self.world);
+        self.when_all_is_looked_at();
         (hook, descriptor)
+    }
+
+    /// Whoever has announced something was believed, or was not.
+    fn when_all_is_looked_at(&self) {
+        until("no announcement waits", || self.world.metric("sluice_announcements_waiting") == Some(0.0));
+        quiet(&self.world);
     }
 
     fn group(&self, group: u32) -> (bool, u64) {
@@ -374,6 +385,35 @@ fn what_a_hooked_parent_announces_later_is_taken_from_the_child_that_has_inherit
         hook.page().deadline_ns() == STANDING
     });
     assert_eq!(node.adopted(1), 0.0);
+}
+
+/// It has been told the handles, or sends a file of its own for them.
+#[test]
+fn what_a_hooked_process_announces_that_is_not_its_own_frees_nobody() {
+    let node = Node::new();
+    let (_other, _descriptor) = node.hooked(2, 2);
+    let _raw = node.scout.program(500, &uid(1), &[1]);
+    node.look_until_adopted();
+    assert_eq!(node.adopted(1), 1.0);
+    let refused = || node.world.metric("sluice_announcements_refused_total").unwrap();
+    for (before, doubt) in [(0.0, Ok(false)), (1.0, Err(Why::NotPermitted)), (2.0, Err(Why::Driver))] {
+        let liar = node.world.peers.process_of(&uid(1));
+        node.scout.doubt(liar.pid, doubt);
+        assert_eq!(refused(), before);
+        let (liar, _sent) = node.announcer(liar, 1);
+        assert_eq!((refused(), node.adopted(1)), (before + 1.0, 1.0), "{doubt:?}");
+        assert_ne!(liar.page().deadline_ns(), STANDING);
+        drop(liar);
+        quiet(&node.world);
+        assert_eq!(node.adopted(1), 1.0);
+    }
+    let turns = node.enabled_ms([1, 2]);
+    assert!(turns.iter().all(|ms| (4500..=5500).contains(ms)), "{turns:?}");
+    // What is nobody's is believed of who cannot be looked into.
+    let hidden = node.world.peers.process_of(&uid(1));
+    node.scout.doubt(hidden.pid, Err(Why::NotPermitted));
+    let (hidden, _sent) = node.announcer(hidden, 11);
+    assert_eq!((refused(), hidden.page().deadline_ns()), (3.0, STANDING));
 }
 
 /// What makes the locks of a test: writes down what it was told, and how it ended.

@@ -39,6 +39,22 @@ pub fn copy_of(process: BorrowedFd<'_>, number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Whether a descriptor of ours and descriptor `number` of a process are the same open file, not merely of the same device. False also
+/// where that cannot be told: without the right to trace the process, or where the kernel has no kcmp.
+#[must_use]
+pub fn is_same_file(descriptor: BorrowedFd<'_>, pid: i32, number: RawFd) -> bool {
+    const KCMP_FILE: libc::c_int = 0;
+    let (Ok(us), Ok(ours), Ok(theirs)) = (
+        libc::c_long::try_from(std::process::id()),
+        libc::c_ulong::try_from(descriptor.as_raw_fd()),
+        libc::c_ulong::try_from(number),
+    ) else {
+        return false;
+    };
+    // SAFETY: kcmp takes five integers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_kcmp, us, libc::c_long::from(pid), KCMP_FILE, ours, theirs) == 0 }
+}
+
 /// Whether the process has ended.
 #[must_use]
 pub fn has_ended(process: BorrowedFd<'_>) -> bool {
@@ -46,4 +62,22 @@ pub fn has_ended(process: BorrowedFd<'_>) -> bool {
     // SAFETY: one entry, which outlives the call; it does not wait.
     let ready = unsafe { libc::poll(&raw mut look, 1, 0) };
     ready == 1 && look.revents & libc::POLLIN != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn copies_are_the_same_open_file_and_two_openings_are_not() {
+        let [one, other] = [(); 2].map(|()| File::open("/dev/null").unwrap());
+        let copy = one.try_clone().unwrap();
+        let us = i32::try_from(std::process::id()).unwrap();
+        let is_same = |file: &File| is_same_file(one.as_fd(), us, file.as_raw_fd());
+        assert_eq!((is_same(&one), is_same(&copy), is_same(&other)), (true, true, false));
+        assert!(!is_same_file(one.as_fd(), us, 1 << 20));
+        assert!(!is_same_file(one.as_fd(), us, -1));
+    }
 }

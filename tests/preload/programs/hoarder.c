@@ -1,6 +1,7 @@
 /* hoarder MICROS DEPTH: busy, with so many copies of what it has open to the driver that nobody looks through them. */
 #include "common.h"
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,11 +13,13 @@ int main(int argc, char **argv) {
     CUdeviceptr data = numbers(n);
     struct pollfd input = {.fd = 0, .events = POLLIN};
     unsigned long launched = 0;
+    struct rlimit many = {.rlim_cur = 4096, .rlim_max = 4096};
+    EXPECT(setrlimit(RLIMIT_NOFILE, &many) == 0);
     for (int fd = 3; fd < 64; fd++) {
         int type = 0;
         socklen_t len = sizeof type;
         if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) || type != SOCK_SEQPACKET) continue;
-        for (int copy = 0; copy < 40; copy++) EXPECT(dup(fd) >= 0);
+        for (int copy = 0; copy < 300; copy++) EXPECT(dup(fd) >= 0);
         break;
     }
     SAY("ready");

@@ -1,7 +1,8 @@
 //! Holds processes by the driver's lock on behalf of a pod-manager, and lets all of them go when its input ends: the manager may be
 //! killed at any time, and what a driver does to whoever loads it stays out of the manager.
 //!
-//! A line in, a line out: `lock PID MILLISECONDS`, `unlock PID`, and `held PID` of one that another before us may hold; `ok`, or `timeout` or `refused` and why.
+//! A line in, a line out: `lock PID MILLISECONDS`, `unlock PID`, `held PID` of one that another may hold, `freed PID` of one that it holds no more,
+//! and `open` to load the driver beforehand; `ok`, or `timeout` or `refused` and why.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
@@ -42,6 +43,11 @@ impl Locks {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
             ["lock", pid, ms] => Some(self.lock(pid.parse().ok()?, ms.parse().ok()?)),
+            ["open"] => Some(self.driver().map(drop)),
+            ["freed", pid] => {
+                self.held.remove(&pid.parse().ok()?);
+                Some(Ok(()))
+            }
             ["held", pid] => {
                 self.held.insert(pid.parse().ok()?);
                 Some(Ok(()))

@@ -9,34 +9,35 @@ use crate::transport::{self, CONTROL_DEVICE};
 use sluice_sys::kind::{self, Kind};
 use sluice_sys::pidfd::copy_of;
 
-use super::MOST_FILES;
-
 /// What the link of a descriptor begins with that may be a simulator's.
 const SOCKET: &str = "socket:";
 /// Descriptors of one process that are looked at.
 const MOST_LOOKED_AT: usize = 1 << 16;
 
-/// Ways to the driver over the descriptors that a process has now, each with another copy of its descriptor; one more than
-/// [`MOST_FILES`] if there are too many.
-pub(super) fn of(process: BorrowedFd<'_>, pid: i32, simulated: bool) -> io::Result<Vec<(OwnedFd, Controls)>> {
-    let mut copies = Vec::new();
-    for number in descriptors(pid, simulated)? {
-        let copy = match copy_of(process, number) {
-            Ok(copy) => copy,
-            // It has been closed meanwhile.
-            Err(why) if why.raw_os_error() == Some(libc::EBADF) => continue,
-            Err(why) => return Err(why),
-        };
-        // What the number means may have changed since it was looked at.
-        let is_one = kind::of(copy.as_fd()).is_ok_and(|kind| may_lead(kind, simulated));
-        if is_one && let Ok(way) = transport::adopt(copy.try_clone()?, simulated) {
-            copies.push((copy, Controls::new(way)));
-        }
-        if copies.len() > MOST_FILES {
-            break;
-        }
+/// An open file of a process: a copy of its descriptor, and the driver behind another.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) descriptor: OwnedFd,
+    pub(super) controls: Controls,
+}
+
+/// A copy of a process's descriptor, if there is one of this number that leads to the driver.
+///
+/// # Errors
+/// What pidfd_getfd says, or what it says that we have no descriptors left.
+pub(super) fn copy(process: BorrowedFd<'_>, number: RawFd, simulated: bool) -> io::Result<Option<Copy>> {
+    let descriptor = match copy_of(process, number) {
+        Ok(descriptor) => descriptor,
+        // It has been closed meanwhile.
+        Err(why) if why.raw_os_error() == Some(libc::EBADF) => return Ok(None),
+        Err(why) => return Err(why),
+    };
+    // What the number means may have changed since it was looked at.
+    if !kind::of(descriptor.as_fd()).is_ok_and(|kind| may_lead(kind, simulated)) {
+        return Ok(None);
     }
-    Ok(copies)
+    let way = transport::adopt(descriptor.try_clone()?, simulated);
+    Ok(way.ok().map(|way| Copy { descriptor, controls: Controls::new(way) }))
 }
 
 fn may_lead(kind: Kind, simulated: bool) -> bool {

@@ -1,24 +1,20 @@
-//! What hangs on an open file, by asking for one handle after the other.
+//! What hangs on the clients of an open file, by asking for one handle after the other.
 //!
-//! The driver has no question "which handles are there" that it answers in full. But clients are numbered from one base, and
-//! libcuda numbers its objects from another, one by one from its start; a wrong handle is answered in a microsecond.
+//! The driver has no question "which handles are there" that it answers in full. But libcuda numbers its objects one by one from its
+//! start, and a wrong handle is answered in a microsecond.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use sluice_comm::attach::{ContextHandles, MAX_CHANNELS};
 
 use thiserror::Error;
 
+use super::search::Questions;
 use crate::abi::class;
 use crate::{ControlError, Controls, NvStatus};
 
-/// First handle of the clients.
-pub const CLIENTS: u32 = 0xc1d0_0000;
 /// First handle of libcuda's objects (`gpu-measurements.md` §1).
 const OBJECTS: u32 = 0x5c00_0000;
-/// Clients that are looked for where it is not known how far the numbering has got.
-const FEW: u32 = 512;
 
 /// What is asked about handles.
 pub trait Ask {
@@ -52,81 +48,59 @@ pub enum Unwalked {
     #[error(transparent)]
     Driver(#[from] ControlError),
     /// [`Limits::questions`] were not enough.
-    #[error("it has more clients and objects than can be asked for")]
+    #[error("it has more objects than can be asked for")]
     Endless,
 }
 
 /// How far to look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The first client to ask for; then downwards.
-    pub newest: u32,
-    /// How many clients are asked for at most.
-    pub clients: u32,
-    /// How many are asked for below the lowest that was found: a process makes its clients within a short time.
-    pub after_found: u32,
-    /// Objects: after so many handles in a row that are none there are no more.
+    /// After so many handles in a row that are none there are no more.
     pub gap: u32,
     /// Objects that are asked for at most.
     pub objects: u32,
-    /// Questions that may still be asked, over all walks with these limits: how many clients and objects there are is up to
-    /// the process that is looked at.
-    pub questions: Cell<u32>,
+    /// Over all walks with these limits: how many objects there are is up to the process that is looked at.
+    pub questions: Questions,
 }
 
-/// Questions about one process, each a microsecond of a real driver's time: some seconds in all. Enough for sixteen files on
-/// which every client is asked for in vain.
-const QUESTIONS: u32 = 1 << 22;
+/// Questions about the objects of one process: a second at most.
+const QUESTIONS: u32 = 1 << 20;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { gap: 8_192, objects: 1 << 18, questions: Questions::new(QUESTIONS) }
+    }
+}
 
 impl Limits {
-    /// From this client downwards, and a few where it is not known.
-    #[must_use]
-    pub fn below(newest: Option<u32>) -> Self {
-        let newest = newest.filter(|newest| *newest >= CLIENTS).unwrap_or(CLIENTS + FEW);
-        let questions = Cell::new(QUESTIONS);
-        Self { newest, clients: 1 << 18, after_found: 4_096, gap: 8_192, objects: 1 << 18, questions }
-    }
-
     /// Fails if nothing more may be asked.
     fn ask(&self) -> Result<(), Unwalked> {
-        let left = self.questions.get().checked_sub(1).ok_or(Unwalked::Endless)?;
-        self.questions.set(left);
-        Ok(())
+        if self.questions.take() { Ok(()) } else { Err(Unwalked::Endless) }
     }
 }
 
 /// Clients of a file, and the objects that lead to channel groups.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// The clients, newest first.
-    pub clients: Vec<u32>,
+    clients: Vec<u32>,
     objects: Objects,
 }
 
-/// Looks at everything on a file. A client that goes meanwhile is none.
+/// Looks at everything that these clients of a file have. A client that goes meanwhile has nothing.
 ///
 /// # Errors
 /// [`Unwalked`].
-pub fn walk(driver: &impl Ask, limits: &Limits) -> Result<Tree, Unwalked> {
+pub fn walk(driver: &impl Ask, clients: &[u32], limits: &Limits) -> Result<Tree, Unwalked> {
     let mut tree = Tree::default();
-    let mut left = limits.clients;
-    let mut client = limits.newest;
-    while client >= CLIENTS && left > 0 {
-        limits.ask()?;
-        match driver.class(client, client).map_err(Unwalked::from).and_then(|class| match class {
-            Some(_) => objects(driver, client, limits).map(Some),
-            None => Ok(None),
-        }) {
-            Ok(Some(objects)) => {
+    for client in clients {
+        match objects(driver, *client, limits) {
+            Ok(objects) => {
                 tree.objects.extend(objects);
-                tree.clients.push(client);
-                left = limits.after_found;
+                tree.clients.push(*client);
             }
-            Ok(None) | Err(Unwalked::Driver(ControlError::Refused(NvStatus::INVALID_CLIENT))) => {}
+            Err(Unwalked::Driver(ControlError::Refused(NvStatus::INVALID_CLIENT))) => {}
             Err(error) => return Err(error),
         }
-        client -= 1;
-        left -= 1;
     }
     Ok(tree)
 }
@@ -159,11 +133,15 @@ fn objects(driver: &impl Ask, client: u32, limits: &Limits) -> Result<Objects, U
 
 impl Tree {
     /// The groups to control: those with a compute engine on one of their channels. A client that shows none on any channel
-    /// may have one all the same, so then all its groups are.
+    /// may have one all the same, so then all its groups are. Those that `is_ours` denies by client and subdevice, for they are on
+    /// another GPU, are left out before anything is held against them.
     ///
     /// # Errors
     /// Says which group could not be stopped, and why.
-    pub fn into_groups(self) -> Result<Vec<ContextHandles>, String> {
+    pub fn into_groups(
+        self,
+        mut is_ours: impl FnMut(u32, u32) -> Result<bool, String>,
+    ) -> Result<Vec<ContextHandles>, String> {
         let mut found = Vec::new();
         for client in &self.clients {
             let groups: Vec<u32> = self.of(*client, |class, _| class == class::CHANNEL_GROUP).collect();
@@ -177,6 +155,9 @@ impl Tree {
                 }
                 if handles.subdevice == 0 {
                     return Err(format!("no subdevice leads to group {group:#x} of client {client:#x}"));
+                }
+                if !is_ours(*client, handles.subdevice)? {
+                    continue;
                 }
                 if handles.channels.len() > MAX_CHANNELS {
                     return Err(format!("group {group:#x} has more than {MAX_CHANNELS} channels"));

@@ -1,33 +1,34 @@
 //! The kernel's processes and the driver's groups.
 
-use super::{Candidate, Obstacle, ProcessKey, Scout, Way, Why};
+use super::processes::Processes;
+use super::{Candidate, Claim, Obstacle, ProcessKey, Scout, Way, Why};
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
 use sluice_core::pod_cgroup::{PodCgroup, pod_of};
-use sluice_nvrm::outside::{self, Unreachable};
+use sluice_nvrm::outside::{self, Limits, Process, Questions, Searcher, Unreachable};
 use sluice_sys::pidfd;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::os::fd::AsFd;
-
-/// Looks between two at which all processes are looked at again: their cgroups may have changed, and their numbers may have been given
-/// to others. In between only new numbers are.
-const ALL_EVERY: u32 = 8;
 
 /// Looks at /proc, and asks the driver. Needs the host's pid namespace, CAP_SYS_PTRACE, and for other users' processes
 /// CAP_DAC_READ_SEARCH.
 #[derive(Debug)]
 pub struct KernelScout<P = KernelProc> {
-    proc: P,
+    processes: Processes<P>,
     simulated: bool,
     /// Groups of other GPUs are none of ours; `None`: all are.
     gpu_uuid: Option<String>,
-    /// By number: whether it was in a pod when it was last looked at.
-    in_pods: HashMap<i32, bool>,
-    /// Processes that had the driver open at some time: of those it matters too that they have closed it.
-    opened: HashSet<ProcessKey>,
-    looks: u32,
+    /// Processes that had the driver open at some time, or may have had: of those it matters too that they have closed it.
+    opened: BTreeSet<ProcessKey>,
+    searcher: Searcher,
+    /// Questions asked about processes that were looked into.
+    asked: u32,
 }
+
+/// Numbers of clients that are asked for per look, beside those of processes that are looked into: an eighth of a second of a real
+/// driver's time, so all numbers take eight looks.
+const SEARCH: u32 = 1 << 17;
 
 impl KernelScout {
     /// For the groups of the GPU with this uuid as NVML spells it. An instance of a GPU (`MIG-…`) is not told from others: a pod has
@@ -35,28 +36,20 @@ impl KernelScout {
     #[must_use]
     pub fn new(gpu_uuid: &str, simulated: bool) -> Self {
         let gpu_uuid = gpu_uuid.starts_with("GPU-").then(|| gpu_uuid.to_owned());
-        let (in_pods, opened) = (HashMap::new(), HashSet::new());
-        Self { proc: KernelProc, simulated, gpu_uuid, in_pods, opened, looks: 0 }
+        Self::over(KernelProc, gpu_uuid, simulated)
     }
 }
 
 impl<P: ProcFs> KernelScout<P> {
-    /// All process numbers; those that were in no pod a moment ago only from time to time.
-    fn numbers(&mut self) -> io::Result<Vec<i32>> {
-        let mut all: HashSet<i32> = HashSet::new();
-        for entry in std::fs::read_dir("/proc")? {
-            all.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    fn over(proc: P, gpu_uuid: Option<String>, simulated: bool) -> Self {
+        Self {
+            processes: Processes::new("/proc", proc),
+            simulated,
+            gpu_uuid,
+            opened: BTreeSet::new(),
+            searcher: Searcher::new(simulated),
+            asked: 0,
         }
-        if self.looks.is_multiple_of(ALL_EVERY) {
-            self.in_pods.clear();
-        }
-        self.looks = self.looks.wrapping_add(1);
-        self.in_pods.retain(|number, _| all.contains(number));
-        self.opened.retain(|(number, _)| all.contains(number));
-        let mut numbers: Vec<i32> = all.into_iter().collect();
-        numbers.retain(|number| self.in_pods.get(number).copied().unwrap_or(true));
-        numbers.sort_unstable();
-        Ok(numbers)
     }
 
     /// `None`: it is in none of these pods, never had the driver open, or has ended.
@@ -64,17 +57,13 @@ impl<P: ProcFs> KernelScout<P> {
     /// # Errors
     /// It cannot be told, for want of descriptors or memory of ours.
     fn candidate(&mut self, pid: i32, pods: &HashSet<String>) -> io::Result<Option<Candidate>> {
-        let Some(pod) = self.pod_now(pid)? else {
-            self.in_pods.insert(pid, false);
-            return Ok(None);
-        };
-        self.in_pods.insert(pid, true);
-        if !pods.contains(&pod.uid) {
+        let has_opened = self.opened.range((pid, 0)..=(pid, u64::MAX)).next().is_some();
+        if !has_opened && !self.processes.may_have_opened(pid) {
             return Ok(None);
         }
         // From here on it is this process, or none: what is read under its number counts while the pidfd says that it lives.
         let Some(process) = its(pidfd::open(pid))? else { return Ok(None) };
-        let Some(stat) = its(self.proc.read(pid, "stat"))? else { return Ok(None) };
+        let Some(stat) = its(self.processes.files().read(pid, "stat"))? else { return Ok(None) };
         let pod = self.pod_now(pid)?.filter(|pod| pods.contains(&pod.uid));
         let (Some(pod), Some(start)) = (pod, start_in(&stat)) else { return Ok(None) };
         let key = (pid, start);
@@ -82,7 +71,10 @@ impl<P: ProcFs> KernelScout<P> {
             Ok(descriptors) if descriptors.is_empty() && !self.opened.contains(&key) => return Ok(None),
             Ok(descriptors) => descriptors,
             // To reach it will fail too, and say why.
-            Err(why) if why.kind() == io::ErrorKind::PermissionDenied => Vec::new(),
+            Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
+                self.opened.insert(key);
+                Vec::new()
+            }
             Err(why) => return its(Err(why)),
         };
         let command = command_in(&stat).to_owned();
@@ -94,12 +86,12 @@ impl<P: ProcFs> KernelScout<P> {
     }
 
     fn pod_now(&mut self, pid: i32) -> io::Result<Option<PodCgroup>> {
-        Ok(its(self.proc.read(pid, "cgroup"))?.and_then(|text| pod_of(&text).ok()))
+        Ok(its(self.processes.files().read(pid, "cgroup"))?.and_then(|text| pod_of(&text).ok()))
     }
 }
 
 /// What was asked of a process, if it was answered; an error only if that was for want of something of ours.
-fn its<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
+pub(super) fn its<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     let of_ours = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM].map(|errno| Some(errno as i32));
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -111,49 +103,65 @@ fn its<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
 impl<P: ProcFs> Scout for KernelScout<P> {
     fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
         let mut candidates = Vec::new();
-        for pid in self.numbers()? {
+        let numbers = self.processes.in_pods(pods)?;
+        self.opened.retain(|(number, _)| numbers.binary_search(number).is_ok());
+        for pid in numbers {
             candidates.extend(self.candidate(pid, pods)?);
         }
+        self.searcher.begin(&candidates.iter().map(|candidate| candidate.key).collect());
         Ok(candidates)
     }
 
     fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle> {
-        let pid = candidate.key.0;
-        // Without an answer only the first clients of this boot are looked at.
-        let nobody_to_ask = self.simulated || candidate.descriptors.is_empty();
-        let newest = if nobody_to_ask { None } else { Some(outside::newest_client()) };
-        let known = newest.as_ref().and_then(|newest| newest.as_ref().ok()).copied();
-        let ways = match (outside::ways(candidate.pidfd.as_fd(), pid, self.simulated, known), newest) {
-            (Ok(ways), _) => ways,
-            (Err(Unreachable::NoDriver(_)), _) => return Ok(Vec::new()),
-            (Err(why @ Unreachable::NoGroups(_)), Some(Err(newest))) => {
-                let text = format!("{why} (where to look cannot be told: {newest})");
-                return Err(Why::NoGroups.because(text));
-            }
-            (Err(why), _) => return Err(obstacle(&why)),
-        };
-        let mut found = Vec::new();
-        for mut way in ways {
-            if let Some(uuid) = &self.gpu_uuid {
-                way.keep_gpu(uuid).map_err(|error| Obstacle {
-                    why: Why::Driver,
-                    text: format!("process {pid}: which GPU its groups are on: {error}"),
-                })?;
-            }
-            let (descriptor, contexts) = way.into_parts();
-            if !contexts.is_empty() {
-                found.push(Way { descriptor, contexts });
+        let limits = Limits::default();
+        let most = limits.questions.left();
+        let looked = self.searcher.look(&searched(candidate), self.gpu_uuid.as_deref(), &limits);
+        self.asked = self.asked.saturating_add(most - limits.questions.left());
+        match looked {
+            Ok(ways) => Ok(ways.into_iter().filter_map(with_groups).collect()),
+            Err(Unreachable::NoDriver(_)) => Ok(Vec::new()),
+            Err(why) => Err(obstacle(&why)),
+        }
+    }
+
+    fn proves(&mut self, claim: &Claim) -> Result<bool, Obstacle> {
+        let whom = Process { key: claim.key, process: claim.pidfd.as_fd(), crowd: &claim.pod };
+        for (descriptor, clients) in &claim.ways {
+            let is_its = outside::is_its_own(&whom, descriptor.as_fd(), clients, self.simulated);
+            if !is_its.map_err(|why| obstacle(&why))? {
+                return Ok(false);
             }
         }
-        Ok(found)
+        Ok(true)
     }
+
+    fn take_asked(&mut self) -> u32 {
+        std::mem::take(&mut self.asked)
+    }
+
+    fn search(&mut self, candidates: &[Candidate]) -> HashSet<ProcessKey> {
+        let processes: Vec<Process<'_>> = candidates.iter().map(searched).collect();
+        self.searcher.search(&processes, &Questions::new(SEARCH))
+    }
+}
+
+/// Only processes of one pod can share an open file.
+fn searched(candidate: &Candidate) -> Process<'_> {
+    let Candidate { key, pidfd, pod, .. } = candidate;
+    Process { key: *key, process: pidfd.as_fd(), crowd: &pod.uid }
+}
+
+/// Those without lead to other GPUs.
+fn with_groups(way: outside::Way) -> Option<Way> {
+    let (descriptor, contexts) = way.into_parts();
+    (!contexts.is_empty()).then_some(Way { descriptor, contexts })
 }
 
 fn obstacle(unreachable: &Unreachable) -> Obstacle {
     let denied = |why: &io::Error| why.kind() == io::ErrorKind::PermissionDenied;
     let why = match unreachable {
         Unreachable::Process { why, .. } if denied(why) => Why::NotPermitted,
-        Unreachable::NoDriver(_) | Unreachable::NoGroups(_) => Why::NoGroups,
+        Unreachable::NoDriver(_) | Unreachable::NoGroups(_) | Unreachable::NotYet(_) => Why::NoGroups,
         Unreachable::TooMany(_) => Why::TooMany,
         Unreachable::Process { .. } | Unreachable::Groups { .. } => Why::Driver,
     };
@@ -202,14 +210,7 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let mut scout = KernelScout {
-            proc: InPod(pid),
-            simulated: true,
-            gpu_uuid: None,
-            in_pods: HashMap::new(),
-            opened: HashSet::new(),
-            looks: 0,
-        };
+        let mut scout = KernelScout::over(InPod(pid), None, true);
         let pods = HashSet::from([POD.to_owned()]);
         let first = scout.candidates(&pods).unwrap();
         writeln!(ours, "go").unwrap();

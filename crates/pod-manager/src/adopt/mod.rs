@@ -4,11 +4,17 @@
 //! Looking is the affair of a thread of its own ([`Adopter`]): it reads /proc and asks the driver thousands of questions. The data plane
 //! says when to look, for which pods, and who has attached by himself: nobody else's processes are ever touched.
 
+mod claim;
+mod keeper;
 mod kernel;
 mod lock;
+mod processes;
+mod purse;
 mod thread;
 mod watch;
 
+pub use claim::Claim;
+pub(crate) use claim::Proof;
 pub use kernel::KernelScout;
 pub(crate) use lock::Locks;
 pub(crate) use thread::{Adopter, Look, Reached, Sighted, Unreached};
@@ -19,8 +25,8 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
-/// A process's number and when it started (clock ticks since boot): never given twice.
-pub type ProcessKey = (i32, u64);
+/// A process's number and when it started, in clock ticks since boot.
+pub use sluice_nvrm::outside::ProcessKey;
 
 /// A process of a pod that has the driver open.
 #[derive(Debug)]
@@ -120,4 +126,22 @@ pub trait Scout: Send {
     /// # Errors
     /// Why they cannot be controlled. All can or none: a process of which a part goes on does not stand.
     fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle>;
+
+    /// Whether a process has what it has announced.
+    ///
+    /// # Errors
+    /// Why that cannot be told.
+    fn proves(&mut self, _: &Claim) -> Result<bool, Obstacle> {
+        Ok(true)
+    }
+
+    /// Questions that the driver was asked by [`Self::reach`] since this was called last.
+    fn take_asked(&mut self) -> u32 {
+        0
+    }
+
+    /// Looks on for what was not found at once, within a budget of its own, and says of which processes there is more to reach.
+    fn search(&mut self, _: &[Candidate]) -> HashSet<ProcessKey> {
+        HashSet::new()
+    }
 }

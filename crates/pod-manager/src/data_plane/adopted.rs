@@ -4,7 +4,9 @@ use super::DataPlane;
 use super::announcement::handles_of;
 use super::contexts::Allowed;
 use super::steering::Owned;
-use crate::adopt::{Adopter, Locks, Look, Obstacle, ProcessKey, Reached, Sighted, Unreached, Way, Why};
+use crate::adopt::{
+    Adopter, Claim, Locks, Look, Obstacle, ProcessKey, Reached, Sighted, Unreached, Way, Why,
+};
 use crate::channels::{Line, Order};
 use crate::definition::Who;
 use crate::identity::Identity;
@@ -41,6 +43,8 @@ pub(super) struct Adoption {
     unsteered: BTreeMap<ProcessKey, (ClientId, Why)>,
     /// Processes of which a control has failed, and when: the others of their pods do not suffer for it.
     failed: HashMap<ProcessKey, u64>,
+    /// Claims so far.
+    claims: u64,
     /// The backstop; `None`: there is none.
     locks: Option<Locks>,
 }
@@ -48,6 +52,20 @@ pub(super) struct Adoption {
 impl Adoption {
     pub(super) fn new(adopter: Option<Adopter>, lock_program: Option<PathBuf>) -> Self {
         Self { adopter, locks: lock_program.map(Locks::by), ..Self::default() }
+    }
+
+    /// Whether anybody is looked for.
+    pub(super) fn looks(&self) -> bool {
+        self.adopter.is_some()
+    }
+
+    /// Has a claim of a process looked at; its number comes back.
+    pub(super) fn prove(&mut self, process: ProcessId, claim: Claim) -> u64 {
+        self.claims += 1;
+        if let Some(adopter) = &self.adopter {
+            adopter.prove(process, self.claims, claim);
+        }
+        self.claims
     }
 
     fn can_look(&self) -> bool {
@@ -254,7 +272,7 @@ impl DataPlane {
     /// Whether the driver's lock is to be had for a client's processes. Who is latency-critical is never stopped.
     fn can_lock(&self, client: ClientId) -> bool {
         let class = self.clients.get(client).map(|client| client.definition.spec.class);
-        class == Some(Class::BestEffort) && self.adoption.locks.is_some()
+        class == Some(Class::BestEffort) && self.adoption.locks.as_ref().is_some_and(Locks::are_ready)
     }
 
     /// Has a process held by the driver's lock, in place of its groups: as one group, which is stopped by locking and has no slice.

@@ -32,8 +32,26 @@ impl Drop for Announcement {
 /// An announcement that has to wait.
 pub(super) struct PutOff {
     pub(super) announcement: Announcement,
-    /// Until when.
-    pub(super) at: u64,
+    pub(super) until: Until,
+}
+
+/// What an announcement waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// This time: then it may be made.
+    Time(u64),
+    /// An answer to the claim of this number.
+    Proven(u64),
+}
+
+impl PutOff {
+    /// When it may be made, if that is all that it waits for.
+    pub(super) fn at(&self) -> Option<u64> {
+        match self.until {
+            Until::Time(at) => Some(at),
+            Until::Proven(_) => None,
+        }
+    }
 }
 
 impl Announcement {

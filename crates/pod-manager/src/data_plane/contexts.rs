@@ -1,7 +1,7 @@
 //! What a process announces is taken under control, if it may be.
 
 use super::DataPlane;
-use super::announcement::{Announcement, PutOff, handles_of};
+use super::announcement::{Announcement, PutOff, Until, handles_of};
 use super::frames::Outcome;
 use crate::channels::{ChannelControl, Line, Order, Spare};
 use crate::reason::Reason;
@@ -62,11 +62,12 @@ impl DataPlane {
             Allowed::Never
         };
         match allowed {
+            Allowed::Now if self.has_to_be_proven(id, &announcement) => self.have_proven(id, announcement),
             Allowed::Now => self.take(id, announcement),
             Allowed::Never => self.take(id, announcement.without_contexts()),
             Allowed::At(at) => {
                 self.take(id, Announcement::nothing(&self.closer));
-                self.helm.put_off.insert(id, PutOff { announcement, at });
+                self.helm.put_off.insert(id, PutOff { announcement, until: Until::Time(at) });
             }
         }
     }
@@ -74,7 +75,12 @@ impl DataPlane {
     /// Announces what was put off and may be announced now.
     pub(super) fn announce_put_off(&mut self) {
         let now = self.clock.now_ns();
-        let due = self.helm.put_off.iter().filter(|(_, put_off)| put_off.at <= now).map(|(id, _)| *id);
+        let due = self
+            .helm
+            .put_off
+            .iter()
+            .filter(|(_, put_off)| put_off.at().is_some_and(|at| at <= now))
+            .map(|(id, _)| *id);
         for id in due.collect::<Vec<_>>() {
             if let Some(PutOff { announcement, .. }) = self.helm.put_off.remove(&id) {
                 self.announce(id, announcement);
@@ -82,7 +88,7 @@ impl DataPlane {
         }
     }
 
-    fn take(&mut self, id: ProcessId, mut announcement: Announcement) {
+    pub(super) fn take(&mut self, id: ProcessId, mut announcement: Announcement) {
         let Some(process) = self.processes.get(&id) else { return };
         let Some(client) = self.clients.get(process.client) else { return };
         let class = client.definition.spec.class;

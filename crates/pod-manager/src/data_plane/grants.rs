@@ -210,6 +210,7 @@ impl DataPlane {
             }
         }
         let level = |(id, process): (&ProcessId, &Process)| process.level(self.helm.steering.controls(*id));
+        self.meters.steering.announcements_waiting.set(gauge(self.helm.put_off.len() as u64));
         self.meters.steering.set_levels(self.processes.iter().filter_map(level));
     }
 }

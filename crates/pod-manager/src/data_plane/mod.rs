@@ -8,6 +8,7 @@ mod accept;
 mod adopted;
 mod announcement;
 mod attach;
+mod claims;
 mod clients;
 mod connections;
 mod contexts;
@@ -260,6 +261,7 @@ impl DataPlane {
                 }
                 Control::Controlled(report) => self.controlled(&report),
                 Control::Sighted(sighted) => self.sighted(sighted),
+                Control::Proven(proof) => self.proven(proof),
                 Control::Stop => self.stopping = true,
             }
         }

@@ -69,7 +69,7 @@ impl Helm {
 
     /// When to do something, if nothing else happens.
     pub(super) fn wake_at(&self, now: u64) -> Option<u64> {
-        let put_off = self.put_off.values().map(|put_off| put_off.at);
+        let put_off = self.put_off.values().filter_map(PutOff::at);
         put_off.chain(self.steering.wake_at(now)).min()
     }
 

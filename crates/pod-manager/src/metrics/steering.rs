@@ -36,6 +36,7 @@ pub(crate) struct SteeringMetrics {
     pub(crate) forced: IntCounter,
     pub(crate) given_up: IntCounter,
     pub(crate) descriptors_refused: IntCounter,
+    pub(crate) announcements_waiting: IntGauge,
     pub(crate) announcements_refused: IntCounter,
     levels: Vec<IntGauge>,
 }
@@ -65,10 +66,16 @@ impl SteeringMetrics {
             let gauge = IntGauge::with_opts(opts.const_label("level", *level))?;
             registry.register(Box::new(gauge.clone())).map(|()| gauge)
         });
+        let announcements_waiting = IntGauge::new(
+            "sluice_announcements_waiting",
+            "Announcements of contexts that are put off: too early, or not yet looked at",
+        )?;
+        registry.register(Box::new(announcements_waiting.clone()))?;
         let in_flight = IntGauge::new("sluice_controls_in_flight", "1 while a control is being made")?;
         registry.register(Box::new(in_flight.clone()))?;
         Ok(Self {
             in_flight,
+            announcements_waiting,
             controls: controls.collect::<prometheus::Result<_>>()?,
             seconds: seconds.collect::<prometheus::Result<_>>()?,
             turns: counter(Opts::new("sluice_turns_total", "Turns given to processes that are steered"))?,
@@ -86,7 +93,7 @@ impl SteeringMetrics {
             ))?,
             announcements_refused: counter(Opts::new(
                 "sluice_announcements_refused_total",
-                "Announcements of contexts beyond what a client may make",
+                "Announcements of contexts beyond what a client may make, or of somebody else's",
             ))?,
             levels: levels.collect::<prometheus::Result<_>>()?,
         })

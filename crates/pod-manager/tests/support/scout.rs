@@ -4,7 +4,7 @@ use super::driver::{Descriptor, context};
 use super::peers::container;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_core::pod_cgroup::PodCgroup;
-use sluice_pod_manager::adopt::{Candidate, Obstacle, ProcessKey, Scout, Way, Why};
+use sluice_pod_manager::adopt::{Candidate, Claim, Obstacle, ProcessKey, Scout, Way, Why};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,6 +24,8 @@ struct State {
     looks: usize,
     reached: Vec<ProcessKey>,
     blind: bool,
+    /// Whose claims do not hold, or cannot be looked at.
+    doubted: BTreeMap<i32, Result<bool, Why>>,
 }
 
 /// Finds what the test has started.
@@ -71,6 +73,11 @@ impl FakeScout {
         self.0.lock().unwrap().blind = blind;
     }
 
+    /// What is to be said of a process's claims from now on; before that they hold.
+    pub fn doubt(&self, pid: i32, holds: Result<bool, Why>) {
+        self.0.lock().unwrap().doubted.insert(pid, holds);
+    }
+
     /// Looks so far.
     pub fn looks(&self) -> usize {
         self.0.lock().unwrap().looks
@@ -99,6 +106,11 @@ impl Scout for FakeScout {
             descriptors: vec![3],
         };
         Ok(ours.map(candidate).collect())
+    }
+
+    fn proves(&mut self, claim: &Claim) -> Result<bool, Obstacle> {
+        let holds = self.0.lock().unwrap().doubted.get(&claim.key.0).copied().unwrap_or(Ok(true));
+        holds.map_err(|why| Obstacle { why, text: "there is something in the way".into() })
     }
 
     fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle> {

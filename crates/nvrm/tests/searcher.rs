@@ -1,0 +1,170 @@
+//! What is found at processes that are looked at from outside: children that have a socket of a made-up simulator.
+#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use sluice_nvrm::NvStatus;
+use sluice_nvrm::abi::{Command as Control, ControlBlock, class, handle_info, timeslice};
+use sluice_nvrm::outside::{CLIENTS, Limits, Process, ProcessKey, Searcher, Unreachable, is_its_own};
+use sluice_nvrm::transport::wire;
+use sluice_sys::pidfd;
+use sluice_sys::socket::{recv_with_fds, send_with_fds};
+
+const CLIENT: u32 = CLIENTS + 7;
+const BASE: u32 = 0x5c00_0000;
+
+/// Handle, class and parent.
+const OBJECTS: [(u32, u32, u32); 5] = [
+    (BASE + 1, class::DEVICE, CLIENT),
+    (BASE + 2, class::SUBDEVICE, BASE + 1),
+    (BASE + 3, class::CHANNEL_GROUP, BASE + 1),
+    (BASE + 4, 0xc86f, BASE + 3),
+    (BASE + 5, 0xcbc0, BASE + 4),
+];
+
+/// An open file of a made-up driver: the end that a program has, and how often it was asked something.
+struct File {
+    theirs: OwnedFd,
+    asked: Arc<AtomicUsize>,
+}
+
+impl File {
+    /// With a client that has a context, or without clients.
+    fn open(has_client: bool) -> Self {
+        let mut fds = [0; 2];
+        let flags = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        // SAFETY: room for two descriptors, which are then owned once each.
+        let [ours, theirs] = unsafe {
+            assert_eq!(libc::socketpair(libc::AF_UNIX, flags, 0, fds.as_mut_ptr()), 0);
+            fds.map(|fd| OwnedFd::from_raw_fd(fd))
+        };
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        thread::spawn(move || {
+            let mut packet = vec![0; wire::MAX_REQUEST];
+            while let Ok((len @ 1.., fds)) = recv_with_fds(ours.as_fd(), &mut packet) {
+                count.fetch_add(1, Ordering::SeqCst);
+                let request = wire::decode_request(&packet[..len]).unwrap();
+                let mut params = request.params.to_vec();
+                let mut block = ControlBlock::decode(request.block).unwrap();
+                block.status = answer(&block, &mut params, has_client).0;
+                let answer = wire::encode_answer(0, &block.encode(), &params);
+                send_with_fds(fds[0].as_fd(), &answer, &[]).unwrap();
+            }
+        });
+        Self { theirs, asked }
+    }
+
+    fn take_asked(&self) -> usize {
+        self.asked.swap(0, Ordering::SeqCst)
+    }
+
+    /// A program that has two descriptors of it.
+    fn program(&self) -> Program {
+        let copy = || Stdio::from(self.theirs.try_clone().unwrap());
+        Program::of(Command::new("sleep").arg("1000").stdin(copy()).stdout(copy()))
+    }
+}
+
+fn answer(block: &ControlBlock, params: &mut Vec<u8>, has_client: bool) -> NvStatus {
+    if !has_client || block.client != CLIENT {
+        return NvStatus::INVALID_CLIENT;
+    }
+    if block.command == Control::GET_TIMESLICE.number {
+        *params = timeslice::encode(2048).to_vec();
+        return NvStatus::OK;
+    }
+    let (object, what) = handle_info::question(params).unwrap();
+    let root = [(CLIENT, 0x41, 0)];
+    let Some((_, class, parent)) = root.iter().chain(&OBJECTS).find(|(handle, ..)| *handle == object) else {
+        return NvStatus::OBJECT_NOT_FOUND;
+    };
+    let is = if what == handle_info::CLASS { *class } else { *parent };
+    *params = handle_info::encode(object, what, is).to_vec();
+    NvStatus::OK
+}
+
+/// A process; killed when dropped.
+struct Program(Child, OwnedFd);
+
+impl Program {
+    fn of(command: &mut Command) -> Self {
+        let child = command.spawn().unwrap();
+        let pidfd = pidfd::open(i32::try_from(child.id()).unwrap()).unwrap();
+        Self(child, pidfd)
+    }
+
+    fn key(&self) -> ProcessKey {
+        (i32::try_from(self.0.id()).unwrap(), 1)
+    }
+
+    fn as_process(&self) -> Process<'_> {
+        Process { key: self.key(), process: self.1.as_fd(), crowd: "pod" }
+    }
+
+    /// The clients and groups found at it.
+    fn groups(&self, searcher: &mut Searcher) -> Result<Vec<(u32, u32)>, Unreachable> {
+        let ways = searcher.look(&self.as_process(), None, &Limits::default())?;
+        let groups = ways.into_iter().flat_map(|way| way.into_parts().1);
+        Ok(groups.map(|group| (group.client, group.channel_group)).collect())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn processes_that_share_an_open_file_are_searched_and_walked_through_once() {
+    let file = File::open(true);
+    let (parent, child) = (file.program(), file.program());
+    let mut searcher = Searcher::new(true);
+    assert_eq!(parent.groups(&mut searcher).unwrap(), [(CLIENT, BASE + 3)]);
+    assert!(file.take_asked() > 1000);
+    assert_eq!(child.groups(&mut searcher).unwrap(), [(CLIENT, BASE + 3)]);
+    assert_eq!(file.take_asked(), 0, "the child's is the parent's");
+    // The next time it is looked whether anything is new, once for both.
+    searcher.begin(&HashSet::from([parent.key(), child.key()]));
+    assert_eq!(parent.groups(&mut searcher).unwrap(), [(CLIENT, BASE + 3)]);
+    let walk = file.take_asked();
+    assert_eq!(child.groups(&mut searcher).unwrap(), [(CLIENT, BASE + 3)]);
+    // Whether the client is there still.
+    assert!(walk > 1000 && file.take_asked() <= 2, "{walk}");
+    // What the parent had goes on as the child's.
+    searcher.begin(&HashSet::from([child.key()]));
+    assert_eq!(child.groups(&mut searcher).unwrap(), [(CLIENT, BASE + 3)]);
+}
+
+#[test]
+fn a_file_without_clients_is_searched_once_whoever_has_it() {
+    let file = File::open(false);
+    let (parent, child) = (file.program(), file.program());
+    let mut searcher = Searcher::new(true);
+    assert!(matches!(parent.groups(&mut searcher), Err(Unreachable::NoGroups(_))));
+    let search = file.take_asked();
+    assert!(matches!(child.groups(&mut searcher), Err(Unreachable::NoGroups(_))));
+    assert_eq!((search > 500, file.take_asked()), (true, 0));
+}
+
+#[test]
+fn clients_are_a_processs_own_only_over_a_file_on_which_they_are_and_which_it_has() {
+    let (file, other, null) =
+        (File::open(true), File::open(false), std::fs::File::open("/dev/null").unwrap());
+    let (owner, stranger) = (file.program(), other.program());
+    let is_own = |program: &Program, descriptor: BorrowedFd<'_>, client| {
+        is_its_own(&program.as_process(), descriptor, &[client], true).unwrap()
+    };
+    assert!(is_own(&owner, file.theirs.as_fd(), CLIENT));
+    assert!(!is_own(&owner, file.theirs.as_fd(), CLIENT + 1), "no such client");
+    assert!(!is_own(&owner, other.theirs.as_fd(), CLIENT), "over another file");
+    assert!(!is_own(&owner, null.as_fd(), CLIENT), "over no driver");
+    assert!(!is_own(&stranger, file.theirs.as_fd(), CLIENT), "over a file that it has not open");
+}
