@@ -107,8 +107,6 @@ pub(super) struct State {
     pub(super) reading: bool,
     /// Threads inside calls that wait for the GPU.
     pub(super) blocked: usize,
-    /// Threads in the middle of submitting work that passes no gate.
-    pub(super) submitting: usize,
     /// The program asks again and again whether something is done.
     pub(super) asking: bool,
     /// What the manager was told: there is work.
@@ -152,7 +150,6 @@ impl State {
             phase: Phase::Detached,
             reading: false,
             blocked: 0,
-            submitting: 0,
             asking: false,
             told_busy: false,
             wanting: 0,
