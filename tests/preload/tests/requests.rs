@@ -60,9 +60,34 @@ fn without_hints_the_driver_is_called_as_if_there_were_no_hook() {
 }
 
 #[test]
-fn x_dump() {
+fn hints_that_may_not_be_followed_cost_no_call_either() {
     let _turn = beside_others();
-    eprintln!("DUMP {:?}", cost("auto", "auto", Some(1)));
-    eprintln!("DUMP {:?}", cost("api", "api", Some(1)));
-    eprintln!("DUMP {:?}", cost("none", "auto", Some(0)));
+    let cost = cost("none", "auto", Some(0));
+    assert!(cost.added.is_empty() && cost.holds == 0, "{cost:?}");
+}
+
+#[test]
+fn a_hint_costs_two_launches_and_a_question_for_the_context() {
+    let _turn = beside_others();
+    let cost = cost("api", "api", Some(1));
+    assert_eq!(cost.holds, REQUESTS);
+    let added: Vec<_> = cost.added.iter().map(|(what, count)| (what.as_str(), *count)).collect();
+    let requests = i64::try_from(REQUESTS).unwrap_or(0);
+    assert_eq!(added, [("cuCtxGetCurrent", requests), ("cuLaunchKernel", 2 * requests)]);
+}
+
+#[test]
+fn holds_that_come_by_themselves_cost_no_more_than_those_that_are_asked_for() {
+    let _turn = beside_others();
+    let cost = cost("auto", "auto", Some(1));
+    assert!(cost.holds > 0);
+    let most = |what: &str| match what {
+        "cuCtxGetCurrent" => 2 * REQUESTS,
+        // Those of holds that were foreseen are not the program's thread's.
+        "cuLaunchKernel" => 2 * cost.holds,
+        _ => 0,
+    };
+    let over =
+        cost.added.iter().find(|(what, count)| u64::try_from(**count).is_ok_and(|count| count > most(what)));
+    assert_eq!(over, None, "{cost:?}");
 }

@@ -392,6 +392,39 @@ fn foreseen_holds_end_where_they_do_not_pay() {
     assert_eq!(held_lately, 0);
 }
 
+/// A copy, as the hook makes it known.
+fn copy(hints: &Hints, now: u64) {
+    if hints.is_armed() {
+        let _begun = hints.begins(Trigger::Copy, now, 0);
+    } else if hints.watches_copies() {
+        hints.arrives(now);
+    }
+}
+
+#[test]
+fn a_request_that_was_held_for_ahead_is_timed_from_its_first_copy_like_any_other() {
+    let hints = Hints::new(Settings::default());
+    hints.allow(1);
+    hints.launched(0);
+    hints.idle(1, 1);
+    let (mut due, mut held_lately, mut planned) = (1_000 * MS, 0, None::<Hold>);
+    for at in 0..600 {
+        due += 10 * MS;
+        let held = planned.is_some_and(|hold| hints.comes_due(hold.ticket));
+        held_lately += u32::from(held && at > 400);
+        assert!(hints.watches_copies());
+        copy(&hints, due);
+        assert!(!hints.watches_copies(), "the second copy is of no interest");
+        // What the hold costs falls upon the preparation, before the launch.
+        let launched = due + if held { 500 * US } else { 100 * US };
+        hints.launched(launched);
+        planned = hints.foresee(launched);
+        hints.waited(launched + MS);
+        hints.idle(launched + MS, at);
+    }
+    assert_eq!(held_lately, 0);
+}
+
 #[test]
 fn the_words_say_what_calls_have_to_do() {
     let hints = Hints::new(Settings::default());
