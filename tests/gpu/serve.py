@@ -155,14 +155,14 @@ def main():
     windows_of = {name: {} for name in arms}
     wrong, lasted = [], 0.0
     fit(options, arms)
-    order = Order(arms, options.rounds, options.seed)
+    order = Order(arms, options.seed)
     for number in range(options.rounds):
         begun = time.monotonic()
         # A round that is not complete says nothing.
         if number and rig.STARTED + options.limit - begun < 1.02 * lasted + 4:
             rig.say(f"no time for round {number}")
             break
-        for name in order.round(number):
+        for name in order.round():
             service, lead, trainings = arms[name]
             jitter = options.period / 2 if name.endswith("-random") else 0.0
             told, windows = stage.run(service, lead, trainings, requests_of(options, arms[name], name), jitter)
