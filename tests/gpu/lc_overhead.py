@@ -73,7 +73,8 @@ def result(options, blocks, order, manager):
     wrong = sorted({arm for arm, of in blocks.items() for block in of if not block["answer_unchanged"]})
     whole = all(len(of) >= options.rounds for of in blocks.values())
     told = {
-        "ok": whole and not wrong, "rows": rows, "aa_noise": rows["bare2"]["of_bare"] if "bare2" in rows else None, "wrong_answers": wrong,
+        "ok": whole and not wrong, "arms": rows,
+        "numbers": {f"{arm}: us more than bare at p50, p99": {part: list(more.values()) for part, more in row.get("more_us", {}).items()} for arm, row in rows.items() if arm != "bare"}, "aa_noise": rows["bare2"]["of_bare"] if "bare2" in rows else None, "wrong_answers": wrong,
         "period_us": options.period, "requests": options.requests, "rounds": options.rounds, "timed": options.timed, "pinned": options.pin, **order.result(),
         "grants": {name: manager.grants(name) for name in ("managed", "auto")}, "metrics": manager.metrics(),
     }
@@ -86,7 +87,7 @@ def earlier(options):
     blocks = {arm: [] for arm in ARMS}
     if options.resume:
         before = json.loads(pathlib.Path(options.resume).read_text())
-        same = all(before.get(what) == getattr(options, what) for what in ("requests", "period", "timed", "seed") if what in before)
+        same = all(before.get(what) == getattr(options, what) for what in ("requests", "timed", "seed"))
         same = same and before.get("period_us") == options.period and before.get("commit") == rig.machine()["commit"]
         if same and set(before.get("blocks", {})) == set(ARMS):
             done = min(map(len, before["blocks"].values()))
@@ -120,9 +121,9 @@ def main():
         # What there is so far: the run may be cut short.
         told = result(options, blocks, order, stage.manager)
         rig.write(options.name, told, quiet=True)
-        rig.say(f"round {number}:", " ".join(f"{arm} {told['rows'][arm]['latency']['p50']:.0f}/{told['rows'][arm]['latency']['p99']:.0f}" for arm in ARMS), "us p50/p99 so far")
+        rig.say(f"round {number}:", " ".join(f"{arm} {told['arms'][arm]['latency']['p50']:.0f}/{told['arms'][arm]['latency']['p99']:.0f}" for arm in ARMS), "us p50/p99 so far")
     for arm in ARMS[1:]:
-        rig.say(arm, {part: tuple(more.values()) for part, more in told["rows"][arm]["more_us"].items()}, "us more than bare at p50 and p99")
+        rig.say(arm, {part: tuple(more.values()) for part, more in told["arms"][arm]["more_us"].items()}, "us more than bare at p50 and p99")
     for child in stage.children.values():
         child.stop()
     stage.manager.stop()
