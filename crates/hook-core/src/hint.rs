@@ -151,10 +151,10 @@ impl Hints {
         self.waited_ns.store(now_ns, Relaxed);
     }
 
-    /// All work had finished at `now_ns`, and so many launches have been made since the start.
-    pub fn idle(&self, now_ns: u64, launches: u64) {
+    /// All work had finished at `now_ns`, and so many launches have been made since the start; that is asked for only if it matters.
+    pub fn idle(&self, now_ns: u64, launches: impl FnOnce() -> u64) {
         if self.is_watching() {
-            let exact = self.waited_ns.load(Relaxed) == now_ns;
+            let (exact, launches) = (self.waited_ns.load(Relaxed) == now_ns, launches());
             self.with(|machine| machine.idle(now_ns, exact, launches));
         }
     }

@@ -102,9 +102,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.tell_activity(state, now);
         // The next launch begins a burst and has to be noted.
         self.gate.next_epoch();
+        self.hints.idle(now, || self.gate.launches());
+        if state.grant.is_standing() {
+            // The tracker reports at each of its looks.
+            return;
+        }
         self.report(state, now);
-        self.hints.idle(now, self.gate.launches());
-        if state.grant.is_standing() || !state.takes_yield || !self.link.contended() {
+        if !state.takes_yield || !self.link.contended() {
             return;
         }
         let long_ms = (LONG_PAUSE * self.settings.idle_ns) as f64 / 1e6;
