@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Common;
 use super::figures::{Spread, median};
 use super::launches::{self, Launches};
-use super::requests::{self, Step};
+use super::requests::{self, Requests};
 use super::syscalls::Tracer;
 use crate::signals::Interrupts;
 use crate::stage::Stage;
@@ -35,8 +35,8 @@ pub(crate) struct HookFigures {
     syscalls_per_launch: Option<f64>,
     /// The same of bare launches: what the driver itself does.
     bare_syscalls_per_launch: Option<f64>,
-    /// The calls of a latency-critical request, each after a pause.
-    request: Vec<Step>,
+    /// The calls of a latency-critical request, each the first of its kind since the GPU was idle.
+    request: Requests,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,7 +129,10 @@ pub(super) fn next_line(
         if let Ok(line) = lines.recv_timeout(LOOK_EVERY) {
             return Ok(line);
         }
-        process.check_running()?;
+        if let Err(ended) = process.check_running() {
+            // It may have said its line and ended since we looked.
+            return lines.recv_timeout(LOOK_EVERY).map_err(|_| ended);
+        }
         if Instant::now() > deadline {
             bail!("{} does not answer{}", process.name(), process.log_tail());
         }

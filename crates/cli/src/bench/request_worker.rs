@@ -19,6 +19,10 @@ const WARM_UP: usize = 4;
 const UNTIL_DONE: Duration = Duration::from_micros(250);
 /// Words of a request, and of its answer.
 const WORDS: u32 = 64;
+/// Words that are read to clear the caches: 32 MiB.
+const JUNK: usize = 4 << 20;
+/// Words of a cache line.
+const LINE: usize = 8;
 
 /// The calls of a request, in their order.
 pub(crate) const STEPS: [&str; 4] =
@@ -30,6 +34,9 @@ pub(crate) struct Arguments {
     /// Make each call between two marker calls for whoever traces this process, instead of timing it
     #[arg(long)]
     counted: bool,
+    /// Read so much memory before each request that nothing of it is left in the processor's caches, as after a pause in which others had them
+    #[arg(long)]
+    cold: bool,
 }
 
 /// What a block took: nanoseconds of each call of its requests.
@@ -42,7 +49,7 @@ pub(crate) struct Block {
 /// Says "ready"; then a block for each line of the input, or one to be counted.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let session = Session::open(0)?;
-    let service = Service::new(&session)?;
+    let service = Service::new(&session, arguments.cold)?;
     service.block(|_, call| call())?;
     writeln!(io::stdout(), "ready")?;
     for line in io::stdin().lock().lines() {
@@ -78,20 +85,25 @@ struct Service<'s> {
     request: PinnedBuffer<'s>,
     answer: PinnedBuffer<'s>,
     graph: Graph<'s>,
+    /// Empty unless caches are to be cleared.
+    junk: Vec<u64>,
 }
 
 impl<'s> Service<'s> {
-    fn new(session: &'s Session) -> anyhow::Result<Self> {
+    fn new(session: &'s Session, cold: bool) -> anyhow::Result<Self> {
         let bytes = WORDS as usize * size_of::<u64>();
         let (stream, buffer) = (session.stream()?, DeviceBuffer::with_initial_words(session, WORDS)?);
         let graph = Graph::of_a_kernel(session, &stream, &buffer, (1, 0))?;
         let (request, answer) = (PinnedBuffer::new(session, bytes)?, PinnedBuffer::new(session, bytes)?);
-        Ok(Self { stream, buffer, request, answer, graph })
+        // Not all of one value: pages of nothing but noughts would be one page.
+        let junk = (0..if cold { JUNK as u64 } else { 0 }).collect();
+        Ok(Self { stream, buffer, request, answer, graph, junk })
     }
 
     /// Some requests, the last [`BLOCK`] of which `observe` sees: it is given the number of each call and makes it.
     fn block(&self, mut observe: impl FnMut(usize, Call<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
         for nth in 0..WARM_UP + BLOCK {
+            hint::black_box(self.junk.iter().step_by(LINE).fold(0, |sum: u64, word| sum.wrapping_add(*word)));
             let begun = Instant::now();
             let submit: [Call<'_>; 3] = [
                 &|| Ok(self.request.copy_to(&self.buffer, &self.stream)?),

@@ -17,8 +17,9 @@ use crate::signals::Interrupts;
 use crate::stage::{Setting, Stage};
 use crate::supervise::{Line, Process};
 
-/// Rounds of four blocks: bare, hooked, hooked, bare.
+/// Rounds of four blocks: bare, hooked, hooked, bare; with cold caches fewer, as clearing them takes milliseconds.
 const ROUNDS: usize = 40;
+const COLD_ROUNDS: usize = 10;
 const CLIENT: &str = "service";
 
 /// One call of a request.
@@ -37,8 +38,15 @@ pub(crate) struct Step {
     bare_syscalls: Option<f64>,
 }
 
+/// Calls of requests that follow one another, and of requests before which the processor's caches were cleared.
+#[derive(Debug, Serialize)]
+pub(crate) struct Requests {
+    warm: Vec<Step>,
+    cold: Vec<Step>,
+}
+
 /// Measures on a stage of its own, whose client is latency-critical.
-pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Result<Vec<Step>> {
+pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Result<Requests> {
     let resource_file = format!(
         "clients:\n  - {{ name: {CLIENT}, request: 0.5, limit: 1.0, memory: {}, class: latency-critical }}\n",
         8_u64 << 30
@@ -47,12 +55,31 @@ pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Resul
     let controls = if setting.simulated { "--controls=simulated" } else { "--controls=auto" };
     let setting = Setting { resource_file, manager_flags: vec![controls.to_owned()], ..setting };
     let stage = Stage::build(setting, || interrupts.pause())?;
+    let [bare_calls, calls] = [false, true].map(|hooked| count(&stage, hooked, interrupts));
+    let steps = |flags: &[&str], rounds| -> anyhow::Result<Vec<Step>> {
+        let (all, medians) = time(&stage, flags, rounds, interrupts)?;
+        let step = |step| Step::of(step, &all, &medians, &[bare_calls, calls]);
+        Ok((0..STEPS.len()).map(step).collect())
+    };
+    Ok(Requests { warm: steps(&[], ROUNDS)?, cold: steps(&["--cold"], COLD_ROUNDS)? })
+}
+
+/// Nanoseconds of each step, bare and hooked.
+type Times = [[Vec<u64>; STEPS.len()]; 2];
+/// Of a round: each step's median in each of the four blocks.
+type Medians = [[f64; 4]; STEPS.len()];
+
+fn time(
+    stage: &Stage,
+    flags: &[&str],
+    rounds: usize,
+    interrupts: &Interrupts,
+) -> anyhow::Result<(Times, Vec<Medians>)> {
     let mut sides =
-        [Side::start(&stage, false, &[], interrupts)?, Side::start(&stage, true, &[], interrupts)?];
-    let mut all: [[Vec<u64>; STEPS.len()]; 2] = Default::default();
-    let mut rounds = Vec::new();
-    for _ in 0..ROUNDS {
-        let mut medians = [[0.0; 4]; STEPS.len()];
+        [Side::start(stage, false, flags, interrupts)?, Side::start(stage, true, flags, interrupts)?];
+    let (mut all, mut seen) = (Times::default(), Vec::new());
+    for _ in 0..rounds {
+        let mut medians = Medians::default();
         for (place, hooked) in [0, 1, 1, 0].into_iter().enumerate() {
             let block = sides[hooked].block(interrupts)?;
             for (step, ns) in block.ns.into_iter().enumerate() {
@@ -60,47 +87,55 @@ pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Resul
                 all[hooked][step].extend(ns);
             }
         }
-        rounds.push(medians);
+        seen.push(medians);
     }
-    drop(sides);
-    let [bare_calls, calls] = [false, true].map(|hooked| count(&stage, hooked, interrupts));
-    let steps = STEPS.into_iter().enumerate().map(|(step, call)| {
+    Ok((all, seen))
+}
+
+impl Step {
+    fn of(step: usize, all: &Times, rounds: &[Medians], calls: &[Option<[f64; STEPS.len()]>; 2]) -> Self {
         let spread = |hooked: usize| Spread::of(&all[hooked][step].iter().copied().collect::<Samples>(), 1.0);
         let of = |difference: fn([f64; 4]) -> f64| {
             median(rounds.iter().map(|medians| difference(medians[step])).collect())
         };
-        let typical = |calls: &Option<[f64; STEPS.len()]>| calls.map(|calls| calls[step]);
-        Step {
-            call,
+        let [bare_syscalls, syscalls] = calls.map(|calls| calls.map(|calls| calls[step]));
+        Self {
+            call: STEPS[step],
             bare_ns: spread(0),
             hooked_ns: spread(1),
             added_ns: of(|[a, b, c, d]| f64::midpoint(b - a, c - d)),
             noise_ns: of(|[a, _, _, d]| d - a),
-            syscalls: typical(&calls),
-            bare_syscalls: typical(&bare_calls),
+            syscalls,
+            bare_syscalls,
         }
-    });
-    Ok(steps.collect())
+    }
 }
 
 /// Tells people.
-pub(crate) fn tell(steps: &[Step]) -> io::Result<()> {
+pub(crate) fn tell(requests: &Requests) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(
-        out,
-        "calls of a latency-critical request, ns    bare p50   hooked p50   added   noise   system calls (bare)"
-    )?;
-    for step in steps {
-        let Step { call, bare_ns, hooked_ns, added_ns, noise_ns, syscalls, bare_syscalls } = step;
-        let calls = |calls: &Option<f64>| calls.map_or("?".to_owned(), |calls| format!("{calls:.0}"));
+    for (steps, when) in
+        [(&requests.warm, "one after another"), (&requests.cold, "caches cleared before each")]
+    {
         writeln!(
             out,
-            "  {call:36} {:12.0} {:12.0} {added_ns:7.0} {noise_ns:7.0}   {} ({})",
-            bare_ns.p50,
-            hooked_ns.p50,
-            calls(syscalls),
-            calls(bare_syscalls)
+            "{:38} {:>10} {:>12} {:>8} {:>8}   system calls (bare)",
+            format!("requests {when}, ns"),
+            "bare p50",
+            "hooked p50",
+            "added",
+            "noise"
         )?;
+        for step in steps {
+            let Step { call, bare_ns, hooked_ns, added_ns, noise_ns, syscalls, bare_syscalls } = step;
+            let [calls, bare_calls] = [syscalls, bare_syscalls]
+                .map(|calls| calls.map_or("?".to_owned(), |calls| format!("{calls:.0}")));
+            let (bare, hooked) = (bare_ns.p50, hooked_ns.p50);
+            writeln!(
+                out,
+                "  {call:36} {bare:10.0} {hooked:12.0} {added_ns:8.0} {noise_ns:8.0}   {calls} ({bare_calls})"
+            )?;
+        }
     }
     Ok(())
 }
