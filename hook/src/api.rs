@@ -64,7 +64,8 @@ pub(crate) extern "C" fn sluice_hint(lead_us: c_uint) -> c_int {
     result as c_int
 }
 
-/// Writes up to `capacity` counters of holds and returns how many there are: launched, released by the host.
+/// Writes up to `capacity` counters of holds and returns how many there are: launched, released by the host, planned for later, and
+/// how late those were in nanoseconds, in all and at most.
 ///
 /// # Safety
 /// `counters` is null or writable for `capacity` numbers.

@@ -34,6 +34,10 @@ static ANYWHERE: AtomicBool = AtomicBool::new(false);
 /// Holds launched, and holds released by the host.
 static LAUNCHED: AtomicU64 = AtomicU64::new(0);
 static RELEASED: AtomicU64 = AtomicU64::new(0);
+/// Of those launched, the ones that were planned for later; how late they were, in nanoseconds: all together, and the latest.
+static PLANNED: AtomicU64 = AtomicU64::new(0);
+static LATE_NS: AtomicU64 = AtomicU64::new(0);
+static LATEST_NS: AtomicU64 = AtomicU64::new(0);
 
 /// How long after its end a hold is given up that neither a launch nor a wait has released.
 const PATIENCE_NS: u64 = 1_000_000;
@@ -58,17 +62,27 @@ pub(crate) enum Unheld {
 /// A copy is about to be submitted.
 #[inline]
 pub(crate) fn before_copy(is_input: impl FnOnce() -> bool) {
-    if let Some(managed) = concerned(Hints::is_armed) {
+    if let Some(managed) = concerned(Hints::watches_copies) {
         on_copy(managed, is_input);
     }
 }
 
 #[cold]
 fn on_copy(managed: &'static Managed, is_input: impl FnOnce() -> bool) {
-    let is_input = guarded(false, is_input);
-    if is_input {
-        let _held =
-            guarded(Err(Unheld::Bypassed(Bypass::InternalError)), || begin(managed, Trigger::Copy, 0));
+    guarded((), || {
+        if is_input() {
+            arrives(managed, Trigger::Copy);
+        }
+    });
+}
+
+/// A request's first call is about to be made, perhaps: begins a hold, or tells that the request is there for which one was begun.
+fn arrives(managed: &'static Managed, trigger: Trigger) {
+    let hints = managed.device.hints();
+    if hints.is_armed() {
+        let _held = begin(managed, trigger, 0);
+    } else {
+        hints.arrives(HostClock.now_ns());
     }
 }
 
@@ -76,8 +90,8 @@ fn on_copy(managed: &'static Managed, is_input: impl FnOnce() -> bool) {
 pub(crate) fn launch(managed: &'static Managed, real: impl FnOnce() -> CUresult) -> CUresult {
     let hints = managed.device.hints();
     guarded((), || {
-        if allow(managed).is_ok() && hints.is_armed() {
-            let _held = begin(managed, Trigger::Launch, 0);
+        if allow(managed).is_ok() && hints.watches_launches() {
+            arrives(managed, Trigger::Launch);
         }
     });
     let result = real();
@@ -96,8 +110,8 @@ pub(crate) fn launch(managed: &'static Managed, real: impl FnOnce() -> CUresult)
 
 /// Has a hold launched before the next request, if that is known to come.
 fn foresee(managed: &'static Managed, now_ns: u64) {
-    if let Some(context) = gpu::current_context()
-        && let Some(hold) = managed.device.hints().foresee(now_ns)
+    if let Some(hold) = managed.device.hints().foresee(now_ns)
+        && let Some(context) = gpu::current_context()
     {
         worker::launch_later(Later { managed, context, hold });
     }
@@ -180,9 +194,9 @@ fn count(managed: &Managed, resources: &mut Resources) {
     }
 }
 
-/// Holds launched and released, for those who ask.
-pub(crate) fn counts() -> [u64; 2] {
-    [LAUNCHED.load(Relaxed), RELEASED.load(Relaxed)]
+/// Counts for those who ask: holds launched, released, planned for later, by how much those were late in all and at most, in nanoseconds.
+pub(crate) fn counts() -> [u64; 5] {
+    [&LAUNCHED, &RELEASED, &PLANNED, &LATE_NS, &LATEST_NS].map(|count| count.load(Relaxed))
 }
 
 /// The device that a call of this thread concerns, if its hints `want` to know.
@@ -272,6 +286,10 @@ fn launch_now(managed: &Managed, context: u64, hold: Hold) {
     if hints.comes_due(hold.ticket) {
         managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
         managed.out.expect_end(hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
+        let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);
+        PLANNED.fetch_add(1, Relaxed);
+        LATE_NS.fetch_add(late_ns, Relaxed);
+        LATEST_NS.fetch_max(late_ns, Relaxed);
         gpu::within(context, || launch_in(&mut contexts, managed, context, hold));
     }
 }

@@ -66,6 +66,9 @@ PARTS = {
     "serve-random": Part(
         script("serve.py", "--arms", *"alone be-alone hooked-alone alone-random auto1-random alone2".split(), "--rounds", 5, "--requests", 600, "--name", "serve-random"),
         210, 300, quiet=True, sim=(*SHORT, "--requests", 30, "--short-requests", 30)),
+    "lc-overhead": Part(
+        script("lc_overhead.py"), 130, 175, quiet=True, resumes=True,
+        sim=(*SHORT, "--rounds", 3, "--requests", 40, "--timed", 10)),
     "preempt": Part(
         preempt("full", "device", "host", "mps-gate"), 150, 566, quiet=True, resumes=True, real=("--gpu", "real"),
         sim=(*SHORT, "--requests", 10, "--blocks", 2)),
@@ -94,6 +97,6 @@ PLANS = {
     # Latencies: on one GPU, nobody beside. One command each.
     "serve": ["serve"],
     "preempt": ["preempt"],
-    "bits": ["identical-api", "frameworks"],
+    "bits": ["lc-overhead", "identical-api", "frameworks"],
     "rest": ["outside", "doctor", "serve-random", "memory", "hint", "table", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A latency-critical service beside one and two trainings: alone, stock time slicing, MPS, and under Sluice.
 
-Interleaved blocks: each round runs every arm once, so that drift of the machine falls on all alike; `alone` runs twice a round, and the
-difference of its halves is the A/A noise. Nobody is restarted between blocks: idle programs keep their contexts. Latencies count from the time a request was due.
+Interleaved blocks: each round runs every arm once, in an order that changes (order.py), so that drift of the machine falls on all alike; `alone`
+runs twice a round, and the difference of its halves is the A/A noise. Nobody is restarted between blocks: idle programs keep their contexts. Latencies count from the time a request was due.
 
 Arms (LC = ResNet-50 graph each 10 ms, BE = ResNet-50 training):
   alone, alone2          LC without the hook, nobody beside
@@ -24,6 +24,7 @@ import tempfile
 import time
 
 import rig
+from order import Order
 
 SLACK = 60.0
 
@@ -142,6 +143,7 @@ def main():
     parser.add_argument("--quota", type=float, nargs=2, default=[0.3, 0.6], help="of the two trainings")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="give the service two cores of its own")
+    parser.add_argument("--seed", type=int, default=1, help="of the arms' order")
     parser.add_argument("--limit", type=int, default=560)
     parser.add_argument("--name", default="serve")
     parser.add_argument("--manager", nargs="*", default=[], help="more arguments of the pod-manager")
@@ -153,13 +155,15 @@ def main():
     windows_of = {name: {} for name in arms}
     wrong, lasted = [], 0.0
     fit(options, arms)
+    order = Order(arms, options.seed)
     for number in range(options.rounds):
         begun = time.monotonic()
         # A round that is not complete says nothing.
         if number and rig.STARTED + options.limit - begun < 1.02 * lasted + 4:
             rig.say(f"no time for round {number}")
             break
-        for name, (service, lead, trainings) in arms.items():
+        for name in order.round():
+            service, lead, trainings = arms[name]
             jitter = options.period / 2 if name.endswith("-random") else 0.0
             told, windows = stage.run(service, lead, trainings, requests_of(options, arms[name], name), jitter)
             for who, window in windows.items():
@@ -173,7 +177,7 @@ def main():
                 rig.say(f"round {number} {name:12}", {w: round(r["rate"] * options.batch) for w, r in windows.items()})
         lasted = time.monotonic() - begun
         # What there is so far: the run may be cut short.
-        rig.write(options.name, result(options, arms, latencies, windows_of, wrong, stage))
+        rig.write(options.name, {**result(options, arms, latencies, windows_of, wrong, stage), **order.result()})
     stage.stop()
     return 1 if wrong else 0
 

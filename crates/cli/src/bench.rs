@@ -4,6 +4,8 @@ mod comm;
 mod figures;
 mod hook;
 mod launches;
+mod request_worker;
+mod requests;
 mod scenarios;
 mod syscalls;
 mod timeline;
@@ -32,7 +34,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Benchmark {
-    /// Time that the hook adds to a kernel launch while a grant is valid
+    /// Time that the hook adds to a kernel launch while a grant is valid, and to the calls of a latency-critical request
     Hook(Common),
     /// Time of a frame and of a round trip to the pod-manager
     Comm(Common),
@@ -57,6 +59,9 @@ enum Benchmark {
     /// The process that `hook` measures in
     #[command(hide = true)]
     HookWorker(launches::Arguments),
+    /// The process whose requests `hook` times
+    #[command(hide = true)]
+    RequestWorker(request_worker::Arguments),
     /// A client that `token` hands the token to
     #[command(hide = true)]
     TokenPeer(token::PeerArguments),
@@ -91,6 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Benchmark::PreemptLc(flags) => preempt::run_lc(flags)?,
         Benchmark::PreemptBe => preempt::run_be()?,
         Benchmark::HookWorker(flags) => launches::run(flags)?,
+        Benchmark::RequestWorker(flags) => request_worker::run(flags)?,
         Benchmark::TokenPeer(flags) => token::run_peer(flags)?,
         Benchmark::TokenLauncher(flags) => token::run_launcher(flags)?,
         Benchmark::Hook(common) => common.publish(&hook::measure(common, &Interrupts::hold()?)?)?,

@@ -1,5 +1,5 @@
 //! `sluice bench preempt`: latency of short requests beside long and short kernels of somebody else, at each level of preemption.
-//! Alone, time-sliced and with Sluice take turns block by block, so that whatever drifts falls on all alike.
+//! Alone, time-sliced and with Sluice take turns in each block, in an order that changes, so that whatever drifts falls on all alike.
 
 mod actor;
 mod arms;
@@ -7,6 +7,7 @@ mod clock;
 mod facts;
 mod level;
 mod mps;
+mod order;
 mod report;
 mod row;
 mod scene;
@@ -46,6 +47,9 @@ pub(crate) struct Arguments {
     /// How often alone, time-sliced and with Sluice take turns
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     blocks: u32,
+    /// By what the order of the arms in a row's blocks is chosen
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Lengths of the kernels beside which requests are made
     #[arg(long, num_args = 1.., value_name = "US", default_values_t = [10, 100, 1000, 10_000])]
     be_kernel_us: Vec<u32>,

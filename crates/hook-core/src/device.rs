@@ -16,7 +16,7 @@ mod waits;
 mod wanting;
 mod work;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 pub use state::Settings;
@@ -52,6 +52,8 @@ pub struct Device<'p, D, L, C> {
     asking: AtomicBool,
     /// When it last asked, in nanoseconds.
     asked_ns: AtomicU64,
+    /// Threads in the middle of submitting work that passes no gate. Counted up with the lock, down without.
+    submitting: AtomicUsize,
     state: Mutex<State>,
     /// Threads that want to launch wait here.
     wanting: Condvar,
@@ -98,6 +100,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             active: AtomicBool::new(false),
             asking: AtomicBool::new(false),
             asked_ns: AtomicU64::new(0),
+            submitting: AtomicUsize::new(0),
             state: Mutex::new(State::new(&settings)),
             settings,
             wanting: Condvar::new(),

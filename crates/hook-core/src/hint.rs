@@ -19,6 +19,7 @@ mod machine;
 mod rhythm;
 mod terms;
 mod trial;
+mod waking;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use contexts::{Contexts, Standing};
 pub use cost::Seen;
 pub use machine::Machine;
 pub use terms::{Hold, NoHold, Settings, Trigger};
+pub use waking::Waking;
 
 /// The next copy or launch may begin a hold.
 const ARMED: u32 = 1 << 0;
@@ -41,6 +43,8 @@ const HELD: u32 = 1 << 2;
 const WATCHING: u32 = 1 << 3;
 /// For good: this is the child of a fork.
 const ABANDONED: u32 = 1 << 4;
+/// A request was announced or foreseen, and its first call is to come.
+const AWAITED: u32 = 1 << 5;
 
 /// The hints of one device.
 #[derive(Debug)]
@@ -65,7 +69,13 @@ impl Hints {
         }
     }
 
-    /// Whether a copy may begin a hold.
+    /// Whether a copy may begin a hold, or be the first call of a request that has one.
+    #[inline]
+    pub fn watches_copies(&self) -> bool {
+        self.has(ARMED | AWAITED)
+    }
+
+    /// Whether a copy or a launch may begin a hold.
     #[inline]
     pub fn is_armed(&self) -> bool {
         self.has(ARMED)
@@ -104,6 +114,13 @@ impl Hints {
         self.with(|machine| machine.begins(trigger, now_ns, lead_ns))
     }
 
+    /// The first call of a request that was announced or foreseen is made at `now_ns`. Others teach nothing.
+    pub fn arrives(&self, now_ns: u64) {
+        if self.has(AWAITED) {
+            self.with(|machine| machine.arrives(now_ns));
+        }
+    }
+
     /// The time of a planned hold has come: whether it is still to be launched.
     pub fn comes_due(&self, ticket: u32) -> bool {
         self.with(|machine| machine.comes_due(ticket))
@@ -134,10 +151,10 @@ impl Hints {
         self.waited_ns.store(now_ns, Relaxed);
     }
 
-    /// All work had finished at `now_ns`, and so many launches have been made since the start.
-    pub fn idle(&self, now_ns: u64, launches: u64) {
+    /// All work had finished at `now_ns`, and so many launches have been made since the start; that is asked for only if it matters.
+    pub fn idle(&self, now_ns: u64, launches: impl FnOnce() -> u64) {
         if self.is_watching() {
-            let exact = self.waited_ns.load(Relaxed) == now_ns;
+            let (exact, launches) = (self.waited_ns.load(Relaxed) == now_ns, launches());
             self.with(|machine| machine.idle(now_ns, exact, launches));
         }
     }
@@ -164,6 +181,7 @@ impl Hints {
             (machine.is_begun(), BEGUN),
             (machine.is_held(), HELD),
             (machine.is_allowed(), WATCHING),
+            (machine.is_awaited(), AWAITED),
         ];
         let word = word.iter().filter(|(holds, _)| *holds).fold(0, |all, (_, bit)| all | bit);
         // Once abandoned the word stays so, whoever was in here at that moment.

@@ -1,6 +1,6 @@
 //! The streams used during a grant, and which of them may still have work.
 
-use crate::platform::{Stream, StreamKind};
+use crate::platform::{Located, Stream, StreamKind};
 
 /// One stream used during the grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,8 @@ impl Used {
 /// What a host wait has waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
+    /// A stream that the program created, whatever its context: no two have the same handle.
+    Created(Stream),
     /// One stream of a context.
     Stream(u64, Stream),
     /// The legacy default stream of a context, and with it all its blocking streams.
@@ -37,6 +39,7 @@ impl Waited {
     /// Whether the wait includes everything submitted to the stream.
     pub fn covers(&self, used: &Used) -> bool {
         match *self {
+            Self::Created(stream) => used.stream == stream,
             Self::Stream(context, stream) => used.context == context && used.stream == stream,
             Self::Legacy(context) => {
                 used.context == context && (used.blocking || used.stream.kind == StreamKind::Legacy)
@@ -59,6 +62,13 @@ impl StreamSet {
             Some(used) => used.dirty = epoch,
             None => self.streams.push(Used { context, stream, blocking, dirty: epoch }),
         }
+    }
+
+    /// Where a stream lives, if it was noted and the program created it: what other handles mean depends on who asks.
+    pub fn located(&self, stream: Stream) -> Option<Located> {
+        let its = |used: &&Used| used.stream == stream && stream.kind == StreamKind::Created;
+        let used = self.streams.iter().find(its)?;
+        Some(Located { context: used.context, blocking: used.blocking })
     }
 
     /// The program has waited for `what`; launches noted in epochs before `epoch` have finished.
@@ -144,6 +154,36 @@ mod tests {
         assert!(set.any_dirty());
         set.remove_context(8);
         assert!(!set.any_dirty());
+    }
+
+    #[test]
+    fn a_stream_that_was_noted_is_found_again_until_it_is_destroyed() {
+        let mut set = StreamSet::default();
+        set.note(7, created(100), false, 1);
+        set.note(7, created(0), true, 1);
+        set.finished(Waited::Created(created(100)), 2);
+        assert_eq!(set.located(created(100)), Some(Located { context: 7, blocking: false }));
+        assert_eq!(set.located(created(0)), None, "whose default stream it is, the current context says");
+        set.remove(created(100));
+        assert_eq!(set.located(created(100)), None);
+        set.note(8, created(100), true, 3);
+        assert_eq!(
+            set.located(created(100)),
+            Some(Located { context: 8, blocking: true }),
+            "another of that handle"
+        );
+        set.remove_context(8);
+        assert_eq!(set.located(created(100)), None);
+    }
+
+    #[test]
+    fn a_wait_for_a_created_stream_needs_no_context_to_be_known_by() {
+        let mut set = StreamSet::default();
+        set.note(7, created(100), true, 1);
+        set.note(8, created(101), true, 1);
+        set.finished(Waited::Created(created(100)), 2);
+        let dirty: Vec<u64> = set.all().iter().filter(|u| u.is_dirty()).map(|u| u.stream.handle).collect();
+        assert_eq!(dirty, [101]);
     }
 
     #[test]

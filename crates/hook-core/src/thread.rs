@@ -1,12 +1,20 @@
 //! What one application thread remembers between calls, so that its launches need nothing shared.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use crate::gate::SHARDS;
 
 /// Streams a thread remembers; a thread that launches on more of them in turn takes the slow path for some.
 const REMEMBERED: usize = 16;
+
+/// No thread counts in a shard from this one on.
+static SHARDS_IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// How many of the gate's shards, from the first on, threads count in. Not exact while a thread makes its first call.
+pub(crate) fn shards_in_use() -> usize {
+    SHARDS_IN_USE.load(Relaxed)
+}
 
 /// The memory of one thread. Has no destructor, so it may be thread-local in a library that others load.
 #[derive(Debug)]
@@ -38,6 +46,7 @@ impl Thread {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let id = NEXT.fetch_add(1, Relaxed).max(1);
         self.id.set(id);
+        SHARDS_IN_USE.fetch_max(self.shard() + 1, Relaxed);
         id
     }
 

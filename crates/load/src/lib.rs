@@ -10,6 +10,7 @@ pub mod commanded;
 pub mod driver;
 pub mod facts;
 pub mod gate;
+pub mod graph;
 pub mod grow;
 pub mod kernel;
 pub mod lc;

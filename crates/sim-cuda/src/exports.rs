@@ -31,11 +31,16 @@ const fn is_held(symbol: &str) -> bool {
 
 macro_rules! exports {
     ($($policy:ident $symbol:ident ($name:literal, $since:literal, $variant:ident) fn($($argument:ident : $kind:ty),*);)*) => {
+        /// Places in the table.
+        #[derive(Clone, Copy)]
+        enum Place { $($symbol),* }
+
         mod symbols {
             use super::*;
             $(
                 #[unsafe(no_mangle)]
                 pub(super) unsafe extern "C" fn $symbol($($argument: $kind),*) -> CUresult {
+                    crate::calls::count(Place::$symbol as usize);
                     guard::<{ is_held(stringify!($symbol)) }>(|| {
                         // SAFETY: the caller of the driver API promises exactly what `cross` asks for.
                         crate::api::$symbol($(unsafe { <$kind as Border>::cross($argument) }),*)

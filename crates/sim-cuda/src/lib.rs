@@ -5,8 +5,8 @@
 //! * [`state`] is what they do it to: devices, contexts, streams, memory.
 //! * [`nvml`] is the management library.
 //!
-//! Nothing may link this crate: it exports the driver's symbols. Unsafe code is in `border`, `exports`, `nvml` and
-//! `state::{mapping, host, ioctl}` only.
+//! Nothing may link this crate: it exports the driver's symbols. Unsafe code is in `border`, `calls`, `exports`, `nvml`
+//! and `state::{mapping, host, ioctl}` only.
 #![allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -18,6 +18,7 @@ extern crate sluice_driver_api;
 
 mod api;
 mod border;
+mod calls;
 mod exports;
 mod nvml;
 mod state;

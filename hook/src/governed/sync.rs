@@ -14,7 +14,7 @@ use crate::process::{self, Managed};
 /// `cuCtxSynchronize` of the current context, or of the one given.
 pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
     hold::before_wait(true);
-    observed(real, |_| {
+    observed(real, || {
         let context =
             context.filter(|context| !context.is_null()).map(|context| context.expose_provenance() as u64);
         context.or_else(gpu::current_context).map(Waited::Context)
@@ -25,7 +25,7 @@ pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresul
 pub(crate) fn stream(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
     hold::before_wait(false);
-    observed(real, |context| waited_for(context, stream))
+    observed(real, || waited_for(stream))
 }
 
 /// `cuEventSynchronize`. Which stream the event was recorded on is not known, so nothing is concluded from it; the tracker
@@ -48,15 +48,16 @@ pub(crate) fn copy(symbol: &'static str, per_thread: bool, real: impl FnOnce() -
     }
     hold::before_wait(false);
     let stream = process::with_thread(|thread| Stream::new(0, per_thread, thread.id()));
-    observed(real, |context| waited_for(context, stream))
+    observed(real, || waited_for(stream))
 }
 
 /// Everything before the wait has finished when the wait for this stream returns.
-fn waited_for(context: u64, stream: Stream) -> Option<Waited> {
-    Some(match stream.kind {
-        StreamKind::Legacy => Waited::Legacy(context),
-        StreamKind::Created | StreamKind::PerThread => Waited::Stream(context, stream),
-    })
+fn waited_for(stream: Stream) -> Option<Waited> {
+    match stream.kind {
+        StreamKind::Created => Some(Waited::Created(stream)),
+        StreamKind::Legacy => gpu::current_context().map(Waited::Legacy),
+        StreamKind::PerThread => gpu::current_context().map(|context| Waited::Stream(context, stream)),
+    }
 }
 
 /// Calls `real`, which may wait for the GPU.
@@ -83,11 +84,10 @@ pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
 }
 
 /// Calls `real`, and tells the device what is being waited for before and after it.
-fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce(u64) -> Option<Waited>) -> CUresult {
+fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce() -> Option<Waited>) -> CUresult {
     let begun: Option<(&'static Managed, Wait)> = guarded(None, || {
         let managed = process::for_waits()?;
-        let what = what(gpu::current_context()?)?;
-        Some((managed, managed.device.wait_begins(what)))
+        Some((managed, managed.device.wait_begins(what()?)))
     });
     let result = real();
     if let Some((managed, wait)) = begun {

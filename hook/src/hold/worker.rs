@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use sluice_hook_core::hint::Hold;
+use sluice_hook_core::hint::{Hold, Waking};
 use sluice_hook_core::platform::Clock;
 
 use super::contexts;
@@ -23,7 +23,7 @@ const STACK: usize = 8 << 20;
 const CAPTURE_PAUSE_NS: u64 = 10_000_000;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
-static WORK: Mutex<Work> = Mutex::new(Work { prepare: false, later: Vec::new() });
+static WORK: Mutex<Work> = Mutex::new(Work { prepare: false, later: Vec::new(), waking: Waking::new() });
 static CALL: Condvar = Condvar::new();
 
 /// A hold that is for later.
@@ -36,6 +36,7 @@ pub(super) struct Later {
 struct Work {
     prepare: bool,
     later: Vec<Later>,
+    waking: Waking,
 }
 
 /// Has the contexts that stand at `Preparing` made ready.
@@ -85,10 +86,27 @@ fn step() {
         while prepare_one() {}
         return;
     }
-    let next = work.later.iter().map(|later| later.hold.starts_ns).min();
-    let next = if work.prepare { Some(next.unwrap_or(u64::MAX).min(now + CAPTURE_PAUSE_NS)) } else { next };
-    match next {
-        Some(at) => drop(CALL.wait_timeout(work, Duration::from_nanos(at.saturating_sub(now)))),
+    let due = work.later.iter().map(|later| later.hold.starts_ns).min();
+    let woken = due.map(|due| work.waking.before(due));
+    match woken {
+        Some(at) if at <= now => {
+            // What is left is too short to sleep, and nobody may wait for the lock meanwhile.
+            drop(work);
+            while due.is_some_and(|due| HostClock.now_ns() < due) {
+                std::hint::spin_loop();
+            }
+        }
+        _ if work.prepare => {
+            let at = woken.unwrap_or(u64::MAX).min(now + CAPTURE_PAUSE_NS);
+            drop(CALL.wait_timeout(work, Duration::from_nanos(at - now)));
+        }
+        Some(at) => {
+            let waited = CALL.wait_timeout(work, Duration::from_nanos(at - now));
+            let (mut work, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            if waited.timed_out() {
+                work.waking.woke(at, HostClock.now_ns());
+            }
+        }
         None => drop(CALL.wait(work)),
     }
 }

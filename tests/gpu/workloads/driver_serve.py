@@ -3,6 +3,8 @@
 Reads commands from standard input and answers each with one JSON line, as torch_serve.py does:
   serve <start> <requests> <period_us> <lead_us> [<jitter_us>]
       requests from the Unix time <start> on, each up to <jitter_us> late; a hint <lead_us> before each, 0 for none
+  split <start> <requests> <period_us> <timed>
+      the same without hints, and where the time of each goes
 """
 
 import argparse
@@ -11,6 +13,8 @@ import json
 import random
 import sys
 import time
+
+import split
 
 MICROSECOND = 1e-6
 SIMULATED = b"SLUICE-SIM 1\nkernel busy params=ns:u64 ns=100000\n\0"
@@ -76,6 +80,26 @@ def build(driver, bytes, us):
         launch()
         driver.call("cuStreamSynchronize", stream)
 
+    events = [ctypes.c_void_p(), ctypes.c_void_p()]
+    for event in events:
+        driver.call("cuEventCreate", ctypes.byref(event), 0)
+
+    def steps(timed):
+        driver.call("cuMemcpyHtoDAsync_v2", device, host, size, stream)
+        copied = time.perf_counter()
+        if timed:
+            driver.call("cuEventRecord", events[0], stream)
+        launch()
+        if timed:
+            driver.call("cuEventRecord", events[1], stream)
+        launched = time.perf_counter()
+        driver.call("cuStreamSynchronize", stream)
+        waited, ms = time.perf_counter(), ctypes.c_float()
+        if timed:
+            driver.call("cuEventElapsedTime", ctypes.byref(ms), *events)
+        return (copied, launched, waited), 1000 * ms.value if timed else None
+
+    request.steps = steps
     ctypes.memset(host, 7, bytes)
     request.answer = lambda: copied(driver, device, bytes)
     return launch, stream, request
@@ -142,6 +166,11 @@ def main():
         if not words or words[0] == "quit":
             return
         start, requests = float(words[1]), int(words[2])
+        if words[0] == "split":
+            told = split.run(request.steps, spin_until, start, requests, float(words[3]) * MICROSECOND, int(words[4]))
+            told["answer_unchanged"] = request.answer() == b"\7" * options.bytes
+            print(json.dumps(told), flush=True)
+            continue
         period, lead, jitter = (float(word) * MICROSECOND for word in (words[3:6] + ["0"])[:3])
         told = serve(request, hint, start, requests, period, lead, jitter)
         told["answer_unchanged"] = request.answer() == b"\7" * options.bytes

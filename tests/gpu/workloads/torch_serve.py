@@ -3,6 +3,9 @@
 Reads commands from standard input and answers each with one JSON line:
   serve <start> <requests> <period_us> <lead_us> <jitter_us>
       requests from the Unix time <start> on, each up to <jitter_us> late (same seed each time); a hint <lead_us> before each, 0 for none
+  split <start> <requests> <period_us> <timed>
+      the same without hints, and where the time of each goes: until the copy, the graph's launch and the wait have returned; the last
+      <timed> requests with events around the graph, for its time on the GPU
 A request is the copy of its input from pinned memory and the graph, on one stream; its latency counts from its arrival, that is the
 time it was due, so that a request which waits for the one before counts as late.
 """
@@ -17,6 +20,7 @@ import time
 import torch
 import torchvision
 
+import split
 import window
 
 MICROSECOND = 1e-6
@@ -43,6 +47,24 @@ def build():
             graph.replay()
         stream.synchronize()
 
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+
+    def steps(timed):
+        """The same request: when each of its steps had returned, and what the graph took on the GPU in us, if it is to be timed."""
+        with torch.cuda.stream(stream):
+            images.copy_(source, non_blocking=True)
+            copied = time.perf_counter()
+            if timed:
+                events[0].record()
+            graph.replay()
+            if timed:
+                events[1].record()
+            launched = time.perf_counter()
+        stream.synchronize()
+        waited = time.perf_counter()
+        return (copied, launched, waited), 1000 * events[0].elapsed_time(events[1]) if timed else None
+
+    request.steps = steps
     # The graph reads the weights where they are: they must live as long as it.
     request.model = model
     return request, answer
@@ -97,6 +119,11 @@ def main():
         if not words or words[0] == "quit":
             return
         start, requests = float(words[1]), int(words[2])
+        if words[0] == "split":
+            told = split.run(request.steps, spin_until, start, requests, float(words[3]) * MICROSECOND, int(words[4]))
+            told["answer_unchanged"] = answer.float().sum().item() == digest
+            print(json.dumps(told), flush=True)
+            continue
         period, lead, jitter = (float(word) * MICROSECOND for word in words[3:6])
         told = serve(request, hint, start, requests, period, lead, jitter)
         told["answer_unchanged"] = answer.float().sum().item() == digest

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Common;
 use super::figures::{Spread, median};
 use super::launches::{self, Launches};
+use super::requests::{self, Requests};
 use super::syscalls::Tracer;
 use crate::signals::Interrupts;
 use crate::stage::Stage;
@@ -34,6 +35,8 @@ pub(crate) struct HookFigures {
     syscalls_per_launch: Option<f64>,
     /// The same of bare launches: what the driver itself does.
     bare_syscalls_per_launch: Option<f64>,
+    /// The calls of a latency-critical request, each the first of its kind since the GPU was idle.
+    request: Requests,
 }
 
 #[derive(Debug, Serialize)]
@@ -64,8 +67,10 @@ pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Resul
         bare_syscalls_per_launch: calls("bare"),
         one: one.into(),
         threads16: many.into(),
+        request: requests::measure(common, interrupts)?,
     };
     figures.tell()?;
+    requests::tell(&figures.request)?;
     Ok(figures)
 }
 
@@ -112,14 +117,22 @@ fn worker(stage: &Stage, flags: &[&str], interrupts: &Interrupts) -> anyhow::Res
     serde_json::from_str(&line.text).with_context(|| format!("the worker said: {}", line.text))
 }
 
-fn next_line(process: &mut Process, lines: &Receiver<Line>, interrupts: &Interrupts) -> anyhow::Result<Line> {
+/// The next line that a worker prints.
+pub(super) fn next_line(
+    process: &mut Process,
+    lines: &Receiver<Line>,
+    interrupts: &Interrupts,
+) -> anyhow::Result<Line> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         interrupts.check()?;
         if let Ok(line) = lines.recv_timeout(LOOK_EVERY) {
             return Ok(line);
         }
-        process.check_running()?;
+        if let Err(ended) = process.check_running() {
+            // It may have said its line and ended since we looked.
+            return lines.recv_timeout(LOOK_EVERY).map_err(|_| ended);
+        }
         if Instant::now() > deadline {
             bail!("{} does not answer{}", process.name(), process.log_tail());
         }

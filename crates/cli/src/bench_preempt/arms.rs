@@ -9,7 +9,8 @@ use super::Arguments;
 use super::actor::Actor;
 use super::clock::Clock;
 use super::level::achieved;
-use super::row::Outcome;
+use super::order::{Arm, Order};
+use super::row::{Outcome, Row};
 use super::scene::Scene;
 use super::tally::{Gathered, Tally};
 
@@ -43,27 +44,30 @@ pub(super) fn measure(
     let half = requests / 2;
     let sluice = hints.iter().map(|hint| (*hint, Tally::default())).collect();
     let mut all = Gathered { sluice, ..Gathered::default() };
-    for _ in 0..flags.blocks {
-        all.alone[0].served(play.serve(&mut scene.plain_lc, half.max(1), 0)?);
-        all.be_alone.ran(&play.run_alone(&mut scene.plain_be, half)?);
-        play.beside(&mut scene.plain_lc, &mut scene.plain_be, requests, 0, &mut all.stock, || Ok(()))?;
-        if let Some((lc, be)) = &mut scene.shared {
-            play.beside(lc, be, requests, 0, all.shared.get_or_insert_default(), || Ok(()))?;
+    let order = Order::of(flags.seed, (kernel_us, scene.level), hints, scene.shared.is_some());
+    for block in 0..flags.blocks {
+        for arm in order.block(block) {
+            match arm {
+                Arm::Alone(0) => all.alone[0].served(play.serve(&mut scene.plain_lc, half.max(1), 0)?),
+                Arm::Alone(_) => {
+                    all.alone[1].served(play.serve(&mut scene.plain_lc, (requests - half).max(1), 0)?);
+                }
+                Arm::BestEffort => all.be_alone.ran(&play.run_alone(&mut scene.plain_be, half)?),
+                Arm::Stock => {
+                    let Scene { plain_lc, plain_be, .. } = scene;
+                    play.beside(plain_lc, plain_be, requests, 0, &mut all.stock, || Ok(()))?;
+                }
+                Arm::Mps => {
+                    if let Some((lc, be)) = &mut scene.shared {
+                        play.beside(lc, be, requests, 0, all.shared.get_or_insert_default(), || Ok(()))?;
+                    }
+                }
+                Arm::Sluice(hint) => play.with_sluice(scene, requests, hint, &mut all)?,
+            }
         }
-        for (hint, tally) in &mut all.sluice {
-            let lead_us = if *hint { flags.lead_us } else { 0 };
-            let (level, metrics) = (scene.level, scene.stage.metrics);
-            let mut said = BTreeMap::new();
-            play.beside(&mut scene.lc, &mut scene.be, requests, lead_us, tally, || {
-                said = achieved(metrics)?;
-                Ok(level.check(&said)?)
-            })?;
-            tally.achieved = said;
-        }
-        all.alone[1].served(play.serve(&mut scene.plain_lc, (requests - half).max(1), 0)?);
         scene.stage.check_running()?;
     }
-    let common = all.row(kernel_us, scene.level);
+    let common = Row { order: order.names(flags.blocks), ..all.row(kernel_us, scene.level) };
     let rows = all.sluice.iter().map(|(hint, tally)| {
         let wanted = flags.requests as usize;
         let answered = tally.latencies.len().min(all.stock.latencies.len());
@@ -110,6 +114,26 @@ impl Play<'_> {
             self.clock.pause()?;
         }
         be.halt(from_ns, to_ns, self.clock)
+    }
+
+    /// Requests beside kernels with Sluice, at the level that the row is of.
+    fn with_sluice(
+        &self,
+        scene: &mut Scene,
+        requests: u32,
+        hint: bool,
+        all: &mut Gathered,
+    ) -> anyhow::Result<()> {
+        let Some((_, tally)) = all.sluice.iter_mut().find(|(its, _)| *its == hint) else { return Ok(()) };
+        let lead_us = if hint { self.flags.lead_us } else { 0 };
+        let (level, metrics) = (scene.level, scene.stage.metrics);
+        let mut said = BTreeMap::new();
+        self.beside(&mut scene.lc, &mut scene.be, requests, lead_us, tally, || {
+            said = achieved(metrics)?;
+            Ok(level.check(&said)?)
+        })?;
+        tally.achieved = said;
+        Ok(())
     }
 
     /// Requests beside kernels. `look` is called while the kernels still run.

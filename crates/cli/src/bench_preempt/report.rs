@@ -45,6 +45,9 @@ pub(super) struct Report {
     lc_kernels: u32,
     lc_kernel_us: u32,
     lead_us: u32,
+    /// By what the rows' orders were chosen.
+    #[serde(default)]
+    seed: u64,
     /// What was measured.
     pub(super) rows: Vec<Row>,
     left_out: Vec<LeftOut>,
@@ -68,6 +71,7 @@ impl Report {
             lc_kernels: flags.lc_kernels,
             lc_kernel_us: flags.lc_kernel_us,
             lead_us: flags.lead_us,
+            seed: flags.seed,
             rows: Vec::new(),
             left_out: Vec::new(),
         };

@@ -61,7 +61,7 @@ pub(super) struct Row {
     pub(super) added_p99_us: f64,
     /// By what part the 99th percentiles of alone's two halves differ.
     pub(super) aa_noise: f64,
-    /// The two halves of alone: at the begin of each block and at its end.
+    /// The two halves of alone, arms of their own in each block.
     pub(super) lc_alone_aa_us: [Quantiles; 2],
     /// Requests behind the latencies.
     pub(super) requests: Requests,
@@ -83,6 +83,9 @@ pub(super) struct Row {
     pub(super) hint_results: BTreeMap<String, u64>,
     /// Holds that the hook launched.
     pub(super) holds: u64,
+    /// The arms of each block in their order.
+    #[serde(default)]
+    pub(super) order: Vec<String>,
     /// What was built.
     pub(super) commit: String,
     /// When the row was complete.

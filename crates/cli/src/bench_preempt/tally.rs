@@ -60,7 +60,7 @@ impl Tally {
 /// Everything that was gathered beside kernels of one length.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// At the begin of each block, and at its end.
+    /// The two halves of each block.
     pub(super) alone: [Tally; 2],
     pub(super) be_alone: Tally,
     pub(super) stock: Tally,
@@ -96,6 +96,7 @@ impl Gathered {
             achieved: BTreeMap::new(),
             hint_results: BTreeMap::new(),
             holds: 0,
+            order: Vec::new(),
             commit: facts::commit(),
             date: facts::date(),
         }

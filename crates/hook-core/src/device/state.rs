@@ -107,8 +107,6 @@ pub(super) struct State {
     pub(super) reading: bool,
     /// Threads inside calls that wait for the GPU.
     pub(super) blocked: usize,
-    /// Threads in the middle of submitting work that passes no gate.
-    pub(super) submitting: usize,
     /// The program asks again and again whether something is done.
     pub(super) asking: bool,
     /// What the manager was told: there is work.
@@ -152,7 +150,6 @@ impl State {
             phase: Phase::Detached,
             reading: false,
             blocked: 0,
-            submitting: 0,
             asking: false,
             told_busy: false,
             wanting: 0,
@@ -187,9 +184,14 @@ impl State {
         self.is_busy() || self.blocked > 0 || self.asking
     }
 
-    /// A burst begins.
+    /// A burst begins. Who holds a standing grant never asks, so nothing is learned for a question: records are kept in some ten
+    /// thousand bytes, and after a pause none of them is near.
     pub(super) fn begin_burst(&mut self, now_ns: u64) {
-        self.window.record_stop(now_ns);
+        if self.grant.is_standing() {
+            self.window.interrupt();
+        } else {
+            self.window.record_stop(now_ns);
+        }
         self.burst.record_start(now_ns);
         self.grant.bursts += 1;
         self.grant.idle_since_ns = None;
@@ -209,8 +211,12 @@ impl State {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u64")]
             None => (lasted as f64 * self.gpu_part) as u64,
         };
-        self.burst.record_stop(end_ns);
-        self.window.record_start(end_ns);
+        if self.grant.is_standing() {
+            self.burst.interrupt();
+        } else {
+            self.burst.record_stop(end_ns);
+            self.window.record_start(end_ns);
+        }
         self.grant.busy_ns += busy_ns;
         self.total_busy_ns += busy_ns;
         self.grant.idle_since_ns = Some(end_ns);

@@ -1,6 +1,7 @@
 //! The tracker: one thread that keeps the connection, ends grants at their deadline, and ends them early when idle.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 use super::Device;
@@ -171,7 +172,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let mut state = self.lock();
         let quiet = std::mem::replace(&mut state.seen_launches, launches) == launches;
         // A launch inside the driver may be held there before anything is in its stream: by a full queue, or a group that is stopped.
-        if !quiet || !state.is_busy() || state.submitting > 0 || self.captures.any() || self.gate.in_flight()
+        if !quiet
+            || !state.is_busy()
+            || self.submitting.load(Acquire) > 0
+            || self.captures.any()
+            || self.gate.in_flight()
         {
             return;
         }

@@ -21,9 +21,9 @@ pub struct Wait {
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// A wait of the host for `what` begins. Launches that come later will be told apart from those it waits for.
     pub fn wait_begins(&self, what: Waited) -> Wait {
-        self.block_begins();
+        let is_measured = self.blocks();
         let epoch = self.gate.next_epoch();
-        Wait { what, epoch, end: self.mark_end(what) }
+        Wait { what, epoch, end: if is_measured { self.mark_end(what) } else { None } }
     }
 
     /// Marks the end of a burst that is being measured, if the wait is for all of it.
@@ -31,8 +31,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let _handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now_ns();
         let mut state = self.lock();
-        let measured = state.phase == Phase::Open && state.is_busy() && state.grant.measured_now().is_some();
-        if !measured || now < state.mark_end_ns || self.captures.any() {
+        if !is_measured(&state) || now < state.mark_end_ns || self.captures.any() {
             return None;
         }
         let used = *state.streams.only_dirty().filter(|used| what.covers(used))?;
@@ -46,33 +45,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// The wait is over; `succeeded` if the GPU has finished what it was for.
     pub fn wait_ended(&self, wait: Wait, succeeded: bool) {
-        self.wait_over(wait, succeeded);
-        self.block_ended();
-    }
-
-    /// The calling thread is about to make a call that may wait for the GPU, for whatever work. Until it
-    /// [ends](Self::block_ended) the manager takes the process for one that wants the GPU.
-    pub fn block_begins(&self) {
-        let now = self.clock.now_ns();
-        let mut state = self.lock();
-        state.blocked += 1;
-        let wakes = self.tell_activity(&mut state, now);
-        let standing = state.grant.is_standing();
-        drop(state);
-        if wakes {
-            self.link.ring(standing);
-        }
-    }
-
-    /// The call is over.
-    pub fn block_ended(&self) {
-        let now = self.clock.now_ns();
-        let mut state = self.lock();
-        state.blocked = state.blocked.saturating_sub(1);
-        self.tell_activity(&mut state, now);
-    }
-
-    fn wait_over(&self, wait: Wait, succeeded: bool) {
         let now = self.clock.now_ns();
         self.hints.waited(now);
         let measured = wait.end.filter(|_| succeeded).and_then(|end| {
@@ -83,11 +55,42 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             self.driver.discard(end);
         }
         let mut state = self.lock();
-        if !succeeded || state.phase != Phase::Open || !state.is_busy() {
-            return;
+        if succeeded && state.phase == Phase::Open && state.is_busy() {
+            state.streams.finished(wait.what, wait.epoch);
+            self.end_burst_if_clean(&mut state, now, measured);
         }
-        state.streams.finished(wait.what, wait.epoch);
-        self.end_burst_if_clean(&mut state, now, measured);
+        self.unblock(&mut state, now);
+    }
+
+    /// The calling thread is about to make a call that may wait for the GPU, for whatever work. Until it
+    /// [ends](Self::block_ended) the manager takes the process for one that wants the GPU.
+    pub fn block_begins(&self) {
+        self.blocks();
+    }
+
+    /// The call is over.
+    pub fn block_ended(&self) {
+        let now = self.clock.now_ns();
+        self.unblock(&mut self.lock(), now);
+    }
+
+    /// Begins to block; whether the running burst is being measured.
+    fn blocks(&self) -> bool {
+        let now = self.clock.now_ns();
+        let mut state = self.lock();
+        state.blocked += 1;
+        let wakes = self.tell_activity(&mut state, now);
+        let (standing, is_measured) = (state.grant.is_standing(), is_measured(&state));
+        drop(state);
+        if wakes {
+            self.link.ring(standing);
+        }
+        is_measured
+    }
+
+    fn unblock(&self, state: &mut State, now: u64) {
+        state.blocked = state.blocked.saturating_sub(1);
+        self.tell_activity(state, now);
     }
 
     /// Ends the running burst if no stream has work left; wakes the tracker if the token should go back at once.
@@ -99,9 +102,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.tell_activity(state, now);
         // The next launch begins a burst and has to be noted.
         self.gate.next_epoch();
+        self.hints.idle(now, || self.gate.launches());
+        if state.grant.is_standing() {
+            // The tracker reports at each of its looks.
+            return;
+        }
         self.report(state, now);
-        self.hints.idle(now, self.gate.launches());
-        if state.grant.is_standing() || !state.takes_yield || !self.link.contended() {
+        if !state.takes_yield || !self.link.contended() {
             return;
         }
         let long_ms = (LONG_PAUSE * self.settings.idle_ns) as f64 / 1e6;
@@ -157,4 +164,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         drop(state);
         self.gate.next_epoch();
     }
+}
+
+/// Whether events measure the running burst. Those of a standing grant are not.
+fn is_measured(state: &State) -> bool {
+    state.phase == Phase::Open && state.is_busy() && state.grant.measured_now().is_some()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::state::{MEASURE_NS, Measured, Phase, State};
 use super::{Device, Pass};
 use crate::outcome::{Bypass, Outcome};
-use crate::platform::{Ask, Clock, Driver, Stream, TokenLink};
+use crate::platform::{Ask, Clock, Driver, Located, Stream, TokenLink};
 use crate::predictor::estimate_full_burst;
 use crate::thread::Thread;
 
@@ -61,9 +61,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Enters the launch's stream among those the grant answers for, and the beginning of a burst.
     fn note(&self, stream: Stream, thread: &Thread, may_ask_early: bool) -> Noted {
-        let Some(located) = self.driver.locate(stream) else { return Noted::NoContext };
+        let Some((located, mut state)) = self.locate(stream) else { return Noted::NoContext };
         let now = self.clock.now_ns();
-        let mut state = self.lock();
         // Read under the lock: a wait that ends later than this sees the launch as later than itself.
         let epoch = self.gate.epoch();
         if state.phase != Phase::Open {
@@ -98,6 +97,17 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             thread.remember(self.ordinal, stream.handle, epoch);
         }
         Noted::Yes
+    }
+
+    /// Where `stream` lives, and the state. The driver is asked without the lock, and once for each stream that the program created.
+    pub(super) fn locate(&self, stream: Stream) -> Option<(Located, MutexGuard<'_, State>)> {
+        let state = self.lock();
+        if let Some(located) = state.streams.located(stream) {
+            return Some((located, state));
+        }
+        drop(state);
+        let located = self.driver.locate(stream)?;
+        Some((located, self.lock()))
     }
 
     /// Tells the manager what has changed; `true` if it is to be rung for, without the lock.

@@ -34,9 +34,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if self.captures.any() && self.driver.is_capturing(stream) {
             return false;
         }
-        let Some(located) = self.driver.locate(stream) else { return false };
+        let Some((located, mut state)) = self.locate(stream) else { return false };
         let now = self.clock.now_ns();
-        let mut state = self.lock();
         let epoch = self.gate.epoch();
         if state.phase != Phase::Open || !state.grant.is_standing() {
             return false;
@@ -44,7 +43,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if !state.is_busy() {
             state.begin_burst(now);
         }
-        state.submitting += 1;
+        self.submitting.fetch_add(1, Relaxed);
         let wakes = self.tell_activity(&mut state, now);
         state.streams.note(located.context, stream, located.blocking, epoch);
         drop(state);
@@ -59,8 +58,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// What [`Self::work_begins`] announced has been submitted, or refused by the driver.
     pub fn work_ended(&self) {
-        let mut state = self.lock();
-        state.submitting = state.submitting.saturating_sub(1);
+        self.submitting.fetch_sub(1, Release);
     }
 
     /// The program has asked whether something is done, and it was not: it may have no other way to wait for it.

@@ -126,6 +126,11 @@ impl Machine {
         self.phase == Phase::Begun
     }
 
+    /// Whether a request was announced or foreseen, and its first call is to come.
+    pub fn is_awaited(&self) -> bool {
+        self.phase == Phase::Begun && self.request.is_some_and(|request| request.began_ns.is_none())
+    }
+
     /// Whether a hold is out.
     pub fn is_held(&self) -> bool {
         self.out.is_some()
@@ -154,7 +159,9 @@ impl Machine {
         match self.phase {
             Phase::Running => return Err(NoHold::Running),
             Phase::Begun => {
-                self.note_first_call(trigger, now_ns);
+                if !called {
+                    self.arrives(now_ns);
+                }
                 return Err(NoHold::Begun);
             }
             Phase::Armed => {}
@@ -175,9 +182,9 @@ impl Machine {
         if held { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(NoHold::NotWorthIt) }
     }
 
-    /// A request that was announced is there.
-    fn note_first_call(&mut self, trigger: Trigger, now_ns: u64) {
-        if let Some(request) = self.request.as_mut().filter(|_| trigger != Trigger::Call) {
+    /// The first call of a request that was announced or foreseen is made.
+    pub fn arrives(&mut self, now_ns: u64) {
+        if let Some(request) = &mut self.request {
             request.began_ns.get_or_insert(now_ns);
         }
     }

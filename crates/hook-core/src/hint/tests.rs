@@ -264,7 +264,7 @@ fn only_requests_whose_end_was_seen_count_for_or_against_holds() {
         let hints = Hints::new(Settings::default());
         hints.allow(1);
         hints.launched(0);
-        hints.idle(1, 1);
+        hints.idle(1, || 1);
         let mut now = 0;
         let held = (0..100)
             .filter(|_| {
@@ -275,7 +275,7 @@ fn only_requests_whose_end_was_seen_count_for_or_against_holds() {
                 if seen {
                     hints.waited(now);
                 }
-                hints.idle(now, 1);
+                hints.idle(now, || 1);
                 held
             })
             .count();
@@ -392,15 +392,48 @@ fn foreseen_holds_end_where_they_do_not_pay() {
     assert_eq!(held_lately, 0);
 }
 
+/// A copy, as the hook makes it known.
+fn copy(hints: &Hints, now: u64) {
+    if hints.is_armed() {
+        let _begun = hints.begins(Trigger::Copy, now, 0);
+    } else if hints.watches_copies() {
+        hints.arrives(now);
+    }
+}
+
+#[test]
+fn a_request_that_was_held_for_ahead_is_timed_from_its_first_copy_like_any_other() {
+    let hints = Hints::new(Settings::default());
+    hints.allow(1);
+    hints.launched(0);
+    hints.idle(1, || 1);
+    let (mut due, mut held_lately, mut planned) = (1_000 * MS, 0, None::<Hold>);
+    for at in 0..600 {
+        due += 10 * MS;
+        let held = planned.is_some_and(|hold| hints.comes_due(hold.ticket));
+        held_lately += u32::from(held && at > 400);
+        assert!(hints.watches_copies());
+        copy(&hints, due);
+        assert!(!hints.watches_copies(), "the second copy is of no interest");
+        // What the hold costs falls upon the preparation, before the launch.
+        let launched = due + if held { 500 * US } else { 100 * US };
+        hints.launched(launched);
+        planned = hints.foresee(launched);
+        hints.waited(launched + MS);
+        hints.idle(launched + MS, || at);
+    }
+    assert_eq!(held_lately, 0);
+}
+
 #[test]
 fn the_words_say_what_calls_have_to_do() {
     let hints = Hints::new(Settings::default());
-    hints.idle(1, 1);
+    hints.idle(1, || 1);
     assert!(!hints.is_watching() && !hints.is_armed(), "nobody allowed it");
     hints.allow(1);
     hints.launched(5);
     hints.waited(9);
-    hints.idle(9, 1);
+    hints.idle(9, || 1);
     assert!(hints.is_armed() && hints.watches_launches() && !hints.is_held());
     let hold = hints.begins(Trigger::Copy, 10, 0).expect("idle, with company");
     assert!(!hints.is_armed() && hints.watches_launches() && hints.is_held());
@@ -413,10 +446,10 @@ fn after_a_fork_nothing_is_looked_at_any_more() {
     let hints = Hints::new(Settings::default());
     hints.allow(1);
     hints.launched(5);
-    hints.idle(9, 1);
+    hints.idle(9, || 1);
     hints.abandon();
     assert!(!hints.is_armed());
     hints.allow(2);
-    hints.idle(10, 2);
+    hints.idle(10, || 2);
     assert!(!hints.is_armed() && !hints.is_watching());
 }

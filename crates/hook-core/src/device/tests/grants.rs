@@ -333,7 +333,28 @@ fn a_standing_grant_rings_when_work_arrives_and_not_for_each_launch() {
         wait_for(&device, 100);
     }
     assert_eq!(device.link.rings.load(SeqCst), 3);
+    device.track();
     assert_eq!(device.link.busy_ns.load(SeqCst), 3 * MS);
+}
+
+#[test]
+fn who_never_asks_keeps_no_records_for_a_question() {
+    for standing in [true, false] {
+        let bench = Bench::new();
+        let (device, thread) = (bench.detached(), Thread::new());
+        device.link.standing.store(standing, SeqCst);
+        device.link.quota_ms.store(1000, SeqCst);
+        device.track();
+        for _ in 0..3 {
+            assert!(launch(&device, &thread, 100));
+            bench.clock.advance(MS);
+            wait_for(&device, 100);
+            bench.clock.advance(MS);
+        }
+        let now = bench.clock.now_ns();
+        let known = device.lock().burst.predict_single(now) > 0.0;
+        assert_eq!(known, !standing);
+    }
 }
 
 #[test]
