@@ -134,7 +134,7 @@ async fn a_thousand_pods_that_wait_ask_little() {
         let late = pod(&format!("late-{number}"), &[("quota", "1")]);
         assert!(names(&world.filter(&late, &["a", "b"]).await).is_empty());
     }
-    let seconds = start.elapsed().as_secs() as usize + 1;
+    let seconds = usize::try_from(start.elapsed().as_secs()).unwrap() + 1;
     let (gets, lists) = (api.gets(), api.lists() - lists);
     assert!((1..=32 + 20 * seconds).contains(&gets) && (1..=1 + seconds).contains(&lists), "{gets} {lists}");
     // And the one that is asked about when it is gone is found all the same.
