@@ -12,6 +12,7 @@ mod helper;
 mod level;
 mod machine;
 mod manager;
+mod mps;
 mod next;
 mod outside;
 mod place;

@@ -5,6 +5,7 @@
 
 mod grip;
 mod locks;
+mod program;
 mod turns;
 mod worker;
 
@@ -55,7 +56,7 @@ pub(crate) struct Arguments {
 /// What holds a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
-    /// Channel groups, or the driver's lock where they are not found
+    /// Channel groups, or the driver's lock where they are not found or cannot be stopped
     Either,
     /// Its channel groups are stopped: at once, in the middle of kernels
     Groups,

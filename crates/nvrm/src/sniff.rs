@@ -76,7 +76,7 @@ pub struct Params {
 
 impl Params {
     /// The most bytes that are ever of interest.
-    pub const MAX_LEN: usize = GroupParams::LEN;
+    pub const MAX_LEN: usize = GroupParams::READ;
 }
 
 impl Seen {
@@ -125,13 +125,17 @@ fn allocated(alloc: &AllocBlock) -> Option<Seen> {
         channel if class::is_channel(channel) => ObjectKind::Channel,
         _ => return None,
     };
-    let readable =
-        kind == ObjectKind::Group && alloc.params != 0 && alloc.flags & AllocBlock::SERIALISED == 0;
+    // A size that is given is the driver's own, whatever its branch: another it refuses.
+    let len = usize::try_from(alloc.params_len).ok().filter(|len| *len != 0).unwrap_or(GroupParams::LEN);
+    let readable = kind == ObjectKind::Group
+        && alloc.params != 0
+        && alloc.flags & AllocBlock::SERIALISED == 0
+        && len >= GroupParams::READ;
     Some(Seen::Object {
         client: alloc.client,
         parent: alloc.parent,
         object: alloc.object,
         kind,
-        params: readable.then_some(Params { address: alloc.params, len: GroupParams::LEN }),
+        params: readable.then_some(Params { address: alloc.params, len: GroupParams::READ }),
     })
 }

@@ -125,13 +125,40 @@ fn what_the_driver_refused_has_not_happened() {
 }
 
 #[test]
+fn of_parameters_of_another_branch_no_more_is_read_than_the_program_gave() {
+    let given = |params_len| {
+        let block = AllocBlock {
+            client: CLIENT,
+            parent: DEVICE,
+            object: GROUP,
+            class: class::CHANNEL_GROUP,
+            params: 0x1000,
+            params_len,
+            ..AllocBlock::default()
+        };
+        observe(Request::ALLOC, &block.encode()).unwrap()
+    };
+    for (params_len, read) in [(0, Some(16)), (16, Some(16)), (20, Some(16)), (64, Some(16)), (12, None)] {
+        let seen = given(params_len);
+        assert_eq!(seen.params().map(|params| params.len), read, "{params_len} bytes");
+        let mut process = Process::started();
+        let params = GroupParams { engine: engine::GR0 }.encode();
+        let before = process.registry.changes();
+        process.registry.note(&seen, &params[..read.unwrap_or(0)], FD, process.ordinal, before);
+        process.channels(GROUP, GROUP + 1..GROUP + 2);
+        let told = process.registry.announcement(0, false).map(|told| told.contexts.len());
+        assert_eq!(told, if read.is_some() { Ok(1) } else { Err(Unannounced::UnknownEngine) });
+    }
+}
+
+#[test]
 fn parameters_that_are_serialised_or_missing_are_not_read() {
     let group =
         AllocBlock { client: CLIENT, object: GROUP, class: class::CHANNEL_GROUP, ..AllocBlock::default() };
     let given = AllocBlock { params: 0x1000, ..group };
     let params =
         |seen: Option<Seen>| seen.and_then(|seen| seen.params()).map(|params| (params.address, params.len));
-    assert_eq!(params(observe(Request::ALLOC, &given.encode())), Some((0x1000, 20)));
+    assert_eq!(params(observe(Request::ALLOC, &given.encode())), Some((0x1000, 16)));
     assert_eq!(params(observe(Request::ALLOC, &group.encode())), None);
     let packed = AllocBlock { flags: AllocBlock::SERIALISED, ..given };
     assert_eq!(params(observe(Request::ALLOC_WITH_RIGHTS, &packed.encode_with_rights())), None);

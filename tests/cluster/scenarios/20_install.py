@@ -31,9 +31,10 @@ def test_every_manager_has_a_verdict_about_its_gpus_controls(cluster):
     def outcomes() -> dict[str, str]:
         return {s.labels["gpu"]: s.labels["outcome"] for s in product.metrics() if s.name == "sluice_gpu_self_test"}
 
-    # Nobody used the GPUs when the agent came; on a machine that does other things a test may have seen too little.
-    cluster.until("verdicts", 60, lambda: set(outcomes()) == set(GPUS) and "pending" not in outcomes().values())
-    assert set(outcomes().values()) <= {"proven", "inconclusive"}, outcomes()
+    # Nobody used the GPUs when the agent came. On a machine that does other things a test takes longer, and is made up to three
+    # times before it is given up as inconclusive.
+    cluster.until("verdicts", 90, lambda: set(outcomes()) == set(GPUS) and "pending" not in outcomes().values())
+    assert set(outcomes().values()) == {"proven"}, outcomes()
     (agent,) = running("node-agent")
     told = {gpu: command_line(one) for gpu in GPUS for one in running("pod-manager", gpu)}
     for gpu in GPUS:

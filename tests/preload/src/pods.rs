@@ -43,8 +43,7 @@ impl Pods {
     /// When something does not start.
     pub fn start(clients: &[(usize, Class, u32)], arguments: &str) -> Option<Self> {
         let world = WORLDS.fetch_add(1, Ordering::Relaxed);
-        let root =
-            plant(world).inspect_err(|why| eprintln!("skipped: no cgroup can be made here ({why})")).ok()?;
+        let root = plant(world).inspect_err(skipped).ok()?;
         let node =
             NodeOptions::default().without_manager().simulator_arguments(&format!("--uuid {GPU}")).start();
         let clients = clients.iter().map(|(n, class, percent)| Client {
@@ -202,4 +201,11 @@ fn tell(control: &Path, request: SetClientsRequest) {
     if let Err(error) = told {
         panic!("telling the pod-manager its clients: {error}");
     }
+}
+
+/// Says so past the test's captured output, which nobody sees of a test that passes.
+fn skipped(why: &String) {
+    use std::io::Write;
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: no cgroup can be made here ({why})");
 }

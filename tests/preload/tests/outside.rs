@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use sluice_preload_tests::artifacts::built;
+use sluice_preload_tests::eventually;
 use sluice_preload_tests::exclusive::{alone, beside_others};
 use sluice_preload_tests::node::Node;
 use sluice_preload_tests::patience::PATIENCE;
@@ -117,6 +118,28 @@ fn a_program_without_the_hook_stands_while_it_is_held_and_goes_on_after() {
         assert!(hold.end(), "{by}");
         goes_on(&node, "first");
     }
+}
+
+#[test]
+fn what_a_program_makes_while_it_is_held_stands_too_and_goes_on_with_the_rest() {
+    let _turn = beside_others();
+    let node = gpu();
+    let mut later = node.tenant("later", "later").without_hook().start();
+    later.expect("ready");
+    let _second = Running::busy(&node, "second");
+    let pid = later.pid();
+    let mut hold = hold(&node, &["--pid", &pid.to_string(), "--by", "groups"]);
+    assert_eq!(hold.line()["hold"], "held");
+    let made = || node.ledger().groups.iter().filter(|group| group.pid == pid).count();
+    let stood = || node.ledger().groups.iter().filter(|group| group.pid == pid && !group.is_enabled).count();
+    let held = (made(), stood());
+    later.send("more");
+    later.expect("more");
+    eventually("a second context", || (made() > held.0).then_some(()));
+    eventually("all that can run to stand", || (stood() > held.1).then_some(()));
+    assert!(hold.end());
+    eventually("all to go on", || (stood() == 0).then_some(()));
+    later.finish().expect_success();
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::container;
 use super::finding::{Finding, Report, Standing};
 use super::level::{self, Level, Proofs};
 use super::machine;
+use super::mps;
 use super::next::{AGAIN, DRIVER, MEMORY_OPS, OWN_PAGES, REPORT_IT};
 use super::place::Place;
 
@@ -34,7 +35,7 @@ pub(super) fn examine(simulated: bool, library: &Path) -> anyhow::Result<Report>
     checks.push(machine::branch(&driver(&said, simulated)));
     checks.push(machine::compute_mode(&said));
     checks.push(machine::mig_mode(&said));
-    let (mps, is_shared) = machine::mps(&said, simulated);
+    let (mps, is_shared) = mps::examine(&said, simulated);
     checks.push(mps);
     checks.extend(container::examine());
     let level = if said.driver.is_err() {

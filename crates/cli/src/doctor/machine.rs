@@ -110,22 +110,6 @@ pub(super) fn mig_mode(said: &Said) -> Finding {
     }
 }
 
-/// Whether programs here share their contexts through an MPS server.
-pub(super) fn mps(said: &Said, simulated: bool) -> (Finding, bool) {
-    let asked = said.driver.as_ref().is_ok_and(|facts| facts.mps == Some(true));
-    let pipes = std::env::var("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|_| "/tmp/nvidia-mps".to_owned());
-    let controls = !simulated && Path::new(&pipes).join("control").exists();
-    if asked || controls {
-        let found = if asked {
-            "programs here are clients of an MPS server".to_owned()
-        } else {
-            format!("an MPS daemon's pipes are at {pipes}")
-        };
-        return (Finding::of("mps", Standing::Degraded, found, next::MPS), true);
-    }
-    (Finding::ok("mps", "no server"), false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,13 +167,5 @@ mod tests {
         is(&branch(&Driver::Compared("580.1".into())), Standing::Ok, "580.1");
         is(&branch(&Driver::Unknown("700.1".into())), Standing::Degraded, "700.1");
         is(&branch(&Driver::Unseen), Standing::Inconclusive, "neither");
-    }
-
-    #[test]
-    fn programs_under_mps_share_their_groups() {
-        let (finding, shared) = mps(&said(|facts, _| facts.mps = Some(true)), true);
-        assert!(shared);
-        is(&finding, Standing::Degraded, "MPS server");
-        assert!(!mps(&said(|_, _| ()), true).1);
     }
 }

@@ -17,8 +17,10 @@ use super::place::Place;
 use super::trials::Controls;
 use super::{Gpu, library};
 
-/// All of it ends by then.
+/// One attempt ends by then.
 const LIMIT: Duration = Duration::from_secs(15);
+/// So often is tried what cannot be told: on a machine that does much else the programs get too little time to keep the GPU busy.
+const ATTEMPTS: u32 = 3;
 
 /// Flags of `sluice self-test`.
 #[derive(Debug, Args)]
@@ -48,14 +50,14 @@ pub(crate) struct Arguments {
 
 /// Tests, or finds that it was done before, and says what came of it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let end = Instant::now() + LIMIT;
     let place = Place::new(arguments.gpu == Gpu::Sim)?.on(arguments.gpu_uuid.clone())?;
-    let about = about(&place, end)?;
+    let about = about(&place, Instant::now() + LIMIT)?;
     let kept = arguments.write.as_deref().filter(|_| !arguments.again).and_then(kept);
     let verdict = match kept.filter(|kept| kept.is_about(&about) && !kept.is_inconclusive()) {
         Some(kept) => kept,
         None => {
-            let verdict = test(&place, &library(arguments.library.as_ref())?, about, end);
+            let library = library(arguments.library.as_ref())?;
+            let verdict = until_told(|| test(&place, &library, about.clone(), Instant::now() + LIMIT));
             if let Some(path) = &arguments.write {
                 keep(path, &verdict)
                     .with_context(|| format!("cannot keep the verdict at {}", path.display()))?;
@@ -82,6 +84,18 @@ fn about(place: &Place, end: Instant) -> anyhow::Result<About> {
             .with_context(|| format!("neither NVML ({why}) nor the kernel says which driver this is"))?,
     };
     Ok(About::now(version.trim(), &facts.uuid))
+}
+
+/// Tries until it can be told, a few times at most.
+fn until_told(mut attempt: impl FnMut() -> Verdict) -> Verdict {
+    let mut verdict = attempt();
+    for _ in 1..ATTEMPTS {
+        if !verdict.is_inconclusive() {
+            break;
+        }
+        verdict = attempt();
+    }
+    verdict
 }
 
 /// Tries the controls. What cannot be tried is inconclusive, so it is tried again another time.
@@ -141,4 +155,34 @@ fn say(verdict: &Verdict, json: bool) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The verdict of attempts at slices that end so, and how many were made.
+    fn tried(effects: &[Effect]) -> (Effect, usize) {
+        let mut made = 0;
+        let verdict = until_told(|| {
+            let slices = effects[made].clone();
+            made += 1;
+            Verdict {
+                about: About::now("580.1", "GPU-1"),
+                slices,
+                stops: Effect::Proven,
+                counts: Effect::Proven,
+            }
+        });
+        (verdict.slices, made)
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_tried_again_and_what_can_is_not() {
+        let unclear = || Effect::inconclusive("few kernels");
+        assert_eq!(tried(&[Effect::Proven]), (Effect::Proven, 1));
+        assert_eq!(tried(&[Effect::NoEffect]), (Effect::NoEffect, 1));
+        assert_eq!(tried(&[unclear(), unclear(), Effect::Proven]), (Effect::Proven, 3));
+        assert_eq!(tried(&[unclear(), unclear(), unclear(), Effect::Proven]), (unclear(), 3));
+    }
 }

@@ -14,6 +14,7 @@ use sluice_nvrm::outside::{Tenant, newest_client};
 
 use super::Arguments;
 use super::grip::Grip;
+use super::program::Program;
 use super::turns::{Turns, end_of_input};
 
 /// Time between two looks at whether it is over.
@@ -35,7 +36,7 @@ trait Holdable {
     fn let_go(&self) -> Result<(), String>;
 }
 
-impl Holdable for Tenant {
+impl Holdable for Program {
     fn number(&self) -> i32 {
         self.pid()
     }
@@ -45,7 +46,7 @@ impl Holdable for Tenant {
     }
 
     fn let_go(&self) -> Result<(), String> {
-        self.start().map_err(|why| why.to_string())
+        self.let_run().map_err(|why| why.to_string())
     }
 }
 
@@ -103,27 +104,29 @@ pub(super) fn release(pids: &[i32], simulated: bool) -> anyhow::Result<()> {
 }
 
 fn hold(pid: i32, arguments: &Arguments, end: &End) -> anyhow::Result<()> {
-    let grip = Grip::on(pid, arguments)?;
-    let said = say(&grip.describe());
-    while said.is_ok() && !end.is_over() && !grip.has_ended() {
+    let mut grip = Grip::on(pid, arguments)?;
+    let mut kept = say(&grip.describe());
+    while kept.is_ok() && !end.is_over() && !grip.has_ended() {
         thread::sleep(LOOK_EVERY);
+        kept = grip.search_again();
     }
     let gone = grip.has_ended();
     grip.let_go()?;
-    said?;
+    if !gone {
+        kept?;
+    }
     say(&json!({ "hold": if gone { "gone" } else { "released" }, "pid": pid }))
 }
 
 fn take_turns(pids: &[i32], arguments: &Arguments, end: &End) -> anyhow::Result<()> {
-    let newest = newest(arguments.simulated);
     let found: anyhow::Result<Vec<_>> =
-        pids.iter().map(|pid| find(*pid, arguments.simulated, newest)).collect();
+        pids.iter().map(|pid| Program::find(*pid, arguments.simulated)).collect();
     let mut held = Held(found?);
     let mut turns = Turns::new(&arguments.shares);
     let (mut at, mut length) = turns.next();
-    for (other, tenant) in held.0.iter().enumerate() {
+    for (other, program) in held.0.iter_mut().enumerate() {
         if other != at {
-            tenant.stop().with_context(|| format!("process {}", tenant.pid()))?;
+            program.stop().with_context(|| format!("process {}", program.pid()))?;
         }
     }
     say(&json!({ "hold": "turns", "pids": pids, "shares": arguments.shares }))?;
@@ -131,8 +134,11 @@ fn take_turns(pids: &[i32], arguments: &Arguments, end: &End) -> anyhow::Result<
     let mut since = Instant::now();
     while !end.is_over() {
         thread::sleep(length.min(end.left()));
-        if held.0.iter().any(Tenant::has_ended) {
+        if held.0.iter().any(Program::has_ended) {
             break;
+        }
+        for program in &mut held.0 {
+            program.search_again()?;
         }
         let (next, long) = {
             turns.ran(at, since.elapsed());
@@ -142,8 +148,7 @@ fn take_turns(pids: &[i32], arguments: &Arguments, end: &End) -> anyhow::Result<
         length = long;
         if next != at {
             // Stop before start: never two at once.
-            let [from, to] = [at, next].map(|at| held.0.get(at));
-            let (Some(from), Some(to)) = (from, to) else { bail!("a turn of nobody") };
+            let Ok([from, to]) = held.0.get_disjoint_mut([at, next]) else { bail!("a turn of nobody") };
             from.stop().with_context(|| format!("process {}", from.pid()))?;
             turns.ran(at, since.elapsed());
             to.start().with_context(|| format!("process {}", to.pid()))?;

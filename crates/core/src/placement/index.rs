@@ -177,6 +177,38 @@ impl Index {
         }
     }
 
+    /// Pods that are known to be bound.
+    pub fn confirmed(&self) -> impl Iterator<Item = &Arc<str>> {
+        let is_confirmed = |claims: &[Claim]| claims.iter().any(|claim| claim.hold == Hold::Confirmed);
+        self.pods.iter().filter(move |(_, claims)| is_confirmed(claims)).map(|(pod, _)| pod)
+    }
+
+    /// Pods that may have ended, by the caller's word, on those of the nodes where the demand would fit if they had.
+    pub fn in_the_way<'a>(
+        &self,
+        demand: &Demand,
+        nodes: impl Iterator<Item = &'a str>,
+        may_have_ended: impl Fn(&str) -> bool,
+    ) -> Vec<Arc<str>> {
+        let wanted = Wanted::new(demand);
+        let mut found = Vec::new();
+        for (name, place) in nodes.filter_map(|name| self.nodes.get_key_value(name)) {
+            let (ended, others): (Vec<&Arc<str>>, Vec<&Arc<str>>) =
+                place.pods.iter().partition(|pod| may_have_ended(pod));
+            if ended.is_empty() {
+                continue;
+            }
+            let claims = others.into_iter().filter_map(|pod| self.pods.get(pod)).flatten();
+            let claims = claims.filter(|claim| claim.node == *name);
+            let mut node = place.node.clone();
+            node.rebuild(claims.map(|claim| (claim.gpus.as_slice(), &*claim.demand)));
+            if node.fit(&wanted, self.strategy).is_some() {
+                found.extend(ended.into_iter().cloned());
+            }
+        }
+        found
+    }
+
     /// What the pod holds.
     pub fn claims(&self, pod: &str) -> &[Claim] {
         self.pods.get(pod).map(Vec::as_slice).unwrap_or_default()

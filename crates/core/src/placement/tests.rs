@@ -371,3 +371,21 @@ fn a_double_in_the_inventory_is_one_gpu() {
     assert!(!given(&mut index, "p", &Demand::share(600, None), &["a"]).is_empty());
     assert!(given(&mut index, "q", &Demand::share(600, None), &["a"]).is_empty());
 }
+
+#[test]
+fn in_the_way_are_pods_that_may_have_ended_only_where_their_end_would_make_room() {
+    let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1)), ("c", node("c", 1))]);
+    let share = |milli| Demand::share(milli, Some(GIB));
+    index.confirm("small", "a", &[uuid("a", 0)], &share(300));
+    index.confirm("stays", "a", &[uuid("a", 0)], &share(700));
+    index.confirm("large", "b", &[uuid("b", 0)], &share(900));
+    index.confirm("also-stays", "c", &[uuid("c", 0)], &share(1000));
+    let ways = |demand: &Demand, nodes: &[&str]| -> Vec<String> {
+        let pods = index.in_the_way(demand, nodes.iter().copied(), |pod| !pod.contains("stays"));
+        pods.iter().map(|pod| pod.to_string()).collect()
+    };
+    assert_eq!(ways(&share(500), &["a", "b", "c", "unknown"]), ["large"]);
+    assert_eq!(ways(&share(300), &["a", "b", "c"]), ["small", "large"]);
+    assert_eq!(ways(&share(300), &["a"]), ["small"]);
+    assert!(ways(&Demand::whole(2), &["a", "b", "c"]).is_empty());
+}

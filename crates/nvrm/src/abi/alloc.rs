@@ -10,21 +10,31 @@ pub struct GroupParams {
 }
 
 impl GroupParams {
-    /// Bytes of the parameters.
+    /// Bytes of the parameters in the branches that were compared.
     pub const LEN: usize = 20;
+    const ENGINE: usize = 12;
+    /// Bytes up to the engine, and with it: what lies behind them is another branch's own, longer or shorter, and nothing
+    /// that is needed.
+    pub const READ: usize = Self::ENGINE + 4;
 
-    /// Reads them.
+    /// Reads them, as the driver takes them.
     #[must_use]
     pub fn decode(params: &[u8]) -> Option<Self> {
         let params: &[u8; Self::LEN] = params.try_into().ok()?;
-        get32(params, 12).map(|engine| Self { engine })
+        Self::read(params)
+    }
+
+    /// Reads what there is of them, at least [`Self::READ`] bytes.
+    #[must_use]
+    pub fn read(params: &[u8]) -> Option<Self> {
+        get32(params, Self::ENGINE).map(|engine| Self { engine })
     }
 
     /// The parameters, everything else left to the driver.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut params = [0; Self::LEN];
-        put32(&mut params, 12, self.engine);
+        put32(&mut params, Self::ENGINE, self.engine);
         params
     }
 }

@@ -107,7 +107,7 @@ impl Registry {
                     *known = ordinal;
                 }
                 Kind::Group {
-                    engine: GroupParams::decode(params).map(|params| params.engine),
+                    engine: GroupParams::read(params).map(|params| params.engine),
                     timeslice_us: None,
                 }
             }

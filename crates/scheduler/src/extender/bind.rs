@@ -16,9 +16,9 @@ use sluice_core::request::keys;
 
 use super::events::Assignment;
 use super::extender::{BIND_AFTERMATH, Extender};
-use super::feed;
 use super::metrics::Outcome;
 use super::objects::Pod;
+use super::pods;
 use super::role::State;
 use super::wire::{ExtenderBindingArgs, ExtenderBindingResult};
 
@@ -115,7 +115,7 @@ impl Extender {
                 Ok(Ok(Some(pod))) if pod.uid() == Some(&*args.pod_uid) => {
                     if pod.node().is_some() || pod.has_ended() {
                         self.state().binds.remove(&args.pod_uid);
-                        return feed::take_in(&self, &pod);
+                        return pods::take_in(&self, &pod);
                     }
                     if is_over {
                         return self.abandon(&args, number);

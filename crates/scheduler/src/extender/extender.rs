@@ -1,18 +1,18 @@
 //! What all parts of the extender share.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sluice_core::placement::{Index, Strategy};
-
+use sluice_core::placement::Strategy;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::events::Events;
+use super::look::Looker;
 use super::metrics::Metrics;
 use super::role::Role;
+use super::state::State;
 
 /// How the extender decides.
 #[derive(Debug, Clone)]
@@ -29,6 +29,8 @@ pub(crate) struct Policy {
     /// How long after the beginning of a term its lists begin: a bind that the last leader sent before its end has been
     /// carried out by then.
     pub(crate) settle: Duration,
+    /// Profile whose pods we place; `None`: every pod of the cluster counts.
+    pub(crate) scheduler_name: Option<String>,
 }
 
 /// How long after a bind was given up it might still take effect: longer than API servers let a request run.
@@ -45,6 +47,7 @@ pub(crate) struct Extender {
     pub(crate) role: Role,
     pub(crate) metrics: Metrics,
     pub(crate) events: Events,
+    pub(super) looker: Looker,
     state: Mutex<State>,
     /// Counts what the watches changed.
     changes: watch::Sender<u64>,
@@ -54,20 +57,9 @@ pub(crate) struct Extender {
     last_wait: Mutex<Option<Instant>>,
 }
 
-/// What is decided, under one lock. It is held for microseconds and never across an `await`.
-pub(crate) struct State {
-    pub(crate) index: Index,
-    /// Pods that were bound by us and that the watch of pods has not shown as bound since its last list began: a list
-    /// that does not have them may be older than their bind.
-    pub(crate) unseen: HashSet<String>,
-    /// The number of the latest bind of each pod whose binds have not all come to a known end.
-    pub(crate) binds: HashMap<String, u64>,
-}
-
 impl Extender {
     pub(crate) fn new(policy: Policy, client: kube::Client, metrics: Metrics, events: Events) -> Self {
-        let state =
-            State { index: Index::new(policy.strategy), unseen: HashSet::new(), binds: HashMap::new() };
+        let state = State::new(policy.strategy);
         Self {
             policy,
             client,
@@ -75,6 +67,7 @@ impl Extender {
             role: Role::new(),
             metrics,
             events,
+            looker: Looker::new(),
             state: Mutex::new(state),
             changes: watch::Sender::new(0),
             sending: watch::Sender::new(0),

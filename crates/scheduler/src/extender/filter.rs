@@ -10,6 +10,7 @@ use std::time::Duration;
 use sluice_core::placement::{Demand, NodeReasons, Offer};
 use sluice_core::request::GpuRequest;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::extender::Extender;
@@ -62,14 +63,29 @@ impl Extender {
         }
     }
 
-    /// Places a pod, and waits a moment before it refuses one.
+    /// Places a pod, and before it refuses one makes sure that those which stand in its way are still there.
     ///
     /// The scheduler asks about a waiting pod again as soon as its own watch shows that another has ended. Ours may show
     /// it a little later, and what is refused then is asked about again only at the next event, which can take minutes.
     async fn place_patiently(&self, pod: &Pod, demand: &Demand, names: &[NodeName<'_>]) -> Offer {
+        let asked = Instant::now();
         let mut changes = self.changes();
         let mut offer = self.place(pod, demand, names);
-        if !could_change(&offer) || !self.may_wait() {
+        if !could_change(&offer) {
+            return offer;
+        }
+        self.look_at_ending(asked, demand, names.iter().map(|name| &*name.0)).await;
+        if is_news(&mut changes) {
+            offer = self.place(pod, demand, names);
+        }
+        if !could_change(&offer) {
+            return offer;
+        }
+        let are_all_there = self.look_at_all(asked).await;
+        if is_news(&mut changes) {
+            offer = self.place(pod, demand, names);
+        }
+        if are_all_there || !could_change(&offer) || !self.may_wait() {
             return offer;
         }
         let end = Instant::now() + LAG;
@@ -99,6 +115,13 @@ impl Extender {
         let names = args.node_names.iter().flatten().map(|name| &*name.0);
         names.map(|name| HostPriority { host: name.to_owned(), score: score(name) }).collect()
     }
+}
+
+/// Has something changed since this was last asked?
+fn is_news(changes: &mut watch::Receiver<u64>) -> bool {
+    let is_news = matches!(changes.has_changed(), Ok(true));
+    changes.mark_unchanged();
+    is_news
 }
 
 /// Refused for want of what other pods hold.

@@ -6,6 +6,7 @@ use prometheus::{Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, O
 use sluice_core::placement::GpuUse;
 
 use super::extender::Extender;
+use super::look::Look;
 use super::role;
 
 /// How a question was answered.
@@ -58,6 +59,7 @@ pub(crate) struct Metrics {
     pub(crate) bind_seconds: Histogram,
     filters: IntCounterVec,
     binds: IntCounterVec,
+    looks: IntCounterVec,
     pub(crate) expired: IntCounter,
     pub(crate) watch_errors: IntCounter,
     pub(crate) events_left_out: IntCounter,
@@ -89,6 +91,10 @@ impl Metrics {
             )?,
             filters: counters("sluice_scheduler_filters_total", "Filter calls by outcome.")?,
             binds: counters("sluice_scheduler_binds_total", "Bind calls by outcome.")?,
+            looks: counters(
+                "sluice_scheduler_second_looks_total",
+                "Questions to the API server, before a pod was refused, whether those in its way are still there.",
+            )?,
             expired: counter(
                 "sluice_scheduler_reservations_expired_total",
                 "Pods whose reservation ran out.",
@@ -110,6 +116,11 @@ impl Metrics {
     pub(crate) fn bound(&self, outcome: Outcome, seconds: f64) {
         self.bind_seconds.observe(seconds);
         self.binds.with_label_values(&[outcome.name()]).inc();
+    }
+
+    /// The API server was asked about pods in the way of one that was to be refused.
+    pub(crate) fn looked(&self, look: Look) {
+        self.looks.with_label_values(&[look.name()]).inc();
     }
 
     fn text(&self) -> prometheus::Result<String> {

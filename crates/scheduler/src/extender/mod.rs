@@ -7,6 +7,7 @@
 mod arguments;
 mod bind;
 mod clock;
+mod ending;
 mod events;
 #[expect(clippy::module_inception, reason = "the extender itself, among the parts of the extender")]
 mod extender;
@@ -14,10 +15,15 @@ mod feed;
 mod filter;
 mod http;
 mod lease;
+mod left;
+mod look;
 mod metrics;
+mod nodes;
 mod objects;
+mod pods;
 mod role;
 mod run;
+mod state;
 #[cfg(test)]
 mod tests;
 mod wire;

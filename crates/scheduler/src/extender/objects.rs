@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
@@ -44,8 +45,19 @@ impl Pod {
 
     /// `namespace/name`, for logs.
     pub(crate) fn title(&self) -> String {
-        let part = |text: &Option<String>| text.clone().unwrap_or_default();
-        format!("{}/{}", part(&self.metadata.namespace), part(&self.metadata.name))
+        let (namespace, name) = self.path();
+        format!("{namespace}/{name}")
+    }
+
+    /// Namespace and name.
+    pub(crate) fn path(&self) -> (&str, &str) {
+        let ObjectMeta { namespace, name, .. } = &self.metadata;
+        (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
+    }
+
+    /// Somebody has asked for its end, which has yet to come.
+    pub(crate) fn is_being_deleted(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
     }
 
     pub(crate) fn annotations(&self) -> Option<&BTreeMap<String, String>> {
@@ -84,14 +96,24 @@ fn lean<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
         namespace: Option<String>,
         uid: Option<String>,
         resource_version: Option<String>,
+        deletion_timestamp: Option<Time>,
         annotations: Option<BTreeMap<String, String>>,
     }
-    let Lean { name, namespace, uid, resource_version, annotations } = Lean::deserialize(from)?;
+    let Lean { name, namespace, uid, resource_version, deletion_timestamp, annotations } =
+        Lean::deserialize(from)?;
     let annotations = annotations.map(|mut all| {
         all.retain(|key, _| key.starts_with(sluice_core::request::keys::PREFIX));
         all
     });
-    Ok(ObjectMeta { name, namespace, uid, resource_version, annotations, ..ObjectMeta::default() })
+    Ok(ObjectMeta {
+        name,
+        namespace,
+        uid,
+        resource_version,
+        deletion_timestamp,
+        annotations,
+        ..ObjectMeta::default()
+    })
 }
 
 /// Both are what `k8s_openapi` calls them, but for what is read.

@@ -12,7 +12,7 @@ use super::arguments::{Arguments, Lease};
 use super::events::{self, Writer};
 use super::extender::{Extender, Policy};
 use super::metrics::Metrics;
-use super::{feed, http, lease};
+use super::{http, lease, nodes, pods};
 
 /// Scheduler name that stands for every pod of the cluster.
 const EVERY_POD: &str = "all";
@@ -43,7 +43,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?leadership, "extender");
 
     tokio::spawn(writer.write(client, arguments.scheduler_name.clone()));
-    let background = spawn_background(&extender, &arguments, leadership, namespace);
+    let background = spawn_background(&extender, leadership, namespace);
     let serve_page = axum::serve(page, http::page(extender.clone(), arguments.metrics_gpus));
     let serve_page = serve_page.with_graceful_shutdown(stop.clone().cancelled_owned());
     let serve_verbs = axum::serve(verbs, http::verbs(extender.clone()));
@@ -104,25 +104,24 @@ fn assemble(arguments: &Arguments, client: kube::Client) -> anyhow::Result<(Arc<
         bind_timeout: arguments.bind_timeout,
         patience: PATIENCE,
         settle: SETTLE,
+        scheduler_name: Some(arguments.scheduler_name.clone()).filter(|name| name != EVERY_POD),
     };
     Ok((Arc::new(Extender::new(policy, client, metrics, events)), writer))
 }
 
 fn spawn_background(
     extender: &Arc<Extender>,
-    arguments: &Arguments,
     leadership: Leadership,
     own_namespace: String,
 ) -> Vec<tokio::task::JoinHandle<()>> {
-    let name = Some(arguments.scheduler_name.clone()).filter(|name| name != EVERY_POD);
-    let (nodes, pods, expiry, leader) =
+    let (for_nodes, for_pods, expiry, leader) =
         (extender.clone(), extender.clone(), extender.clone(), extender.clone());
     if leadership == Leadership::Always {
         extender.role.set_leading(true);
     }
     vec![
-        tokio::spawn(async move { feed::nodes(&nodes).await }),
-        tokio::spawn(async move { feed::pods(&pods, name.as_deref()).await }),
+        tokio::spawn(async move { nodes::follow(&for_nodes).await }),
+        tokio::spawn(async move { pods::follow(&for_pods).await }),
         tokio::spawn(async move { expiry.keep_expiring().await }),
         tokio::spawn(async move {
             if let Leadership::Lease { namespace, name, pod_name } = leadership {

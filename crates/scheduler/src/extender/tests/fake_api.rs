@@ -1,7 +1,8 @@
 //! An API server as far as the extender meets one: lists and watches of nodes, pods and leases, bindings, events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(super) enum Fault {
 pub(super) struct Api {
     inner: Mutex<Inner>,
     version: watch::Sender<u64>,
+    /// Lists and questions about single pods are not answered.
+    pub(super) silent: AtomicBool,
     /// Decides what goes wrong with each bind.
     pub(super) fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
 }
@@ -43,7 +46,10 @@ struct Inner {
     /// Version, collection, type and object of everything that happened.
     log: Vec<(u64, &'static str, &'static str, Value)>,
     lists: usize,
+    gets: usize,
     binds: usize,
+    /// Collections whose watches are told nothing for now.
+    held: BTreeSet<&'static str>,
     events: Vec<Value>,
 }
 
@@ -54,7 +60,12 @@ pub(super) const LEASES: &str = "leases";
 impl Api {
     pub(super) fn new() -> Arc<Self> {
         let inner = Mutex::new(Inner::default());
-        Arc::new(Self { inner, version: watch::Sender::new(0), fault: Mutex::new(Box::new(|| Fault::None)) })
+        Arc::new(Self {
+            inner,
+            version: watch::Sender::new(0),
+            silent: AtomicBool::new(false),
+            fault: Mutex::new(Box::new(|| Fault::None)),
+        })
     }
 
     /// Serves on a port of its own, and returns a client of it.
@@ -68,6 +79,7 @@ impl Api {
                 "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
                 get(|Path(_): Path<String>, state, query| list(LEASES, state, query)),
             )
+            .route("/api/v1/namespaces/{namespace}/pods/{name}", get(get_pod))
             .route("/api/v1/namespaces/{namespace}/pods/{name}/binding", post(bind))
             .route("/api/v1/namespaces/{namespace}/events", post(event))
             .with_state(self.clone());
@@ -115,6 +127,30 @@ impl Api {
         self.inner.lock().unwrap().lists
     }
 
+    /// Returns if the server answers.
+    async fn answer(&self) {
+        if self.silent.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Questions about single pods.
+    pub(super) fn gets(&self) -> usize {
+        self.inner.lock().unwrap().gets
+    }
+
+    /// Watches of the collection are told nothing from now on: what happens, lists and single questions show.
+    pub(super) fn hold_watches(&self, collection: &'static str) {
+        self.inner.lock().unwrap().held.insert(collection);
+    }
+
+    /// Watches are told what happened meanwhile.
+    pub(super) fn release_watches(&self, collection: &'static str) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.held.remove(collection);
+        self.version.send_replace(inner.version);
+    }
+
     pub(super) fn binds(&self) -> usize {
         self.inner.lock().unwrap().binds
     }
@@ -146,9 +182,24 @@ fn key(object: &Value) -> String {
 
 fn is_selected(object: &Value, query: &BTreeMap<String, String>) -> bool {
     let Some(selector) = query.get("fieldSelector") else { return true };
-    let (path, wanted) = selector.split_once('=').unwrap();
-    let value = path.split('.').fold(object, |value, step| &value[step]);
-    value.as_str() == Some(wanted)
+    selector.split(',').all(|term| {
+        let (path, wanted) = term.split_once('=').unwrap();
+        let value = |path: &str| path.split('.').fold(object, |value, step| &value[step]).as_str();
+        match path.strip_suffix('!') {
+            Some(path) => value(path).unwrap_or_default() != wanted,
+            None => value(path) == Some(wanted),
+        }
+    })
+}
+
+async fn get_pod(State(api): State<Arc<Api>>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    api.answer().await;
+    let mut inner = api.inner.lock().unwrap();
+    inner.gets += 1;
+    match inner.objects.get(PODS).and_then(|pods| pods.get(&format!("{namespace}/{name}"))) {
+        Some(pod) => Json(pod.clone()).into_response(),
+        None => status(404, "pod not found"),
+    }
 }
 
 async fn list(
@@ -159,6 +210,7 @@ async fn list(
     if query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") {
         return follow(collection, api, query);
     }
+    api.answer().await;
     let mut inner = api.inner.lock().unwrap();
     inner.lists += 1;
     let objects = inner.objects.get(collection).into_iter().flat_map(BTreeMap::values);
@@ -179,8 +231,11 @@ fn follow(collection: &'static str, api: Arc<Api>, query: BTreeMap<String, Strin
             loop {
                 let (news, version) = {
                     let inner = api.inner.lock().unwrap();
-                    let new =
-                        inner.log.iter().filter(|(version, of, ..)| *version > from && *of == collection);
+                    let is_held = inner.held.contains(collection);
+                    let new = inner
+                        .log
+                        .iter()
+                        .filter(|(version, of, ..)| *version > from && *of == collection && !is_held);
                     let new = new.filter(|(_, _, _, object)| is_selected(object, &query));
                     let lines = new
                         .map(|(_, _, kind, object)| format!("{}\n", json!({"type": kind, "object": object})));
@@ -197,8 +252,9 @@ fn follow(collection: &'static str, api: Arc<Api>, query: BTreeMap<String, Strin
 }
 
 fn status(code: u16, message: &str) -> Response {
-    let body =
-        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
+    let reason = if code == 404 { "NotFound" } else { "" };
+    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+        "message": message});
     (StatusCode::from_u16(code).unwrap(), Json(body)).into_response()
 }
 

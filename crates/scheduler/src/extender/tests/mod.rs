@@ -4,5 +4,6 @@ mod burst;
 mod calls;
 mod fake_api;
 mod json;
+mod stale;
 mod time;
 mod world;

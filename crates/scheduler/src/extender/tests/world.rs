@@ -16,7 +16,7 @@ use crate::extender::events;
 use crate::extender::extender::{Extender, Policy};
 use crate::extender::metrics::Metrics;
 use crate::extender::role::State;
-use crate::extender::{feed, http, lease};
+use crate::extender::{http, lease, nodes, pods};
 
 pub(super) const GIB: u64 = 1 << 30;
 
@@ -32,6 +32,7 @@ pub(super) fn policy() -> Policy {
         bind_timeout: Duration::from_millis(300),
         patience: Duration::from_millis(100),
         settle: Duration::ZERO,
+        scheduler_name: Some("sluice-scheduler".into()),
     }
 }
 
@@ -92,10 +93,10 @@ impl World {
         let metrics = Metrics::new().unwrap();
         let (events, writer) = events::pair(100, metrics.events_left_out.clone());
         let extender = Arc::new(Extender::new(policy, client.clone(), metrics, events));
-        let (nodes, pods) = (extender.clone(), extender.clone());
+        let (for_nodes, for_pods) = (extender.clone(), extender.clone());
         let tasks = vec![
-            tokio::spawn(async move { feed::nodes(&nodes).await }),
-            tokio::spawn(async move { feed::pods(&pods, Some("sluice-scheduler")).await }),
+            tokio::spawn(async move { nodes::follow(&for_nodes).await }),
+            tokio::spawn(async move { pods::follow(&for_pods).await }),
             tokio::spawn(writer.write(client, "sluice-scheduler".into())),
         ];
         Self { extender, tasks }

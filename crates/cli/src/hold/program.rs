@@ -1,0 +1,108 @@
+//! A program whose channel groups are held, also those that it makes meanwhile.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use sluice_comm::attach::ContextHandles;
+use sluice_nvrm::ControlError;
+use sluice_nvrm::outside::Tenant;
+
+use super::worker::{find, newest};
+
+/// Between two searches lies at least this, and at least so many times as long as the last one took: each asks the driver ten
+/// thousand questions.
+const SEARCH_EVERY: Duration = Duration::from_millis(500);
+const REST: u32 = 10;
+
+/// A program and all that was found of it.
+pub(super) struct Program {
+    pid: i32,
+    simulated: bool,
+    /// Whether its groups stand.
+    stands: bool,
+    /// Every search that found what those before had not; a group may be in several.
+    found: Vec<Tenant>,
+    next: Instant,
+}
+
+impl Program {
+    /// Finds it. It runs.
+    pub(super) fn find(pid: i32, simulated: bool) -> anyhow::Result<Self> {
+        let found = vec![find(pid, simulated, newest(simulated))?];
+        Ok(Self { pid, simulated, stands: false, found, next: Instant::now() + SEARCH_EVERY })
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.found.iter().any(Tenant::has_ended)
+    }
+
+    /// Its groups, each once.
+    pub(super) fn groups(&self) -> Vec<&ContextHandles> {
+        let mut groups: Vec<&ContextHandles> = Vec::new();
+        for group in self.found.iter().rev().flat_map(Tenant::groups) {
+            if !groups
+                .iter()
+                .any(|known| (known.client, known.channel_group) == (group.client, group.channel_group))
+            {
+                groups.push(group);
+            }
+        }
+        groups
+    }
+
+    /// Takes all its groups off the GPU. If one cannot be stopped, all run.
+    ///
+    /// # Errors
+    /// What the driver says of the first that could not be.
+    pub(super) fn stop(&mut self) -> Result<(), ControlError> {
+        self.stands = true;
+        let stopped = self.found.iter().try_for_each(Tenant::stop);
+        if stopped.is_err() {
+            let _ = self.start();
+        }
+        stopped
+    }
+
+    /// Lets all its groups run, also those behind one that could not be started.
+    ///
+    /// # Errors
+    /// What the driver says of the first that could not be.
+    pub(super) fn start(&mut self) -> Result<(), ControlError> {
+        self.stands = false;
+        self.let_run()
+    }
+
+    /// As [`Self::start`].
+    pub(super) fn let_run(&self) -> Result<(), ControlError> {
+        let started: Vec<_> = self.found.iter().map(Tenant::start).collect();
+        started.into_iter().collect()
+    }
+
+    /// Searches again if it is time to, and has what is new stand if the program does. What was found before stays: who is
+    /// stopped must never be forgotten.
+    ///
+    /// # Errors
+    /// A new group cannot be stopped.
+    pub(super) fn search_again(&mut self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        if began < self.next {
+            return Ok(());
+        }
+        // Not to be found at this moment: it ends, or makes something. The next search tells.
+        let found = find(self.pid, self.simulated, newest(self.simulated)).ok();
+        self.next = Instant::now() + SEARCH_EVERY.max(began.elapsed() * REST);
+        let Some(found) = found.filter(|found| has_news(&self.found, found)) else { return Ok(()) };
+        let stopped = if self.stands { found.stop() } else { Ok(()) };
+        self.found.push(found);
+        stopped.with_context(|| format!("new channel groups of process {}", self.pid))
+    }
+}
+
+/// Whether there are groups, or channels of groups, that were not known.
+fn has_news(known: &[Tenant], found: &Tenant) -> bool {
+    found.groups().any(|group| !known.iter().flat_map(Tenant::groups).any(|known| known == group))
+}

@@ -1,0 +1,126 @@
+//! A second look at pods that are being deleted, one by one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::api::Api;
+use sluice_core::placement::Demand;
+use tokio::time::{Instant, timeout};
+
+use super::extender::Extender;
+use super::look::Look;
+use super::objects::Pod;
+use super::state::Ending;
+
+/// Pods that are asked about for one question at most.
+const MOST: usize = 16;
+/// Requests: so many at once, and so many a second in the long run.
+const AT_ONCE: u32 = 32;
+const PER_SECOND: f64 = 20.0;
+/// How long the answers may take; they take a millisecond or two.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Requests that may be made now.
+#[derive(Debug)]
+pub(super) struct Ration {
+    left: f64,
+    at: Instant,
+}
+
+impl Ration {
+    pub(super) fn full(now: Instant) -> Self {
+        Self { left: f64::from(AT_ONCE), at: now }
+    }
+
+    /// Takes up to so many requests.
+    fn take(&mut self, wanted: usize) -> usize {
+        let now = Instant::now();
+        let earned = now.duration_since(self.at).as_secs_f64() * PER_SECOND;
+        self.left = f64::from(AT_ONCE).min(self.left + earned);
+        self.at = now;
+        let mut taken = 0;
+        while taken < wanted && self.left >= 1.0 {
+            self.left -= 1.0;
+            taken += 1;
+        }
+        taken
+    }
+}
+
+impl Extender {
+    /// Asks whether pods that are being deleted, and whose end would make room on one of these nodes, are still there.
+    /// `asked` is when the question came that this is for. What it finds is a change as the watches make them.
+    pub(crate) async fn look_at_ending<'a>(
+        &self,
+        asked: Instant,
+        demand: &Demand,
+        nodes: impl Iterator<Item = &'a str>,
+    ) {
+        if self.state().ending.is_empty() {
+            return;
+        }
+        let mut ration = self.looker.singly.lock().await;
+        let mut suspects = self.suspects(asked, demand, nodes);
+        if suspects.is_empty() {
+            return;
+        }
+        let all = suspects.len();
+        suspects.sort_by_key(|(_, ending)| ending.looked);
+        suspects.truncate(ration.take(all.min(MOST)));
+        let answers = join_all(suspects.iter().map(|(uid, ending)| self.look_at(uid, ending))).await;
+        let look = if answers.contains(&Look::Found) {
+            Look::Found
+        } else if answers.len() < all || answers.contains(&Look::Unsure) {
+            Look::Unsure
+        } else {
+            Look::Nothing
+        };
+        self.looked(look);
+    }
+
+    /// Pods that are being deleted, whose end would make room, and that nobody has looked at since the question came.
+    fn suspects<'a>(
+        &self,
+        asked: Instant,
+        demand: &Demand,
+        nodes: impl Iterator<Item = &'a str>,
+    ) -> Vec<(Arc<str>, Ending)> {
+        let state = self.state();
+        let pods = state.index.in_the_way(demand, nodes, |pod| state.ending.contains_key(pod));
+        let pods = pods.into_iter().filter_map(|pod| Some((pod.clone(), state.ending.get(&*pod)?.clone())));
+        pods.filter(|(_, ending)| ending.looked.is_none_or(|looked| looked < asked)).collect()
+    }
+
+    async fn look_at(&self, uid: &str, pod: &Ending) -> Look {
+        let began = Instant::now();
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let Ok(Ok(found)) = timeout(PATIENCE, pods.get_opt(&pod.name)).await else {
+            return Look::Unsure;
+        };
+        let mut state = self.state();
+        if found.is_some_and(|found| found.uid() == Some(uid) && !found.has_ended()) {
+            if let Some(ending) = state.ending.get_mut(uid) {
+                ending.looked = Some(began);
+            }
+            return Look::Nothing;
+        }
+        state.end_before_the_watch(uid);
+        Look::Found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_about_single_pods_are_rationed() {
+        let mut ration = Ration::full(Instant::now());
+        assert_eq!((ration.take(16), ration.take(16), ration.take(16)), (16, 16, 0));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!((ration.take(16), ration.take(16)), (16, 4));
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(ration.take(1000), 32);
+    }
+}
