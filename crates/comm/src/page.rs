@@ -94,6 +94,9 @@ pub mod report {
     /// What the client's gates hold back: 0 nothing (or it does not say), [`GATES_HOST`], [`GATES_DEVICE`]. Who says 0 is charged as
     /// if it went on while its gate is closed. From version 2 on.
     pub const GATES: usize = 19;
+    /// How many streams those gates are of: so many kernels may be running when they are closed. From version 2 on; hooks that do not
+    /// count them leave it zero.
+    pub const GATED_STREAMS: usize = 20;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// When GPU work last finished, on CLOCK_MONOTONIC, in nanoseconds.

@@ -75,7 +75,7 @@ fn who_waits_for_its_gate_is_woken_at_each_change() {
 fn tokens_are_withheld_while_the_gates_are_closed() {
     let world = World::new();
     let (mut a, mut b, lc) = (world.process("be-a"), world.process("be-b"), world.process("lc"));
-    a.report().set_gates(report::GATES_DEVICE);
+    a.report().set_gates(report::GATES_DEVICE, 1);
     world.settle();
     a.want();
     assert_eq!(a.granted(), 50.0);
@@ -97,7 +97,7 @@ fn tokens_are_withheld_while_the_gates_are_closed() {
 fn a_grant_under_which_everything_stands_is_neither_overdue_nor_charged() {
     let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
     let (mut a, lc) = (world.process("be-a"), world.process("lc"));
-    a.report().set_gates(report::GATES_HOST);
+    a.report().set_gates(report::GATES_HOST, 1);
     world.settle();
     a.want();
     a.granted();
@@ -118,7 +118,7 @@ fn a_grant_under_which_everything_stands_is_neither_overdue_nor_charged() {
 fn who_goes_on_while_its_gates_are_closed_is_charged_as_if_it_had_none() {
     let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
     let (mut a, lc) = (world.process("be-a"), world.process("lc"));
-    a.report().set_gates(report::GATES_DEVICE);
+    a.report().set_gates(report::GATES_DEVICE, 1);
     world.settle();
     a.want();
     a.granted();
@@ -137,6 +137,26 @@ fn who_goes_on_while_its_gates_are_closed_is_charged_as_if_it_had_none() {
     a.give_back(52.0);
     until("it is charged", || gpu_ms(&world, "be-a") > 0.0);
     assert_eq!(gpu_ms(&world, "be-a"), 52.0);
+}
+
+#[test]
+fn two_streams_may_both_have_had_a_long_kernel_running_when_the_gates_were_closed() {
+    let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
+    let (mut a, lc) = (world.process("be-a"), world.process("lc"));
+    a.report().set_gates(report::GATES_DEVICE, 2);
+    world.settle();
+    a.want();
+    a.granted();
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&a) == CLOSED);
+    for ended in 1..=3 {
+        world.advance(26 * MS);
+        a.report().add_busy_ns(26 * MS);
+        // To say that there are more of them helps nobody by now.
+        a.report().set_gates(report::GATES_DEVICE, 2 + ended);
+        world.advance(MS);
+        assert_eq!(world.metric("sluice_level{level=\"device\"}"), Some(f64::from(u8::from(ended <= 2))));
+    }
 }
 
 #[test]
@@ -215,8 +235,8 @@ fn a_change_of_class_and_the_end_of_the_manager_open_the_gates() {
 fn a_process_that_says_what_its_gates_hold_back_is_counted_by_that() {
     let world = World::new();
     let (a, b) = (world.process("be-a"), world.process("be-b"));
-    a.report().set_gates(report::GATES_DEVICE);
-    b.report().set_gates(report::GATES_HOST);
+    a.report().set_gates(report::GATES_DEVICE, 1);
+    b.report().set_gates(report::GATES_HOST, 1);
     let level = |level: &str| world.metric(&format!("sluice_level{{level=\"{level}\"}}"));
     assert_eq!((level("device"), level("host"), level("token")), (Some(1.0), Some(1.0), Some(0.0)));
 }

@@ -13,7 +13,7 @@ mod witness;
 
 use patience::Patience;
 pub use policy::GatePolicy;
-pub use witness::Witness;
+pub use witness::{MOST_STREAMS, Witness};
 
 use crate::share::{Share, WHOLE_PPM};
 use crate::steering::Activity;

@@ -84,10 +84,11 @@ impl DataPlane {
             let Some(process) = self.processes.get_mut(&id).filter(|process| !process.ignores_gates) else {
                 continue;
             };
-            let Some(busy_ns) = process.pages.as_ref().map(|pages| pages.report().busy_ns()) else {
+            let Some(report) = process.pages.as_ref().map(|pages| pages.report()) else {
                 continue;
             };
-            if process.witness.look(state.is_closed(), busy_ns, now, self.gatekeeper.drain_ns) {
+            let (busy_ns, streams) = (report.busy_ns(), report.gated_streams());
+            if process.witness.look(state.is_closed(), busy_ns, streams, now, self.gatekeeper.drain_ns) {
                 process.ignores_gates = true;
                 self.tokens.set_ungated(id);
                 let client = self.clients.name(process.client);
