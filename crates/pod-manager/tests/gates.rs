@@ -5,6 +5,7 @@
 mod support;
 
 use sluice_comm::page::{grant, report};
+use sluice_comm::RequestBody;
 use sluice_pod_manager::GatesOf;
 use sluice_sys::futex::{self, Wake};
 use std::os::fd::AsFd;
@@ -47,6 +48,57 @@ fn gates_are_wanted_while_somebody_latency_critical_is_there_and_closed_while_it
     assert_eq!(world.metric("sluice_gate_changes_total{to=\"closed\"}"), Some(1.0));
     drop(lc);
     until("no gates are wanted", || told(&be) == 0);
+}
+
+fn announce(hook: &mut Hook, lead_us: u32) {
+    hook.token.send(RequestBody::Hint { lead_us });
+}
+
+#[test]
+fn a_request_that_is_announced_finds_the_gates_closed_and_one_that_does_not_come_has_them_opened() {
+    let world = World::new();
+    let (mut be, mut lc) = (world.process("be-a"), world.process("lc"));
+    until("gates are wanted", || told(&be) == grant::GATES_WANTED);
+    announce(&mut lc, 200);
+    until("the gates are closed", || told(&be) == CLOSED);
+    be.want();
+    world.settle();
+    assert!(be.token.is_silent(), "tokens are withheld as well");
+    // 200 us, and 500 for being late.
+    world.advance(699_000);
+    assert_eq!(told(&be), CLOSED);
+    world.advance(1_000);
+    assert_eq!(told(&be), grant::GATES_WANTED);
+    be.granted();
+    // One that comes is what they are closed for from then on, as long as it lasts.
+    announce(&mut lc, 200);
+    until("the gates are closed", || told(&be) == CLOSED);
+    world.clock.advance(MS / 5);
+    lc.becomes(true, world.clock.now());
+    world.advance(5 * MS);
+    assert_eq!(told(&be), CLOSED);
+    lc.becomes(false, world.clock.now());
+    world.advance(MS);
+    assert_eq!(told(&be), grant::GATES_WANTED);
+}
+
+#[test]
+fn announcements_close_no_gates_for_long_if_nothing_follows_nor_for_somebody_best_effort() {
+    let world = World::new();
+    let (mut be, mut lc) = (world.process("be-a"), world.process("lc"));
+    let other = world.process("be-b");
+    until("gates are wanted", || told(&be) == grant::GATES_WANTED);
+    announce(&mut be, 1000);
+    world.settle();
+    assert_eq!((told(&be), told(&other)), (grant::GATES_WANTED, grant::GATES_WANTED));
+    let mut closed_ns = 0;
+    for _ in 0..200 {
+        announce(&mut lc, u32::MAX);
+        world.settle();
+        closed_ns += if told(&other) == CLOSED { MS } else { 0 };
+        world.advance(MS);
+    }
+    assert!((9 * MS..=14 * MS).contains(&closed_ns), "{closed_ns} ns of 200 ms");
 }
 
 #[test]
