@@ -97,6 +97,10 @@ pub mod report {
     /// How many streams those gates are of: so many kernels may be running when they are closed. From version 2 on; hooks that do not
     /// count them leave it zero.
     pub const GATED_STREAMS: usize = 20;
+    /// When a request is expected that the process has announced last, on CLOCK_MONOTONIC, in nanoseconds; 0: none yet. What HINT says,
+    /// without the connection: the doorbell is rung for it. Only of somebody latency-critical, and only believed for a moment. From
+    /// version 2 on.
+    pub const ANNOUNCED_NS: usize = 21;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// When GPU work last finished, on CLOCK_MONOTONIC, in nanoseconds.

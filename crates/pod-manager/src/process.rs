@@ -44,6 +44,8 @@ pub(crate) struct Process {
     pub(crate) witness: Witness,
     /// What it has announced of its own work, if it is latency-critical.
     pub(crate) foresight: Foresight,
+    /// When the request was expected that its page announced last, as far as it was read.
+    pub(crate) announced_ns: u64,
     /// Its page asks for the doorbell.
     pub(crate) armed: bool,
     /// How often it rang without being asked to.
@@ -70,6 +72,7 @@ impl Process {
             ignores_gates: false,
             witness: Witness::default(),
             foresight: Foresight::default(),
+            announced_ns: 0,
             armed: false,
             unasked: 0,
         }

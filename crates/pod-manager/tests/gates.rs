@@ -4,8 +4,8 @@
 
 mod support;
 
-use sluice_comm::page::{grant, report};
 use sluice_comm::RequestBody;
+use sluice_comm::page::{grant, report};
 use sluice_pod_manager::GatesOf;
 use sluice_sys::futex::{self, Wake};
 use std::os::fd::AsFd;
@@ -70,8 +70,10 @@ fn a_request_that_is_announced_finds_the_gates_closed_and_one_that_does_not_come
     world.advance(1_000);
     assert_eq!(told(&be), grant::GATES_WANTED);
     be.granted();
-    // One that comes is what they are closed for from then on, as long as it lasts.
-    announce(&mut lc, 200);
+    // One that comes is what they are closed for from then on, as long as it lasts. It may be announced on the page.
+    assert!(lc.page().armed());
+    lc.report().announce(world.clock.now() + MS / 5);
+    nix::unistd::write(&lc.doorbell, &1_u64.to_ne_bytes()).unwrap();
     until("the gates are closed", || told(&be) == CLOSED);
     world.clock.advance(MS / 5);
     lc.becomes(true, world.clock.now());
@@ -93,7 +95,7 @@ fn announcements_close_no_gates_for_long_if_nothing_follows_nor_for_somebody_bes
     assert_eq!((told(&be), told(&other)), (grant::GATES_WANTED, grant::GATES_WANTED));
     let mut closed_ns = 0;
     for _ in 0..200 {
-        announce(&mut lc, u32::MAX);
+        announce(&mut lc, 2000);
         world.settle();
         closed_ns += if told(&other) == CLOSED { MS } else { 0 };
         world.advance(MS);

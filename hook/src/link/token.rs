@@ -87,6 +87,16 @@ impl TokenConnection {
         }
     }
 
+    /// Says that a request will be there at `at_ns`, if this process is latency-critical: others hold theirs back meanwhile.
+    pub(crate) fn announce_request(&self, at_ns: u64) {
+        if self.critical_company().is_some()
+            && let Some(report) = self.report_view()
+        {
+            report.announce(at_ns);
+            self.ring(false);
+        }
+    }
+
     /// The word that says whether gates are wanted and shut; `None` without a manager that has one.
     pub(crate) fn gate(&self) -> Option<&'static AtomicU64> {
         if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {

@@ -93,6 +93,17 @@ impl<'a> ReportView<'a> {
         self.0[report::GATES].store(gates, Ordering::Release);
     }
 
+    /// When the request is expected that was announced last, on CLOCK_MONOTONIC; 0: none yet.
+    #[must_use]
+    pub fn announced_ns(&self) -> u64 {
+        read(self.0, report::ANNOUNCED_NS)
+    }
+
+    /// Announces a request.
+    pub fn announce(&self, at_ns: u64) {
+        self.0[report::ANNOUNCED_NS].store(at_ns, Ordering::Release);
+    }
+
     /// GPU time used since the process attached, in nanoseconds.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {

@@ -23,14 +23,17 @@ const MOST_IN_VAIN_NS: u64 = 5 * LONGEST_NS;
 const FORGOTTEN: u64 = 100;
 
 impl Foresight {
-    /// The process says at `now` that work of its own comes in `lead_ns`; whether it is believed. What it does is looked at first
-    /// ([`Self::look`]).
+    /// The process says at `now` that work of its own comes in `lead_ns`; whether it is believed, which further ahead than 2 ms nobody is.
+    /// What it does is looked at first ([`Self::look`]).
     pub fn announce(&mut self, now: u64, lead_ns: u64) -> bool {
         let elapsed = now.saturating_sub(self.seen);
         self.seen = self.seen.max(now);
         self.in_vain_ns = self.in_vain_ns.saturating_sub(elapsed / FORGOTTEN);
         let believed_ns = lead_ns.saturating_add(LATE_NS).min(LONGEST_NS);
-        if self.awaited.is_some() || self.in_vain_ns.saturating_add(believed_ns) > MOST_IN_VAIN_NS {
+        if lead_ns > LONGEST_NS
+            || self.awaited.is_some()
+            || self.in_vain_ns.saturating_add(believed_ns) > MOST_IN_VAIN_NS
+        {
             return false;
         }
         self.awaited = Some((now, now.saturating_add(believed_ns)));
@@ -73,11 +76,12 @@ mod tests {
     }
 
     #[test]
-    fn however_far_ahead_it_is_said_it_is_believed_for_two_milliseconds() {
+    fn it_is_believed_for_two_milliseconds_at_most_and_not_at_all_further_ahead() {
         let mut foresight = Foresight::default();
-        assert!(foresight.announce(S, u64::MAX));
+        assert!(!foresight.announce(S, LONGEST_NS + 1));
+        assert!(foresight.announce(S, LONGEST_NS));
         assert_eq!(foresight.look(S, IDLE), Some(S + LONGEST_NS));
-        assert!(!foresight.announce(S + US, u64::MAX), "to say it again makes it no longer");
+        assert!(!foresight.announce(S + US, LONGEST_NS), "to say it again makes it no longer");
         assert_eq!(foresight.look(S + LONGEST_NS, IDLE), None);
     }
 

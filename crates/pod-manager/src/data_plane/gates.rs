@@ -53,6 +53,7 @@ impl DataPlane {
             if !is_critical(&self.clients, process) {
                 concerned |= self.gatekeeper.concerns(process);
             } else if says_what_it_does(process) {
+                read_announcement(process, now);
                 let activity = activity_of(process);
                 awaited = awaited.max(process.foresight.look(now, activity));
                 critical.push(activity);
@@ -119,16 +120,30 @@ impl DataPlane {
         if !is_critical(&self.clients, process) || !says_what_it_does(process) {
             return;
         }
-        let activity = activity_of(process);
-        process.foresight.look(now, activity);
-        if !activity.busy {
-            process.foresight.announce(now, u64::from(lead_us) * 1_000);
-        }
+        foresee(process, now, u64::from(lead_us) * 1_000);
     }
 
     /// Whether a process's client is latency-critical.
     pub(super) fn is_critical(&self, process: &Process) -> bool {
         is_critical(&self.clients, process)
+    }
+}
+
+/// Takes note of what the page announces, once.
+fn read_announcement(process: &mut Process, now: u64) {
+    let Some(pages) = &process.pages else { return };
+    let announced_ns = pages.report().announced_ns();
+    if announced_ns != std::mem::replace(&mut process.announced_ns, announced_ns) && announced_ns >= now {
+        foresee(process, now, announced_ns - now);
+    }
+}
+
+/// A process that is latency-critical, and idle, says that work comes.
+fn foresee(process: &mut Process, now: u64, lead_ns: u64) {
+    let activity = activity_of(process);
+    process.foresight.look(now, activity);
+    if !activity.busy {
+        process.foresight.announce(now, lead_ns);
     }
 }
 
