@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use sluice_driver_api::types::*;
 use sluice_hook_core::platform::{Driver, Located, Mark, Stream, StreamKind};
 
-use crate::real;
+use crate::{preempt, real};
 
 const EVENT_BLOCKING_SYNC: c_uint = 1;
 const STREAM_NON_BLOCKING: c_uint = 1;
@@ -102,6 +102,9 @@ impl Driver for Gpu {
     fn is_idle(&self, context: u64, stream: Stream) -> Option<bool> {
         if stream.kind == StreamKind::PerThread {
             return None;
+        }
+        if preempt::keeps_back(context, handle(stream)) {
+            return Some(false);
         }
         let query = real::table().cuStreamQuery?;
         // SAFETY: the stream is alive, see the module's header.

@@ -135,7 +135,10 @@ pub(crate) fn hint(lead_us: u32) -> Result<Hold, Unheld> {
     guarded(Err(Unheld::Bypassed(Bypass::InternalError)), || {
         process::passing().map_err(Unheld::Bypassed)?;
         let managed = process::current().map_err(Unheld::Bypassed)?;
-        begin(managed, Trigger::Call, u64::from(lead_us) * 1000)
+        let lead_ns = u64::from(lead_us) * 1000;
+        // Whether or not it can be held for: where nothing is sliced the others can still be told to wait.
+        managed.device.link().announce_request(HostClock.now_ns().saturating_add(lead_ns));
+        begin(managed, Trigger::Call, lead_ns)
     })
 }
 

@@ -34,6 +34,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
 use sluice_driver_api::CUresult;
+use sluice_driver_api::types::CUstream;
 use sluice_preempt::engine::Engine;
 use sluice_preempt::ids::Code;
 
@@ -119,6 +120,21 @@ extern "C" fn at_exit() {
         ENGAGED.store(false, Release);
         engine.abandon();
     });
+}
+
+/// Whether a manager's gate keeps commands of a stream from the driver, which therefore knows of no work there.
+pub(crate) fn keeps_back(context: u64, stream: CUstream) -> bool {
+    let handle = (stream.expose_provenance() as u64).max(streams::LEGACY);
+    is_engaged()
+        && engine().is_some_and(|engine| {
+            crate::governed::guarded(false, || {
+                streams::of_context(context).iter().any(|queue| {
+                    queue.stream().handle == handle
+                        && holds::is_manager_s(queue.id())
+                        && engine.waiting(queue) > 0
+                })
+            })
+        })
 }
 
 /// Runs a call that may need the GPU for itself, whatever is preempted.

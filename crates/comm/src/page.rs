@@ -94,6 +94,13 @@ pub mod report {
     /// What the client's gates hold back: 0 nothing (or it does not say), [`GATES_HOST`], [`GATES_DEVICE`]. Who says 0 is charged as
     /// if it went on while its gate is closed. From version 2 on.
     pub const GATES: usize = 19;
+    /// How many streams those gates are of: so many kernels may be running when they are closed. From version 2 on; hooks that do not
+    /// count them leave it zero.
+    pub const GATED_STREAMS: usize = 20;
+    /// When a request is expected that the process has announced last, on CLOCK_MONOTONIC, in nanoseconds; 0: none yet. What HINT says,
+    /// without the connection: the doorbell is rung for it. Only of somebody latency-critical, and only believed for a moment. From
+    /// version 2 on.
+    pub const ANNOUNCED_NS: usize = 21;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// When GPU work last finished, on CLOCK_MONOTONIC, in nanoseconds.

@@ -3,7 +3,7 @@
 use crate::metrics::Level;
 use sluice_comm::page::{Flags, GrantView, ReportView, report};
 use sluice_core::ClientId;
-use sluice_core::gates::Witness;
+use sluice_core::gates::{Foresight, Witness};
 use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
 use std::io;
@@ -42,6 +42,10 @@ pub(crate) struct Process {
     /// It was seen to go on while its gates were closed: what it says of them is not believed any more.
     pub(crate) ignores_gates: bool,
     pub(crate) witness: Witness,
+    /// What it has announced of its own work, if it is latency-critical.
+    pub(crate) foresight: Foresight,
+    /// When the request was expected that its page announced last, as far as it was read.
+    pub(crate) announced_ns: u64,
     /// Its page asks for the doorbell.
     pub(crate) armed: bool,
     /// How often it rang without being asked to.
@@ -67,6 +71,8 @@ impl Process {
             steered: false,
             ignores_gates: false,
             witness: Witness::default(),
+            foresight: Foresight::default(),
+            announced_ns: 0,
             armed: false,
             unasked: 0,
         }

@@ -4,6 +4,7 @@
 
 mod support;
 
+use sluice_comm::RequestBody;
 use sluice_comm::page::{grant, report};
 use sluice_pod_manager::GatesOf;
 use sluice_sys::futex::{self, Wake};
@@ -49,6 +50,59 @@ fn gates_are_wanted_while_somebody_latency_critical_is_there_and_closed_while_it
     until("no gates are wanted", || told(&be) == 0);
 }
 
+fn announce(hook: &mut Hook, lead_us: u32) {
+    hook.token.send(RequestBody::Hint { lead_us });
+}
+
+#[test]
+fn a_request_that_is_announced_finds_the_gates_closed_and_one_that_does_not_come_has_them_opened() {
+    let world = World::new();
+    let (mut be, mut lc) = (world.process("be-a"), world.process("lc"));
+    until("gates are wanted", || told(&be) == grant::GATES_WANTED);
+    announce(&mut lc, 200);
+    until("the gates are closed", || told(&be) == CLOSED);
+    be.want();
+    world.settle();
+    assert!(be.token.is_silent(), "tokens are withheld as well");
+    // 200 us, and 500 for being late.
+    world.advance(699_000);
+    assert_eq!(told(&be), CLOSED);
+    world.advance(1_000);
+    assert_eq!(told(&be), grant::GATES_WANTED);
+    be.granted();
+    // One that comes is what they are closed for from then on, as long as it lasts. It may be announced on the page.
+    assert!(lc.page().armed());
+    lc.report().announce(world.clock.now() + MS / 5);
+    nix::unistd::write(&lc.doorbell, &1_u64.to_ne_bytes()).unwrap();
+    until("the gates are closed", || told(&be) == CLOSED);
+    world.clock.advance(MS / 5);
+    lc.becomes(true, world.clock.now());
+    world.advance(5 * MS);
+    assert_eq!(told(&be), CLOSED);
+    lc.becomes(false, world.clock.now());
+    world.advance(MS);
+    assert_eq!(told(&be), grant::GATES_WANTED);
+}
+
+#[test]
+fn announcements_close_no_gates_for_long_if_nothing_follows_nor_for_somebody_best_effort() {
+    let world = World::new();
+    let (mut be, mut lc) = (world.process("be-a"), world.process("lc"));
+    let other = world.process("be-b");
+    until("gates are wanted", || told(&be) == grant::GATES_WANTED);
+    announce(&mut be, 1000);
+    world.settle();
+    assert_eq!((told(&be), told(&other)), (grant::GATES_WANTED, grant::GATES_WANTED));
+    let mut closed_ns = 0;
+    for _ in 0..200 {
+        announce(&mut lc, 2000);
+        world.settle();
+        closed_ns += if told(&other) == CLOSED { MS } else { 0 };
+        world.advance(MS);
+    }
+    assert!((9 * MS..=14 * MS).contains(&closed_ns), "{closed_ns} ns of 200 ms");
+}
+
 #[test]
 fn who_waits_for_its_gate_is_woken_at_each_change() {
     let world = World::new();
@@ -75,7 +129,7 @@ fn who_waits_for_its_gate_is_woken_at_each_change() {
 fn tokens_are_withheld_while_the_gates_are_closed() {
     let world = World::new();
     let (mut a, mut b, lc) = (world.process("be-a"), world.process("be-b"), world.process("lc"));
-    a.report().set_gates(report::GATES_DEVICE);
+    a.report().set_gates(report::GATES_DEVICE, 1);
     world.settle();
     a.want();
     assert_eq!(a.granted(), 50.0);
@@ -97,7 +151,7 @@ fn tokens_are_withheld_while_the_gates_are_closed() {
 fn a_grant_under_which_everything_stands_is_neither_overdue_nor_charged() {
     let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
     let (mut a, lc) = (world.process("be-a"), world.process("lc"));
-    a.report().set_gates(report::GATES_HOST);
+    a.report().set_gates(report::GATES_HOST, 1);
     world.settle();
     a.want();
     a.granted();
@@ -118,7 +172,7 @@ fn a_grant_under_which_everything_stands_is_neither_overdue_nor_charged() {
 fn who_goes_on_while_its_gates_are_closed_is_charged_as_if_it_had_none() {
     let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
     let (mut a, lc) = (world.process("be-a"), world.process("lc"));
-    a.report().set_gates(report::GATES_DEVICE);
+    a.report().set_gates(report::GATES_DEVICE, 1);
     world.settle();
     a.want();
     a.granted();
@@ -137,6 +191,26 @@ fn who_goes_on_while_its_gates_are_closed_is_charged_as_if_it_had_none() {
     a.give_back(52.0);
     until("it is charged", || gpu_ms(&world, "be-a") > 0.0);
     assert_eq!(gpu_ms(&world, "be-a"), 52.0);
+}
+
+#[test]
+fn two_streams_may_both_have_had_a_long_kernel_running_when_the_gates_were_closed() {
+    let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
+    let (mut a, lc) = (world.process("be-a"), world.process("lc"));
+    a.report().set_gates(report::GATES_DEVICE, 2);
+    world.settle();
+    a.want();
+    a.granted();
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&a) == CLOSED);
+    for ended in 1..=3 {
+        world.advance(26 * MS);
+        a.report().add_busy_ns(26 * MS);
+        // To say that there are more of them helps nobody by now.
+        a.report().set_gates(report::GATES_DEVICE, 2 + ended);
+        world.advance(MS);
+        assert_eq!(world.metric("sluice_level{level=\"device\"}"), Some(f64::from(u8::from(ended <= 2))));
+    }
 }
 
 #[test]
@@ -215,8 +289,8 @@ fn a_change_of_class_and_the_end_of_the_manager_open_the_gates() {
 fn a_process_that_says_what_its_gates_hold_back_is_counted_by_that() {
     let world = World::new();
     let (a, b) = (world.process("be-a"), world.process("be-b"));
-    a.report().set_gates(report::GATES_DEVICE);
-    b.report().set_gates(report::GATES_HOST);
+    a.report().set_gates(report::GATES_DEVICE, 1);
+    b.report().set_gates(report::GATES_HOST, 1);
     let level = |level: &str| world.metric(&format!("sluice_level{{level=\"{level}\"}}"));
     assert_eq!((level("device"), level("host"), level("token")), (Some(1.0), Some(1.0), Some(0.0)));
 }

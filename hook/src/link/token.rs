@@ -79,10 +79,21 @@ impl TokenConnection {
         (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.company())
     }
 
-    /// Says what this process's gates hold back: [`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`], or nothing.
-    pub(crate) fn say_gates(&self, gates: u64) {
+    /// Says what this process's gates hold back, [`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or nothing, and of how many
+    /// streams.
+    pub(crate) fn say_gates(&self, gates: u64, streams: u64) {
         if let Some(report) = self.report_view() {
-            report.set_gates(gates);
+            report.set_gates(gates, streams);
+        }
+    }
+
+    /// Says that a request will be there at `at_ns`, if this process is latency-critical: others hold theirs back meanwhile.
+    pub(crate) fn announce_request(&self, at_ns: u64) {
+        if self.critical_company().is_some()
+            && let Some(report) = self.report_view()
+        {
+            report.announce(at_ns);
+            self.ring(false);
         }
     }
 

@@ -56,6 +56,11 @@ pub(super) fn release(engine: &HookEngine, queue: &Queue, holder: Holder) -> Res
     engine.preempt(queue, Request { timeout_ns: 0, ..Request::default() }).map(drop).or(Ok(()))
 }
 
+/// Whether a manager holds the stream.
+pub(super) fn is_manager_s(queue: QueueId) -> bool {
+    all().get(&queue).is_some_and(|held| held & Holder::Manager.bit() != 0)
+}
+
 /// The stream runs again by itself, or is gone.
 pub(super) fn forget(queue: QueueId) {
     all().remove(&queue);

@@ -131,8 +131,8 @@ fn look(managed: &'static Managed) {
     let heard = gate.is_some() && link.critical_company().is_none() && link.is_alive();
     let wants = heard && word & GATES_WANTED != 0;
     let shut = wants && word & GATE_CLOSED != 0;
-    let Followed { gates, stands } = follow(bit(managed), wants, shut);
-    link.say_gates(if wants { gates } else { 0 });
+    let Followed { gates, streams, stands } = follow(bit(managed), wants, shut);
+    link.say_gates(if wants { gates } else { 0 }, streams);
     let look = match (shut, stands) {
         (false, _) => LOOK_OPEN,
         (true, true) => LOOK_SHUT,
@@ -148,12 +148,14 @@ fn look(managed: &'static Managed) {
 struct Followed {
     /// What gates hold back, for the manager.
     gates: u64,
+    /// Of how many streams.
+    streams: u64,
     /// Nothing has to be tried again.
     stands: bool,
 }
 
 impl Followed {
-    const NOTHING: Self = Self { gates: 0, stands: true };
+    const NOTHING: Self = Self { gates: 0, streams: 0, stands: true };
 }
 
 /// Gives streams gates, shuts and opens them.
@@ -176,7 +178,10 @@ fn follow(device: u64, gates: bool, shut: bool) -> Followed {
     // The legacy default stream, which copies and waits use in passing, is held back at level host whatever is said: what is said
     // is of the others, if there are any.
     let (mut levels, mut stands) = (Vec::new(), true);
-    for queue in streams::all() {
+    let queues = streams::all();
+    // Kernels of that stream may be running like those of others.
+    let streams = queues.len() as u64;
+    for queue in queues {
         match (before, after) {
             ((false, _), (true, _)) => give_gates(engine, &queue),
             ((_, true), (_, false)) => {
@@ -196,7 +201,7 @@ fn follow(device: u64, gates: bool, shut: bool) -> Followed {
         Some(level) if *level >= Level::Device => GATES_DEVICE,
         _ => GATES_HOST,
     };
-    Followed { gates, stands }
+    Followed { gates, streams, stands }
 }
 
 /// Enables preemption, unless the program has done so itself.

@@ -109,6 +109,11 @@ impl Steerer {
         lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).hold_ns())
     }
 
+    /// GPU time that the client which attached last reports, in nanoseconds.
+    pub fn busy_ns(&self) -> u64 {
+        lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).busy_ns())
+    }
+
     /// Whether the client which attached last says that it has work.
     pub fn is_busy(&self) -> bool {
         lock(&self.state).pages.last().is_some_and(|report| ReportView::new(report.words()).activity().0)

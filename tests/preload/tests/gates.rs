@@ -80,6 +80,33 @@ fn a_process_that_runs_without_gates_is_given_them_and_loses_them_again() {
 }
 
 #[test]
+fn what_a_shut_gate_keeps_from_the_driver_is_told_of_as_work_that_is_still_to_be_done() {
+    let _turn = beside_others();
+    let stage = Stage::new();
+    stage.manager.gates(Some(false));
+    let mut tenant = stage.start("tenant", "");
+    assert_eq!(tenant.ask("launch 1 100"), "launched");
+    assert_eq!(tenant.ask("sync"), "synced");
+    eventually("the process to be idle", || (!stage.manager.is_busy()).then_some(()));
+    stage.manager.gates(Some(true));
+    // Nothing is on the GPU, so nothing stands there: it has followed when a kernel does not run.
+    let mut launched = 1;
+    eventually("the gate to be shut", || {
+        assert_eq!(tenant.ask("launch 1 100"), "launched");
+        launched += 1;
+        stage.node.let_pass(20 * MS);
+        (stage.node.row(&tenant).kernels_completed < launched).then_some(())
+    });
+    let told = stage.manager.busy_ns();
+    stage.node.let_pass(100 * MS);
+    assert!(stage.manager.is_busy(), "it has work");
+    assert_eq!(stage.manager.busy_ns(), told, "none of it has ended");
+    stage.manager.gates(Some(false));
+    assert_eq!(tenant.ask("sync"), "synced");
+    tenant.finish().expect_success();
+}
+
+#[test]
 fn gates_open_when_the_manager_is_gone() {
     let _turn = beside_others();
     let stage = Stage::new();

@@ -81,9 +81,27 @@ impl<'a> ReportView<'a> {
         read(self.0, report::GATES)
     }
 
-    /// Says so.
-    pub fn set_gates(&self, gates: u64) {
+    /// How many streams they are of; 0: it does not say.
+    #[must_use]
+    pub fn gated_streams(&self) -> u64 {
+        read(self.0, report::GATED_STREAMS)
+    }
+
+    /// Says both.
+    pub fn set_gates(&self, gates: u64, streams: u64) {
+        self.0[report::GATED_STREAMS].store(streams, Ordering::Relaxed);
         self.0[report::GATES].store(gates, Ordering::Release);
+    }
+
+    /// When the request is expected that was announced last, on CLOCK_MONOTONIC; 0: none yet.
+    #[must_use]
+    pub fn announced_ns(&self) -> u64 {
+        read(self.0, report::ANNOUNCED_NS)
+    }
+
+    /// Announces a request.
+    pub fn announce(&self, at_ns: u64) {
+        self.0[report::ANNOUNCED_NS].store(at_ns, Ordering::Release);
     }
 
     /// GPU time used since the process attached, in nanoseconds.

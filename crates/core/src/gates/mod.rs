@@ -5,15 +5,17 @@
 //! long that the others get less than [`GatePolicy::least_open`] of the time. Whoever is latency-critical and dies is not
 //! among those that [`Gates::look`] is told of any more, so nobody stays shut out for it.
 
+mod foresight;
 mod patience;
 mod policy;
 #[cfg(test)]
 mod tests;
 mod witness;
 
+pub use foresight::Foresight;
 use patience::Patience;
 pub use policy::GatePolicy;
-pub use witness::Witness;
+pub use witness::{MOST_STREAMS, Witness};
 
 use crate::share::{Share, WHOLE_PPM};
 use crate::steering::Activity;
@@ -68,6 +70,8 @@ pub struct Gates {
     state: Gating,
     /// When closed gates are to be looked at.
     look_at: u64,
+    /// Until when work that was announced counts as if it were there.
+    awaited: Option<u64>,
     /// Up to when `owed` has been added up.
     seen: u64,
     /// Time that the gates still have to be open for what they were closed, nanoseconds × parts per million of closed time.
@@ -79,7 +83,12 @@ impl Gates {
     #[must_use]
     pub fn new(policy: GatePolicy) -> Self {
         let patience = Patience::new(policy.idle_ns);
-        Self { policy, patience, state: Gating::default(), look_at: 0, seen: 0, owed: 0 }
+        Self { policy, patience, state: Gating::default(), look_at: 0, awaited: None, seen: 0, owed: 0 }
+    }
+
+    /// Somebody latency-critical has announced work, and is believed until then; `None`: nobody. For the looks from here on.
+    pub fn set_awaited(&mut self, until: Option<u64>) {
+        self.awaited = until;
     }
 
     /// How the gates are to be at `now`, while those who are latency-critical do this. A time before the latest one counts as
@@ -90,10 +99,14 @@ impl Gates {
         let busy_since = critical.clone().filter(|activity| activity.busy).map(|busy| busy.since_ns).min();
         let idle_since = self.patience.observe(critical);
         let opens = idle_since.map(|since| since.saturating_add(self.patience.ns()));
+        // Closed for what is announced they are closed all the same: it counts as time that is owed.
+        let opens = opens.map(|opens| opens.max(self.awaited.unwrap_or(0)));
         let busy = opens.is_none_or(|opens| now < opens);
         let ends_soon = busy_since.is_some_and(|since| now < since.saturating_add(self.policy.short_ns));
         let look_ns = if ends_soon { self.policy.short_look_ns } else { self.policy.look_ns };
-        self.look_at = opens.unwrap_or_else(|| now.saturating_add(look_ns));
+        let next = now.saturating_add(look_ns);
+        self.look_at =
+            opens.map_or(next, |opens| if self.awaited.is_some() { opens.min(next) } else { opens });
         self.state = match (present, busy, self.state) {
             (false, ..) => Gating::Unwanted,
             (true, false, _) => Gating::Open,

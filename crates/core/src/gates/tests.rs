@@ -24,6 +24,30 @@ fn they_are_closed_while_somebody_is_busy_and_for_a_moment_after_that() {
     assert_eq!(gates.look(done + 500 * US, [idle_since(done)].into_iter()), Gating::Open);
 }
 
+#[test]
+fn they_are_closed_for_work_that_is_announced_and_opened_when_it_does_not_come() {
+    let mut gates = Gates::new(GatePolicy::default());
+    gates.set_awaited(Some(S + 2 * MS));
+    assert_eq!(gates.look(S, [].into_iter()), Gating::Unwanted, "by nobody");
+    assert_eq!(gates.look(S, [idle_since(0)].into_iter()), Gating::Closed);
+    assert!(gates.wake_at() <= Some(S + 2 * MS));
+    assert_eq!(gates.look(S + 2 * MS, [idle_since(0)].into_iter()), Gating::Open);
+    // It comes: from then on it counts as any work does.
+    gates.set_awaited(Some(S + 6 * MS));
+    assert_eq!(gates.look(S + 4 * MS, [idle_since(0)].into_iter()), Gating::Closed);
+    gates.set_awaited(None);
+    let work = Activity { busy: true, since_ns: S + 5 * MS };
+    assert_eq!(gates.look(S + 5 * MS, [work].into_iter()), Gating::Closed);
+}
+
+#[test]
+fn what_is_announced_without_end_leaves_the_others_the_least_share() {
+    let mut gates = Gates::new(GatePolicy::default());
+    gates.set_awaited(Some(u64::MAX));
+    let (open, closed, _) = run(&mut gates, S, 20 * S, |_| vec![idle_since(0)]);
+    assert!((0.049..0.051).contains(&(open as f64 / (open + closed) as f64)), "{open} of {}", open + closed);
+}
+
 /// Serves a request whose work begins and ends at these times, looking when asked to and when it rings; how long after its end the gates
 /// were opened, and whether they were open while it worked.
 fn serve(gates: &mut Gates, idle: u64, work: &[(u64, u64)]) -> (u64, bool) {

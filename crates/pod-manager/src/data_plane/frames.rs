@@ -68,8 +68,10 @@ impl DataPlane {
                 }
                 Ok(())
             }
-            // Nothing acts on hints while grants are by token only.
-            RequestBody::Hint { .. } => Ok(()),
+            RequestBody::Hint { lead_us } => {
+                self.announced_work(process, lead_us);
+                Ok(())
+            }
             RequestBody::Detach => {
                 self.answer(number, request.id, ResponseBody::Detach)?;
                 self.drop_connection(number);

@@ -2,6 +2,7 @@
 
 use super::DataPlane;
 use super::steering::activity_of;
+use crate::client_table::ClientTable;
 use crate::config::GatesOf;
 use crate::process::Process;
 use sluice_comm::page::PAGE_VERSION;
@@ -45,19 +46,23 @@ impl DataPlane {
         if !before.is_wanted() && !self.helm.steering.has_critical() {
             return;
         }
+        let now = self.clock.now_ns();
         let mut critical: Vec<Activity> = Vec::new();
-        let mut concerned = false;
-        for process in self.processes.values().filter(|process| process.token.is_some()) {
-            if !self.is_critical(process) {
+        let (mut concerned, mut awaited) = (false, None);
+        for process in self.processes.values_mut().filter(|process| process.token.is_some()) {
+            if !is_critical(&self.clients, process) {
                 concerned |= self.gatekeeper.concerns(process);
             } else if says_what_it_does(process) {
-                critical.push(activity_of(process));
+                read_announcement(process, now);
+                let activity = activity_of(process);
+                awaited = awaited.max(process.foresight.look(now, activity));
+                critical.push(activity);
             }
         }
         if !concerned {
             critical.clear();
         }
-        let now = self.clock.now_ns();
+        self.gatekeeper.gates.set_awaited(awaited);
         let state = self.gatekeeper.gates.look(now, critical.into_iter());
         if state != before {
             self.meters.gates.changed(state);
@@ -84,10 +89,11 @@ impl DataPlane {
             let Some(process) = self.processes.get_mut(&id).filter(|process| !process.ignores_gates) else {
                 continue;
             };
-            let Some(busy_ns) = process.pages.as_ref().map(|pages| pages.report().busy_ns()) else {
+            let Some(report) = process.pages.as_ref().map(|pages| pages.report()) else {
                 continue;
             };
-            if process.witness.look(state.is_closed(), busy_ns, now, self.gatekeeper.drain_ns) {
+            let (busy_ns, streams) = (report.busy_ns(), report.gated_streams());
+            if process.witness.look(state.is_closed(), busy_ns, streams, now, self.gatekeeper.drain_ns) {
                 process.ignores_gates = true;
                 self.tokens.set_ungated(id);
                 let client = self.clients.name(process.client);
@@ -107,12 +113,42 @@ impl DataPlane {
         self.gatekeeper.gates.state() == Gating::Open && self.processes.get(&id).is_some_and(critical)
     }
 
+    /// A process says that work of its own comes in `lead_us`: the gates are closed ahead of it, as far as it is believed.
+    pub(super) fn announced_work(&mut self, id: ProcessId, lead_us: u32) {
+        let now = self.clock.now_ns();
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if !is_critical(&self.clients, process) || !says_what_it_does(process) {
+            return;
+        }
+        foresee(process, now, u64::from(lead_us) * 1_000);
+    }
+
     /// Whether a process's client is latency-critical.
     pub(super) fn is_critical(&self, process: &Process) -> bool {
-        self.clients
-            .get(process.client)
-            .is_some_and(|client| client.definition.spec.class == Class::LatencyCritical)
+        is_critical(&self.clients, process)
     }
+}
+
+/// Takes note of what the page announces, once.
+fn read_announcement(process: &mut Process, now: u64) {
+    let Some(pages) = &process.pages else { return };
+    let announced_ns = pages.report().announced_ns();
+    if announced_ns != std::mem::replace(&mut process.announced_ns, announced_ns) && announced_ns >= now {
+        foresee(process, now, announced_ns - now);
+    }
+}
+
+/// A process that is latency-critical, and idle, says that work comes.
+fn foresee(process: &mut Process, now: u64, lead_ns: u64) {
+    let activity = activity_of(process);
+    process.foresight.look(now, activity);
+    if !activity.busy {
+        process.foresight.announce(now, lead_ns);
+    }
+}
+
+fn is_critical(clients: &ClientTable, process: &Process) -> bool {
+    clients.get(process.client).is_some_and(|client| client.definition.spec.class == Class::LatencyCritical)
 }
 
 /// Who does not speak of what it does cannot be given way to.
