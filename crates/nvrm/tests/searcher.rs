@@ -10,7 +10,9 @@ use std::thread;
 
 use sluice_nvrm::NvStatus;
 use sluice_nvrm::abi::{Command as Control, ControlBlock, class, handle_info, timeslice};
-use sluice_nvrm::outside::{CLIENTS, Limits, Process, ProcessKey, Searcher, Unreachable, is_its_own};
+use sluice_nvrm::outside::{
+    CLIENTS, Limits, Process, ProcessKey, Questions, Searcher, Unreachable, is_its_own,
+};
 use sluice_nvrm::transport::wire;
 use sluice_sys::pidfd;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
@@ -152,6 +154,29 @@ fn a_file_without_clients_is_searched_once_whoever_has_it() {
     let search = file.take_asked();
     assert!(matches!(child.groups(&mut searcher), Err(Unreachable::NoGroups(_))));
     assert_eq!((search > 500, file.take_asked()), (true, 0));
+}
+
+#[test]
+fn a_client_that_is_not_found_at_once_is_found_from_round_to_round_with_no_question_asked_twice() {
+    let file = File::open(true);
+    let program = file.program();
+    let mut searcher = Searcher::new(true);
+    let few = Limits { questions: Questions::new(100), ..Limits::default() };
+    let looked = searcher.look(&program.as_process(), None, &few);
+    assert!(matches!(looked, Err(Unreachable::NotYet(_))), "{looked:?}");
+    let processes = [program.as_process()];
+    let mut rounds = Vec::new();
+    loop {
+        searcher.begin(&HashSet::from([program.key()]));
+        let found = searcher.search(&processes, &Questions::new(100));
+        rounds.push(file.take_asked());
+        if found.contains(&program.key()) {
+            break;
+        }
+    }
+    // Client 7 is the last but seven of 513.
+    assert_eq!(rounds, [200, 100, 100, 100, 13]);
+    assert_eq!(program.groups(&mut searcher).unwrap(), [(CLIENT, BASE + 3)]);
 }
 
 #[test]
