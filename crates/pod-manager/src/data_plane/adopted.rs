@@ -1,9 +1,7 @@
 //! Programs without the hook: when they are looked for, and what becomes of those that were found.
 
 use super::DataPlane;
-use crate::adopt::{
-    Adopter, Claim, Locks, Look, Obstacle, ProcessKey, Sighted, Unreached, Why,
-};
+use crate::adopt::{Adopter, Claim, Locks, Look, Obstacle, ProcessKey, Sighted, Unreached, Why};
 use crate::definition::Who;
 use crate::identity::Identity;
 use crate::process::Process;
