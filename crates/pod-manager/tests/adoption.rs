@@ -394,6 +394,11 @@ fn what_is_found_by_searching_on_is_adopted_without_waiting_for_the_next_time() 
     node.scout.unreachable(500, &uid(1), Why::NoGroups);
     // By then it is looked into every 8 s only.
     (0..20).for_each(|_| node.look());
+    node.scout.take_reached();
+    until("it was looked into a moment ago", || {
+        node.look();
+        !node.scout.take_reached().is_empty()
+    });
     assert_eq!(node.unsteered(1, "no_groups"), 1.0);
     let _descriptor = node.scout.find(500, &[1]);
     node.look();
