@@ -20,7 +20,7 @@ type Holder = (ProcessKey, RawFd);
 /// An open file, whoever has it.
 #[derive(Debug)]
 pub(super) struct File {
-    crowd: String,
+    pub(super) crowd: String,
     pub(super) holders: BTreeSet<Holder>,
     pub(super) search: Search,
     /// In which round it was walked through, its groups on this GPU, and whether there were others.
@@ -67,26 +67,26 @@ impl Files {
         newest: Place,
         questions: &Questions,
     ) -> Result<u64, String> {
-        if let Some(id) = self.holders.get(&(whom.key, number)).copied()
+        let holder = (whom.key, number);
+        let before = self.holders.get(&holder).copied();
+        if let Some(id) = before
             && let Some(file) = self.files.get_mut(&id)
-            && (file.search.clients().is_empty()
-                || file.search.is_on(&copy.controls, questions).map_err(|why| why.to_string())?)
+            && file.search.is_on(&copy.controls, questions).map_err(|why| why.to_string())?
         {
             return Ok(id);
         }
-        let id = match self.shared(whom.crowd, copy, questions) {
-            Some(id) => id,
-            None => {
-                self.last += 1;
-                let search = Search::from(newest);
-                let crowd = whom.crowd.to_owned();
-                let holders = BTreeSet::new();
-                let file = File { crowd, holders, search, walked: None, served: 0, completed: None };
-                self.files.insert(self.last, file);
-                self.last
-            }
-        };
-        let holder = (whom.key, number);
+        // The number may mean another file by now: one that is known is known by its clients.
+        let by_client = self.with_client_on(whom.crowd, copy, questions);
+        let without = |id: &u64| self.files.get(id).is_some_and(|file| file.search.clients().is_empty());
+        let known = by_client.or(before.filter(without)).or_else(|| self.shared(holder, whom.crowd, copy));
+        let id = known.unwrap_or_else(|| {
+            self.last += 1;
+            let (search, crowd) = (Search::from(newest), whom.crowd.to_owned());
+            let file =
+                File { crowd, holders: BTreeSet::new(), search, walked: None, served: 0, completed: None };
+            self.files.insert(self.last, file);
+            self.last
+        });
         if let Some(before) = self.holders.insert(holder, id).and_then(|before| self.files.get_mut(&before)) {
             before.holders.remove(&holder);
         }
@@ -96,20 +96,75 @@ impl Files {
         Ok(id)
     }
 
-    /// The open file that this is, too: the kernel says so, or the driver knows a client of it here.
-    fn shared(&self, crowd: &str, copy: &Copy, questions: &Questions) -> Option<u64> {
-        let known = || self.files.iter().filter(|(_, file)| file.crowd == crowd).take(MOST_KNOWN);
-        let same = known().find(|(_, file)| {
-            let holder = file.holders.first();
-            holder.is_some_and(|((pid, _), number)| is_same_file(copy.descriptor.as_fd(), *pid, *number))
-        });
-        let same = same.or_else(|| {
-            known().find(|(_, file)| {
-                let client = file.search.clients().first();
-                let answers = |client: &u32| is_there(&copy.controls, *client).unwrap_or(false);
-                client.is_some_and(|client| questions.take() && answers(client))
-            })
-        });
-        same.map(|(id, _)| *id)
+    /// The open file of which the driver knows a client here.
+    fn with_client_on(&self, crowd: &str, copy: &Copy, questions: &Questions) -> Option<u64> {
+        let answers = |client: &u32| questions.take() && is_there(&copy.controls, *client).unwrap_or(false);
+        let is_on = |file: &File| file.search.clients().first().is_some_and(answers);
+        self.of(crowd).find(|(_, file)| is_on(file)).map(|(id, _)| *id)
+    }
+
+    /// The open file that somebody else has too, as the kernel says.
+    fn shared(&self, holder: Holder, crowd: &str, copy: &Copy) -> Option<u64> {
+        let same =
+            |other: &&Holder| **other != holder && is_same_file(copy.descriptor.as_fd(), other.0.0, other.1);
+        let is_it = |file: &File| file.holders.iter().take(2).find(same).is_some();
+        self.of(crowd).find(|(_, file)| is_it(file)).map(|(id, _)| *id)
+    }
+
+    fn of(&self, crowd: &str) -> impl Iterator<Item = (&u64, &File)> {
+        self.files.iter().filter(move |(_, file)| file.crowd == crowd).take(MOST_KNOWN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{ControlBlock, handle_info};
+    use crate::outside::{CLIENTS, Numbering};
+    use crate::transport::Transport;
+    use crate::{Controls, NvStatus};
+    use std::fs::File as Opened;
+    use std::io;
+
+    /// A driver with one client on this file, or none.
+    #[derive(Debug)]
+    struct One(Option<u32>);
+
+    impl Transport for One {
+        fn escape(&self, _: u8, block: &mut [u8], params: &mut [u8]) -> io::Result<()> {
+            let mut asked = ControlBlock::decode(block).unwrap();
+            if Some(asked.client) == self.0 {
+                params.copy_from_slice(&handle_info::encode(asked.client, handle_info::CLASS, 0x41));
+            } else {
+                asked.status = NvStatus::INVALID_CLIENT.0;
+            }
+            block.copy_from_slice(&asked.encode());
+            Ok(())
+        }
+    }
+
+    fn copy(client: Option<u32>) -> Copy {
+        let descriptor = Opened::open("/dev/null").unwrap().into();
+        Copy { descriptor, controls: Controls::new(Box::new(One(client))) }
+    }
+
+    #[test]
+    fn a_file_that_takes_anothers_number_is_not_taken_for_it() {
+        let us = Opened::open("/dev/null").unwrap();
+        let whom = Process { key: (1, 1), process: us.as_fd(), crowd: "pod" };
+        let (empty, full, other) = (copy(None), copy(Some(CLIENTS + 1)), copy(Some(CLIENTS + 2)));
+        let newest = Numbering::at(Some(CLIENTS + 2)).newest();
+        let (mut files, questions) = (Files::default(), Questions::new(1000));
+        let mut identify = |number, copy| files.identify(&whom, number, copy, newest, &questions).unwrap();
+        let (first, second) = (identify(3, &empty), identify(4, &full));
+        assert_ne!(first, second);
+        assert_eq!(identify(3, &empty), first, "it is as it was");
+        // It had been searched through, and now the one with the client is there.
+        let search = &mut files.get_mut(second).unwrap().search;
+        search.go_back(&full.controls, 4, &questions, |_, _| false).unwrap();
+        let mut identify = |number, copy| files.identify(&whom, number, copy, newest, &questions).unwrap();
+        assert_eq!(identify(3, &full), second);
+        // And a third one where the client was.
+        assert!(![first, second].contains(&identify(4, &other)));
     }
 }

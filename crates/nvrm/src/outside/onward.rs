@@ -1,6 +1,6 @@
 //! The search that goes on from round to round, for clients that were not found at once.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::files;
 use super::search::Questions;
@@ -11,35 +11,52 @@ const LEAST: u32 = 1 << 12;
 /// Rounds after which a file on which there is no client is searched once more from the start.
 const REST: u64 = 600;
 
+/// An equal part of what may be asked, for one of so many.
+fn part_of(questions: &Questions, many: usize) -> u32 {
+    questions.left() / u32::try_from(many).unwrap_or(u32::MAX).max(1)
+}
+
 impl Searcher {
-    /// Searches on for clients of the open files of these processes, those that have waited longest first, and says on whose there is a
-    /// client that was not known.
+    /// Searches on for clients of the open files of these processes and says on whose there is a client that was not known. Each crowd has
+    /// its part of the questions, and in it the file that has waited longest comes first.
     pub fn search(&mut self, processes: &[Process<'_>], questions: &Questions) -> HashSet<ProcessKey> {
-        let mut waiting: Vec<(u64, u64)> = Vec::new();
+        let mut crowds = self.waiting();
+        // Who needs least is asked first, and leaves the rest to the others.
+        crowds.sort_by_key(Vec::len);
+        let mut with_new = HashSet::new();
+        for (at, waiting) in crowds.iter().enumerate() {
+            let part = Questions::new(part_of(questions, crowds.len() - at));
+            let given = part.left();
+            for (nth, (_, id)) in waiting.iter().enumerate() {
+                let share = part_of(&part, waiting.len() - nth).max(LEAST).min(part.left());
+                if share == 0 {
+                    break;
+                }
+                if self.search_on(*id, processes, &Questions::new(share), &part) {
+                    let holders = self.files.get_mut(*id).into_iter().flat_map(|file| file.holders.iter());
+                    with_new.extend(holders.map(|(key, _)| *key));
+                }
+            }
+            questions.spend(given - part.left());
+        }
+        with_new
+    }
+
+    /// The files on which not all clients were asked for, by crowd, with the round in which they were last.
+    fn waiting(&mut self) -> Vec<Vec<(u64, u64)>> {
+        let mut waiting: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
         for (id, file) in self.files.iter_mut() {
             if file.search.clients().is_empty() && file.completed.is_some_and(|at| at + REST < self.round) {
                 file.completed = None;
                 file.search.begin_again(self.numbering.newest());
             }
             if file.completed.is_none() {
-                waiting.push((file.served, id));
+                waiting.entry(file.crowd.clone()).or_default().push((file.served, id));
             }
         }
-        waiting.sort_unstable();
-        let mut with_new = HashSet::new();
-        for (at, (_, id)) in waiting.iter().enumerate() {
-            let left = u32::try_from(waiting.len() - at).unwrap_or(u32::MAX);
-            let share = (questions.left() / left).max(LEAST).min(questions.left());
-            if share == 0 {
-                break;
-            }
-            let share = Questions::new(share);
-            if self.search_on(*id, processes, &share, questions) {
-                let holders = self.files.get_mut(*id).into_iter().flat_map(|file| file.holders.iter());
-                with_new.extend(holders.map(|(key, _)| *key));
-            }
-        }
-        with_new
+        let mut crowds: Vec<_> = waiting.into_values().collect();
+        crowds.iter_mut().for_each(|crowd| crowd.sort_unstable());
+        crowds
     }
 
     /// Whether there is a client that was not known.

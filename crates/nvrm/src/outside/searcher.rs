@@ -84,10 +84,9 @@ impl Searcher {
         if !numbers.is_empty() {
             self.read_numbering();
         }
-        self.files.let_go(|(key, number)| *key == whom.key && !numbers.contains(number));
         let (mut ways, mut seen, mut copies, mut counted) = (Vec::new(), HashSet::new(), 0, 0);
         let mut complete = true;
-        for number in numbers {
+        for &number in &numbers {
             let Some(copy) = files::copy(whom.process, number, self.simulated).map_err(failed)? else {
                 continue;
             };
@@ -108,6 +107,7 @@ impl Searcher {
                 ways.push(Way { descriptor: copy.descriptor, controls: copy.controls, groups });
             }
         }
+        self.files.let_go(|(key, number)| *key == whom.key && !numbers.contains(number));
         match (copies, ways.is_empty(), complete) {
             (0, ..) => Err(Unreachable::NoDriver(pid)),
             (_, true, true) => Err(Unreachable::NoGroups(pid)),
