@@ -7,12 +7,15 @@
 //! ended and drops it; and a controller that dies while groups stand leaves them so, for another to start.
 
 mod files;
+mod known;
 mod newest;
 mod numbering;
+mod onward;
 mod owner;
 mod search;
 mod searcher;
 mod tenant;
+mod tree;
 mod walk;
 mod way;
 
@@ -27,7 +30,8 @@ pub use owner::is_its_own;
 pub use search::{Questions, Search};
 pub use searcher::{Process, ProcessKey, Searcher};
 pub use tenant::Tenant;
-pub use walk::{Ask, Limits, Tree, Unwalked, walk};
+pub use tree::Tree;
+pub use walk::{Ask, Limits, Unwalked, walk};
 pub use way::Way;
 
 /// Why a process cannot be controlled from outside.

@@ -387,6 +387,44 @@ fn what_a_hooked_parent_announces_later_is_taken_from_the_child_that_has_inherit
     assert_eq!(node.adopted(1), 0.0);
 }
 
+#[test]
+fn what_is_found_by_searching_on_is_adopted_without_waiting_for_the_next_time() {
+    let node = Node::new();
+    let (_hook, _descriptor) = node.hooked(2, 2);
+    node.scout.unreachable(500, &uid(1), Why::NoGroups);
+    // By then it is looked into every 8 s only.
+    (0..20).for_each(|_| node.look());
+    node.scout.take_reached();
+    until("it was looked into a moment ago", || {
+        node.look();
+        !node.scout.take_reached().is_empty()
+    });
+    assert_eq!(node.unsteered(1, "no_groups"), 1.0);
+    let _descriptor = node.scout.find(500, &[1]);
+    node.look();
+    assert_eq!((node.adopted(1), node.unsteered(1, "no_groups")), (1.0, 0.0));
+}
+
+#[test]
+fn a_pod_whose_programs_take_long_to_look_into_does_not_hide_those_of_others_nor_its_own_for_ever() {
+    let node = Node::with(&[pod(&uid(1)), pod(&uid(2)), pod(&uid(3))]);
+    let (_hook, _descriptor) = node.hooked(2, 2);
+    for pid in 500..520 {
+        node.scout.unreachable(pid, &uid(1), Why::NoGroups);
+        node.scout.costs(pid, 1 << 18);
+    }
+    let _own = node.scout.program(530, &uid(1), &[1]);
+    let _others = node.scout.program(600, &uid(3), &[3]);
+    node.look_until_adopted();
+    assert_eq!((node.adopted(3), node.adopted(1)), (1.0, 0.0));
+    let looks = node.scout.looks();
+    until("its own is adopted", || {
+        node.look();
+        node.adopted(1) == 1.0
+    });
+    assert!(node.scout.looks() - looks < 80, "{} looks", node.scout.looks() - looks);
+}
+
 /// It has been told the handles, or sends a file of its own for them.
 #[test]
 fn what_a_hooked_process_announces_that_is_not_its_own_frees_nobody() {

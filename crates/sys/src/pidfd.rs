@@ -44,13 +44,9 @@ pub fn copy_of(process: BorrowedFd<'_>, number: RawFd) -> io::Result<OwnedFd> {
 #[must_use]
 pub fn is_same_file(descriptor: BorrowedFd<'_>, pid: i32, number: RawFd) -> bool {
     const KCMP_FILE: libc::c_int = 0;
-    let (Ok(us), Ok(ours), Ok(theirs)) = (
-        libc::c_long::try_from(std::process::id()),
-        libc::c_ulong::try_from(descriptor.as_raw_fd()),
-        libc::c_ulong::try_from(number),
-    ) else {
-        return false;
-    };
+    let [ours, theirs] = [descriptor.as_raw_fd(), number].map(libc::c_ulong::try_from);
+    let (Ok(ours), Ok(theirs)) = (ours, theirs) else { return false };
+    let us = libc::c_long::from(std::process::id());
     // SAFETY: kcmp takes five integers and touches no memory of ours.
     unsafe { libc::syscall(libc::SYS_kcmp, us, libc::c_long::from(pid), KCMP_FILE, ours, theirs) == 0 }
 }

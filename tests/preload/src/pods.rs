@@ -140,6 +140,15 @@ impl Pods {
         http::sample(&text, name, &[&[pod.as_str()], more].concat()).unwrap_or(0.0)
     }
 
+    /// One of the manager's own figures; 0 if there is none.
+    ///
+    /// # Panics
+    /// When the manager does not serve metrics.
+    pub fn figure(&self, name: &str, labels: &[&str]) -> f64 {
+        let text = http::get(self.metrics, "/metrics").unwrap_or_else(|error| panic!("scraping: {error}"));
+        http::sample(&text, name, labels).unwrap_or(0.0)
+    }
+
     /// Waits until so many processes of a pod that have no hook are steered.
     ///
     /// # Panics

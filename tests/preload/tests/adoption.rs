@@ -34,6 +34,11 @@ fn a_program_without_the_hook_has_its_pods_share_and_no_more() {
     let Some(pods) = Pods::start(&[(1, BestEffort, 30), (2, BestEffort, 70)], "") else { return };
     let (first, second) = (raw(&pods, 1), hooked(&pods, 2, "1000 8"));
     pods.when_adopted(1, 1.0);
+    // What the other one announces was looked at from outside, and believed.
+    eventually("both to take turns", || {
+        (pods.figure("sluice_level", &["level=\"turn\""]) == 2.0).then_some(())
+    });
+    assert_eq!(pods.figure("sluice_announcements_refused_total", &[]), 0.0);
     let window = pods.node.window(pods.node.let_pass(6000 * MS));
     let share = window.share_of_busy(first.pid());
     assert!((0.27..0.33).contains(&share), "{share}");

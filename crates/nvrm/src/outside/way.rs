@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use sluice_comm::attach::ContextHandles;
 
-use super::walk::Tree;
+use super::tree::Tree;
 use crate::{ControlError, Controls};
 
 /// One open file of a process, and the compute groups that are controlled over it.

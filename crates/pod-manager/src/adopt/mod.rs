@@ -8,6 +8,7 @@ mod claim;
 mod keeper;
 mod kernel;
 mod lock;
+mod look;
 mod processes;
 mod purse;
 mod thread;
@@ -17,7 +18,8 @@ pub use claim::Claim;
 pub(crate) use claim::Proof;
 pub use kernel::KernelScout;
 pub(crate) use lock::Locks;
-pub(crate) use thread::{Adopter, Look, Reached, Sighted, Unreached};
+pub(crate) use look::{Look, Reached, Sighted, Unreached};
+pub(crate) use thread::Adopter;
 
 use sluice_comm::attach::ContextHandles;
 use sluice_core::pod_cgroup::PodCgroup;

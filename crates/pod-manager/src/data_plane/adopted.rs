@@ -1,33 +1,17 @@
-//! Programs without the hook: what the adopter has found is taken under control, beside those who announce their groups.
+//! Programs without the hook: when they are looked for, and what becomes of those that were found.
 
 use super::DataPlane;
-use super::announcement::handles_of;
-use super::contexts::Allowed;
-use super::steering::Owned;
-use crate::adopt::{
-    Adopter, Claim, Locks, Look, Obstacle, ProcessKey, Reached, Sighted, Unreached, Way, Why,
-};
-use crate::channels::{Line, Order};
+use crate::adopt::{Adopter, Claim, Locks, Look, Obstacle, ProcessKey, Sighted, Unreached, Why};
 use crate::definition::Who;
 use crate::identity::Identity;
 use crate::process::Process;
-use sluice_comm::attach::ContextHandles;
-use sluice_core::ledger::{Class, PeerKind};
-use sluice_core::steering::GroupId;
 use sluice_core::{ClientId, ProcessId};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::os::fd::OwnedFd;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
-use tracing::{info, warn};
+use tracing::warn;
 
 /// Time between the answer to a look and the next look.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
-
-/// After so long a process of which a control has failed is tried again.
-const FAILED_NS: u64 = 300_000_000_000;
-
-/// Ways to the driver, and the groups that are controlled over each.
-type Opened = Vec<(Line, Vec<ContextHandles>)>;
 
 /// Who looks for programs without the hook, and who could not be taken.
 #[derive(Default)]
@@ -36,17 +20,17 @@ pub(super) struct Adoption {
     adopter: Option<Adopter>,
     /// A look has not been answered yet.
     looking: bool,
-    next_look: u64,
+    pub(super) next_look: u64,
     /// Processes to be looked into at the next look.
-    again: HashSet<ProcessKey>,
+    pub(super) again: HashSet<ProcessKey>,
     /// Processes that are not controlled, and why.
-    unsteered: BTreeMap<ProcessKey, (ClientId, Why)>,
+    pub(super) unsteered: BTreeMap<ProcessKey, (ClientId, Why)>,
     /// Processes of which a control has failed, and when: the others of their pods do not suffer for it.
-    failed: HashMap<ProcessKey, u64>,
+    pub(super) failed: HashMap<ProcessKey, u64>,
     /// Claims so far.
     claims: u64,
     /// The backstop; `None`: there is none.
-    locks: Option<Locks>,
+    pub(super) locks: Option<Locks>,
 }
 
 impl Adoption {
@@ -174,211 +158,6 @@ impl DataPlane {
         }
     }
 
-    /// Takes all groups of a process under control, in place of those that it had.
-    fn take_in(&mut self, client: ClientId, found: Reached) -> Result<(), Obstacle> {
-        let Reached { key, command, pod, pidfd, mut ways } = found;
-        let known = self.by_peer.get(&key).copied();
-        let process = known.and_then(|id| self.processes.get(&id));
-        // It has attached meanwhile, or it is the process of a client that was removed.
-        if process.is_some_and(|process| has_attached(process) || process.client != client) {
-            self.closer.close(ways);
-            return Ok(());
-        }
-        // A child that has inherited the file of its parent: the groups are the parent's.
-        let elsewhere = |context: &ContextHandles| {
-            let handles = (context.client, context.channel_group);
-            let of_pod = |id| self.processes.get(id).is_none_or(|process| process.client == client);
-            let others = self.helm.groups.values().filter(|owned| Some(owned.process) != known);
-            others.filter(|owned| of_pod(&owned.process)).any(|owned| handles_of(&owned.context) == handles)
-        };
-        ways.iter_mut().for_each(|way| way.contexts.retain(|context| !elsewhere(context)));
-        let handles: HashSet<(u32, u32)> = ways.iter().flat_map(Way::handles).collect();
-        // What is on its way out is not among what it has.
-        let stays = |(group, owned): &(&GroupId, &Owned)| self.helm.steering.owns(owned.process, **group);
-        let its = self.helm.groups.iter().filter(|(_, owned)| Some(owned.process) == known).filter(stays);
-        let has: HashSet<(u32, u32)> = its.map(|(_, owned)| handles_of(&owned.context)).collect();
-        if !handles.is_empty() && self.has_failed(key) {
-            self.closer.close(ways);
-            return Err(Why::ControlFailed.because("a control of it has failed"));
-        }
-        if has == handles {
-            self.closer.close(ways);
-            return Ok(());
-        }
-        let id = match known {
-            Some(id) => id,
-            None if handles.is_empty() => {
-                self.closer.close(ways);
-                return Ok(());
-            }
-            None => self.keep_adopted(client, key, &command, pod.container, pidfd),
-        };
-        self.announce_for(id, client, ways)
-    }
-
-    fn keep_adopted(
-        &mut self,
-        client: ClientId,
-        key: ProcessKey,
-        command: &str,
-        container: Option<String>,
-        pidfd: OwnedFd,
-    ) -> ProcessId {
-        let id = ProcessId(self.next_number(true));
-        let pid = key.0;
-        let label = format!("pid {pid} ({command:?}), without the hook");
-        info!(client = self.clients.name(client), peer = %label, "is steered all the same");
-        self.memory.open(id, client);
-        let process = Process {
-            adopted: true,
-            pid: Some(pid),
-            key: Some(key),
-            pidfd: Some(pidfd),
-            ..Process::new(client, label, container)
-        };
-        self.keep_process(id, process);
-        id
-    }
-
-    /// Whether a control of a process has failed, not long ago.
-    fn has_failed(&self, key: ProcessKey) -> bool {
-        let at = self.adoption.failed.get(&key);
-        at.is_some_and(|at| self.clock.now_ns() < at.saturating_add(FAILED_NS))
-    }
-
-    /// A control of a process has failed, and its client's groups were given back. If it was adopted only it is left alone: a pod could
-    /// get rid of all turns by a process that cannot be controlled. `before`: a process of that client that has attached had failed
-    /// already, and is not pardoned.
-    pub(super) fn adopted_failed(&mut self, id: ProcessId, before: bool) {
-        let now = self.clock.now_ns();
-        let Some(process) = self.processes.get(&id).filter(|process| process.adopted) else { return };
-        let (client, key) = (process.client, process.key);
-        self.adoption.failed.extend(key.map(|key| (key, now)));
-        self.adoption.unsteered.extend(key.map(|key| (key, (client, Why::ControlFailed))));
-        if !before {
-            self.helm.steering.pardon(client);
-        }
-    }
-
-    /// A process's groups were given back, though nothing is wrong with it: if it was adopted it is looked into at once.
-    pub(super) fn take_in_again(&mut self, id: ProcessId) {
-        let adopted = self.processes.get(&id).filter(|process| process.adopted);
-        if let Some(key) = adopted.and_then(|process| process.key) {
-            self.adoption.again.insert(key);
-            self.adoption.next_look = self.clock.now_ns();
-        }
-    }
-
-    /// Whether the driver's lock is to be had for a client's processes. Who is latency-critical is never stopped.
-    fn can_lock(&self, client: ClientId) -> bool {
-        let class = self.clients.get(client).map(|client| client.definition.spec.class);
-        class == Some(Class::BestEffort) && self.adoption.locks.as_ref().is_some_and(Locks::are_ready)
-    }
-
-    /// Has a process held by the driver's lock, in place of its groups: as one group, which is stopped by locking and has no slice.
-    fn lock_instead(&mut self, id: ProcessId, client: ClientId, obstacle: &Obstacle) -> bool {
-        let now = self.clock.now_ns();
-        let Some(locks) = self.adoption.locks.clone().filter(|_| self.can_lock(client)) else { return false };
-        let Some(process) = self.processes.get_mut(&id) else { return false };
-        let (Some(pid), Some(pidfd)) = (process.pid, process.pidfd.as_ref()) else { return false };
-        let Ok(pidfd) = pidfd.try_clone() else { return false };
-        let handles = Locks::handles(pid);
-        let mut its = self.helm.groups.iter().filter(|(_, owned)| owned.process == id);
-        let is_held = |group: &GroupId| self.helm.steering.owns(id, *group);
-        if its.any(|(group, owned)| handles_of(&owned.context) == handles_of(&handles) && is_held(group)) {
-            return true;
-        }
-        process.adopted = true;
-        let (peer, key) = (process.label.clone(), process.key);
-        if key.is_some_and(|key| self.has_failed(key)) {
-            return false;
-        }
-        let added = self.tokens.add_process(id, client, PeerKind::Returns);
-        if added.is_err() || self.may_announce(id, std::slice::from_ref(&handles), now) != Allowed::Now {
-            return false;
-        }
-        let line = self.helm.open(locks.of(pid, pidfd), None);
-        let group = self.helm.add(id, Some(pid), line, handles);
-        self.helm.executor.order(Order::Close(line));
-        let pardoned = self.helm.steering.pardon(client);
-        self.helm.steering.announce(
-            id,
-            (client, Class::BestEffort),
-            (vec![group], &BTreeSet::new()),
-            &mut self.tokens,
-            now,
-        );
-        self.helm.steering.pardoned_until_now(client, pardoned);
-        self.follow(id);
-        let (client, reason) = (self.clients.name(client), obstacle.why.label());
-        warn!(client, peer, reason, "takes turns by the driver's lock: {obstacle}");
-        true
-    }
-
-    fn announce_for(&mut self, id: ProcessId, client: ClientId, ways: Vec<Way>) -> Result<(), Obstacle> {
-        let now = self.clock.now_ns();
-        let Some(class) = self.clients.get(client).map(|client| client.definition.spec.class) else {
-            return Ok(());
-        };
-        let Some(process) = self.processes.get_mut(&id) else { return Ok(()) };
-        process.adopted = true;
-        let pid = process.pid;
-        // It may have been there before, with a connection that has gone.
-        let added = self.tokens.add_process(id, client, PeerKind::Returns);
-        let contexts: Vec<ContextHandles> = ways.iter().flat_map(|way| way.contexts.clone()).collect();
-        let allowed = added.is_ok() && self.may_announce(id, &contexts, now) == Allowed::Now;
-        let stayed: BTreeSet<GroupId> =
-            contexts.iter().filter_map(|context| self.helm.unchanged(id, context)).collect();
-        let lines = if allowed {
-            self.open_lines(id, ways)
-        } else {
-            self.closer.close(ways);
-            Err(Why::TooMany.because("its pod has too many channel groups, or new ones too often"))
-        };
-        let (lines, obstacle) = match lines {
-            Ok(lines) => (lines, None),
-            Err(obstacle) => (Vec::new(), Some(obstacle)),
-        };
-        let mut groups: Vec<GroupId> = Vec::new();
-        for (line, contexts) in lines {
-            for context in contexts {
-                groups.push(self.helm.add(id, pid, line, context));
-            }
-            self.helm.executor.order(Order::Close(line));
-        }
-        // Whatever a process that has attached did wrong; that one is not pardoned.
-        let pardoned = self.helm.steering.pardon(client);
-        self.helm.steering.announce(id, (client, class), (groups, &stayed), &mut self.tokens, now);
-        self.helm.steering.pardoned_until_now(client, pardoned);
-        self.follow(id);
-        obstacle.map_or(Ok(()), Err)
-    }
-
-    /// Ways to the driver for all of it, or for nothing.
-    fn open_lines(&mut self, id: ProcessId, ways: Vec<Way>) -> Result<Opened, Obstacle> {
-        let mut lines = Vec::new();
-        let mut failed = None;
-        for Way { descriptor, contexts } in ways {
-            let process = self.processes.get(&id).and_then(|process| process.pidfd.as_ref());
-            if contexts.is_empty() || failed.is_some() {
-                self.closer.close(descriptor);
-                continue;
-            }
-            match self.helm.adopt(descriptor, process) {
-                Ok(line) => lines.push((line, contexts)),
-                Err((descriptor, why)) => {
-                    self.closer.close(descriptor);
-                    failed = Some(why);
-                }
-            }
-        }
-        if let Some(why) = failed {
-            lines.iter().for_each(|(line, _)| self.helm.executor.order(Order::Close(*line)));
-            return Err(Why::Driver.because(why));
-        }
-        Ok(lines)
-    }
-
     /// How many processes of a client run without the hook and are steered.
     pub(super) fn adopted(&self, client: ClientId) -> usize {
         let its = self.processes.iter().filter(|(_, process)| process.client == client);
@@ -400,6 +179,6 @@ impl DataPlane {
 }
 
 /// Whether a process speaks for itself.
-fn has_attached(process: &Process) -> bool {
+pub(super) fn has_attached(process: &Process) -> bool {
     process.token.is_some()
 }

@@ -6,6 +6,7 @@
 
 mod accept;
 mod adopted;
+mod adoptees;
 mod announcement;
 mod attach;
 mod claims;
@@ -17,6 +18,7 @@ mod frames;
 mod gates;
 mod grants;
 mod held;
+mod locked;
 mod snapshot;
 mod steering;
 

@@ -24,6 +24,11 @@ struct State {
     looks: usize,
     reached: Vec<ProcessKey>,
     blind: bool,
+    /// What looking into a process costs, and what was asked since that was taken.
+    costs: BTreeMap<i32, u32>,
+    asked: u32,
+    /// Of whom more has been found since the last look.
+    found: HashSet<ProcessKey>,
     /// Whose claims do not hold, or cannot be looked at.
     doubted: BTreeMap<i32, Result<bool, Why>>,
 }
@@ -73,6 +78,21 @@ impl FakeScout {
         self.0.lock().unwrap().blind = blind;
     }
 
+    /// Looking into it takes so many questions.
+    pub fn costs(&self, pid: i32, questions: u32) {
+        self.0.lock().unwrap().costs.insert(pid, questions);
+    }
+
+    /// Of a program that could not be reached these groups are found, by searching on.
+    pub fn find(&self, pid: i32, groups: &[u32]) -> Descriptor {
+        let descriptor = Descriptor::new();
+        let copy = descriptor.sent.as_fd().try_clone_to_owned().unwrap();
+        let mut state = self.0.lock().unwrap();
+        state.programs.get_mut(&(pid, 7)).unwrap().open = Ok((copy, groups.to_vec()));
+        state.found.insert((pid, 7));
+        descriptor
+    }
+
     /// What is to be said of a process's claims from now on; before that they hold.
     pub fn doubt(&self, pid: i32, holds: Result<bool, Why>) {
         self.0.lock().unwrap().doubted.insert(pid, holds);
@@ -108,6 +128,14 @@ impl Scout for FakeScout {
         Ok(ours.map(candidate).collect())
     }
 
+    fn take_asked(&mut self) -> u32 {
+        std::mem::take(&mut self.0.lock().unwrap().asked)
+    }
+
+    fn search(&mut self, _: &[Candidate]) -> HashSet<ProcessKey> {
+        std::mem::take(&mut self.0.lock().unwrap().found)
+    }
+
     fn proves(&mut self, claim: &Claim) -> Result<bool, Obstacle> {
         let holds = self.0.lock().unwrap().doubted.get(&claim.key.0).copied().unwrap_or(Ok(true));
         holds.map_err(|why| Obstacle { why, text: "there is something in the way".into() })
@@ -116,6 +144,7 @@ impl Scout for FakeScout {
     fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle> {
         let mut state = self.0.lock().unwrap();
         state.reached.push(candidate.key);
+        state.asked += state.costs.get(&candidate.key.0).copied().unwrap_or(1);
         match &state.programs[&candidate.key].open {
             Ok((descriptor, groups)) => Ok(vec![Way {
                 descriptor: descriptor.try_clone().unwrap(),
