@@ -153,6 +153,7 @@ def main():
     arms = plan(stage)
     latencies = {name: [] for name in arms}
     windows_of = {name: {} for name in arms}
+    holds_of = {name: [] for name in arms}
     wrong, lasted = [], 0.0
     fit(options, arms)
     order = Order(arms, options.seed)
@@ -170,6 +171,7 @@ def main():
                 windows_of[name].setdefault(who, []).append(window)
             if told:
                 latencies[name].append(told["latencies_us"])
+                holds_of[name].append(told["holds"])
                 if not told["answer_unchanged"]:
                     wrong.append((number, name))
                 rig.say(f"round {number} {name:12}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, {w: round(r["rate"] * options.batch) for w, r in windows.items()}, told["hints"] or "")
@@ -177,7 +179,7 @@ def main():
                 rig.say(f"round {number} {name:12}", {w: round(r["rate"] * options.batch) for w, r in windows.items()})
         lasted = time.monotonic() - begun
         # What there is so far: the run may be cut short.
-        rig.write(options.name, {**result(options, arms, latencies, windows_of, wrong, stage), **order.result()})
+        rig.write(options.name, {**result(options, arms, latencies, windows_of, holds_of, wrong, stage), **order.result()})
     stage.stop()
     return 1 if wrong else 0
 
@@ -205,7 +207,7 @@ def fit(options, arms):
         rig.say(f"too little: {options.requests} requests in a block")
 
 
-def result(options, arms, latencies, windows_of, wrong, stage):
+def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
     """Everything measured; ratios against `alone` of the same run, medians of the rounds' rates; shares of the steps of all rounds."""
     pooled = {name: summary([value for block in blocks for value in block]) for name, blocks in latencies.items() if blocks}
     median = {name: {who: statistics.median(window["rate"] for window in windows) for who, windows in by.items()} for name, by in windows_of.items()}
@@ -219,6 +221,8 @@ def result(options, arms, latencies, windows_of, wrong, stage):
         if name in pooled and base:
             than = pooled.get("alone-random", base) if name.endswith("-random") else base
             row |= {"p50_of_alone": row["p50"] / than["p50"], "p99_of_alone": row["p99"] / than["p99"]}
+        if any(block["launched"] for block in holds_of[name]):
+            row["holds"] = {what: [block[what] for block in holds_of[name]] for what in holds_of[name][0]}
         kept = {who: rate / alone[who.split(".")[0]] for who, rate in median[name].items() if alone.get(who.split(".")[0])}
         if kept:
             total = sum(kept.values())

@@ -14,6 +14,7 @@ import random
 import sys
 import time
 
+import holds
 import split
 
 MICROSECOND = 1e-6
@@ -117,13 +118,6 @@ def lookup(name):
     return getattr(ctypes.CDLL(None), name, None)
 
 
-def holds():
-    counts, function = (ctypes.c_uint64 * 2)(), lookup("sluice_hook_holds")
-    if function:
-        function(counts, ctypes.c_size_t(2))
-    return list(counts)
-
-
 def spin_until(when):
     while (left := when - time.perf_counter()) > 0:
         if left > 0.002:
@@ -132,7 +126,7 @@ def spin_until(when):
 
 def serve(request, hint, start, requests, period, lead, jitter):
     begin = time.perf_counter() + (start - time.time())
-    latencies, hints, before, chance = [], {}, holds(), random.Random(0)
+    latencies, hints, before, chance = [], {}, holds.counts(), random.Random(0)
     for index in range(requests):
         due = begin + index * period + chance.uniform(0, jitter)
         if lead and hint:
@@ -142,8 +136,7 @@ def serve(request, hint, start, requests, period, lead, jitter):
         spin_until(due)
         request()
         latencies.append((time.perf_counter() - due) / MICROSECOND)
-    made = [now - then for now, then in zip(holds(), before)]
-    return {"latencies_us": [round(value, 1) for value in latencies], "hints": hints, "holds": made}
+    return {"latencies_us": [round(value, 1) for value in latencies], "hints": hints, "holds": holds.since(before)}
 
 
 def main():

@@ -20,6 +20,7 @@ import time
 import torch
 import torchvision
 
+import holds
 import split
 import window
 
@@ -89,7 +90,7 @@ def spin_until(when):
 def serve(request, hint, start, requests, period, lead, jitter):
     # The wall clock says when to begin, the monotonic clock everything after that.
     begin = time.perf_counter() + (start - time.time())
-    latencies, hints, chance = [], {}, random.Random(0)
+    latencies, hints, before, chance = [], {}, holds.counts(), random.Random(0)
     for index in range(requests):
         due = begin + index * period + chance.uniform(0, jitter)
         if lead and hint:
@@ -99,7 +100,7 @@ def serve(request, hint, start, requests, period, lead, jitter):
         spin_until(due)
         request()
         latencies.append((time.perf_counter() - due) / MICROSECOND)
-    return {"latencies_us": [round(value, 1) for value in latencies], "hints": hints}
+    return {"latencies_us": [round(value, 1) for value in latencies], "hints": hints, "holds": holds.since(before)}
 
 
 def main():

@@ -89,3 +89,25 @@ fn a_run_whose_time_is_over_says_what_it_left_out() {
         assert!(find(&report, "left_out", level, hint).is_some(), "{level} {hint}: {report:#}");
     }
 }
+
+#[test]
+fn the_calls_of_a_request_make_no_system_call_that_the_driver_does_not_make() {
+    let _turn = beside_others();
+    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("making a folder: {error}"));
+    let json = folder.path().join("hook.json");
+    let mut bench = Command::new(&artifacts::built().sluice);
+    let ran =
+        bench.args(["bench", "hook", "--gpu", "sim", "--json"]).arg(&json).stdout(Stdio::null()).status();
+    assert!(ran.unwrap_or_else(|error| panic!("running sluice bench: {error}")).success());
+    let text = std::fs::read_to_string(&json).unwrap_or_else(|error| panic!("{}: {error}", json.display()));
+    let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    // The wait's own are the simulated driver's, which sleeps or not as it happens.
+    for call in ["cuMemcpyHtoDAsync", "cuGraphLaunch", "cuMemcpyDtoHAsync"] {
+        let steps = report["request"]["warm"].as_array();
+        let step = steps.and_then(|steps| steps.iter().find(|step| step["call"] == call));
+        let step = step.unwrap_or_else(|| panic!("{call} is missing: {report:#}"));
+        assert!(step["bare_ns"]["p50"].as_f64() > Some(0.0), "{step:#}");
+        // Where tracing is not permitted there is nothing to compare.
+        assert_eq!(step["syscalls"], step["bare_syscalls"], "{step:#}");
+    }
+}

@@ -121,7 +121,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// A standing grant is held: whether there is work is for others to know, if there are others. That work has begun whoever submits it
     /// says himself, so without any there is less and less to be found out.
     fn look_after_standing(&self, now: u64) -> Pause {
-        self.find_out_whether_idle(now);
+        // While a thread waits for the GPU the process counts as busy anyway, and a question would have to share the driver's locks with
+        // the wait.
+        if self.lock().blocked == 0 {
+            self.find_out_whether_idle(now);
+        }
         self.find_out_whether_asking(now);
         let mut state = self.lock();
         state.idle_looks = if state.is_active() { 0 } else { state.idle_looks.saturating_add(1) };

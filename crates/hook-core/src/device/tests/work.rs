@@ -135,3 +135,21 @@ fn under_a_token_only_launches_are_work() {
     device.asked_in_vain();
     assert_eq!(told(&device), before);
 }
+
+#[test]
+fn while_a_thread_waits_the_driver_is_asked_nothing() {
+    let bench = Bench::new();
+    let (device, thread) = (standing(&bench), Thread::new());
+    assert!(launch(&device, &thread, 100));
+    device.track();
+    let wait = device.wait_begins(Waited::Created(stream(100)));
+    let asked = device.driver.asked.load(SeqCst);
+    (0..3).for_each(|_| _ = device.track());
+    assert_eq!(device.driver.asked.load(SeqCst), asked);
+    // One that was in vain tells nothing, and then the driver has to say it.
+    device.wait_ended(wait, false);
+    lock(&device.driver.busy).clear();
+    device.track();
+    assert!(device.driver.asked.load(SeqCst) > asked);
+    assert_eq!(told(&device), [true, false]);
+}
