@@ -148,6 +148,17 @@ async fn a_thousand_pods_that_wait_ask_little() {
 }
 
 #[tokio::test]
+async fn questions_of_the_same_moment_share_an_answer() {
+    let (api, world) = full(&["a", "b"], &["a"]).await;
+    let late = |number| pod(&format!("late-{number}"), &[("quota", "1")]);
+    let pods: Vec<Value> = (0..20).map(late).collect();
+    let answers = futures::future::join_all(pods.iter().map(|pod| world.filter(pod, &["a", "b"]))).await;
+    assert!(answers.iter().all(|answer| names(answer).is_empty()));
+    // One for who came first, and one for all that came while it was on its way.
+    assert_eq!(api.gets(), 2);
+}
+
+#[tokio::test]
 async fn an_api_server_that_does_not_answer_makes_nothing_free() {
     let (api, world) = full(&["a"], &["a"]).await;
     api.delete(PODS, "default/a");
