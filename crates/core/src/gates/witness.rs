@@ -116,7 +116,7 @@ mod tests {
             prop_assert!(at <= MOST_STREAMS as usize);
             prop_assert!(found[at..].iter().all(|found| *found));
             // What it said when they were closed is what counts.
-            prop_assert_eq!(at, said[0].clamp(1, u64::from(MOST_STREAMS)) as usize);
+            prop_assert_eq!(at as u64, said[0].clamp(1, u64::from(MOST_STREAMS)));
         }
     }
 }
