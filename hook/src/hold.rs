@@ -136,9 +136,15 @@ pub(crate) fn hint(lead_us: u32) -> Result<Hold, Unheld> {
         process::passing().map_err(Unheld::Bypassed)?;
         let managed = process::current().map_err(Unheld::Bypassed)?;
         let lead_ns = u64::from(lead_us) * 1000;
-        // Whether or not it can be held for: where nothing is sliced the others can still be told to wait.
-        managed.device.link().announce_request(HostClock.now_ns().saturating_add(lead_ns));
-        begin(managed, Trigger::Call, lead_ns)
+        let at_ns = HostClock.now_ns().saturating_add(lead_ns);
+        let result = begin(managed, Trigger::Call, lead_ns);
+        if let Err(Unheld::Preparing | Unheld::Unable | Unheld::Rules(NoHold::Alone | NoHold::NotWorthIt)) =
+            result
+        {
+            // A hold counts as work. Where there is none the others can still be told to keep theirs back.
+            managed.device.link().announce_request(at_ns);
+        }
+        result
     })
 }
 

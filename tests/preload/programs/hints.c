@@ -6,6 +6,7 @@
  * hints forks        a child holds nothing, the parent goes on
  * hints captures     nothing is held while a stream is captured, and the capture is none the worse
  * hints expires      gives a hint that no request follows, and says so; goes on at the next line on stdin
+ * hints announces    gives a hint for each line on stdin, and says how it is answered
  * hints exits        ends with a hold out
  * hints company      holds while it is told to: each line on stdin runs some requests and says how many were held */
 #include "common.h"
@@ -220,6 +221,11 @@ int main(int count, char **arguments) {
         SAY("hinted");
         EXPECT(fgets(line, sizeof line, stdin) != NULL);
         request();
+    } else if (!strcmp(part, "announces")) {
+        char line[16];
+        request();
+        SAY("ready");
+        while (fgets(line, sizeof line, stdin)) SAY("hinted %d", hint(LEAD_US));
     } else if (!strcmp(part, "company")) company();
     else if (!strcmp(part, "exits")) {
         until_ready();

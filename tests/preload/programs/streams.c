@@ -1,6 +1,7 @@
 /* streams perthread: two threads on per-thread default streams, by the _ptsz entry points and by the stream handle 2.
  * streams destroyed: streams that are used, destroyed with work in flight and replaced by new ones, thousands of times.
  * streams contexts:  contexts that come and go, each with streams of its own.
+ * streams primary:   the primary context comes and goes, and is released by one of two who use it in between.
  * streams asked:     streams that come and go from several threads, and events that are asked about until they are reached. */
 #include "common.h"
 #include <pthread.h>
@@ -57,6 +58,32 @@ static void contexts(void) {
     }
 }
 
+static void primary(void) {
+    DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    for (int round = 0; round < 20; round++) {
+        CUcontext again;
+        CUevent event;
+        CUstream streams[2];
+        gpu = open_gpu();
+        DO(cuEventCreate(&event, 0));
+        for (int i = 0; i < 2; i++) DO(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        CUdeviceptr data = numbers(N);
+        for (int i = 0; i < 20; i++) {
+            DO(launch(gpu.mix, data, N, 200, streams[i % 2]));
+            DO(cuEventRecord(event, streams[i % 2]));
+            DO(cuStreamWaitEvent(streams[1 - i % 2], event, 0));
+            if (i % 5) continue;
+            DO(cuDevicePrimaryCtxRetain(&again, gpu.device));
+            DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+        }
+        DO(cuEventSynchronize(event));
+        EXPECT(mixed(data, N, 20));
+        if (round % 2) DO(cuEventDestroy_v2(event));
+        DO(launch(gpu.mix, data, N, 5000, streams[0]));
+        DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    }
+}
+
 static CUstream handed;
 static CUdeviceptr handed_data;
 
@@ -94,6 +121,8 @@ int main(int argc, char **argv) {
         destroyed();
     } else if (!strcmp(what, "contexts")) {
         contexts();
+    } else if (!strcmp(what, "primary")) {
+        primary();
     } else if (!strcmp(what, "asked")) {
         asked();
     } else {

@@ -159,11 +159,15 @@ fn a_latency_critical_process_has_no_gates() {
     tenant.finish().expect_success();
 }
 
-/// Runs a program to its end while the gate opens and shuts all the time.
-fn under_gates(program: &str, arguments: &str) {
+/// Runs a program to its end while the gate opens and shuts all the time, on a driver that ends it at a handle of what is gone, or not.
+fn under_gates(program: &str, arguments: &str, strict: bool) {
     let _turn = beside_others();
     let stage = Stage::new();
-    let mut tenant = stage.node.tenant("main", program).arguments(arguments).start();
+    let mut tenant = stage.node.tenant("main", program).arguments(arguments);
+    if strict {
+        tenant = tenant.environment("SLUICE_SIM_STRICT", "20");
+    }
+    let mut tenant = tenant.start();
     let waiting = std::thread::spawn(move || tenant.ending());
     for round in 0u32.. {
         stage.manager.gates(if round % 7 == 6 { None } else { Some(round.is_multiple_of(2)) });
@@ -192,6 +196,14 @@ fn programs_of_all_kinds_give_the_same_results_while_the_gate_opens_and_shuts() 
         ("forks", ""),
     ] {
         eprintln!("{program} {arguments}");
-        under_gates(program, arguments);
+        under_gates(program, arguments, false);
+    }
+}
+
+#[test]
+fn nothing_is_used_that_is_gone_while_the_gate_opens_and_shuts() {
+    for arguments in ["perthread", "destroyed", "contexts", "primary"] {
+        eprintln!("streams {arguments}");
+        under_gates("streams", arguments, true);
     }
 }

@@ -129,34 +129,39 @@ fn holds_come_and_go_with_the_company() {
     tenant.finish().expect_success();
 }
 
-/// Where nothing can be sliced, a hint has others hold back what they have not begun.
+/// Where there is no hold, nobody having the GPU, a hint has others hold back what they have not begun.
 #[test]
 fn a_hint_closes_the_gates_of_others_before_anything_of_the_request_is_there() {
     let _turn = beside_others();
     let clients = "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n";
     let node = Node::with(clients).manager_arguments("--gates auto --controls off").start();
-    let mut busy = node.tenant("batch", "preempt_gate").arguments("200").start();
-    busy.expect("ready");
-    let mut tenant = node.tenant("service", "hints").arguments("expires").start();
+    let mut other = node.tenant("batch", "tenant").start();
+    other.expect("ready");
+    assert_eq!(other.ask("launch 1 100"), "launched");
+    assert_eq!(other.ask("sync"), "synced");
+    let mut tenant = node.tenant("service", "hints").arguments("announces").start();
     tenant.expect("ready");
+    const ALONE: &str = "hinted 4";
+    eventually("the other one's token to be given back", || (tenant.ask("hint") == ALONE).then_some(()));
+    let is_open = || node.metrics().lines().any(|line| line == "sluice_gate_closed 0");
+    eventually("the gates to be open", || is_open().then_some(()));
     let changes = |to: &str| {
-        let metrics = node.metrics();
         let name = format!("sluice_gate_changes_total{{to=\"{to}\"}} ");
+        let metrics = node.metrics();
         let line = metrics.lines().find_map(|line| line.strip_prefix(&name)).map(str::parse::<f64>);
         line.and_then(Result::ok).unwrap_or_else(|| panic!("no {name}in {metrics}"))
     };
-    let is_open = || node.metrics().lines().any(|line| line == "sluice_gate_closed 0");
-    eventually("the gates to be open", || is_open().then_some(()));
-    // It has the token, so there is somebody to hold against.
-    node.when_completed(&busy, node.row(&busy).kernels_completed + 100);
     let (closed, before) = (changes("closed"), node.row(&tenant).kernels_completed);
-    assert_eq!(tenant.ask("hint"), "hinted");
+    assert_eq!(tenant.ask("hint"), ALONE);
     eventually("the gates to be closed", || (changes("closed") > closed).then_some(()));
     eventually("the gates to be opened again, as no request came", || is_open().then_some(()));
-    let completed = node.row(&tenant).kernels_completed;
-    assert!(completed <= before + 2, "nothing but the hold's own was there, not {completed} after {before}");
-    tenant.send("go on");
-    tenant.expect("holds 1 released 1");
+    assert_eq!(
+        node.row(&tenant).kernels_completed,
+        before,
+        "nothing of a request was there, nor was anything held"
+    );
+    assert_eq!(other.ask("launch 1 100"), "launched");
+    assert_eq!(other.ask("sync"), "synced");
     tenant.finish().expect_success();
-    busy.finish().expect_success();
+    other.finish().expect_success();
 }
