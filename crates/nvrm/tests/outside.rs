@@ -196,6 +196,21 @@ fn a_program_that_has_run_for_long_is_known_still_and_its_new_clients_are_found(
 }
 
 #[test]
+fn who_makes_clients_all_the_time_is_caught_up_with_a_few_questions_at_a_time() {
+    let mut file = File::default();
+    let mut numbering = Numbering::at(Some(CLIENTS + 0x100));
+    let mut search = Search::from(numbering.newest());
+    file.clients.insert(CLIENTS + 0x2_0000, Vec::new());
+    numbering.made(CLIENTS + 0x4_0000);
+    let mut looks = 0;
+    while search.is_behind(numbering.newest()) {
+        search.catch_up(&file, numbering.newest(), &Questions::new(1 << 16)).expect("answers");
+        looks += 1;
+    }
+    assert_eq!((looks, search.clients()), (4, [CLIENTS + 0x2_0000].as_slice()));
+}
+
+#[test]
 fn no_number_is_asked_for_twice_over_many_looks_with_few_questions_each() {
     let file = File::with(&[(0x100, CONTEXT)]);
     let mut search = Search::from(Numbering::at(Some(CLIENTS + 0x200)).newest());

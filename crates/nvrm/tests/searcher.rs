@@ -2,22 +2,25 @@
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use sluice_nvrm::NvStatus;
-use sluice_nvrm::abi::{Command as Control, ControlBlock, class, handle_info, timeslice};
+use sluice_nvrm::abi::{Command as Control, ControlBlock, class, gid, handle_info, timeslice};
 use sluice_nvrm::outside::{
-    CLIENTS, Limits, Process, ProcessKey, Questions, Searcher, Unreachable, is_its_own,
+    CLIENTS, Limits, MOST_FILES, Process, ProcessKey, Questions, Searcher, Unreachable, is_its_own,
 };
 use sluice_nvrm::transport::wire;
 use sluice_sys::pidfd;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
 
 const CLIENT: u32 = CLIENTS + 7;
+const OURS: &str = "GPU-01234567-89ab-cdef-0123-456789abcdef";
+const THEIRS: &str = "GPU-fedcba98-89ab-cdef-0123-456789abcdef";
 const BASE: u32 = 0x5c00_0000;
 
 /// Handle, class and parent.
@@ -38,6 +41,11 @@ struct File {
 impl File {
     /// With a client that has a context, or without clients.
     fn open(has_client: bool) -> Self {
+        Self::on(has_client.then_some((CLIENT, OURS)))
+    }
+
+    /// With this client, which has a context on this GPU; clients of different files have different numbers.
+    fn on(client: Option<(u32, &'static str)>) -> Self {
         let mut fds = [0; 2];
         let flags = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         // SAFETY: room for two descriptors, which are then owned once each.
@@ -54,7 +62,7 @@ impl File {
                 let request = wire::decode_request(&packet[..len]).unwrap();
                 let mut params = request.params.to_vec();
                 let mut block = ControlBlock::decode(request.block).unwrap();
-                block.status = answer(&block, &mut params, has_client).0;
+                block.status = answer(&block, &mut params, client).0;
                 let answer = wire::encode_answer(0, &block.encode(), &params);
                 send_with_fds(fds[0].as_fd(), &answer, &[]).unwrap();
             }
@@ -73,20 +81,24 @@ impl File {
     }
 }
 
-fn answer(block: &ControlBlock, params: &mut Vec<u8>, has_client: bool) -> NvStatus {
-    if !has_client || block.client != CLIENT {
-        return NvStatus::INVALID_CLIENT;
+fn answer(block: &ControlBlock, params: &mut Vec<u8>, client: Option<(u32, &str)>) -> NvStatus {
+    let known = client.filter(|(client, _)| block.client == *client);
+    let Some((client, gpu)) = known else { return NvStatus::INVALID_CLIENT };
+    if block.command == Control::GET_GID_INFO.number {
+        *params = gid::encode(gpu).to_vec();
+        return NvStatus::OK;
     }
     if block.command == Control::GET_TIMESLICE.number {
         *params = timeslice::encode(2048).to_vec();
         return NvStatus::OK;
     }
     let (object, what) = handle_info::question(params).unwrap();
-    let root = [(CLIENT, 0x41, 0)];
+    let root = [(client, 0x41, 0)];
     let Some((_, class, parent)) = root.iter().chain(&OBJECTS).find(|(handle, ..)| *handle == object) else {
         return NvStatus::OBJECT_NOT_FOUND;
     };
-    let is = if what == handle_info::CLASS { *class } else { *parent };
+    let parent = if *parent == CLIENT { client } else { *parent };
+    let is = if what == handle_info::CLASS { *class } else { parent };
     *params = handle_info::encode(object, what, is).to_vec();
     NvStatus::OK
 }
@@ -195,6 +207,35 @@ fn a_pod_with_many_files_does_not_keep_the_search_for_another_from_its_end() {
     processes.iter().for_each(|process| drop(searcher.look(process, None, &none())));
     let rounds = (1..=8).find(|_| searcher.search(&processes, &Questions::new(200)).contains(&modest.key()));
     assert_eq!(rounds, Some(6), "513 numbers, a hundred each time");
+}
+
+/// A process that has all of these files open, and no other knows of it.
+fn with_all(files: &[File]) -> Program {
+    let numbers: Vec<i32> = files.iter().map(|file| file.theirs.as_raw_fd()).collect();
+    let mut command = Command::new("sleep");
+    command.arg("1000");
+    let keep = move || {
+        // SAFETY: fcntl takes integers and touches no memory; it may be called between fork and exec.
+        numbers.iter().for_each(|number| unsafe { assert_eq!(libc::fcntl(*number, libc::F_SETFD, 0), 0) });
+        Ok(())
+    };
+    // SAFETY: what is called there may be.
+    Program::of(unsafe { command.pre_exec(keep) })
+}
+
+#[test]
+fn files_that_lead_to_other_gpus_do_not_make_a_process_one_that_has_too_many() {
+    let most = u32::try_from(MOST_FILES).unwrap();
+    let few = || Limits { gap: 16, ..Limits::default() };
+    let mut files: Vec<File> = (0..most).map(|n| File::on(Some((CLIENT + n, THEIRS)))).collect();
+    files.push(File::on(Some((CLIENT + most, OURS))));
+    let program = with_all(&files);
+    let ways = Searcher::new(true).look(&program.as_process(), Some(OURS), &few()).unwrap();
+    let groups: Vec<usize> = ways.into_iter().map(|way| way.into_parts().1.len()).collect();
+    assert_eq!((groups.len(), groups.iter().sum::<usize>()), (MOST_FILES + 1, 1));
+    let files: Vec<File> = (0..=most).map(|n| File::on(Some((CLIENT + n, OURS)))).collect();
+    let looked = Searcher::new(true).look(&with_all(&files).as_process(), Some(OURS), &few());
+    assert!(matches!(looked, Err(Unreachable::TooMany(_))), "{looked:?}");
 }
 
 #[test]

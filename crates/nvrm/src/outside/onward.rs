@@ -45,12 +45,13 @@ impl Searcher {
     /// The files on which not all clients were asked for, by crowd, with the round in which they were last.
     fn waiting(&mut self) -> Vec<Vec<(u64, u64)>> {
         let mut waiting: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
+        let newest = self.numbering.newest();
         for (id, file) in self.files.iter_mut() {
             if file.search.clients().is_empty() && file.completed.is_some_and(|at| at + REST < self.round) {
                 file.completed = None;
-                file.search.begin_again(self.numbering.newest());
+                file.search.begin_again(newest);
             }
-            if file.completed.is_none() {
+            if file.completed.is_none() || file.search.is_behind(newest) {
                 waiting.entry(file.crowd.clone()).or_default().push((file.served, id));
             }
         }
@@ -67,7 +68,7 @@ impl Searcher {
         share: &Questions,
         questions: &Questions,
     ) -> bool {
-        let circle = self.circle();
+        let (circle, newest) = (self.circle(), self.numbering.newest());
         let Some(file) = self.files.get_mut(id) else { return false };
         let copy = file.holders.iter().find_map(|(key, number)| {
             let whom = processes.iter().find(|process| process.key == *key)?;
@@ -77,6 +78,9 @@ impl Searcher {
         file.served = self.round;
         let (known, given) = (file.search.clients().len(), share.left());
         // Whatever the driver says, it is asked again.
+        if file.search.is_behind(newest) {
+            let _ = file.search.catch_up(&copy.controls, newest, share);
+        }
         let _ = file.search.go_back(&copy.controls, circle, share, |_, _| false);
         questions.spend(given - share.left());
         file.completed = file.search.is_complete(circle).then_some(self.round);

@@ -8,6 +8,8 @@ use std::cell::Cell;
 /// So many numbers below those that were given last are asked for again each time: one that was taken is stepped over, and those
 /// that were left out come later.
 const AGAIN: u64 = 2_048;
+/// Who is further behind than this is not caught up with by looks alone.
+const BEHIND: u64 = 1 << 15;
 
 /// Questions that may still be asked; each takes a real driver a microsecond.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +72,12 @@ impl Search {
         self.high - self.low >= circle.min(NUMBERS)
     }
 
+    /// Whether many clients were made since the last time, whoever's they are.
+    #[must_use]
+    pub fn is_behind(&self, newest: Place) -> bool {
+        newest.0 > self.high + BEHIND
+    }
+
     /// Forgets what was asked for, and keeps the clients.
     pub fn begin_again(&mut self, newest: Place) {
         (self.low, self.high) = (newest.0 + 1, newest.0 + 1);
@@ -83,7 +91,7 @@ impl Search {
     pub fn is_on(&mut self, driver: &impl Ask, questions: &Questions) -> Result<bool, ControlError> {
         let mut still = Vec::new();
         for client in &self.clients {
-            if questions.take() && is_there(driver, *client)? {
+            if !questions.take() || is_there(driver, *client)? {
                 still.push(*client);
             }
         }

@@ -29,6 +29,8 @@ pub struct Process<'a> {
 /// Numbers of clients that are asked for at the first look at an open file, and whenever clients are looked for at once and one has
 /// been found: a process makes its clients within a short time.
 const FIRST: u32 = 1 << 15;
+/// Numbers that were given since the last look are asked for up to so many at a look: how many there are is up to others.
+const SINCE: u32 = 1 << 16;
 const AFTER_FOUND: u64 = 4_096;
 /// Numbers that are asked for at most where everything is looked for at once.
 const AT_ONCE: u32 = 1 << 22;
@@ -132,7 +134,8 @@ impl Searcher {
         }
         let enough = |clients: &[u32], since| !clients.is_empty() && since >= AFTER_FOUND;
         let search = &mut file.search;
-        let searched = search.catch_up(&copy.controls, newest, &limits.questions).and_then(|()| {
+        let since = Questions::new(SINCE);
+        let searched = search.catch_up(&copy.controls, newest, &since).and_then(|()| {
             if at_once {
                 search.go_back(&copy.controls, circle, &Questions::new(AT_ONCE), enough)
             } else if search.clients().is_empty() && file.served == 0 {
