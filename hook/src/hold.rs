@@ -39,6 +39,10 @@ static PLANNED: AtomicU64 = AtomicU64::new(0);
 static LATE_NS: AtomicU64 = AtomicU64::new(0);
 static LATEST_NS: AtomicU64 = AtomicU64::new(0);
 
+/// A hold that begins within this is taken for work by the manager from now on, so that it hands the GPU to nobody shortly before; one that
+/// begins later is from its begin. So what a hint that no request follows costs others is bounded, however far ahead it was given.
+const NOTICE_NS: u64 = 1_000_000;
+
 /// How long after its end a hold is given up that neither a launch nor a wait has released.
 const PATIENCE_NS: u64 = 1_000_000;
 
@@ -264,8 +268,10 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
         managed.out.set(resources.page());
     }
     let hold = hints.begins(trigger, now, lead_ns).map_err(Unheld::Rules)?;
-    managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
-    managed.out.expect_end(hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
+    if hold.starts_ns <= now + NOTICE_NS {
+        managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
+        managed.out.expect_end(hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
+    }
     if hold.starts_ns > now {
         drop(contexts);
         worker::launch_later(Later { managed, context, hold });

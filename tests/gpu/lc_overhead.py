@@ -5,8 +5,8 @@ The service is serve.py's (ResNet-50 graph each 10 ms: input copy, graph, wait),
 order changes (order.py); nobody else is on the GPU, so what differs is the host's:
   bare, bare2   without the hook; their difference is the noise
   inert         the hook preloaded, no manager: every call passes
-  managed       under a pod-manager that controls its channel groups, hints off
-  auto          the same, automatic hints (which hold nothing while nobody is there)
+  managed       under a pod-manager of its own that controls its channel groups, hints off
+  auto          the same under another, automatic hints (which hold nothing while nobody else is that manager's client: `holds`)
 For each arm: latency from when a request was due, and how long the host took until the copy, the graph's launch and the wait had returned;
 the GPU's time of the graph from events, in requests of their own; how often the process was switched. `more_us` is the difference to bare.
 """
@@ -23,6 +23,7 @@ from order import Order
 from serve import percentile
 
 ARMS = ["bare", "inert", "managed", "auto", "bare2"]
+MANAGED = ["managed", "auto"]
 PARTS = ["latency", "late", "copy", "launch", "wait"]
 SLACK = 60.0
 
@@ -36,11 +37,10 @@ class Stage:
         served, others = (cores[2:4], cores[:2] + cores[4:]) if options.pin and len(cores) >= 6 else (cores, cores)
         os.sched_setaffinity(0, others)
         service = ["taskset", "-c", ",".join(map(str, served)), *gpu.python("torch_serve.py", "--staged")]
-        clients = [{"name": name, "request": 0.05, "limit": 1.0, "memory": "20Gi", "class": "latency-critical"} for name in ("managed", "auto")]
-        self.manager = rig.Manager(clients, [f"--controls={gpu.controls}"])
+        self.managers = {name: rig.Manager([{"name": name, "request": 0.05, "limit": 1.0, "memory": "20Gi", "class": "latency-critical"}], [f"--controls={gpu.controls}"]) for name in MANAGED}
         environments = {
             "bare": gpu.plain(), "inert": gpu.plain(LD_PRELOAD=str(rig.HOOK)),
-            "managed": gpu.under(self.manager, "managed", SLUICE_HINTS="off"), "auto": gpu.under(self.manager, "auto"),
+            "managed": gpu.under(self.managers["managed"], "managed", SLUICE_HINTS="off"), "auto": gpu.under(self.managers["auto"], "auto"),
         }
         self.children = {name: rig.Child(name, service, env) for name, env in environments.items()}
         self.children["bare2"] = self.children["bare"]
@@ -64,7 +64,7 @@ def summary(blocks):
     return row
 
 
-def result(options, blocks, order, manager):
+def result(options, blocks, order, managers):
     rows = {arm: summary(of) for arm, of in blocks.items() if of}
     for arm, row in rows.items():
         if "bare" in rows:
@@ -76,7 +76,8 @@ def result(options, blocks, order, manager):
         "ok": whole and not wrong, "arms": rows,
         "numbers": {f"{arm}: us more than bare at p50, p99": {part: list(more.values()) for part, more in row.get("more_us", {}).items()} for arm, row in rows.items() if arm != "bare"}, "aa_noise": rows["bare2"]["of_bare"] if "bare2" in rows else None, "wrong_answers": wrong,
         "period_us": options.period, "requests": options.requests, "rounds": options.rounds, "timed": options.timed, "pinned": options.pin, **order.result(),
-        "grants": {name: manager.grants(name) for name in ("managed", "auto")}, "metrics": manager.metrics(),
+        "grants": {name: manager.grants(name) for name, manager in managers.items()}, "metrics": {name: manager.metrics() for name, manager in managers.items()},
+        "holds": {arm: sum(block["holds"]["launched"] for block in of) for arm, of in blocks.items()},
     }
     # Of a run that was cut short, for the one that goes on from it.
     return told if whole else {**told, "blocks": blocks}
@@ -119,14 +120,15 @@ def main():
         for arm, block in made.items():
             blocks[arm].append(block)
         # What there is so far: the run may be cut short.
-        told = result(options, blocks, order, stage.manager)
+        told = result(options, blocks, order, stage.managers)
         rig.write(options.name, told, quiet=True)
         rig.say(f"round {number}:", " ".join(f"{arm} {told['arms'][arm]['latency']['p50']:.0f}/{told['arms'][arm]['latency']['p99']:.0f}" for arm in ARMS), "us p50/p99 so far")
     for arm in ARMS[1:]:
         rig.say(arm, {part: tuple(more.values()) for part, more in told["arms"][arm]["more_us"].items()}, "us more than bare at p50 and p99")
     for child in stage.children.values():
         child.stop()
-    stage.manager.stop()
+    for manager in stage.managers.values():
+        manager.stop()
     return 0 if told["ok"] else 1
 
 

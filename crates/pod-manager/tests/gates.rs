@@ -82,6 +82,11 @@ fn a_request_that_is_announced_finds_the_gates_closed_and_one_that_does_not_come
     lc.becomes(false, world.clock.now());
     world.advance(MS);
     assert_eq!(told(&be), grant::GATES_WANTED);
+    // It may be read when its time has come, and the work has not.
+    until("it rings", || lc.page().armed());
+    lc.report().announce(world.clock.now() - MS / 10);
+    nix::unistd::write(&lc.doorbell, &1_u64.to_ne_bytes()).unwrap();
+    until("the gates are closed", || told(&be) == CLOSED);
 }
 
 #[test]

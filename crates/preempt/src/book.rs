@@ -35,8 +35,8 @@ pub(crate) struct Book {
     pub(crate) waiters: Waiters,
     /// Contexts that are ending.
     pub(crate) endings: Endings,
-    /// Events that nobody means any more, to be destroyed when no context is ending.
-    pub(crate) postponed: Vec<Event>,
+    /// Events that nobody means any more, and their contexts: to be destroyed when no context is ending.
+    pub(crate) postponed: Vec<(Event, Option<Context>)>,
     /// Another client is ready: adaptive bounds hold.
     pub(crate) contended: bool,
     /// Whether the queue that the worker last served was this one, so that the next is another.

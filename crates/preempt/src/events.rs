@@ -5,7 +5,7 @@
 
 mod generation;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::driver::EventFlags;
 use crate::ids::{Context, Event, QueueId};
@@ -37,6 +37,8 @@ impl Seen {
 pub(crate) struct Freed {
     /// A program's event that it has destroyed.
     pub(crate) destroy: Option<Event>,
+    /// Its context, if it was ever recorded.
+    pub(crate) context: Option<Context>,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +48,8 @@ struct Known {
     /// Which generation the program's own event stands for.
     own: Option<GenerationId>,
     flags: EventFlags,
+    /// Its context; an event is recorded in its own only.
+    context: Option<Context>,
     /// Other processes know the event: nothing else may stand for it.
     shared: bool,
     doomed: bool,
@@ -88,6 +92,7 @@ impl Events {
     pub(crate) fn assign(&mut self, id: GenerationId, context: Context) -> Result<Event, EventFlags> {
         let Some(generation) = self.generations.get_mut(&id) else { return Err(0) };
         let known = self.known.entry(generation.event).or_default();
+        known.context = Some(context);
         let event = if known.own.is_none() || known.own == Some(id) || known.shared {
             known.own = Some(id);
             generation.event
@@ -103,6 +108,7 @@ impl Events {
     pub(crate) fn give(&mut self, id: GenerationId, context: Context, event: Event) {
         if let Some(generation) = self.generations.get_mut(&id) {
             generation.handle = Some((event, context));
+            self.known.entry(generation.event).or_default().context = Some(context);
         }
     }
 
@@ -110,6 +116,7 @@ impl Events {
     pub(crate) fn give_own(&mut self, id: GenerationId, context: Context) -> Option<Event> {
         let generation = self.generations.get_mut(&id)?;
         generation.handle = Some((generation.event, context));
+        self.known.entry(generation.event).or_default().context = Some(context);
         Some(generation.event)
     }
 
@@ -176,10 +183,10 @@ impl Events {
     }
 
     /// A context has ended, and its events with it; those that were recorded there. Whoever still means one means nothing.
-    pub(crate) fn context_ended(&mut self, context: Context) -> Vec<Event> {
+    pub(crate) fn context_ended(&mut self, context: Context) {
         self.pool.retain(|(of, _), _| *of != context);
         let is_gone = |generation: &Generation| generation.handle.is_some_and(|(_, of)| of == context);
-        let gone: Vec<_> = self
+        let gone: HashSet<_> = self
             .generations
             .values()
             .filter(|generation| is_gone(generation))
@@ -187,7 +194,6 @@ impl Events {
             .collect();
         self.generations.retain(|_, generation| !is_gone(generation));
         self.known.retain(|event, _| !gone.contains(event));
-        gone
     }
 
     /// Generations that are kept.
@@ -227,7 +233,7 @@ impl Events {
         if !free {
             return Freed::default();
         }
-        self.known.remove(&event);
-        Freed { destroy: Some(event) }
+        let context = self.known.remove(&event).and_then(|known| known.context);
+        Freed { destroy: Some(event), context }
     }
 }

@@ -102,9 +102,9 @@ fn ending(
     let result = changes_current(|| super::sync::blocking_all(real));
     let ended = ended(result);
     if ended {
+        guarded((), || preempt::context_ended(context));
         guarded((), || {
             held.into_iter().for_each(hold::MayEnd::ended);
-            preempt::context_ended(context);
             for managed in process::all() {
                 managed.device.forget_context(context);
                 managed.device.driver().forget_context(context);

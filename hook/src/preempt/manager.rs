@@ -220,7 +220,8 @@ fn with_gates(engine: &HookEngine, queue: &Queue) -> Level {
     if can_stop_on_gpu(engine, queue, Purpose::Use).is_ok() { Level::Device } else { Level::Host }
 }
 
-/// Stops a stream; `false` if a thread is in the middle of a call on it, so that it has to be tried again. Its gates are shut even so.
+/// Stops a stream; `false` if a thread is in the middle of a call on it, or of one that may end its context, so that it has to be tried
+/// again. Its gates are shut even so.
 fn stop(engine: &HookEngine, queue: &Queue) -> bool {
     let request = Request {
         level: Some(Level::Device),
@@ -229,8 +230,9 @@ fn stop(engine: &HookEngine, queue: &Queue) -> bool {
         ..Request::default()
     };
     match holds::hold(engine, queue, Holder::Manager, request) {
-        Err(Error::Timeout { .. }) => return false,
-        Ok(_) | Err(Error::NotEnabled | Error::InvalidStream | Error::Closing) => {}
+        // Of a stream whose context may be ending nobody knows yet whether it goes on.
+        Err(Error::Timeout { .. } | Error::Closing) => return false,
+        Ok(_) | Err(Error::NotEnabled | Error::InvalidStream) => {}
         Err(error) => process::log(format_args!("preemption for the manager: {error}")),
     }
     true

@@ -3,6 +3,8 @@
 import resource
 import time
 
+import holds
+
 
 def switches():
     """How often this process gave a processor up, by itself and not; pages that it had to ask for."""
@@ -13,7 +15,7 @@ def switches():
 def run(steps, spin_until, start, requests, period, timed):
     """Serves requests at a steady pace; `steps(is_timed)` makes one and says when its steps had returned, by perf_counter, and its GPU time in us."""
     begin = time.perf_counter() + (start - time.time())
-    split, gpu, before = {name: [] for name in ("late", "copy", "launch", "wait", "latency")}, [], None
+    split, gpu, before, held = {name: [] for name in ("late", "copy", "launch", "wait", "latency")}, [], None, holds.counts()
     for index in range(requests):
         due = begin + index * period
         spin_until(due)
@@ -28,4 +30,4 @@ def run(steps, spin_until, start, requests, period, timed):
         for name, seconds in parts.items():
             split[name].append(round(1e6 * seconds, 1))
     spent = [now - then for now, then in zip(switches(), before)]
-    return {"split_us": split, "gpu_us": gpu, "per_request": dict(zip(("gave_up", "taken_off", "faults"), (round(n / requests, 2) for n in spent)))}
+    return {"split_us": split, "gpu_us": gpu, "per_request": dict(zip(("gave_up", "taken_off", "faults"), (round(n / requests, 2) for n in spent))), "holds": holds.since(held)}

@@ -6,6 +6,7 @@
  * hints forks        a child holds nothing, the parent goes on
  * hints captures     nothing is held while a stream is captured, and the capture is none the worse
  * hints expires      gives a hint that no request follows, and says so; goes on at the next line on stdin
+ * hints far          gives a hint far ahead, and says so; goes on at the next line on stdin
  * hints announces    gives a hint for each line on stdin, and says how it is answered
  * hints exits        ends with a hold out
  * hints company      holds while it is told to: each line on stdin runs some requests and says how many were held */
@@ -221,6 +222,15 @@ int main(int count, char **arguments) {
         SAY("hinted");
         EXPECT(fgets(line, sizeof line, stdin) != NULL);
         request();
+    } else if (!strcmp(part, "far")) {
+        char line[16];
+        until_ready();
+        EXPECT(hint(1000000) == SLUICE_OK);
+        SAY("hinted");
+        EXPECT(fgets(line, sizeof line, stdin) != NULL);
+        request();
+        SAY("requested");
+        EXPECT(fgets(line, sizeof line, stdin) != NULL);
     } else if (!strcmp(part, "announces")) {
         char line[16];
         request();

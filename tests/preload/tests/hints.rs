@@ -115,6 +115,20 @@ fn a_hold_that_no_request_follows_gets_the_gpu_and_ends_by_itself() {
 }
 
 #[test]
+fn a_hint_far_ahead_takes_the_gpu_from_nobody_before_its_time() {
+    let _turn = beside_others();
+    let stage = Stage::new(true, 1);
+    let mut tenant = stage.start("far", "api");
+    tenant.expect("hinted");
+    assert!(!stage.manager.is_busy(), "the request is a second away");
+    tenant.send("go on");
+    tenant.expect("requested");
+    tenant.send("go on");
+    tenant.expect("holds 1 released 1");
+    tenant.finish().expect_success();
+}
+
+#[test]
 fn holds_come_and_go_with_the_company() {
     let _turn = beside_others();
     let stage = Stage::new(true, 0);
@@ -152,8 +166,11 @@ fn a_hint_closes_the_gates_of_others_before_anything_of_the_request_is_there() {
         line.and_then(Result::ok).unwrap_or_else(|| panic!("no {name}in {metrics}"))
     };
     let (closed, before) = (changes("closed"), node.row(&tenant).kernels_completed);
-    assert_eq!(tenant.ask("hint"), ALONE);
-    eventually("the gates to be closed", || (changes("closed") > closed).then_some(()));
+    // One that the manager comes to read late on a busy machine is not believed any more, and none while another is.
+    eventually("the gates to be closed", || {
+        assert_eq!(tenant.ask("hint"), ALONE);
+        (changes("closed") > closed).then_some(())
+    });
     eventually("the gates to be opened again, as no request came", || is_open().then_some(()));
     assert_eq!(
         node.row(&tenant).kernels_completed,

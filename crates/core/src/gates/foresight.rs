@@ -16,7 +16,7 @@ pub struct Foresight {
 /// The longest that an announcement is believed: the longest that a hold lasts. Nanoseconds.
 const LONGEST_NS: u64 = 2_000_000;
 /// How much later than announced work may come: what a host takes to prepare it differs. Nanoseconds.
-const LATE_NS: u64 = 500_000;
+pub const LATE_NS: u64 = 500_000;
 /// Announcements in vain that are believed at once, nanoseconds.
 const MOST_IN_VAIN_NS: u64 = 5 * LONGEST_NS;
 /// One nanosecond in so many may be announced in vain for ever.

@@ -12,7 +12,7 @@ mod policy;
 mod tests;
 mod witness;
 
-pub use foresight::Foresight;
+pub use foresight::{Foresight, LATE_NS};
 use patience::Patience;
 pub use policy::GatePolicy;
 pub use witness::{MOST_STREAMS, Witness};

@@ -107,6 +107,8 @@ pub(super) struct State {
     pub(super) reading: bool,
     /// Threads inside calls that wait for the GPU.
     pub(super) blocked: usize,
+    /// Since when the tracker has met some at each of its looks.
+    pub(super) waiting_since_ns: Option<u64>,
     /// The program asks again and again whether something is done.
     pub(super) asking: bool,
     /// What the manager was told: there is work.
@@ -150,6 +152,7 @@ impl State {
             phase: Phase::Detached,
             reading: false,
             blocked: 0,
+            waiting_since_ns: None,
             asking: false,
             told_busy: false,
             wanting: 0,

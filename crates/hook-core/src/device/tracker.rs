@@ -15,6 +15,10 @@ const RETRY_NS: (u64, u64) = (20_000_000, 1_000_000_000);
 /// How often a quiet connection is looked at: a manager that restarts must learn soon what we hold.
 const ALIVE_NS: u64 = 250_000_000;
 
+/// For how long nobody is asked whether the program is idle while threads of it wait for the GPU, under a standing grant: longer than a
+/// request.
+const UNASKED_NS: u64 = 20_000_000;
+
 /// How often a holder looks whether others have begun to wait.
 const UNCONTENDED_LOOK_NS: u64 = 2_000_000;
 
@@ -122,8 +126,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// says himself, so without any there is less and less to be found out.
     fn look_after_standing(&self, now: u64) -> Pause {
         // While a thread waits for the GPU the process counts as busy anyway, and a question would have to share the driver's locks with
-        // the wait.
-        if self.lock().blocked == 0 {
+        // the wait. It may wait for something else, though, and what is used is counted.
+        if self.is_someone_waiting(now) {
+            self.lock().seen_launches = self.gate.launches();
+        } else {
             self.find_out_whether_idle(now);
         }
         self.find_out_whether_asking(now);
@@ -140,6 +146,16 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
         }
         Pause::Until(state.alive_ns.min(now + look))
+    }
+
+    /// Whether threads have been waiting for the GPU, one or the other of them, for no longer than [`UNASKED_NS`].
+    fn is_someone_waiting(&self, now: u64) -> bool {
+        let mut state = self.lock();
+        if state.blocked == 0 {
+            state.waiting_since_ns = None;
+            return false;
+        }
+        now.saturating_sub(*state.waiting_since_ns.get_or_insert(now)) < UNASKED_NS
     }
 
     /// A grant is held and its deadline ahead: ends it if the program has been idle, sooner if others wait.

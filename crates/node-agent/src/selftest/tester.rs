@@ -21,7 +21,7 @@ use crate::gpu::source::Usage;
 /// How long a driver may take to say who uses a GPU.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The test ends by itself before this.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(75);
 /// How long the end of a test that was killed is waited for.
 const BURIAL: Duration = Duration::from_secs(5);
 

@@ -7,7 +7,7 @@ use crate::config::GatesOf;
 use crate::process::Process;
 use sluice_comm::page::PAGE_VERSION;
 use sluice_core::ProcessId;
-use sluice_core::gates::{GatePolicy, Gates, Gating};
+use sluice_core::gates::{GatePolicy, Gates, Gating, LATE_NS};
 use sluice_core::ledger::Class;
 use sluice_core::steering::Activity;
 use tracing::warn;
@@ -133,8 +133,10 @@ impl DataPlane {
 fn read_announcement(process: &mut Process, now: u64) {
     let Some(pages) = &process.pages else { return };
     let announced_ns = pages.report().announced_ns();
-    if announced_ns != std::mem::replace(&mut process.announced_ns, announced_ns) && announced_ns >= now {
-        foresee(process, now, announced_ns - now);
+    let is_new = announced_ns != std::mem::replace(&mut process.announced_ns, announced_ns);
+    // It is read somewhat later than it was written, and the work may be as late as that itself.
+    if is_new && announced_ns.saturating_add(LATE_NS) > now {
+        foresee(process, now, announced_ns.saturating_sub(now));
     }
 }
 

@@ -32,11 +32,11 @@ impl Endings {
         self.contexts.entry(context).or_default().still += 1;
     }
 
-    /// A thread has ended the context, or has not.
+    /// A thread for which the context was still has ended it, or has not.
     pub(crate) fn over(&mut self, context: Context) {
         let Some(ending) = self.contexts.get_mut(&context) else { return };
         ending.threads = ending.threads.saturating_sub(1);
-        ending.still = ending.still.min(ending.threads);
+        ending.still = ending.still.saturating_sub(1).min(ending.threads);
         if ending.threads == 0 {
             self.contexts.remove(&context);
         }

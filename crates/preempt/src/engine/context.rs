@@ -70,8 +70,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 }
             }
         }
-        let gone = lock(&self.events).context_ended(context);
-        book.postponed.retain(|event| !gone.contains(event));
+        lock(&self.events).context_ended(context);
+        book.postponed.retain(|(_, of)| *of != Some(context));
         self.announce(&book);
         drop(book);
         meant.into_iter().for_each(|generation| self.release(generation));
@@ -80,8 +80,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     }
 
     /// Destroys an event that nobody means any more, once no context is ending: it may be that one's.
-    pub(super) fn destroy_later(&self, event: Event) {
-        self.book().postponed.push(event);
+    pub(super) fn destroy_later(&self, event: Event, context: Option<Context>) {
+        self.book().postponed.push((event, context));
         self.destroy_postponed();
     }
 
@@ -94,7 +94,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             book.endings.event_uses += 1;
             std::mem::take(&mut book.postponed)
         };
-        for event in events {
+        for (event, _) in events {
             // The program destroyed it long ago; nobody is left to be told.
             let _ = self.driver.destroy_event(event);
         }

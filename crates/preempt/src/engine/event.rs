@@ -163,7 +163,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     pub(super) fn release(&self, generation: GenerationId) {
         let freed = lock(&self.events).unpin(generation);
         if let Some(event) = freed.destroy {
-            self.destroy_later(event);
+            self.destroy_later(event, freed.context);
         }
     }
 

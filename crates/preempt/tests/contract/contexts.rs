@@ -71,14 +71,20 @@ fn ends_during(rig: &Rig, call: During) -> impl FnOnce() + use<> {
 
 #[test]
 fn a_context_does_not_end_while_the_worker_has_a_stream_of_another_wait_for_its_event() {
-    let rig = Rig::new();
-    let (waiter, _) = waits_for_another_context(&rig);
-    let join = ends_during(&rig, During::Wait);
-    rig.restore(&waiter);
-    rig.engine.pump();
-    join();
-    rig.settle();
-    assert_eq!(rig.ran(&waiter), [7]);
+    for destroyed in [false, true] {
+        let rig = Rig::new();
+        let (waiter, event) = waits_for_another_context(&rig);
+        if destroyed {
+            rig.engine.destroy_event(event).unwrap();
+        }
+        let join = ends_during(&rig, During::Wait);
+        rig.restore(&waiter);
+        rig.engine.pump();
+        join();
+        rig.settle();
+        assert_eq!(rig.ran(&waiter), [7]);
+        assert!(!rig.gpu.inside().destroyed_events.contains(&event.0), "it ended with its context");
+    }
 }
 
 #[test]
@@ -136,6 +142,33 @@ fn what_a_bound_keeps_back_waits_until_the_context_has_not_ended() {
     assert_eq!(rig.engine.waiting(&queue), 1);
     rig.gpu.inside().ended.clear();
     rig.engine.context_stays(FIRST);
+    rig.settle();
+    assert_eq!(rig.ran(&queue), [0, 1]);
+}
+
+#[test]
+fn a_second_thread_that_may_end_a_context_comes_through_when_the_first_has_not() {
+    let rig = Rig::new();
+    let queue = rig.plain(1, Kind::NonBlocking);
+    let narrow = Config { queue_size: 1, batch_size: 1, adaptive: false, ..config(Level::Host) };
+    rig.engine.enable(&queue, narrow).unwrap();
+    rig.engine.context_ends(FIRST);
+    (0..2).for_each(|tag| rig.tag(&queue, tag));
+    let (other, before) = (rig.clone(), rig.gpu.inside().pauses);
+    let second = thread::spawn(move || {
+        other.engine.context_ends(FIRST);
+        other.engine.context_stays(FIRST);
+    });
+    let pauses = || rig.gpu.inside().pauses;
+    while pauses() == before {
+        thread::yield_now();
+    }
+    rig.engine.context_stays(FIRST);
+    rig.gpu.finish();
+    while !second.is_finished() {
+        assert!(pauses() < before + 1_000_000, "the second waits for ever");
+        thread::yield_now();
+    }
     rig.settle();
     assert_eq!(rig.ran(&queue), [0, 1]);
 }

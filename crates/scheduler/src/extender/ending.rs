@@ -18,24 +18,36 @@ const MOST: usize = 16;
 /// Requests: so many at once, and so many a second in the long run.
 const AT_ONCE: u32 = 32;
 const PER_SECOND: f64 = 20.0;
-/// How long the answers may take; they take a millisecond or two.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// How long the answers may take; they take a millisecond or two. Tests decide by what comes, not by when.
+const PATIENCE: Duration = if cfg!(test) { Duration::from_secs(10) } else { Duration::from_millis(250) };
+/// So many times as long as answers were waited for in vain nobody is asked: those who wait for room wait for that time, too.
+const REST: u32 = 20;
 
 /// Requests that may be made now.
 #[derive(Debug)]
 pub(super) struct Ration {
     left: f64,
     at: Instant,
+    /// Until when there are none.
+    rests: Instant,
 }
 
 impl Ration {
     pub(super) fn full(now: Instant) -> Self {
-        Self { left: f64::from(AT_ONCE), at: now }
+        Self { left: f64::from(AT_ONCE), at: now, rests: now }
+    }
+
+    /// Answers were waited for so long, and did not come.
+    fn rest(&mut self, waited: Duration) {
+        self.rests = Instant::now() + waited * REST;
     }
 
     /// Takes up to so many requests.
     fn take(&mut self, wanted: usize) -> usize {
         let now = Instant::now();
+        if now < self.rests {
+            return 0;
+        }
         let earned = now.duration_since(self.at).as_secs_f64() * PER_SECOND;
         self.left = f64::from(AT_ONCE).min(self.left + earned);
         self.at = now;
@@ -68,7 +80,11 @@ impl Extender {
         let all = suspects.len();
         suspects.sort_by_key(|(_, ending)| ending.looked);
         suspects.truncate(ration.take(all.min(MOST)));
+        let began = Instant::now();
         let answers = join_all(suspects.iter().map(|(uid, ending)| self.look_at(uid, ending))).await;
+        if began.elapsed() >= PATIENCE {
+            ration.rest(began.elapsed());
+        }
         let look = if answers.contains(&Look::Found) {
             Look::Found
         } else if answers.len() < all || answers.contains(&Look::Unsure) {
@@ -122,5 +138,15 @@ mod tests {
         assert_eq!((ration.take(16), ration.take(16)), (16, 4));
         tokio::time::advance(Duration::from_secs(3600)).await;
         assert_eq!(ration.take(1000), 32);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_does_not_answer_is_left_in_peace() {
+        let mut ration = Ration::full(Instant::now());
+        ration.rest(Duration::from_millis(250));
+        tokio::time::advance(Duration::from_millis(4_999)).await;
+        assert_eq!(ration.take(1), 0);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(ration.take(1), 1);
     }
 }

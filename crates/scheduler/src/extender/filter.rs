@@ -81,11 +81,11 @@ impl Extender {
         if !could_change(&offer) {
             return offer;
         }
-        let are_all_there = self.look_at_all(asked).await;
+        self.look_at_all(asked).await;
         if is_news(&mut changes) {
             offer = self.place(pod, demand, names);
         }
-        if are_all_there || !could_change(&offer) || !self.may_wait() {
+        if !could_change(&offer) || !self.may_wait() {
             return offer;
         }
         let end = Instant::now() + LAG;

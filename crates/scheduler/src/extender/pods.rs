@@ -26,6 +26,13 @@ pub(crate) async fn follow(extender: &Extender) {
 /// Takes in one pod as the API server has it, as if the watch had shown it.
 pub(crate) fn take_in(extender: &Extender, pod: &Pod) {
     Pods { extender, listed: HashSet::new() }.apply(pod);
+    if let Some(uid) = pod.uid() {
+        let mut state = extender.state();
+        // It may be one that the watch is not asked for: no list of those may be taken for its end.
+        if state.index.confirmed().any(|known| **known == *uid) {
+            state.unseen.insert(uid.to_owned());
+        }
+    }
     extender.changed();
 }
 

@@ -153,3 +153,34 @@ fn while_a_thread_waits_the_driver_is_asked_nothing() {
     assert!(device.driver.asked.load(SeqCst) > asked);
     assert_eq!(told(&device), [true, false]);
 }
+
+#[test]
+fn a_wait_that_lasts_long_may_be_for_something_else() {
+    let bench = Bench::new();
+    let (device, thread) = (standing(&bench), Thread::new());
+    assert!(launch(&device, &thread, 100));
+    let _never_ends = device.wait_begins(Waited::Created(stream(101)));
+    device.track();
+    lock(&device.driver.busy).clear();
+    bench.clock.advance(20 * MS);
+    device.track();
+    device.track();
+    assert!(device.link.busy_ns.load(SeqCst) >= 20 * MS);
+    let used = device.link.busy_ns.load(SeqCst);
+    bench.clock.advance(1000 * MS);
+    device.track();
+    assert_eq!(device.link.busy_ns.load(SeqCst), used, "what is not used is not counted");
+}
+
+#[test]
+fn the_first_look_after_a_wait_for_an_event_finds_what_has_ended() {
+    let bench = Bench::new();
+    let (device, thread) = (standing(&bench), Thread::new());
+    assert!(launch(&device, &thread, 100));
+    device.block_begins();
+    device.track();
+    lock(&device.driver.busy).clear();
+    device.block_ended();
+    device.track();
+    assert_eq!(told(&device).last(), Some(&false));
+}

@@ -121,6 +121,9 @@ async fn a_pod_that_the_watch_has_never_shown_is_not_missed_by_a_list() {
     api.put(PODS, other.clone());
     assert_eq!(names(&world.filter(&other, &["b"]).await), ["b"]);
     assert_eq!(world.bind(&other, "b").await, "");
+    // Nor if we have asked what became of its bind.
+    let found = api.get(PODS, "default/other").unwrap();
+    pods::take_in(&world.extender, &serde_json::from_value(found).unwrap());
     let lists = api.lists();
     assert!(names(&world.filter(&late(), &["a", "b"]).await).is_empty());
     assert_eq!((api.lists(), bound(&world.extender)), (lists + 1, 2));
@@ -163,7 +166,11 @@ async fn an_api_server_that_does_not_answer_makes_nothing_free() {
     let (api, world) = full(&["a"], &["a"]).await;
     api.delete(PODS, "default/a");
     api.silent.store(true, std::sync::atomic::Ordering::Relaxed);
+    tokio::time::pause();
     assert!(names(&world.filter(&late(), &["a"]).await).is_empty());
+    tokio::time::resume();
     api.silent.store(false, std::sync::atomic::Ordering::Relaxed);
+    api.release_watches(PODS);
+    world.until("the end is seen", |extender| bound(extender) == 0).await;
     assert_eq!(names(&world.filter(&late(), &["a"]).await), ["a"]);
 }
