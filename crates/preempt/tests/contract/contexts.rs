@@ -127,14 +127,20 @@ fn no_event_is_waited_for_by_the_worker_while_a_context_might_be_ending() {
     assert_eq!(rig.ran(&waiter), [7]);
 }
 
-#[test]
-fn what_a_bound_keeps_back_waits_until_the_context_has_not_ended() {
+/// Context 1 may be ending; meanwhile two commands were called, of which the queue's bound keeps the second back.
+fn kept_back() -> (Rig, Arc<Queue>) {
     let rig = Rig::new();
     let queue = rig.plain(1, Kind::NonBlocking);
     let narrow = Config { queue_size: 1, batch_size: 1, adaptive: false, ..config(Level::Host) };
     rig.engine.enable(&queue, narrow).unwrap();
     rig.engine.context_ends(FIRST);
     (0..2).for_each(|tag| rig.tag(&queue, tag));
+    (rig, queue)
+}
+
+#[test]
+fn what_a_bound_keeps_back_waits_until_the_context_has_not_ended() {
+    let (rig, queue) = kept_back();
     assert_eq!(rig.engine.waiting(&queue), 1);
     rig.gpu.finish();
     rig.gpu.inside().ended.insert(1);
@@ -148,12 +154,7 @@ fn what_a_bound_keeps_back_waits_until_the_context_has_not_ended() {
 
 #[test]
 fn a_second_thread_that_may_end_a_context_comes_through_when_the_first_has_not() {
-    let rig = Rig::new();
-    let queue = rig.plain(1, Kind::NonBlocking);
-    let narrow = Config { queue_size: 1, batch_size: 1, adaptive: false, ..config(Level::Host) };
-    rig.engine.enable(&queue, narrow).unwrap();
-    rig.engine.context_ends(FIRST);
-    (0..2).for_each(|tag| rig.tag(&queue, tag));
+    let (rig, queue) = kept_back();
     let (other, before) = (rig.clone(), rig.gpu.inside().pauses);
     let second = thread::spawn(move || {
         other.engine.context_ends(FIRST);

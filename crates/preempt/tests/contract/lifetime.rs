@@ -31,8 +31,8 @@ fn end(rig: &Rig, queue: &Queue) {
     rig.engine.end_capture();
 }
 
-#[test]
-fn a_stream_is_not_destroyed_while_the_worker_asks_whether_its_capture_has_ended() {
+/// A command waits in the queue, and what might keep it there is a capture that has ended.
+fn captured_once() -> (Rig, Arc<Queue>) {
     let rig = Rig::new();
     let queue = rig.queue(Kind::NonBlocking, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
@@ -40,6 +40,29 @@ fn a_stream_is_not_destroyed_while_the_worker_asks_whether_its_capture_has_ended
     begin(&rig, &queue, || {}, || {});
     end(&rig, &queue);
     rig.restore(&queue);
+    (rig, queue)
+}
+
+/// A kernel runs in a queue that slices can stop.
+fn sliced() -> (Rig, Arc<Queue>) {
+    let rig = Rig::new();
+    rig.gpu.inside().slices = Some(Ok(()));
+    let queue = rig.queue(Kind::NonBlocking, Level::Full);
+    rig.launch(&queue, Effect::Nothing, 1_000_000, 1).unwrap();
+    (rig, queue)
+}
+
+/// Nothing of the capture's is in its graph, and what was called before it runs behind it.
+fn stays_out(rig: &Rig, queue: &Queue) {
+    assert!(rig.gpu.inside().graphs[&1].is_empty(), "what was called before is in the graph");
+    end(rig, queue);
+    rig.settle();
+    assert_eq!(rig.ran(queue), [7]);
+}
+
+#[test]
+fn a_stream_is_not_destroyed_while_the_worker_asks_whether_its_capture_has_ended() {
+    let (rig, queue) = captured_once();
     // The program destroys the stream, and a second thread hands over what waits.
     let (other, stream) = (rig.clone(), Arc::clone(&queue));
     rig.gpu.during(During::Capturing, move || {
@@ -74,38 +97,23 @@ fn nothing_is_handed_over_between_the_engines_word_and_the_drivers_that_a_captur
         },
     );
     rig.engine.pump();
-    assert!(rig.gpu.inside().graphs[&1].is_empty(), "what was called before is in the graph");
-    end(&rig, &queue);
-    rig.settle();
-    assert_eq!(rig.ran(&queue), [7]);
+    stays_out(&rig, &queue);
 }
 
 #[test]
 fn an_answer_from_before_a_capture_began_does_not_let_the_queue_go_on() {
-    let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
-    rig.preempt(&queue, SYNC).unwrap();
-    rig.tag(&queue, 7);
-    begin(&rig, &queue, || {}, || {});
-    end(&rig, &queue);
-    rig.restore(&queue);
+    let (rig, queue) = captured_once();
     // The driver has said that there is no capture, and has not come back with it, when the next one begins.
     let (other, stream) = (rig.clone(), Arc::clone(&queue));
     rig.gpu.during(During::Capturing, move || begin(&other, &stream, || {}, || {}));
     rig.engine.pump();
     assert!(rig.gpu.was_there(During::Capturing), "nobody asked");
-    assert!(rig.gpu.inside().graphs[&1].is_empty(), "what was called before is in the graph");
-    end(&rig, &queue);
-    rig.settle();
-    assert_eq!(rig.ran(&queue), [7]);
+    stays_out(&rig, &queue);
 }
 
 #[test]
 fn a_stream_is_not_destroyed_while_the_gpu_is_given_back_to_it() {
-    let rig = Rig::new();
-    rig.gpu.inside().slices = Some(Ok(()));
-    let queue = rig.queue(Kind::NonBlocking, Level::Full);
-    rig.launch(&queue, Effect::Nothing, 1_000_000, 1).unwrap();
+    let (rig, queue) = sliced();
     assert_eq!(rig.preempt(&queue, ASYNC).unwrap().level, Level::Full);
     // Meanwhile it is preempted and restored once more, which need not wait for the control that is under way, and destroyed.
     let (other, stream) = (rig.clone(), Arc::clone(&queue));
@@ -123,10 +131,7 @@ fn a_stream_is_not_destroyed_while_the_gpu_is_given_back_to_it() {
 
 #[test]
 fn a_stream_is_not_destroyed_while_the_gpu_is_taken_from_it() {
-    let rig = Rig::new();
-    rig.gpu.inside().slices = Some(Ok(()));
-    let queue = rig.queue(Kind::NonBlocking, Level::Full);
-    rig.launch(&queue, Effect::Nothing, 1_000_000, 1).unwrap();
+    let (rig, queue) = sliced();
     let (other, stream) = (rig.clone(), Arc::clone(&queue));
     rig.gpu.during(During::Hold, move || {
         other.restore(&stream);

@@ -1,0 +1,145 @@
+//! Requests at a steady pace: the next one is held for before it is there.
+
+use super::*;
+
+/// Requests every 10 ms, each beginning `jitter` late or early by turns, until the next one is foreseen and held for; the
+/// server stands where that hold was planned, right behind a launch, and knows when that request began.
+fn in_step(jitter: u64) -> (Server, Hold, u64) {
+    let mut server = Server::new();
+    let mut due = server.now;
+    for at in 0.. {
+        due += 10 * MS;
+        server.now = if at % 2 == 0 { due + jitter } else { due - jitter };
+        let began = server.now;
+        let held = server.begin(Trigger::Copy, 0).is_ok();
+        server.now += 60 * US;
+        server.launch();
+        let planned = server.machine.foresee(server.now);
+        if at > 80
+            && let Some(hold) = planned
+        {
+            return (server, hold, due + 10 * MS);
+        }
+        server.now = began + if held { 1000 * US } else { 1100 * US };
+        server.finish();
+        // This one is let go by: the hold of the next begins with its copy.
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_request_that_is_due_is_held_for_before_any_call_of_the_program() {
+    let (mut server, hold, due) = in_step(20 * US);
+    assert!((due - 700 * US..due - 200 * US).contains(&hold.starts_ns), "{} before", due - hold.starts_ns);
+    assert!(hold.starts_ns + hold.timeout_ns > due + 400 * US, "it outlasts a hiccup of the host's");
+    server.now += MS;
+    server.finish();
+    server.now = hold.starts_ns;
+    assert!(server.machine.comes_due(hold.ticket));
+    server.now = due;
+    assert_eq!(server.begin(Trigger::Copy, 0), Err(NoHold::Begun), "its copy needs no hold of its own");
+    server.now += 60 * US;
+    assert_eq!(server.launch(), Some(hold.ticket));
+}
+
+#[test]
+fn a_request_that_comes_before_its_hold_is_held_for_as_any_other() {
+    let (mut server, hold, due) = in_step(20 * US);
+    server.now += MS;
+    server.finish();
+    server.now = due - 5 * MS;
+    let own = server.begin(Trigger::Copy, 0).expect("copies are held for");
+    assert_ne!(own.ticket, hold.ticket);
+    assert!(!server.machine.comes_due(hold.ticket));
+    server.now += 60 * US;
+    assert_eq!(server.launch(), Some(own.ticket));
+}
+
+#[test]
+fn nothing_is_held_for_while_the_last_request_is_still_at_work() {
+    let (mut server, hold, _) = in_step(20 * US);
+    server.now = hold.starts_ns;
+    assert!(!server.machine.comes_due(hold.ticket));
+    assert!(!server.machine.is_held());
+}
+
+#[test]
+fn who_is_alone_by_then_holds_nothing() {
+    let (mut server, hold, _) = in_step(20 * US);
+    server.now += MS;
+    server.finish();
+    server.machine.allow(0);
+    assert!(!server.machine.comes_due(hold.ticket));
+}
+
+#[test]
+fn without_leave_nothing_is_foreseen() {
+    let mut server = Server::new();
+    server.machine = Machine::new(Settings { automatic: false, ..Settings::default() });
+    server.machine.allow(1);
+    server.launch();
+    server.finish();
+    for _ in 0..60 {
+        assert!(server.begin(Trigger::Call, 300 * US).is_ok());
+        server.launch();
+        assert_eq!(server.machine.foresee(server.now), None);
+        server.finish();
+        server.now += 10 * MS;
+    }
+}
+
+#[test]
+fn foreseen_holds_end_where_they_do_not_pay() {
+    let mut server = Server::new();
+    let (mut due, mut held_lately, mut planned) = (server.now, 0, None::<Hold>);
+    for at in 0..600 {
+        due += 10 * MS;
+        if let Some(hold) = planned {
+            server.now = hold.starts_ns;
+            assert!(server.machine.comes_due(hold.ticket));
+            held_lately += u32::from(at > 400);
+        }
+        server.now = due;
+        let began = server.now;
+        let _begun = server.begin(Trigger::Copy, 0);
+        server.now += 60 * US;
+        server.launch();
+        server.now = began + if planned.is_some() { 1300 * US } else { 1000 * US };
+        planned = server.machine.foresee(server.now);
+        server.finish();
+    }
+    assert_eq!(held_lately, 0);
+}
+
+/// A copy, as the hook makes it known.
+fn copy(hints: &Hints, now: u64) {
+    if hints.is_armed() {
+        let _begun = hints.begins(Trigger::Copy, now, 0);
+    } else if hints.watches_copies() {
+        hints.arrives(now);
+    }
+}
+
+#[test]
+fn a_request_that_was_held_for_ahead_is_timed_from_its_first_copy_like_any_other() {
+    let hints = Hints::new(Settings::default());
+    hints.allow(1);
+    hints.launched(0);
+    hints.idle(1, || 1);
+    let (mut due, mut held_lately, mut planned) = (1_000 * MS, 0, None::<Hold>);
+    for at in 0..600 {
+        due += 10 * MS;
+        let held = planned.is_some_and(|hold| hints.comes_due(hold.ticket));
+        held_lately += u32::from(held && at > 400);
+        assert!(hints.watches_copies());
+        copy(&hints, due);
+        assert!(!hints.watches_copies(), "the second copy is of no interest");
+        // What the hold costs falls upon the preparation, before the launch.
+        let launched = due + if held { 500 * US } else { 100 * US };
+        hints.launched(launched);
+        planned = hints.foresee(launched);
+        hints.waited(launched + MS);
+        hints.idle(launched + MS, || at);
+    }
+    assert_eq!(held_lately, 0);
+}
