@@ -71,6 +71,11 @@ struct Inner {
     last: Option<Event>,
     /// The stream has stood still since the last batch began.
     interrupted: bool,
+    /// It stands, all that was done by then is retired, and this is the gate that it has come to.
+    stands: Option<u32>,
+    /// Batches since the start or the last stop. The first ones are short, one, two, four commands, so that streams which are stopped
+    /// again and again are measured in between.
+    ramp: u32,
     spare: Vec<Event>,
     steps: u64,
 }
@@ -104,6 +109,7 @@ impl Flight {
             let interrupted = std::mem::take(&mut inner.interrupted);
             inner.open.follows = !inner.marked.is_empty() && !interrupted;
         }
+        inner.stands = None;
         inner.count += 1;
         inner.ns = inner.ns.saturating_add(ns);
         inner.steps += 1;
@@ -127,9 +133,21 @@ impl Flight {
         inner.open.count == 0 && !inner.marked.is_empty()
     }
 
-    /// The stream goes on after it stood still: what was in the driver meanwhile says nothing of how long such work takes.
-    pub(crate) fn interrupted(&self) {
+    /// The stream stands still at gate `arrived`, and what was done by then is retired.
+    pub(crate) fn stands(&self, arrived: u32) {
+        lock(&self.0).stands = Some(arrived);
+    }
+
+    /// The stream goes on from gate `arrived` after it stood still. How long the batch took in which it stood says nothing of such work;
+    /// any batch may be that one if the stream went on in between.
+    pub(crate) fn interrupted(&self, arrived: u32) {
         let mut inner = lock(&self.0);
+        inner.ramp = 0;
+        let stood_there = inner.stands.take() == Some(arrived);
+        if let Some((_, batch)) = inner.marked.front_mut().filter(|_| stood_there) {
+            batch.follows = false;
+            return;
+        }
         inner.marked.iter_mut().for_each(|(_, batch)| batch.follows = false);
         inner.open.follows = false;
         inner.interrupted = inner.open.count == 0;
@@ -147,6 +165,7 @@ impl Flight {
             if !(inner.is_complete() || now && inner.open.count > 0) {
                 return;
             }
+            inner.ramp = inner.ramp.saturating_add(1);
             (std::mem::take(&mut inner.open), inner.spare.pop())
         };
         let event = spare.map_or_else(|| driver.create_event(stream.context, 0), Ok);
@@ -210,7 +229,8 @@ impl Flight {
 
 impl Inner {
     fn is_complete(&self) -> bool {
-        self.open.count >= self.bound.batch || self.open.ns > self.bound.ns / 2
+        let batch = self.bound.batch.min(1u32.checked_shl(self.ramp).unwrap_or(u32::MAX));
+        self.open.count >= batch || self.open.ns > self.bound.ns / 2
     }
 
     fn settle(&mut self, batch: &Batch) {

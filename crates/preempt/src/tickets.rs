@@ -12,12 +12,14 @@ pub(crate) struct Tickets {
     word: u32,
     since_ns: u64,
     shut: bool,
+    /// The driver did not take the last gate.
+    missing: bool,
     needs: Vec<(QueueId, u32)>,
 }
 
 impl Default for Tickets {
     fn default() -> Self {
-        Self { placed: 0, word: FAR, since_ns: u64::MAX, shut: false, needs: Vec::new() }
+        Self { placed: 0, word: FAR, since_ns: u64::MAX, shut: false, missing: false, needs: Vec::new() }
     }
 }
 
@@ -53,6 +55,22 @@ impl Tickets {
             self.word = self.placed.wrapping_add(FAR);
         }
         Some(self.placed)
+    }
+
+    /// What the driver said to gate `number`. The next work asks for one again if it was not taken.
+    pub(crate) fn answered(&mut self, number: u32, taken: bool) {
+        self.missing = !taken;
+        if !taken {
+            self.since_ns = u64::MAX;
+            if self.placed == number {
+                self.placed = number.wrapping_sub(1);
+            }
+        }
+    }
+
+    /// Whether the last work is behind no gate, as the driver did not take it.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.missing
     }
 
     /// Whether gates are shut.

@@ -36,7 +36,8 @@ struct Cell {
     placed: AtomicU32,
 }
 
-const CELLS: usize = PAGE / size_of::<Cell>();
+/// A page's cells for streams. Behind them is one whose gate is tried when the page is registered, which may still be on its way then.
+const CELLS: usize = PAGE / size_of::<Cell>() - 1;
 
 /// Where each number is in a cell, in bytes.
 const WORD: u64 = 0;
@@ -166,12 +167,9 @@ impl Contexts {
         match within(context, || register(page)) {
             Ok(device) => {
                 self.pages.entry(context.0).or_default().push(page);
-                let cells = (0..CELLS).map(|at| {
-                    let offset = at * size_of::<Cell>();
-                    // SAFETY: the page is whole, aligned and never unmapped; every pattern is a cell, which holds atomics only.
-                    let cell: &'static Cell =
-                        unsafe { &*std::ptr::with_exposed_provenance::<Cell>(page + offset) };
-                    Slot { cell, device: device + offset as u64 }
+                let cells = (0..CELLS).map(|at| Slot {
+                    cell: cell(page, at),
+                    device: device + (at * size_of::<Cell>()) as u64,
                 });
                 self.free.entry(context.0).or_default().extend(cells);
                 Ok(())
@@ -184,19 +182,41 @@ impl Contexts {
     }
 }
 
-/// Registers a page with the current context and has the GPU write to it; its address there.
+fn cell(page: usize, at: usize) -> &'static Cell {
+    let cell = std::ptr::with_exposed_provenance::<Cell>(page + at * size_of::<Cell>());
+    // SAFETY: pages are ours, whole, aligned and never unmapped; every pattern is a cell, which holds atomics only.
+    unsafe { &*cell }
+}
+
+/// What the GPU does at gate `number` of the cell at `device`. The writes have a fence, since the second version of the call takes none
+/// without (and drivers no longer take its first version); so the GPU says that it is at a gate once the kernels in front are done.
+/// On an H200 the three take 3.7 µs, the wait alone 2.3.
+fn gate(device: CUdeviceptr, number: u32) -> [Operation; 3] {
+    [
+        Operation::new(WRITE, device + ARRIVED, number, CU_STREAM_WRITE_VALUE_DEFAULT),
+        Operation::new(WAIT, device + WORD, number, CU_STREAM_WAIT_VALUE_GEQ),
+        Operation::new(WRITE, device + PASSED, number, CU_STREAM_WRITE_VALUE_DEFAULT),
+    ]
+}
+
+/// Registers a page with the current context and has the GPU pass a gate there; its address on the GPU.
 fn register(page: usize) -> Result<CUdeviceptr, Code> {
     const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
     let table = real::table();
     let (register, unregister) =
         (table.cuMemHostRegister_v2.ok_or(MISSING)?, table.cuMemHostUnregister.ok_or(MISSING)?);
     let get = table.cuMemHostGetDevicePointer_v2.ok_or(MISSING)?;
+    let tried = CELLS * size_of::<Cell>();
+    cell(page, CELLS).word.store(0, Release);
     let page = std::ptr::with_exposed_provenance_mut(page);
     let mut device = 0;
     // SAFETY: the page is ours, whole and never unmapped; `device` is writable.
     unsafe {
         code(register(page, PAGE, REGISTER_DEVICEMAP))?;
-        let works = code(get(&raw mut device, page, 0)).and_then(|()| try_out(device + PASSED));
+        let works = code(get(&raw mut device, page, 0)).and_then(|()| {
+            // Whatever it says against them, it has not these operations.
+            try_out(&mut gate(device + tried as u64, 0)).map_err(|_| MISSING)
+        });
         if works.is_err() {
             let _unregistered = unregister(page);
         }
@@ -207,13 +227,7 @@ fn register(page: usize) -> Result<CUdeviceptr, Code> {
 impl Gate for Gates {
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code> {
         let Some(slot) = self.slot(stream) else { return Err(Code::INVALID_HANDLE) };
-        let quick = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
-        let mut operations = [
-            Operation::new(WRITE, slot.device + ARRIVED, number, quick),
-            Operation::new(WAIT, slot.device + WORD, number, CU_STREAM_WAIT_VALUE_GEQ),
-            Operation::new(WRITE, slot.device + PASSED, number, quick),
-        ];
-        within(stream.context, || batch(pointer(stream.handle), &mut operations))?;
+        within(stream.context, || batch(pointer(stream.handle), &mut gate(slot.device, number)))?;
         slot.cell.placed.store(number, Release);
         Ok(())
     }

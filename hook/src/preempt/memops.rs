@@ -11,8 +11,8 @@ use crate::real;
 pub(super) const WAIT: u32 = 1;
 pub(super) const WRITE: u32 = 2;
 
-/// Whether the driver takes an operation on memory: a write of zero, on a stream of our own in the current context.
-pub(super) fn try_out(word: CUdeviceptr) -> Result<(), Code> {
+/// Whether the driver takes these operations, on a stream of our own in the current context.
+pub(super) fn try_out(operations: &mut [Operation]) -> Result<(), Code> {
     const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
     let table = real::table();
     let (create, destroy) = (table.cuStreamCreate.ok_or(MISSING)?, table.cuStreamDestroy_v2.ok_or(MISSING)?);
@@ -20,7 +20,7 @@ pub(super) fn try_out(word: CUdeviceptr) -> Result<(), Code> {
     // SAFETY: `stream` is writable, and then a stream of the current context.
     unsafe {
         code(create(&raw mut stream, CU_STREAM_NON_BLOCKING))?;
-        let taken = batch(stream, &mut [Operation::new(WRITE, word, 0, 0)]);
+        let taken = batch(stream, operations);
         let _destroyed = destroy(stream);
         taken
     }
@@ -48,8 +48,7 @@ impl Operation {
 /// Puts operations into a stream, as one.
 pub(super) fn batch(stream: CUstream, operations: &mut [Operation]) -> Result<(), Code> {
     let table = real::table();
-    let make = table.cuStreamBatchMemOp_v2.or(table.cuStreamBatchMemOp);
-    let Some(make) = make else { return Err(Code(CUresult::ERROR_NOT_SUPPORTED.0)) };
+    let Some(make) = table.cuStreamBatchMemOp_v2 else { return Err(Code(CUresult::ERROR_NOT_SUPPORTED.0)) };
     let count = u32::try_from(operations.len()).unwrap_or(0);
     // SAFETY: so many operations are readable and writable; the stream is alive.
     code(unsafe { make(stream, count, operations.as_mut_ptr().cast(), 0) })

@@ -14,11 +14,13 @@ use crate::state::State;
 use crate::tickets::Tickets;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Puts a gate in front of the next command. Without one the command is as free as it was before gates were tried.
+    /// Puts a gate in front of the next command. Without one the command is as free as it was before gates were tried, and the queue has
+    /// level host.
     pub(super) fn place(&self, queue: &Queue, gate: Option<u32>) {
         if let (Some(number), Some(gates)) = (gate, self.driver.gate()) {
             queue.flight.tickets(|tickets| gates.store(queue.stream(), tickets.word()));
-            let _ = gates.place(queue.stream(), number);
+            let taken = gates.place(queue.stream(), number).is_ok();
+            queue.flight.tickets(|tickets| tickets.answered(number, taken));
         }
     }
 

@@ -67,13 +67,15 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 lane.hold = Hold { asked, since_ns, until_ns, breath, ..Hold::default() };
             }
             let epoch = lane.epoch;
+            let mut arrived = 0;
             if let Some(gates) = self.driver.gate().filter(|_| queue.is_gated()) {
+                arrived = gates.progress(queue.stream()).arrived;
                 queue.flight.tickets(|tickets| {
                     tickets.open();
                     gates.store(queue.stream(), tickets.word());
                 });
             }
-            queue.flight.interrupted();
+            queue.flight.interrupted(arrived);
             if let Some(lane) = book.lane_mut(queue.id()) {
                 // Somebody may be asking the driver about it, and nobody may end its context meanwhile.
                 lane.stale.extend(hold.fence);

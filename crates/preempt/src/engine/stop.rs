@@ -10,6 +10,7 @@ use crate::state::{Move, State};
 
 /// How long after a store the GPU has surely seen it and said so.
 const SETTLED_NS: u64 = 20_000;
+
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Puts the highest level in force that can be had; the one that is.
     pub(super) fn stop(&self, queue: &Queue, epoch: u64, asked: Level) -> Result<Level, Error> {
@@ -21,7 +22,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let (mut level, mut needed) = (Level::Host, false);
         if asked >= Level::Device && queue.is_gated() {
             needed = self.shut_gates(queue, epoch)?;
-            level = Level::Device;
+            level = if queue.flight.tickets(|tickets| tickets.is_missing()) {
+                Level::Host
+            } else {
+                Level::Device
+            };
         }
         if asked == Level::Full && !needed {
             match self.slice(queue, epoch) {
@@ -86,6 +91,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             stopped
         });
         drop(book);
+        if stopped == Some(true) && level < Level::Full {
+            self.relaxed(|| queue.flight.retire(&self.driver));
+            queue.flight.stands(progress.map_or(0, |progress| progress.arrived));
+        }
         self.looked(queue);
         stopped.ok_or(Error::InvalidState)
     }

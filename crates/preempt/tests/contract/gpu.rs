@@ -63,6 +63,8 @@ pub(crate) struct Inside {
     pub(crate) broken_captures: BTreeSet<u64>,
     pub(crate) relaxed: HashSet<ThreadId>,
     pub(crate) gates: bool,
+    /// The driver does not take a gate.
+    pub(crate) refuses_gates: bool,
     /// How long after it has read the word the GPU goes on and says so: another process may have it meanwhile.
     pub(crate) passing_ns: u64,
     /// What `hold` says next; `None` if there are no slices.

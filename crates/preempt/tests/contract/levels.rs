@@ -45,6 +45,22 @@ fn device_waits_for_the_running_kernel_only() {
 }
 
 #[test]
+fn what_is_behind_no_gate_as_the_driver_took_none_is_said_to_stop_at_level_host() {
+    let rig = Rig::new();
+    rig.gpu.inside().refuses_gates = true;
+    let queue = busy(&rig, Level::Device);
+    let achieved = rig.preempt(&queue, SYNC).unwrap();
+    assert_eq!((achieved.level, achieved.stopped), (Level::Host, true));
+    assert_eq!(rig.ran(&queue).len(), 8);
+    rig.restore(&queue);
+    rig.gpu.inside().refuses_gates = false;
+    (8..16).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
+    rig.gpu.advance(150_000);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, Level::Device);
+    assert_eq!(rig.ran(&queue).len(), 10);
+}
+
+#[test]
 fn device_waits_for_a_kernel_whose_gate_was_open_when_the_gpu_came_to_it() {
     for passing_ns in [1_000, 50_000, 1_000_000] {
         let rig = Rig::new();

@@ -1,10 +1,11 @@
 //! Order, exactly once, and that nothing reaches the driver of a preempted stream (G1-G3).
 
+use sluice_preempt::command::Command;
 use sluice_preempt::config::Level;
 use sluice_preempt::ids::{Code, Kind};
 use sluice_preempt::state::State;
 
-use crate::gpu::Effect;
+use crate::gpu::{Effect, job};
 use crate::rig::{ASYNC, Rig, SYNC};
 
 #[test]
@@ -65,6 +66,42 @@ fn the_bound_by_count_and_by_learned_time_is_kept() {
     assert!((1..=5).contains(&most), "{most} in flight");
     rig.settle();
     assert_eq!(rig.ran(&queue), (0..400).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_stream_that_is_stopped_again_and_again_is_measured_in_between() {
+    for level in [Level::Host, Level::Device] {
+        let rig = Rig::new();
+        let queue = rig.queue(Kind::NonBlocking, level);
+        let mut tag = 0;
+        let mut keep_going = |ns, ahead| {
+            while tag < rig.ran(&queue).len() as u64 + ahead {
+                let mut kernel = job(Effect::Nothing, ns, tag);
+                if let Command::Launch(launch) = &mut kernel {
+                    launch.function = 7;
+                }
+                rig.command(&queue, &kernel).unwrap();
+                tag += 1;
+            }
+            rig.engine.pump();
+        };
+        (0..40).for_each(|_| {
+            keep_going(10_000, 64);
+            rig.gpu.advance(100_000);
+        });
+        // The kernel lasts ten times as long from here on, and no two batches of eight are done between two stops.
+        for _ in 0..100 {
+            keep_going(100_000, 64);
+            rig.gpu.advance(250_000);
+            assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, level);
+            rig.restore(&queue);
+        }
+        keep_going(100_000, 64);
+        let begun = rig.submitted(&queue) - rig.ran(&queue).len();
+        // 1 ms of 100 µs kernels, not of 10 µs ones.
+        assert!((8..=11).contains(&begun), "level {level:?}: {begun} in the driver");
+        rig.settle();
+    }
 }
 
 #[test]

@@ -49,7 +49,8 @@ fn wait(on: &Arc<Stream>, pointer: CUdeviceptr, value: u64, flags: c_uint, is_wi
 }
 
 fn write(on: &Arc<Stream>, pointer: CUdeviceptr, value: u64, flags: c_uint, is_wide: bool) -> Status {
-    if flags & !CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER != 0 {
+    // The second version of these calls has no write without a fence: an H200's driver answers so for that flag.
+    if flags != CU_STREAM_WRITE_VALUE_DEFAULT {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     let word = word(on, pointer, is_wide)?;
@@ -120,11 +121,16 @@ fn batch(
     Ok(())
 }
 
+/// The first version of these calls: drivers without a parameter of their kernel module for it refuse it, as the H200's does.
+fn first_version(on: Ptr<CUstream_st>, null: Null) -> Status {
+    stream(on, null).and(Err(CUresult::ERROR_NOT_SUPPORTED))
+}
+
 with_twin! {
     fn cuStreamWaitValue32 / cuStreamWaitValue32_ptsz(
-        on: Ptr<CUstream_st>, pointer: CUdeviceptr, value: u32, flags: c_uint
+        on: Ptr<CUstream_st>, _pointer: CUdeviceptr, _value: u32, _flags: c_uint
     ) |null| {
-        wait(&stream(on, null)?, pointer, value.into(), flags, false)
+        first_version(on, null)
     }
 
     fn cuStreamWaitValue32_v2 / cuStreamWaitValue32_v2_ptsz(
@@ -134,9 +140,9 @@ with_twin! {
     }
 
     fn cuStreamWaitValue64 / cuStreamWaitValue64_ptsz(
-        on: Ptr<CUstream_st>, pointer: CUdeviceptr, value: u64, flags: c_uint
+        on: Ptr<CUstream_st>, _pointer: CUdeviceptr, _value: u64, _flags: c_uint
     ) |null| {
-        wait(&stream(on, null)?, pointer, value, flags, true)
+        first_version(on, null)
     }
 
     fn cuStreamWaitValue64_v2 / cuStreamWaitValue64_v2_ptsz(
@@ -146,9 +152,9 @@ with_twin! {
     }
 
     fn cuStreamWriteValue32 / cuStreamWriteValue32_ptsz(
-        on: Ptr<CUstream_st>, pointer: CUdeviceptr, value: u32, flags: c_uint
+        on: Ptr<CUstream_st>, _pointer: CUdeviceptr, _value: u32, _flags: c_uint
     ) |null| {
-        write(&stream(on, null)?, pointer, value.into(), flags, false)
+        first_version(on, null)
     }
 
     fn cuStreamWriteValue32_v2 / cuStreamWriteValue32_v2_ptsz(
@@ -158,9 +164,9 @@ with_twin! {
     }
 
     fn cuStreamWriteValue64 / cuStreamWriteValue64_ptsz(
-        on: Ptr<CUstream_st>, pointer: CUdeviceptr, value: u64, flags: c_uint
+        on: Ptr<CUstream_st>, _pointer: CUdeviceptr, _value: u64, _flags: c_uint
     ) |null| {
-        write(&stream(on, null)?, pointer, value, flags, true)
+        first_version(on, null)
     }
 
     fn cuStreamWriteValue64_v2 / cuStreamWriteValue64_v2_ptsz(
@@ -170,9 +176,9 @@ with_twin! {
     }
 
     fn cuStreamBatchMemOp / cuStreamBatchMemOp_ptsz(
-        on: Ptr<CUstream_st>, count: c_uint, operations: Ptr<CUstreamBatchMemOpParams>, flags: c_uint
+        on: Ptr<CUstream_st>, _count: c_uint, _operations: Ptr<CUstreamBatchMemOpParams>, _flags: c_uint
     ) |null| {
-        batch(on, null, count, operations, flags)
+        first_version(on, null)
     }
 
     fn cuStreamBatchMemOp_v2 / cuStreamBatchMemOp_v2_ptsz(

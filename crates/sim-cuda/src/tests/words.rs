@@ -50,10 +50,10 @@ fn one_store_stops_what_is_queued_and_one_lets_it_go_on() {
     let before = row().kernels_completed;
     let (gate, start) = (word(address, 0), word(address, 64));
     gate.store(1);
-    cuStreamWaitValue32(on, address + 64, 1, GEQ).unwrap();
+    cuStreamWaitValue32_v2(on, address + 64, 1, GEQ).unwrap();
     for us in std::iter::once(50_000).chain([10; 63]) {
-        cuStreamWaitValue32(on, address, 1, GEQ).unwrap();
-        cuStreamWriteValue32(on, address + 128, 1, 0).unwrap();
+        cuStreamWaitValue32_v2(on, address, 1, GEQ).unwrap();
+        cuStreamWriteValue32_v2(on, address + 128, 1, 0).unwrap();
         spin(&turn, us, on);
     }
     // The stream passes the gate in front of the first kernel, and finds the others closed, which were open when submitted.
@@ -117,6 +117,14 @@ fn what_is_no_word_is_refused() {
         assert_eq!(cuStreamWaitValue32_v2(on, pointer, 1, flags), Err(CUresult::ERROR_INVALID_VALUE));
     }
     assert_eq!(cuStreamWriteValue64_v2(on, address + 4, 1, 0), Err(CUresult::ERROR_INVALID_VALUE));
+    // Writes without a fence are of the first version, which no driver takes.
+    let unfenced = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
+    assert_eq!(cuStreamWriteValue32_v2(on, address, 1, unfenced), Err(CUresult::ERROR_INVALID_VALUE));
+    assert_eq!(cuStreamWriteValue32(on, address, 1, unfenced), Err(CUresult::ERROR_NOT_SUPPORTED));
+    let mut operation = [2, address, 1, u64::from(unfenced), 0, 0];
+    let operation = Ptr::first_of(&mut operation).cast();
+    assert_eq!(cuStreamBatchMemOp_v2(on, 1, operation, 0), Err(CUresult::ERROR_INVALID_VALUE));
+    assert_eq!(cuStreamBatchMemOp(on, 1, operation, 0), Err(CUresult::ERROR_NOT_SUPPORTED));
     cuStreamBeginCapture_v2(on, 2).unwrap();
     let captured = cuStreamWaitValue32_v2(on, address, 1, GEQ);
     assert_eq!(captured, Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED));

@@ -269,6 +269,9 @@ impl Gate for Gpu {
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code> {
         let mut inside = self.inside();
         inside.check(stream)?;
+        if inside.refuses_gates {
+            return Err(Code::INVALID_VALUE);
+        }
         for op in [Op::Arrive(number), Op::Gate(number), Op::Pass(number)] {
             inside.push(stream, op);
         }
