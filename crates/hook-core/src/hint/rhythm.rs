@@ -27,6 +27,8 @@ const FURTHEST_NS: f64 = 1e9;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rhythm {
     last_ns: Option<u64>,
+    /// Where the last request belongs. Programs that keep a clock of their own are in step with it again right after one that was late.
+    beat_ns: f64,
     interval: Estimate,
     in_step: u32,
     off: u32,
@@ -35,25 +37,37 @@ pub(super) struct Rhythm {
 impl Rhythm {
     /// A request began.
     pub(super) fn learn(&mut self, began_ns: u64) {
+        let began = began_ns as f64;
         let Some(last) = self.last_ns.replace(began_ns) else { return };
         let interval = began_ns.saturating_sub(last) as f64;
-        let error = self.interval.expected().map(|known| (interval - known.mean_ns).abs());
-        match error {
-            Some(error) if error <= OFF_NS => {
-                self.interval.learn(interval, FURTHEST_NS);
-                self.in_step = self.in_step.saturating_add(1);
-                self.off = 0;
-            }
-            Some(_) if self.off < ANOTHER => {
-                // A second one before the pace is believed again costs all.
-                self.in_step = if self.in_step >= ENOUGH { ENOUGH - AGAIN } else { 0 };
-                self.off += 1;
-            }
-            _ => {
-                *self = Self { last_ns: self.last_ns, ..Self::default() };
-                self.interval = Estimate::exactly(interval);
-            }
+        let Some(mean) = self.interval.expected().map(|known| known.mean_ns) else {
+            return self.begin(began, interval);
+        };
+        let since_beat = began - self.beat_ns;
+        // In step with the last request, or with the beat if that one was off.
+        if let Some(interval) =
+            [interval, since_beat].into_iter().find(|so_far| (so_far - mean).abs() <= OFF_NS)
+        {
+            self.interval.learn(interval, FURTHEST_NS);
+            self.in_step = self.in_step.saturating_add(1);
+            (self.off, self.beat_ns) = (0, began);
+        } else if self.off >= ANOTHER {
+            self.begin(began, interval);
+        } else if self.off == 0 && self.in_step >= ENOUGH && (interval - mean).abs() < mean / 2.0 {
+            // Late, or early: the next one is where it would have been.
+            self.beat_ns += mean;
+            self.off = 1;
+        } else {
+            // A second one before the pace is believed again costs all.
+            self.in_step = if self.off == 0 && self.in_step >= ENOUGH { ENOUGH - AGAIN } else { 0 };
+            self.off += 1;
+            self.beat_ns = began;
         }
+    }
+
+    fn begin(&mut self, began: f64, interval: f64) {
+        let interval = Estimate::exactly(interval);
+        *self = Self { last_ns: self.last_ns, beat_ns: began, interval, in_step: 0, off: 0 };
     }
 
     /// When the next request is due: by the same clock, with a margin. `None` without a pace that is believed.
@@ -61,8 +75,7 @@ impl Rhythm {
         let interval = self.interval.expected()?;
         let steady =
             self.in_step >= ENOUGH && interval.margin_ns <= WIDEST_NS && interval.mean_ns <= FURTHEST_NS;
-        let last = self.last_ns.filter(|_| steady)? as f64;
-        Some(Expected { mean_ns: last + interval.mean_ns, ..interval })
+        steady.then_some(Expected { mean_ns: self.beat_ns + interval.mean_ns, ..interval })
     }
 }
 
@@ -125,6 +138,29 @@ mod tests {
         let next = after(missed.clone().chain(steady(2))).next().expect("in step again");
         assert!((next.mean_ns - (1_000 + 35 * 10) as f64 * MS as f64).abs() < 30_000.0, "{next:?}");
         assert_eq!(after(missed.chain(steady(1)).chain([20 * MS]).chain(steady(4))).next(), None, "twice");
+    }
+
+    #[test]
+    fn one_that_is_late_or_early_costs_the_pace_nothing() {
+        for off in [700_000_i64, -700_000] {
+            let stumbles = steady(30).chain([(10 * MS).strict_add_signed(off)]);
+            let due = |beats: u64| (1_000 + beats * 10) as f64 * MS as f64;
+            let next = after(stumbles.clone()).next().expect("the next is on the beat");
+            assert!((next.mean_ns - due(32)).abs() < 60_000.0, "{next:?}");
+            let on_beat = stumbles.clone().chain([(10 * MS).strict_add_signed(-off)]);
+            let next = after(on_beat).next().expect("it was");
+            assert!((next.mean_ns - due(33)).abs() < 60_000.0, "{next:?}");
+            // Those who count from the last one are followed.
+            let next = after(stumbles.chain([10 * MS])).next().expect("in step with the last");
+            assert!((next.mean_ns - due(33) - off as f64).abs() < 60_000.0, "{next:?}");
+        }
+    }
+
+    #[test]
+    fn two_that_are_late_in_a_row_are_no_pace() {
+        let stumbles = steady(30).chain([11 * MS, 12 * MS]);
+        assert_eq!(after(stumbles.clone()).next(), None);
+        assert_eq!(after(stumbles.chain(steady(4))).next(), None);
     }
 
     #[test]
