@@ -110,8 +110,7 @@ fn ending(
                 managed.device.driver().forget_context(context);
             }
         });
-    }
-    if !ended {
+    } else {
         preempt::context_stays(context);
     }
     drop(guards);

@@ -36,6 +36,7 @@ const AFTER_FOUND: u64 = 4_096;
 const AT_ONCE: u32 = 1 << 22;
 /// Numbers that a simulator's client may have: each question takes it twenty times as long.
 const OF_SIMULATOR: u64 = 513;
+
 /// Looks for the groups of processes, and remembers which numbers were asked for on which open file.
 #[derive(Debug)]
 pub struct Searcher {

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Starts it; it has not loaded the driver.
-    pub(super) fn start(program: &PathBuf) -> io::Result<Self> {
+    pub(super) fn start(program: &Path) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(PATIENCE))?;
         let output = OwnedFd::from(theirs.try_clone()?);
