@@ -33,7 +33,11 @@ fn what_the_driver_has_is_done_and_nothing_more() {
     assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Device);
     rig.tag(&queue, 8);
     rig.engine.load_begins(queue.stream().context);
-    assert_eq!(rig.engine.state(&queue), Some(State::Preempting), "the second kernel runs, six are behind it");
+    assert_eq!(
+        rig.engine.state(&queue),
+        Some(State::Preempting),
+        "the second kernel runs, six are behind it"
+    );
     rig.settle();
     assert!(is_idle(&rig.gpu, &queue), "whoever waits for the context waits for a gate");
     assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
