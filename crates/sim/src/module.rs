@@ -319,6 +319,14 @@ fn parse_params(text: &str) -> Result<(Vec<Param>, usize), String> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn local_memory_is_what_the_text_says() {
+        let local = |text: &str| Module::parse(text).map(|module| module.kernels[0].local);
+        assert_eq!(local("SLUICE-SIM 1\nkernel deep local=65536\n"), Ok(65_536));
+        assert_eq!(local("SLUICE-SIM 1\nkernel flat\n"), Ok(0));
+        assert!(local("SLUICE-SIM 1\nkernel none local=-1\n").is_err());
+    }
+
     const SPIN: &str =
         "SLUICE-SIM 1\nkernel spin params=ptr:u64,n:u32,iters:u32 ns_per_iter=2.02 effect=mix\n";
 

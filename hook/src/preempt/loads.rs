@@ -3,6 +3,7 @@
 //! restore it may be the one that makes them. (Functions of a loaded module are loaded without such a wait: measured on an H200.)
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering::*, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_driver_api::CUresult;
@@ -41,13 +42,40 @@ impl Drop for Load {
 /// A call that loads, or may, into the current context.
 #[inline]
 pub(crate) fn load<R>(call: impl FnOnce() -> R) -> R {
-    let _load = if is_engaged() { begin(engine_for_call(), gpu::current_context) } else { None };
-    call()
+    watched(engine_for_call, gpu::current_context, call)
 }
 
 /// Likewise one of our own, into this context.
 pub(crate) fn load_into<R>(context: u64, call: impl FnOnce() -> R) -> R {
-    let _load = if is_engaged() { begin(engine(), || Some(context)) } else { None };
+    watched(engine, || Some(context), call)
+}
+
+/// Loads that began before the engine was there: of those it knows nothing.
+static EARLY: AtomicU32 = AtomicU32::new(0);
+
+/// Whether such a load is still under way. Then nothing may stand at a gate that it could wait for.
+pub(super) fn is_any_early() -> bool {
+    // Whoever is not seen here sees that there is an engine.
+    fence(SeqCst);
+    EARLY.load(Relaxed) > 0
+}
+
+fn watched<R>(
+    engine: impl FnOnce() -> Option<&'static HookEngine>,
+    context: impl FnOnce() -> Option<u64>,
+    call: impl FnOnce() -> R,
+) -> R {
+    if !is_engaged() {
+        EARLY.fetch_add(1, Relaxed);
+        fence(SeqCst);
+        if !is_engaged() {
+            let result = call();
+            EARLY.fetch_sub(1, Relaxed);
+            return result;
+        }
+        EARLY.fetch_sub(1, Relaxed);
+    }
+    let _load = begin(engine(), context);
     call()
 }
 

@@ -595,8 +595,23 @@ static const char DEEP_PTX[] =
     "add.u64 %other, %other, %wide;\nmov.u64 %wide, 1;\nst.local.u64 [%own], %wide;\nmov.u64 %wide, 0;\n"
     "st.local.u64 [%other], %wide;\nld.local.u64 %wide, [%own];\nadd.u64 %value, %value, %wide;\n}\n" PTX_END;
 
+enum { LOADS = 30 };
+static atomic_int begun_loads, ended_loads;
+
+static void *load_again_and_again(void *unused) {
+    (void)unused;
+    DO(cuCtxSetCurrent(gpu.context));
+    for (int i = 0; i < LOADS; i++) {
+        atomic_store(&begun_loads, i + 1);
+        load_kernels();
+        atomic_store(&ended_loads, i + 1);
+    }
+    return NULL;
+}
+
 /* 31: on a stream that runs, while another stands at a gate, a kernel is loaded and launched for the first time, and one that needs more
- * local memory than any before it. For both a driver waits until all is done that it has of the context. */
+ * local memory than any before it. For both a driver waits until all is done that it has of the context. Then one thread loads again and
+ * again, and another one stops the stream about when a load begins, and restores it when that has ended. */
 static void thirty_one(void) {
     CUfunction fresh, deep;
     CUmodule module;
@@ -623,6 +638,20 @@ static void thirty_one(void) {
     WELL(restore(on));
     DO(cuStreamSynchronize(on));
     EXPECT(added(data, N, 2 * kernels));
+    pthread_t loader;
+    unsigned long more = 0;
+    EXPECT(pthread_create(&loader, NULL, load_again_and_again, NULL) == 0);
+    for (int ended; (ended = atomic_load(&ended_loads)) < LOADS; more += 4) {
+        for (int i = 0; i < 4; i++) DO(launch(gpu.add, data, N, 200, on));
+        while (atomic_load(&begun_loads) == ended) {}
+        sluice_result result = preempt(on, more % 8 == 0, NULL);
+        EXPECT(result == SLUICE_OK || result == SLUICE_TIMEOUT);
+        while (atomic_load(&ended_loads) == ended) sched_yield();
+        WELL(restore(on));
+    }
+    pthread_join(loader, NULL);
+    DO(cuStreamSynchronize(on));
+    EXPECT(added(data, N, 2 * kernels + more));
 }
 
 /* A driver loads a kernel when it is first launched, which takes milliseconds and may wait for the whole context: not in the middle of
