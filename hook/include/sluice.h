@@ -48,6 +48,12 @@ sluice_result sluice_hint(unsigned lead_us);
  * context, CU_STREAM_PER_THREAD is the calling thread's own. While a stream is preempted, calls on it return as ever and wait for
  * sluice_restore; calls that wait for it wait as long. Results are the same to the bit: nothing is run twice or left out.
  *
+ * For some calls a driver waits until the GPU has done all that it was given of the context, streams that stand included. Loads of
+ * modules and libraries, and the first launch of a kernel that needs more local memory than any before, do not wait for
+ * sluice_restore: for them what was submitted of preempted streams runs to its end, as at SLUICE_LEVEL_HOST, and sluice_preempt says
+ * that level while they are under way. Calls that free or unregister memory, unload, or end a context wait. Streams of a context
+ * share some 32 channels: of more than so many in use, some run only when another one that stands is restored.
+ *
  * Calls that were under way in other threads when preemption was first enabled in the process are not held. From then on
  * every call of the process on a stream costs some tens of nanoseconds more, whether that stream is enabled or not. */
 struct CUstream_st;

@@ -44,6 +44,16 @@ const fn is_copy(symbol: &str) -> bool {
     begins(symbol, "cuMemcpy")
 }
 
+/// Whether a function loads something, or may: the driver then waits for all that it has of the context. (It has been seen not to for
+/// `cuModuleGetFunction`.)
+const fn loads(symbol: &str) -> bool {
+    let is_of_code = begins(symbol, "cuModule")
+        || begins(symbol, "cuLibrary")
+        || begins(symbol, "cuKernel")
+        || begins(symbol, "cuFunc");
+    is_of_code && !begins(symbol, "cuModuleGetFunction")
+}
+
 /// Whether a function moves or sets memory.
 const fn moves(symbol: &str) -> bool {
     begins(symbol, "cuMem")
@@ -101,6 +111,8 @@ macro_rules! exports {
                     || unsafe { $real($($a),*) },
                     |_| unsafe { $real($($a),*) },
                 )
+            } else if const { loads(stringify!($symbol)) } {
+                preempt::load(|| unsafe { $real($($a),*) })
             } else {
                 preempt::beside(|| unsafe { $real($($a),*) })
             }

@@ -8,7 +8,8 @@
 //!   `argument` and `parameters` keep what they were given.
 //! * `driver`, `gates` (by `memops`) and `slices` stand behind the engine's traits; `worker` is the thread that hands over what
 //!   waited.
-//! * `control` is what the C functions do; `manager` follows a manager's gate; `holds` knows which of the two holds a stream.
+//! * `control` is what the C functions do; `manager` follows a manager's gate; `holds` knows which of the two holds a stream;
+//!   `loads` are the calls that what stands at a gate yields to.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
@@ -21,6 +22,7 @@ pub(crate) mod events;
 mod gates;
 mod holds;
 pub(crate) mod launches;
+mod loads;
 pub(crate) mod manager;
 mod memops;
 mod parameters;
@@ -39,6 +41,7 @@ use sluice_preempt::engine::Engine;
 use sluice_preempt::ids::Code;
 
 pub(crate) use argument::{Arg, Other, Sent};
+pub(crate) use loads::{load, load_into};
 pub(crate) use submit::{ask, graph_changes, graph_ends, order, submit, turn};
 pub(crate) use waits::{
     capture, context_ended, context_ends, context_stays, query, settle, stream_ends, synchronize,
@@ -130,14 +133,14 @@ pub(crate) fn keeps_back(context: u64, stream: CUstream) -> bool {
             crate::governed::guarded(false, || {
                 streams::of_context(context).iter().any(|queue| {
                     queue.stream().handle == handle
-                        && holds::is_manager_s(queue.id())
+                        && holds::is_held_by_manager(queue.id())
                         && engine.waiting(queue) > 0
                 })
             })
         })
 }
 
-/// Runs a call that may need the GPU for itself, whatever is preempted.
+/// Runs a call that may need the GPU, which a stream of the context must not keep from it at level full.
 #[inline]
 pub(crate) fn beside<R>(call: impl FnOnce() -> R) -> R {
     slices::aside(None);

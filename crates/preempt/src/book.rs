@@ -2,6 +2,7 @@
 
 mod ending;
 mod lane;
+mod loads;
 mod pick;
 mod waiters;
 
@@ -14,6 +15,7 @@ use crate::state::State;
 
 pub(crate) use ending::Endings;
 pub(crate) use lane::{Entry, Hold, Lane, Sliced, What};
+pub(crate) use loads::Loads;
 pub(crate) use pick::{Picked, Task};
 pub(crate) use waiters::Waiters;
 
@@ -35,6 +37,8 @@ pub(crate) struct Book {
     pub(crate) waiters: Waiters,
     /// Contexts that are ending.
     pub(crate) endings: Endings,
+    /// Contexts in which the driver is about to wait for all that they have been given.
+    pub(crate) loads: Loads,
     /// Events that nobody means any more, and their contexts: to be destroyed when no context is ending.
     pub(crate) postponed: Vec<(Event, Option<Context>)>,
     /// Another client is ready: adaptive bounds hold.
@@ -106,6 +110,13 @@ impl Book {
         };
         self.lanes().filter(move |(_, lane)| {
             lane.queue.stream().context == stream.context && Some(lane.queue.stream().kind) == follows
+        })
+    }
+
+    /// Whether the queue is held by its door alone, as somebody makes a call that waits for all that its context has been given.
+    pub(crate) fn yields(&self, id: QueueId) -> bool {
+        self.lanes.get(&id).is_some_and(|lane| {
+            lane.state.is_held() && lane.hold.yields && self.loads.is_any(lane.queue.stream().context)
         })
     }
 

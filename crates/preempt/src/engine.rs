@@ -43,6 +43,7 @@ mod destroy;
 mod enable;
 mod event;
 mod gates;
+mod load;
 mod preempt;
 mod pump;
 mod restore;

@@ -21,6 +21,8 @@ pub enum Move {
     Preempt,
     /// What was submitted has stopped.
     Stopped,
+    /// What was submitted goes on, behind a shut door.
+    Yield,
     /// `restore` was called, a lease ended, or a preemption was rolled back.
     Restore,
     /// Gates and slices are open.
@@ -33,6 +35,7 @@ impl State {
         match (self, what) {
             (Self::Running | Self::Restoring, Move::Preempt) => Some(Self::Preempting),
             (Self::Preempting, Move::Stopped) => Some(Self::Preempted),
+            (Self::Preempted, Move::Yield) => Some(Self::Preempting),
             (Self::Preempting | Self::Preempted, Move::Restore) => Some(Self::Restoring),
             (Self::Restoring, Move::Opened) => Some(Self::Running),
             _ => None,

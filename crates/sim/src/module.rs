@@ -6,8 +6,9 @@
 //! kernel spin params=ptr:u64,n:u32,iters:u32 ns_per_iter=2.02 effect=mix
 //! kernel tick params=ptr:u64,n:u32 ns=50000 effect=add
 //! kernel wipe params=ptr:u64,n:u32,value:u64 ns=1000 effect=fill
+//! kernel deep ns=1000 local=65536
 //! ```
-//! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid. Effects work on the `n` 64-bit words at `ptr`.
+//! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid, and needs `local` bytes of local memory per thread. Effects work on the `n` 64-bit words at `ptr`.
 
 use crate::effect::Effect;
 use crate::params;
@@ -104,6 +105,8 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// Size of the packed parameter buffer in bytes.
     pub params_size: usize,
+    /// Local memory per thread, in bytes.
+    pub local: u32,
     ns: f64,
     ns_per_iter: f64,
     effect: EffectKind,
@@ -215,7 +218,8 @@ impl Module {
         entries.find(|name| is_hold(name))?;
         let (params, params_size) = parse_params("word:u64,value:u32,timeout_ns:u64").ok()?;
         let effect = EffectKind::Hold;
-        let kernel = Kernel { name: HOLD.into(), params, params_size, ns: 0.0, ns_per_iter: 0.0, effect };
+        let kernel =
+            Kernel { name: HOLD.into(), params, params_size, local: 0, ns: 0.0, ns_per_iter: 0.0, effect };
         Some(Self { kernels: vec![kernel] })
     }
 
@@ -255,6 +259,7 @@ fn parse_kernel(line: &str) -> Result<Kernel, String> {
         name,
         params: Vec::new(),
         params_size: 0,
+        local: 0,
         ns: 0.0,
         ns_per_iter: 0.0,
         effect: EffectKind::None,
@@ -263,6 +268,9 @@ fn parse_kernel(line: &str) -> Result<Kernel, String> {
         let (key, value) = word.split_once('=').ok_or_else(|| format!("\"{word}\" is not key=value"))?;
         match key {
             "params" => (kernel.params, kernel.params_size) = parse_params(value)?,
+            "local" => {
+                kernel.local = value.parse().map_err(|_| format!("\"{value}\" is not a size in bytes"))?;
+            }
             "ns" => kernel.ns = parse_time(value)?,
             "ns_per_iter" => kernel.ns_per_iter = parse_time(value)?,
             "effect" => {
@@ -310,6 +318,14 @@ fn parse_params(text: &str) -> Result<(Vec<Param>, usize), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn local_memory_is_what_the_text_says() {
+        let local = |text: &str| Module::parse(text).map(|module| module.kernels[0].local);
+        assert_eq!(local("SLUICE-SIM 1\nkernel deep local=65536\n"), Ok(65_536));
+        assert_eq!(local("SLUICE-SIM 1\nkernel flat\n"), Ok(0));
+        assert!(local("SLUICE-SIM 1\nkernel none local=-1\n").is_err());
+    }
 
     const SPIN: &str =
         "SLUICE-SIM 1\nkernel spin params=ptr:u64,n:u32,iters:u32 ns_per_iter=2.02 effect=mix\n";

@@ -14,7 +14,7 @@ use super::contexts;
 use super::resources::Resources;
 use crate::clock::HostClock;
 use crate::process::{self, CAPTURES, COUNTERS, Managed};
-use crate::{gpu, thread};
+use crate::{gpu, preempt, thread};
 
 /// What the driver's compiler may need.
 const STACK: usize = 8 << 20;
@@ -115,7 +115,7 @@ fn prepare_one() -> bool {
     // Whoever ends a context waits for this one.
     let _preparing = contexts::preparing();
     let Some(context) = contexts::lock().to_prepare() else { return false };
-    let made = Resources::make(context);
+    let made = preempt::load_into(context, || Resources::make(context));
     process::log(format_args!(
         "context {context:#x}: {}",
         if made.is_some() { "ready to hold" } else { "cannot hold" }

@@ -16,7 +16,7 @@ pub(crate) use super::worker::OnIdle;
 
 use super::holds::{self, Holder};
 use super::{HookEngine, engage, engine, streams};
-use super::{manager, slices, worker};
+use super::{loads, manager, slices, worker};
 use crate::{gpu, process};
 
 /// Why a call did nothing.
@@ -84,7 +84,8 @@ pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
 /// Preempts a stream.
 pub(crate) fn preempt(stream: CUstream, sync: bool) -> Result<Achieved, Refusal> {
     let (engine, queue) = enabled(stream)?;
-    Ok(holds::hold(engine, &queue, Holder::Program, Request { sync, ..Request::default() })?)
+    let level = loads::is_any_early().then_some(Level::Host);
+    Ok(holds::hold(engine, &queue, Holder::Program, Request { sync, level, ..Request::default() })?)
 }
 
 /// Restores a stream.

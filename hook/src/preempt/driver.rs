@@ -4,13 +4,13 @@ use std::cell::Cell;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_preempt::command::Command;
+use sluice_preempt::command::{Command, Work};
 use sluice_preempt::driver::{Driver, EventFlags, Gate, Slices};
 use sluice_preempt::ids::{Code, Context, Event, Stream};
 
 use super::gates::Gates;
 use super::slices::OwnGroups;
-use super::{code, inside, launches};
+use super::{code, inside, launches, loads};
 use crate::gpu::{self, pointer};
 use crate::process::CAPTURES;
 use crate::real;
@@ -49,7 +49,10 @@ impl Driver for Hooked {
     fn submit(&self, stream: Stream, command: &Command) -> Result<(), Code> {
         within(stream.context, || match command {
             Command::Call(call) => call.make(stream.handle),
-            Command::Launch(launch) => launches::submit(stream, launch),
+            Command::Launch(launch) => {
+                let _load = loads::before_launch(stream.context, Work::Kernel(launch.function));
+                launches::submit(stream, launch)
+            }
             Command::Graph(graph) => ask!(cuGraphLaunch(pointer(*graph), pointer(stream.handle))),
             // No call of the program's is made into one of the others.
             _ => Err(Code(CUresult::ERROR_NOT_SUPPORTED.0)),

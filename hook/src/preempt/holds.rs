@@ -1,6 +1,7 @@
 //! Who holds a stream: the program itself, its manager, or both. It runs again when neither does.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_preempt::engine::Request;
@@ -26,6 +27,8 @@ impl Holder {
     }
 }
 
+/// Whether the program holds any stream.
+static PROGRAM_S: AtomicBool = AtomicBool::new(false);
 static HELD: Mutex<BTreeMap<QueueId, u8>> = Mutex::new(BTreeMap::new());
 
 /// Preempts a stream on somebody's behalf; a refusal leaves it to whoever held it before.
@@ -35,8 +38,14 @@ pub(super) fn hold(
     holder: Holder,
     request: Request,
 ) -> Result<Achieved, Error> {
-    *all().entry(queue.id()).or_default() |= holder.bit();
-    let result = engine.preempt(queue, request);
+    let held = {
+        let mut all = all();
+        let held = all.get(&queue.id()).map_or(0, |held| *held) | holder.bit();
+        all.insert(queue.id(), held);
+        note(&all);
+        held
+    };
+    let result = engine.preempt(queue, Request { yields: yields(held), ..request });
     if matches!(result, Err(error) if !matches!(error, Error::Timeout { pending: true })) {
         let _ = release(engine, queue, holder);
     }
@@ -49,21 +58,41 @@ pub(super) fn release(engine: &HookEngine, queue: &Queue, holder: Holder) -> Res
     let others = all.get(&queue.id()).map_or(0, |held| held & !holder.bit());
     if others == 0 {
         all.remove(&queue.id());
+        note(&all);
         return engine.restore(queue);
     }
     all.insert(queue.id(), others);
+    note(&all);
     // Without the lease of whoever has let go.
-    engine.preempt(queue, Request { timeout_ns: 0, ..Request::default() }).map(drop).or(Ok(()))
+    let request = Request { timeout_ns: 0, yields: yields(others), ..Request::default() };
+    engine.preempt(queue, request).map(drop).or(Ok(()))
 }
 
 /// Whether a manager holds the stream.
-pub(super) fn is_manager_s(queue: QueueId) -> bool {
+pub(super) fn is_held_by_manager(queue: QueueId) -> bool {
     all().get(&queue).is_some_and(|held| held & Holder::Manager.bit() != 0)
 }
 
 /// The stream runs again by itself, or is gone.
 pub(super) fn forget(queue: QueueId) {
-    all().remove(&queue);
+    let mut all = all();
+    all.remove(&queue);
+    note(&all);
+}
+
+/// Whether the program itself holds some stream.
+#[inline]
+pub(super) fn is_any_program_s() -> bool {
+    PROGRAM_S.load(Relaxed)
+}
+
+/// Whether a stream that is held so yields to loads: a manager lets go of it by itself, and soon.
+fn yields(held: u8) -> bool {
+    held == Holder::Program.bit()
+}
+
+fn note(all: &BTreeMap<QueueId, u8>) {
+    PROGRAM_S.store(all.values().any(|held| held & Holder::Program.bit() != 0), Relaxed);
 }
 
 fn all() -> MutexGuard<'static, BTreeMap<QueueId, u8>> {

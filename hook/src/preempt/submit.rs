@@ -8,9 +8,9 @@ use sluice_preempt::command::{Call, Command, Later, Work};
 use sluice_preempt::ids::{Code, Stream};
 use sluice_preempt::queue::Queue;
 
-use super::slices;
 use super::streams::{self, Meant};
 use super::{HookEngine, code, engine_for_call, inside, is_engaged, status};
+use super::{loads, slices};
 use crate::governed::guarded;
 use crate::gpu::pointer;
 use crate::real;
@@ -135,7 +135,11 @@ fn through(
     now: impl FnOnce() -> CUresult,
     later: impl FnOnce() -> Result<Later, Code>,
 ) -> CUresult {
-    guarded(CUresult::ERROR_UNKNOWN, || status(engine.submit(queue, work, || code(inside(now)), later)))
+    let now = || {
+        let _load = loads::before_launch(queue.stream().context, work);
+        code(inside(now))
+    };
+    guarded(CUresult::ERROR_UNKNOWN, || status(engine.submit(queue, work, now, later)))
 }
 
 /// Makes a call that can only mean the thread's own default stream as if it were made on the one that stands in for it.

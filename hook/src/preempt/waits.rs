@@ -5,7 +5,7 @@ use sluice_driver_api::types::*;
 use sluice_preempt::ids::Context;
 
 use super::submit::queue_of;
-use super::{code, engine_for_call, inside, is_engaged, parameters, slices, status, streams};
+use super::{code, engine_for_call, inside, is_engaged, loads, parameters, slices, status, streams};
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
 
@@ -65,6 +65,7 @@ pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
                 engine.await_context(Context(context));
             }
             parameters::forget_layouts();
+            loads::forget_functions(None);
         });
     }
     real()
@@ -131,6 +132,7 @@ pub(crate) fn context_ended(context: u64) {
             engine.context_ended(Context(context));
             engine.driver().gates.forget_context(context);
             parameters::forget_layouts();
+            loads::forget_functions(Some(context));
         });
     }
 }

@@ -586,16 +586,43 @@ static void thirty(void) {
     SAY("%d cooperative launches, %d of clusters", rounds, clusters);
 }
 
-/* 31: a kernel is loaded and launched for the first time on a stream that runs, while another stands at a gate: a driver that loads
- * kernels when they are launched must not wait for the other. */
+/* For 31: "add" with more local memory than any kernel before it. */
+static const char DEEP[] = "SLUICE-SIM 1\nkernel deep params=ptr:u64,n:u32,iters:u32 ns_per_iter=1000 local=16384 effect=add\n";
+static const char DEEP_PTX[] =
+    ".version 6.4\n.target sm_70\n.address_size 64\n" PTX_BEGIN("deep") "{\n.local .align 8 .b8 stack[16384];\n.reg .b64 %own, %other;\n"
+    /* 1 where the number of its own is, 0 elsewhere, and what is read is not known before. */
+    "mov.u64 %other, stack;\nmul.wide.u32 %wide, %i, 8;\nadd.u64 %own, %other, %wide;\nmul.wide.u32 %wide, %w, 8;\n"
+    "add.u64 %other, %other, %wide;\nmov.u64 %wide, 1;\nst.local.u64 [%own], %wide;\nmov.u64 %wide, 0;\n"
+    "st.local.u64 [%other], %wide;\nld.local.u64 %wide, [%own];\nadd.u64 %value, %value, %wide;\n}\n" PTX_END;
+
+enum { LOADS = 30 };
+static atomic_int begun_loads, ended_loads;
+
+static void *load_again_and_again(void *unused) {
+    (void)unused;
+    DO(cuCtxSetCurrent(gpu.context));
+    for (int i = 0; i < LOADS; i++) {
+        atomic_store(&begun_loads, i + 1);
+        load_kernels();
+        atomic_store(&ended_loads, i + 1);
+    }
+    return NULL;
+}
+
+/* 31: on a stream that runs, while another stands at a gate, a kernel is loaded and launched for the first time, and one that needs more
+ * local memory than any before it. For both a driver waits until all is done that it has of the context. Then one thread loads again and
+ * again, and another one stops the stream about when a load begins, and restores it when that has ended. */
 static void thirty_one(void) {
-    CUfunction fresh;
+    CUfunction fresh, deep;
+    CUmodule module;
     CUstream on = stream(CU_STREAM_NON_BLOCKING), beside;
-    CUdeviceptr data = numbers(N), its = numbers(N);
+    CUdeviceptr data = numbers(N), its = numbers(N), deeper = numbers(N);
     const unsigned long kernels = 100;
+    DO(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    DO(cuModuleLoadData(&module, is_real ? DEEP_PTX : DEEP));
+    DO(cuModuleGetFunction(&deep, module, "deep"));
     for (unsigned long i = 0; i < kernels; i++) DO(launch(gpu.add, data, N, 200, on));
     stop(on);
-    DO(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
     DO(cuModuleGetFunction(&fresh, load_kernels(), "mix"));
     DO(launch(fresh, its, N, MICROS, beside));
     DO(cuStreamSynchronize(beside));
@@ -603,6 +630,28 @@ static void thirty_one(void) {
     WELL(restore(on));
     DO(cuStreamSynchronize(on));
     EXPECT(added(data, N, kernels));
+    for (unsigned long i = 0; i < kernels; i++) DO(launch(gpu.add, data, N, 200, on));
+    stop(on);
+    for (int i = 0; i < 2; i++) DO(launch(deep, deeper, N, MICROS, beside));
+    DO(cuStreamSynchronize(beside));
+    EXPECT(added(deeper, N, 2) && peek(data) < 2 * kernels);
+    WELL(restore(on));
+    DO(cuStreamSynchronize(on));
+    EXPECT(added(data, N, 2 * kernels));
+    pthread_t loader;
+    unsigned long more = 0;
+    EXPECT(pthread_create(&loader, NULL, load_again_and_again, NULL) == 0);
+    for (int ended; (ended = atomic_load(&ended_loads)) < LOADS; more += 4) {
+        for (int i = 0; i < 4; i++) DO(launch(gpu.add, data, N, 200, on));
+        while (atomic_load(&begun_loads) == ended) {}
+        sluice_result result = preempt(on, more % 8 == 0, NULL);
+        EXPECT(result == SLUICE_OK || result == SLUICE_TIMEOUT);
+        while (atomic_load(&ended_loads) == ended) sched_yield();
+        WELL(restore(on));
+    }
+    pthread_join(loader, NULL);
+    DO(cuStreamSynchronize(on));
+    EXPECT(added(data, N, 2 * kernels + more));
 }
 
 /* A driver loads a kernel when it is first launched, which takes milliseconds and may wait for the whole context: not in the middle of

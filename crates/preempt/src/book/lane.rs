@@ -63,6 +63,8 @@ pub(crate) struct Hold {
     pub(crate) fence: Option<Event>,
     /// How far the stream had come with its gates when it was last looked at, and when that was first seen.
     pub(crate) seen: Option<(Progress, u64)>,
+    /// It stands aside for calls that wait for the whole context.
+    pub(crate) yields: bool,
     /// The queue is let run in between, for its minimum.
     pub(crate) breath: bool,
 }

@@ -24,14 +24,15 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Shuts the stream's gates, but for what others need; whether they may still need something.
+    /// Shuts the stream's gates, but for what others need; whether they may still need something. They stay open while the stream yields.
     pub(super) fn shut_gates(&self, queue: &Queue, epoch: u64) -> Result<bool, Error> {
         let Some(gates) = self.driver.gate() else { return Ok(false) };
         let book = self.book();
         book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
+        let yields = book.yields(queue.id());
         queue.flight.tickets(|tickets| {
             // Once only: shut again behind where the stream stands by now they would let it go on to the next one.
-            if !tickets.is_shut() {
+            if !tickets.is_shut() && !yields {
                 shut_behind(queue, tickets, gates);
             }
         });
@@ -102,12 +103,15 @@ fn shut_behind(queue: &Queue, tickets: &mut Tickets, gates: &dyn Gate) {
 
 /// Opens shut gates as far as needed; the queues whose waits count.
 ///
-/// A queue's waits count if it runs, if somebody waits for its host queue, or if a queue whose waits count waits for what it
+/// A queue's waits count if it runs, if it yields to a call that waits for its context, if somebody waits for its host queue, or if a queue whose waits count waits for what it
 /// has on the GPU. The legacy default stream's do if a blocking stream of its context runs: a command of it that waits, be it the fence
 /// by which the engine learns that it stands, holds up all of those.
 fn open_needed(book: &Book, gates: &dyn Gate) -> BTreeSet<QueueId> {
-    let counts = book.lanes().filter(|(_, lane)| {
-        lane.state == State::Running || lane.released > 0 || book.holds_up_runners(lane.queue.stream())
+    let counts = book.lanes().filter(|(id, lane)| {
+        lane.state == State::Running
+            || lane.released > 0
+            || book.holds_up_runners(lane.queue.stream())
+            || book.yields(*id)
     });
     let mut needy: BTreeSet<_> = counts.map(|(id, _)| id).collect();
     // Gates of a stream that is over are open.

@@ -31,6 +31,9 @@ pub struct Request {
     pub on_timeout: OnTimeout,
     /// How long the preemption lasts if nobody renews it; `None` for ever.
     pub lease_ns: Option<u64>,
+    /// Whether it stands aside for calls that wait for all that the context has been given ([`Engine::load_begins`]): whoever would
+    /// restore the stream may be the one who makes them.
+    pub yields: bool,
 }
 
 impl Default for Request {
@@ -41,6 +44,7 @@ impl Default for Request {
             timeout_ns: 1_000_000_000,
             on_timeout: OnTimeout::KeepPending,
             lease_ns: None,
+            yields: false,
         }
     }
 }
@@ -97,11 +101,17 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             lane.hold.since_ns = now;
         }
         lane.hold.asked = Some(level);
+        lane.hold.yields = request.yields;
         let lease = request.lease_ns.map(|lease| now.saturating_add(lease));
         let outage = config.outage_ns.map(|outage| lane.hold.since_ns.saturating_add(outage));
         lane.hold.until_ns = lease.into_iter().chain(outage).min();
         let ends = lane.hold.until_ns.is_some();
         let epoch = lane.epoch;
+        if book.yields(queue.id())
+            && let (Some(gates), Some(lane)) = (self.driver.gate(), book.lane_mut(queue.id()))
+        {
+            lane.open_gates(gates);
+        }
         book.settle(queue.id());
         drop(book);
         if ends || config.minimum_share > 0 {
@@ -132,11 +142,14 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             Ok(!lane.busy && !queue.door.is_busy())
         })?;
         let level = self.stop(queue, epoch, level)?;
-        if !sync {
-            return Ok((level, self.has_stopped(queue, epoch)?));
-        }
-        self.until(deadline, || self.has_stopped(queue, epoch))?;
-        Ok((level, true))
+        let stopped = if sync {
+            self.until(deadline, || self.has_stopped(queue, epoch))?;
+            true
+        } else {
+            self.has_stopped(queue, epoch)?
+        };
+        // It may have yielded meanwhile.
+        Ok((self.in_force(queue.id(), epoch).ok().flatten().unwrap_or(level), stopped))
     }
 
     /// Waits, first spinning, until `done` or the deadline.

@@ -63,8 +63,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             lane.sliced.wanted = false;
             let hold = std::mem::take(&mut lane.hold);
             if breath {
-                let (asked, since_ns, until_ns) = (hold.asked, hold.since_ns, hold.until_ns);
-                lane.hold = Hold { asked, since_ns, until_ns, breath, ..Hold::default() };
+                let Hold { asked, since_ns, until_ns, yields, .. } = hold;
+                lane.hold = Hold { asked, since_ns, until_ns, yields, breath, ..Hold::default() };
             }
             let epoch = lane.epoch;
             let mut arrived = 0;

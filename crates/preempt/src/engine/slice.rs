@@ -15,6 +15,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
         {
             let mut book = self.book();
+            if book.yields(queue.id()) {
+                return Err(SliceError::Unsupported("a call waits for the whole context"));
+            }
             let Some(lane) = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch) else {
                 return Ok(());
             };

@@ -40,11 +40,18 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
         let mut book = self.book();
         let lane = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
+        // It may have yielded meanwhile.
+        if level == Level::Full && !lane.sliced.wanted {
+            level = Level::Device;
+        }
+        if level == Level::Device && !queue.flight.tickets(|tickets| tickets.is_shut()) {
+            level = Level::Host;
+        }
         lane.hold.level = lane.hold.level.max(Some(level));
         Ok(lane.hold.level.unwrap_or(level))
     }
 
-    fn in_force(&self, id: QueueId, epoch: u64) -> Result<Option<Level>, Error> {
+    pub(super) fn in_force(&self, id: QueueId, epoch: u64) -> Result<Option<Level>, Error> {
         let book = self.book();
         let lane = book.lane(id).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
         Ok(lane.hold.level)
@@ -83,7 +90,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {
                 lane.hold.seen = progress.map(|progress| (progress, now));
             }
-            let stopped = reached != Err(Code::NOT_READY) || stands;
+            // What was found out is of this level; by now it may have yielded.
+            let stopped = (reached != Err(Code::NOT_READY) || stands) && lane.hold.level == Some(level);
             if stopped {
                 lane.fail_if_lost(reached);
                 lane.state = lane.state.after(Move::Stopped).unwrap_or(lane.state);

@@ -20,6 +20,7 @@ mod legacy;
 mod levels;
 mod lifetime;
 mod liveness;
+mod loads;
 
 mod model;
 mod order;

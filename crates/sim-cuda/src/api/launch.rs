@@ -118,6 +118,9 @@ fn launch(
     let packed = packed(&function, kernel_params, extra)?;
     let launch = function.kernel.launch(blocks, threads, &packed).ok_or(CUresult::ERROR_INVALID_VALUE)?;
     let name = function.name_on(&stream.context.device)?;
+    if function.kernel.local > 0 && !stream.is_captured(|_| Ok(()))? {
+        stream.context.reserve_local(function.kernel.local)?;
+    }
     if let Some(value) = launch.until {
         return hold::launch(stream, &launch, value, name);
     }

@@ -3,7 +3,7 @@
 pub(crate) use super::context::*;
 
 use crate::border::{Ptr, Status};
-use crate::state::context::current;
+use crate::state::context::{Context, current, current_or_none};
 use crate::state::driver::driver;
 use crate::state::module::{Function, ModuleObject, add, parse, remove};
 use sluice_driver_api::types::*;
@@ -19,9 +19,16 @@ fn module<T>(handle: Ptr<T>) -> Result<Arc<ModuleObject>, CUresult> {
     driver()?.modules.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)
 }
 
+/// To load something the driver waits for everything submitted to the context (as was seen on an H200 with driver 580).
+fn wait_for_work(context: Option<&Arc<Context>>) -> Status {
+    context.map_or(Ok(()), |context| context.drain())
+}
+
 fn load(handle: Ptr<CUmodule>, image: Ptr<c_void>) -> Status {
     let context = current()?;
-    let module = add(driver()?, parse(image)?, Some(context.handle));
+    let parsed = parse(image)?;
+    wait_for_work(Some(&context))?;
+    let module = add(driver()?, parsed, Some(context.handle));
     handle.write_handle(module.handle)
 }
 
@@ -48,6 +55,7 @@ pub(crate) fn cuModuleLoad(handle: Ptr<CUmodule>, path: Ptr<c_char>) -> Status {
     let bytes = std::fs::read(path.text()?).map_err(|_| CUresult::ERROR_FILE_NOT_FOUND)?;
     let text = String::from_utf8(bytes).map_err(|_| CUresult::ERROR_INVALID_IMAGE)?;
     let parsed = sluice_sim::module::Module::parse(&text).map_err(|_| CUresult::ERROR_INVALID_IMAGE)?;
+    wait_for_work(Some(&context))?;
     handle.write_handle(add(driver()?, parsed, Some(context.handle)).handle)
 }
 
@@ -105,7 +113,10 @@ pub(crate) fn cuLibraryLoadData(
     _values: Ptr<*mut c_void>,
     _count: c_uint,
 ) -> Status {
-    handle.write_handle(add(driver()?, parse(image)?, None).handle)
+    let parsed = parse(image)?;
+    // It is loaded at once where there is a context.
+    wait_for_work(current_or_none().as_ref())?;
+    handle.write_handle(add(driver()?, parsed, None).handle)
 }
 
 pub(crate) fn cuLibraryUnload(handle: Ptr<CUlib_st>) -> Status {
@@ -194,9 +205,10 @@ pub(crate) fn cuFuncGetAttribute(
     attribute: CUfunction_attribute,
     of: Ptr<CUfunc_st>,
 ) -> Status {
-    function(of)?;
+    let function = function(of)?;
     value.write(match attribute {
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => 1_024,
+        CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => function.kernel.local.cast_signed(),
         CU_FUNC_ATTRIBUTE_NUM_REGS => 32,
         CU_FUNC_ATTRIBUTE_PTX_VERSION | CU_FUNC_ATTRIBUTE_BINARY_VERSION => 90,
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => 48 << 10,

@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// Local memory of a thread in a new context, in bytes: what the driver's limit of a thread's stack is to begin with.
+const LOCAL: u32 = 1 << 10;
+
 /// The primary context of a device.
 #[derive(Default)]
 pub(crate) struct Primary {
@@ -105,6 +108,8 @@ pub(crate) struct Context {
     legacy: Mutex<Option<Arc<Stream>>>,
     /// Ends of streams that were closed with work in them.
     closing: Mutex<Vec<Mark>>,
+    /// Local memory that there is for each thread, in bytes.
+    local: AtomicU32,
     alive: AtomicBool,
     /// The first asynchronous error: every later call gets it. 0 for none.
     error: AtomicU32,
@@ -127,6 +132,7 @@ impl Context {
             streams: Mutex::new(BTreeMap::new()),
             legacy: Mutex::new(None),
             closing: Mutex::new(Vec::new()),
+            local: AtomicU32::new(LOCAL),
             alive: AtomicBool::new(true),
             error: AtomicU32::new(0),
         });
@@ -179,6 +185,12 @@ impl Context {
 
     /// Waits for everything submitted to the context.
     pub(crate) fn synchronize(&self) -> Status {
+        self.drain()?;
+        self.healthy()
+    }
+
+    /// Likewise, whatever has become of it.
+    pub(crate) fn drain(&self) -> Status {
         let marks: Vec<Mark> = self
             .streams()
             .iter()
@@ -189,7 +201,18 @@ impl Context {
             self.device.gpu.wait_for(mark).map_err(|error| status_of(&error))?;
         }
         lock(&self.closing).retain(|mark| !self.device.gpu.is_done(*mark));
-        self.healthy()
+        Ok(())
+    }
+
+    /// A kernel that needs so much local memory per thread is about to be launched. To have more of it than ever before the driver waits
+    /// for everything submitted to the context.
+    pub(crate) fn reserve_local(&self, bytes: u32) -> Status {
+        if bytes <= self.local.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.drain()?;
+        self.local.fetch_max(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Ends the context with everything in it, after what was submitted is done.

@@ -6,6 +6,7 @@ mod captures;
 mod checkpoints;
 mod controls;
 mod launches;
+mod loads;
 mod memory;
 mod streams;
 mod words;

@@ -1,0 +1,166 @@
+//! Calls that wait for all that a context has been given come back although streams are preempted in it.
+
+use std::sync::Arc;
+
+use sluice_preempt::config::{Config, Level};
+use sluice_preempt::engine::Request;
+use sluice_preempt::ids::{Context, Kind};
+use sluice_preempt::queue::Queue;
+use sluice_preempt::state::State;
+
+use crate::gpu::{Effect, Gpu};
+use crate::rig::{ASYNC, Rig, SYNC, config};
+
+/// What a program asks for that preempts its own streams.
+const OWN: Request = Request { yields: true, ..SYNC };
+
+/// Eight kernels, the second of which runs.
+fn busy(rig: &Rig, level: Level) -> Arc<Queue> {
+    let queue = rig.queue(Kind::NonBlocking, level);
+    (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
+    rig.gpu.advance(150_000);
+    queue
+}
+
+fn is_idle(gpu: &Gpu, queue: &Queue) -> bool {
+    gpu.inside().lanes[&queue.stream().handle].ops.is_empty()
+}
+
+#[test]
+fn what_the_driver_has_is_done_and_nothing_more() {
+    let rig = Rig::new();
+    let queue = busy(&rig, Level::Device);
+    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Device);
+    rig.tag(&queue, 8);
+    rig.engine.load_begins(queue.stream().context);
+    assert_eq!(
+        rig.engine.state(&queue),
+        Some(State::Preempting),
+        "the second kernel runs, six are behind it"
+    );
+    rig.settle();
+    assert!(is_idle(&rig.gpu, &queue), "whoever waits for the context waits for a gate");
+    assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
+    assert_eq!(rig.engine.state(&queue), Some(State::Preempted));
+    rig.engine.load_ends(queue.stream().context);
+    rig.settle();
+    assert_eq!(rig.ran(&queue).len(), 8, "it is preempted");
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn whoever_preempts_meanwhile_is_told_that_the_door_alone_holds_and_waits_for_that() {
+    for level in [Level::Device, Level::Full] {
+        let rig = Rig::new();
+        rig.gpu.inside().slices = Some(Ok(()));
+        let queue = busy(&rig, level);
+        rig.engine.load_begins(queue.stream().context);
+        let achieved = rig.preempt(&queue, OWN).unwrap();
+        assert_eq!((achieved.level, achieved.stopped), (Level::Host, true));
+        assert_eq!(rig.ran(&queue).len(), 8);
+        rig.restore(&queue);
+        rig.engine.load_ends(queue.stream().context);
+        (8..16).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
+        rig.gpu.advance(150_000);
+        assert_eq!(rig.preempt(&queue, OWN).unwrap().level, level, "the load is over");
+        rig.gpu.finish();
+        assert!(rig.ran(&queue).len() < 16);
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_stop_waits_for_the_one_that_comes_after_a_load() {
+    let rig = Rig::new();
+    let queue = busy(&rig, Level::Device);
+    rig.preempt(&queue, OWN).unwrap();
+    rig.engine.load_begins(queue.stream().context);
+    let achieved = rig.preempt(&queue, OWN).unwrap();
+    assert_eq!((achieved.level, achieved.stopped), (Level::Host, true));
+    assert_eq!(rig.ran(&queue).len(), 8);
+}
+
+#[test]
+fn when_the_call_has_come_back_gates_stop_what_is_left() {
+    let rig = Rig::new();
+    let queue = busy(&rig, Level::Device);
+    rig.preempt(&queue, OWN).unwrap();
+    rig.engine.load_begins(queue.stream().context);
+    rig.engine.load_ends(queue.stream().context);
+    rig.gpu.advance(100_000);
+    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Device);
+    rig.gpu.finish();
+    let ran = rig.ran(&queue).len();
+    assert!((2..6).contains(&ran), "{ran} kernels");
+    rig.restore(&queue);
+    rig.settle();
+    assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_stands_at_level_full_goes_on_too() {
+    let rig = Rig::new();
+    rig.gpu.inside().slices = Some(Ok(()));
+    let queue = busy(&rig, Level::Full);
+    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Full);
+    rig.engine.load_begins(queue.stream().context);
+    rig.settle();
+    assert!(is_idle(&rig.gpu, &queue));
+    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Host);
+}
+
+#[test]
+fn streams_of_other_contexts_and_those_that_do_not_yield_stand() {
+    let rig = Rig::new();
+    let (mine, manager_s) = (busy(&rig, Level::Device), busy(&rig, Level::Device));
+    rig.preempt(&mine, OWN).unwrap();
+    rig.preempt(&manager_s, SYNC).unwrap();
+    let ran = (rig.ran(&mine), rig.ran(&manager_s));
+    rig.engine.load_begins(Context(99));
+    rig.gpu.finish();
+    assert_eq!((rig.ran(&mine), rig.ran(&manager_s)), ran);
+    rig.engine.load_begins(mine.stream().context);
+    rig.gpu.finish();
+    assert_eq!((rig.ran(&mine).len(), rig.ran(&manager_s)), (8, ran.1));
+    // The manager lets go of it, and the program holds it on.
+    rig.preempt(&manager_s, Request { yields: true, ..ASYNC }).unwrap();
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&manager_s).len(), 8);
+}
+
+#[test]
+fn what_it_waits_for_behind_another_gate_is_done_too() {
+    let rig = Rig::new();
+    let (other, queue) = (rig.plain(99, Kind::NonBlocking), rig.queue(Kind::NonBlocking, Level::Device));
+    rig.engine.enable(&other, config(Level::Device)).unwrap();
+    (0..8).for_each(|tag| rig.launch(&other, Effect::Nothing, 100_000, tag).unwrap());
+    let event = rig.event();
+    rig.engine.record(&other, event).unwrap();
+    rig.engine.wait(&queue, event).unwrap();
+    rig.tag(&queue, 8);
+    rig.gpu.advance(150_000);
+    rig.preempt(&queue, Request { yields: true, ..ASYNC }).unwrap();
+    rig.preempt(&other, Request { yields: true, ..ASYNC }).unwrap();
+    rig.gpu.finish();
+    assert!(rig.ran(&queue).is_empty(), "it waits for a stream that stands");
+    rig.engine.load_begins(queue.stream().context);
+    rig.gpu.finish();
+    assert_eq!(rig.ran(&queue), [8]);
+}
+
+#[test]
+fn a_stream_that_is_stopped_again_after_its_minimum_yields_as_before() {
+    let rig = Rig::new();
+    let queue = rig.plain(1, Kind::NonBlocking);
+    rig.engine.enable(&queue, Config { minimum_share: 100, ..config(Level::Device) }).unwrap();
+    (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000_000, tag).unwrap());
+    rig.gpu.advance(150_000);
+    rig.preempt(&queue, Request { yields: true, ..ASYNC }).unwrap();
+    rig.engine.load_begins(queue.stream().context);
+    for _ in 0..2_000 {
+        rig.gpu.advance(1_000_000);
+        rig.engine.pump();
+    }
+    assert!(is_idle(&rig.gpu, &queue));
+}

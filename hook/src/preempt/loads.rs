@@ -1,0 +1,172 @@
+//! Calls for which the driver waits until the GPU has done all that it has of their context: loads of modules, and launches of kernels
+//! that need more local memory than any before. What stands at a gate of the program's own yields to them, as the thread that would
+//! restore it may be the one that makes them. (Functions of a loaded module are loaded without such a wait: measured on an H200.)
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering::*, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::*;
+use sluice_preempt::command::Work;
+use sluice_preempt::ids::Context;
+
+use super::{HookEngine, engine, engine_for_call, holds, inside, is_engaged};
+use crate::governed::guarded;
+use crate::gpu::{self, pointer};
+use crate::real;
+
+/// Local memory of a thread, in bytes, that a context certainly has room for: what was measured not to wait.
+const LITTLE: u32 = 64;
+
+/// Kernels that are remembered.
+const MANY: usize = 4096;
+
+/// While this lives, streams of the context that the program itself holds yield.
+#[derive(Debug)]
+pub(super) struct Load(&'static HookEngine, Context);
+
+impl Load {
+    fn begin(engine: &'static HookEngine, context: Context) -> Self {
+        engine.load_begins(context);
+        Self(engine, context)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        guarded((), || self.0.load_ends(self.1));
+    }
+}
+
+/// A call that loads, or may, into the current context.
+#[inline]
+pub(crate) fn load<R>(call: impl FnOnce() -> R) -> R {
+    watched(engine_for_call, gpu::current_context, call)
+}
+
+/// Likewise one of our own, into this context.
+pub(crate) fn load_into<R>(context: u64, call: impl FnOnce() -> R) -> R {
+    watched(engine, || Some(context), call)
+}
+
+/// Loads that began before the engine was there: of those it knows nothing.
+static EARLY: AtomicU32 = AtomicU32::new(0);
+
+/// Whether such a load is still under way. Then nothing may stand at a gate that it could wait for.
+pub(super) fn is_any_early() -> bool {
+    // Whoever is not seen here sees that there is an engine.
+    fence(SeqCst);
+    EARLY.load(Relaxed) > 0
+}
+
+fn watched<R>(
+    engine: impl FnOnce() -> Option<&'static HookEngine>,
+    context: impl FnOnce() -> Option<u64>,
+    call: impl FnOnce() -> R,
+) -> R {
+    if !is_engaged() {
+        EARLY.fetch_add(1, Relaxed);
+        fence(SeqCst);
+        if !is_engaged() {
+            let result = call();
+            EARLY.fetch_sub(1, Relaxed);
+            return result;
+        }
+        EARLY.fetch_sub(1, Relaxed);
+    }
+    let _load = begin(engine(), context);
+    call()
+}
+
+#[cold]
+fn begin(engine: Option<&'static HookEngine>, context: impl FnOnce() -> Option<u64>) -> Option<Load> {
+    let engine = engine?;
+    guarded(None, || context().map(|context| Load::begin(engine, Context(context))))
+}
+
+/// A launch is about to be made; what keeps gates from being shut until it has been.
+///
+/// One that was on its way already when the first stream was preempted is not looked at.
+#[inline]
+pub(super) fn before_launch(context: Context, work: Work) -> Option<Load> {
+    match work {
+        Work::Kernel(function) if holds::is_any_program_s() => first_launch(context, function),
+        _ => None,
+    }
+}
+
+#[cold]
+fn first_launch(context: Context, function: u64) -> Option<Load> {
+    let engine = engine()?;
+    guarded(None, || {
+        if seen().functions.contains(&(context.0, function)) {
+            return None;
+        }
+        inside(|| {
+            // To ask for its memory may load it.
+            let load = (!is_loaded(function)).then(|| Load::begin(engine, context));
+            let more = seen().note(context.0, function, local_bytes(function));
+            load.or_else(|| more.then(|| Load::begin(engine, context)))
+        })
+    })
+}
+
+/// Whether the driver says that it has loaded the function.
+fn is_loaded(function: u64) -> bool {
+    const LOADED: CUfunctionLoadingState = 1;
+    let mut state = 0;
+    // SAFETY: the program launches the function, so it is alive; `state` is writable.
+    let asked = real::table().cuFuncIsLoaded.map(|ask| unsafe { ask(&raw mut state, pointer(function)) });
+    asked == Some(CUresult::SUCCESS) && state == LOADED
+}
+
+/// Local memory of one of its threads, in bytes; as much as can be if the driver does not say.
+fn local_bytes(function: u64) -> u32 {
+    let mut bytes = 0;
+    let asked = real::table().cuFuncGetAttribute.map(|ask| {
+        // SAFETY: the program launches the function, so it is alive; `bytes` is writable.
+        unsafe { ask(&raw mut bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, pointer(function)) }
+    });
+    if asked == Some(CUresult::SUCCESS) { bytes.try_into().unwrap_or(0) } else { u32::MAX }
+}
+
+/// Kernels that were launched while the program held a stream.
+#[derive(Debug, Default)]
+struct Seen {
+    /// By context.
+    functions: BTreeSet<(u64, u64)>,
+    /// The most local memory that one of them needed, by context.
+    local: BTreeMap<u64, u32>,
+}
+
+static SEEN: Mutex<Seen> = Mutex::new(Seen { functions: BTreeSet::new(), local: BTreeMap::new() });
+
+impl Seen {
+    /// Remembers a kernel; whether it needs more local memory than any before. One of which it is not known always may.
+    fn note(&mut self, context: u64, function: u64, local: u32) -> bool {
+        if self.functions.len() >= MANY {
+            self.functions.clear();
+        }
+        self.functions.insert((context, function));
+        let most = self.local.entry(context).or_insert(LITTLE);
+        let more = local > *most;
+        if local < u32::MAX {
+            *most = local.max(*most);
+        }
+        more
+    }
+}
+
+/// A module was unloaded, or a context has ended: handles of functions may come again.
+pub(super) fn forget_functions(context: Option<u64>) {
+    let mut seen = seen();
+    seen.functions.clear();
+    if let Some(context) = context {
+        seen.local.remove(&context);
+    }
+}
+
+fn seen() -> MutexGuard<'static, Seen> {
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
