@@ -82,6 +82,8 @@ PARTS = {
     "hint": Part(script("hint.py"), 60, 120, quiet=True),
     "groups": Part(script("groups.py"), 60, 120),
     "table": Part(script("table.py"), 15, 60, result="check-table", limited=False),
+    "gates": Part(script("memops.py", "gates"), 15, 60, quiet=True, sim=SHORT),
+    "waits": Part(script("memops.py", "waits"), 15, 60, quiet=True, sim=SHORT),
     "calibrate": Part(script("calibrate.py", "--gpu", "real"), 200, 260, quiet=True, result="calibrate-real"),
     "demo": Part(sluice("demo", "--gpu", "real", "--seconds", 30, "--json", "OUT/demo-real.json"), 45, 120, result="demo-real", limited=False),
     **{
@@ -98,5 +100,5 @@ PLANS = {
     "serve": ["serve"],
     "preempt": ["preempt"],
     "bits": ["lc-overhead", "identical-api", "frameworks"],
-    "rest": ["outside", "doctor", "serve-random", "memory", "hint", "table", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
+    "rest": ["outside", "doctor", "serve-random", "memory", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
 }
