@@ -101,16 +101,17 @@ static void wait_for_kernels(Run *run, long count) {
         if (now_ns() > until) DIE("%ld of %d kernels of %u us have ended, and no more", done(run, look()), KERNELS, run->us);
 }
 
-/* Returns where the stream is when nothing has changed for three kernels' time and some. The simulator tells late. */
+/* Returns where the stream is when two looks, three kernels' time and some apart, and all between have seen the same. The simulator
+ * tells late. */
 static Place wait_for_rest(Run *run) {
     const uint64_t rest = run->us * 3000u + (gpu.is_real ? 300000 : 50000000);
-    uint64_t since = now_ns();
-    Place last = watch(run), place;
-    while (now_ns() < since + rest) {
-        place = watch(run);
+    Place last = watch(run);
+    for (uint64_t since = now_ns();;) {
+        const uint64_t begun = now_ns();
+        const Place place = watch(run);
         if (memcmp(&place, &last, sizeof place)) last = place, since = now_ns();
+        else if (begun >= since + rest) return last;
     }
-    return last;
 }
 
 /* Shuts the gates of a stream that runs, at a random moment, and looks where it comes to rest. */

@@ -254,6 +254,8 @@ static void copies(void) {
     TRY("free of pinned memory", cuMemFreeHost, (pinned));
     TRY("register memory", cuMemHostRegister_v2, (pageable, MIB, 0));
     TRY("unregister memory", cuMemHostUnregister, (pageable));
+    DO(cuMemFree_v2(at));
+    free(pageable);
 }
 
 static CUresult event_of_a_kernel(void) {
