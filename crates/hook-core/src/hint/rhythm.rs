@@ -11,7 +11,8 @@ const OFF_NS: f64 = 400_000.0;
 /// Intervals in step before the pace is believed.
 const ENOUGH: u32 = 8;
 
-/// Intervals in step after one that was off, if the pace was believed before.
+/// Intervals in step after those that were off, if the pace was believed before: a program that paused, or did something else for a
+/// moment, goes on as it did.
 const AGAIN: u32 = 2;
 
 /// Intervals off in a row after which another pace is looked for.
@@ -31,6 +32,8 @@ pub(super) struct Rhythm {
     beat_ns: f64,
     interval: Estimate,
     in_step: u32,
+    /// It was believed since it is this pace that is looked for.
+    believed: bool,
     off: u32,
 }
 
@@ -50,6 +53,7 @@ impl Rhythm {
         {
             self.interval.learn(interval, FURTHEST_NS);
             self.in_step = self.in_step.saturating_add(1);
+            self.believed |= self.in_step >= ENOUGH;
             (self.off, self.beat_ns) = (0, began);
         } else if self.off >= ANOTHER {
             self.begin(began, interval);
@@ -58,8 +62,7 @@ impl Rhythm {
             self.beat_ns += mean;
             self.off = 1;
         } else {
-            // A second one before the pace is believed again costs all.
-            self.in_step = if self.off == 0 && self.in_step >= ENOUGH { ENOUGH - AGAIN } else { 0 };
+            self.in_step = if self.believed { ENOUGH - AGAIN } else { 0 };
             self.off += 1;
             self.beat_ns = began;
         }
@@ -67,7 +70,7 @@ impl Rhythm {
 
     fn begin(&mut self, began: f64, interval: f64) {
         let interval = Estimate::exactly(interval);
-        *self = Self { last_ns: self.last_ns, beat_ns: began, interval, in_step: 0, off: 0 };
+        *self = Self { last_ns: self.last_ns, beat_ns: began, interval, ..Self::default() };
     }
 
     /// When the next request is due: by the same clock, with a margin. `None` without a pace that is believed.
@@ -137,7 +140,7 @@ mod tests {
         assert_eq!(after(missed.clone()).next(), None);
         let next = after(missed.clone().chain(steady(2))).next().expect("in step again");
         assert!((next.mean_ns - (1_000 + 35 * 10) as f64 * MS as f64).abs() < 30_000.0, "{next:?}");
-        assert_eq!(after(missed.chain(steady(1)).chain([20 * MS]).chain(steady(4))).next(), None, "twice");
+        assert_eq!(after(missed.chain(steady(1)).chain([20 * MS]).chain(steady(1))).next(), None, "twice");
     }
 
     #[test]
@@ -160,7 +163,18 @@ mod tests {
     fn two_that_are_late_in_a_row_are_no_pace() {
         let stumbles = steady(30).chain([11 * MS, 12 * MS]);
         assert_eq!(after(stumbles.clone()).next(), None);
-        assert_eq!(after(stumbles.chain(steady(4))).next(), None);
+        assert_eq!(after(stumbles.clone().chain(steady(1))).next(), None);
+        assert!(after(stumbles.chain(steady(2))).next().is_some());
+    }
+
+    #[test]
+    fn a_program_that_does_something_else_and_pauses_goes_on_as_before() {
+        let other = steady(600).chain([MS, 2_000 * MS]);
+        assert_eq!(after(other.clone()).next(), None);
+        assert_eq!(after(other.clone().chain(steady(1))).next(), None);
+        assert!(after(other.chain(steady(2))).next().is_some());
+        // What was never believed is not remembered.
+        assert_eq!(after(steady(7).chain([MS, 2_000 * MS]).chain(steady(7))).next(), None);
     }
 
     #[test]

@@ -42,6 +42,44 @@ fn a_request_that_is_due_is_held_for_before_any_call_of_the_program() {
     assert_eq!(server.launch(), Some(hold.ticket));
 }
 
+/// Requests every 10 ms from `due` on; how many were held for ahead, and when the next would be due.
+fn every_ten_ms(server: &mut Server, mut due: u64, requests: u32, mut planned: Option<Hold>) -> (u32, u64) {
+    let mut ahead = 0;
+    for at in 0..requests {
+        let hold = planned.take().filter(|hold| {
+            server.now = hold.starts_ns.max(server.now);
+            server.machine.comes_due(hold.ticket)
+        });
+        ahead += u32::from(hold.is_some());
+        server.now = due + if at % 2 == 0 { 3 * US } else { 0 };
+        let began = server.now;
+        let held = server.begin(Trigger::Copy, 0).is_ok() || hold.is_some();
+        server.now += 60 * US;
+        server.launch();
+        planned = server.machine.foresee(server.now);
+        server.now = began + if held { 1000 * US } else { 1100 * US };
+        server.finish();
+        due += 10 * MS;
+    }
+    (ahead, due)
+}
+
+#[test]
+fn a_service_that_pauses_is_held_for_ahead_again_but_for_its_first_requests() {
+    let mut server = Server::new();
+    let (_, due) = every_ten_ms(&mut server, 2_000 * MS, 600, None);
+    for pause in 1..5 {
+        // It reads a sum, and is then idle for seconds.
+        server.now = due + pause * 10_000 * MS - 2_000 * MS;
+        let _begun = server.begin(Trigger::Copy, 0);
+        server.launch();
+        server.now += MS;
+        server.finish();
+        let (ahead, _) = every_ten_ms(&mut server, due + pause * 10_000 * MS, 600, None);
+        assert!(ahead >= 596, "{ahead} of 600 after pause {pause}");
+    }
+}
+
 #[test]
 fn a_request_that_comes_before_its_hold_is_held_for_as_any_other() {
     let (mut server, hold, due) = in_step(20 * US);
