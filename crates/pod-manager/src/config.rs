@@ -61,7 +61,7 @@ pub struct Config {
     /// of them turns are longer than [`Self::turn`]: see [`Self::turn_on_node`]. Default 1.
     pub node_gpus: u32,
     /// Whose gates are closed, and whose grants are withheld, while somebody latency-critical is busy. Default: nobody's, as
-    /// programs whose streams are preempted again and again have crashed in the real driver (docs/ARCHITECTURE.md).
+    /// what gates cost frameworks on a GPU is not measured yet (docs/benchmarks.md).
     pub gates: GatesOf,
     /// How long all who are latency-critical have to be idle until the gates are opened: at most 1 s. Default 500 µs.
     pub gate_idle: Duration,
