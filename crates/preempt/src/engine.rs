@@ -27,7 +27,7 @@
 //! | `Slices::hold`, `Slices::release` | `work_slices` | any stream | look |
 //! | `is_hung` | `preempt` | the stream's context | look |
 //! | `Gate::store`, `Gate::progress` | `place` | the queue handed over, or the program's | busy; the program |
-//! | | `shut_gates`, `open_needed`, `resume` | any stream | book |
+//! | | `shut_gates`, `open_needed`, `open_gates`, `resume` | any stream | book |
 //! | `Gate::progress` | `has_stopped` | the preempted stream | look |
 //! | `destroy_stream`, `destroy_event` of its marks | `reap` | a stream that is over | a look of its own; nobody else looks |
 //! | `destroy_event` | `destroy_postponed` | an event that nobody means | event use |

@@ -589,11 +589,16 @@ static void thirty(void) {
 /* For 31: "add" with more local memory than any kernel before it. */
 static const char DEEP[] = "SLUICE-SIM 1\nkernel deep params=ptr:u64,n:u32,iters:u32 ns_per_iter=1000 local=16384 effect=add\n";
 static const char DEEP_PTX[] =
-    ".version 6.4\n.target sm_70\n.address_size 64\n" PTX_BEGIN("deep") "{\n.local .align 8 .b8 stack[16384];\n.reg .b64 %own, %other;\n"
-    /* 1 where the number of its own is, 0 elsewhere, and what is read is not known before. */
-    "mov.u64 %other, stack;\nmul.wide.u32 %wide, %i, 8;\nadd.u64 %own, %other, %wide;\nmul.wide.u32 %wide, %w, 8;\n"
-    "add.u64 %other, %other, %wide;\nmov.u64 %wide, 1;\nst.local.u64 [%own], %wide;\nmov.u64 %wide, 0;\n"
-    "st.local.u64 [%other], %wide;\nld.local.u64 %wide, [%own];\nadd.u64 %value, %value, %wide;\n}\n" PTX_END;
+    ".version 6.4\n.target sm_70\n.address_size 64\n"
+    ".visible .entry deep(.param .u64 ptr, .param .u32 n, .param .u32 iters)\n{\n.local .align 8 .b8 stack[16384];\n"
+    ".reg .pred %p;\n.reg .b32 %i, %w;\n.reg .b64 %at, %value, %wide, %own, %other;\n"
+    "mov.u32 %i, %ctaid.x;\nmov.u32 %w, %ntid.x;\nmul.lo.u32 %i, %i, %w;\nmov.u32 %w, %tid.x;\nadd.u32 %i, %i, %w;\n"
+    "ld.param.u32 %w, [n];\nsetp.ge.u32 %p, %i, %w;\n@%p bra END;\nld.param.u64 %at, [ptr];\ncvta.to.global.u64 %at, %at;\n"
+    "mul.wide.u32 %wide, %i, 8;\nadd.u64 %at, %at, %wide;\nld.global.u64 %value, [%at];\n"
+    /* 1 at the thread's own place, 0 at another one, and which those are is not known before. */
+    "mov.u64 %other, stack;\nadd.u64 %own, %other, %wide;\nmul.wide.u32 %wide, %w, 8;\nadd.u64 %other, %other, %wide;\n"
+    "mov.u64 %wide, 1;\nst.local.u64 [%own], %wide;\nmov.u64 %wide, 0;\nst.local.u64 [%other], %wide;\n"
+    "ld.local.u64 %wide, [%own];\nadd.u64 %value, %value, %wide;\n" PTX_END;
 
 enum { LOADS = 30 };
 static atomic_int begun_loads, ended_loads;

@@ -15,22 +15,20 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         if self.is_abandoned() {
             return;
         }
-        let opened = {
+        {
             let mut book = self.book();
             book.loads.begin(context);
             let gates = self.driver.gate();
             let lanes = book.lanes_mut().map(|(_, lane)| lane).filter(|lane| {
                 lane.state.is_held() && lane.hold.yields && lane.queue.stream().context == context
             });
-            gates.map_or(0, |gates| lanes.map(|lane| lane.open_gates(gates)).filter(|opened| *opened).count())
-        };
+            if let Some(gates) = gates {
+                lanes.for_each(|lane| lane.open_gates(gates));
+            }
+        }
         self.yield_slices(context, None);
         // What they wait for on the GPU may be behind the gates of others.
         self.open_needed();
-        if opened > 0 {
-            // Somebody has to see that they have stopped.
-            self.observer.wake();
-        }
     }
 
     /// Such a call has come back. Streams that have yielded stay as they are; the next preemption shuts their gates again.
@@ -42,11 +40,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 }
 
 impl Lane {
-    /// Holds the queue by its door alone: what the driver has of it goes on. Whether gates were shut.
-    pub(super) fn open_gates(&mut self, gates: &dyn Gate) -> bool {
+    /// Holds the queue by its door alone: what the driver has of it goes on.
+    pub(super) fn open_gates(&mut self, gates: &dyn Gate) {
         let (queue, stream) = (&self.queue, self.queue.stream());
         if !queue.flight.tickets(|tickets| tickets.is_shut()) {
-            return false;
+            return;
         }
         let arrived = gates.progress(stream).arrived;
         queue.flight.tickets(|tickets| {
@@ -57,6 +55,5 @@ impl Lane {
         self.hold.level = self.hold.level.map(|level| level.min(Level::Host));
         self.hold.seen = None;
         self.state = self.state.after(Move::Yield).unwrap_or(self.state);
-        true
     }
 }

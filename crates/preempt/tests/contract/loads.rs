@@ -8,7 +8,7 @@ use sluice_preempt::ids::{Context, Kind};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::state::State;
 
-use crate::gpu::{Effect, Gpu};
+use crate::gpu::{During, Effect, Gpu};
 use crate::rig::{ASYNC, Rig, SYNC, config};
 
 /// What a program asks for that preempts its own streams.
@@ -111,6 +111,30 @@ fn what_stands_at_level_full_goes_on_too() {
 }
 
 #[test]
+fn without_gates_nobody_is_taken_off_the_gpu_meanwhile() {
+    let rig = Rig::new();
+    rig.gpu.inside().slices = Some(Ok(()));
+    rig.gpu.inside().gates = false;
+    let queue = busy(&rig, Level::Full);
+    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Full);
+    rig.engine.load_begins(queue.stream().context);
+    rig.gpu.finish();
+    assert!(is_idle(&rig.gpu, &queue));
+    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Host);
+}
+
+#[test]
+fn a_stream_that_yields_while_somebody_waits_for_its_stop_has_stopped_when_it_is_through() {
+    let rig = Rig::new();
+    let queue = busy(&rig, Level::Device);
+    let other = rig.clone();
+    rig.gpu.during(During::Query, move || other.engine.load_begins(Context(1)));
+    let achieved = rig.preempt(&queue, OWN).unwrap();
+    assert!(rig.gpu.was_there(During::Query));
+    assert_eq!((achieved.level, achieved.stopped, rig.ran(&queue).len()), (Level::Host, true, 8));
+}
+
+#[test]
 fn streams_of_other_contexts_and_those_that_do_not_yield_stand() {
     let rig = Rig::new();
     let (mine, manager_s) = (busy(&rig, Level::Device), busy(&rig, Level::Device));
@@ -154,11 +178,13 @@ fn a_stream_that_is_stopped_again_after_its_minimum_yields_as_before() {
     let rig = Rig::new();
     let queue = rig.plain(1, Kind::NonBlocking);
     rig.engine.enable(&queue, Config { minimum_share: 100, ..config(Level::Device) }).unwrap();
-    (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000_000, tag).unwrap());
+    (0..10).for_each(|tag| rig.launch(&queue, Effect::Nothing, 200_000_000, tag).unwrap());
+    assert_eq!(rig.submitted(&queue), 10);
     rig.gpu.advance(150_000);
     rig.preempt(&queue, Request { yields: true, ..ASYNC }).unwrap();
     rig.engine.load_begins(queue.stream().context);
-    for _ in 0..2_000 {
+    // A second, until its first minimum is over, and then a tenth of one each would not do.
+    for _ in 0..2_500 {
         rig.gpu.advance(1_000_000);
         rig.engine.pump();
     }

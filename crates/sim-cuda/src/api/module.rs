@@ -19,7 +19,7 @@ fn module<T>(handle: Ptr<T>) -> Result<Arc<ModuleObject>, CUresult> {
     driver()?.modules.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)
 }
 
-/// To load something the driver waits for everything submitted to the context (as was seen on an H200 with driver 580).
+/// To load something the driver waits for everything submitted to the context (as was measured on an H200).
 fn wait_for_work(context: Option<&Arc<Context>>) -> Status {
     context.map_or(Ok(()), |context| context.drain())
 }

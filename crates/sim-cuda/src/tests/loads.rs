@@ -70,8 +70,9 @@ fn a_load_waits_for_a_stream_that_stands() {
         let gate = standing();
         let done = meanwhile(&turn, call);
         time_goes_by(&turn);
-        assert_eq!(done.try_recv(), Err(TryRecvError::Empty));
+        let early = done.try_recv();
         gate.store(1);
+        assert_eq!(early, Err(TryRecvError::Empty));
         done.recv().unwrap();
         cuCtxSynchronize().unwrap();
     }
@@ -91,22 +92,32 @@ fn a_launch_that_needs_more_local_memory_than_any_before_waits_for_a_stream_that
     let launched = move || launch(Ptr::to_address(deeper), data, 8, Ptr::to_address(on)).unwrap();
     let done = meanwhile(&turn, launched);
     time_goes_by(&turn);
-    assert_eq!(done.try_recv(), Err(TryRecvError::Empty));
+    let early = done.try_recv();
     gate.store(1);
+    assert_eq!(early, Err(TryRecvError::Empty));
     done.recv().unwrap();
     cuCtxSynchronize().unwrap();
     assert_eq!(read(data, 8), [3; 8]);
 }
 
 #[test]
-fn a_load_during_a_capture_leaves_it_alone() {
+fn a_load_during_a_capture_leaves_it_alone_and_a_captured_launch_waits_for_nothing() {
     let turn = turn();
     let (on, data) = (stream(CU_STREAM_NON_BLOCKING), words(8));
-    cuStreamBeginCapture_v2(on, CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
-    launch(turn.add, data, 8, on).unwrap();
-    let deep = kernel(load(DEEP), "deep");
-    launch(deep, data, 8, on).unwrap();
-    let mut graph = std::ptr::null_mut();
-    cuStreamEndCapture(on, Ptr::of(&mut graph)).unwrap();
+    let capture = |launches: &dyn Fn()| {
+        cuStreamBeginCapture_v2(on, CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+        launches();
+        let mut graph = std::ptr::null_mut();
+        cuStreamEndCapture(on, Ptr::of(&mut graph)).unwrap();
+    };
+    let deep = std::cell::Cell::new(turn.add);
+    capture(&|| {
+        launch(turn.add, data, 8, on).unwrap();
+        deep.set(kernel(load(DEEP), "deep"));
+        launch(turn.add, data, 8, on).unwrap();
+    });
+    let gate = standing();
+    capture(&|| launch(deep.get(), data, 8, on).unwrap());
+    gate.store(1);
     assert_eq!(read(data, 8), [0; 8]);
 }
