@@ -45,13 +45,13 @@ const fn is_copy(symbol: &str) -> bool {
 }
 
 /// Whether a function loads something, or may: the driver then waits for all that it has of the context. (It has been seen not to for
-/// `cuModuleGetFunction`.)
+/// `cuModuleGetFunction`; what is asked of a module is in the context with it, and a library's kernels need no context.)
 const fn loads(symbol: &str) -> bool {
     let is_of_code = begins(symbol, "cuModule")
         || begins(symbol, "cuLibrary")
         || begins(symbol, "cuKernel")
         || begins(symbol, "cuFunc");
-    is_of_code && !begins(symbol, "cuModuleGetFunction")
+    is_of_code && !begins(symbol, "cuModuleGet") && !begins(symbol, "cuLibraryGetKernel")
 }
 
 /// Whether a function moves or sets memory.
@@ -90,10 +90,10 @@ macro_rules! exports {
     };
     // What is unloaded or taken back may be used by commands that wait.
     (@body sync cuModuleUnload $real:ident $variant:ident ($($a:ident)*)) => {
-        exports!(@settled cuModuleUnload $real $variant ($($a)*))
+        exports!(@unloaded cuModuleUnload $real $variant ($($a)*))
     };
     (@body sync cuLibraryUnload $real:ident $variant:ident ($($a:ident)*)) => {
-        exports!(@settled cuLibraryUnload $real $variant ($($a)*))
+        exports!(@unloaded cuLibraryUnload $real $variant ($($a)*))
     };
     (@body sync cuMemHostUnregister $real:ident $variant:ident ($($a:ident)*)) => {
         exports!(@settled cuMemHostUnregister $real $variant ($($a)*))
@@ -117,6 +117,9 @@ macro_rules! exports {
                 preempt::beside(|| unsafe { $real($($a),*) })
             }
         })
+    };
+    (@unloaded $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || preempt::unload(|| unsafe { $real($($a),*) }))
     };
     (@settled $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
         governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || preempt::settle(|| unsafe { $real($($a),*) }))

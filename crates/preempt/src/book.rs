@@ -116,7 +116,7 @@ impl Book {
     /// Whether the queue is held by its door alone, as somebody makes a call that waits for all that its context has been given.
     pub(crate) fn yields(&self, id: QueueId) -> bool {
         self.lanes.get(&id).is_some_and(|lane| {
-            lane.state.is_held() && lane.hold.yields && self.loads.is_any(lane.queue.stream().context)
+            lane.state.is_held() && lane.yields && self.loads.is_any(lane.queue.stream().context)
         })
     }
 

@@ -8,7 +8,8 @@
 //! kernel wipe params=ptr:u64,n:u32,value:u64 ns=1000 effect=fill
 //! kernel deep ns=1000 local=65536
 //! ```
-//! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid, and needs `local` bytes of local memory per thread. Effects work on the `n` 64-bit words at `ptr`.
+//! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid, and needs `local` bytes of local memory per thread.
+//! Effects work on the `n` 64-bit words at `ptr`.
 
 use crate::effect::Effect;
 use crate::params;

@@ -10,7 +10,7 @@ use sluice_preempt::ids::{Code, Context, Event, Stream};
 
 use super::gates::Gates;
 use super::slices::OwnGroups;
-use super::{code, inside, launches, loads};
+use super::{code, inside, launches, loads, status};
 use crate::gpu::{self, pointer};
 use crate::process::CAPTURES;
 use crate::real;
@@ -50,8 +50,10 @@ impl Driver for Hooked {
         within(stream.context, || match command {
             Command::Call(call) => call.make(stream.handle),
             Command::Launch(launch) => {
-                let _load = loads::before_launch(stream.context, Work::Kernel(launch.function));
-                launches::submit(stream, launch)
+                let first = loads::before_launch(stream, Work::Kernel(launch.function));
+                let result = launches::submit(stream, launch);
+                loads::launched(first, status(result));
+                result
             }
             Command::Graph(graph) => ask!(cuGraphLaunch(pointer(*graph), pointer(stream.handle))),
             // No call of the program's is made into one of the others.

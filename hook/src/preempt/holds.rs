@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use sluice_preempt::config::Level;
 use sluice_preempt::engine::Request;
 use sluice_preempt::ids::QueueId;
 use sluice_preempt::outcome::{Achieved, Error};
 use sluice_preempt::queue::Queue;
 
-use super::HookEngine;
+use super::{HookEngine, loads};
 
 /// Who wants a stream to stand still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,14 +39,15 @@ pub(super) fn hold(
     holder: Holder,
     request: Request,
 ) -> Result<Achieved, Error> {
-    let held = {
+    {
         let mut all = all();
         let held = all.get(&queue.id()).map_or(0, |held| *held) | holder.bit();
         all.insert(queue.id(), held);
         note(&all);
-        held
-    };
-    let result = engine.preempt(queue, Request { yields: yields(held), ..request });
+        // While nobody else can change who holds it: what the engine is told last is what is so.
+        engine.set_yields(queue, yields(held));
+    }
+    let result = engine.preempt(queue, request);
     if matches!(result, Err(error) if !matches!(error, Error::Timeout { pending: true })) {
         let _ = release(engine, queue, holder);
     }
@@ -63,14 +65,26 @@ pub(super) fn release(engine: &HookEngine, queue: &Queue, holder: Holder) -> Res
     }
     all.insert(queue.id(), others);
     note(&all);
-    // Without the lease of whoever has let go.
-    let request = Request { timeout_ns: 0, yields: yields(others), ..Request::default() };
+    engine.set_yields(queue, yields(others));
+    // Without the lease of whoever has let go, and not at a gate that a load of which the engine knows nothing could wait for.
+    let level = (yields(others) && loads::is_any_early()).then_some(Level::Host);
+    let request = Request { timeout_ns: 0, level, ..Request::default() };
     engine.preempt(queue, request).map(drop).or(Ok(()))
 }
 
 /// Whether a manager holds the stream.
 pub(super) fn is_held_by_manager(queue: QueueId) -> bool {
     all().get(&queue).is_some_and(|held| held & Holder::Manager.bit() != 0)
+}
+
+/// The program holds the stream no more: it has destroyed it, or ended its context.
+pub(super) fn program_is_through(queue: QueueId) {
+    let mut all = all();
+    if let Some(held) = all.get_mut(&queue) {
+        *held &= !Holder::Program.bit();
+    }
+    all.retain(|_, held| *held != 0);
+    note(&all);
 }
 
 /// The stream runs again by itself, or is gone.

@@ -1,6 +1,7 @@
 //! Calls for which the driver waits until the GPU has done all that it has of their context: loads of modules, and launches of kernels
 //! that need more local memory than any before. What stands at a gate of the program's own yields to them, as the thread that would
 //! restore it may be the one that makes them. (Functions of a loaded module are loaded without such a wait: measured on an H200.)
+//! A library that is loaded eagerly goes into all contexts of the process: of those only the current one's streams yield.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
@@ -9,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_preempt::command::Work;
-use sluice_preempt::ids::Context;
+use sluice_preempt::driver::Driver;
+use sluice_preempt::ids::{Context, Stream};
 
 use super::{HookEngine, engine, engine_for_call, holds, inside, is_engaged};
 use crate::governed::guarded;
@@ -53,6 +55,22 @@ pub(crate) fn load_into<R>(context: u64, call: impl FnOnce() -> R) -> R {
 /// Loads that began before the engine was there: of those it knows nothing.
 static EARLY: AtomicU32 = AtomicU32::new(0);
 
+struct Early;
+
+impl Early {
+    fn begin() -> Self {
+        EARLY.fetch_add(1, Relaxed);
+        fence(SeqCst);
+        Self
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        EARLY.fetch_sub(1, Relaxed);
+    }
+}
+
 /// Whether such a load is still under way. Then nothing may stand at a gate that it could wait for.
 pub(super) fn is_any_early() -> bool {
     // Whoever is not seen here sees that there is an engine.
@@ -66,14 +84,10 @@ fn watched<R>(
     call: impl FnOnce() -> R,
 ) -> R {
     if !is_engaged() {
-        EARLY.fetch_add(1, Relaxed);
-        fence(SeqCst);
+        let _early = Early::begin();
         if !is_engaged() {
-            let result = call();
-            EARLY.fetch_sub(1, Relaxed);
-            return result;
+            return call();
         }
-        EARLY.fetch_sub(1, Relaxed);
     }
     let _load = begin(engine(), context);
     call()
@@ -85,38 +99,58 @@ fn begin(engine: Option<&'static HookEngine>, context: impl FnOnce() -> Option<u
     guarded(None, || context().map(|context| Load::begin(engine, Context(context))))
 }
 
-/// A launch is about to be made; what keeps gates from being shut until it has been.
+/// A launch is about to be made: what keeps gates from being shut until it has been, if it needs that.
 ///
 /// One that was on its way already when the first stream was preempted is not looked at.
 #[inline]
-pub(super) fn before_launch(context: Context, work: Work) -> Option<Load> {
+pub(super) fn before_launch(stream: Stream, work: Work) -> Option<FirstLaunch> {
     match work {
-        Work::Kernel(function) if holds::is_any_program_s() => first_launch(context, function),
+        Work::Kernel(function) if holds::is_any_program_s() => first_launch(stream, function),
         _ => None,
     }
 }
 
+/// A kernel that was not launched yet while the program held a stream.
+#[derive(Debug)]
+pub(super) struct FirstLaunch {
+    context: u64,
+    function: u64,
+    local: u32,
+    _load: Option<Load>,
+}
+
 #[cold]
-fn first_launch(context: Context, function: u64) -> Option<Load> {
+fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
     let engine = engine()?;
+    let context = stream.context;
     guarded(None, || {
-        if seen().functions.contains(&(context.0, function)) {
+        let is_known = || seen().functions.contains(&(context.0, function));
+        // What a capture notes down is not launched, and reserves nothing.
+        if is_known() || engine.driver().is_capturing(stream) {
             return None;
         }
         inside(|| {
             // To ask for its memory may load it.
             let load = (!is_loaded(function)).then(|| Load::begin(engine, context));
-            let more = seen().note(context.0, function, local_bytes(function));
-            load.or_else(|| more.then(|| Load::begin(engine, context)))
+            let local = local_bytes(function);
+            let load = load.or_else(|| seen().is_more(context.0, local).then(|| Load::begin(engine, context)));
+            Some(FirstLaunch { context: context.0, function, local, _load: load })
         })
     })
+}
+
+/// What the driver said to the launch. One that it did not make has reserved nothing.
+pub(super) fn launched(first: Option<FirstLaunch>, result: CUresult) {
+    if let Some(first) = first.filter(|_| result == CUresult::SUCCESS) {
+        guarded((), || seen().note(&first));
+    }
 }
 
 /// Whether the driver says that it has loaded the function.
 fn is_loaded(function: u64) -> bool {
     const LOADED: CUfunctionLoadingState = 1;
     let mut state = 0;
-    // SAFETY: the program launches the function, so it is alive; `state` is writable.
+    // SAFETY: the program launches the function, or a library's kernel, so it is alive; `state` is writable.
     let asked = real::table().cuFuncIsLoaded.map(|ask| unsafe { ask(&raw mut state, pointer(function)) });
     asked == Some(CUresult::SUCCESS) && state == LOADED
 }
@@ -125,7 +159,7 @@ fn is_loaded(function: u64) -> bool {
 fn local_bytes(function: u64) -> u32 {
     let mut bytes = 0;
     let asked = real::table().cuFuncGetAttribute.map(|ask| {
-        // SAFETY: the program launches the function, so it is alive; `bytes` is writable.
+        // SAFETY: the program launches the function, or a library's kernel, so it is alive; `bytes` is writable.
         unsafe { ask(&raw mut bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, pointer(function)) }
     });
     if asked == Some(CUresult::SUCCESS) { bytes.try_into().unwrap_or(0) } else { u32::MAX }
@@ -143,18 +177,21 @@ struct Seen {
 static SEEN: Mutex<Seen> = Mutex::new(Seen { functions: BTreeSet::new(), local: BTreeMap::new() });
 
 impl Seen {
-    /// Remembers a kernel; whether it needs more local memory than any before. One of which it is not known always may.
-    fn note(&mut self, context: u64, function: u64, local: u32) -> bool {
+    /// Whether a kernel with so much local memory may need more than any before. One of which it is not known always may.
+    fn is_more(&self, context: u64, local: u32) -> bool {
+        local > self.local.get(&context).copied().unwrap_or(LITTLE)
+    }
+
+    /// Remembers a kernel that was launched.
+    fn note(&mut self, launched: &FirstLaunch) {
         if self.functions.len() >= MANY {
             self.functions.clear();
         }
-        self.functions.insert((context, function));
-        let most = self.local.entry(context).or_insert(LITTLE);
-        let more = local > *most;
-        if local < u32::MAX {
-            *most = local.max(*most);
+        self.functions.insert((launched.context, launched.function));
+        if launched.local < u32::MAX {
+            let most = self.local.entry(launched.context).or_insert(LITTLE);
+            *most = launched.local.max(*most);
         }
-        more
     }
 }
 

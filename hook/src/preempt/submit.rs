@@ -136,8 +136,10 @@ fn through(
     later: impl FnOnce() -> Result<Later, Code>,
 ) -> CUresult {
     let now = || {
-        let _load = loads::before_launch(queue.stream().context, work);
-        code(inside(now))
+        let first = loads::before_launch(queue.stream(), work);
+        let result = inside(now);
+        loads::launched(first, result);
+        code(result)
     };
     guarded(CUresult::ERROR_UNKNOWN, || status(engine.submit(queue, work, now, later)))
 }

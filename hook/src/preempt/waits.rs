@@ -5,7 +5,7 @@ use sluice_driver_api::types::*;
 use sluice_preempt::ids::Context;
 
 use super::submit::queue_of;
-use super::{code, engine_for_call, inside, is_engaged, loads, parameters, slices, status, streams};
+use super::{code, engine_for_call, holds, inside, is_engaged, loads, parameters, slices, status, streams};
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
 
@@ -65,10 +65,18 @@ pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
                 engine.await_context(Context(context));
             }
             parameters::forget_layouts();
-            loads::forget_functions(None);
         });
     }
     real()
+}
+
+/// Likewise the end of a module or a library: handles of functions may come again.
+#[inline]
+pub(crate) fn unload(real: impl FnOnce() -> CUresult) -> CUresult {
+    if is_engaged() {
+        guarded((), || loads::forget_functions(None));
+    }
+    settle(real)
 }
 
 /// Begins or ends a capture.
@@ -102,7 +110,11 @@ pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -
     }
     let Some(engine) = engine_for_call() else { return direct() };
     match guarded(None, || streams::end(stream.expose_provenance() as u64)) {
-        Some(queue) => guarded(CUresult::ERROR_UNKNOWN, || status(engine.destroy_stream(&queue))),
+        Some(queue) => guarded(CUresult::ERROR_UNKNOWN, || {
+            let result = status(engine.destroy_stream(&queue));
+            holds::program_is_through(queue.id());
+            result
+        }),
         None => direct(),
     }
 }
@@ -113,7 +125,10 @@ pub(crate) fn context_ends(context: u64) {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
-        guarded((), || engine.context_ends(Context(context)));
+        guarded((), || {
+            engine.context_ends(Context(context));
+            streams::of_context(context).iter().for_each(|queue| holds::program_is_through(queue.id()));
+        });
     }
 }
 

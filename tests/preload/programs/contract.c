@@ -632,6 +632,11 @@ static void thirty_one(void) {
     DO(launch(fresh, its, N, MICROS, beside));
     DO(cuStreamSynchronize(beside));
     EXPECT(mixed(its, N, 1) && peek(data) < kernels);
+    /* A capture launches nothing. */
+    CUgraph captured;
+    DO(cuStreamBeginCapture(beside, 0));
+    DO(launch(deep, deeper, N, MICROS, beside));
+    DO(cuStreamEndCapture(beside, &captured));
     WELL(restore(on));
     DO(cuStreamSynchronize(on));
     EXPECT(added(data, N, kernels));

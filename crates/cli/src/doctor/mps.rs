@@ -89,11 +89,11 @@ mod tests {
             .unwrap();
         assert_eq!(daemon(pipes.path()), Daemon::Serves);
         drop(listener);
-        assert_eq!(
-            daemon(pipes.path()),
-            Daemon::Left,
-            "its socket and a pid file that names somebody are still there"
-        );
+        // Its socket and a pid file that names somebody are still there. A child that another test starts just then has the listener
+        // until it is another program.
+        while daemon(pipes.path()) != Daemon::Left {
+            thread::yield_now();
+        }
     }
 
     #[test]

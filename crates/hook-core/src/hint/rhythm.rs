@@ -5,7 +5,7 @@
 
 use super::estimate::{Estimate, Expected};
 
-/// An interval this much off is not the pace's: it is no part of its mean, and nothing is foreseen for a while.
+/// An interval this much off is not the pace's, and no part of its mean.
 const OFF_NS: f64 = 400_000.0;
 
 /// Intervals in step before the pace is believed.

@@ -63,8 +63,6 @@ pub(crate) struct Hold {
     pub(crate) fence: Option<Event>,
     /// How far the stream had come with its gates when it was last looked at, and when that was first seen.
     pub(crate) seen: Option<(Progress, u64)>,
-    /// It stands aside for calls that wait for the whole context.
-    pub(crate) yields: bool,
     /// The queue is let run in between, for its minimum.
     pub(crate) breath: bool,
 }
@@ -98,6 +96,8 @@ pub(crate) struct Lane {
     /// Counts `preempt` and `restore`: the last one wins.
     pub(crate) epoch: u64,
     pub(crate) hold: Hold,
+    /// While it is held it stands aside for calls that wait for the whole context.
+    pub(crate) yields: bool,
     /// Threads that use the stream, its marks or its fence in the driver, without the book: none of them may be destroyed, nor their
     /// context.
     pub(crate) looking: u32,
@@ -136,6 +136,7 @@ impl Lane {
             state: State::Running,
             epoch: 0,
             hold: Hold::default(),
+            yields: false,
             looking: 0,
             stale: Vec::new(),
             share: Share::default(),

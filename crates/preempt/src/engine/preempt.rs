@@ -31,9 +31,6 @@ pub struct Request {
     pub on_timeout: OnTimeout,
     /// How long the preemption lasts if nobody renews it; `None` for ever.
     pub lease_ns: Option<u64>,
-    /// Whether it stands aside for calls that wait for all that the context has been given ([`Engine::load_begins`]): whoever would
-    /// restore the stream may be the one who makes them.
-    pub yields: bool,
 }
 
 impl Default for Request {
@@ -44,7 +41,6 @@ impl Default for Request {
             timeout_ns: 1_000_000_000,
             on_timeout: OnTimeout::KeepPending,
             lease_ns: None,
-            yields: false,
         }
     }
 }
@@ -101,7 +97,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             lane.hold.since_ns = now;
         }
         lane.hold.asked = Some(level);
-        lane.hold.yields = request.yields;
         let lease = request.lease_ns.map(|lease| now.saturating_add(lease));
         let outage = config.outage_ns.map(|outage| lane.hold.since_ns.saturating_add(outage));
         lane.hold.until_ns = lease.into_iter().chain(outage).min();
@@ -149,7 +144,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             self.has_stopped(queue, epoch)?
         };
         // It may have yielded meanwhile.
-        Ok((self.in_force(queue.id(), epoch).ok().flatten().unwrap_or(level), stopped))
+        let book = self.book();
+        let lane = book.lane(queue.id()).filter(|lane| lane.epoch == epoch);
+        Ok(lane.map_or((level, stopped), |lane| {
+            (lane.hold.level.unwrap_or(level), stopped && lane.state == State::Preempted)
+        }))
     }
 
     /// Waits, first spinning, until `done` or the deadline.

@@ -63,19 +63,19 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             lane.sliced.wanted = false;
             let hold = std::mem::take(&mut lane.hold);
             if breath {
-                let Hold { asked, since_ns, until_ns, yields, .. } = hold;
-                lane.hold = Hold { asked, since_ns, until_ns, yields, breath, ..Hold::default() };
+                let (asked, since_ns, until_ns) = (hold.asked, hold.since_ns, hold.until_ns);
+                lane.hold = Hold { asked, since_ns, until_ns, breath, ..Hold::default() };
             }
             let epoch = lane.epoch;
-            let mut arrived = 0;
-            if let Some(gates) = self.driver.gate().filter(|_| queue.is_gated()) {
-                arrived = gates.progress(queue.stream()).arrived;
+            let gates = self.driver.gate().filter(|_| queue.is_gated());
+            // Before it goes on: what it does then is measured.
+            queue.flight.interrupted(gates.map_or(0, |gates| gates.progress(queue.stream()).arrived));
+            if let Some(gates) = gates {
                 queue.flight.tickets(|tickets| {
                     tickets.open();
                     gates.store(queue.stream(), tickets.word());
                 });
             }
-            queue.flight.interrupted(arrived);
             if let Some(lane) = book.lane_mut(queue.id()) {
                 // Somebody may be asking the driver about it, and nobody may end its context meanwhile.
                 lane.stale.extend(hold.fence);

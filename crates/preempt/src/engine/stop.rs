@@ -48,6 +48,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             level = Level::Host;
         }
         lane.hold.level = lane.hold.level.max(Some(level));
+        if lane.hold.level == Some(Level::Host)
+            && let Some(gates) = self.driver.gate()
+        {
+            // Those that the driver took are not to hold up what is behind none.
+            lane.open_gates(gates);
+        }
         Ok(lane.hold.level.unwrap_or(level))
     }
 
@@ -85,6 +91,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 && queue.flight.tickets(|tickets| tickets.stops_at(progress.arrived))
                 && seen.is_some_and(|(before, since)| before == progress && now >= since + SETTLED_NS)
         });
+        if level < Level::Full && (reached != Err(Code::NOT_READY) || stands) {
+            self.relaxed(|| queue.flight.retire(&self.driver));
+        }
         let mut book = self.book();
         let stopped = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).map(|lane| {
             if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {
@@ -93,16 +102,15 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             // What was found out is of this level; by now it may have yielded.
             let stopped = (reached != Err(Code::NOT_READY) || stands) && lane.hold.level == Some(level);
             if stopped {
+                if level < Level::Full {
+                    queue.flight.stands(progress.map_or(0, |progress| progress.arrived));
+                }
                 lane.fail_if_lost(reached);
                 lane.state = lane.state.after(Move::Stopped).unwrap_or(lane.state);
             }
             stopped
         });
         drop(book);
-        if stopped == Some(true) && level < Level::Full {
-            self.relaxed(|| queue.flight.retire(&self.driver));
-            queue.flight.stands(progress.map_or(0, |progress| progress.arrived));
-        }
         self.looked(queue);
         stopped.ok_or(Error::InvalidState)
     }

@@ -78,12 +78,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 if now >= ends {
                     lane.hold.breath = false;
                     let lease_ns = lane.hold.until_ns.map(|until| until - now);
-                    let request = Request {
-                        level: lane.hold.asked,
-                        lease_ns,
-                        yields: lane.hold.yields,
-                        ..Request::default()
-                    };
+                    let request = Request { level: lane.hold.asked, lease_ns, ..Request::default() };
                     due.push(Due::BreathOver(Arc::clone(queue), request));
                 } else {
                     times.push(ends);

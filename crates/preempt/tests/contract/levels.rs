@@ -61,6 +61,17 @@ fn what_is_behind_no_gate_as_the_driver_took_none_is_said_to_stop_at_level_host(
 }
 
 #[test]
+fn gates_that_were_taken_do_not_hold_up_what_is_behind_none() {
+    let rig = Rig::new();
+    let queue = busy(&rig, Level::Device);
+    rig.gpu.inside().refuses_gates = true;
+    (8..10).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
+    let achieved = rig.preempt(&queue, SYNC).unwrap();
+    assert_eq!((achieved.level, achieved.stopped), (Level::Host, true));
+    assert_eq!(rig.ran(&queue).len(), 10);
+}
+
+#[test]
 fn device_waits_for_a_kernel_whose_gate_was_open_when_the_gpu_came_to_it() {
     for passing_ns in [1_000, 50_000, 1_000_000] {
         let rig = Rig::new();

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::engine::Request;
 use sluice_preempt::ids::{Context, Kind};
+use sluice_preempt::outcome::{Achieved, Error};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::state::State;
 
 use crate::gpu::{During, Effect, Gpu};
 use crate::rig::{ASYNC, Rig, SYNC, config};
-
-/// What a program asks for that preempts its own streams.
-const OWN: Request = Request { yields: true, ..SYNC };
 
 /// Eight kernels, the second of which runs.
 fn busy(rig: &Rig, level: Level) -> Arc<Queue> {
@@ -20,6 +18,12 @@ fn busy(rig: &Rig, level: Level) -> Arc<Queue> {
     (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
     rig.gpu.advance(150_000);
     queue
+}
+
+/// The program preempts a stream of its own.
+fn own(rig: &Rig, queue: &Queue, request: Request) -> Result<Achieved, Error> {
+    rig.engine.set_yields(queue, true);
+    rig.preempt(queue, request)
 }
 
 fn is_idle(gpu: &Gpu, queue: &Queue) -> bool {
@@ -30,7 +34,7 @@ fn is_idle(gpu: &Gpu, queue: &Queue) -> bool {
 fn what_the_driver_has_is_done_and_nothing_more() {
     let rig = Rig::new();
     let queue = busy(&rig, Level::Device);
-    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Device);
+    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, Level::Device);
     rig.tag(&queue, 8);
     rig.engine.load_begins(queue.stream().context);
     assert_eq!(
@@ -57,14 +61,14 @@ fn whoever_preempts_meanwhile_is_told_that_the_door_alone_holds_and_waits_for_th
         rig.gpu.inside().slices = Some(Ok(()));
         let queue = busy(&rig, level);
         rig.engine.load_begins(queue.stream().context);
-        let achieved = rig.preempt(&queue, OWN).unwrap();
+        let achieved = own(&rig, &queue, SYNC).unwrap();
         assert_eq!((achieved.level, achieved.stopped), (Level::Host, true));
         assert_eq!(rig.ran(&queue).len(), 8);
         rig.restore(&queue);
         rig.engine.load_ends(queue.stream().context);
         (8..16).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
         rig.gpu.advance(150_000);
-        assert_eq!(rig.preempt(&queue, OWN).unwrap().level, level, "the load is over");
+        assert_eq!(own(&rig, &queue, SYNC).unwrap().level, level, "the load is over");
         rig.gpu.finish();
         assert!(rig.ran(&queue).len() < 16);
     }
@@ -74,9 +78,9 @@ fn whoever_preempts_meanwhile_is_told_that_the_door_alone_holds_and_waits_for_th
 fn whoever_waits_for_a_stop_waits_for_the_one_that_comes_after_a_load() {
     let rig = Rig::new();
     let queue = busy(&rig, Level::Device);
-    rig.preempt(&queue, OWN).unwrap();
+    own(&rig, &queue, SYNC).unwrap();
     rig.engine.load_begins(queue.stream().context);
-    let achieved = rig.preempt(&queue, OWN).unwrap();
+    let achieved = own(&rig, &queue, SYNC).unwrap();
     assert_eq!((achieved.level, achieved.stopped), (Level::Host, true));
     assert_eq!(rig.ran(&queue).len(), 8);
 }
@@ -85,11 +89,11 @@ fn whoever_waits_for_a_stop_waits_for_the_one_that_comes_after_a_load() {
 fn when_the_call_has_come_back_gates_stop_what_is_left() {
     let rig = Rig::new();
     let queue = busy(&rig, Level::Device);
-    rig.preempt(&queue, OWN).unwrap();
+    own(&rig, &queue, SYNC).unwrap();
     rig.engine.load_begins(queue.stream().context);
     rig.engine.load_ends(queue.stream().context);
     rig.gpu.advance(100_000);
-    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Device);
+    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, Level::Device);
     rig.gpu.finish();
     let ran = rig.ran(&queue).len();
     assert!((2..6).contains(&ran), "{ran} kernels");
@@ -103,11 +107,11 @@ fn what_stands_at_level_full_goes_on_too() {
     let rig = Rig::new();
     rig.gpu.inside().slices = Some(Ok(()));
     let queue = busy(&rig, Level::Full);
-    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Full);
+    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, Level::Full);
     rig.engine.load_begins(queue.stream().context);
     rig.settle();
     assert!(is_idle(&rig.gpu, &queue));
-    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Host);
+    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, Level::Host);
 }
 
 #[test]
@@ -116,11 +120,11 @@ fn without_gates_nobody_is_taken_off_the_gpu_meanwhile() {
     rig.gpu.inside().slices = Some(Ok(()));
     rig.gpu.inside().gates = false;
     let queue = busy(&rig, Level::Full);
-    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Full);
+    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, Level::Full);
     rig.engine.load_begins(queue.stream().context);
     rig.gpu.finish();
     assert!(is_idle(&rig.gpu, &queue));
-    assert_eq!(rig.preempt(&queue, OWN).unwrap().level, Level::Host);
+    assert_eq!(own(&rig, &queue, SYNC).unwrap().level, Level::Host);
 }
 
 #[test]
@@ -129,7 +133,7 @@ fn a_stream_that_yields_while_somebody_waits_for_its_stop_has_stopped_when_it_is
     let queue = busy(&rig, Level::Device);
     let other = rig.clone();
     rig.gpu.during(During::Query, move || other.engine.load_begins(Context(1)));
-    let achieved = rig.preempt(&queue, OWN).unwrap();
+    let achieved = own(&rig, &queue, SYNC).unwrap();
     assert!(rig.gpu.was_there(During::Query));
     assert_eq!((achieved.level, achieved.stopped, rig.ran(&queue).len()), (Level::Host, true, 8));
 }
@@ -138,7 +142,7 @@ fn a_stream_that_yields_while_somebody_waits_for_its_stop_has_stopped_when_it_is
 fn streams_of_other_contexts_and_those_that_do_not_yield_stand() {
     let rig = Rig::new();
     let (mine, manager_s) = (busy(&rig, Level::Device), busy(&rig, Level::Device));
-    rig.preempt(&mine, OWN).unwrap();
+    own(&rig, &mine, SYNC).unwrap();
     rig.preempt(&manager_s, SYNC).unwrap();
     let ran = (rig.ran(&mine), rig.ran(&manager_s));
     rig.engine.load_begins(Context(99));
@@ -148,7 +152,7 @@ fn streams_of_other_contexts_and_those_that_do_not_yield_stand() {
     rig.gpu.finish();
     assert_eq!((rig.ran(&mine).len(), rig.ran(&manager_s)), (8, ran.1));
     // The manager lets go of it, and the program holds it on.
-    rig.preempt(&manager_s, Request { yields: true, ..ASYNC }).unwrap();
+    own(&rig, &manager_s, ASYNC).unwrap();
     rig.gpu.finish();
     assert_eq!(rig.ran(&manager_s).len(), 8);
 }
@@ -164,8 +168,8 @@ fn what_it_waits_for_behind_another_gate_is_done_too() {
     rig.engine.wait(&queue, event).unwrap();
     rig.tag(&queue, 8);
     rig.gpu.advance(150_000);
-    rig.preempt(&queue, Request { yields: true, ..ASYNC }).unwrap();
-    rig.preempt(&other, Request { yields: true, ..ASYNC }).unwrap();
+    own(&rig, &queue, ASYNC).unwrap();
+    own(&rig, &other, ASYNC).unwrap();
     rig.gpu.finish();
     assert!(rig.ran(&queue).is_empty(), "it waits for a stream that stands");
     rig.engine.load_begins(queue.stream().context);
@@ -181,7 +185,7 @@ fn a_stream_that_is_stopped_again_after_its_minimum_yields_as_before() {
     (0..10).for_each(|tag| rig.launch(&queue, Effect::Nothing, 200_000_000, tag).unwrap());
     assert_eq!(rig.submitted(&queue), 10);
     rig.gpu.advance(150_000);
-    rig.preempt(&queue, Request { yields: true, ..ASYNC }).unwrap();
+    own(&rig, &queue, ASYNC).unwrap();
     rig.engine.load_begins(queue.stream().context);
     // A second, until its first minimum is over, and then a tenth of one each would not do.
     for _ in 0..2_500 {

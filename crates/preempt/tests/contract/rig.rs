@@ -58,7 +58,6 @@ pub(crate) const SYNC: Request = Request {
     timeout_ns: 1_000_000_000,
     on_timeout: sluice_preempt::engine::OnTimeout::KeepPending,
     lease_ns: None,
-    yields: false,
 };
 
 /// Preemption that does not.
