@@ -16,9 +16,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let Some(lane) = book.lane_mut(queue.id()) else { return };
         lane.yields = yields;
         let open = book.yields(queue.id());
-        if open
-            && let (Some(gates), Some(lane)) = (self.driver.gate(), book.lane_mut(queue.id()))
-        {
+        if open && let (Some(gates), Some(lane)) = (self.driver.gate(), book.lane_mut(queue.id())) {
             lane.open_gates(gates);
         }
         drop(book);
@@ -39,9 +37,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let mut book = self.book();
             book.loads.begin(context);
             let gates = self.driver.gate();
-            let lanes = book.lanes_mut().map(|(_, lane)| lane).filter(|lane| {
-                lane.state.is_held() && lane.yields && lane.queue.stream().context == context
-            });
+            let lanes = book
+                .lanes_mut()
+                .map(|(_, lane)| lane)
+                .filter(|lane| lane.state.is_held() && lane.yields && lane.queue.stream().context == context);
             if let Some(gates) = gates {
                 lanes.for_each(|lane| lane.open_gates(gates));
             }
