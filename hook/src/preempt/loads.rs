@@ -133,8 +133,8 @@ fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
             // To ask for its memory may load it.
             let load = (!is_loaded(function)).then(|| Load::begin(engine, context));
             let local = local_bytes(function);
-            let load =
-                load.or_else(|| seen().is_more(context.0, local).then(|| Load::begin(engine, context)));
+            let more = seen().is_more(context.0, local);
+            let load = load.or_else(|| more.then(|| Load::begin(engine, context)));
             Some(FirstLaunch { context: context.0, function, local, _load: load })
         })
     })

@@ -104,8 +104,8 @@ fn shut_behind(queue: &Queue, tickets: &mut Tickets, gates: &dyn Gate) {
 /// Opens shut gates as far as needed; the queues whose waits count.
 ///
 /// A queue's waits count if it runs, if it yields to a call that waits for its context, if somebody waits for its host queue, or if a
-/// queue whose waits count waits for what it has on the GPU. The legacy default stream's do if a blocking stream of its context runs: a command of it that waits, be it the fence
-/// by which the engine learns that it stands, holds up all of those.
+/// queue whose waits count waits for what it has on the GPU. The legacy default stream's do if a blocking stream of its context runs: a
+/// command of it that waits, be it the fence by which the engine learns that it stands, holds up all of those.
 fn open_needed(book: &Book, gates: &dyn Gate) -> BTreeSet<QueueId> {
     let counts = book.lanes().filter(|(id, lane)| {
         lane.state == State::Running
