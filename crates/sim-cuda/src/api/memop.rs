@@ -121,7 +121,7 @@ fn batch(
     Ok(())
 }
 
-/// The first version of these calls: drivers without a parameter of their kernel module for it refuse it, as the H200's does.
+/// The first version of these calls: drivers without a parameter of their kernel module for it refuse it (seen of the batch on an H200).
 fn first_version(on: Ptr<CUstream_st>, null: Null) -> Status {
     stream(on, null).and(Err(CUresult::ERROR_NOT_SUPPORTED))
 }

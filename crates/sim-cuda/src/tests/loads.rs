@@ -63,18 +63,23 @@ fn time_goes_by(turn: &Turn) {
     cuStreamSynchronize(beside).unwrap();
 }
 
+/// The call that is made meanwhile comes back when the gate is opened, and not before.
+fn waits_for(gate: &Span, turn: &Turn, done: &Receiver<()>) {
+    time_goes_by(turn);
+    let early = done.try_recv();
+    gate.store(1);
+    assert_eq!(early, Err(TryRecvError::Empty));
+    done.recv().unwrap();
+    cuCtxSynchronize().unwrap();
+}
+
 #[test]
 fn a_load_waits_for_a_stream_that_stands() {
     let turn = turn();
     for call in [|| _ = load(MODULE), || load_library(MODULE)] {
         let gate = standing();
         let done = meanwhile(&turn, call);
-        time_goes_by(&turn);
-        let early = done.try_recv();
-        gate.store(1);
-        assert_eq!(early, Err(TryRecvError::Empty));
-        done.recv().unwrap();
-        cuCtxSynchronize().unwrap();
+        waits_for(&gate, &turn, &done);
     }
 }
 
@@ -91,12 +96,7 @@ fn a_launch_that_needs_more_local_memory_than_any_before_waits_for_a_stream_that
     let (deeper, on) = (deeper.address(), on.address());
     let launched = move || launch(Ptr::to_address(deeper), data, 8, Ptr::to_address(on)).unwrap();
     let done = meanwhile(&turn, launched);
-    time_goes_by(&turn);
-    let early = done.try_recv();
-    gate.store(1);
-    assert_eq!(early, Err(TryRecvError::Empty));
-    done.recv().unwrap();
-    cuCtxSynchronize().unwrap();
+    waits_for(&gate, &turn, &done);
     assert_eq!(read(data, 8), [3; 8]);
 }
 
