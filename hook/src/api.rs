@@ -65,7 +65,7 @@ pub(crate) extern "C" fn sluice_hint(lead_us: c_uint) -> c_int {
 }
 
 /// Writes up to `capacity` counters of holds and returns how many there are: launched, released by the host, planned for later, and
-/// how late those were in nanoseconds, in all and at most.
+/// how late those were in nanoseconds, in all and at most; planned in vain.
 ///
 /// # Safety
 /// `counters` is null or writable for `capacity` numbers.

@@ -38,6 +38,8 @@ static RELEASED: AtomicU64 = AtomicU64::new(0);
 static PLANNED: AtomicU64 = AtomicU64::new(0);
 static LATE_NS: AtomicU64 = AtomicU64::new(0);
 static LATEST_NS: AtomicU64 = AtomicU64::new(0);
+/// Planned for later, and not launched when their time had come: the request was there, or the last one not over.
+static MISSED: AtomicU64 = AtomicU64::new(0);
 
 /// A hold that begins within this is taken for work by the manager from now on, so that it hands the GPU to nobody shortly before; one that
 /// begins later is from its begin. So what a hint that no request follows costs others is bounded, however far ahead it was given.
@@ -83,10 +85,8 @@ fn on_copy(managed: &'static Managed, is_input: impl FnOnce() -> bool) {
 /// A request's first call is about to be made, perhaps: begins a hold, or tells that the request is there for which one was begun.
 fn arrives(managed: &'static Managed, trigger: Trigger) {
     let hints = managed.device.hints();
-    if hints.is_armed() {
+    if hints.is_armed() || !hints.arrives(HostClock.now_ns()) {
         let _held = begin(managed, trigger, 0);
-    } else {
-        hints.arrives(HostClock.now_ns());
     }
 }
 
@@ -207,9 +207,10 @@ fn count(managed: &Managed, resources: &mut Resources) {
     }
 }
 
-/// Counts for those who ask: holds launched, released, planned for later, by how much those were late in all and at most, in nanoseconds.
-pub(crate) fn counts() -> [u64; 5] {
-    [&LAUNCHED, &RELEASED, &PLANNED, &LATE_NS, &LATEST_NS].map(|count| count.load(Relaxed))
+/// Counts for those who ask: holds launched, released, planned for later, by how much those were late in all and at most, in nanoseconds;
+/// those that were planned in vain.
+pub(crate) fn counts() -> [u64; 6] {
+    [&LAUNCHED, &RELEASED, &PLANNED, &LATE_NS, &LATEST_NS, &MISSED].map(|count| count.load(Relaxed))
 }
 
 /// The device that a call of this thread concerns, if its hints `want` to know.
@@ -306,6 +307,8 @@ fn launch_now(managed: &Managed, context: u64, hold: Hold) {
         LATE_NS.fetch_add(late_ns, Relaxed);
         LATEST_NS.fetch_max(late_ns, Relaxed);
         gpu::within(context, || launch_in(&mut contexts, managed, context, hold));
+    } else {
+        MISSED.fetch_add(1, Relaxed);
     }
 }
 

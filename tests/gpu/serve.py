@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A latency-critical service beside one and two trainings: alone, stock time slicing, MPS, and under Sluice.
 
-Interleaved blocks: each round runs every arm once, in an order that changes (order.py), so that drift of the machine falls on all alike; `alone`
+First each service's first hundred requests, which are not counted. Then interleaved blocks: each round runs every arm once, in an order that changes (order.py), so that drift of the machine falls on all alike; `alone`
 runs twice a round, and the difference of its halves is the A/A noise. Nobody is restarted between blocks: idle programs keep their contexts. Latencies count from the time a request was due.
 
 Arms (LC = ResNet-50 graph each 10 ms, BE = ResNet-50 training):
@@ -139,6 +139,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=600, help="of an arm in a round")
     parser.add_argument("--short-requests", type=int, default=300, help="of an arm in a round where no request is judged: trainings alone, the hook's cost")
+    parser.add_argument("--warm", type=int, default=100, help="requests of each service before the first round, not counted")
     parser.add_argument("--period", type=float, default=10_000, help="us between arrivals")
     parser.add_argument("--quota", type=float, nargs=2, default=[0.3, 0.6], help="of the two trainings")
     parser.add_argument("--batch", type=int, default=128)
@@ -156,6 +157,7 @@ def main():
     holds_of = {name: [] for name in arms}
     wrong, lasted = [], 0.0
     fit(options, arms)
+    warm(options, arms, stage)
     order = Order(arms, options.seed)
     for number in range(options.rounds):
         begun = time.monotonic()
@@ -171,7 +173,7 @@ def main():
                 windows_of[name].setdefault(who, []).append(window)
             if told:
                 latencies[name].append(told["latencies_us"])
-                holds_of[name].append(told["holds"])
+                holds_of[name].append({**told["holds"], "slowest": told["slowest"], "not_ahead": told["not_ahead"]})
                 if not told["answer_unchanged"]:
                     wrong.append((number, name))
                 rig.say(f"round {number} {name:12}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, {w: round(r["rate"] * options.batch) for w, r in windows.items()}, told["hints"] or "")
@@ -186,6 +188,15 @@ def main():
 
 # What a block takes beside its requests, seconds.
 AROUND = 1.0
+
+
+def warm(options, arms, stage):
+    """Serves each service's first requests beside a training, where it has one: the hook learns a service's pace and what holds are worth in its
+    first ones, clocks and caches settle. They are not counted."""
+    for service in dict.fromkeys(who for who, _, _ in arms.values() if who):
+        beside = max((trainings[:1] for who, _, trainings in arms.values() if who == service), key=len)
+        told, _ = stage.run(service, 0, beside, options.warm)
+        rig.say(f"warm {service:8} beside {beside}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, told["holds"])
 
 
 def requests_of(options, arm, name):
@@ -221,8 +232,10 @@ def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
         if name in pooled and base:
             than = pooled.get("alone-random", base) if name.endswith("-random") else base
             row |= {"p50_of_alone": row["p50"] / than["p50"], "p99_of_alone": row["p99"] / than["p99"]}
+        if holds_of[name]:
+            row["slowest"] = [block["slowest"] for block in holds_of[name]]
         if any(block["launched"] for block in holds_of[name]):
-            row["holds"] = {what: [block[what] for block in holds_of[name]] for what in holds_of[name][0]}
+            row["holds"] = {what: [block[what] for block in holds_of[name]] for what in holds_of[name][0] if what != "slowest"}
         kept = {who: rate / alone[who.split(".")[0]] for who, rate in median[name].items() if alone.get(who.split(".")[0])}
         if kept:
             total = sum(kept.values())

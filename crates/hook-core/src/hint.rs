@@ -114,11 +114,10 @@ impl Hints {
         self.with(|machine| machine.begins(trigger, now_ns, lead_ns))
     }
 
-    /// The first call of a request that was announced or foreseen is made at `now_ns`. Others teach nothing.
-    pub fn arrives(&self, now_ns: u64) {
-        if self.has(AWAITED) {
-            self.with(|machine| machine.arrives(now_ns));
-        }
+    /// The first call of a request that was announced or foreseen is made at `now_ns`. Others teach nothing. `false` if that request
+    /// never came and this is another, which has yet to begin.
+    pub fn arrives(&self, now_ns: u64) -> bool {
+        !self.has(AWAITED) || self.with(|machine| machine.arrives(now_ns))
     }
 
     /// The time of a planned hold has come: whether it is still to be launched.

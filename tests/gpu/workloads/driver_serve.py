@@ -126,7 +126,7 @@ def spin_until(when):
 
 def serve(request, hint, start, requests, period, lead, jitter):
     begin = time.perf_counter() + (start - time.time())
-    latencies, hints, before, chance = [], {}, holds.counts(), random.Random(0)
+    made, hints, chance = holds.Requests(), {}, random.Random(0)
     for index in range(requests):
         due = begin + index * period + chance.uniform(0, jitter)
         if lead and hint:
@@ -135,8 +135,8 @@ def serve(request, hint, start, requests, period, lead, jitter):
             hints[code] = hints.get(code, 0) + 1
         spin_until(due)
         request()
-        latencies.append((time.perf_counter() - due) / MICROSECOND)
-    return {"latencies_us": [round(value, 1) for value in latencies], "hints": hints, "holds": holds.since(before)}
+        made.over((time.perf_counter() - due) / MICROSECOND)
+    return {**made.told(), "hints": hints}
 
 
 def main():

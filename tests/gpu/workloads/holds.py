@@ -2,7 +2,7 @@
 
 import ctypes
 
-NAMES = ("launched", "released", "planned", "late_ns", "latest_ns")
+NAMES = ("launched", "released", "planned", "late_ns", "latest_ns", "missed")
 
 
 def counts():
@@ -14,8 +14,36 @@ def counts():
 
 
 def since(before):
-    """Holds since then: launched, released, launched ahead of a request, and how late those were on average; the latest of all times."""
+    """Holds since then: launched, released, launched ahead of a request, how late those were on average, planned in vain; the latest of all times."""
     now = counts()
     made = {name: now[name] - before[name] for name in NAMES}
     late = made["late_ns"] / made["planned"] / 1000 if made["planned"] else 0.0
-    return {"launched": made["launched"], "released": made["released"], "planned": made["planned"], "late_us": round(late, 1), "latest_us": now["latest_ns"] / 1000}
+    return {"launched": made["launched"], "released": made["released"], "planned": made["planned"], "missed": made["missed"], "late_us": round(late, 1), "latest_us": now["latest_ns"] / 1000}
+
+
+# Requests of a block of which is told when they came and whether they were held for ahead.
+SLOWEST = 10
+
+
+class Requests:
+    """A block's requests: latencies, the slowest (number, latency in us, held for ahead by the hook or not) and the numbers of those that were not held for ahead."""
+
+    def __init__(self):
+        self.before = counts()
+        self.planned = self.before["planned"]
+        self.latencies, self.ahead = [], []
+
+    def over(self, microseconds):
+        self.latencies.append(microseconds)
+        # Between two requests there is time for that.
+        planned = counts()["planned"]
+        self.ahead.append(planned > self.planned)
+        self.planned = planned
+
+    def told(self):
+        numbers = range(len(self.latencies))
+        slowest = sorted(numbers, key=lambda at: -self.latencies[at])[:SLOWEST]
+        return {
+            "latencies_us": [round(value, 1) for value in self.latencies], "holds": since(self.before),
+            "slowest": [[at, round(self.latencies[at]), self.ahead[at]] for at in slowest], "not_ahead": [at for at in numbers if not self.ahead[at]],
+        }

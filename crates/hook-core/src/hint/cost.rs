@@ -58,6 +58,14 @@ impl Cost {
         self.ns
     }
 
+    /// The same, in whole nanoseconds.
+    pub(super) fn whole_ns(self) -> u64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within its bounds")]
+        {
+            self.ns as u64
+        }
+    }
+
     /// Whether somebody had to be switched out, as far as was seen: an idle GPU is ours within microseconds.
     pub(super) fn is_of_a_switch(self) -> bool {
         self.ns > SWITCH_NS

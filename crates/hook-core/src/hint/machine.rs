@@ -19,13 +19,10 @@ const AT_ONCE_NS: f64 = 500_000.0;
 
 /// A hold lasts at least this much longer than its request is expected to take: requests are late far more often than they are
 /// early, one that comes too late for its hold is switched in a second time, and one that comes ends it at once.
-const LATE_NS: f64 = 400_000.0;
+const LATE_NS: u64 = 400_000;
 
 /// A request further away than this is not known to come.
 const FURTHEST_NS: u64 = 1_000_000_000;
-
-/// How far off a first launch may be and still teach something, in budgets.
-const LEARNT_BUDGETS: f64 = 4.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -45,6 +42,8 @@ struct Request {
     began_ns: Option<u64>,
     /// When its first launch would come if nothing were known.
     promised_ns: u64,
+    /// If nothing of it is there by then, it never was.
+    gone_ns: u64,
     held: bool,
     /// When it was due, if it was foreseen.
     foreseen: Option<Foreseen>,
@@ -156,11 +155,12 @@ impl Machine {
         if lead_ns > FURTHEST_NS {
             return Err(NoHold::TooFar);
         }
+        self.give_up(now_ns);
         match self.phase {
             Phase::Running => return Err(NoHold::Running),
             Phase::Begun => {
                 if !called {
-                    self.arrives(now_ns);
+                    let _expected = self.arrives(now_ns);
                 }
                 return Err(NoHold::Begun);
             }
@@ -175,17 +175,33 @@ impl Machine {
             trigger,
             began_ns: (!called).then_some(now_ns),
             promised_ns: now_ns.saturating_add(lead_ns),
+            gone_ns: u64::MAX,
             held,
-            // It is there before its hold was launched.
-            foreseen: self.foreseen.take().map(|foreseen| Foreseen { hold: None, ..foreseen }),
+            // It is there before its hold was launched, unless it is another, which teaches nothing about those that are foreseen.
+            foreseen: self
+                .foreseen
+                .take()
+                .filter(|foreseen| foreseen.due_ns.abs_diff(now_ns) <= LATE_NS)
+                .map(|foreseen| Foreseen { hold: None, ..foreseen }),
         });
         if held { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(NoHold::NotWorthIt) }
     }
 
-    /// The first call of a request that was announced or foreseen is made.
-    pub fn arrives(&mut self, now_ns: u64) {
+    /// The first call of a request that was announced or foreseen is made. `false` if that one never came, and this is another,
+    /// which has yet to begin.
+    pub fn arrives(&mut self, now_ns: u64) -> bool {
+        self.give_up(now_ns);
         if let Some(request) = &mut self.request {
             request.began_ns.get_or_insert(now_ns);
+        }
+        self.phase != Phase::Armed
+    }
+
+    /// Forgets a request that was announced or foreseen and did not come: what comes now is not late for it, and teaches nothing about it.
+    fn give_up(&mut self, now_ns: u64) {
+        if self.is_awaited() && self.request.is_some_and(|request| now_ns > request.gone_ns) {
+            self.phase = Phase::Armed;
+            (self.request, self.out) = (None, None);
         }
     }
 
@@ -204,6 +220,12 @@ impl Machine {
             hold.starts_ns = now_ns;
         }
         self.out = Some(Out { ticket: hold.ticket, by_launch: self.ends_by_launch() });
+        if let Some(request) = &mut self.request {
+            // A program that is always late by less teaches by how much.
+            request.gone_ns = hold
+                .over_ns(self.cost.whole_ns())
+                .max(request.promised_ns.saturating_add(self.settings.learnt_ns()));
+        }
         hold
     }
 
@@ -215,7 +237,7 @@ impl Machine {
         // A budget that does not cover the whole margin covers its middle.
         let starts = (mean_ns - margin_ns - self.cost.ns()).max(mean_ns - budget / 2.0).max(now_ns as f64);
         let lasts = if self.ends_by_launch() {
-            (mean_ns + margin_ns.max(LATE_NS) - starts).clamp(self.cost.ns(), budget)
+            (mean_ns + margin_ns.max(LATE_NS as f64) - starts).clamp(self.cost.ns(), budget)
         } else {
             budget
         };
@@ -281,6 +303,7 @@ impl Machine {
                 trigger: Trigger::Foreseen,
                 began_ns: None,
                 promised_ns: foreseen.due_ns,
+                gone_ns: foreseen.hold.map_or(u64::MAX, |hold| hold.over_ns(self.cost.whole_ns())),
                 held: true,
                 foreseen: Some(foreseen),
             });
@@ -299,12 +322,13 @@ impl Machine {
 
     /// A launch was submitted: what it releases.
     pub fn launched(&mut self, now_ns: u64) -> Option<u32> {
+        self.give_up(now_ns);
         if self.phase == Phase::Begun
             && let Some(request) = &mut self.request
         {
             let began_ns = *request.began_ns.get_or_insert(now_ns);
             self.rhythm.learn(began_ns);
-            let limit = LEARNT_BUDGETS * self.settings.budget_ns as f64;
+            let limit = self.settings.learnt_ns() as f64;
             let late = |promised_ns: u64| now_ns as f64 - promised_ns as f64;
             self.prepared[request.trigger as usize].learn(late(request.promised_ns), limit);
             if let Some(foreseen) = request.foreseen.filter(|_| request.trigger != Trigger::Foreseen) {

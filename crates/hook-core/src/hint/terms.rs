@@ -1,5 +1,8 @@
 //! What the machine is asked and what it answers.
 
+/// How far off a first launch may be and still teach something, in budgets.
+const LEARNT_BUDGETS: u64 = 4;
+
 /// What may begin a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
@@ -30,6 +33,13 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// How far off a first launch may be and still teach something, in nanoseconds.
+    pub(super) fn learnt_ns(&self) -> u64 {
+        self.budget_ns.saturating_mul(LEARNT_BUDGETS)
+    }
+}
+
 /// A hold to be launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
@@ -39,6 +49,13 @@ pub struct Hold {
     pub starts_ns: u64,
     /// How long it may hold, in nanoseconds of the GPU's time.
     pub timeout_ns: u64,
+}
+
+impl Hold {
+    /// When it ends if the host does not release it and it gets the GPU after `cost_ns`.
+    pub(super) fn over_ns(&self, cost_ns: u64) -> u64 {
+        self.starts_ns.saturating_add(cost_ns).saturating_add(self.timeout_ns)
+    }
 }
 
 /// Why nothing is to be launched.

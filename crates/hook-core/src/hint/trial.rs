@@ -10,9 +10,12 @@ const EACH: usize = 7;
 /// How much better the less usual way has to be. A hold that is of no use costs less than this.
 const WORTH: f64 = 0.03;
 
-/// Requests until the next trial: at first, and at most. A trial makes some requests slower, so they are to be fewer than
-/// one in a hundred, which is what the 99th percentile forgives.
+/// Requests until the next trial: at first, and at most.
 const KEPT: (u32, u32) = (4_096, 32_768);
+
+/// Requests between those of a later trial that go without a hold. They are slower, so they are to be far fewer than one in a
+/// hundred of any minute's, which is what a 99th percentile forgives.
+const APART: u32 = 512;
 
 /// Requests until the next trial after a less usual verdict.
 const DOUBTED: u32 = 256;
@@ -27,6 +30,8 @@ pub(super) struct Trial {
     held: Vec<u64>,
     plain: Vec<u64>,
     unobserved: u32,
+    /// Requests until one goes the less usual way.
+    apart: u32,
     /// The decision and for how many requests it is kept; `None` during a trial.
     settled: Option<(bool, u32)>,
     /// The last trial went against the usual way, which a second one has to confirm.
@@ -43,6 +48,7 @@ impl Trial {
             held: Vec::with_capacity(EACH),
             plain: Vec::with_capacity(EACH),
             unobserved: 0,
+            apart: 0,
             settled: None,
             doubted: false,
             settled_before: None,
@@ -59,6 +65,10 @@ impl Trial {
                     self.settled = None;
                 }
                 choice
+            }
+            None if self.apart > 0 => {
+                self.apart -= 1;
+                self.usually
             }
             None => self.held.len() <= self.plain.len(),
         }
@@ -78,9 +88,15 @@ impl Trial {
             return;
         };
         self.unobserved = 0;
-        let kind = if held { &mut self.held } else { &mut self.plain };
-        if kind.len() < EACH {
+        let (kind, other) =
+            if held { (&mut self.held, self.plain.len()) } else { (&mut self.plain, self.held.len()) };
+        // In pairs, so that both ways are compared at the same times.
+        if kind.len() < EACH && kind.len() <= other {
             kind.push(lasted_ns);
+            let as_usual = self.settled_before.is_some_and(|(choice, _)| choice == self.usually);
+            if held != self.usually && as_usual && !self.doubted {
+                self.apart = APART;
+            }
         }
         if self.held.len() == EACH && self.plain.len() == EACH {
             let (held, plain) = (median(&mut self.held), median(&mut self.plain));
@@ -112,6 +128,7 @@ impl Trial {
         self.held.clear();
         self.plain.clear();
         self.unobserved = 0;
+        self.apart = 0;
     }
 }
 
@@ -143,6 +160,25 @@ mod tests {
         run(&mut trial, 100, 990_000, 1_030_000);
         let held = run(&mut trial, 10_000, 990_000, 1_030_000);
         assert!(held >= 9_970, "{held}");
+    }
+
+    #[test]
+    fn later_trials_take_a_request_now_and_then() {
+        let mut trial = Trial::new(true);
+        run(&mut trial, 100, 990_000, 1_030_000);
+        for minute in 0..100 {
+            let held = run(&mut trial, 600, 990_000, 1_030_000);
+            assert!(held >= 598, "{held} of 600 in minute {minute}");
+        }
+    }
+
+    #[test]
+    fn holds_that_pay_no_more_end() {
+        let mut trial = Trial::new(true);
+        run(&mut trial, 100, 990_000, 1_030_000);
+        let spread = EACH * (APART as usize + 1);
+        run(&mut trial, KEPT.0 as usize + spread + 4 * EACH, 1_200_000, 1_030_000);
+        assert_eq!(run(&mut trial, 150, 1_200_000, 1_030_000), 0);
     }
 
     #[test]

@@ -9,22 +9,26 @@ const ASSUMED_NS: f64 = 100_000.0;
 /// What is looked at the clock for beyond the usual lateness, in nanoseconds.
 const SPARE_NS: f64 = 10_000.0;
 
-/// Where it stays whatever is measured: that long a processor may be kept from others.
-const BOUNDS_NS: (f64, f64) = (SPARE_NS, 300_000.0);
+/// Where it stays whatever is measured: that long a processor may be kept from others, or a sixteenth of the time between two
+/// wakings if that is more, up to the last.
+const BOUNDS_NS: (f64, f64, f64) = (SPARE_NS, 300_000.0, 800_000.0);
+const PART_OF_TIME: u64 = 16;
 
-/// How much a thread that woke sooner than expected moves it, and one that woke later.
-const PARTS: (f64, f64) = (1.0 / 32.0, 1.0 / 2.0);
+/// How much a thread that woke sooner than expected moves it; one that woke later moves it all the way.
+const SOONER: f64 = 1.0 / 64.0;
 
 /// How late a thread usually wakes.
 #[derive(Debug, Clone, Copy)]
 pub struct Waking {
     ahead_ns: f64,
+    /// When it was last to be woken.
+    last_ns: u64,
 }
 
 impl Waking {
     /// Nothing is known yet.
     pub const fn new() -> Self {
-        Self { ahead_ns: ASSUMED_NS }
+        Self { ahead_ns: ASSUMED_NS, last_ns: 0 }
     }
 
     /// When to be woken for what is due at `due_ns`.
@@ -35,9 +39,12 @@ impl Waking {
 
     /// It was to be woken at `asked_ns` and looked at the clock at `now_ns`.
     pub fn woke(&mut self, asked_ns: u64, now_ns: u64) {
-        let error = now_ns.saturating_sub(asked_ns) as f64 + SPARE_NS - self.ahead_ns;
-        let part = if error < 0.0 { PARTS.0 } else { PARTS.1 };
-        self.ahead_ns = (self.ahead_ns + part * error).clamp(BOUNDS_NS.0, BOUNDS_NS.1);
+        let ahead_ns = now_ns.saturating_sub(asked_ns) as f64 + SPARE_NS;
+        let sooner = ahead_ns < self.ahead_ns;
+        self.ahead_ns += if sooner { SOONER } else { 1.0 } * (ahead_ns - self.ahead_ns);
+        let between = asked_ns.saturating_sub(self.last_ns) / PART_OF_TIME;
+        self.last_ns = asked_ns;
+        self.ahead_ns = self.ahead_ns.clamp(BOUNDS_NS.0, (between as f64).clamp(BOUNDS_NS.1, BOUNDS_NS.2));
     }
 }
 
@@ -51,38 +58,44 @@ impl Default for Waking {
 mod tests {
     use super::*;
 
-    const DUE: u64 = 1_000_000_000;
+    const MS: u64 = 1_000_000;
+    const DUE: u64 = 1_000 * MS;
 
-    /// Wakes so much late each time.
-    fn after(late_ns: impl IntoIterator<Item = u64>) -> Waking {
+    /// Wakes so much late each time, so often.
+    fn after(period_ns: u64, late_ns: impl IntoIterator<Item = u64>) -> Waking {
         let mut waking = Waking::new();
-        late_ns.into_iter().for_each(|late| waking.woke(DUE, DUE + late));
+        for (at, late) in late_ns.into_iter().enumerate() {
+            let asked = DUE + at as u64 * period_ns;
+            waking.woke(asked, asked + late);
+        }
         waking
+    }
+
+    fn ahead(waking: &Waking) -> u64 {
+        DUE - waking.before(DUE)
     }
 
     #[test]
     fn who_wakes_late_asks_to_be_woken_that_much_earlier() {
-        let waking = after([170_000; 20]);
-        let woken = waking.before(DUE) + 170_000;
-        assert!((DUE - 15_000..=DUE).contains(&woken), "{}", DUE - woken);
+        let ahead = ahead(&after(10 * MS, [170_000; 20]));
+        assert!((170_000..=185_000).contains(&ahead), "{ahead}");
     }
 
     #[test]
     fn one_that_wakes_in_time_does_not_look_at_the_clock_for_long() {
-        let waking = after([2_000; 400]);
-        assert!(DUE - waking.before(DUE) < 15_000, "{waking:?}");
+        assert!(ahead(&after(10 * MS, [2_000; 600])) < 15_000);
     }
 
     #[test]
-    fn one_late_waking_counts_more_than_one_in_time() {
-        let mut waking = after([2_000; 400]);
-        waking.woke(DUE, DUE + 200_000);
-        waking.woke(DUE, DUE + 2_000);
-        assert!(DUE - waking.before(DUE) > 90_000, "{waking:?}");
+    fn one_late_waking_is_remembered_for_a_while() {
+        let late = [2_000; 400].into_iter().chain([200_000]).chain([2_000; 40]);
+        assert!(ahead(&after(10 * MS, late)) > 100_000);
     }
 
     #[test]
-    fn a_second_of_sleep_is_no_reason_to_keep_a_processor_for_one() {
-        assert_eq!(DUE - after([1_000_000_000; 20]).before(DUE), 300_000);
+    fn a_processor_is_kept_for_a_small_part_of_the_time() {
+        for (period, most) in [(MS, 300_000), (10 * MS, 625_000), (100 * MS, 800_000)] {
+            assert_eq!(ahead(&after(period, [1_000 * MS; 20])), most, "every {period} ns");
+        }
     }
 }

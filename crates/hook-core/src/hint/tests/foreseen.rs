@@ -65,19 +65,53 @@ fn every_ten_ms(server: &mut Server, mut due: u64, requests: u32, mut planned: O
 }
 
 #[test]
-fn a_service_that_pauses_is_held_for_ahead_again_but_for_its_first_requests() {
+fn a_service_that_pauses_is_held_for_ahead_again_but_for_its_first_request() {
     let mut server = Server::new();
     let (_, due) = every_ten_ms(&mut server, 2_000 * MS, 600, None);
     for pause in 1..5 {
-        // It reads a sum, and is then idle for seconds.
+        // It reads a sum, and is then idle for seconds: the hold behind that is for nothing.
         server.now = due + pause * 10_000 * MS - 2_000 * MS;
         let _begun = server.begin(Trigger::Copy, 0);
         server.launch();
+        let planned = server.machine.foresee(server.now).expect("it may go on");
         server.now += MS;
         server.finish();
+        server.now = planned.starts_ns;
+        assert!(server.machine.comes_due(planned.ticket));
         let (ahead, _) = every_ten_ms(&mut server, due + pause * 10_000 * MS, 600, None);
-        assert!(ahead >= 598, "{ahead} of 600 after pause {pause}");
+        assert_eq!(ahead, 599, "of 600 after pause {pause}");
     }
+}
+
+#[test]
+fn a_request_that_does_not_come_teaches_nothing_about_those_that_do() {
+    let mut server = Server::new();
+    every_ten_ms(&mut server, 2_000 * MS, 600, None);
+    for burst in 10..20 {
+        let (ahead, next) = every_ten_ms(&mut server, burst * 1_000 * MS, 20, None);
+        assert!(ahead >= 18, "{ahead} of 20 in burst {burst}, one of which may be the trial's");
+        let hold = server.machine.foresee(server.now).expect("believed");
+        assert!((200 * US..800 * US).contains(&(next - hold.starts_ns)), "{} before", next - hold.starts_ns);
+        server.now = hold.starts_ns;
+        assert!(server.machine.comes_due(hold.ticket));
+    }
+}
+
+#[test]
+fn who_comes_when_its_hold_is_over_is_held_for_as_any_other() {
+    let (mut server, hold, _) = in_step(20 * US);
+    server.now += MS;
+    server.finish();
+    server.now = hold.starts_ns;
+    assert!(server.machine.comes_due(hold.ticket));
+    server.now += hold.timeout_ns + 3 * MS;
+    let own = server.begin(Trigger::Copy, 0).or_else(|_| {
+        // Unless this one is the trial's.
+        server.launch();
+        server.finish();
+        server.begin(Trigger::Copy, 0)
+    });
+    assert_ne!(own.expect("its own hold").ticket, hold.ticket);
 }
 
 #[test]
@@ -154,7 +188,7 @@ fn copy(hints: &Hints, now: u64) {
     if hints.is_armed() {
         let _begun = hints.begins(Trigger::Copy, now, 0);
     } else if hints.watches_copies() {
-        hints.arrives(now);
+        assert!(hints.arrives(now));
     }
 }
 
