@@ -5,7 +5,7 @@
  * hints contexts     contexts end with holds out
  * hints forks        a child holds nothing, the parent goes on
  * hints captures     nothing is held while a stream is captured, and the capture is none the worse
- * hints expires      gives a hint that no request follows, and says so; goes on at the next line on stdin
+ * hints expires      gives a hint that no request follows, and says so; at the next line on stdin, much later, a request comes after all
  * hints far          gives a hint far ahead, and says so; goes on at the next line on stdin
  * hints announces    gives a hint for each line on stdin, and says how it is answered
  * hints exits        ends with a hold out
@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { N = 64, KERNELS = 3, PATIENCE_S = 60, LEAD_US = 300 };
+enum { N = 64, KERNELS = 3, PATIENCE_S = 60, LEAD_US = 300, GONE_MS = 50 };
 
 static sluice_result (*hint)(unsigned);
 static size_t (*hold_counters)(uint64_t *, size_t);
@@ -31,7 +31,7 @@ typedef struct { uint64_t launched, released; } Holds;
 
 static Holds holds(void) {
     Holds all;
-    EXPECT(hold_counters((uint64_t *)&all, 2) == 5);
+    EXPECT(hold_counters((uint64_t *)&all, 2) >= 2);
     return all;
 }
 
@@ -219,8 +219,12 @@ int main(int count, char **arguments) {
         SAY("ready");
         EXPECT(fgets(line, sizeof line, stdin) != NULL);
         EXPECT(hint(LEAD_US) == SLUICE_OK);
+        struct timespec hinted, now;
+        clock_gettime(CLOCK_MONOTONIC, &hinted);
         SAY("hinted");
         EXPECT(fgets(line, sizeof line, stdin) != NULL);
+        do clock_gettime(CLOCK_MONOTONIC, &now);
+        while ((now.tv_sec - hinted.tv_sec) * 1000 + (now.tv_nsec - hinted.tv_nsec) / 1000000 < GONE_MS);
         request();
     } else if (!strcmp(part, "far")) {
         char line[16];

@@ -26,11 +26,6 @@ pub(super) struct Expected {
 }
 
 impl Estimate {
-    /// Begins with a value that is taken to be about right.
-    pub(super) fn exactly(value_ns: f64) -> Self {
-        Self { known: Some((value_ns, 0.0)) }
-    }
-
     /// One more value. What is further off than `limit_ns` counts as that much: one long pause is not to be a habit.
     pub(super) fn learn(&mut self, value_ns: f64, limit_ns: f64) {
         let value = value_ns.clamp(-limit_ns, limit_ns);
