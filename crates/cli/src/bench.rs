@@ -55,7 +55,7 @@ enum Benchmark {
     PreemptLc(preempt::LcArguments),
     /// The process that runs `preempt`'s kernels
     #[command(hide = true)]
-    PreemptBe,
+    PreemptBe(preempt::BeArguments),
     /// The process that `hook` measures in
     #[command(hide = true)]
     HookWorker(launches::Arguments),
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.benchmark {
         Benchmark::Preempt(flags) => return preempt::run(flags, &Interrupts::hold()?),
         Benchmark::PreemptLc(flags) => preempt::run_lc(flags)?,
-        Benchmark::PreemptBe => preempt::run_be()?,
+        Benchmark::PreemptBe(flags) => preempt::run_be(flags)?,
         Benchmark::HookWorker(flags) => launches::run(flags)?,
         Benchmark::RequestWorker(flags) => request_worker::run(flags)?,
         Benchmark::TokenPeer(flags) => token::run_peer(flags)?,

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use sluice_load::commanded;
+use sluice_load::commanded::{self, be::StreamOf};
 
 use crate::bench::Gpu;
 use crate::signals::Interrupts;
@@ -99,6 +99,14 @@ pub(crate) struct LcArguments {
     kernel_us: u32,
 }
 
+/// Flags of the process that runs kernels.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BeArguments {
+    /// Launch them into the stream of those who name none
+    #[arg(long)]
+    default_stream: bool,
+}
+
 /// Measures, writes and tells people; fails if nothing could be measured.
 pub(crate) fn run(flags: &Arguments, interrupts: &Interrupts) -> anyhow::Result<ExitCode> {
     let clock = Clock::start(flags.limit.map(Duration::from_secs), interrupts);
@@ -166,6 +174,7 @@ pub(crate) fn run_lc(flags: &LcArguments) -> anyhow::Result<()> {
 }
 
 /// Runs kernels on command.
-pub(crate) fn run_be() -> anyhow::Result<()> {
-    commanded::be::run(0, BufReader::new(io::stdin()), &mut io::stdout()).context("preempt-be")
+pub(crate) fn run_be(flags: &BeArguments) -> anyhow::Result<()> {
+    let of = if flags.default_stream { StreamOf::Driver } else { StreamOf::Program };
+    commanded::be::run(0, of, BufReader::new(io::stdin()), &mut io::stdout()).context("preempt-be")
 }

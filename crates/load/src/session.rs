@@ -109,6 +109,12 @@ impl Session {
         Ok(Stream { session: self, handle })
     }
 
+    /// The stream of those who name none (the legacy default stream).
+    #[must_use]
+    pub fn default_stream(&self) -> Stream<'_> {
+        Stream { session: self, handle: ptr::null_mut() }
+    }
+
     /// An event to wait for.
     ///
     /// # Errors
@@ -208,7 +214,9 @@ impl Stream<'_> {
 
 impl Drop for Stream<'_> {
     fn drop(&mut self) {
-        if let Some(destroy) = self.session.driver.api().cuStreamDestroy_v2 {
+        if let Some(destroy) = self.session.driver.api().cuStreamDestroy_v2
+            && !self.handle.is_null()
+        {
             // SAFETY: created by this session and destroyed only here.
             let _ = unsafe { destroy(self.handle) };
         }

@@ -13,7 +13,7 @@ use crate::http;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Level {
-    /// By token and queue: what was submitted runs to its end
+    /// By the queue in its own process: what was submitted runs to its end
     Host,
     /// By gates: what was submitted and has not begun does not begin
     Device,
@@ -39,17 +39,21 @@ impl Level {
         let flags: &[&str] = match self {
             Self::Full if simulated => &["--controls=simulated"],
             Self::Full => &["--controls=auto"],
-            Self::Host => &["--controls=off", "--gates=off"],
-            Self::Device | Self::MpsGate => &["--controls=off", "--gates=auto"],
+            Self::Host | Self::Device | Self::MpsGate => &["--controls=off", "--gates=auto"],
         };
         flags.iter().map(|flag| (*flag).to_owned()).collect()
+    }
+
+    /// What best effort is told in addition: the driver's own stream is the one that has no gates.
+    pub(super) fn best_effort_flags(self) -> &'static [&'static str] {
+        if self == Self::Host { &["--default-stream"] } else { &[] }
     }
 
     /// Fails, saying what the manager says, if it works at a lower level than this, or at a higher one.
     pub(super) fn check(self, achieved: &BTreeMap<String, u64>) -> Result<(), NotAchieved> {
         let held = |by: &str| achieved.get(by).is_some_and(|processes| *processes > 0);
         let (wanted, is_so) = match self {
-            Self::Host => ("nothing but host and token", !held("turn") && !held("device")),
+            Self::Host => ("host alone", held("host") && !held("turn") && !held("device")),
             Self::Full => ("turn", held("turn")),
             Self::Device | Self::MpsGate => ("device alone", held("device") && !held("turn")),
         };
@@ -99,12 +103,14 @@ mod tests {
     #[test]
     fn a_row_of_a_lower_level_is_not_measured_at_a_higher_one() {
         let by = |levels: &[&str]| levels.iter().map(|level| ((*level).to_owned(), 1)).collect();
-        let (steered, gated, queued) = (by(&["turn", "token"]), by(&["device", "token"]), by(&["token"]));
+        let (steered, gated, queued) =
+            (by(&["turn", "token"]), by(&["device", "token"]), by(&["host", "token"]));
         let levels = [Level::Host, Level::Device, Level::MpsGate, Level::Full];
         let is_at = |achieved| levels.map(|level| level.check(achieved).is_ok());
         assert_eq!(is_at(&steered), [false, false, false, true]);
         assert_eq!(is_at(&gated), [false, true, true, false]);
         assert_eq!(is_at(&queued), [true, false, false, false]);
         assert_eq!(is_at(&by(&["turn", "device"])), [false, false, false, true]);
+        assert_eq!(is_at(&by(&["token"])), [false; 4]);
     }
 }

@@ -64,7 +64,7 @@ impl Scene {
                 let (kernels, us) = (flags.lc_kernels.to_string(), flags.lc_kernel_us.to_string());
                 command.args(["preempt-lc", "--kernels", &kernels, "--kernel-us", &us]);
             } else {
-                command.arg("preempt-be");
+                command.arg("preempt-be").args(level.best_effort_flags());
             }
             stage.show_gpu(&mut command, name);
             if let Some(client) = client {

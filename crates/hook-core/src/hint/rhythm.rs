@@ -104,7 +104,7 @@ impl Rhythm {
             return;
         };
         let interval = began - std::mem::replace(&mut last.from_ns, began);
-        if self.known == 0.0 || self.off > ANOTHER {
+        if self.known == 0.0 {
             return self.begin(began, interval);
         }
         let (late, behind) = (interval - self.mean_ns, began - self.beat.from_ns - self.mean_ns);
@@ -123,6 +123,8 @@ impl Rhythm {
             self.in_step = self.in_step.saturating_add(1);
             self.believed |= self.in_step >= ENOUGH;
             self.off = 0;
+        } else if self.off >= ANOTHER {
+            self.begin(began, interval);
         } else {
             // Late, or early: by a clock the next one is where it would have been. Else the pace begins anew here.
             let near = self.believed && self.off == 0 && late.abs() < self.mean_ns / 2.0;

@@ -24,18 +24,31 @@ const WORK_PER_EVENT: Duration = Duration::from_micros(100);
 /// Words of the buffer that every kernel changes.
 const WORDS: u32 = 64;
 
+/// Whose stream the kernels are launched into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamOf {
+    /// One that the program makes.
+    Program,
+    /// The legacy default stream, which has no gates.
+    Driver,
+}
+
 /// Answers [`Command::Run`] and [`Command::Stop`] until the input ends.
 ///
 /// # Errors
 /// Those of the driver, of the output, and commands that are none.
 pub fn run(
     device: i32,
+    of: StreamOf,
     mut input: impl BufRead + Send + 'static,
     out: &mut impl Write,
 ) -> Result<(), RunError> {
     let session = Session::open(device)?;
     let mut worker = Worker {
-        stream: session.stream()?,
+        stream: match of {
+            StreamOf::Program => session.stream()?,
+            StreamOf::Driver => session.default_stream(),
+        },
         buffer: DeviceBuffer::with_initial_words(&session, WORDS)?,
         idle: (0..DEPTH).map(|_| session.event()).collect::<Result<_, _>>()?,
         in_flight: VecDeque::new(),
