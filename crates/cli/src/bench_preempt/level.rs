@@ -105,12 +105,13 @@ mod tests {
         let by = |levels: &[&str]| levels.iter().map(|level| ((*level).to_owned(), 1)).collect();
         let (steered, gated, queued) =
             (by(&["turn", "token"]), by(&["device", "token"]), by(&["host", "token"]));
+        let tokens = by(&["token"]);
         let levels = [Level::Host, Level::Device, Level::MpsGate, Level::Full];
         let is_at = |achieved| levels.map(|level| level.check(achieved).is_ok());
         assert_eq!(is_at(&steered), [false, false, false, true]);
         assert_eq!(is_at(&gated), [false, true, true, false]);
         assert_eq!(is_at(&queued), [true, false, false, false]);
+        assert_eq!(is_at(&tokens), [false; 4]);
         assert_eq!(is_at(&by(&["turn", "device"])), [false, false, false, true]);
-        assert_eq!(is_at(&by(&["token"])), [false; 4]);
     }
 }
