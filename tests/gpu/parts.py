@@ -49,7 +49,7 @@ JUDGED = "alone be-alone stock1 plain1 auto1 api1 mps1 stock2 plain2 auto2 mps2 
 SHORT = ("--gpu", "sim")
 
 PARTS = {
-    "contract": Part(script("contract.py"), 100, 200, sim=SHORT),
+    "contract": Part(script("contract.py"), 60, 200, sim=SHORT),
     "reef": Part(script("reef.py"), 60, 200, sim=SHORT),
     "identical": Part(
         script("identical.py", "--parts", "train", "--seconds", 130), 375, 460,
@@ -63,6 +63,9 @@ PARTS = {
     "serve": Part(
         script("serve.py", "--arms", *JUDGED, "--rounds", 5, "--requests", 600, "--short-requests", 200), 520, 566, quiet=True,
         sim=(*SHORT, "--requests", 40, "--short-requests", 40)),
+    "serve-auto": Part(
+        script("serve.py", "--arms", *"alone be-alone auto1 auto2 alone2".split(), "--rounds", 5, "--requests", 600, "--short-requests", 200, "--name", "serve-auto"),
+        190, 260, quiet=True, sim=(*SHORT, "--requests", 40, "--short-requests", 40)),
     "serve-random": Part(
         script("serve.py", "--arms", *"alone be-alone hooked-alone alone-random auto1-random alone2".split(), "--rounds", 5, "--requests", 600, "--name", "serve-random"),
         210, 300, quiet=True, sim=(*SHORT, "--requests", 30, "--short-requests", 30)),
@@ -72,7 +75,7 @@ PARTS = {
     "preempt": Part(
         preempt("full", "device", "host", "mps-gate"), 150, 566, quiet=True, resumes=True, real=("--gpu", "real"),
         sim=(*SHORT, "--requests", 10, "--blocks", 2)),
-    "stop": Part(script("stop.py", "--seconds", 12), 110, 200, sim=(*SHORT, "--seconds", 1.5)),
+    "stop": Part(script("stop.py", "--seconds", 12), 75, 200, sim=(*SHORT, "--seconds", 1.5)),
     "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),
     "outside": Part(script("outside.py"), 70, 100, sim=(*SHORT, "--seconds", 2)),
     "doctor": Part(script("doctor.py"), 45, 110, sim=SHORT),
