@@ -173,7 +173,9 @@ def main():
                 windows_of[name].setdefault(who, []).append(window)
             if told:
                 latencies[name].append(told["latencies_us"])
-                holds_of[name].append({**told["holds"], "slowest": told["slowest"], "not_ahead": told["not_ahead"]})
+                # Where the program hints itself, hardly any is held for ahead by the hook.
+                ahead = {} if lead else {"not_ahead": told["not_ahead"]}
+                holds_of[name].append({**told["holds"], "slowest": told["slowest"], **ahead})
                 if not told["answer_unchanged"]:
                     wrong.append((number, name))
                 rig.say(f"round {number} {name:12}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, {w: round(r["rate"] * options.batch) for w, r in windows.items()}, told["hints"] or "")
