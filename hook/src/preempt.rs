@@ -6,14 +6,15 @@
 //!
 //! * `streams` finds the queue that a handle means; `submit`, `launches`, `copies`, `events` and `waits` are the calls;
 //!   `argument` and `parameters` keep what they were given.
-//! * `driver`, `gates` (by `memops`) and `slices` stand behind the engine's traits; `worker` is the thread that hands over what
-//!   waited.
+//! * `driver`, `gates` (by `cells` and `memops`) and `slices` stand behind the engine's traits; `worker` is the thread that
+//!   hands over what waited.
 //! * `control` is what the C functions do; `manager` follows a manager's gate; `holds` knows which of the two holds a stream;
 //!   `loads` are the calls that what stands at a gate yields to.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
 mod argument;
+mod cells;
 mod clock;
 pub(crate) mod control;
 pub(crate) mod copies;

@@ -374,6 +374,38 @@ static void outcomes(void) {
     WELL(restore(NULL));
 }
 
+/* What a driver refuses for lack of memory, or in a state that passes, is asked for again; what it has not is not. Each time in a
+ * context of its own, and asked twice. */
+static void refusals(void) {
+    static const struct { const char *call; unsigned code; int passes; } refused[] = {
+        {"cuMemHostRegister_v2", 2, 1},  {"cuStreamBatchMemOp_v2", 2, 1},   {"cuStreamCreate", 2, 1},
+        {"cuStreamBatchMemOp_v2", 600, 1}, {"cuStreamBatchMemOp_v2", 802, 1}, {"cuStreamBatchMemOp_v2", 901, 1},
+        {"cuMemHostRegister_v2", 1, 0},  {"cuStreamBatchMemOp_v2", 1, 0},   {"cuStreamBatchMemOp_v2", 801, 0},
+    };
+    void (*refuse)(const char *, unsigned, unsigned);
+    *(void **)&refuse = dlsym(RTLD_DEFAULT, "sluiceSimRefuse");
+    EXPECT(refuse);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        CUcontext context;
+        CUstream on;
+        int can[2];
+        const char *reason[2];
+        DO(cuCtxCreate_v2(&context, 0, gpu.device));
+        DO(cuStreamCreate(&on, CU_STREAM_NON_BLOCKING));
+        refuse(refused[i].call, refused[i].code, 1);
+        for (int time = 0; time < 2; time++) WELL(level_of(on, &can[time], &reason[time]));
+        SAY("%s %u: %d, %s; then %d", refused[i].call, refused[i].code, can[0], reason[0], can[1]);
+        EXPECT((can[1] > SLUICE_LEVEL_HOST) == refused[i].passes);
+        if (refused[i].passes) {
+            sluice_preemption_config as = config();
+            WELL(enable(on, &as));
+            stop(on);
+        }
+        DO(cuCtxDestroy_v2(context));
+        DO(cuCtxSetCurrent(gpu.context));
+    }
+}
+
 static atomic_int idles;
 
 static void idle(CUstream stream, void *expected) {
@@ -496,6 +528,7 @@ int main(int count, char **given) {
         {"events", events},       {"two", two},       {"legacy", legacy},     {"functions", functions}, {"graphs", graphs},
         {"memory", memory},       {"own", own},       {"outcomes", outcomes}, {"notices", notices},     {"forks", forks},
         {"exits", exits},         {"contexts", contexts}, {"full", full},         {"frees", frees},
+        {"refusals", refusals},
     };
     look_up();
     gpu = open_gpu();

@@ -119,6 +119,11 @@ impl Steerer {
         lock(&self.state).pages.last().is_some_and(|report| ReportView::new(report.words()).activity().0)
     }
 
+    /// What the client which attached last says that its gates hold back.
+    pub fn gates_told(&self) -> u64 {
+        lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).gates())
+    }
+
     /// Tells all clients, those of now and those to come, to have gates, and whether they are shut; with `None` to have none.
     pub fn gates(&self, shut: Option<bool>) {
         let mut state = lock(&self.state);

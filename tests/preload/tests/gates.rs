@@ -1,6 +1,7 @@
 //! A manager's gate: what a process has submitted and what it submits stands still while it is shut. The simulator's ledger
 //! is the witness that it does; the programs check that nothing was lost, done twice or out of order.
 
+use sluice_comm::page::report::GATES_DEVICE;
 use sluice_preload_tests::steerer::{Steerer, Understands};
 use sluice_preload_tests::{MS, Node, Tenant, beside_others, eventually};
 
@@ -72,6 +73,22 @@ fn a_process_that_runs_without_gates_is_given_them_and_loses_them_again() {
     let stage = Stage::new();
     let tenant = stage.start("preempt_gate", "200");
     stage.runs(&tenant);
+    stage.manager.gates(Some(true));
+    stage.stands(&tenant);
+    stage.manager.gates(None);
+    stage.runs(&tenant);
+    tenant.finish().expect_success();
+}
+
+#[test]
+fn a_process_has_its_gates_when_the_driver_has_memory_for_them_again() {
+    let _turn = beside_others();
+    let stage = Stage::new();
+    stage.manager.gates(Some(false));
+    let tenant = stage.start("preempt_gate", "200 4");
+    eventually("its gates to hold back what is on the GPU", || {
+        (stage.manager.gates_told() == GATES_DEVICE).then_some(())
+    });
     stage.manager.gates(Some(true));
     stage.stands(&tenant);
     stage.manager.gates(None);

@@ -125,6 +125,30 @@ fn without_stream_memory_operations_streams_are_stopped_at_the_host() {
 }
 
 #[test]
+fn gates_that_the_driver_refuses_for_the_moment_are_asked_for_again() {
+    let ending = run("", "refusals 1");
+    let (absent, memory, now) = (
+        "the driver has no stream memory operations; then 0",
+        "there is no memory for gates; then 1",
+        "the driver makes no gates at the moment; then 1",
+    );
+    let expected = [
+        format!("cuMemHostRegister_v2 2: 0, {memory}"),
+        format!("cuStreamBatchMemOp_v2 2: 0, {memory}"),
+        format!("cuStreamCreate 2: 0, {memory}"),
+        format!("cuStreamBatchMemOp_v2 600: 0, {now}"),
+        format!("cuStreamBatchMemOp_v2 802: 0, {now}"),
+        format!("cuStreamBatchMemOp_v2 901: 0, {now}"),
+        "cuMemHostRegister_v2 1: 0, the driver does not map memory of the host for this context; then 0"
+            .to_owned(),
+        format!("cuStreamBatchMemOp_v2 1: 0, {absent}"),
+        format!("cuStreamBatchMemOp_v2 801: 0, {absent}"),
+        "done".to_owned(),
+    ];
+    assert_eq!(ending.lines, expected);
+}
+
+#[test]
 fn a_kernel_is_stopped_in_its_middle_and_goes_on_when_somebody_else_needs_the_context() {
     let _turn = beside_others();
     let node = Node::with("0\n").without_manager().start();
