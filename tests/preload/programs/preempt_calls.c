@@ -481,6 +481,47 @@ static void contexts(void) {
     }
 }
 
+static atomic_int reached;
+
+static void reach(void *unused) {
+    (void)unused;
+    atomic_fetch_add(&reached, 1);
+}
+
+/* A stream of the primary context that stands, with something behind it that is told of. */
+static CUstream standing(void) {
+    CUstream on = stream(CU_STREAM_NON_BLOCKING);
+    stop(on);
+    DO(cuLaunchHostFunc(on, reach, NULL));
+    EXPECT(cuStreamQuery(on) == CUDA_ERROR_NOT_READY);
+    return on;
+}
+
+/* What stands in the primary context goes on standing when one of several releases it, and runs before it ends. */
+static void retains(void) {
+    CUcontext again;
+    CUstream on = standing();
+    for (int i = 0; i < 3; i++) {
+        DO(cuDevicePrimaryCtxRetain(&again, gpu.device));
+        if (i) DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    }
+    DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    EXPECT(atomic_load(&reached) == 0 && cuStreamQuery(on) == CUDA_ERROR_NOT_READY);
+    DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    EXPECT(atomic_load(&reached) == 1);
+    gpu = open_gpu();
+    DO(cuDevicePrimaryCtxRetain(&again, gpu.device));
+    standing();
+    DO(cuDevicePrimaryCtxReset_v2(gpu.device));
+    EXPECT(atomic_load(&reached) == 2);
+    /* How many retains a reset leaves is the driver's secret, so each release may be the last. */
+    gpu = open_gpu();
+    on = standing();
+    DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    DO(cuStreamSynchronize(on));
+    EXPECT(atomic_load(&reached) == 3);
+}
+
 /* A kernel is stopped in its middle; whoever else uses the context has it back. */
 static void full(void) {
     char line[16];
@@ -528,7 +569,7 @@ int main(int count, char **given) {
         {"events", events},       {"two", two},       {"legacy", legacy},     {"functions", functions}, {"graphs", graphs},
         {"memory", memory},       {"own", own},       {"outcomes", outcomes}, {"notices", notices},     {"forks", forks},
         {"exits", exits},         {"contexts", contexts}, {"full", full},         {"frees", frees},
-        {"refusals", refusals},
+        {"refusals", refusals}, {"retains", retains},
     };
     look_up();
     gpu = open_gpu();

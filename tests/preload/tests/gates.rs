@@ -219,7 +219,7 @@ fn programs_of_all_kinds_give_the_same_results_while_the_gate_opens_and_shuts() 
 
 #[test]
 fn nothing_is_used_that_is_gone_while_the_gate_opens_and_shuts() {
-    for arguments in ["perthread", "destroyed", "contexts", "primary"] {
+    for arguments in ["perthread", "destroyed", "contexts", "primary", "released"] {
         eprintln!("streams {arguments}");
         under_gates("streams", arguments, true);
     }

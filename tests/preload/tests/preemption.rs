@@ -114,6 +114,11 @@ fn a_context_ends_with_a_stream_preempted() {
 }
 
 #[test]
+fn only_a_release_of_the_primary_context_that_may_be_the_last_has_its_streams_run() {
+    at_both_levels("retains");
+}
+
+#[test]
 fn without_stream_memory_operations_streams_are_stopped_at_the_host() {
     let ending = run("--mem-ops off", "outcomes 0");
     assert_eq!(
