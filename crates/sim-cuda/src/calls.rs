@@ -1,5 +1,5 @@
-//! What each thread has called, counted here and not by whoever stands in front: a test asks it what a hook adds. And what it is
-//! answered with instead, where a test wants to see a driver refuse.
+//! What each thread has called, counted here and not by whoever stands in front: a test asks it what a hook adds. Whether it waits, and
+//! what it is answered with instead, where a test wants to see a driver refuse.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sluice_driver_api::{CUresult, ENTRIES};
 
 use crate::border::Status;
+use crate::state::context::current_or_none;
 
 /// By place in the table, the code that the next calls are answered with, and above it how many of them.
 static REFUSALS: [AtomicU64; ENTRIES.len()] = [const { AtomicU64::new(0) }; ENTRIES.len()];
@@ -39,6 +40,12 @@ pub(crate) unsafe extern "C" fn sluiceSimCalls(symbol: *const c_char) -> u64 {
         let all = ENTRIES.iter().zip(calls);
         all.filter(|(entry, _)| meant(entry.symbol)).map(|(_, calls)| calls.get()).sum()
     })
+}
+
+/// How many threads wait for everything that the calling thread's context has been given.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sluiceSimDraining() -> u32 {
+    current_or_none().map_or(0, |context| context.draining())
 }
 
 /// The next `times` calls of the driver function of this symbol, by whichever thread, are not made but answered with this code.
