@@ -100,6 +100,7 @@ CUresult cuStreamSynchronize(CUstream);
 CUresult cuStreamSynchronize_ptsz(CUstream);
 CUresult cuStreamQuery(CUstream);
 CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned);
+CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr, unsigned, unsigned);
 CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, unsigned, unsigned);
 CUresult cuLaunchHostFunc(CUstream, void (*)(void *), void *);
 CUresult cuEventCreate(CUevent *, unsigned);

@@ -406,6 +406,40 @@ static void refusals(void) {
     }
 }
 
+static void *load_once(void *unused) {
+    (void)unused;
+    DO(cuCtxSetCurrent(gpu.context));
+    load_kernels();
+    return NULL;
+}
+
+/* Of a load that was under way before any stream was preempted nobody knows which context it waits for: while it lasts, nothing is
+ * stopped at gates. It waits here for a stream that the program itself has made wait. */
+static void early(void) {
+    atomic_uint *word;
+    unsigned (*draining)(void);
+    sluice_preemption achieved;
+    CUstream beside;
+    pthread_t loader;
+    *(void **)&draining = dlsym(RTLD_DEFAULT, "sluiceSimDraining");
+    EXPECT(draining);
+    DO(cuMemAllocHost_v2((void **)&word, sizeof *word));
+    atomic_init(word, 0);
+    DO(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    DO(cuStreamWaitValue32_v2(beside, (CUdeviceptr)(uintptr_t)word, 1, 0));
+    EXPECT(pthread_create(&loader, NULL, load_once, NULL) == 0);
+    while (draining() == 0) sched_yield();
+    CUstream on = stream(CU_STREAM_NON_BLOCKING);
+    sluice_result result;
+    do result = preempt(on, 1, &achieved);
+    while (result == SLUICE_TIMEOUT);
+    EXPECT(result == SLUICE_OK && achieved.level == SLUICE_LEVEL_HOST && draining() == 1);
+    atomic_store(word, 1);
+    pthread_join(loader, NULL);
+    WELL(restore(on));
+    stop(on);
+}
+
 static atomic_int idles;
 
 static void idle(CUstream stream, void *expected) {
@@ -569,7 +603,7 @@ int main(int count, char **given) {
         {"events", events},       {"two", two},       {"legacy", legacy},     {"functions", functions}, {"graphs", graphs},
         {"memory", memory},       {"own", own},       {"outcomes", outcomes}, {"notices", notices},     {"forks", forks},
         {"exits", exits},         {"contexts", contexts}, {"full", full},         {"frees", frees},
-        {"refusals", refusals}, {"retains", retains},
+        {"refusals", refusals}, {"retains", retains},   {"early", early},
     };
     look_up();
     gpu = open_gpu();

@@ -119,6 +119,11 @@ fn only_a_release_of_the_primary_context_that_may_be_the_last_has_its_streams_ru
 }
 
 #[test]
+fn nothing_stops_at_a_gate_while_a_load_lasts_that_began_before_there_were_any() {
+    run("", "early 1");
+}
+
+#[test]
 fn without_stream_memory_operations_streams_are_stopped_at_the_host() {
     let ending = run("--mem-ops off", "outcomes 0");
     assert_eq!(
