@@ -217,16 +217,16 @@ macro_rules! exports {
         governed::context::destroy_green($green, || unsafe { $real($green) })
     };
     (@body context cuDevicePrimaryCtxReset $real:ident $variant:ident ($device:ident)) => {
-        governed::context::reset_primary($device, || unsafe { $real($device) })
+        governed::primary::reset($device, || unsafe { $real($device) })
     };
     (@body context cuDevicePrimaryCtxReset_v2 $real:ident $variant:ident ($device:ident)) => {
-        governed::context::reset_primary($device, || unsafe { $real($device) })
+        governed::primary::reset($device, || unsafe { $real($device) })
     };
     (@body context cuDevicePrimaryCtxRelease $real:ident $variant:ident ($device:ident)) => {
-        governed::context::release_primary($device, || unsafe { $real($device) })
+        governed::primary::release($device, || unsafe { $real($device) })
     };
     (@body context cuDevicePrimaryCtxRelease_v2 $real:ident $variant:ident ($device:ident)) => {
-        governed::context::release_primary($device, || unsafe { $real($device) })
+        governed::primary::release($device, || unsafe { $real($device) })
     };
     (@body context cuCtxCreate $real:ident $variant:ident ($context:ident $flags:ident $device:ident)) => {
         governed::context::create($device, || unsafe { $real($context, $flags, $device) })
@@ -241,7 +241,7 @@ macro_rules! exports {
         governed::context::create($device, || unsafe { $real($context, $params, $flags, $device) })
     };
     (@body context cuDevicePrimaryCtxRetain $real:ident $variant:ident ($context:ident $device:ident)) => {
-        governed::context::create($device, || unsafe { $real($context, $device) })
+        governed::primary::retain($device, || unsafe { $real($context, $device) })
     };
     (@body context cuGLCtxCreate $real:ident $variant:ident ($context:ident $flags:ident $device:ident)) => {
         governed::context::create($device, || unsafe { $real($context, $flags, $device) })

@@ -12,6 +12,7 @@ pub(crate) mod free;
 pub(crate) mod launch;
 pub(crate) mod lookup;
 pub(crate) mod physical;
+pub(crate) mod primary;
 pub(crate) mod query;
 pub(crate) mod stream;
 pub(crate) mod sync;

@@ -6,14 +6,15 @@
 //!
 //! * `streams` finds the queue that a handle means; `submit`, `launches`, `copies`, `events` and `waits` are the calls;
 //!   `argument` and `parameters` keep what they were given.
-//! * `driver`, `gates` (by `memops`) and `slices` stand behind the engine's traits; `worker` is the thread that hands over what
-//!   waited.
+//! * `driver`, `gates` (by `cells` and `memops`) and `slices` stand behind the engine's traits; `worker` is the thread that
+//!   hands over what waited.
 //! * `control` is what the C functions do; `manager` follows a manager's gate; `holds` knows which of the two holds a stream;
 //!   `loads` are the calls that what stands at a gate yields to.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
 mod argument;
+mod cells;
 mod clock;
 pub(crate) mod control;
 pub(crate) mod copies;
@@ -44,8 +45,8 @@ pub(crate) use argument::{Arg, Other, Sent};
 pub(crate) use loads::{load, load_into};
 pub(crate) use submit::{ask, graph_changes, graph_ends, order, submit, turn};
 pub(crate) use waits::{
-    capture, context_ended, context_ends, context_stays, query, settle, stream_ends, synchronize,
-    synchronize_context, unload,
+    await_kept_back, capture, context_ended, context_ends, context_stays, query, settle, stream_ends,
+    synchronize, synchronize_context, unload,
 };
 
 type HookEngine = Engine<driver::Hooked, clock::EngineClock, worker::Ears>;

@@ -25,7 +25,7 @@ use crate::link::{Address, Identity, MemoryConnection, TokenConnection};
 use crate::{groups, hold, log, preempt, tracker};
 
 /// Devices a process can see.
-const MAX_DEVICES: usize = 64;
+pub(crate) const MAX_DEVICES: usize = 64;
 
 /// Calls by outcome.
 pub(crate) static COUNTERS: Counters = Counters::new();

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod outcome;
 pub mod platform;
 pub mod predictor;
+pub mod retains;
 pub mod streams;
 pub mod thread;
 

@@ -56,6 +56,7 @@ mod wait;
 use std::sync::Arc;
 
 use crate::book::Book;
+use crate::config::Config;
 use crate::driver::{Clock, Driver, Observer};
 use crate::events::Events;
 use crate::ids::{Kind, QueueId, Stream};
@@ -139,9 +140,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.book().means(queue)
     }
 
-    /// Whether preemption is enabled for a queue.
-    pub fn is_enabled(&self, queue: &Queue) -> bool {
-        self.book().lane(queue.id()).is_some_and(|lane| lane.config.is_some())
+    /// How a queue is preempted; `None` if preemption is not enabled for it.
+    pub fn config(&self, queue: &Queue) -> Option<Config> {
+        self.book().lane(queue.id()).and_then(|lane| lane.config)
     }
 
     /// Commands in a queue's host queue.

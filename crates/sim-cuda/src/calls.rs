@@ -1,9 +1,17 @@
-//! What each thread has called, counted here and not by whoever stands in front: a test asks it what a hook adds.
+//! What each thread has called, counted here and not by whoever stands in front: a test asks it what a hook adds. Whether it waits, and
+//! what it is answered with instead, where a test wants to see a driver refuse.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use sluice_driver_api::ENTRIES;
+use sluice_driver_api::{CUresult, ENTRIES};
+
+use crate::border::Status;
+use crate::state::context::current_or_none;
+
+/// By place in the table, the code that the next calls are answered with, and above it how many of them.
+static REFUSALS: [AtomicU64; ENTRIES.len()] = [const { AtomicU64::new(0) }; ENTRIES.len()];
 
 thread_local! {
     /// By place in the table. Constant and without a destructor.
@@ -32,4 +40,34 @@ pub(crate) unsafe extern "C" fn sluiceSimCalls(symbol: *const c_char) -> u64 {
         let all = ENTRIES.iter().zip(calls);
         all.filter(|(entry, _)| meant(entry.symbol)).map(|(_, calls)| calls.get()).sum()
     })
+}
+
+/// How many threads wait for everything that the calling thread's context has been given.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sluiceSimDraining() -> u32 {
+    current_or_none().map_or(0, |context| context.draining())
+}
+
+/// The next `times` calls of the driver function of this symbol, by whichever thread, are not made but answered with this code.
+///
+/// # Safety
+/// `symbol` is a C string.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sluiceSimRefuse(symbol: *const c_char, code: u32, times: u32) {
+    // SAFETY: as the caller promises.
+    let symbol = unsafe { CStr::from_ptr(symbol) };
+    let places = ENTRIES.iter().zip(&REFUSALS);
+    for (_, refusals) in places.filter(|(entry, _)| entry.symbol.as_bytes() == symbol.to_bytes()) {
+        refusals.store(u64::from(times) << 32 | u64::from(code), Relaxed);
+    }
+}
+
+/// The answer to a call of the function at this place of the table, if it is not to be made.
+pub(crate) fn refused(index: usize) -> Status {
+    let Some(refusals) = REFUSALS.get(index).filter(|refusals| refusals.load(Relaxed) != 0) else {
+        return Ok(());
+    };
+    let one_less = |left: u64| left.checked_sub(1 << 32);
+    let Ok(left) = refusals.fetch_update(Relaxed, Relaxed, one_less) else { return Ok(()) };
+    Err(CUresult(u32::try_from(left & u64::from(u32::MAX)).unwrap_or(0)))
 }

@@ -42,6 +42,7 @@ macro_rules! exports {
                 pub(super) unsafe extern "C" fn $symbol($($argument: $kind),*) -> CUresult {
                     crate::calls::count(Place::$symbol as usize);
                     guard::<{ is_held(stringify!($symbol)) }>(|| {
+                        crate::calls::refused(Place::$symbol as usize)?;
                         // SAFETY: the caller of the driver API promises exactly what `cross` asks for.
                         crate::api::$symbol($(unsafe { <$kind as Border>::cross($argument) }),*)
                     })

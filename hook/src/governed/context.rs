@@ -40,28 +40,9 @@ pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) 
     ending(context, Memory::Stays, real, has_ended)
 }
 
-/// `cuDevicePrimaryCtxReset`.
-pub(crate) fn reset_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    match primary(device) {
-        Some(context) => ending(context, Memory::GoesToo, real, |result| {
-            has_ended(result) || is_active(device) == Some(false)
-        }),
-        None => real(),
-    }
-}
-
-/// `cuDevicePrimaryCtxRelease`: the last release ends the context.
-pub(crate) fn release_primary(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    match primary(device) {
-        // Whatever it returns: see `has_ended`.
-        Some(context) => ending(context, Memory::GoesToo, real, |_| is_active(device) == Some(false)),
-        None => real(),
-    }
-}
-
 /// Whether a call that ends a context has ended it. The driver documents that such calls may also return what an earlier
 /// launch ended with; the context is gone all the same.
-fn has_ended(result: CUresult) -> bool {
+pub(super) fn has_ended(result: CUresult) -> bool {
     const OF_EARLIER_LAUNCHES: [CUresult; 10] = [
         CUresult::ERROR_ECC_UNCORRECTABLE,
         CUresult::ERROR_ILLEGAL_ADDRESS,
@@ -79,14 +60,14 @@ fn has_ended(result: CUresult) -> bool {
 
 /// What becomes of the memory allocated in a context that ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Memory {
+pub(super) enum Memory {
     GoesToo,
     Stays,
 }
 
 /// Calls `real`, which may end the context, with nobody using its streams or events; if `ended`, they are forgotten and its
 /// memory is released.
-fn ending(
+pub(super) fn ending(
     context: u64,
     memory: Memory,
     real: impl FnOnce() -> CUresult,
@@ -125,29 +106,4 @@ fn ending(
         });
     }
     result
-}
-
-fn is_active(device: CUdevice) -> Option<bool> {
-    let (mut flags, mut active) = (0, 0);
-    // SAFETY: both are writable.
-    let asked = unsafe { real::table().cuDevicePrimaryCtxGetState?(device, &raw mut flags, &raw mut active) };
-    (asked == CUresult::SUCCESS).then_some(active != 0)
-}
-
-/// The primary context of a device, if it is active.
-fn primary(device: CUdevice) -> Option<u64> {
-    if is_active(device) != Some(true) {
-        return None;
-    }
-    let table = real::table();
-    let release = table.cuDevicePrimaryCtxRelease_v2.or(table.cuDevicePrimaryCtxRelease)?;
-    let mut context = std::ptr::null_mut();
-    // SAFETY: `context` is writable; the reference taken is given back at once, and is not the last one.
-    let retained = unsafe { table.cuDevicePrimaryCtxRetain?(&raw mut context, device) };
-    if retained != CUresult::SUCCESS {
-        return None;
-    }
-    // SAFETY: gives back the reference taken above.
-    let _released = unsafe { release(device) };
-    Some(context.expose_provenance() as u64)
 }

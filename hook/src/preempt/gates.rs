@@ -5,62 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicU8, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use sluice_driver_api::CUresult;
-use sluice_driver_api::types::*;
 use sluice_preempt::driver::{Gate, Progress};
 use sluice_preempt::ids::{Code, Context, Stream};
-use sluice_sys::page::{SharedPage, WORDS};
 
-use super::code;
+use super::cells::{Cells, Slot, gate};
 use super::driver::within;
-use super::memops::{Operation, WAIT, WRITE, batch, try_out};
+use super::memops::batch;
 use crate::gpu::pointer;
-use crate::real;
-
-const PAGE: usize = WORDS * 8;
-const REGISTER_DEVICEMAP: c_uint = 2;
-const NOT_SUPPORTED: &CStr = c"the driver has no stream memory operations";
-const NOT_REGISTERED: &CStr = c"the driver does not map memory of the host for this context";
-const NO_MEMORY: &CStr = c"the system has no memory for gates";
-
-/// What the GPU waits for and writes, away from other streams' lines.
-#[repr(C, align(64))]
-struct Cell {
-    word: AtomicU32,
-    arrived: AtomicU32,
-    passed: AtomicU32,
-    /// The last gate that was placed; the host's.
-    placed: AtomicU32,
-}
-
-/// A page's cells for streams. Behind them is one whose gate is tried when the page is registered, which may still be on its way then.
-const CELLS: usize = PAGE / size_of::<Cell>() - 1;
-
-/// Where each number is in a cell, in bytes.
-const WORD: u64 = 0;
-const ARRIVED: u64 = 4;
-const PASSED: u64 = 8;
-
-/// One stream's cell, as the host and as the GPU see it.
-#[derive(Clone, Copy)]
-struct Slot {
-    cell: &'static Cell,
-    device: CUdeviceptr,
-}
-
-#[derive(Default)]
-struct Contexts {
-    /// Cells that no stream uses.
-    free: BTreeMap<u64, Vec<Slot>>,
-    /// Pages that were registered, by context.
-    pages: BTreeMap<u64, Vec<usize>>,
-    /// Pages of contexts that are gone.
-    unused: Vec<usize>,
-    refused: BTreeMap<u64, &'static CStr>,
-}
 
 /// See the module.
 #[derive(Default)]
@@ -68,7 +22,7 @@ pub(crate) struct Gates {
     /// Whether any stream was given a cell: only then can the engine ask for a gate.
     used: AtomicU8,
     slots: RwLock<BTreeMap<(u64, u64), Slot>>,
-    contexts: Mutex<Contexts>,
+    cells: Mutex<Cells>,
 }
 
 impl std::fmt::Debug for Gates {
@@ -88,8 +42,7 @@ impl Gates {
         if self.slot(stream).is_some() {
             return Ok(());
         }
-        let mut contexts = self.contexts();
-        let slot = contexts.take(stream.context)?;
+        let slot = self.cells().take(stream.context)?;
         slot.cell.arrived.store(0, Relaxed);
         slot.cell.passed.store(0, Relaxed);
         slot.cell.placed.store(0, Release);
@@ -101,10 +54,8 @@ impl Gates {
 
     /// Whether streams of the context can have gates; the reason if not.
     pub(super) fn probe(&self, context: Context) -> Result<(), &'static CStr> {
-        let mut contexts = self.contexts();
-        let slot = contexts.take(context)?;
-        contexts.free.entry(context.0).or_default().push(slot);
-        Ok(())
+        let mut cells = self.cells();
+        cells.take(context).map(|slot| cells.give_back(context, slot))
     }
 
     /// The stream is about to be destroyed.
@@ -112,18 +63,14 @@ impl Gates {
         let key = (stream.context.0, stream.handle);
         let slot = self.slots.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
         if let Some(slot) = slot {
-            self.contexts().free.entry(stream.context.0).or_default().push(slot);
+            self.cells().give_back(stream.context, slot);
         }
     }
 
     /// The context is gone, and its registrations with it.
     pub(super) fn forget_context(&self, context: u64) {
         self.slots.write().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != context);
-        let mut contexts = self.contexts();
-        contexts.free.remove(&context);
-        contexts.refused.remove(&context);
-        let pages = contexts.pages.remove(&context).unwrap_or_default();
-        contexts.unused.extend(pages);
+        self.cells().forget_context(context);
     }
 
     fn slot(&self, stream: Stream) -> Option<Slot> {
@@ -131,96 +78,8 @@ impl Gates {
         slots.get(&(stream.context.0, stream.handle)).copied()
     }
 
-    fn contexts(&self) -> MutexGuard<'_, Contexts> {
-        self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Contexts {
-    /// A cell that the GPU is through with.
-    fn take(&mut self, context: Context) -> Result<Slot, &'static CStr> {
-        if let Some(reason) = self.refused.get(&context.0) {
-            return Err(reason);
-        }
-        // A stream that was destroyed may still have to pass gates: its last writes would be taken for another's.
-        let is_through = |slot: &Slot| slot.cell.passed.load(Acquire) == slot.cell.placed.load(Acquire);
-        let free = self.free.entry(context.0).or_default();
-        if let Some(at) = free.iter().position(is_through) {
-            return Ok(free.swap_remove(at));
-        }
-        let added = self.add_page(context);
-        if let Err(reason) = added {
-            self.refused.insert(context.0, reason);
-            return Err(reason);
-        }
-        self.free.entry(context.0).or_default().pop().ok_or(NO_MEMORY)
-    }
-
-    fn add_page(&mut self, context: Context) -> Result<(), &'static CStr> {
-        let page = match self.unused.pop() {
-            Some(page) => page,
-            None => {
-                let page = Box::leak(Box::new(SharedPage::anonymous().map_err(|_| NO_MEMORY)?));
-                page.words().as_ptr().expose_provenance()
-            }
-        };
-        match within(context, || register(page)) {
-            Ok(device) => {
-                self.pages.entry(context.0).or_default().push(page);
-                let cells = (0..CELLS).map(|at| Slot {
-                    cell: cell(page, at),
-                    device: device + (at * size_of::<Cell>()) as u64,
-                });
-                self.free.entry(context.0).or_default().extend(cells);
-                Ok(())
-            }
-            Err(Code(refused)) => {
-                self.unused.push(page);
-                Err(if refused == CUresult::ERROR_NOT_SUPPORTED.0 { NOT_SUPPORTED } else { NOT_REGISTERED })
-            }
-        }
-    }
-}
-
-fn cell(page: usize, at: usize) -> &'static Cell {
-    let cell = std::ptr::with_exposed_provenance::<Cell>(page + at * size_of::<Cell>());
-    // SAFETY: pages are ours, whole, aligned and never unmapped; every pattern is a cell, which holds atomics only.
-    unsafe { &*cell }
-}
-
-/// What the GPU does at gate `number` of the cell at `device`. The writes have a fence, since the second version of the call takes none
-/// without (and drivers no longer take its first version); so the GPU says that it is at a gate once the kernels in front are done.
-/// On an H200 the three take 3.6 µs, the wait alone 2.2.
-fn gate(device: CUdeviceptr, number: u32) -> [Operation; 3] {
-    [
-        Operation::new(WRITE, device + ARRIVED, number, CU_STREAM_WRITE_VALUE_DEFAULT),
-        Operation::new(WAIT, device + WORD, number, CU_STREAM_WAIT_VALUE_GEQ),
-        Operation::new(WRITE, device + PASSED, number, CU_STREAM_WRITE_VALUE_DEFAULT),
-    ]
-}
-
-/// Registers a page with the current context and has the GPU pass a gate there; its address on the GPU.
-fn register(page: usize) -> Result<CUdeviceptr, Code> {
-    const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
-    let table = real::table();
-    let (register, unregister) =
-        (table.cuMemHostRegister_v2.ok_or(MISSING)?, table.cuMemHostUnregister.ok_or(MISSING)?);
-    let get = table.cuMemHostGetDevicePointer_v2.ok_or(MISSING)?;
-    let tried = CELLS * size_of::<Cell>();
-    cell(page, CELLS).word.store(0, Release);
-    let page = std::ptr::with_exposed_provenance_mut(page);
-    let mut device = 0;
-    // SAFETY: the page is ours, whole and never unmapped; `device` is writable.
-    unsafe {
-        code(register(page, PAGE, REGISTER_DEVICEMAP))?;
-        let works = code(get(&raw mut device, page, 0)).and_then(|()| {
-            // Whatever it says against them, it has not these operations.
-            try_out(&mut gate(device + tried as u64, 0)).map_err(|_| MISSING)
-        });
-        if works.is_err() {
-            let _unregistered = unregister(page);
-        }
-        works.map(|()| device)
+    fn cells(&self) -> MutexGuard<'_, Cells> {
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -182,18 +182,15 @@ fn follow(device: u64, gates: bool, shut: bool) -> Followed {
     // Kernels of that stream may be running like those of others.
     let streams = queues.len() as u64;
     for queue in queues {
-        match (before, after) {
-            ((false, _), (true, _)) => give_gates(engine, &queue),
-            ((_, true), (_, false)) => {
-                let _ = holds::release(engine, &queue, Holder::Manager);
-            }
-            _ => {}
+        if after.0 {
+            let level = give_gates(engine, &queue);
+            levels.extend((queue.stream().kind != Kind::Legacy).then_some(level));
+        }
+        if before.1 && !after.1 {
+            let _ = holds::release(engine, &queue, Holder::Manager);
         }
         if after.1 && works {
             stands &= stop(engine, &queue);
-        }
-        if after.0 && queue.stream().kind != Kind::Legacy {
-            levels.push(with_gates(engine, &queue));
         }
     }
     let gates = match levels.iter().min() {
@@ -204,20 +201,25 @@ fn follow(device: u64, gates: bool, shut: bool) -> Followed {
     Followed { gates, streams, stands }
 }
 
-/// Enables preemption, unless the program has done so itself.
-fn give_gates(engine: &HookEngine, queue: &Arc<Queue>) {
-    if engine.is_enabled(queue) {
-        return;
+/// Enables preemption, unless the program has done so itself; the level that the stream is stopped at. What kept gates from it may have
+/// been of the moment, so each time it is given those that it can have now.
+fn give_gates(engine: &HookEngine, queue: &Arc<Queue>) -> Level {
+    let possible = can_stop_on_gpu(engine, queue, Purpose::Use);
+    let level = possible.map_or(Level::Host, |()| Level::Device);
+    match engine.config(queue) {
+        Some(config) if config.level >= level || config != ours(config.level) => level.min(config.level),
+        _ => {
+            // A stream that is being destroyed needs no gates.
+            let _ = engine.enable(queue, ours(level));
+            level
+        }
     }
-    let level = with_gates(engine, queue);
-    let bound_ns = if level == Level::Device { CONFIG.bound_ns } else { BOUND_WITHOUT_GATES_NS };
-    // A stream that is being destroyed needs no gates.
-    let _ = engine.enable(queue, Config { level, bound_ns, ..CONFIG });
 }
 
-/// Gives the stream's gates their words, if it can have any; the level that it can be stopped at by them.
-fn with_gates(engine: &HookEngine, queue: &Queue) -> Level {
-    if can_stop_on_gpu(engine, queue, Purpose::Use).is_ok() { Level::Device } else { Level::Host }
+/// The configuration for streams that can be stopped at this level.
+fn ours(level: Level) -> Config {
+    let bound_ns = if level == Level::Device { CONFIG.bound_ns } else { BOUND_WITHOUT_GATES_NS };
+    Config { level, bound_ns, ..CONFIG }
 }
 
 /// Stops a stream; `false` if a thread is in the middle of a call on it, or of one that may end its context, so that it has to be tried

@@ -374,6 +374,72 @@ static void outcomes(void) {
     WELL(restore(NULL));
 }
 
+/* What a driver refuses for lack of memory, or in a state that passes, is asked for again; what it has not is not. Each time in a
+ * context of its own, and asked twice. */
+static void refusals(void) {
+    static const struct { const char *call; unsigned code; int passes; } refused[] = {
+        {"cuMemHostRegister_v2", 2, 1},  {"cuStreamBatchMemOp_v2", 2, 1},   {"cuStreamCreate", 2, 1},
+        {"cuStreamBatchMemOp_v2", 600, 1}, {"cuStreamBatchMemOp_v2", 802, 1}, {"cuStreamBatchMemOp_v2", 901, 1},
+        {"cuMemHostRegister_v2", 1, 0},  {"cuStreamBatchMemOp_v2", 1, 0},   {"cuStreamBatchMemOp_v2", 801, 0},
+    };
+    void (*refuse)(const char *, unsigned, unsigned);
+    *(void **)&refuse = dlsym(RTLD_DEFAULT, "sluiceSimRefuse");
+    EXPECT(refuse);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        CUcontext context;
+        CUstream on;
+        int can[2];
+        const char *reason[2];
+        DO(cuCtxCreate_v2(&context, 0, gpu.device));
+        DO(cuStreamCreate(&on, CU_STREAM_NON_BLOCKING));
+        refuse(refused[i].call, refused[i].code, 1);
+        for (int time = 0; time < 2; time++) WELL(level_of(on, &can[time], &reason[time]));
+        SAY("%s %u: %d, %s; then %d", refused[i].call, refused[i].code, can[0], reason[0], can[1]);
+        EXPECT((can[1] > SLUICE_LEVEL_HOST) == refused[i].passes);
+        if (refused[i].passes) {
+            sluice_preemption_config as = config();
+            WELL(enable(on, &as));
+            stop(on);
+        }
+        DO(cuCtxDestroy_v2(context));
+        DO(cuCtxSetCurrent(gpu.context));
+    }
+}
+
+static void *load_once(void *unused) {
+    (void)unused;
+    DO(cuCtxSetCurrent(gpu.context));
+    load_kernels();
+    return NULL;
+}
+
+/* Of a load that was under way before any stream was preempted nobody knows which context it waits for: while it lasts, nothing is
+ * stopped at gates. It waits here for a stream that the program itself has made wait. */
+static void early(void) {
+    atomic_uint *word;
+    unsigned (*draining)(void);
+    sluice_preemption achieved;
+    CUstream beside;
+    pthread_t loader;
+    *(void **)&draining = dlsym(RTLD_DEFAULT, "sluiceSimDraining");
+    EXPECT(draining);
+    DO(cuMemAllocHost_v2((void **)&word, sizeof *word));
+    atomic_init(word, 0);
+    DO(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    DO(cuStreamWaitValue32_v2(beside, (CUdeviceptr)(uintptr_t)word, 1, 0));
+    EXPECT(pthread_create(&loader, NULL, load_once, NULL) == 0);
+    while (draining() == 0) sched_yield();
+    CUstream on = stream(CU_STREAM_NON_BLOCKING);
+    sluice_result result;
+    do result = preempt(on, 1, &achieved);
+    while (result == SLUICE_TIMEOUT);
+    EXPECT(result == SLUICE_OK && achieved.level == SLUICE_LEVEL_HOST && draining() == 1);
+    atomic_store(word, 1);
+    pthread_join(loader, NULL);
+    WELL(restore(on));
+    stop(on);
+}
+
 static atomic_int idles;
 
 static void idle(CUstream stream, void *expected) {
@@ -449,6 +515,47 @@ static void contexts(void) {
     }
 }
 
+static atomic_int reached;
+
+static void reach(void *unused) {
+    (void)unused;
+    atomic_fetch_add(&reached, 1);
+}
+
+/* A stream of the primary context that stands, with something behind it that is told of. */
+static CUstream standing(void) {
+    CUstream on = stream(CU_STREAM_NON_BLOCKING);
+    stop(on);
+    DO(cuLaunchHostFunc(on, reach, NULL));
+    EXPECT(cuStreamQuery(on) == CUDA_ERROR_NOT_READY);
+    return on;
+}
+
+/* What stands in the primary context goes on standing when one of several releases it, and runs before it ends. */
+static void retains(void) {
+    CUcontext again;
+    CUstream on = standing();
+    for (int i = 0; i < 3; i++) {
+        DO(cuDevicePrimaryCtxRetain(&again, gpu.device));
+        if (i) DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    }
+    DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    EXPECT(atomic_load(&reached) == 0 && cuStreamQuery(on) == CUDA_ERROR_NOT_READY);
+    DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    EXPECT(atomic_load(&reached) == 1);
+    gpu = open_gpu();
+    DO(cuDevicePrimaryCtxRetain(&again, gpu.device));
+    standing();
+    DO(cuDevicePrimaryCtxReset_v2(gpu.device));
+    EXPECT(atomic_load(&reached) == 2);
+    /* How many retains a reset leaves is the driver's secret, so each release may be the last. */
+    gpu = open_gpu();
+    on = standing();
+    DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    DO(cuStreamSynchronize(on));
+    EXPECT(atomic_load(&reached) == 3);
+}
+
 /* A kernel is stopped in its middle; whoever else uses the context has it back. */
 static void full(void) {
     char line[16];
@@ -496,6 +603,7 @@ int main(int count, char **given) {
         {"events", events},       {"two", two},       {"legacy", legacy},     {"functions", functions}, {"graphs", graphs},
         {"memory", memory},       {"own", own},       {"outcomes", outcomes}, {"notices", notices},     {"forks", forks},
         {"exits", exits},         {"contexts", contexts}, {"full", full},         {"frees", frees},
+        {"refusals", refusals}, {"retains", retains},   {"early", early},
     };
     look_up();
     gpu = open_gpu();

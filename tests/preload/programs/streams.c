@@ -2,6 +2,7 @@
  * streams destroyed: streams that are used, destroyed with work in flight and replaced by new ones, thousands of times.
  * streams contexts:  contexts that come and go, each with streams of its own.
  * streams primary:   the primary context comes and goes, and is released by one of two who use it in between.
+ * streams released:  two threads have retained the primary context, use it and release it at the same time.
  * streams asked:     streams that come and go from several threads, and events that are asked about until they are reached. */
 #include "common.h"
 #include <pthread.h>
@@ -84,6 +85,39 @@ static void primary(void) {
     }
 }
 
+static pthread_barrier_t at_once;
+
+static void *use_and_release(void *unused) {
+    CUcontext own;
+    CUstream stream;
+    (void)unused;
+    DO(cuDevicePrimaryCtxRetain(&own, gpu.device));
+    pthread_barrier_wait(&at_once);
+    DO(cuCtxSetCurrent(own));
+    CUdeviceptr data = numbers(N);
+    DO(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 5; i++) DO(launch(gpu.add, data, N, 20, stream));
+    DO(cuStreamSynchronize(stream));
+    EXPECT(added(data, N, 5));
+    pthread_barrier_wait(&at_once);
+    DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    return NULL;
+}
+
+static void released(void) {
+    pthread_t threads[2];
+    DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+    EXPECT(pthread_barrier_init(&at_once, NULL, 3) == 0);
+    for (int round = 0; round < 100; round++) {
+        gpu = open_gpu();
+        for (int i = 0; i < 2; i++) EXPECT(pthread_create(&threads[i], NULL, use_and_release, NULL) == 0);
+        pthread_barrier_wait(&at_once);
+        DO(cuDevicePrimaryCtxRelease_v2(gpu.device));
+        pthread_barrier_wait(&at_once);
+        for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    }
+}
+
 static CUstream handed;
 static CUdeviceptr handed_data;
 
@@ -123,6 +157,8 @@ int main(int argc, char **argv) {
         contexts();
     } else if (!strcmp(what, "primary")) {
         primary();
+    } else if (!strcmp(what, "released")) {
+        released();
     } else if (!strcmp(what, "asked")) {
         asked();
     } else {

@@ -1,6 +1,7 @@
 //! A manager's gate: what a process has submitted and what it submits stands still while it is shut. The simulator's ledger
 //! is the witness that it does; the programs check that nothing was lost, done twice or out of order.
 
+use sluice_comm::page::report::GATES_DEVICE;
 use sluice_preload_tests::steerer::{Steerer, Understands};
 use sluice_preload_tests::{MS, Node, Tenant, beside_others, eventually};
 
@@ -80,6 +81,22 @@ fn a_process_that_runs_without_gates_is_given_them_and_loses_them_again() {
 }
 
 #[test]
+fn a_process_has_its_gates_when_the_driver_has_memory_for_them_again() {
+    let _turn = beside_others();
+    let stage = Stage::new();
+    stage.manager.gates(Some(false));
+    let tenant = stage.start("preempt_gate", "200 4");
+    eventually("its gates to hold back what is on the GPU", || {
+        (stage.manager.gates_told() == GATES_DEVICE).then_some(())
+    });
+    stage.manager.gates(Some(true));
+    stage.stands(&tenant);
+    stage.manager.gates(None);
+    stage.runs(&tenant);
+    tenant.finish().expect_success();
+}
+
+#[test]
 fn what_a_shut_gate_keeps_from_the_driver_is_told_of_as_work_that_is_still_to_be_done() {
     let _turn = beside_others();
     let stage = Stage::new();
@@ -102,6 +119,36 @@ fn what_a_shut_gate_keeps_from_the_driver_is_told_of_as_work_that_is_still_to_be
     assert!(stage.manager.is_busy(), "it has work");
     assert_eq!(stage.manager.busy_ns(), told, "none of it has ended");
     stage.manager.gates(Some(false));
+    assert_eq!(tenant.ask("sync"), "synced");
+    tenant.finish().expect_success();
+}
+
+/// The default stream, which has no gates on the GPU: the driver has nothing of what is kept back.
+#[test]
+fn a_grant_is_given_back_when_what_was_kept_back_under_it_has_been_done() {
+    let _turn = beside_others();
+    let stage = Stage::new();
+    stage.manager.gates(Some(false));
+    let mut tenant = stage.start("tenant", "");
+    let mut launched = 1;
+    // Copies its memory, for which it would wait at a gate that is shut.
+    assert_eq!(tenant.ask("launch 1 100"), "launched");
+    assert_eq!(tenant.ask("sync"), "synced");
+    stage.manager.gates(Some(true));
+    eventually("the gate to be shut", || {
+        assert_eq!(tenant.ask("launch 1 100"), "launched");
+        launched += 1;
+        stage.node.let_pass(20 * MS);
+        (stage.node.row(&tenant).kernels_completed < launched).then_some(())
+    });
+    assert_eq!(tenant.ask("launch 20 1000"), "launched");
+    stage.manager.take_back();
+    stage.node.let_pass(100 * MS);
+    let early = stage.manager.yields();
+    stage.manager.gates(Some(false));
+    eventually("the grant to be given back", || (stage.manager.yields() > 0).then_some(()));
+    assert_eq!((early, stage.node.row(&tenant).kernels_completed), (0, launched + 20));
+    assert_eq!(tenant.ask("launch 1 100"), "launched");
     assert_eq!(tenant.ask("sync"), "synced");
     tenant.finish().expect_success();
 }
@@ -202,7 +249,7 @@ fn programs_of_all_kinds_give_the_same_results_while_the_gate_opens_and_shuts() 
 
 #[test]
 fn nothing_is_used_that_is_gone_while_the_gate_opens_and_shuts() {
-    for arguments in ["perthread", "destroyed", "contexts", "primary"] {
+    for arguments in ["perthread", "destroyed", "contexts", "primary", "released"] {
         eprintln!("streams {arguments}");
         under_gates("streams", arguments, true);
     }

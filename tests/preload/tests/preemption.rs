@@ -114,6 +114,16 @@ fn a_context_ends_with_a_stream_preempted() {
 }
 
 #[test]
+fn only_a_release_of_the_primary_context_that_may_be_the_last_has_its_streams_run() {
+    at_both_levels("retains");
+}
+
+#[test]
+fn nothing_stops_at_a_gate_while_a_load_lasts_that_began_before_there_were_any() {
+    run("", "early 1");
+}
+
+#[test]
 fn without_stream_memory_operations_streams_are_stopped_at_the_host() {
     let ending = run("--mem-ops off", "outcomes 0");
     assert_eq!(
@@ -122,6 +132,30 @@ fn without_stream_memory_operations_streams_are_stopped_at_the_host() {
         "the level and its reason"
     );
     run("--mem-ops off", "order 0");
+}
+
+#[test]
+fn gates_that_the_driver_refuses_for_the_moment_are_asked_for_again() {
+    let ending = run("", "refusals 1");
+    let (absent, memory, now) = (
+        "the driver has no stream memory operations; then 0",
+        "there is no memory for gates; then 1",
+        "the driver makes no gates at the moment; then 1",
+    );
+    let expected = [
+        format!("cuMemHostRegister_v2 2: 0, {memory}"),
+        format!("cuStreamBatchMemOp_v2 2: 0, {memory}"),
+        format!("cuStreamCreate 2: 0, {memory}"),
+        format!("cuStreamBatchMemOp_v2 600: 0, {now}"),
+        format!("cuStreamBatchMemOp_v2 802: 0, {now}"),
+        format!("cuStreamBatchMemOp_v2 901: 0, {now}"),
+        "cuMemHostRegister_v2 1: 0, the driver does not map memory of the host for this context; then 0"
+            .to_owned(),
+        format!("cuStreamBatchMemOp_v2 1: 0, {absent}"),
+        format!("cuStreamBatchMemOp_v2 801: 0, {absent}"),
+        "done".to_owned(),
+    ];
+    assert_eq!(ending.lines, expected);
 }
 
 #[test]

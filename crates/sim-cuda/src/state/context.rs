@@ -110,6 +110,8 @@ pub(crate) struct Context {
     closing: Mutex<Vec<Mark>>,
     /// Local memory that there is for each thread, in bytes.
     local: AtomicU32,
+    /// See [`draining`](Self::draining).
+    draining: AtomicU32,
     alive: AtomicBool,
     /// The first asynchronous error: every later call gets it. 0 for none.
     error: AtomicU32,
@@ -133,6 +135,7 @@ impl Context {
             legacy: Mutex::new(None),
             closing: Mutex::new(Vec::new()),
             local: AtomicU32::new(LOCAL),
+            draining: AtomicU32::new(0),
             alive: AtomicBool::new(true),
             error: AtomicU32::new(0),
         });
@@ -197,11 +200,17 @@ impl Context {
             .map(|stream| stream.sim.mark())
             .chain(lock(&self.closing).iter().copied())
             .collect();
-        for mark in marks {
-            self.device.gpu.wait_for(mark).map_err(|error| status_of(&error))?;
-        }
+        self.draining.fetch_add(1, Ordering::Relaxed);
+        let waited = marks.into_iter().try_for_each(|mark| self.device.gpu.wait_for(mark));
+        self.draining.fetch_sub(1, Ordering::Relaxed);
+        waited.map_err(|error| status_of(&error))?;
         lock(&self.closing).retain(|mark| !self.device.gpu.is_done(*mark));
         Ok(())
+    }
+
+    /// Threads that wait for everything that had been submitted when they began to.
+    pub(crate) fn draining(&self) -> u32 {
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// A kernel that needs so much local memory per thread is about to be launched. To have more of it than ever before the driver waits

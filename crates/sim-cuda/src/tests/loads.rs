@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::border::Span;
+use crate::state::context::current;
 use crate::state::mapping::PAGE;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
@@ -44,15 +45,19 @@ fn standing() -> Span {
     gate
 }
 
-/// Another thread makes a call in the turn's context; when it has come back.
+/// Another thread makes a call in the turn's context; when it has come back. By then, or when this returns, it waits for all that the
+/// context has been given.
 fn meanwhile(turn: &Turn, call: impl FnOnce() + Send + 'static) -> Receiver<()> {
     let (tell, told) = channel();
     let context = turn.context.expose_provenance();
-    std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         cuCtxSetCurrent(Ptr::to_address(context)).unwrap();
         call();
         tell.send(()).unwrap();
     });
+    while current().unwrap().draining() == 0 && !thread.is_finished() {
+        std::thread::yield_now();
+    }
     told
 }
 
