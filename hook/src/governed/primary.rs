@@ -10,7 +10,7 @@ use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::retains::Retains;
 
 use super::context::{Memory, create, ending, has_ended};
-use crate::process::MAX_DEVICES;
+use crate::process::{self, MAX_DEVICES};
 use crate::real;
 
 /// By device.
@@ -23,7 +23,7 @@ thread_local! {
 
 /// `cuDevicePrimaryCtxRetain`.
 pub(crate) fn retain(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    let counts = !INSIDE.get();
+    let counts = !INSIDE.get() && !process::has_forked();
     let result = create(device, || inside(real));
     if counts
         && result == CUresult::SUCCESS
@@ -40,9 +40,10 @@ pub(crate) fn release(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUre
     if INSIDE.get() || is_active(device) != Some(true) {
         return real();
     }
+    // A lock may have been held when this process was forked.
     let made = match retains(device) {
-        Some(retains) => retains.release(real),
-        None => Err(real),
+        Some(retains) if !process::has_forked() => retains.release(real),
+        _ => Err(real),
     };
     let real = match made {
         Ok(result) => return result,
@@ -62,7 +63,7 @@ pub(crate) fn reset(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresu
         return real();
     }
     // Whether the driver goes on counting is not known, nor on which side of the reset a retain is that is made meanwhile.
-    let forget = || retains(device).into_iter().for_each(Retains::forget);
+    let forget = || retains(device).filter(|_| !process::has_forked()).into_iter().for_each(Retains::forget);
     forget();
     let result = match primary(device) {
         Some(context) => ending(context, Memory::GoesToo, real, |result| {
