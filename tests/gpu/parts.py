@@ -73,7 +73,7 @@ PARTS = {
         script("lc_overhead.py"), 130, 175, quiet=True, resumes=True,
         sim=(*SHORT, "--rounds", 3, "--requests", 40, "--timed", 10)),
     "preempt": Part(
-        preempt("full", "device", "host", "mps-gate"), 150, 566, quiet=True, resumes=True, real=("--gpu", "real"),
+        preempt("full", "device", "host", "mps-gate"), 80, 566, quiet=True, resumes=True, real=("--gpu", "real"),
         sim=(*SHORT, "--requests", 10, "--blocks", 2)),
     "stop": Part(script("stop.py", "--seconds", 12), 75, 200, sim=(*SHORT, "--seconds", 1.5)),
     "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),
