@@ -234,6 +234,8 @@ def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
         if name in pooled and base:
             than = pooled.get("alone-random", base) if name.endswith("-random") else base
             row |= {"p50_of_alone": row["p50"] / than["p50"], "p99_of_alone": row["p99"] / than["p99"]}
+            # A stall of the host's takes one block, and moves this no further than another.
+            row["median_p99_of_alone"] = median_p99(latencies[name]) / median_p99(latencies["alone-random" if than is not base else "alone"])
         if holds_of[name]:
             row["slowest"] = [block["slowest"] for block in holds_of[name]]
         if any(block["launched"] for block in holds_of[name]):
@@ -253,6 +255,10 @@ def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
         "ok": not wrong, "goals": goals(rows, noise), "rows": rows, "aa_noise_p99": noise, "alone_rates": alone, "requests": options.requests, "rounds": options.rounds,
         "period_us": options.period, "quota": options.quota, "batch": options.batch, "pinned": options.pin, "ready": stage.ready, "wrong_answers": wrong, "metrics": stage.manager.metrics(),
     }
+
+
+def median_p99(blocks):
+    return statistics.median(percentile(block, 0.99) for block in blocks)
 
 
 def goals(rows, noise):
