@@ -46,6 +46,8 @@ pub(crate) struct Process {
     pub(crate) foresight: Foresight,
     /// When the request was expected that its page announced last, as far as it was read.
     pub(crate) announced_ns: u64,
+    /// When that was read.
+    pub(crate) announced_read: u64,
     /// Its page asks for the doorbell.
     pub(crate) armed: bool,
     /// How often it rang without being asked to.
@@ -73,6 +75,7 @@ impl Process {
             witness: Witness::default(),
             foresight: Foresight::default(),
             announced_ns: 0,
+            announced_read: 0,
             armed: false,
             unasked: 0,
         }

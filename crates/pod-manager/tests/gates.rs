@@ -72,8 +72,7 @@ fn a_request_that_is_announced_finds_the_gates_closed_and_one_that_does_not_come
     be.granted();
     // One that comes is what they are closed for from then on, as long as it lasts. It may be announced on the page.
     assert!(lc.page().armed());
-    lc.report().announce(world.clock.now() + MS / 5);
-    nix::unistd::write(&lc.doorbell, &1_u64.to_ne_bytes()).unwrap();
+    announce_on_page(&lc, world.clock.now() + MS / 5);
     until("the gates are closed", || told(&be) == CLOSED);
     world.clock.advance(MS / 5);
     lc.becomes(true, world.clock.now());
@@ -84,8 +83,7 @@ fn a_request_that_is_announced_finds_the_gates_closed_and_one_that_does_not_come
     assert_eq!(told(&be), grant::GATES_WANTED);
     // It may be read when its time has come, and the work has not.
     until("it rings", || lc.page().armed());
-    lc.report().announce(world.clock.now() - MS / 10);
-    nix::unistd::write(&lc.doorbell, &1_u64.to_ne_bytes()).unwrap();
+    announce_on_page(&lc, world.clock.now() - MS / 10);
     until("the gates are closed", || told(&be) == CLOSED);
 }
 
@@ -106,6 +104,45 @@ fn announcements_close_no_gates_for_long_if_nothing_follows_nor_for_somebody_bes
         world.advance(MS);
     }
     assert!((9 * MS..=14 * MS).contains(&closed_ns), "{closed_ns} ns of 200 ms");
+}
+
+/// Announces a request on the page, and rings.
+fn announce_on_page(hook: &Hook, at_ns: u64) {
+    hook.report().announce(at_ns);
+    nix::unistd::write(&hook.doorbell, &1_u64.to_ne_bytes()).unwrap();
+}
+
+/// Announces a request 2 ms ahead, one way or the other.
+fn announce_for(hook: &mut Hook, on_page: bool, at_ns: u64) {
+    if on_page {
+        announce_on_page(hook, at_ns);
+    } else {
+        announce(hook, 2000);
+    }
+}
+
+#[test]
+fn a_request_that_is_over_before_its_announcement_is_read_was_not_announced_in_vain() {
+    let world = World::new();
+    let (be, mut lc) = (world.process("be-a"), world.process("lc"));
+    until("gates are wanted", || told(&be) == grant::GATES_WANTED);
+    for on_page in [false, true] {
+        for _ in 0..20 {
+            // It comes earlier than it said that it would.
+            let said = world.clock.now();
+            lc.report().set_activity(true, said + 100_000);
+            lc.report().set_activity(false, said + 200_000);
+            world.clock.pass(300_000);
+            announce_for(&mut lc, on_page, said + 2 * MS);
+            world.settle();
+            world.advance(5 * MS);
+            assert_eq!(told(&be), grant::GATES_WANTED);
+        }
+        // What is read at once is believed still.
+        announce_for(&mut lc, on_page, world.clock.now() + 2 * MS);
+        until("the gates are closed", || told(&be) == CLOSED);
+        world.advance(5 * MS);
+    }
 }
 
 #[test]
