@@ -28,6 +28,7 @@ mod reason;
 mod server;
 mod tally;
 mod throttle;
+mod unasked;
 mod watch;
 
 pub use config::{

@@ -1,6 +1,7 @@
 //! A process as the manager sees it: its client, its connections, its two pages, what it is still to be answered.
 
 use crate::metrics::Level;
+use crate::unasked::Unasked;
 use sluice_comm::page::{Flags, GrantView, ReportView, report};
 use sluice_core::ClientId;
 use sluice_core::gates::{Foresight, Witness};
@@ -50,8 +51,8 @@ pub(crate) struct Process {
     pub(crate) announced_read: u64,
     /// Its page asks for the doorbell.
     pub(crate) armed: bool,
-    /// How often it rang without being asked to.
-    pub(crate) unasked: u32,
+    /// That it rang without being asked to.
+    pub(crate) unasked: Unasked,
 }
 
 impl Process {
@@ -77,7 +78,7 @@ impl Process {
             announced_ns: 0,
             announced_read: 0,
             armed: false,
-            unasked: 0,
+            unasked: Unasked::default(),
         }
     }
 

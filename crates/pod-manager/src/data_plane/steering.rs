@@ -19,9 +19,6 @@ use tracing::{debug, warn};
 /// How long the manager's own end waits for everybody to be set free.
 const RESTORE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Doorbells that nobody asked for before a process's doorbell is not listened to any more.
-const MOST_UNASKED: u32 = 10_000;
-
 /// A group under control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owned {
@@ -254,8 +251,7 @@ impl DataPlane {
     /// Somebody's doorbell: what he has to say is in his page.
     pub(super) fn rang(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id).filter(|process| !process.armed) else { return };
-        process.unasked += 1;
-        if process.unasked == MOST_UNASKED
+        if process.unasked.becomes_too_many(self.clock.now_ns())
             && let Some(doorbell) = &process.doorbell
         {
             // It is looked at often enough without.
