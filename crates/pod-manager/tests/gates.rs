@@ -72,7 +72,7 @@ fn a_request_that_is_announced_finds_the_gates_closed_and_one_that_does_not_come
     be.granted();
     // One that comes is what they are closed for from then on, as long as it lasts. It may be announced on the page.
     assert!(lc.page().armed());
-    announce_on_page(&lc, world.clock.now() + MS / 5);
+    announce_on_page(&lc, 0, world.clock.now() + MS / 5);
     until("the gates are closed", || told(&be) == CLOSED);
     world.clock.advance(MS / 5);
     lc.becomes(true, world.clock.now());
@@ -83,7 +83,7 @@ fn a_request_that_is_announced_finds_the_gates_closed_and_one_that_does_not_come
     assert_eq!(told(&be), grant::GATES_WANTED);
     // It may be read when its time has come, and the work has not.
     until("it rings", || lc.page().armed());
-    announce_on_page(&lc, world.clock.now() - MS / 10);
+    announce_on_page(&lc, 0, world.clock.now() - MS / 10);
     until("the gates are closed", || told(&be) == CLOSED);
 }
 
@@ -106,16 +106,16 @@ fn announcements_close_no_gates_for_long_if_nothing_follows_nor_for_somebody_bes
     assert!((9 * MS..=14 * MS).contains(&closed_ns), "{closed_ns} ns of 200 ms");
 }
 
-/// Announces a request on the page, and rings.
-fn announce_on_page(hook: &Hook, at_ns: u64) {
-    hook.report().announce(at_ns);
+/// Announces a request on the page, and rings. A hook may say when it did that.
+fn announce_on_page(hook: &Hook, said_ns: u64, at_ns: u64) {
+    hook.report().announce(said_ns, at_ns);
     nix::unistd::write(&hook.doorbell, &1_u64.to_ne_bytes()).unwrap();
 }
 
 /// Announces a request 2 ms ahead, one way or the other.
 fn announce_for(hook: &mut Hook, on_page: bool, at_ns: u64) {
     if on_page {
-        announce_on_page(hook, at_ns);
+        announce_on_page(hook, 0, at_ns);
     } else {
         announce(hook, 2000);
     }
@@ -143,6 +143,28 @@ fn a_request_that_is_over_before_its_announcement_is_read_was_not_announced_in_v
         until("the gates are closed", || told(&be) == CLOSED);
         world.advance(5 * MS);
     }
+}
+
+#[test]
+fn a_page_that_says_when_it_was_written_is_believed_though_a_request_has_just_ended() {
+    let world = World::new();
+    let (be, lc) = (world.process("be-a"), world.process("lc"));
+    until("gates are wanted", || told(&be) == grant::GATES_WANTED);
+    let closed_at = |said: Option<u64>| {
+        // What it has done is over for 600 us, and the gates are open, when it announces another request 1 ms ahead.
+        let begun = world.clock.now();
+        lc.report().set_activity(true, begun + 100_000);
+        lc.report().set_activity(false, begun + 200_000);
+        world.clock.pass(800_000);
+        announce_on_page(&lc, said.map_or(0, |said| begun + said), begun + 2 * MS);
+        world.settle();
+        let closed = told(&be) == CLOSED;
+        world.advance(5 * MS);
+        closed
+    };
+    assert!(closed_at(Some(300_000)));
+    assert!(!closed_at(Some(199_000)), "that may have been it");
+    assert!(!closed_at(None), "nor is it known of a page that does not say");
 }
 
 #[test]

@@ -142,8 +142,8 @@ fn read_announcement(process: &mut Process, now: u64) {
     let Some(pages) = &process.pages else { return };
     let announced_ns = pages.report().announced_ns();
     let is_new = announced_ns != std::mem::replace(&mut process.announced_ns, announced_ns);
-    // Then it was not there yet.
-    let said = std::mem::replace(&mut process.announced_read, now);
+    // It may say when it wrote that. It did not before it was read last.
+    let said = pages.report().announced_at_ns().max(std::mem::replace(&mut process.announced_read, now));
     // It is read somewhat later than it was written, and the work may be as late as that itself.
     if is_new && announced_ns.saturating_add(LATE_NS) > now {
         foresee(process, now, said, announced_ns.saturating_sub(now));
