@@ -129,6 +129,7 @@ fn a_request_that_is_over_before_its_announcement_is_read_was_not_announced_in_v
     for on_page in [false, true] {
         for _ in 0..20 {
             // It comes earlier than it said that it would.
+            world.clock.rest();
             let said = world.clock.now();
             lc.report().set_activity(true, said + 100_000);
             lc.report().set_activity(false, said + 200_000);
@@ -152,6 +153,7 @@ fn a_page_that_says_when_it_was_written_is_believed_though_a_request_has_just_en
     until("gates are wanted", || told(&be) == grant::GATES_WANTED);
     let closed_at = |said: Option<u64>| {
         // What it has done is over for 600 us, and the gates are open, when it announces another request 1 ms ahead.
+        world.clock.rest();
         let begun = world.clock.now();
         lc.report().set_activity(true, begun + 100_000);
         lc.report().set_activity(false, begun + 200_000);
