@@ -136,6 +136,22 @@ fn somebody_who_is_always_busy_leaves_the_others_the_least_share() {
 }
 
 #[test]
+fn who_says_that_it_will_have_been_idle_one_day_leaves_the_others_the_least_share() {
+    for since_ns in [2 * S, 21 * S, u64::MAX] {
+        let mut gates = Gates::new(GatePolicy::default());
+        let (open, closed, _) = run(&mut gates, S, 20 * S, |_| vec![idle_since(since_ns)]);
+        assert!(20 * open + 20 * MS >= open + closed, "{open} of {}, idle since {since_ns}", open + closed);
+    }
+}
+
+#[test]
+fn patience_beyond_a_period_leaves_the_others_the_least_share() {
+    let mut gates = Gates::new(GatePolicy { idle_ns: 100 * S, ..GatePolicy::default() });
+    let (open, closed, _) = run(&mut gates, S, 20 * S, |_| vec![idle_since(S)]);
+    assert!((0.049..0.051).contains(&(open as f64 / (open + closed) as f64)), "{open} of {}", open + closed);
+}
+
+#[test]
 fn nobody_is_let_through_by_force_while_the_others_leave_enough() {
     let mut gates = Gates::new(GatePolicy::default());
     // 5 ms of 10.
