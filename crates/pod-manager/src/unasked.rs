@@ -16,16 +16,13 @@ const FORGIVEN_EACH_NS: u64 = 1_000_000;
 pub(crate) struct Unasked {
     /// When all of them will be.
     forgiven_at: u64,
-    /// They were too many once.
-    too_many: bool,
 }
 
 impl Unasked {
-    /// There is one more at `now`; `true` if that makes them too many, which they are for good.
-    pub(crate) fn becomes_too_many(&mut self, now: u64) -> bool {
+    /// There is one more at `now`; whether they are too many with it.
+    pub(crate) fn are_too_many(&mut self, now: u64) -> bool {
         self.forgiven_at = self.forgiven_at.max(now).saturating_add(FORGIVEN_EACH_NS);
-        let too_many = self.forgiven_at - now > MOST * FORGIVEN_EACH_NS;
-        too_many && !std::mem::replace(&mut self.too_many, true)
+        self.forgiven_at - now > MOST * FORGIVEN_EACH_NS
     }
 }
 
@@ -39,12 +36,12 @@ mod tests {
     fn a_few_are_forgiven_for_as_long_as_it_lives() {
         let mut unasked = Unasked::default();
         // One in ten seconds, for ten weeks.
-        assert!((0..604_800).all(|nth| !unasked.becomes_too_many(S + nth * 10 * S)));
+        assert!((0..604_800).all(|nth| !unasked.are_too_many(S + nth * 10 * S)));
         // And as many in an instant as ever.
         let now = 7_000_000 * S;
-        assert!((0..MOST).all(|_| !unasked.becomes_too_many(now)));
-        assert!(unasked.becomes_too_many(now));
-        assert!(!unasked.becomes_too_many(now), "that is said once");
+        assert!((0..MOST).all(|_| !unasked.are_too_many(now)));
+        assert!(unasked.are_too_many(now));
+        assert!(unasked.are_too_many(now), "through another doorbell, too");
     }
 
     #[test]
@@ -52,11 +49,11 @@ mod tests {
         for per_second in [1_100, 2_000, 100_000] {
             let mut unasked = Unasked::default();
             let mut rings = (0..1_000_000).map(|nth| S + nth * S / per_second);
-            let found = rings.find(|now| unasked.becomes_too_many(*now)).unwrap();
+            let found = rings.find(|now| unasked.are_too_many(*now)).unwrap();
             let rang = (found - S) * per_second / S + 1;
             assert!(rang <= MOST + (found - S) / FORGIVEN_EACH_NS + 2, "{rang} of {per_second} a second");
         }
         let mut unasked = Unasked::default();
-        assert!((0..100_000).all(|nth| !unasked.becomes_too_many(S + nth * FORGIVEN_EACH_NS)));
+        assert!((0..100_000).all(|nth| !unasked.are_too_many(S + nth * FORGIVEN_EACH_NS)));
     }
 }

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use support::driver::{Call, Descriptor, FakeDriver, context};
 use support::hook::Hook;
 use support::steered::{quiet, steered, two, works};
-use support::{MS, World, logs, until};
+use support::{MS, World, until};
 
 fn refused(cause: Cause) -> ControlFailure {
     ControlFailure::Failed(cause, "refused".into())
@@ -336,38 +336,6 @@ clients:
     std::fs::write(&world.file, support::CLIENTS).unwrap();
     until("slices are as they were", || world.driver.group(1).1 == 2048 && world.driver.group(2).1 == 2048);
     assert_eq!(a.page().deadline_ns(), STANDING);
-}
-
-/// Rings until the manager does not listen any more, or so often, each time with this pause; how often.
-fn rings(world: &World, hook: &Hook, most: u32, pause_ns: u64) -> u32 {
-    let pid = format!("pid {}", hook.process.pid);
-    for rang in 1..=most {
-        nix::unistd::write(&hook.doorbell, &1_u64.to_ne_bytes()).unwrap();
-        world.clock.pass(pause_ns);
-        // Rings that come together count as one.
-        std::thread::yield_now();
-        if rang % 1_000 == 0 && !logs::lines_with(&[&pid, "is not listened to any more"]).is_empty() {
-            return rang;
-        }
-    }
-    most
-}
-
-#[test]
-fn who_rings_for_nothing_is_not_listened_to_for_ever() {
-    logs::collect();
-    let world = World::new();
-    let ((a, _a), (b, _bd)) = two(&world);
-    assert!(!a.page().armed() && !b.page().armed());
-    let often = rings(&world, &a, 1_000_000, 0);
-    assert!((10_000..1_000_000).contains(&often), "{often}");
-    a.becomes(false, world.clock.now());
-    world.advance(3 * MS);
-    quiet(&world);
-    assert_eq!(world.driver.group(2), (true, 2048));
-    // What was a while ago is forgiven.
-    assert!(!b.page().armed());
-    assert_eq!(rings(&world, &b, 2 * often, MS), 2 * often);
 }
 
 /// The holder announces that it has one group only; the other one was stopped for a second client.

@@ -2,6 +2,7 @@
 
 use super::DataPlane;
 use super::announcement::PutOff;
+use super::attach::silence;
 use super::departures::Departed;
 use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
 use crate::metrics::Level;
@@ -251,11 +252,9 @@ impl DataPlane {
     /// Somebody's doorbell: what he has to say is in his page.
     pub(super) fn rang(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id).filter(|process| !process.armed) else { return };
-        if process.unasked.becomes_too_many(self.clock.now_ns())
-            && let Some(doorbell) = &process.doorbell
-        {
+        if process.unasked.are_too_many(self.clock.now_ns()) {
             // It is looked at often enough without.
-            let _ = self.epoll.delete(doorbell);
+            silence(&self.epoll, process);
             warn!(peer = %process.label, "rings without being asked to, and is not listened to any more");
         }
     }
