@@ -25,10 +25,10 @@ mod metrics;
 pub mod peer;
 mod process;
 mod reason;
+mod rings;
 mod server;
 mod tally;
 mod throttle;
-mod unasked;
 mod watch;
 
 pub use config::{

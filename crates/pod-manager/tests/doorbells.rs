@@ -9,8 +9,8 @@ use sluice_comm::{Channel, RequestKind};
 use sluice_sys::memfd;
 use std::os::fd::AsFd;
 use support::hook::{Hook, Line};
-use support::steered::{quiet, two};
-use support::{MS, World, logs};
+use support::steered::{quiet, steered, two};
+use support::{MS, World, logs, until};
 
 /// What is logged of a process that is not listened to any more.
 fn silenced(hook: &Hook) -> usize {
@@ -58,6 +58,41 @@ fn who_rings_for_nothing_is_not_listened_to_for_ever() {
     // What was a while ago is forgiven.
     assert!(!b.page().armed());
     assert_eq!(rings(&world, &b, 2 * often, MS), 2 * often);
+}
+
+#[test]
+fn who_is_asked_to_ring_and_does_so_for_nothing_is_not_listened_to_for_ever() {
+    logs::collect();
+    let world = World::new();
+    let (_be, lc) = (world.process("be-a"), world.process("lc"));
+    until("it is to ring", || lc.page().armed());
+    let often = rings(&world, &lc, 1_000_000, 0);
+    assert!((10_000..1_000_000).contains(&often), "{often}");
+    // One whose groups are controlled is asked to as well.
+    let (a, _a) = steered(&world, "be-b", &[1]);
+    until("it is to ring", || a.page().armed());
+    let often = rings(&world, &a, 1_000_000, 0);
+    assert!((10_000..1_000_000).contains(&often), "{often}");
+}
+
+#[test]
+fn who_rings_for_each_of_thousands_of_requests_a_second_is_listened_to() {
+    logs::collect();
+    let world = World::new();
+    let (a, _a) = steered(&world, "be-a", &[1]);
+    for _ in 0..20_000 {
+        // What it does is over before anybody looks, nearly always.
+        world.clock.rest();
+        if !a.page().armed() {
+            world.clock.pass(25 * MS);
+            world.clock.rest();
+        }
+        a.report().set_activity(true, world.clock.now());
+        a.report().set_activity(false, world.clock.now());
+        nix::unistd::write(&a.doorbell, &1_u64.to_ne_bytes()).unwrap();
+        world.clock.pass(200_000);
+    }
+    assert_eq!(silenced(&a), 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
 use crate::metrics::Level;
 use crate::process::Process;
 use crate::reason::Reason;
+use crate::rings::Ring;
 use sluice_comm::attach::ContextHandles;
 use sluice_comm::page::{PAGE_VERSION, STANDING};
 use sluice_core::ledger::Action;
@@ -236,26 +237,30 @@ impl DataPlane {
 
     /// Arms the doorbells of those who may begin to want the GPU at any time; `true` if one has begun meanwhile.
     pub(super) fn arm(&mut self) -> bool {
-        let mut begun = false;
+        let (now, mut begun) = (self.clock.now_ns(), false);
         let watched: Vec<ProcessId> = self.helm.steering.watched().collect();
         for id in watched {
             let idle = self.helm.steering.turn(id) == Some(Turn::Idle) || self.holds_the_gates(id);
             let Some(process) = self.processes.get_mut(&id) else { continue };
-            let Some(pages) = process.pages.as_ref().filter(|_| process.armed != idle) else { continue };
-            process.armed = idle;
-            pages.grant().set_armed(idle);
+            if process.pages.is_none() || process.armed.is_some() == idle {
+                continue;
+            }
+            process.set_armed(idle.then_some(now));
             begun |= idle && activity_of(process).busy;
         }
         begun
     }
 
-    /// Somebody's doorbell: what he has to say is in his page.
+    /// Somebody's doorbell: what he has to say is in his page. He is not asked for it again before that was looked at.
     pub(super) fn rang(&mut self, id: ProcessId) {
-        let Some(process) = self.processes.get_mut(&id).filter(|process| !process.armed) else { return };
-        if process.unasked.are_too_many(self.clock.now_ns()) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let asked = process.armed.is_some_and(|since| has_something_to_say(process, since));
+        process.set_armed(None);
+        let ring = if asked { Ring::Asked } else { Ring::Vain };
+        if process.rings.are_too_many(ring, self.clock.now_ns()) {
             // It is looked at often enough without.
             silence(&self.epoll, process);
-            warn!(peer = %process.label, "rings without being asked to, and is not listened to any more");
+            warn!(peer = %process.label, ?ring, "rings too often, and is not listened to any more");
         }
     }
 
@@ -291,6 +296,13 @@ pub(super) fn activity_of(process: &Process) -> Activity {
         let (busy, since_ns) = pages.report().activity();
         Activity { busy, since_ns }
     })
+}
+
+/// It has work, or had some or announced some since then.
+fn has_something_to_say(process: &Process, since: u64) -> bool {
+    let activity = activity_of(process);
+    let announced_ns = process.pages.as_ref().map_or(0, |pages| pages.report().announced_ns());
+    activity.busy || activity.since_ns >= since || announced_ns != process.announced_ns
 }
 
 impl DataPlane {
