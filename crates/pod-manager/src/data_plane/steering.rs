@@ -229,8 +229,8 @@ impl DataPlane {
         if steered {
             return self.stand(id);
         }
+        process.set_armed(None);
         if let Some(pages) = &process.pages {
-            pages.grant().set_armed(false);
             pages.grant().close();
         }
     }
