@@ -264,7 +264,7 @@ impl DataPlane {
         }
     }
 
-    /// Tells latency-critical processes that they are, and them and those that are steered how many others may use the GPU.
+    /// Tells everybody whether it is latency-critical, and those that are and those that are steered how many others may use the GPU.
     pub(super) fn tell_company(&mut self) {
         let is_critical = |process: &Process| self.is_critical(process);
         let uses = |id: &ProcessId, process: &Process| match self.helm.steering.turn(*id) {
@@ -272,12 +272,12 @@ impl DataPlane {
             None => self.tokens.holds(*id) || is_critical(process) && process.token.is_some(),
         };
         let users = self.processes.iter().filter(|(id, process)| uses(id, process)).count() as u64;
-        let told = |process: &Process| process.steered || is_critical(process);
-        for (id, process) in self.processes.iter().filter(|(_, process)| told(process)) {
-            if let Some(pages) = &process.pages {
-                pages.grant().set_latency_critical(is_critical(process));
-                pages.grant().set_company(users - u64::from(uses(id, process)));
-            }
+        for (id, process) in &self.processes {
+            let Some(pages) = &process.pages else { continue };
+            let critical = is_critical(process);
+            let others = if process.steered || critical { users - u64::from(uses(id, process)) } else { 0 };
+            pages.grant().set_latency_critical(critical);
+            pages.grant().set_company(others);
         }
     }
 
