@@ -96,6 +96,16 @@ fn who_rings_for_each_of_thousands_of_requests_a_second_is_listened_to() {
 }
 
 #[test]
+fn who_is_latency_critical_no_more_is_not_asked_to_ring_for_ever() {
+    let world = World::new();
+    let (_be, lc) = (world.process("be-a"), world.process("lc"));
+    until("it is to ring", || lc.page().armed());
+    let best_effort = support::CLIENTS.replace(", class: latency-critical", "");
+    std::fs::write(&world.file, best_effort).unwrap();
+    until("nobody waits for it", || !lc.page().armed());
+}
+
+#[test]
 fn a_doorbell_that_was_given_up_is_not_heard_and_the_one_after_it_is() {
     logs::collect();
     let world = World::new();

@@ -238,8 +238,9 @@ impl DataPlane {
     /// Arms the doorbells of those who may begin to want the GPU at any time; `true` if one has begun meanwhile.
     pub(super) fn arm(&mut self) -> bool {
         let (now, mut begun) = (self.clock.now_ns(), false);
-        let watched: Vec<ProcessId> = self.helm.steering.watched().collect();
-        for id in watched {
+        // Who matters no more is to ring no more.
+        let processes: Vec<ProcessId> = self.processes.keys().copied().collect();
+        for id in processes {
             let idle = self.helm.steering.turn(id) == Some(Turn::Idle) || self.holds_the_gates(id);
             let Some(process) = self.processes.get_mut(&id) else { continue };
             if process.pages.is_none() || process.armed.is_some() == idle {
