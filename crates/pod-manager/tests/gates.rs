@@ -11,6 +11,7 @@ use sluice_sys::futex::{self, Wake};
 use std::os::fd::AsFd;
 use support::driver::{Descriptor, context};
 use support::hook::{Hook, PATIENCE};
+use support::steered::quiet;
 use support::{MS, World, until};
 
 const CLOSED: u32 = grant::GATES_WANTED | grant::GATE_CLOSED;
@@ -257,6 +258,40 @@ fn who_goes_on_while_its_gates_are_closed_is_charged_as_if_it_had_none() {
     a.give_back(52.0);
     until("it is charged", || gpu_ms(&world, "be-a") > 0.0);
     assert_eq!(gpu_ms(&world, "be-a"), 52.0);
+}
+
+#[test]
+fn what_it_did_while_it_was_sliced_is_not_held_against_who_has_gates_again() {
+    let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
+    let (mut a, lc) = (world.process("be-a"), world.process("lc"));
+    a.report().set_gates(report::GATES_DEVICE, 1);
+    world.settle();
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&a) == CLOSED);
+    world.advance(MS);
+    // While they are closed its groups can be controlled; it works for 10 s.
+    let descriptor = Descriptor::new();
+    a.token.announce(&[context(2)], &[descriptor.sent.as_fd()]);
+    until("it has no gates", || told(&a) == 0);
+    quiet(&world);
+    lc.becomes(false, world.clock.now());
+    for _ in 0..10 {
+        world.advance(1000 * MS);
+        a.report().add_busy_ns(1000 * MS);
+    }
+    // It has no groups any more while others' gates are closed.
+    lc.becomes(true, world.clock.now());
+    world.advance(MS);
+    a.token.announce(&[], &[]);
+    until("the gates are closed", || told(&a) == CLOSED);
+    // What was running ends within the time that it has for that.
+    for _ in 0..2 {
+        world.advance(MS);
+        a.report().add_busy_ns(MS);
+    }
+    world.advance(MS);
+    let level = |level: &str| world.metric(&format!("sluice_level{{level=\"{level}\"}}"));
+    assert_eq!((level("device"), level("token")), (Some(1.0), Some(1.0)));
 }
 
 #[test]

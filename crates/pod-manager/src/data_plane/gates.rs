@@ -89,10 +89,12 @@ impl DataPlane {
         }
     }
 
-    /// Looks whether those who say that they have gates keep them. Who does not is charged like somebody without.
+    /// Looks whether those who say that they have gates keep them. Who does not is charged like somebody without. The gates of who has none
+    /// count as open: what is seen of it when it has some again is seen of that time only.
     fn watch_gates(&mut self, state: Gating, now: u64) {
-        let concerned = self.processes.iter().filter(|(_, process)| self.has_gates(process));
-        for id in concerned.map(|(id, _)| *id).collect::<Vec<_>>() {
+        let closed = |process: &Process| state.is_closed() && self.has_gates(process);
+        let all: Vec<_> = self.processes.iter().map(|(id, process)| (*id, closed(process))).collect();
+        for (id, closed) in all {
             let Some(process) = self.processes.get_mut(&id).filter(|process| !process.ignores_gates) else {
                 continue;
             };
@@ -100,7 +102,7 @@ impl DataPlane {
                 continue;
             };
             let (busy_ns, streams) = (report.busy_ns(), report.gated_streams());
-            if process.witness.look(state.is_closed(), busy_ns, streams, now, self.gatekeeper.drain_ns) {
+            if process.witness.look(closed, busy_ns, streams, now, self.gatekeeper.drain_ns) {
                 process.ignores_gates = true;
                 self.tokens.set_ungated(id);
                 let client = self.clients.name(process.client);
