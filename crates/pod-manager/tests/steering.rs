@@ -149,6 +149,15 @@ fn latency_critical_requests_are_not_disturbed_by_hand_overs() {
 }
 
 #[test]
+fn who_is_latency_critical_and_left_alone_by_another_one_learns_it() {
+    let world = World::new();
+    let (lc, other) = (world.process("lc"), world.process("lc"));
+    until("there are two", || lc.page().company() == 1);
+    drop(other);
+    until("it is alone", || lc.page().company() == 0);
+}
+
+#[test]
 fn a_latency_critical_process_is_served_while_a_control_hangs() {
     let world = World::new();
     let ((_a, _ad), (_b, _bd)) = two(&world);

@@ -6,7 +6,7 @@ use super::attach::silence;
 use super::departures::Departed;
 use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
 use crate::metrics::Level;
-use crate::process::Process;
+use crate::process::{Pages, Process};
 use crate::reason::Reason;
 use crate::rings::Ring;
 use sluice_comm::attach::ContextHandles;
@@ -265,20 +265,29 @@ impl DataPlane {
         }
     }
 
-    /// Tells everybody whether it is latency-critical, and those that are and those that are steered how many others may use the GPU.
+    /// Tells everybody whether it is latency-critical, and those that are and those that are steered how many others may use the GPU. In
+    /// each round: who comes, leaves or waits changes it without a decision of the ledger's.
     pub(super) fn tell_company(&mut self) {
-        let is_critical = |process: &Process| self.is_critical(process);
-        let uses = |id: &ProcessId, process: &Process| match self.helm.steering.turn(*id) {
+        let uses = |id: ProcessId, process: &Process, critical: bool| match self.helm.steering.turn(id) {
             Some(turn) => turn != Turn::Idle,
-            None => self.tokens.holds(*id) || is_critical(process) && process.token.is_some(),
+            None => self.tokens.holds(id) || critical && process.token.is_some(),
         };
-        let users = self.processes.iter().filter(|(id, process)| uses(id, process)).count() as u64;
-        for (id, process) in &self.processes {
-            let Some(pages) = &process.pages else { continue };
-            let critical = is_critical(process);
-            let others = if process.steered || critical { users - u64::from(uses(id, process)) } else { 0 };
-            pages.grant().set_latency_critical(critical);
-            pages.grant().set_company(others);
+        let all = self.processes.iter().map(|(id, process)| {
+            let critical = self.is_critical(process);
+            (process, critical, uses(*id, process, critical))
+        });
+        let all: Vec<_> = all.collect();
+        let users = all.iter().filter(|(.., uses)| *uses).count() as u64;
+        for (process, critical, uses) in all {
+            let Some(page) = process.pages.as_ref().map(Pages::grant) else { continue };
+            let others = if process.steered || critical { users - u64::from(uses) } else { 0 };
+            // What stays as it is is not written: its launches read what lies beside it.
+            if page.latency_critical() != critical {
+                page.set_latency_critical(critical);
+            }
+            if page.company() != others {
+                page.set_company(others);
+            }
         }
     }
 
