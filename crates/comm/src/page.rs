@@ -101,6 +101,9 @@ pub mod report {
     /// without the connection: the doorbell is rung for it. Only of somebody latency-critical, and only believed for a moment. From
     /// version 2 on.
     pub const ANNOUNCED_NS: usize = 21;
+    /// When it was announced, on CLOCK_MONOTONIC, in nanoseconds: work that ended before is not what was announced. From version 2 on;
+    /// hooks that do not say leave it zero.
+    pub const ANNOUNCED_AT_NS: usize = 22;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// When GPU work last finished, on CLOCK_MONOTONIC, in nanoseconds.

@@ -55,8 +55,9 @@ fn the_report_page_has_the_layout_of_version_2() {
     page.add_launches(3);
     page.count_bypass(0);
     page.count_bypass(31);
+    page.announce(7001, 7500);
     let magic = u64::from_le_bytes(*b"SLUICERP");
-    let head = [(0, magic), (1, 2), (16, 1), (17, 3), (18, 7000)];
+    let head = [(0, magic), (1, 2), (16, 1), (17, 3), (18, 7000), (21, 7500), (22, 7001)];
     let rest = [(32, 1000), (33, 5000), (48, 3), (64, 1), (95, 1)];
     assert_eq!(used(&words), [&head[..], &rest].concat());
 }

@@ -25,6 +25,7 @@ mod metrics;
 pub mod peer;
 mod process;
 mod reason;
+mod rings;
 mod server;
 mod tally;
 mod throttle;

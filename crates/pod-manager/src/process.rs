@@ -1,6 +1,7 @@
 //! A process as the manager sees it: its client, its connections, its two pages, what it is still to be answered.
 
 use crate::metrics::Level;
+use crate::rings::Rings;
 use sluice_comm::page::{Flags, GrantView, ReportView, report};
 use sluice_core::ClientId;
 use sluice_core::gates::{Foresight, Witness};
@@ -46,10 +47,12 @@ pub(crate) struct Process {
     pub(crate) foresight: Foresight,
     /// When the request was expected that its page announced last, as far as it was read.
     pub(crate) announced_ns: u64,
-    /// Its page asks for the doorbell.
-    pub(crate) armed: bool,
-    /// How often it rang without being asked to.
-    pub(crate) unasked: u32,
+    /// When that was read.
+    pub(crate) announced_read: u64,
+    /// Since when its page asks for the doorbell, if it does.
+    pub(crate) armed: Option<u64>,
+    /// How often it has rung.
+    pub(crate) rings: Rings,
 }
 
 impl Process {
@@ -73,8 +76,9 @@ impl Process {
             witness: Witness::default(),
             foresight: Foresight::default(),
             announced_ns: 0,
-            armed: false,
-            unasked: 0,
+            announced_read: 0,
+            armed: None,
+            rings: Rings::default(),
         }
     }
 
@@ -99,12 +103,20 @@ impl Process {
         })
     }
 
+    /// Asks on its page for the doorbell, from this time on, or for it no more.
+    pub(crate) fn set_armed(&mut self, since: Option<u64>) {
+        self.armed = since;
+        if let Some(pages) = &self.pages {
+            pages.grant().set_armed(since.is_some());
+        }
+    }
+
     /// Nothing is answered any more, and it has no grant.
     pub(crate) fn close_token_channel(&mut self) {
         self.pending.clear();
-        (self.steered, self.armed) = (false, false);
+        self.steered = false;
+        self.set_armed(None);
         if let Some(pages) = &self.pages {
-            pages.grant().set_armed(false);
             pages.grant().close();
             pages.set_gate(false, false);
         }

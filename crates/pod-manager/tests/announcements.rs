@@ -42,6 +42,22 @@ fn contexts_that_are_announced_later_take_the_place_of_those_before() {
 }
 
 #[test]
+fn who_has_no_contexts_for_a_while_is_asked_to_ring_again_once_it_has_some() {
+    let world = World::new();
+    let (mut a, _a) = steered(&world, "be-a", &[1]);
+    until("it is to ring", || a.page().armed());
+    a.token.announce(&[], &[]);
+    until("it is not to ring", || !a.page().armed());
+    quiet(&world);
+    let descriptor = Descriptor::new();
+    a.token.announce(&[context(2)], &[descriptor.sent.as_fd()]);
+    quiet(&world);
+    world.advance(100 * MS);
+    assert_eq!(a.page().deadline_ns(), STANDING);
+    assert!(a.page().armed());
+}
+
+#[test]
 fn a_descriptor_that_leads_to_no_driver_leaves_its_process_at_tokens() {
     let world = World::new();
     let file = std::fs::File::open("/dev/null").unwrap();

@@ -11,6 +11,7 @@ use sluice_sys::futex::{self, Wake};
 use std::os::fd::AsFd;
 use support::driver::{Descriptor, context};
 use support::hook::{Hook, PATIENCE};
+use support::steered::quiet;
 use support::{MS, World, until};
 
 const CLOSED: u32 = grant::GATES_WANTED | grant::GATE_CLOSED;
@@ -72,8 +73,7 @@ fn a_request_that_is_announced_finds_the_gates_closed_and_one_that_does_not_come
     be.granted();
     // One that comes is what they are closed for from then on, as long as it lasts. It may be announced on the page.
     assert!(lc.page().armed());
-    lc.report().announce(world.clock.now() + MS / 5);
-    nix::unistd::write(&lc.doorbell, &1_u64.to_ne_bytes()).unwrap();
+    announce_on_page(&lc, 0, world.clock.now() + MS / 5);
     until("the gates are closed", || told(&be) == CLOSED);
     world.clock.advance(MS / 5);
     lc.becomes(true, world.clock.now());
@@ -84,8 +84,7 @@ fn a_request_that_is_announced_finds_the_gates_closed_and_one_that_does_not_come
     assert_eq!(told(&be), grant::GATES_WANTED);
     // It may be read when its time has come, and the work has not.
     until("it rings", || lc.page().armed());
-    lc.report().announce(world.clock.now() - MS / 10);
-    nix::unistd::write(&lc.doorbell, &1_u64.to_ne_bytes()).unwrap();
+    announce_on_page(&lc, 0, world.clock.now() - MS / 10);
     until("the gates are closed", || told(&be) == CLOSED);
 }
 
@@ -106,6 +105,69 @@ fn announcements_close_no_gates_for_long_if_nothing_follows_nor_for_somebody_bes
         world.advance(MS);
     }
     assert!((9 * MS..=14 * MS).contains(&closed_ns), "{closed_ns} ns of 200 ms");
+}
+
+/// Announces a request on the page, and rings. A hook may say when it did that.
+fn announce_on_page(hook: &Hook, said_ns: u64, at_ns: u64) {
+    hook.report().announce(said_ns, at_ns);
+    nix::unistd::write(&hook.doorbell, &1_u64.to_ne_bytes()).unwrap();
+}
+
+/// Announces a request 2 ms ahead, one way or the other.
+fn announce_for(hook: &mut Hook, on_page: bool, at_ns: u64) {
+    if on_page {
+        announce_on_page(hook, 0, at_ns);
+    } else {
+        announce(hook, 2000);
+    }
+}
+
+#[test]
+fn a_request_that_is_over_before_its_announcement_is_read_was_not_announced_in_vain() {
+    let world = World::new();
+    let (be, mut lc) = (world.process("be-a"), world.process("lc"));
+    until("gates are wanted", || told(&be) == grant::GATES_WANTED);
+    for on_page in [false, true] {
+        for _ in 0..20 {
+            // It comes earlier than it said that it would.
+            world.clock.rest();
+            let said = world.clock.now();
+            lc.report().set_activity(true, said + 100_000);
+            lc.report().set_activity(false, said + 200_000);
+            world.clock.pass(300_000);
+            announce_for(&mut lc, on_page, said + 2 * MS);
+            world.settle();
+            world.advance(5 * MS);
+            assert_eq!(told(&be), grant::GATES_WANTED);
+        }
+        // What is read at once is believed still.
+        announce_for(&mut lc, on_page, world.clock.now() + 2 * MS);
+        until("the gates are closed", || told(&be) == CLOSED);
+        world.advance(5 * MS);
+    }
+}
+
+#[test]
+fn a_page_that_says_when_it_was_written_is_believed_though_a_request_has_just_ended() {
+    let world = World::new();
+    let (be, lc) = (world.process("be-a"), world.process("lc"));
+    until("gates are wanted", || told(&be) == grant::GATES_WANTED);
+    let closed_at = |said: Option<u64>| {
+        // What it has done is over for 600 us, and the gates are open, when it announces another request 1 ms ahead.
+        world.clock.rest();
+        let begun = world.clock.now();
+        lc.report().set_activity(true, begun + 100_000);
+        lc.report().set_activity(false, begun + 200_000);
+        world.clock.pass(800_000);
+        announce_on_page(&lc, said.map_or(0, |said| begun + said), begun + 2 * MS);
+        world.settle();
+        let closed = told(&be) == CLOSED;
+        world.advance(5 * MS);
+        closed
+    };
+    assert!(closed_at(Some(300_000)));
+    assert!(!closed_at(Some(199_000)), "that may have been it");
+    assert!(!closed_at(None), "nor is it known of a page that does not say");
 }
 
 #[test]
@@ -196,6 +258,40 @@ fn who_goes_on_while_its_gates_are_closed_is_charged_as_if_it_had_none() {
     a.give_back(52.0);
     until("it is charged", || gpu_ms(&world, "be-a") > 0.0);
     assert_eq!(gpu_ms(&world, "be-a"), 52.0);
+}
+
+#[test]
+fn what_it_did_while_it_was_sliced_is_not_held_against_who_has_gates_again() {
+    let world = World::with(support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
+    let (mut a, lc) = (world.process("be-a"), world.process("lc"));
+    a.report().set_gates(report::GATES_DEVICE, 1);
+    world.settle();
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&a) == CLOSED);
+    world.advance(MS);
+    // While they are closed its groups can be controlled; it works for 10 s.
+    let descriptor = Descriptor::new();
+    a.token.announce(&[context(2)], &[descriptor.sent.as_fd()]);
+    until("it has no gates", || told(&a) == 0);
+    quiet(&world);
+    lc.becomes(false, world.clock.now());
+    for _ in 0..10 {
+        world.advance(1000 * MS);
+        a.report().add_busy_ns(1000 * MS);
+    }
+    // It has no groups any more while others' gates are closed.
+    lc.becomes(true, world.clock.now());
+    world.advance(MS);
+    a.token.announce(&[], &[]);
+    until("the gates are closed", || told(&a) == CLOSED);
+    // What was running ends within the time that it has for that.
+    for _ in 0..2 {
+        world.advance(MS);
+        a.report().add_busy_ns(MS);
+    }
+    world.advance(MS);
+    let level = |level: &str| world.metric(&format!("sluice_level{{level=\"{level}\"}}"));
+    assert_eq!((level("device"), level("token")), (Some(1.0), Some(1.0)));
 }
 
 #[test]

@@ -157,3 +157,20 @@ fn what_was_used_before_a_change_of_class_is_not_charged_again() {
     with_class(&world, "latency-critical", 5);
     assert!((seconds() - 0.03).abs() < 1e-9, "{}", seconds());
 }
+
+#[test]
+fn who_is_latency_critical_no_more_learns_it_from_its_page() {
+    let world = World::new();
+    let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
+    with_class(&world, "latency-critical", 3);
+    b.want();
+    b.granted();
+    until("it is told", || a.page().latency_critical() && a.page().company() == 1);
+    with_class(&world, "best-effort", 4);
+    a.want();
+    b.give_back(1.0);
+    a.granted();
+    world.settle();
+    assert!(!a.page().latency_critical());
+    assert_eq!(a.page().company(), 0, "nor is anything said of others");
+}

@@ -149,6 +149,15 @@ fn latency_critical_requests_are_not_disturbed_by_hand_overs() {
 }
 
 #[test]
+fn who_is_latency_critical_and_left_alone_by_another_one_learns_it() {
+    let world = World::new();
+    let (lc, other) = (world.process("lc"), world.process("lc"));
+    until("there are two", || lc.page().company() == 1);
+    drop(other);
+    until("it is alone", || lc.page().company() == 0);
+}
+
+#[test]
 fn a_latency_critical_process_is_served_while_a_control_hangs() {
     let world = World::new();
     let ((_a, _ad), (_b, _bd)) = two(&world);
@@ -336,21 +345,6 @@ clients:
     std::fs::write(&world.file, support::CLIENTS).unwrap();
     until("slices are as they were", || world.driver.group(1).1 == 2048 && world.driver.group(2).1 == 2048);
     assert_eq!(a.page().deadline_ns(), STANDING);
-}
-
-#[test]
-fn who_rings_for_nothing_is_not_listened_to_for_ever() {
-    let world = World::new();
-    let ((a, _a), (_b, _bd)) = two(&world);
-    assert!(!a.page().armed());
-    for _ in 0..20_000 {
-        nix::unistd::write(&a.doorbell, &1_u64.to_ne_bytes()).unwrap();
-    }
-    world.settle();
-    a.becomes(false, world.clock.now());
-    world.advance(3 * MS);
-    quiet(&world);
-    assert_eq!(world.driver.group(2), (true, 2048));
 }
 
 /// The holder announces that it has one group only; the other one was stopped for a second client.

@@ -92,7 +92,7 @@ impl TokenConnection {
         if self.critical_company().is_some()
             && let Some(report) = self.report_view()
         {
-            report.announce(at_ns);
+            report.announce(sluice_sys::clock::monotonic_ns(), at_ns);
             self.ring(false);
         }
     }

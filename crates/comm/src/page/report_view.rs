@@ -99,8 +99,15 @@ impl<'a> ReportView<'a> {
         read(self.0, report::ANNOUNCED_NS)
     }
 
-    /// Announces a request.
-    pub fn announce(&self, at_ns: u64) {
+    /// When that was announced, or a newer one, on CLOCK_MONOTONIC; 0: it does not say. Read behind [`Self::announced_ns`].
+    #[must_use]
+    pub fn announced_at_ns(&self) -> u64 {
+        read(self.0, report::ANNOUNCED_AT_NS)
+    }
+
+    /// Announces, at `now_ns`, a request that is expected at `at_ns`.
+    pub fn announce(&self, now_ns: u64, at_ns: u64) {
+        self.0[report::ANNOUNCED_AT_NS].store(now_ns, Ordering::Relaxed);
         self.0[report::ANNOUNCED_NS].store(at_ns, Ordering::Release);
     }
 

@@ -95,6 +95,7 @@ impl Gates {
     /// that one.
     pub fn look(&mut self, now: u64, critical: impl Iterator<Item = Activity> + Clone) -> Gating {
         let now = self.count(now);
+        let critical = critical.map(|activity| activity.known_at(now));
         let present = critical.clone().next().is_some();
         let busy_since = critical.clone().filter(|activity| activity.busy).map(|busy| busy.since_ns).min();
         let idle_since = self.patience.observe(critical);
@@ -105,8 +106,10 @@ impl Gates {
         let ends_soon = busy_since.is_some_and(|since| now < since.saturating_add(self.policy.short_ns));
         let look_ns = if ends_soon { self.policy.short_look_ns } else { self.policy.look_ns };
         let next = now.saturating_add(look_ns);
-        self.look_at =
+        let look_at =
             opens.map_or(next, |opens| if self.awaited.is_some() { opens.min(next) } else { opens });
+        // Whatever those say who are given way to, the others have their time.
+        self.look_at = self.due_at().map_or(look_at, |due| look_at.min(due));
         self.state = match (present, busy, self.state) {
             (false, ..) => Gating::Unwanted,
             (true, false, _) => Gating::Open,
@@ -148,8 +151,16 @@ impl Gates {
 
     /// They were closed for as long as they may be.
     fn is_due(&self) -> bool {
+        self.due_at().is_some_and(|due| due <= self.seen)
+    }
+
+    /// When they will have been closed for as long as they may be, if they are from here on; `None`: never.
+    fn due_at(&self) -> Option<u64> {
         let share = self.policy.least_open;
-        share > Share::ZERO && self.owed >= u128::from(share.of(self.policy.period_ns)) * self.open_rate()
+        let most = u128::from(share.of(self.policy.period_ns)) * self.open_rate();
+        let closed_rate = u128::from(share.ppm());
+        (share > Share::ZERO)
+            .then(|| self.seen.saturating_add(left(most.saturating_sub(self.owed), closed_rate)))
     }
 
     /// What a nanosecond of being open takes off what is owed.
@@ -158,7 +169,7 @@ impl Gates {
     }
 }
 
-/// For how long they have to be open to owe nothing, nanoseconds.
-fn left(owed: u128, rate: u128) -> u64 {
-    u64::try_from(owed.div_ceil(rate)).unwrap_or(u64::MAX)
+/// How long this much lasts at a rate per nanosecond, nanoseconds.
+fn left(much: u128, rate: u128) -> u64 {
+    u64::try_from(much.div_ceil(rate)).unwrap_or(u64::MAX)
 }

@@ -40,9 +40,11 @@ impl Patience {
         if let Some(before) = self.idle_since
             && idle_since != self.idle_since
             && let Some(ended) = busy_since.or(last)
+            // Somebody who was idle for less long than the others may have left: that is the end of no pause.
+            && let Some(pause_ns) = ended.checked_sub(before)
         {
             // Busy and idle again unseen: the pause was shorter than this.
-            self.learn(ended.saturating_sub(before));
+            self.learn(pause_ns);
         }
         self.idle_since = idle_since;
         idle_since

@@ -87,6 +87,23 @@ fn requests_in_one_piece_leave_the_gates_closed_hardly_longer_than_they_last() {
 }
 
 #[test]
+fn those_who_leave_after_a_request_do_not_make_the_gates_stay_closed_for_longer() {
+    let mut gates = Gates::new(GatePolicy::default());
+    let mut took = Vec::new();
+    for nth in 0..1200 {
+        let begin = S + nth * 4 * MS;
+        let end = begin + 300 * US;
+        took.push(serve(&mut gates, begin - 4 * MS + 300 * US, &[(begin, end)]).0);
+        if nth % 100 == 99 {
+            // Another one, whose request was the last, leaves.
+            gates.look(begin + 3 * MS, [idle_since(end), idle_since(begin + 3 * MS)].into_iter());
+            gates.look(begin + 3 * MS + US, [idle_since(end)].into_iter());
+        }
+    }
+    assert!(took[1150..].iter().all(|ns| *ns <= 150 * US), "{:?}", &took[1150..]);
+}
+
+#[test]
 fn requests_with_pauses_inside_keep_the_gates_closed_for_those() {
     let mut gates = Gates::new(GatePolicy::default());
     let mut opened = 0;
@@ -133,6 +150,22 @@ fn somebody_who_is_always_busy_leaves_the_others_the_least_share() {
     let (open, closed, forced) = run(&mut gates, S, 20 * S, |_| vec![BUSY]);
     assert!((0.049..0.051).contains(&(open as f64 / (open + closed) as f64)), "{open} of {}", open + closed);
     assert!((19..=20).contains(&forced), "{forced}");
+}
+
+#[test]
+fn who_says_that_it_will_have_been_idle_one_day_leaves_the_others_the_least_share() {
+    for since_ns in [2 * S, 21 * S, u64::MAX] {
+        let mut gates = Gates::new(GatePolicy::default());
+        let (open, closed, _) = run(&mut gates, S, 20 * S, |_| vec![idle_since(since_ns)]);
+        assert!(20 * open + 20 * MS >= open + closed, "{open} of {}, idle since {since_ns}", open + closed);
+    }
+}
+
+#[test]
+fn patience_beyond_a_period_leaves_the_others_the_least_share() {
+    let mut gates = Gates::new(GatePolicy { idle_ns: 100 * S, ..GatePolicy::default() });
+    let (open, closed, _) = run(&mut gates, S, 20 * S, |_| vec![idle_since(S)]);
+    assert!((0.049..0.051).contains(&(open as f64 / (open + closed) as f64)), "{open} of {}", open + closed);
 }
 
 #[test]

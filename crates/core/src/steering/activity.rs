@@ -18,4 +18,10 @@ impl Activity {
     pub const fn idle_for(self, now: u64) -> Option<u64> {
         if self.busy { None } else { Some(now.saturating_sub(self.since_ns)) }
     }
+
+    /// What of it can be true at `now`: nobody can say since when of what is yet to come.
+    #[must_use]
+    pub fn known_at(self, now: u64) -> Self {
+        Self { since_ns: self.since_ns.min(now), ..self }
+    }
 }

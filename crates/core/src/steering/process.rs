@@ -46,6 +46,11 @@ impl Process {
         self.class == Class::BestEffort
     }
 
+    /// Whether it takes turns over its groups.
+    pub(super) fn is_steered(&self) -> bool {
+        self.is_best_effort() && !self.groups.is_empty()
+    }
+
     /// When it is to be let run for a moment though it says it is idle, if it is stopped: less and less often while it is right.
     pub(super) fn probe_at(&self, policy: &SteeringPolicy) -> u64 {
         self.stopped_at.saturating_add(policy.probe_ns << self.probes.min(PROBE_DOUBLINGS))

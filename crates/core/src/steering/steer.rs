@@ -207,7 +207,7 @@ impl Steering {
     /// Where a best-effort process stands, if it is steered.
     #[must_use]
     pub fn turn(&self, id: ProcessId) -> Option<Turn> {
-        self.steered().find(|(its, _)| *its == id).map(|(_, process)| process.turn)
+        self.processes.get(&id).filter(|process| process.is_steered()).map(|process| process.turn)
     }
 
     /// Turns granted so far.

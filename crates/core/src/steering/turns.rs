@@ -57,7 +57,7 @@ impl Steering {
             Action::Prolong { process, .. } => (*process, Turn::Granted),
             Action::Contended { .. } | Action::Ended { .. } => return false,
         };
-        let steered = |process: &&mut Process| process.is_best_effort() && !process.groups.is_empty();
+        let steered = |process: &&mut Process| process.is_steered();
         let Some(process) = self.processes.get_mut(&id).filter(steered) else { return false };
         self.turns += u64::from(matches!(action, Action::Grant { .. }));
         self.rotate |= matches!(action, Action::Prolong { .. });
@@ -103,8 +103,6 @@ impl Steering {
 
     /// Best-effort processes that are steered.
     pub(super) fn steered(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
-        let its =
-            |(_, process): &(&ProcessId, &Process)| process.is_best_effort() && !process.groups.is_empty();
-        self.processes.iter().filter(its).map(|(id, process)| (*id, process))
+        self.processes.iter().filter(|(_, process)| process.is_steered()).map(|(id, process)| (*id, process))
     }
 }

@@ -7,7 +7,7 @@ use crate::connection::{Connection, Role};
 use crate::peer::Peer;
 use crate::process::{Pages, Process};
 use crate::reason::Reason;
-use nix::sys::epoll::{EpollEvent, EpollFlags};
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::PAGE_VERSION;
@@ -214,6 +214,7 @@ impl DataPlane {
             return Ok(());
         }
         let pages = Pages::create(version, self.flags, now).map_err(Reason::Pages)?;
+        silence(&self.epoll, process);
         let doorbell = (version == PAGE_VERSION).then(|| self.hang_doorbell(id)).flatten();
         if let Some(process) = self.processes.get_mut(&id) {
             process.pages = Some(pages);
@@ -250,5 +251,12 @@ impl DataPlane {
             asked.map_err(|_| Reason::ClientRemoved)?;
         }
         Ok(())
+    }
+}
+
+/// A process's doorbell is not listened to any more. To close it would not do: whoever has a copy would go on being heard.
+pub(super) fn silence(epoll: &Epoll, process: &Process) {
+    if let Some(doorbell) = &process.doorbell {
+        let _ = epoll.delete(doorbell);
     }
 }

@@ -1,6 +1,7 @@
 //! Processes come and end; what is remembered of those that have left.
 
 use super::DataPlane;
+use super::attach::silence;
 use crate::process::Process;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use sluice_core::{ClientId, ProcessId};
@@ -76,10 +77,7 @@ impl DataPlane {
             pages.grant().close();
             pages.set_gate(false, false);
         }
-        // Who has a copy would be heard of under a number that means nobody.
-        if let Some(doorbell) = &process.doorbell {
-            let _ = self.epoll.delete(doorbell);
-        }
+        silence(&self.epoll, &process);
         for number in process.connections() {
             if let Some(connection) = self.take_connection(number) {
                 self.closer.close(connection);

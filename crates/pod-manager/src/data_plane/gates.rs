@@ -17,11 +17,18 @@ pub(super) struct Gatekeeper {
     gates: Gates,
     of: GatesOf,
     drain_ns: u64,
+    /// When the last two rounds of the loop began.
+    rounds: (u64, u64),
 }
 
 impl Gatekeeper {
     pub(super) fn new(policy: GatePolicy, of: GatesOf) -> Self {
-        Self { gates: Gates::new(policy), of, drain_ns: policy.drain_ns }
+        Self { gates: Gates::new(policy), of, drain_ns: policy.drain_ns, rounds: (0, 0) }
+    }
+
+    /// A round of the loop begins: what is sent from here on is read in the next one.
+    pub(super) fn begin_round(&mut self, now: u64) {
+        self.rounds = (self.rounds.1, now);
     }
 
     /// When to look again.
@@ -82,10 +89,12 @@ impl DataPlane {
         }
     }
 
-    /// Looks whether those who say that they have gates keep them. Who does not is charged like somebody without.
+    /// Looks whether those who say that they have gates keep them. Who does not is charged like somebody without. The gates of who has none
+    /// count as open: what is seen of it when it has some again is seen of that time only.
     fn watch_gates(&mut self, state: Gating, now: u64) {
-        let concerned = self.processes.iter().filter(|(_, process)| self.has_gates(process));
-        for id in concerned.map(|(id, _)| *id).collect::<Vec<_>>() {
+        let closed = |process: &Process| state.is_closed() && self.has_gates(process);
+        let all: Vec<_> = self.processes.iter().map(|(id, process)| (*id, closed(process))).collect();
+        for (id, closed) in all {
             let Some(process) = self.processes.get_mut(&id).filter(|process| !process.ignores_gates) else {
                 continue;
             };
@@ -93,7 +102,7 @@ impl DataPlane {
                 continue;
             };
             let (busy_ns, streams) = (report.busy_ns(), report.gated_streams());
-            if process.witness.look(state.is_closed(), busy_ns, streams, now, self.gatekeeper.drain_ns) {
+            if process.witness.look(closed, busy_ns, streams, now, self.gatekeeper.drain_ns) {
                 process.ignores_gates = true;
                 self.tokens.set_ungated(id);
                 let client = self.clients.name(process.client);
@@ -120,7 +129,8 @@ impl DataPlane {
         if !is_critical(&self.clients, process) || !says_what_it_does(process) {
             return;
         }
-        foresee(process, now, u64::from(lead_us) * 1_000);
+        // A frame does not say when it was sent; what is read in this round came after the last one had begun.
+        foresee(process, now, self.gatekeeper.rounds.0, u64::from(lead_us) * 1_000);
     }
 
     /// Whether a process's client is latency-critical.
@@ -134,19 +144,18 @@ fn read_announcement(process: &mut Process, now: u64) {
     let Some(pages) = &process.pages else { return };
     let announced_ns = pages.report().announced_ns();
     let is_new = announced_ns != std::mem::replace(&mut process.announced_ns, announced_ns);
+    // It may say when it wrote that. It did not before it was read last.
+    let said = pages.report().announced_at_ns().max(std::mem::replace(&mut process.announced_read, now));
     // It is read somewhat later than it was written, and the work may be as late as that itself.
     if is_new && announced_ns.saturating_add(LATE_NS) > now {
-        foresee(process, now, announced_ns.saturating_sub(now));
+        foresee(process, now, said, announced_ns.saturating_sub(now));
     }
 }
 
-/// A process that is latency-critical, and idle, says that work comes.
-fn foresee(process: &mut Process, now: u64, lead_ns: u64) {
+/// A process that is latency-critical has said, not before `said`, that work comes.
+fn foresee(process: &mut Process, now: u64, said: u64, lead_ns: u64) {
     let activity = activity_of(process);
-    process.foresight.look(now, activity);
-    if !activity.busy {
-        process.foresight.announce(now, lead_ns);
-    }
+    process.foresight.announce(now, said, lead_ns, activity);
 }
 
 fn is_critical(clients: &ClientTable, process: &Process) -> bool {

@@ -16,14 +16,12 @@ const STANDING_MS: f64 = 86_400_000.0;
 impl DataPlane {
     /// Decides and acts until there is nothing left to decide.
     pub(super) fn settle(&mut self) {
-        let mut changed = false;
         loop {
             self.observe();
             self.tend_gates();
             let now = self.clock.now_ns();
             self.helm.steering.ask_and_return(&mut self.tokens, now);
             let actions = self.tokens.advance(now);
-            changed |= !actions.is_empty();
             if actions.is_empty() && !self.arm() {
                 break;
             }
@@ -33,9 +31,7 @@ impl DataPlane {
         }
         self.let_go();
         self.control();
-        if changed {
-            self.tell_company();
-        }
+        self.tell_company();
     }
 
     fn act(&mut self, action: Action, now: u64) {

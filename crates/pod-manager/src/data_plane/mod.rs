@@ -208,6 +208,7 @@ impl DataPlane {
                 Err(nix::errno::Errno::EINTR) => continue,
                 Err(error) => return Err(error).attempt("epoll_wait"),
             };
+            self.gatekeeper.begin_round(self.clock.now_ns());
             for event in events.iter().take(count) {
                 self.dispatch(event.data(), event.events());
             }

@@ -2,11 +2,13 @@
 
 use super::DataPlane;
 use super::announcement::PutOff;
+use super::attach::silence;
 use super::departures::Departed;
 use crate::channels::{Adopt, ControlFailure, Executor, Order, Report};
 use crate::metrics::Level;
-use crate::process::Process;
+use crate::process::{Pages, Process};
 use crate::reason::Reason;
+use crate::rings::Ring;
 use sluice_comm::attach::ContextHandles;
 use sluice_comm::page::{PAGE_VERSION, STANDING};
 use sluice_core::ledger::Action;
@@ -18,9 +20,6 @@ use tracing::{debug, warn};
 
 /// How long the manager's own end waits for everybody to be set free.
 const RESTORE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Doorbells that nobody asked for before a process's doorbell is not listened to any more.
-const MOST_UNASKED: u32 = 10_000;
 
 /// A group under control.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,53 +229,64 @@ impl DataPlane {
         if steered {
             return self.stand(id);
         }
+        process.set_armed(None);
         if let Some(pages) = &process.pages {
-            pages.grant().set_armed(false);
             pages.grant().close();
         }
     }
 
     /// Arms the doorbells of those who may begin to want the GPU at any time; `true` if one has begun meanwhile.
     pub(super) fn arm(&mut self) -> bool {
-        let mut begun = false;
-        let watched: Vec<ProcessId> = self.helm.steering.watched().collect();
-        for id in watched {
+        let (now, mut begun) = (self.clock.now_ns(), false);
+        // Who matters no more is to ring no more.
+        let processes: Vec<ProcessId> = self.processes.keys().copied().collect();
+        for id in processes {
             let idle = self.helm.steering.turn(id) == Some(Turn::Idle) || self.holds_the_gates(id);
             let Some(process) = self.processes.get_mut(&id) else { continue };
-            let Some(pages) = process.pages.as_ref().filter(|_| process.armed != idle) else { continue };
-            process.armed = idle;
-            pages.grant().set_armed(idle);
+            if process.pages.is_none() || process.armed.is_some() == idle {
+                continue;
+            }
+            process.set_armed(idle.then_some(now));
             begun |= idle && activity_of(process).busy;
         }
         begun
     }
 
-    /// Somebody's doorbell: what he has to say is in his page.
+    /// Somebody's doorbell: what he has to say is in his page. He is not asked for it again before that was looked at.
     pub(super) fn rang(&mut self, id: ProcessId) {
-        let Some(process) = self.processes.get_mut(&id).filter(|process| !process.armed) else { return };
-        process.unasked += 1;
-        if process.unasked == MOST_UNASKED
-            && let Some(doorbell) = &process.doorbell
-        {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let asked = process.armed.is_some_and(|since| has_something_to_say(process, since));
+        process.set_armed(None);
+        let ring = if asked { Ring::Asked } else { Ring::Vain };
+        if process.rings.are_too_many(ring, self.clock.now_ns()) {
             // It is looked at often enough without.
-            let _ = self.epoll.delete(doorbell);
-            warn!(peer = %process.label, "rings without being asked to, and is not listened to any more");
+            silence(&self.epoll, process);
+            warn!(peer = %process.label, ?ring, "rings too often, and is not listened to any more");
         }
     }
 
-    /// Tells latency-critical processes that they are, and them and those that are steered how many others may use the GPU.
+    /// Tells everybody whether it is latency-critical, and those that are and those that are steered how many others may use the GPU. In
+    /// each round: who comes, leaves or waits changes it without a decision of the ledger's.
     pub(super) fn tell_company(&mut self) {
-        let is_critical = |process: &Process| self.is_critical(process);
-        let uses = |id: &ProcessId, process: &Process| match self.helm.steering.turn(*id) {
+        let uses = |id: ProcessId, process: &Process, critical: bool| match self.helm.steering.turn(id) {
             Some(turn) => turn != Turn::Idle,
-            None => self.tokens.holds(*id) || is_critical(process) && process.token.is_some(),
+            None => self.tokens.holds(id) || critical && process.token.is_some(),
         };
-        let users = self.processes.iter().filter(|(id, process)| uses(id, process)).count() as u64;
-        let told = |process: &Process| process.steered || is_critical(process);
-        for (id, process) in self.processes.iter().filter(|(_, process)| told(process)) {
-            if let Some(pages) = &process.pages {
-                pages.grant().set_latency_critical(is_critical(process));
-                pages.grant().set_company(users - u64::from(uses(id, process)));
+        let all = self.processes.iter().map(|(id, process)| {
+            let critical = self.is_critical(process);
+            (process, critical, uses(*id, process, critical))
+        });
+        let all: Vec<_> = all.collect();
+        let users = all.iter().filter(|(.., uses)| *uses).count() as u64;
+        for (process, critical, uses) in all {
+            let Some(page) = process.pages.as_ref().map(Pages::grant) else { continue };
+            let others = if process.steered || critical { users - u64::from(uses) } else { 0 };
+            // What stays as it is is not written: its launches read what lies beside it.
+            if page.latency_critical() != critical {
+                page.set_latency_critical(critical);
+            }
+            if page.company() != others {
+                page.set_company(others);
             }
         }
     }
@@ -296,6 +306,13 @@ pub(super) fn activity_of(process: &Process) -> Activity {
         let (busy, since_ns) = pages.report().activity();
         Activity { busy, since_ns }
     })
+}
+
+/// It has work, or had some or announced some since then.
+fn has_something_to_say(process: &Process, since: u64) -> bool {
+    let activity = activity_of(process);
+    let announced_ns = process.pages.as_ref().map_or(0, |pages| pages.report().announced_ns());
+    activity.busy || activity.since_ns >= since || announced_ns != process.announced_ns
 }
 
 impl DataPlane {

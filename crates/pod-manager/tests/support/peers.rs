@@ -11,6 +11,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// Numbers are given once in a test program: what is logged of a process is not mistaken for another world's.
+static LAST: AtomicI32 = AtomicI32::new(1000);
+
 /// A made-up process; [`Self::die`] ends it.
 #[derive(Clone)]
 pub struct FakeProcess {
@@ -45,7 +48,6 @@ pub fn container(uid: &str) -> String {
 #[derive(Clone, Default)]
 pub struct ScriptedPeers {
     next: Arc<Mutex<Vec<FakeProcess>>>,
-    last: Arc<AtomicI32>,
     looks: Arc<AtomicUsize>,
 }
 
@@ -82,7 +84,7 @@ impl ScriptedPeers {
     /// A process with this in its /proc/PID/cgroup.
     pub fn process_in(&self, cgroup: &str) -> FakeProcess {
         let end = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
-        let pid = 1000 + self.last.fetch_add(1, Ordering::SeqCst);
+        let pid = LAST.fetch_add(1, Ordering::SeqCst);
         FakeProcess { pid, cgroup: cgroup.to_owned(), end: Arc::new(end), script: self.clone() }
     }
 }
