@@ -45,10 +45,6 @@ impl Driver for Gpu {
         asked == Some(CUresult::SUCCESS) && status != 0
     }
 
-    fn await_kept_back(&self, context: u64) {
-        preempt::await_kept_back(context);
-    }
-
     fn mark(&self, context: u64, stream: Stream) -> Option<Mark> {
         within(context, || {
             let mark = self.event(context)?;

@@ -45,8 +45,8 @@ pub(crate) use argument::{Arg, Other, Sent};
 pub(crate) use loads::{load, load_into};
 pub(crate) use submit::{ask, graph_changes, graph_ends, order, submit, turn};
 pub(crate) use waits::{
-    await_kept_back, capture, context_ended, context_ends, context_stays, query, settle, stream_ends,
-    synchronize, synchronize_context, unload,
+    capture, context_ended, context_ends, context_stays, query, settle, stream_ends, synchronize,
+    synchronize_context, unload,
 };
 
 type HookEngine = Engine<driver::Hooked, clock::EngineClock, worker::Ears>;

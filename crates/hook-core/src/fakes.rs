@@ -165,10 +165,6 @@ pub(crate) struct FakeDriver {
     pub(crate) capturing: Mutex<Vec<u64>>,
     pub(crate) marked: Mutex<Vec<u64>>,
     pub(crate) drained: Mutex<Vec<u64>>,
-    /// Contexts of which what was kept back was waited for, and how many marks there were by then.
-    pub(crate) awaited: Mutex<Vec<(u64, usize)>>,
-    /// How long that takes.
-    pub(crate) kept_back_ns: AtomicU64,
     /// How long a wait for a mark takes.
     pub(crate) drain_ns: AtomicU64,
     pub(crate) elapsed_ns: AtomicU64,
@@ -186,13 +182,6 @@ impl Driver for FakeDriver {
 
     fn is_capturing(&self, stream: Stream) -> bool {
         lock(&self.capturing).contains(&stream.handle)
-    }
-
-    fn await_kept_back(&self, context: u64) {
-        if let Some(clock) = lock(&self.clock).as_ref() {
-            clock.advance(self.kept_back_ns.load(SeqCst));
-        }
-        lock(&self.awaited).push((context, lock(&self.marked).len()));
     }
 
     fn mark(&self, context: u64, stream: Stream) -> Option<Mark> {

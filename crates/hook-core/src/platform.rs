@@ -87,9 +87,6 @@ pub trait Driver {
     /// Whether calls on `stream` are recorded into a graph instead of run.
     fn is_capturing(&self, stream: Stream) -> bool;
 
-    /// Waits until the driver has been given what was submitted to the context and is kept back from it.
-    fn await_kept_back(&self, context: u64);
-
     /// Records a timing event after everything submitted to the stream; `None` if the driver would not.
     fn mark(&self, context: u64, stream: Stream) -> Option<Mark>;
 

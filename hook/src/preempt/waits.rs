@@ -1,16 +1,11 @@
 //! Calls that wait, ask, capture or end something.
 
-use std::time::Duration;
-
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_preempt::ids::Context;
 
 use super::submit::queue_of;
-use super::{
-    code, engine, engine_for_call, holds, inside, is_ending, is_engaged, loads, parameters, slices, status,
-    streams,
-};
+use super::{code, engine_for_call, holds, inside, is_engaged, loads, parameters, slices, status, streams};
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
 
@@ -56,27 +51,6 @@ pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce(
     });
     let result = real();
     if result == CUresult::SUCCESS { status(told) } else { result }
-}
-
-/// How often it is looked whether a gate has let through what it kept back.
-const LOOK: Duration = Duration::from_millis(1);
-
-/// Waits until the driver has what the program had submitted to a context by now. What the program itself holds may wait for ever.
-pub(crate) fn await_kept_back(context: u64) {
-    if !is_engaged() {
-        return;
-    }
-    let Some(engine) = engine() else { return };
-    guarded((), || {
-        let mut rest = engine.accepted(Context(context));
-        loop {
-            rest.retain(|(queue, tail)| !engine.has_submitted(*queue, *tail));
-            if rest.is_empty() || holds::is_any_program_s() || is_ending() {
-                return;
-            }
-            std::thread::sleep(LOOK);
-        }
-    });
 }
 
 /// A call that may wait for the current context, or ends something that commands which wait may use.

@@ -64,8 +64,6 @@ struct State {
     ended: usize,
     connections: Vec<UnixStream>,
     refused: usize,
-    /// Grants that were given back.
-    yields: usize,
     pages: Vec<SharedPage>,
     /// What all clients are told: they are latency-critical, and how many others there are.
     latency_critical: bool,
@@ -121,16 +119,6 @@ impl Steerer {
         lock(&self.state).pages.last().is_some_and(|report| ReportView::new(report.words()).activity().0)
     }
 
-    /// Takes everybody's grant back; who asks has it again.
-    pub fn take_back(&self) {
-        lock(&self.state).grants().for_each(|grant| grant.close());
-    }
-
-    /// Grants that were given back so far.
-    pub fn yields(&self) -> usize {
-        lock(&self.state).yields
-    }
-
     /// What the client which attached last says that its gates hold back.
     pub fn gates_told(&self) -> u64 {
         lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).gates())
@@ -184,11 +172,6 @@ impl Steerer {
 }
 
 impl State {
-    /// Grant pages; report pages are between them.
-    fn grants(&self) -> impl Iterator<Item = GrantView<'_>> {
-        self.pages.iter().step_by(2).map(|page| GrantView::new(page.words()))
-    }
-
     fn tell(&self, grant: &SharedPage) {
         let page = GrantView::new(grant.words());
         page.set_latency_critical(self.latency_critical);
@@ -241,14 +224,7 @@ fn serve(
                 lock(state).announced.push(Arc::new(announced.ok_or(io::ErrorKind::InvalidData)?));
                 continue;
             }
-            RequestBody::Quota { .. } => {
-                lock(state).grants().for_each(|grant| grant.open(STANDING, STANDING, 1));
-                ResponseBody::Quota { quota_ms: 1e6 }
-            }
-            RequestBody::Yield { .. } => {
-                lock(state).yields += 1;
-                continue;
-            }
+            RequestBody::Quota { .. } => ResponseBody::Quota { quota_ms: 1e6 },
             RequestBody::MemLimit => ResponseBody::MemLimit { used: 0, limit: 1 << 50 },
             RequestBody::MemUpdate { .. } => ResponseBody::MemUpdate { granted: true },
             RequestBody::Detach => ResponseBody::Detach,

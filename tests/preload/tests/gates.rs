@@ -123,36 +123,6 @@ fn what_a_shut_gate_keeps_from_the_driver_is_told_of_as_work_that_is_still_to_be
     tenant.finish().expect_success();
 }
 
-/// The default stream, which has no gates on the GPU: the driver has nothing of what is kept back.
-#[test]
-fn a_grant_is_given_back_when_what_was_kept_back_under_it_has_been_done() {
-    let _turn = beside_others();
-    let stage = Stage::new();
-    stage.manager.gates(Some(false));
-    let mut tenant = stage.start("tenant", "");
-    let mut launched = 1;
-    // Copies its memory, for which it would wait at a gate that is shut.
-    assert_eq!(tenant.ask("launch 1 100"), "launched");
-    assert_eq!(tenant.ask("sync"), "synced");
-    stage.manager.gates(Some(true));
-    eventually("the gate to be shut", || {
-        assert_eq!(tenant.ask("launch 1 100"), "launched");
-        launched += 1;
-        stage.node.let_pass(20 * MS);
-        (stage.node.row(&tenant).kernels_completed < launched).then_some(())
-    });
-    assert_eq!(tenant.ask("launch 20 1000"), "launched");
-    stage.manager.take_back();
-    stage.node.let_pass(100 * MS);
-    let early = stage.manager.yields();
-    stage.manager.gates(Some(false));
-    eventually("the grant to be given back", || (stage.manager.yields() > 0).then_some(()));
-    assert_eq!((early, stage.node.row(&tenant).kernels_completed), (0, launched + 20));
-    assert_eq!(tenant.ask("launch 1 100"), "launched");
-    assert_eq!(tenant.ask("sync"), "synced");
-    tenant.finish().expect_success();
-}
-
 #[test]
 fn gates_open_when_the_manager_is_gone() {
     let _turn = beside_others();

@@ -19,7 +19,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub(super) fn drain(&self) {
         let whole = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
         self.settle();
-        self.await_kept_back();
         let (marks, contexts, begin) = self.mark_all();
         for context in contexts {
             self.driver.drain_context(context);
@@ -49,14 +48,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         while self.gate.in_flight() && self.clock.now_ns().saturating_sub(began) < SETTLE_NS {
             self.clock.pause(SETTLE_PAUSE_NS);
         }
-    }
-
-    /// What was submitted under the grant and is behind a shut gate is work of this grant: a mark ahead of it would tell nothing.
-    fn await_kept_back(&self) {
-        let mut contexts: Vec<u64> = self.lock().streams.all().iter().map(|used| used.context).collect();
-        contexts.sort_unstable();
-        contexts.dedup();
-        contexts.into_iter().for_each(|context| self.driver.await_kept_back(context));
     }
 
     /// Records an event on every stream that may still have work; contexts that have to be drained whole come apart.

@@ -48,12 +48,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// Likewise, for calls that are not to tell of an error.
     pub fn await_context(&self, context: Context) {
-        self.accepted(context).into_iter().for_each(|(id, tail)| self.await_submitted(id, tail));
-    }
-
-    /// How many commands each queue of a context has accepted so far.
-    pub fn accepted(&self, context: Context) -> Vec<(QueueId, u64)> {
-        self.book().within(context).map(|(id, lane)| (id, lane.accepted)).collect()
+        let tails: Vec<_> = {
+            let book = self.book();
+            let lanes = book.lanes().filter(|(_, lane)| lane.queue.stream().context == context);
+            lanes.map(|(id, lane)| (id, lane.accepted)).collect()
+        };
+        tails.into_iter().for_each(|(id, tail)| self.await_submitted(id, tail));
     }
 
     /// What has to be with the driver before the stream can be waited for there.
@@ -67,8 +67,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         tails
     }
 
-    /// Whether so many commands of a queue are with the driver, or it is gone.
-    pub fn has_submitted(&self, id: QueueId, tail: u64) -> bool {
+    fn has_submitted(&self, id: QueueId, tail: u64) -> bool {
         self.book().lane(id).is_none_or(|lane| lane.submitted >= tail)
     }
 

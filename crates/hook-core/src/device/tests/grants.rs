@@ -58,22 +58,6 @@ fn a_grant_that_nobody_wants_any_more_is_given_back_at_its_deadline() {
 }
 
 #[test]
-fn what_a_gate_keeps_back_is_part_of_the_grant_that_it_was_submitted_under() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
-    launch(&device, &thread, 100);
-    launch(&device, &thread, 101);
-    lock(&device.driver.marked).clear();
-    bench.clock.advance(100 * MS);
-    device.driver.kept_back_ns.store(4 * MS, SeqCst);
-    device.driver.drain_ns.store(3 * MS, SeqCst);
-    device.track();
-    device.track();
-    assert_eq!(*lock(&device.driver.awaited), [(7, 0)], "before there are marks");
-    assert_eq!(used(&device, 1), (110.0, 10.0));
-}
-
-#[test]
 fn only_the_busy_time_of_several_bursts_is_charged() {
     let bench = Bench::new();
     let (device, thread) = (bench.device(), Thread::new());
