@@ -264,6 +264,7 @@ fn begin(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<Ho
         }
     };
     count(managed, resources);
+    hints.give_up(now);
     if hints.is_armed() {
         // Before the machine says yes: from then on another thread's launch may release.
         managed.out.set(resources.page());

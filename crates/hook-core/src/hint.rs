@@ -120,6 +120,13 @@ impl Hints {
         !self.has(AWAITED) || self.with(|machine| machine.arrives(now_ns))
     }
 
+    /// Forgets a request that was announced or foreseen and has not come by now.
+    pub fn give_up(&self, now_ns: u64) {
+        if self.has(AWAITED) {
+            self.with(|machine| machine.give_up(now_ns));
+        }
+    }
+
     /// The time of a planned hold has come: whether it is still to be launched.
     pub fn comes_due(&self, ticket: u32) -> bool {
         self.with(|machine| machine.comes_due(ticket))

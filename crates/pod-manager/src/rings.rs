@@ -15,8 +15,8 @@ pub(crate) enum Ring {
 const MOST: u64 = 10_000;
 /// One of them is forgiven each so many nanoseconds: 1,000 a second.
 ///
-/// In `t` seconds somebody hostile so has at most 10,000 + 1,000 · `t` rounds for nothing, and while gates are closed the data plane looks
-/// at them 4,000 to 10,000 times a second without anybody's help. Somebody honest stays below: at most one of its rings for each time that
+/// In `t` seconds a process so has at most 10,000 + 1,000 · `t` rounds for nothing, and ten times as many if it makes up what has happened;
+/// while gates are closed the data plane looks at them 4,000 to 10,000 times a second without anybody's help. Somebody honest stays below: at most one of its rings for each time that
 /// it begins to work is in vain.
 const FORGIVEN_EACH_NS: u64 = 1_000_000;
 /// One that was asked for counts for so little: 10,000 a second are borne with for ever. What has happened is the process's word only.

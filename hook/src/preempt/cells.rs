@@ -152,18 +152,16 @@ impl Cells {
                 Box::leak(Box::new(page)).words().as_ptr().expose_provenance()
             }
         };
-        match within(context, || register(page)) {
-            Ok(device) => {
-                let registered = Registered { page, device };
-                self.pages.entry(context.0).or_default().push(page);
-                self.untried.insert(context.0, registered);
-                Ok(registered)
-            }
-            Err(answer) => {
-                self.unused.push(page);
-                Err(Refusal::of(answer, NOT_REGISTERED))
-            }
+        if let Err(answer) = within(context, || register(page)) {
+            self.unused.push(page);
+            return Err(Refusal::of(answer, NOT_REGISTERED));
         }
+        self.pages.entry(context.0).or_default().push(page);
+        let device =
+            within(context, || address(page)).map_err(|answer| Refusal::of(answer, NOT_REGISTERED))?;
+        let registered = Registered { page, device };
+        self.untried.insert(context.0, registered);
+        Ok(registered)
     }
 }
 
@@ -184,22 +182,22 @@ pub(super) fn gate(device: CUdeviceptr, number: u32) -> [Operation; 3] {
     ]
 }
 
-/// Registers a page with the current context; its address on the GPU.
-fn register(page: usize) -> Result<CUdeviceptr, Code> {
-    const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
-    let table = real::table();
-    let (register, unregister) =
-        (table.cuMemHostRegister_v2.ok_or(MISSING)?, table.cuMemHostUnregister.ok_or(MISSING)?);
-    let get = table.cuMemHostGetDevicePointer_v2.ok_or(MISSING)?;
+const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
+
+/// Registers a page with the current context.
+fn register(page: usize) -> Result<(), Code> {
+    let register = real::table().cuMemHostRegister_v2.ok_or(MISSING)?;
+    let page = std::ptr::with_exposed_provenance_mut(page);
+    // SAFETY: the page is ours, whole and never unmapped.
+    code(unsafe { register(page, PAGE, REGISTER_DEVICEMAP) })
+}
+
+/// The address on the GPU of a page that is registered with the current context.
+fn address(page: usize) -> Result<CUdeviceptr, Code> {
+    let get = real::table().cuMemHostGetDevicePointer_v2.ok_or(MISSING)?;
     let page = std::ptr::with_exposed_provenance_mut(page);
     let mut device = 0;
     // SAFETY: the page is ours, whole and never unmapped; `device` is writable.
-    unsafe {
-        code(register(page, PAGE, REGISTER_DEVICEMAP))?;
-        let mapped = code(get(&raw mut device, page, 0));
-        if mapped.is_err() {
-            let _unregistered = unregister(page);
-        }
-        mapped.map(|()| device)
-    }
+    code(unsafe { get(&raw mut device, page, 0) })?;
+    Ok(device)
 }

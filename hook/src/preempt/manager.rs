@@ -181,13 +181,16 @@ fn follow(device: u64, gates: bool, shut: bool) -> Followed {
     let queues = streams::all();
     // Kernels of that stream may be running like those of others.
     let streams = queues.len() as u64;
+    // A thread may be in the driver until its streams run, and with a lock of the driver's that others want: opened first.
+    if before.1 && !after.1 {
+        for queue in &queues {
+            let _ = holds::release(engine, queue, Holder::Manager);
+        }
+    }
     for queue in queues {
         if after.0 {
             let level = give_gates(engine, &queue);
             levels.extend((queue.stream().kind != Kind::Legacy).then_some(level));
-        }
-        if before.1 && !after.1 {
-            let _ = holds::release(engine, &queue, Holder::Manager);
         }
         if after.1 && works {
             stands &= stop(engine, &queue);

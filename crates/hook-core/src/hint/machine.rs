@@ -198,7 +198,7 @@ impl Machine {
     }
 
     /// Forgets a request that was announced or foreseen and did not come: what comes now is not late for it, and teaches nothing about it.
-    fn give_up(&mut self, now_ns: u64) {
+    pub fn give_up(&mut self, now_ns: u64) {
         if self.is_awaited() && self.request.is_some_and(|request| now_ns > request.gone_ns) {
             self.phase = Phase::Armed;
             (self.request, self.out) = (None, None);

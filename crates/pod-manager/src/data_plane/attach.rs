@@ -219,6 +219,8 @@ impl DataPlane {
         if let Some(process) = self.processes.get_mut(&id) {
             process.pages = Some(pages);
             process.doorbell = doorbell;
+            // The new page does not ask for it.
+            process.armed = None;
         }
         Ok(())
     }

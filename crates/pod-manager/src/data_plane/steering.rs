@@ -247,7 +247,8 @@ impl DataPlane {
                 continue;
             }
             process.set_armed(idle.then_some(now));
-            begun |= idle && activity_of(process).busy;
+            // What it wrote before it was asked to ring has rung nobody.
+            begun |= idle && (activity_of(process).busy || has_announced(process));
         }
         begun
     }
@@ -311,8 +312,13 @@ pub(super) fn activity_of(process: &Process) -> Activity {
 /// It has work, or had some or announced some since then.
 fn has_something_to_say(process: &Process, since: u64) -> bool {
     let activity = activity_of(process);
-    let announced_ns = process.pages.as_ref().map_or(0, |pages| pages.report().announced_ns());
-    activity.busy || activity.since_ns >= since || announced_ns != process.announced_ns
+    activity.busy || activity.since_ns >= since || has_announced(process)
+}
+
+/// It has announced something that was not read yet.
+fn has_announced(process: &Process) -> bool {
+    let pages = process.pages.as_ref();
+    pages.is_some_and(|pages| pages.report().announced_ns() != process.announced_ns)
 }
 
 impl DataPlane {
