@@ -33,6 +33,13 @@ fn rings(world: &World, hook: &Hook, most: u32, pause_ns: u64) -> u32 {
     most
 }
 
+/// It rings until it is not listened to any more; how often.
+fn is_found_out(world: &World, hook: &Hook) -> u32 {
+    let often = rings(world, hook, 1_000_000, 0);
+    assert!((10_000..1_000_000).contains(&often), "{often}");
+    often
+}
+
 /// A process opens its token channel anew, with a hook that knows of no doorbells.
 fn attaches_without_doorbell(world: &World, hook: &Hook) -> Line {
     let mut line = Line::open(&world.socket(), &hook.process, "be-a").unwrap();
@@ -49,8 +56,7 @@ fn who_rings_for_nothing_is_not_listened_to_for_ever() {
     let world = World::new();
     let ((a, _a), (b, _bd)) = two(&world);
     assert!(!a.page().armed() && !b.page().armed());
-    let often = rings(&world, &a, 1_000_000, 0);
-    assert!((10_000..1_000_000).contains(&often), "{often}");
+    let often = is_found_out(&world, &a);
     a.becomes(false, world.clock.now());
     world.advance(3 * MS);
     quiet(&world);
@@ -66,13 +72,11 @@ fn who_is_asked_to_ring_and_does_so_for_nothing_is_not_listened_to_for_ever() {
     let world = World::new();
     let (_be, lc) = (world.process("be-a"), world.process("lc"));
     until("it is to ring", || lc.page().armed());
-    let often = rings(&world, &lc, 1_000_000, 0);
-    assert!((10_000..1_000_000).contains(&often), "{often}");
+    is_found_out(&world, &lc);
     // One whose groups are controlled is asked to as well.
     let (a, _a) = steered(&world, "be-b", &[1]);
     until("it is to ring", || a.page().armed());
-    let often = rings(&world, &a, 1_000_000, 0);
-    assert!((10_000..1_000_000).contains(&often), "{often}");
+    is_found_out(&world, &a);
 }
 
 #[test]
@@ -118,8 +122,7 @@ fn a_doorbell_that_was_given_up_is_not_heard_and_the_one_after_it_is() {
     }
     assert_eq!(silenced(&be), 0, "it is not heard");
     let again = Hook::attach(&world.socket(), &be.process, "be-a", 0).unwrap();
-    let often = rings(&world, &again, 1_000_000, 0);
-    assert!((10_000..1_000_000).contains(&often), "{often}");
+    is_found_out(&world, &again);
 }
 
 #[test]
