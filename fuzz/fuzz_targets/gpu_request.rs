@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
-use sluice_core::request::{GpuRequest, assigned, keys, kubeshare, parse_duration, parse_quantity};
+use sluice_placement::annotations::{GpuRequest, assigned, keys, kubeshare, parse_duration, parse_quantity};
 
 const LABELS: [&str; 8] = [
     "sharedgpu/gpu_request",

@@ -8,13 +8,10 @@
 pub mod bucket;
 pub mod gates;
 pub mod ids;
-pub mod inventory;
 pub mod ledger;
 pub mod memory;
-pub mod placement;
 pub mod pod_cgroup;
 pub mod quota;
-pub mod request;
 pub mod resources;
 pub mod share;
 pub mod steering;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use kube::Client;
 use prometheus::Registry;
-use sluice_core::request::keys;
+use sluice_placement::annotations::keys;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

@@ -10,10 +10,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::inventory::NodeInventory;
 use sluice_node_agent::gpu::source::{Gpus, Sighting};
 use sluice_node_agent::gpu::xid::Class;
 use sluice_node_agent::gpu::{Driver, DriverPaths, News, Settings, Sickness, Watched, watch};
+use sluice_placement::inventory::NodeInventory;
 use sluice_sim::client;
 use sluice_sim::daemon::{DaemonConfig, Handle, spawn_thread};
 use sluice_sim::identity::uuid_text;
@@ -161,7 +161,7 @@ async fn health_follows(node: &Node) {
     soon("listening", watched.listens.wait_for(|listens| *listens)).await.unwrap();
 
     let inventory = watched.inventory.borrow().clone();
-    let expected = |index: u8| sluice_core::inventory::Gpu {
+    let expected = |index: u8| sluice_placement::inventory::Gpu {
         uuid: uuid(index),
         index: index.into(),
         model: format!("Sluice Simulated H{index}"),

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use sluice_core::inventory::{self, NodeInventory};
+use sluice_placement::inventory::{self, NodeInventory};
 
 use super::health::{Health, Observation, Sickness};
 use super::source::{Condition, Gpu, NoDriver, Sighting};

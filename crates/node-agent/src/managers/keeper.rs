@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use sluice_core::inventory::NodeInventory;
+use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::{Client, SetClientsRequest};
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -4,8 +4,8 @@
 
 use prometheus::core::{Collector, GenericGaugeVec};
 use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
-use sluice_core::inventory::Gpu;
 use sluice_core::share::WHOLE_PPM;
+use sluice_placement::inventory::Gpu;
 use sluice_proto::control::{Class, Client, ClientUsage, SnapshotResponse};
 
 use super::Facts;
@@ -182,8 +182,9 @@ impl Clients {
             Class::LatencyCritical => "latency-critical",
             Class::Unspecified => "unknown",
         };
-        let request =
-            pod.and_then(|pod| sluice_core::request::GpuRequest::from_annotations(&pod.annotations).ok()?);
+        let request = pod.and_then(|pod| {
+            sluice_placement::annotations::GpuRequest::from_annotations(&pod.annotations).ok()?
+        });
         let priority = request.map_or("unknown", |request| request.priority.name());
         self.info.with_label_values(&[own.as_slice(), &[class, priority, &client.pod_uid]].concat()).set(1);
     }

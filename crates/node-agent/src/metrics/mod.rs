@@ -17,7 +17,7 @@ mod steering;
 
 use std::sync::{Arc, OnceLock};
 
-use sluice_core::inventory::NodeInventory;
+use sluice_placement::inventory::NodeInventory;
 use tokio::sync::watch;
 
 pub use ready::{Part, Readiness};

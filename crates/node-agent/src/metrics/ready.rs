@@ -64,7 +64,7 @@ impl Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::inventory::NodeInventory;
+    use sluice_placement::inventory::NodeInventory;
     use std::sync::Arc;
 
     #[test]

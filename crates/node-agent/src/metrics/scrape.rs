@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use sluice_core::inventory::NodeInventory;
+use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::SnapshotResponse;
 use tokio::sync::watch;
 

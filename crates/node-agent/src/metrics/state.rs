@@ -134,7 +134,7 @@ impl From<&Facts> for State {
     }
 }
 
-fn gpu_state(gpu: &sluice_core::inventory::Gpu, facts: &Facts) -> GpuState {
+fn gpu_state(gpu: &sluice_placement::inventory::Gpu, facts: &Facts) -> GpuState {
     let snapshot = facts.snapshots.get(&gpu.uuid);
     let said = snapshot.and_then(|snapshot| snapshot.as_ref().ok());
     let wanted = facts.sets.as_ref().and_then(|sets| sets.get(&gpu.uuid));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_core::inventory::{Gpu, NodeInventory};
+use sluice_placement::inventory::{Gpu, NodeInventory};
 use tokio::sync::watch;
 
 use super::events::{Events, Reason, about_node, about_pod};

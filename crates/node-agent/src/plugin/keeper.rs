@@ -17,7 +17,7 @@ use super::registration;
 use super::seats::Seats;
 use super::service::Service;
 use super::serving::{Place, Serving};
-use sluice_core::inventory::NodeInventory;
+use sluice_placement::inventory::NodeInventory;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Seats: how many containers may use this node's GPUs, as the devices that kubelet counts.
 
-use sluice_core::inventory::NodeInventory;
+use sluice_placement::inventory::NodeInventory;
 use sluice_proto::deviceplugin::Device;
 
 /// Kubelet's words for health, from its API's constants.
@@ -67,7 +67,7 @@ fn number(id: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use sluice_core::inventory::Gpu;
+    use sluice_placement::inventory::Gpu;
 
     fn gpu(index: u32, healthy: bool) -> Gpu {
         Gpu {

@@ -6,7 +6,7 @@ use super::registration;
 use super::seats::Seats;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use sluice_core::inventory::NodeInventory;
+use sluice_placement::inventory::NodeInventory;
 use sluice_proto::deviceplugin::device_plugin_server::DevicePlugin;
 use sluice_proto::deviceplugin::{
     AllocateRequest, AllocateResponse, DevicePluginOptions, Empty, ListAndWatchResponse,

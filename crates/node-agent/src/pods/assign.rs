@@ -6,10 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_core::inventory::NodeInventory;
-use sluice_core::ledger::Class as CoreClass;
-use sluice_core::request::{self, Amount, GpuRequest, Mistake, Mistakes, WHOLE_MILLI, keys};
 use sluice_core::share::WHOLE_PPM;
+use sluice_placement::annotations::{self, Amount, GpuRequest, Mistake, Mistakes, WHOLE_MILLI, keys};
+use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::{Class, Client};
 
 use super::{PodView, Pods};
@@ -135,7 +134,7 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
 /// What a pod asks for and was assigned; `None` if it is none of ours.
 fn claim(pod: &PodView) -> Result<Option<Claim<'_>>, Refusal> {
     let request = GpuRequest::from_annotations(&pod.annotations).map_err(Refusal::Annotations)?;
-    let gpus = request::assigned(&pod.annotations).map_err(Refusal::Assignment)?;
+    let gpus = annotations::assigned(&pod.annotations).map_err(Refusal::Assignment)?;
     let (request, gpus) = match (request, gpus) {
         (None, None) => return Ok(None),
         (None, Some(_)) => return Err(Refusal::NoRequest),
@@ -185,10 +184,8 @@ fn take(claim: &Claim<'_>, left: &mut BTreeMap<&str, Left>) -> Result<Vec<Client
 
 fn client(claim: &Claim<'_>, quota_milli: u32, limit_milli: u32, memory_bytes: u64) -> Client {
     const PPM: u32 = WHOLE_PPM / WHOLE_MILLI;
-    let class = match claim.request.priority.class() {
-        CoreClass::BestEffort => Class::BestEffort,
-        CoreClass::LatencyCritical => Class::LatencyCritical,
-    };
+    let class =
+        if claim.request.priority.is_latency_critical() { Class::LatencyCritical } else { Class::BestEffort };
     Client {
         pod_uid: claim.pod.uid.clone(),
         namespace: claim.pod.namespace.clone(),

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sluice_core::inventory::{Gpu, NodeInventory};
+use sluice_placement::inventory::{Gpu, NodeInventory};
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::inventory::NodeInventory;
+use sluice_placement::inventory::NodeInventory;
 use tokio::sync::watch;
 use tracing::warn;
 

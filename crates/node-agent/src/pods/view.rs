@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
-use sluice_core::request::keys;
+use sluice_placement::annotations::keys;
 
 /// One pod of this node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

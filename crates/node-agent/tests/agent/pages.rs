@@ -1,7 +1,7 @@
 //! What the agent shows and says: metrics, state, the node's marks, events on sick GPUs.
 
 use serde_json::json;
-use sluice_core::inventory::NodeInventory;
+use sluice_placement::inventory::NodeInventory;
 
 use crate::api::{Kind, NODE};
 use crate::manager::Mood;

@@ -1,9 +1,9 @@
 //! A node: kubelet's folder, a library, GPUs to change, and the plugin on them.
 
 use prometheus::Registry;
-use sluice_core::inventory::{Gpu, NodeInventory};
 use sluice_node_agent::library::{Installed, Library};
 use sluice_node_agent::plugin::{self, Error, Metrics, Provision, Settings};
+use sluice_placement::inventory::{Gpu, NodeInventory};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

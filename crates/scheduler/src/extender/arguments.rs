@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sluice_core::placement::Strategy;
-use sluice_core::request::{keys, parse_duration};
+use sluice_placement::Strategy;
+use sluice_placement::annotations::{keys, parse_duration};
 
 /// `sluice scheduler`: serve the extender beside a kube-scheduler.
 #[derive(Debug, Clone, clap::Args)]

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Binding, ObjectReference};
 use kube::api::{Api, ObjectMeta, PostParams};
-use sluice_core::placement::{CannotBind, Choice};
-use sluice_core::request::keys;
+use sluice_placement::annotations::keys;
+use sluice_placement::{CannotBind, Choice};
 
 use super::events::Assignment;
 use super::extender::{BIND_AFTERMATH, Extender};
@@ -134,7 +134,7 @@ impl Extender {
     fn is_binding(&self, args: &ExtenderBindingArgs) -> bool {
         let state = self.state();
         state.index.claims(&args.pod_uid).iter().any(|claim| {
-            *claim.node == *args.node && matches!(claim.hold, sluice_core::placement::Hold::Binding { .. })
+            *claim.node == *args.node && matches!(claim.hold, sluice_placement::Hold::Binding { .. })
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kube::api::Api;
-use sluice_core::placement::Demand;
+use sluice_placement::Demand;
 use tokio::time::{Instant, timeout};
 
 use super::extender::Extender;

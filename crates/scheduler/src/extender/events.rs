@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ObjectMeta, PostParams};
 use prometheus::IntCounter;
-use sluice_core::placement::Choice;
+use sluice_placement::Choice;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

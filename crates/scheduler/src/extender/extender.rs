@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sluice_core::placement::Strategy;
+use sluice_placement::Strategy;
 use tokio::sync::watch;
 use tokio::time::Instant;
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::placement::{Demand, NodeReasons, Offer};
-use sluice_core::request::GpuRequest;
+use sluice_placement::annotations::GpuRequest;
+use sluice_placement::{Demand, NodeReasons, Offer};
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};

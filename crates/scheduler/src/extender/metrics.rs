@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use prometheus::{Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
-use sluice_core::placement::GpuUse;
+use sluice_placement::GpuUse;
 
 use super::extender::Extender;
 use super::look::Look;
@@ -172,14 +172,14 @@ fn write_uses(page: &mut String, uses: &[(String, Vec<GpuUse>)], most_gpus: usiz
         });
         if gpus <= most_gpus {
             for (labels, milli, memory, count) in by_gpu {
-                shares.push((labels.clone(), sluice_core::placement::share(milli)));
+                shares.push((labels.clone(), sluice_placement::share(milli)));
                 memories.push((labels.clone(), memory.to_string()));
                 pods.push((labels, count.to_string()));
             }
         } else {
             let labels = format!("{{node=\"{node}\"}}");
             let milli = uses.iter().map(|one| one.milli).sum();
-            shares.push((labels.clone(), sluice_core::placement::share(milli)));
+            shares.push((labels.clone(), sluice_placement::share(milli)));
             memories.push((labels.clone(), uses.iter().map(|one| one.memory_bytes).sum::<u64>().to_string()));
             pods.push((labels, uses.iter().map(|one| u64::from(one.pods)).sum::<u64>().to_string()));
         }

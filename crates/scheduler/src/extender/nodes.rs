@@ -6,8 +6,8 @@ use std::hash::{Hash, Hasher};
 
 use kube::api::Api;
 use kube::runtime::watcher;
-use sluice_core::inventory::NodeInventory;
-use sluice_core::request::keys;
+use sluice_placement::annotations::keys;
+use sluice_placement::inventory::NodeInventory;
 
 use super::extender::Extender;
 use super::feed::{Sink, feed};

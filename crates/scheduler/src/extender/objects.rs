@@ -102,7 +102,7 @@ fn lean<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     let Lean { name, namespace, uid, resource_version, deletion_timestamp, annotations } =
         Lean::deserialize(from)?;
     let annotations = annotations.map(|mut all| {
-        all.retain(|key, _| key.starts_with(sluice_core::request::keys::PREFIX));
+        all.retain(|key, _| key.starts_with(sluice_placement::annotations::keys::PREFIX));
         all
     });
     Ok(ObjectMeta {

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use kube::api::Api;
 use kube::runtime::watcher;
-use sluice_core::placement::Demand;
-use sluice_core::request::{GpuRequest, assigned};
+use sluice_placement::Demand;
+use sluice_placement::annotations::{GpuRequest, assigned};
 
 use super::extender::Extender;
 use super::feed::{Sink, feed};

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sluice_core::placement::{Index, Strategy};
+use sluice_placement::{Index, Strategy};
 use tokio::time::Instant;
 
 /// What is decided, under one lock. It is held for microseconds and never across an `await`.

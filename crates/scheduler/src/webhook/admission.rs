@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
-use sluice_core::request::{Mistake, Mistakes, keys, kubeshare};
+use sluice_placement::annotations::{Mistake, Mistakes, keys, kubeshare};
 
 use super::debugging;
 use super::plan::{Settings, plan};

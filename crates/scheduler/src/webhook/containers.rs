@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
 use serde_json::{Value, json};
-use sluice_core::request::{GpuRequest, Mistake, keys, parse_quantity};
+use sluice_placement::annotations::{GpuRequest, Mistake, keys, parse_quantity};
 
 /// What the NVIDIA container runtime reads.
 pub(super) const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{EnvVar, EphemeralContainer, Pod};
-use sluice_core::request::{Mistake, Mistakes, keys};
+use sluice_placement::annotations::{Mistake, Mistakes, keys};
 
 use super::admission::pod;
 use super::containers::{VISIBLE_DEVICES, is_void, void_variable};

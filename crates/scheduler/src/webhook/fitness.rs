@@ -1,7 +1,7 @@
 //! Whether the rest of the pod lets it run on a shared GPU.
 
 use k8s_openapi::api::core::v1::{EnvVar, PodSpec};
-use sluice_core::request::{GpuRequest, Mistake, Priority, keys, kubeshare};
+use sluice_placement::annotations::{GpuRequest, Mistake, Priority, keys, kubeshare};
 
 use super::containers::{Place, VISIBLE_DEVICES, is_assigned, is_void};
 use super::plan::DEFAULT_SCHEDULER;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Container;
 use serde::Serialize;
 use serde_json::{Value, json};
-use sluice_core::request::keys;
+use sluice_placement::annotations::keys;
 
 /// One operation of RFC 6902.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::json;
-use sluice_core::request::{Mistake, Mistakes, keys, kubeshare};
+use sluice_placement::annotations::{Mistake, Mistakes, keys, kubeshare};
 
 use super::containers::{self, Place};
 use super::fitness;

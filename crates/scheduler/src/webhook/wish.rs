@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
-use sluice_core::request::{GpuRequest, Mistake, Mistakes, keys, kubeshare};
+use sluice_placement::annotations::{GpuRequest, Mistake, Mistakes, keys, kubeshare};
 
 use super::containers::Place;
 

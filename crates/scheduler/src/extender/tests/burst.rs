@@ -52,9 +52,10 @@ fn given(api: &Api) -> BTreeMap<String, (u64, u64, u32, u32)> {
     let mut given: BTreeMap<String, (u64, u64, u32, u32)> = BTreeMap::new();
     for pod in api.all(PODS) {
         let annotations = serde_json::from_value(pod["metadata"]["annotations"].clone()).unwrap();
-        let request = sluice_core::request::GpuRequest::from_annotations(&annotations).unwrap().unwrap();
-        let demand = sluice_core::placement::Demand::from(&request);
-        let gpus = sluice_core::request::assigned(&annotations).unwrap().unwrap_or_default();
+        let request =
+            sluice_placement::annotations::GpuRequest::from_annotations(&annotations).unwrap().unwrap();
+        let demand = sluice_placement::Demand::from(&request);
+        let gpus = sluice_placement::annotations::assigned(&annotations).unwrap().unwrap_or_default();
         assert!(gpus.is_empty() || gpus.len() == demand.gpus(), "{pod}");
         for gpu in gpus {
             let node = pod["spec"]["nodeName"].as_str().unwrap();

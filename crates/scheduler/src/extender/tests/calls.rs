@@ -210,7 +210,7 @@ async fn nodes_come_change_and_go_with_their_annotation() {
     let (api, world) = world(&[]).await;
     let one = pod("one", &[("quota", "1")]);
     let fits = |extender: &crate::extender::extender::Extender| {
-        extender.state().index.fit(&sluice_core::placement::Demand::share(1000, None), "a").is_ok()
+        extender.state().index.fit(&sluice_placement::Demand::share(1000, None), "a").is_ok()
     };
     api.put(NODES, node("a", 1));
     world.until("the node is there", fits).await;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
-use sluice_core::inventory::{Gpu, NodeInventory};
-use sluice_core::placement::Strategy;
+use sluice_placement::Strategy;
+use sluice_placement::inventory::{Gpu, NodeInventory};
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 

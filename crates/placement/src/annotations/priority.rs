@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::ledger::Class;
-
 /// How a pod is let run, most urgent first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
@@ -45,13 +43,10 @@ impl Priority {
         }
     }
 
-    /// What the token ledger makes of it.
+    /// Whether pods of this priority run before all pods of a worse one.
     #[must_use]
-    pub const fn class(self) -> Class {
-        match self {
-            Self::LatencyCritical => Class::LatencyCritical,
-            Self::High | Self::Normal | Self::BestEffort => Class::BestEffort,
-        }
+    pub const fn is_latency_critical(self) -> bool {
+        matches!(self, Self::LatencyCritical)
     }
 
     /// Weight among best-effort pods for what nobody was promised. Of latency-critical pods it is not asked.

@@ -355,7 +355,7 @@ fn the_same_pods_and_nodes_make_the_same_index_in_any_order() {
 fn a_request_is_counted_by_its_quota_and_never_by_its_limit() {
     let annotations = [("sluice.dev/quota", "0.3"), ("sluice.dev/limit", "0.9")];
     let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-    let request = crate::request::GpuRequest::from_annotations(&annotations).unwrap().unwrap();
+    let request = crate::annotations::GpuRequest::from_annotations(&annotations).unwrap().unwrap();
     let demand = Demand::from(&request);
     assert_eq!((demand.milli_per_gpu(), demand.memory_on(1000)), (300, 300));
     let mut index = index(&[("a", node("a", 1))]);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::demand::{Demand, Wanted, model_key};
 use super::reasons::{GpuName, Reason};
 use super::whole::Mask;
+use crate::annotations::WHOLE_MILLI;
 use crate::inventory::Gpu;
-use crate::request::WHOLE_MILLI;
 
 /// May new pods come to it?
 #[derive(Debug, Clone, PartialEq, Eq)]

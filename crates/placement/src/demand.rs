@@ -1,7 +1,7 @@
 //! What one pod asks of a GPU, in the terms that placement counts in.
 
+use crate::annotations::{Amount, GpuRequest, WHOLE_MILLI};
 use crate::inventory::label_value;
-use crate::request::{Amount, GpuRequest, WHOLE_MILLI};
 
 /// How much of how many GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

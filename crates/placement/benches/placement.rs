@@ -1,4 +1,4 @@
-//! What one filter call costs the index: `cargo bench -p sluice-core --bench placement`.
+//! What one filter call costs the index: `cargo bench -p sluice-placement --bench placement`.
 //!
 //! 1,000 nodes of 8 GPUs. A stock scheduler offers 420 of 1,000 nodes (its own default share); all 1,000 are the worst
 //! case. Figures, no thresholds.
@@ -11,8 +11,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use sluice_core::inventory::{Gpu, NodeInventory};
-use sluice_core::placement::{Demand, Index, Offer, Strategy};
+use sluice_placement::inventory::{Gpu, NodeInventory};
+use sluice_placement::{Demand, Index, Offer, Strategy};
 
 const NODES: u32 = 1000;
 const GPUS: u32 = 8;

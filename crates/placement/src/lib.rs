@@ -7,9 +7,13 @@
 //! The choice looks at every GPU of every candidate node. The cost is that of the candidates the caller names, not of
 //! the cluster: a stock scheduler offers at most a few hundred, and each is eight comparisons of integers.
 
+#![forbid(unsafe_code)]
+
+pub mod annotations;
 mod claim;
 mod demand;
 mod index;
+pub mod inventory;
 mod node;
 mod offer;
 mod rank;
