@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
-/// Exponential backoff. The caller either waits for [`Self::next_delay`] itself, or passes the clock to [`Self::failed`] and polls
-/// [`Self::is_ready`].
+/// Exponential backoff. The caller either waits for [`Self::next_delay`] itself, or passes the clock to
+/// [`Self::failed`] and polls [`Self::is_ready`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Backoff {
     first: Duration,

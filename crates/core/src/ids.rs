@@ -1,9 +1,9 @@
-//! Names of things inside the ledgers: small numbers that the owner of the ledgers hands out and never reuses.
+//! Ids of clients and processes: numbers that the owner of the ledgers assigns and never reuses.
 
-/// A client: one entry of the resource file, one pod.
+/// A client: one entry of the resource file, or one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// One process of a client (or one connection of a peer that does not say which process it is).
+/// One process of a client, or one connection of a peer that does not name its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);

@@ -1,23 +1,23 @@
 //! The memory ledger: one limit per client, one account per process, exact to the byte.
 //!
-//! Arithmetic saturates and never wraps. A limit lowered below what is in use leaves `used > limit`: nothing is taken
-//! away, only further reservations are refused until enough has been released.
+//! Arithmetic saturates and never wraps. A limit that is lowered below the used bytes leaves `used > limit`: nothing is
+//! freed, and further reservations are refused until enough has been released.
 
 use crate::ids::{ClientId, ProcessId};
 use std::collections::BTreeMap;
 
-/// What became of a reservation.
+/// Result of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The bytes are reserved.
     Granted,
-    /// The client's limit does not allow them; nothing changed.
+    /// The client's limit does not allow them. Nothing changed.
     Denied,
-    /// The process has no account (it has gone, or its client was removed); nothing changed.
+    /// The process has no account: it has ended, or its client was removed. Nothing changed.
     NoAccount,
 }
 
-/// What a client has reserved and may reserve, in bytes. `used > limit` after a limit was lowered.
+/// Bytes that a client has reserved and may reserve. `used > limit` after a limit was lowered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Account {
     /// Bytes reserved by all processes of the client.
@@ -26,7 +26,7 @@ pub struct Account {
     pub limit: u64,
 }
 
-/// A client's account and the most that it ever had in use.
+/// A client's account and its peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Client {
     account: Account,
@@ -48,18 +48,19 @@ pub struct MemoryLedger {
 }
 
 impl MemoryLedger {
-    /// Adds a client, or changes the limit of one that exists; what it uses stays.
+    /// Adds a client, or changes the limit of an existing one. Its used bytes stay.
     pub fn set_limit(&mut self, client: ClientId, limit: u64) {
         self.clients.entry(client).or_default().account.limit = limit;
     }
 
-    /// Forgets a client and the accounts of its processes.
+    /// Removes a client and the accounts of its processes.
     pub fn remove_client(&mut self, client: ClientId) {
         self.clients.remove(&client);
         self.processes.retain(|_, (owner, _)| *owner != client);
     }
 
-    /// Opens an account for a process of a known client; a process that has one keeps it. `false`: unknown client.
+    /// Opens an account for a process of a known client. A process that has one keeps it. Returns `false` if the client
+    /// is unknown.
     pub fn open(&mut self, process: ProcessId, client: ClientId) -> bool {
         if !self.clients.contains_key(&client) {
             return false;
@@ -81,7 +82,7 @@ impl MemoryLedger {
         }
     }
 
-    /// Releases at most what the process holds; says how many bytes that was.
+    /// Releases at most the bytes that the process holds. Returns how many.
     pub fn release(&mut self, process: ProcessId, bytes: u64) -> u64 {
         let Some((client, held)) = self.account_of(process) else { return 0 };
         let released = bytes.min(*held);
@@ -90,8 +91,8 @@ impl MemoryLedger {
         released
     }
 
-    /// Sets what a process holds to what it declares, over the limit if need be: its memory exists, whatever the limit
-    /// says (the manager was restarted, or the process went on alone for a while).
+    /// Sets the bytes of a process to the number that it declares, above the limit if necessary. The memory exists
+    /// already: the manager was restarted, or the process ran without a manager for a while.
     pub fn redeclare(&mut self, process: ProcessId, bytes: u64) {
         if let Some((client, held)) = self.account_of(process) {
             let others = client.account.used.saturating_sub(*held);
@@ -100,7 +101,7 @@ impl MemoryLedger {
         }
     }
 
-    /// Closes the account of a dead process; says how many bytes its client got back.
+    /// Closes the account of a process that has ended. Returns how many bytes were freed.
     pub fn process_gone(&mut self, process: ProcessId) -> u64 {
         let returned = self.release(process, u64::MAX);
         self.processes.remove(&process);
@@ -113,7 +114,7 @@ impl MemoryLedger {
         self.clients.get(&client).map(|client| client.account)
     }
 
-    /// The most bytes that a client has had in use at once, 0 if it is not known.
+    /// The most bytes that a client has had in use at once; 0 if the client is not known.
     #[must_use]
     pub fn peak(&self, client: ClientId) -> u64 {
         self.clients.get(&client).map_or(0, |client| client.peak)
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_exact_to_the_byte_across_four_processes() {
+    fn limit_is_exact_to_the_byte_across_four_processes() {
         let mut ledger = ledger(1000, 4);
         for process in 0..4 {
             assert_eq!(ledger.reserve(ProcessId(process), 250), Verdict::Granted);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_release_what_others_hold() {
+    fn process_cannot_release_bytes_of_another() {
         let mut ledger = ledger(100, 2);
         ledger.reserve(ProcessId(0), 60);
         assert_eq!(ledger.release(ProcessId(1), 10), 0);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_processs_bytes_come_back_once() {
+    fn bytes_of_a_dead_process_are_freed_once() {
         let mut ledger = ledger(100, 2);
         ledger.reserve(ProcessId(0), 60);
         ledger.reserve(ProcessId(1), 40);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_below_use_takes_nothing_away_and_refuses_until_enough_is_free() {
+    fn limit_below_use_frees_nothing_and_refuses_until_enough_is_released() {
         let mut ledger = ledger(100, 1);
         ledger.reserve(ProcessId(0), 80);
         ledger.set_limit(POD, 50);
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_near_the_end_of_the_number_line_are_refused_not_wrapped() {
+    fn sizes_near_u64_max_are_refused_not_wrapped() {
         let mut ledger = ledger(u64::MAX, 2);
         assert_eq!(ledger.reserve(ProcessId(0), u64::MAX), Verdict::Granted);
         assert_eq!(ledger.reserve(ProcessId(1), 1), Verdict::Denied);
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_declares_replaces_what_was_known_even_over_the_limit() {
+    fn declared_bytes_replace_the_account_even_above_the_limit() {
         let mut ledger = ledger(100, 2);
         ledger.reserve(ProcessId(0), 30);
         ledger.redeclare(ProcessId(0), 150);
@@ -214,14 +215,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn used_is_the_sum_of_what_processes_hold_and_reservations_keep_the_limit(
+        fn used_is_the_sum_of_the_processes_and_reservations_keep_the_limit(
             steps in prop::collection::vec((0u64..4, 0u8..5, prop_oneof![0u64..2000, any::<u64>()]), 1..200)
         ) {
             let mut ledger = ledger(1000, 4);
-            for (process, what, bytes) in steps {
+            for (process, step, bytes) in steps {
                 let id = ProcessId(process);
                 let before = ledger.client(POD).unwrap();
-                match what {
+                match step {
                     0 | 1 => {
                         let verdict = ledger.reserve(id, bytes);
                         let after = ledger.client(POD).unwrap();

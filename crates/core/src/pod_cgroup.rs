@@ -1,10 +1,10 @@
-//! Which pod a process is in, by the text of its /proc/PID/cgroup.
+//! The pod of a process, read from the text of its /proc/PID/cgroup.
 //!
-//! Kubelet puts every container below a cgroup of its pod, and the container runtime puts every process of the container
-//! below that one of the container; children, `kubectl exec` and whatever clears its environment are there too. What a
-//! tenant can make is a cgroup *below* its own, under any name. So the outermost component that looks like a pod decides,
-//! and nothing behind the container's is looked at. (The kernel refuses names with a line feed, so nobody can forge a
-//! line.)
+//! Kubelet puts every container below a cgroup of its pod, and the container runtime puts every process of the
+//! container below that one of the container. Children, `kubectl exec` and processes with a cleared environment are
+//! there, too. A tenant can only make cgroups *below* its own, under any name. Therefore the outermost component that
+//! looks like a pod decides, and components behind the container's are ignored. (The kernel refuses names with a line
+//! feed, so no tenant can forge a line.)
 //!
 //! Known layouts, on cgroup v1 (a line per hierarchy), v2 (one line, `0::`) and both at once:
 //!
@@ -22,21 +22,22 @@ mod tests;
 use component::PodComponent;
 use std::fmt;
 
-/// The pod and container that a process is in.
+/// The pod and container of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodCgroup {
     /// The pod's uid: as the API has it (`metadata.uid`), or 32 hex digits for a static pod (its config hash).
     pub uid: String,
-    /// The container's id, without the runtime's name; `None` if the process is in the pod's cgroup but in no container's.
+    /// The container's id, without the runtime's name; `None` if the process is in the pod's cgroup but in no
+    /// container's.
     pub container: Option<String>,
 }
 
-/// Why a process is in no pod.
+/// The reason why a process is in no pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoPod {
     /// No line names a pod; the path is the longest there was.
     Outside {
-        /// Where it is instead.
+        /// The path that it is in instead.
         path: String,
     },
     /// A component looks like a pod but is not where kubelet puts pods.
@@ -44,11 +45,11 @@ pub enum NoPod {
         /// The whole path.
         path: String,
     },
-    /// Hierarchies disagree.
+    /// Hierarchies name different pods or containers.
     Conflict {
-        /// What one says.
+        /// The pod in one hierarchy.
         first: Box<PodCgroup>,
-        /// What another says.
+        /// The pod in another hierarchy.
         second: Box<PodCgroup>,
     },
     /// A line is not `ID:CONTROLLERS:/PATH`, or there is none.
@@ -61,7 +62,7 @@ pub enum NoPod {
 /// The pod that the whole text of a /proc/PID/cgroup names.
 ///
 /// # Errors
-/// Why it names none: every hierarchy that names a pod has to name the same one.
+/// The reason why it names none. Every hierarchy that names a pod must name the same one.
 pub fn pod_of(text: &str) -> Result<PodCgroup, NoPod> {
     let mut found: Option<PodCgroup> = None;
     let mut longest = "";
@@ -71,7 +72,7 @@ pub fn pod_of(text: &str) -> Result<PodCgroup, NoPod> {
         let Some(pod) = pod_in(path)? else { continue };
         found = Some(match found {
             None => pod,
-            Some(first) => agreed(first, pod)?,
+            Some(first) => combined(first, pod)?,
         });
     }
     match found {
@@ -84,19 +85,19 @@ pub fn pod_of(text: &str) -> Result<PodCgroup, NoPod> {
 /// The third field of a line; paths may contain colons.
 fn path_of(line: &str) -> Option<&str> {
     let path = line.splitn(3, ':').nth(2).filter(|path| path.starts_with('/'))?;
-    // The kernel says so of a process that has ended and whose cgroup was removed.
+    // The kernel appends this for a process that has ended and whose cgroup was removed.
     Some(path.strip_suffix(" (deleted)").unwrap_or(path))
 }
 
 /// The pod of one path; `None` if no component looks like one.
 fn pod_in(path: &str) -> Result<Option<PodCgroup>, NoPod> {
     let mut components: Vec<&str> = path.split('/').filter(|component| !component.is_empty()).collect();
-    let ups = components.iter().take_while(|component| **component == "..").count();
-    components.drain(..ups);
+    let parents = components.iter().take_while(|component| **component == "..").count();
+    components.drain(..parents);
     let like = components.iter().enumerate().find_map(|(at, text)| Some((at, PodComponent::read(text)?)));
     let Some((at, pod)) = like else { return Ok(None) };
     let (above, below) = components.split_at(at);
-    if !pod.belongs_below(above, ups > 0) {
+    if !pod.belongs_below(above, parents > 0) {
         return Err(NoPod::Misplaced { path: path.to_owned() });
     }
     let container = match pod.container() {
@@ -106,8 +107,8 @@ fn pod_in(path: &str) -> Result<Option<PodCgroup>, NoPod> {
     Ok(Some(PodCgroup { uid: pod.uid(), container: container.map(str::to_owned) }))
 }
 
-/// Two hierarchies' words made one: a container may be named by only one of them.
-fn agreed(first: PodCgroup, second: PodCgroup) -> Result<PodCgroup, NoPod> {
+/// Combines two hierarchies. Only one of them may name a container.
+fn combined(first: PodCgroup, second: PodCgroup) -> Result<PodCgroup, NoPod> {
     let same = match (&first.container, &second.container) {
         (Some(one), Some(other)) => one == other,
         _ => true,
@@ -146,13 +147,13 @@ impl fmt::Display for PodCgroup {
     }
 }
 
-/// At most so many characters of what a tenant may have made long.
+/// At most 256 characters of a text whose length a tenant controls.
 struct Shortened<'a>(&'a str);
 
 impl fmt::Debug for Shortened<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 256;
-        match self.0.char_indices().nth(MOST) {
+        const MAX_CHARS: usize = 256;
+        match self.0.char_indices().nth(MAX_CHARS) {
             Some((end, _)) => write!(f, "{:?}…", self.0.get(..end).unwrap_or_default()),
             None => write!(f, "{:?}", self.0),
         }

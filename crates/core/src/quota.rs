@@ -2,15 +2,15 @@
 
 use crate::share::Share;
 
-/// No limit derives a longest grant below this: shorter ones would be all hand-over.
+/// The longest grant of a limited client is at least this: shorter grants would consist of hand-offs.
 const SHORTEST_LIMITED_NS: u64 = 1_000_000;
 
 /// Bounds of a grant's length, all in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QuotaPolicy {
-    /// Given to a client that has not said how long its bursts are, and where adaption starts.
+    /// The grant of a client whose bursts are unknown, and the start of the adaption.
     pub base_ns: u64,
-    /// No grant is shorter, unless the client's limit says so.
+    /// No grant is shorter, unless the client's limit requires it.
     pub min_ns: u64,
     /// No grant is longer.
     pub cap_ns: u64,
@@ -76,25 +76,25 @@ mod tests {
     const MS: u64 = 1_000_000;
     const GEMINI: QuotaPolicy = QuotaPolicy::gemini(250 * MS, 100 * MS, 10_000 * MS);
 
-    fn turns(policy: &QuotaPolicy, burst_ns: u64, limit: Share, count: usize) -> Vec<u64> {
+    fn grants(policy: &QuotaPolicy, burst_ns: u64, limit: Share, count: usize) -> Vec<u64> {
         let mut quota = AdaptiveQuota::new(policy);
         (0..count).map(|_| quota.next(policy, burst_ns, limit)).collect()
     }
 
     #[test]
-    fn geminis_short_burst_shrinks_to_the_minimum() {
-        assert_eq!(turns(&GEMINI, 50 * MS, Share::ONE, 4), [150 * MS, 100 * MS, 100 * MS, 100 * MS]);
+    fn gemini_quota_shrinks_to_the_minimum_for_short_bursts() {
+        assert_eq!(grants(&GEMINI, 50 * MS, Share::ONE, 4), [150 * MS, 100 * MS, 100 * MS, 100 * MS]);
     }
 
     #[test]
-    fn geminis_endless_burst_stops_at_limit_times_window() {
-        assert_eq!(turns(&GEMINI, 1_000_000 * MS, Share::ONE, 2), [10_000 * MS, 10_000 * MS]);
+    fn gemini_quota_stops_at_limit_times_window() {
+        assert_eq!(grants(&GEMINI, 1_000_000 * MS, Share::ONE, 2), [10_000 * MS, 10_000 * MS]);
         let half = Share::from_ppm(500_000).unwrap();
-        assert_eq!(turns(&GEMINI, 1_000_000 * MS, half, 1), [5_000 * MS]);
+        assert_eq!(grants(&GEMINI, 1_000_000 * MS, half, 1), [5_000 * MS]);
     }
 
     #[test]
-    fn gemini_without_sync_points_grows_by_half_each_turn() {
+    fn gemini_quota_grows_by_half_each_grant_without_sync_points() {
         let policy = QuotaPolicy::gemini(300 * MS, 20 * MS, 10_000 * MS);
         let mut quota = AdaptiveQuota::new(&policy);
         let mut last = quota.next(&policy, 0, Share::ONE);
@@ -107,26 +107,26 @@ mod tests {
     }
 
     #[test]
-    fn without_a_burst_geminis_base_is_given() {
-        assert_eq!(turns(&GEMINI, 0, Share::ONE, 2), [250 * MS, 250 * MS]);
+    fn gemini_base_is_granted_without_a_burst() {
+        assert_eq!(grants(&GEMINI, 0, Share::ONE, 2), [250 * MS, 250 * MS]);
     }
 
     #[test]
-    fn our_grants_are_capped_at_a_hundred_milliseconds() {
-        let ours = QuotaPolicy::default();
-        assert_eq!(turns(&ours, 0, Share::ONE, 1), [50 * MS]);
-        assert_eq!(turns(&ours, 10_000 * MS, Share::ONE, 2), [100 * MS, 100 * MS]);
-        assert_eq!(turns(&ours, 1, Share::ONE, 9).last(), Some(&(10 * MS)));
+    fn default_grants_are_at_most_100_ms() {
+        let default = QuotaPolicy::default();
+        assert_eq!(grants(&default, 0, Share::ONE, 1), [50 * MS]);
+        assert_eq!(grants(&default, 10_000 * MS, Share::ONE, 2), [100 * MS, 100 * MS]);
+        assert_eq!(grants(&default, 1, Share::ONE, 9).last(), Some(&(10 * MS)));
     }
 
     proptest! {
         #[test]
-        fn a_grant_is_never_empty_and_never_above_the_cap(
+        fn grant_is_never_empty_and_never_above_the_cap(
             burst: u64, ppm in 1u32..=1_000_000, count in 1usize..20
         ) {
-            let ours = QuotaPolicy::default();
-            for quota in turns(&ours, burst, Share::from_ppm(ppm).unwrap(), count) {
-                prop_assert!(quota >= SHORTEST_LIMITED_NS && quota <= ours.cap_ns);
+            let default = QuotaPolicy::default();
+            for quota in grants(&default, burst, Share::from_ppm(ppm).unwrap(), count) {
+                prop_assert!(quota >= SHORTEST_LIMITED_NS && quota <= default.cap_ns);
             }
         }
     }

@@ -1,7 +1,9 @@
-//! The token bucket for everything that is limited per time: controls, announcements, wake-ups, log lines, API requests.
+//! The token bucket for everything that is limited per time: controls, announcements, wake-ups, log lines, API
+//! requests.
 //!
-//! The caller passes the clock. Any counter that only grows serves as the clock, for example the number of a scan. The arithmetic is
-//! exact: no fraction of a token is lost when the bucket refills. A clock that goes backwards never adds tokens.
+//! The caller passes the clock. Any counter that only grows serves as the clock, for example the number of a scan. The
+//! arithmetic is exact: no fraction of a token is lost when the bucket refills. A clock that goes backwards never adds
+//! tokens.
 //!
 //! ```
 //! use sluice_core::rate_limiter::{Rate, RateLimiter};
@@ -79,8 +81,8 @@ impl RateLimiter {
         taken
     }
 
-    /// Takes `cost` tokens even if the bucket does not hold them. The debt never exceeds `max_debt` tokens; the rest of the cost
-    /// is cancelled. Returns whether the bucket is without debt afterwards.
+    /// Takes `cost` tokens even if the bucket does not hold them. The debt never exceeds `max_debt` tokens; the rest of
+    /// the cost is cancelled. Returns whether the bucket is without debt afterwards.
     pub fn take(&mut self, cost: u64, max_debt: u64, now: u64) -> bool {
         let before = self.full_at;
         self.add(cost, now);
@@ -98,8 +100,8 @@ impl RateLimiter {
         whole(full.saturating_sub(self.missing(now)), self.rate.period_ns, self.rate.burst)
     }
 
-    /// When the bucket holds `cost` tokens, if none are taken before. A time in the past if it holds them already, `None` if it
-    /// never will.
+    /// When the bucket holds `cost` tokens, if none are taken before. A time in the past if it holds them already,
+    /// `None` if it never will.
     #[must_use]
     pub fn ready_at(&self, cost: u64) -> Option<u64> {
         let room = self.rate.span(self.rate.burst.checked_sub(cost)?);

@@ -9,7 +9,7 @@ pub const WHOLE_PPM: u32 = 1_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(u32);
 
-/// Why a number is not a share.
+/// The reason why a number is not a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// NaN or infinite.
@@ -41,7 +41,7 @@ impl Share {
     /// From a fraction between 0 and 1, rounded to the nearest millionth.
     ///
     /// # Errors
-    /// When the fraction is no number, is outside 0..=1, or would silently round to nothing.
+    /// When the fraction is not a number, is outside 0..=1, or would round to zero.
     pub fn from_fraction(fraction: f64) -> Result<Self, ShareError> {
         if !fraction.is_finite() {
             return Err(ShareError::NotANumber);
@@ -80,7 +80,7 @@ impl Share {
         u64::try_from(part).unwrap_or(ns)
     }
 
-    /// The share that `part` is of `whole`, both in the same unit; at most one, zero of nothing.
+    /// `part` divided by `whole`, both in the same unit. At most one; zero if `whole` is zero.
     #[must_use]
     pub fn ratio(part: u64, whole: u64) -> Self {
         if whole == 0 {
@@ -103,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_share_is_refused_by_kind() {
+    fn invalid_fraction_is_refused_with_its_reason() {
         assert_eq!(Share::from_fraction(f64::NAN), Err(ShareError::NotANumber));
         assert_eq!(Share::from_fraction(f64::INFINITY), Err(ShareError::NotANumber));
         assert_eq!(Share::from_fraction(-0.1), Err(ShareError::Negative));
@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_share_of_a_span_is_never_more_than_the_span(ppm in 0..=WHOLE_PPM, ns: u64) {
+        fn share_of_a_span_is_at_most_the_span(ppm in 0..=WHOLE_PPM, ns: u64) {
             let share = Share::from_ppm(ppm).unwrap();
             prop_assert!(share.of(ns) <= ns);
             prop_assert_eq!(Share::ONE.of(ns), ns);

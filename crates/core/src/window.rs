@@ -1,9 +1,10 @@
 //! A sum over a sliding window of time, in constant memory.
 //!
-//! The window is cut into slots of a hundredth of its length. An amount is spread evenly over the time it was spent
-//! in; the oldest slot counts for the part of it that is still inside, so the sum does not jump when a slot leaves.
+//! The window is divided into slots of a hundredth of its length. An amount is spread evenly over the span in which it
+//! was used. The oldest slot counts in proportion to its part inside the window, so the sum does not jump when a slot
+//! leaves.
 
-/// Slots that make up one window; one more holds what is just leaving.
+/// Slots of one window. One more slot holds the amounts that are leaving it.
 const SLOTS: u64 = 100;
 
 /// Amounts (nanoseconds of GPU time, of activity) over the last `window_ns`.
@@ -11,7 +12,7 @@ const SLOTS: u64 = 100;
 pub struct SlidingSum {
     slot_ns: u64,
     slots: Vec<u64>,
-    /// Absolute number of the newest slot that holds anything.
+    /// Absolute number of the newest slot with an amount.
     newest: u64,
 }
 
@@ -23,8 +24,8 @@ impl SlidingSum {
         Self { slot_ns: (window_ns / SLOTS).max(1), slots: vec![0; slots], newest: 0 }
     }
 
-    /// Adds `amount`, spent evenly between `from` and `to` (nanoseconds; `to` at or after every earlier `to` is usual,
-    /// but what lies in the past is put where it belongs, and what is older than the window is dropped).
+    /// Adds `amount`, used evenly between `from` and `to` in nanoseconds. Usually `to` is at or after every earlier
+    /// `to`. An amount in the past is added to its slots, and one older than the window is dropped.
     pub fn add(&mut self, from: u64, to: u64, amount: u64) {
         let from = from.min(to);
         let (last, ring) = (to / self.slot_ns, self.slots.len() as u64);
@@ -46,7 +47,7 @@ impl SlidingSum {
         }
     }
 
-    /// The sum of what was spent in the window that ends at `now`.
+    /// The sum of the amounts in the window that ends at `now`.
     #[must_use]
     pub fn total(&self, now: u64) -> u64 {
         let current = now / self.slot_ns;
@@ -95,7 +96,7 @@ mod tests {
     const WINDOW: u64 = 10_000_000_000;
 
     #[test]
-    fn what_was_spent_leaves_the_window_gradually() {
+    fn amount_leaves_the_window_gradually() {
         let mut sum = SlidingSum::new(WINDOW);
         sum.add(0, 1_000_000_000, 500_000_000);
         assert_eq!(sum.total(1_000_000_000), 500_000_000);

@@ -1,27 +1,27 @@
-//! What goes into the token ledger and what comes out.
+//! Inputs and outputs of the token ledger.
 
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
-/// How a process's part of a grant ends.
+/// How a process's part in a grant ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerKind {
-    /// Returns its grant when its work has drained.
+    /// The process returns its grant when its work has drained.
     Returns,
-    /// A Gemini peer: its grant ends by timer or when it asks again, and is charged as wall time; what ran past the
-    /// deadline is told with its next request and charged then.
+    /// A Gemini peer: its grant ends by timer or with its next request, and is charged as wall time. Overuse after the
+    /// deadline is reported with the next request and charged then.
     ByTimer,
-    /// Somebody else asks and returns for it, and stops it when the ledger says so; charged for the time that its client
-    /// was [running](crate::ledger::TokenLedger::set_running) under the grant.
+    /// The channel-group scheduler requests and returns for it, and disables it when the ledger decides so. Charged for
+    /// the time that its client was [enabled](crate::ledger::TokenLedger::set_running) under the grant.
     Steered,
 }
 
-/// What a process says when it asks for the GPU, nanoseconds.
+/// Contents of a process's request, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
     /// Its longest burst; 0: unknown.
     pub burst_ns: u64,
-    /// How far the last grant was overrun. Counts for peers whose grants end by timer, bounded by the time since.
+    /// Overuse of the last grant. Counts for peers whose grants end by timer, bounded by the time since.
     pub overuse_ns: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct Ask {
 pub enum Deadline {
     /// Until this time, nanoseconds.
     At(u64),
-    /// Until it is taken back.
+    /// Until it is revoked.
     Standing,
 }
 
@@ -41,63 +41,64 @@ pub enum End {
     Returned,
     /// The timer of a peer that cannot return it.
     Expired,
-    /// The last process under it died.
+    /// The last process under it ended.
     ProcessGone,
     /// It was not returned within the timeout.
     NotReturned,
     /// Its client was removed or changed class.
     Withdrawn,
-    /// It is charged up to now; the client goes on, or is being stopped.
+    /// It was charged up to now. The client continues or is being disabled.
     Continued,
 }
 
-/// What the owner of the ledger has to do.
+/// An action that the owner of the ledger must carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Let a process run: open its page, answer its request.
+    /// Grant a process: open its page, answer its request.
     Grant {
-        /// Who.
+        /// The process.
         process: ProcessId,
         /// Its client.
         client: ClientId,
         /// Number of the grant, the same for all processes under it.
         epoch: u64,
-        /// Until when.
+        /// Its end.
         deadline: Deadline,
-        /// How long it waited.
+        /// How long the process waited, nanoseconds.
         waited_ns: u64,
     },
-    /// Move the deadline of a process: its client's turn goes on.
+    /// Move the deadline of a process: its client's grant was extended.
     Prolong {
-        /// Who.
+        /// The process.
         process: ProcessId,
         /// Number of the grant.
         epoch: u64,
         /// Its deadline from now on, nanoseconds.
         deadline: u64,
     },
-    /// The time of a process that is steered is up: stop it, then say [returned](crate::ledger::TokenLedger::returned).
+    /// The quantum of a hardware-scheduled process has ended: disable it, then call
+    /// [`returned`](crate::ledger::TokenLedger::returned).
     Stop {
-        /// Who.
+        /// The process.
         process: ProcessId,
     },
-    /// Close the page of a process: its grant was taken back.
+    /// Close the page of a process: its grant was revoked.
     Revoke {
-        /// Who.
+        /// The process.
         process: ProcessId,
-        /// Why.
+        /// The reason.
         why: End,
     },
-    /// Tell the processes of a holder whether somebody waits.
+    /// Report to the processes of a holder whether another client waits.
     Contended {
-        /// The holder.
+        /// The client that holds the grant.
         client: ClientId,
         /// Whether another client waits.
         contended: bool,
     },
     /// A grant is over and has been charged.
     Ended {
-        /// Whose.
+        /// The client that held it.
         client: ClientId,
         /// Wall time it lasted.
         held_ns: u64,
@@ -110,12 +111,12 @@ pub enum Action {
     },
 }
 
-/// What became of a returned grant.
+/// Result of returning a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returned {
-    /// The process's part is over.
+    /// The process's part in the grant has ended.
     Accepted,
-    /// The process ran under no grant (it came too late, or holds a standing one); nothing changed.
+    /// The process held no such grant (it was too late, or its grant is unlimited). Nothing changed.
     NothingHeld,
 }
 
@@ -130,7 +131,7 @@ pub enum Refused {
     UnknownProcess(ProcessId),
 }
 
-/// What a client has had.
+/// GPU time of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Share of GPU time over the window.

@@ -1,4 +1,4 @@
-//! Decisions: what time ends, who joins, who is next.
+//! Decisions: which grants end by time, which processes join a grant, which client is next.
 
 use super::grant::Member;
 use super::{Action, Candidate, Class, Deadline, End, Grant, PeerKind, TokenLedger};
@@ -6,11 +6,11 @@ use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
 impl TokenLedger {
-    /// Decides everything that can be decided at `now` and returns what to do, in order.
+    /// Decides everything that can be decided at `now` and returns the actions in order.
     pub fn advance(&mut self, now: u64) -> Vec<Action> {
         let now = self.at(now);
         self.end_by_time(now);
-        self.give_standing(now);
+        self.grant_unlimited(now);
         self.join_running(now);
         while self.grants.len() < self.policy.capacity.max(1) {
             match self.choose(now, None) {
@@ -18,27 +18,27 @@ impl TokenLedger {
                 None => break,
             }
         }
-        self.prolong(now);
-        self.tell_contention();
+        self.extend(now);
+        self.report_contention();
         std::mem::take(&mut self.actions)
     }
 
-    /// When `advance` has to be called next, if nothing else happens: `None` while only events can change anything.
+    /// When `advance` must be called next if no event comes: `None` while only events can change anything.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         let running = self.grants.iter().filter_map(|grant| self.next_event_of(grant));
-        let prolonged = self.grants.iter().filter_map(|grant| self.prolonged_at(grant));
-        let running = running.chain(prolonged).min();
+        let extended = self.grants.iter().filter_map(|grant| self.extension_at(grant));
+        let running = running.chain(extended).min();
         if self.grants.len() >= self.policy.capacity.max(1) || self.waiting().next().is_none() {
             return running;
         }
-        // Who waits while its client holds a grant waits for the end of that.
+        // A process whose client holds a grant waits for the end of that grant.
         let holds = |id: &ClientId| self.grants.iter().any(|g| g.client == *id);
-        let hopes = |id: &ClientId| self.client_has_a_chance(*id) && !holds(id);
-        let limited = self.clients.iter().filter(|(id, c)| c.is_best_effort() && hopes(id));
-        let ready = limited.filter_map(|(_, client)| client.ready_at_unseen(self.now)).min();
+        let can_be_granted = |id: &ClientId| self.client_is_grantable(*id) && !holds(id);
+        let limited = self.clients.iter().filter(|(id, c)| c.is_best_effort() && can_be_granted(id));
+        let ready = limited.filter_map(|(_, client)| client.peek_ready_at(self.now)).min();
         let lingers = self.clients.values().filter_map(|client| client.lingers_until).min();
-        // A lingering client holds back one that is ready; a ready one that nobody holds back has been granted.
+        // A lingering client delays one that is ready. Without a lingering client, a ready one has been granted already.
         let ready = ready.map(|at| if at <= self.now { lingers.unwrap_or(at) } else { at });
         [running, ready].into_iter().flatten().min()
     }
@@ -51,18 +51,19 @@ impl TokenLedger {
         let now = self.now;
         let mut grant = self.grants.swap_remove(index);
         grant.set_running(false, now);
-        // Who returns it while grants are withheld has nothing that is held back: what he reports is what he ran.
+        // A client that returns it while grants are withheld had no work held back: its report is what ran.
         if let Some(since) = self.withheld_since.filter(|_| how != End::Returned) {
-            grant.stood(since, now);
+            grant.add_withheld(since, now);
         }
-        let (held, charged) = (grant.held(), grant.charge(self.policy.usage));
+        let (held, charged) = (grant.held(), grant.charge());
         let disposal = self.shared.saturating_sub(grant.shared_start).min(held);
         if let Some(client) = self.clients.get_mut(&grant.client) {
             let before = client.level;
             client.charge(grant.start, grant.ended.max(grant.start), charged, disposal);
-            // Prolonging stands for choosing it again: who comes back is not ahead by what was used alone meanwhile.
-            if grant.alone_until > grant.start {
-                let alone = Share::ratio(grant.alone_until - grant.start, held);
+            // Each extension counts like choosing the client again. A client that returns from a pause is therefore not
+            // ahead by the time that this one used alone.
+            if grant.uncontended_until > grant.start {
+                let alone = Share::ratio(grant.uncontended_until - grant.start, held);
                 let gained = client.level.saturating_sub(before);
                 self.level = self.level.max(before.saturating_add(alone.of(gained)));
             }
@@ -75,24 +76,24 @@ impl TokenLedger {
             overrun_ns: overrun,
             how,
         });
-        self.rest_if_quiet(grant.client, now);
+        self.mark_idle_if_quiet(grant.client, now);
         true
     }
 
-    /// Takes every grant of a client's processes back.
+    /// Revokes every grant of a client's processes.
     pub(super) fn revoke_all(&mut self, client: ClientId, now: u64) {
         while let Some(index) = self.grants.iter().position(|g| g.client == client) {
             self.revoke_members(index, now, |_| true, End::Withdrawn);
         }
         for (id, process) in &mut self.processes {
-            if process.client == client && std::mem::take(&mut process.standing) {
+            if process.client == client && std::mem::take(&mut process.unlimited) {
                 self.actions.push(Action::Revoke { process: *id, why: End::Withdrawn });
             }
         }
-        self.rest_if_quiet(client, now);
+        self.mark_idle_if_quiet(client, now);
     }
 
-    /// Holds the client's turn back until `until`, should it be chosen.
+    /// Keeps the GPU free for the client's next request until `until`, if the client would be chosen.
     pub(super) fn linger(&mut self, client: ClientId, until: u64) {
         let waits = self.is_waiting(client);
         if let Some(client) = self.clients.get_mut(&client) {
@@ -100,10 +101,10 @@ impl TokenLedger {
         }
     }
 
-    pub(super) fn rest_if_quiet(&mut self, client: ClientId, now: u64) {
+    pub(super) fn mark_idle_if_quiet(&mut self, client: ClientId, now: u64) {
         let quiet = !self.is_waiting(client) && !self.grants.iter().any(|g| g.client == client);
         if quiet && let Some(client) = self.clients.get_mut(&client) {
-            client.rests(now);
+            client.becomes_idle(now);
         }
     }
 
@@ -135,12 +136,11 @@ impl TokenLedger {
                     self.linger(client, deadline.saturating_add(self.policy.timer_linger_ns));
                     continue;
                 }
-                self.end_steered(index, now);
+                self.end_quantum(index, now);
             }
-            // It may go on.
-            let stands = self.withheld_since.is_some() && self.grants[index].can_stand();
+            let suspended = self.withheld_since.is_some() && self.grants[index].can_be_suspended();
             let overdue = self.grants[index].overdue_at(self.policy.return_timeout_ns);
-            if !stands && now >= overdue && self.revoke_members(index, now, |_| true, End::NotReturned) {
+            if !suspended && now >= overdue && self.revoke_members(index, now, |_| true, End::NotReturned) {
                 continue;
             }
             index += 1;
@@ -152,14 +152,14 @@ impl TokenLedger {
         }
     }
 
-    fn give_standing(&mut self, now: u64) {
+    fn grant_unlimited(&mut self, now: u64) {
         for (id, process) in &mut self.processes {
             let Some(client) = self.clients.get(&process.client) else { continue };
             if client.spec.class != Class::LatencyCritical {
                 continue;
             }
             if let Some(waiting) = process.waiting.take() {
-                process.standing = true;
+                process.unlimited = true;
                 self.epoch += 1;
                 self.actions.push(Action::Grant {
                     process: *id,
@@ -172,7 +172,7 @@ impl TokenLedger {
         }
     }
 
-    /// Gives the remaining time of a running grant to processes of its client that ask meanwhile.
+    /// Gives the remaining time of a running grant to processes of its client that have requested one since.
     fn join_running(&mut self, now: u64) {
         for index in 0..self.grants.len() {
             let left = self.grants[index].deadline.saturating_sub(now);
@@ -211,8 +211,8 @@ impl TokenLedger {
         }
     }
 
-    /// The client to grant next; `None` if nobody may run, or if the best one is expected to ask again in a moment.
-    /// A `holder` counts as waiting since now.
+    /// The client to grant next; `None` if no client may run, or if the best one is expected to request again in a
+    /// moment. A `holder` counts as waiting since now.
     pub(super) fn choose(&mut self, now: u64, holder: Option<ClientId>) -> Option<ClientId> {
         let withheld = self.withheld_since.is_some();
         let mut candidates: Vec<Candidate> = Vec::with_capacity(self.clients.len());
@@ -228,7 +228,7 @@ impl TokenLedger {
             if client.ready_at(now) != Some(now) {
                 continue;
             }
-            client.catches_up(self.level);
+            client.catch_up(self.level);
             let (entitled, had) = client.entitlement(now);
             candidates.push(Candidate { client: id, entitled, had, level: client.level, waiting_since });
         }
@@ -252,11 +252,11 @@ impl TokenLedger {
 
     fn grant(&mut self, id: ClientId, now: u64) {
         let burst = self.processes.values().filter(|p| p.client == id).map(|p| p.burst_ns).max().unwrap_or(0);
-        let mut candidates = self.processes.values().filter(|p| p.client == id && self.has_a_chance(p));
-        let steered = candidates.all(|p| p.kind == PeerKind::Steered);
+        let mut candidates = self.processes.values().filter(|p| p.client == id && self.is_grantable(p));
+        let hardware_scheduled = candidates.all(|p| p.kind == PeerKind::Steered);
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let quota = if steered {
-            self.policy.turn_ns(client.spec.limit)
+        let quota = if hardware_scheduled {
+            self.policy.quantum_ns(client.spec.limit)
         } else {
             client.quota.next(&self.policy.quota, burst, client.spec.limit)
         };
@@ -268,28 +268,31 @@ impl TokenLedger {
         self.admit(index, now, |_, _| true);
     }
 
-    /// When a grant is to be prolonged next: `None` if somebody waits, its time is up, grants are withheld, or it may not be.
-    fn prolonged_at(&self, grant: &Grant) -> Option<u64> {
+    /// When a grant is to be extended next: `None` if a process waits, its deadline has passed, grants are withheld, or
+    /// it may not be extended.
+    fn extension_at(&self, grant: &Grant) -> Option<u64> {
         let unlimited = self.clients.get(&grant.client).is_some_and(|c| c.spec.limit == Share::ONE);
         let returns = grant.members.iter().all(|m| m.kind == PeerKind::Returns);
         let total = grant.deadline.saturating_add(self.policy.quota.base_ns).saturating_sub(grant.start);
-        let allowed =
-            self.policy.renew_ahead_ns > 0 && unlimited && returns && total <= self.policy.renew_total_ns;
+        let allowed = self.policy.extend_ahead_ns > 0
+            && unlimited
+            && returns
+            && total <= self.policy.longest_extended_ns;
         let wanted = self.waiting().next().is_some() || self.is_withheld();
         let free = allowed && self.now < grant.deadline && !wanted;
-        // A short base quota would not reach further than the time ahead, and be added again at once.
-        let ahead = self.policy.renew_ahead_ns.min(self.policy.quota.base_ns / 2);
+        // A base quota shorter than the time ahead would be added again at once.
+        let ahead = self.policy.extend_ahead_ns.min(self.policy.quota.base_ns / 2);
         free.then(|| grant.deadline.saturating_sub(ahead))
     }
 
-    /// Moves the deadlines of grants that nobody else waits for and that are about to end.
-    fn prolong(&mut self, now: u64) {
-        let due = |grant: &Grant| self.prolonged_at(grant).is_some_and(|at| at <= now);
+    /// Moves the deadlines of grants that are about to end and for which no other client waits.
+    fn extend(&mut self, now: u64) {
+        let due = |grant: &Grant| self.extension_at(grant).is_some_and(|at| at <= now);
         let due: Vec<usize> = (0..self.grants.len()).filter(|index| due(&self.grants[*index])).collect();
         for index in due {
             let grant = &mut self.grants[index];
             grant.deadline = grant.deadline.saturating_add(self.policy.quota.base_ns);
-            grant.alone_until = now;
+            grant.uncontended_until = now;
             let (epoch, deadline) = (grant.epoch, grant.deadline);
             self.actions.extend(grant.members.iter().map(|m| Action::Prolong {
                 process: m.process,
@@ -299,7 +302,7 @@ impl TokenLedger {
         }
     }
 
-    fn tell_contention(&mut self) {
+    fn report_contention(&mut self) {
         for index in 0..self.grants.len() {
             let holder = self.grants[index].client;
             let others = |(id, _): &(&ProcessId, &super::Process)| {

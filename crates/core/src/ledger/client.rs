@@ -1,12 +1,12 @@
-//! What the ledger knows of one client: its promise, its windows, its limit bucket, its level.
+//! The ledger's state of one client: specification, windows, limit bucket and level.
 
 use super::policy::{Class, ClientSpec, Policy};
-use crate::bucket::{Depth, LimitBucket};
+use crate::limit_bucket::{Depth, LimitBucket};
 use crate::quota::AdaptiveQuota;
 use crate::share::{Share, WHOLE_PPM};
 use crate::window::SlidingSum;
 
-/// Smallest weight in the division of what is left over: a client without a request counts like one with 1 %.
+/// Smallest weight in the division of unrequested time: a client without a request counts like one with 1 %.
 const LEAST_WEIGHT_PPM: u32 = WHOLE_PPM / 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,21 +16,21 @@ pub(super) struct Client {
     bucket: LimitBucket,
     /// GPU time charged.
     used: SlidingSum,
-    /// Time the GPU was at its disposal, used or not.
+    /// Time in which the GPU was at its disposal, used or not.
     held: SlidingSum,
-    /// Time it wanted the GPU or had it: what its request is a share of.
+    /// Time in which it waited or held a grant. Its request is a share of this.
     active: SlidingSum,
     /// Up to when `active` has been added up; `None` while idle beyond the credit.
     active_until: Option<u64>,
-    /// When it last stopped waiting and holding; `None` while it does either.
+    /// Since when it neither waits nor holds a grant; `None` while it does either.
     idle_since: Option<u64>,
-    /// GPU time charged per unit of weight: who has the least goes first among those at or above their request.
+    /// GPU time charged per unit of weight. Among clients at or above their request, the lowest level goes first.
     pub(super) level: u64,
-    /// Its level is to be raised to the others' before it competes again: it was idle or stopped by its limit.
+    /// Its level must be raised to the others' before it competes again: it was idle or waited for its limit.
     behind: bool,
-    /// Until when its next request is awaited after it returned a grant at the deadline.
+    /// Until when the ledger waits for its next request after it returned a grant at the deadline.
     pub(super) lingers_until: Option<u64>,
-    /// The enforcer lets it run.
+    /// One of its channel groups is enabled.
     pub(super) running: bool,
     pub(super) charged_ns: u64,
     pub(super) held_ns: u64,
@@ -68,8 +68,8 @@ impl Client {
         self.spec.class == Class::BestEffort
     }
 
-    /// It wants the GPU from `now` on. A pause within the credit counts as activity, a longer one does not count.
-    pub(super) fn wakes(&mut self, now: u64, policy: &Policy) {
+    /// It requests the GPU from `now` on. A pause within the credit counts as activity, a longer one does not count.
+    pub(super) fn becomes_active(&mut self, now: u64, policy: &Policy) {
         self.lingers_until = None;
         let Some(idle_since) = self.idle_since.take() else { return };
         let short = self.active_until.is_some() && now.saturating_sub(idle_since) <= policy.idle_credit_ns;
@@ -83,8 +83,8 @@ impl Client {
         }
     }
 
-    /// It neither waits nor holds.
-    pub(super) fn rests(&mut self, now: u64) {
+    /// It neither waits nor holds a grant from `now` on.
+    pub(super) fn becomes_idle(&mut self, now: u64) {
         if self.idle_since.is_none() {
             self.count_activity(now);
             self.idle_since = Some(now);
@@ -111,7 +111,7 @@ impl Client {
         self.held_ns = self.held_ns.saturating_add(held);
     }
 
-    /// When its limit lets it run again (at or before `now`: at once). A client that has to wait loses its place.
+    /// When its limit allows a grant again (at or before `now`: at once). A client that has to wait loses its level.
     pub(super) fn ready_at(&mut self, now: u64) -> Option<u64> {
         let ready = self.bucket.ready_at(now);
         if ready != Some(now) {
@@ -120,28 +120,28 @@ impl Client {
         ready
     }
 
-    pub(super) fn ready_at_unseen(&self, now: u64) -> Option<u64> {
+    pub(super) fn peek_ready_at(&self, now: u64) -> Option<u64> {
         self.bucket.ready_at(now)
     }
 
-    /// Raises its level to `level` if it was away.
-    pub(super) fn catches_up(&mut self, level: u64) {
+    /// Raises its level to `level` if it was idle or waited for its limit.
+    pub(super) fn catch_up(&mut self, level: u64) {
         if std::mem::take(&mut self.behind) {
             self.level = self.level.max(level);
         }
     }
 
-    /// GPU time that its request entitles it to, and what counts against that.
+    /// GPU time that its request entitles it to, and the time that counts against it.
     ///
-    /// What it held without using counts too: a promise is kept by giving the GPU, so a client that holds long and
-    /// uses little cannot stay below its request for ever and lock the others out.
+    /// Time held without use counts, too. Otherwise a client that holds long and uses little would stay below its request
+    /// for ever and starve the others.
     pub(super) fn entitlement(&self, now: u64) -> (u64, u64) {
         let entitled = self.spec.request.of(self.active.total(now));
         (entitled, self.used.total(now).max(self.held.total(now)))
     }
 
-    /// Share of GPU time over the window, or since it was added if that is shorter. A grant that has been `running` for so
-    /// long is taken to be used in full until it is charged.
+    /// Share of GPU time over the window, or since the client was added if that is shorter. A grant that has been
+    /// `running` for this long counts as fully used until it is charged.
     pub(super) fn share(&self, now: u64, window_ns: u64, running: u64) -> Share {
         let used = self.used.total(now).saturating_add(running);
         Share::ratio(used, window_ns.min(now.saturating_sub(self.added)))

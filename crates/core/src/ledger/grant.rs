@@ -1,7 +1,6 @@
-//! One running grant of a best-effort client: its deadline, the processes that run under it, what they report.
+//! One running grant of a best-effort client: its deadline, the processes under it and their reports.
 
 use super::action::PeerKind;
-use super::policy::UsageSource;
 use crate::ids::{ClientId, ProcessId};
 
 /// A process under a grant that has not returned it.
@@ -10,19 +9,19 @@ pub(super) struct Member {
     pub(super) process: ProcessId,
     pub(super) joined: u64,
     pub(super) kind: PeerKind,
-    /// It is being stopped.
+    /// It is being disabled.
     pub(super) stopping: bool,
-    /// It stands while grants are withheld.
+    /// Its work is held back while grants are withheld.
     pub(super) gated: bool,
 }
 
 impl Member {
-    /// Its part ends at the deadline by itself (a peer that cannot say YIELD).
+    /// Its part ends by timer at the deadline (a peer that cannot send YIELD).
     pub(super) fn ends_by_timer(&self) -> bool {
         self.kind == PeerKind::ByTimer
     }
 
-    pub(super) fn is_steered(&self) -> bool {
+    pub(super) fn is_hardware_scheduled(&self) -> bool {
         self.kind == PeerKind::Steered
     }
 }
@@ -33,8 +32,8 @@ pub(super) struct Grant {
     pub(super) epoch: u64,
     pub(super) start: u64,
     pub(super) deadline: u64,
-    /// Until when nobody else waited: when it was last prolonged, or its start.
-    pub(super) alone_until: u64,
+    /// Until when no other client waited: its last extension, or its start.
+    pub(super) uncontended_until: u64,
     pub(super) members: Vec<Member>,
     /// Latest end of a member's part so far.
     pub(super) ended: u64,
@@ -42,17 +41,17 @@ pub(super) struct Grant {
     pub(super) shared_start: u64,
     /// GPU time of the members whose part has ended.
     reported: u64,
-    /// Time the enforcer let it run.
+    /// Time for which its client was enabled.
     ran: u64,
-    /// A process that is steered was under it.
-    pub(super) steered: bool,
-    /// One that goes on while grants are withheld was.
+    /// A hardware-scheduled process was under it.
+    pub(super) hardware_scheduled: bool,
+    /// A process whose work continues while grants are withheld was under it.
     pub(super) ungated: bool,
-    /// Since when the enforcer lets it run.
+    /// Since when its client is enabled.
     runs_since: Option<u64>,
-    /// Time for which it stood because grants were withheld.
-    pub(super) stood_ns: u64,
-    /// What its holders' pages say.
+    /// Time for which it was suspended because grants were withheld.
+    pub(super) suspended_ns: u64,
+    /// Whether its holders' pages say that another client waits.
     pub(super) contended: bool,
 }
 
@@ -63,35 +62,35 @@ impl Grant {
             epoch,
             start,
             deadline,
-            alone_until: start,
+            uncontended_until: start,
             members: Vec::new(),
             ended: start,
             shared_start,
             reported: 0,
             ran: 0,
-            steered: false,
+            hardware_scheduled: false,
             ungated: false,
             runs_since: None,
-            stood_ns: 0,
+            suspended_ns: 0,
             contended: false,
         }
     }
 
-    /// A process runs under it from now on.
+    /// A process joins it.
     pub(super) fn join(&mut self, member: Member) {
-        self.steered |= member.is_steered();
+        self.hardware_scheduled |= member.is_hardware_scheduled();
         self.ungated |= !member.gated;
         self.members.push(member);
     }
 
-    /// The grant of a process under it ends in another way from now on. What it held until it was steered is charged as held.
-    pub(super) fn becomes(&mut self, process: ProcessId, kind: PeerKind, now: u64) {
+    /// Changes the kind of a process under it. Time before the process became hardware-scheduled is charged as held.
+    pub(super) fn set_kind(&mut self, process: ProcessId, kind: PeerKind, now: u64) {
         let Some(member) = self.members.iter_mut().find(|member| member.process == process) else { return };
         member.kind = kind;
-        if member.is_steered() {
+        if member.is_hardware_scheduled() {
             let held = now.saturating_sub(std::mem::replace(&mut member.joined, now));
             self.reported = self.reported.saturating_add(held);
-            self.steered = true;
+            self.hardware_scheduled = true;
         }
     }
 
@@ -101,7 +100,8 @@ impl Grant {
         let member = self.members.swap_remove(index);
         let held = at.saturating_sub(member.joined);
         let reported = used.map_or(held, |used| used.min(held));
-        self.reported = self.reported.saturating_add(if member.is_steered() { 0 } else { reported });
+        self.reported =
+            self.reported.saturating_add(if member.is_hardware_scheduled() { 0 } else { reported });
         self.ended = self.ended.max(at);
         true
     }
@@ -110,7 +110,7 @@ impl Grant {
         self.ran = self.ran.saturating_add(ns);
     }
 
-    /// The enforcer lets it run from `now` on, or not any more.
+    /// Its client is enabled from `now` on, or not any more.
     pub(super) fn set_running(&mut self, running: bool, now: u64) {
         match (self.runs_since, running) {
             (None, true) => self.runs_since = Some(now),
@@ -126,45 +126,42 @@ impl Grant {
         self.runs_since.is_some()
     }
 
-    /// Begins anew at `now`: what was before has been charged.
+    /// Restarts it at `now`: the time before has been charged.
     pub(super) fn restart(&mut self, now: u64, shared: u64) {
-        (self.start, self.ended, self.alone_until, self.shared_start) = (now, now, now, shared);
-        (self.reported, self.ran, self.stood_ns) = (0, 0, 0);
+        (self.start, self.ended, self.uncontended_until, self.shared_start) = (now, now, now, shared);
+        (self.reported, self.ran, self.suspended_ns) = (0, 0, 0);
         self.members.iter_mut().for_each(|member| member.joined = now);
     }
 
-    /// Whether all under it are steered, and none is being stopped.
+    /// Whether all processes under it are hardware-scheduled and none is being disabled.
     pub(super) fn can_continue(&self) -> bool {
-        self.members.iter().all(|member| member.is_steered() && !member.stopping)
+        self.members.iter().all(|member| member.is_hardware_scheduled() && !member.stopping)
     }
 
-    /// Wall time that the whole grant lasted, once all members have left, without the time for which it stood.
+    /// Wall time that the whole grant lasted, once all members have left, without the time for which it was suspended.
     pub(super) fn held(&self) -> u64 {
-        self.ended.saturating_sub(self.start).saturating_sub(self.stood_ns)
+        self.ended.saturating_sub(self.start).saturating_sub(self.suspended_ns)
     }
 
-    /// GPU time to charge, never above the time held. Who is steered and was not let run at all kept the others waiting all the
-    /// same: it is charged what it held.
-    pub(super) fn charge(&self, source: UsageSource) -> u64 {
-        if self.steered && self.reported == 0 && self.ran == 0 {
+    /// GPU time to charge, never above the time held: what token-scheduled processes reported and the time for which
+    /// hardware-scheduled ones were enabled. A hardware-scheduled process that was never enabled still made the others
+    /// wait: it is charged the time held.
+    pub(super) fn charge(&self) -> u64 {
+        if self.hardware_scheduled && self.reported == 0 && self.ran == 0 {
             return self.held();
         }
-        let used = match source {
-            UsageSource::Events => self.reported.saturating_add(self.ran),
-            UsageSource::Turn => self.ran,
-        };
-        used.min(self.held())
+        self.reported.saturating_add(self.ran).min(self.held())
     }
 
-    /// When it is not waited for any longer. Who stood had to wait, too.
+    /// When it is revoked. A suspended holder could not return it, so that time is added.
     pub(super) fn overdue_at(&self, return_timeout_ns: u64) -> u64 {
-        self.deadline.saturating_add(return_timeout_ns).saturating_add(self.stood_ns)
+        self.deadline.saturating_add(return_timeout_ns).saturating_add(self.suspended_ns)
     }
 
     /// When the clock, and not a process, next changes this grant.
     pub(super) fn next_event(&self, return_timeout_ns: u64) -> u64 {
         let overdue = self.overdue_at(return_timeout_ns);
-        let at_deadline = |m: &Member| m.ends_by_timer() || m.is_steered() && !m.stopping;
+        let at_deadline = |m: &Member| m.ends_by_timer() || m.is_hardware_scheduled() && !m.stopping;
         self.members
             .iter()
             .map(|m| if at_deadline(m) { self.deadline } else { overdue })

@@ -1,36 +1,38 @@
 //! The token ledger: which set of clients may use the GPU, until when, and what they are charged.
 //!
-//! Events (`request`, `returned`, `process_gone`, changes of clients) only record; [`TokenLedger::advance`] decides and
-//! returns what to do about it. Call it after every batch of events and at [`TokenLedger::next_deadline`]. Time is
-//! nanoseconds of one monotonic clock, given by the caller; a time before the latest one seen counts as that one.
+//! Events (`request`, `returned`, `process_gone`, changes of clients) only record. [`TokenLedger::advance`] decides and
+//! returns actions for the caller. Call it after every batch of events and at [`TokenLedger::next_deadline`]. Time is
+//! nanoseconds of one monotonic clock that the caller passes. A time before the latest one counts as the latest.
 //!
-//! * At most `capacity` best-effort clients hold a grant at once; latency-critical clients hold standing grants beside
+//! * At most `capacity` best-effort clients hold a grant at once. Latency-critical clients hold unlimited grants beside
 //!   them from their first request on, and never wait.
-//! * The processes of a client share its grant: those that wait when it begins, and those that ask while enough of it
-//!   is left, which get the remaining time. The grant ends when all of them have returned it.
-//! * Processes that are *steered* are asked and answered for by somebody who can stop them. At the deadline of a grant that
-//!   only such processes are under, the ledger looks who would be next: if it is the same client the grant goes on, if not
-//!   they are to be stopped. They are charged the time for which their client was let run.
-//! * Grants can be [withheld](TokenLedger::set_withheld) while somebody latency-critical needs the GPU to himself. Who holds one and is
-//!   [gated](TokenLedger::set_gated) stands meanwhile: that time is not charged, and does not count against its promise, unless it
-//!   returns the grant meanwhile: then its work was not held back.
-//! * A grant is not taken back at its deadline, because the GPU work under it still runs; it ends when returned, or
+//! * The processes of a client share its grant. Processes that wait when it begins join it; a process that requests one
+//!   later joins for the remaining time if enough is left. The grant ends when all of them have returned it.
+//! * For a *hardware-scheduled* process, the channel-group scheduler requests and returns grants, and disables the
+//!   process when its quantum ends. At the deadline of a grant that only such processes hold, the ledger chooses the
+//!   next client. The same client continues; for another one the processes are to be disabled. They are charged the
+//!   time for which their client was enabled.
+//! * Grants can be [withheld](TokenLedger::set_withheld) while a latency-critical process needs the whole GPU. The
+//!   grant of a [gated](TokenLedger::set_gated) process is suspended for that time: the time is not charged and does
+//!   not count against its client's request. If the process returns the grant meanwhile, its work was not held back and
+//!   all counts.
+//! * A grant is not revoked at its deadline, because GPU work under it still runs. It ends when it is returned, or
 //!   `return_timeout_ns` later, or (peers that cannot return it) by timer. Then it is charged, in GPU time.
 
 mod action;
 mod advance;
 mod client;
 mod grant;
+mod hardware_scheduled;
 mod policy;
-mod select;
-mod steered;
+mod selection;
 #[cfg(test)]
 mod tests;
-mod withheld;
+mod withheld_grants;
 
 pub use action::{Action, Ask, Deadline, End, PeerKind, Refused, Returned, Usage};
-pub use policy::{Class, ClientSpec, Policy, UsageSource};
-pub use select::Candidate;
+pub use policy::{Class, ClientSpec, Policy};
+pub use selection::Candidate;
 
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
@@ -50,13 +52,13 @@ struct Process {
     client: ClientId,
     kind: PeerKind,
     waiting: Option<Waiting>,
-    /// Longest burst it last spoke of.
+    /// The longest burst in its last request.
     burst_ns: u64,
-    /// It holds a standing grant.
-    standing: bool,
-    /// It holds back what it has submitted while grants are withheld.
+    /// It holds an unlimited grant.
+    unlimited: bool,
+    /// Its submitted work is held back while grants are withheld.
     gated: bool,
-    /// When its last grant ended by timer: how far overuse can still be charged.
+    /// When its last grant ended by timer: overuse since then can still be charged.
     timer_ended: Option<u64>,
 }
 
@@ -69,12 +71,12 @@ pub struct TokenLedger {
     grants: Vec<Grant>,
     /// Level of the client that was last chosen among those at or above their request.
     level: u64,
-    /// Time divided by the number of grants running: what each of them had at its disposal.
+    /// Time divided by the number of running grants: GPU time that each of them had at its disposal.
     shared: u64,
     now: u64,
     epoch: u64,
     actions: Vec<Action>,
-    /// Since when nobody who asks by itself is granted anything.
+    /// Since when token-scheduled processes get no grant.
     withheld_since: Option<u64>,
 }
 
@@ -96,8 +98,8 @@ impl TokenLedger {
         }
     }
 
-    /// Adds a client, or changes what an existing one was promised, from `now` on. A change of class takes the grants
-    /// of its processes away: they ask again.
+    /// Adds a client, or changes the specification of an existing one from `now` on. A change of class revokes the
+    /// grants of its processes, which then request again.
     pub fn set_client(&mut self, client: ClientId, spec: ClientSpec, now: u64) {
         let now = self.at(now);
         match self.clients.get_mut(&client) {
@@ -105,16 +107,16 @@ impl TokenLedger {
                 self.clients.insert(client, Client::new(spec, &self.policy, now));
             }
             Some(known) => {
-                let turned = known.spec.class != spec.class;
+                let class_changed = known.spec.class != spec.class;
                 known.set_spec(spec, now);
-                if turned {
+                if class_changed {
                     self.revoke_all(client, now);
                 }
             }
         }
     }
 
-    /// Forgets a client and its processes; what they hold is taken back.
+    /// Removes a client and its processes, and revokes their grants.
     pub fn remove_client(&mut self, client: ClientId, now: u64) {
         let now = self.at(now);
         self.revoke_all(client, now);
@@ -140,15 +142,15 @@ impl TokenLedger {
             kind,
             waiting: None,
             burst_ns: 0,
-            standing: false,
+            unlimited: false,
             gated: false,
             timer_ended: None,
         });
         Ok(())
     }
 
-    /// A process wants the GPU. One that holds a grant and asks again thereby returns it, unless it is a peer that
-    /// cannot return one and what is left is enough for its burst.
+    /// A process requests a grant. If it holds one, the request returns it, unless the process is a peer that cannot
+    /// return grants and the remaining time suffices for its burst.
     ///
     /// # Errors
     /// When the process is unknown.
@@ -156,8 +158,8 @@ impl TokenLedger {
         let now = self.at(now);
         let entry = self.processes.get_mut(&process).ok_or(Refused::UnknownProcess(process))?;
         let client_id = entry.client;
-        let steered = entry.kind == PeerKind::Steered;
-        if steered && self.grants.iter().any(|g| g.members.iter().any(|m| m.process == process)) {
+        let hardware_scheduled = entry.kind == PeerKind::Steered;
+        if hardware_scheduled && self.grants.iter().any(|g| g.members.iter().any(|m| m.process == process)) {
             return Ok(());
         }
         entry.burst_ns = ask.burst_ns;
@@ -169,7 +171,7 @@ impl TokenLedger {
         if let Some((ended, overuse)) = late {
             client.charge(ended, ended + overuse, overuse, overuse);
         }
-        client.wakes(now, &self.policy);
+        client.becomes_active(now, &self.policy);
         let enough = |grant: &Grant| by_timer && now.saturating_add(ask.burst_ns) <= grant.deadline;
         if let Some(grant) = self.grants.iter().position(|g| g.client == client_id)
             && !enough(&self.grants[grant])
@@ -180,8 +182,8 @@ impl TokenLedger {
         Ok(())
     }
 
-    /// A process returns its grant: its GPU work has drained after `used_ns` on the GPU. `overuse_ns` is the part past
-    /// the deadline; it is contained in `used_ns`, or taken as all of it if it is larger.
+    /// A process returns its grant: its GPU work has drained after `used_ns` of GPU time. `overuse_ns` is the part
+    /// after the deadline. It is contained in `used_ns`; the larger of the two counts.
     ///
     /// # Errors
     /// When the process is unknown.
@@ -207,7 +209,7 @@ impl TokenLedger {
         Ok(Returned::Accepted)
     }
 
-    /// A process cannot be asked any more: it died, or its connection did. What it held is returned at once.
+    /// A process has ended, or its connection has. Its grant is returned at once.
     pub fn process_gone(&mut self, process: ProcessId, now: u64) {
         let now = self.at(now);
         let Some(entry) = self.processes.remove(&process) else { return };
@@ -216,17 +218,10 @@ impl TokenLedger {
         {
             self.finish_if_empty(index, End::ProcessGone);
         }
-        self.rest_if_quiet(entry.client, now);
+        self.mark_idle_if_quiet(entry.client, now);
     }
 
-    /// The enforcer let a client run for `ns` (counts under [`UsageSource::Turn`]).
-    pub fn ran(&mut self, client: ClientId, ns: u64) {
-        if let Some(grant) = self.grants.iter_mut().find(|g| g.client == client) {
-            grant.ran(ns);
-        }
-    }
-
-    /// A client with a standing grant used the GPU for `used_ns` (at most the span) between `from` and `to`.
+    /// Charges a client with an unlimited grant for `used_ns` of GPU time (at most the span) between `from` and `to`.
     pub fn charge_standing(&mut self, client: ClientId, from: u64, to: u64, used_ns: u64) {
         let to = self.at(to);
         if let Some(client) = self.clients.get_mut(&client) {
@@ -235,7 +230,7 @@ impl TokenLedger {
         }
     }
 
-    /// What a client has had, if it is known.
+    /// Usage of a client, if it is known.
     #[must_use]
     pub fn usage(&self, client: ClientId, now: u64) -> Option<Usage> {
         let entry = self.clients.get(&client)?;
@@ -255,7 +250,7 @@ impl TokenLedger {
         self.grants.iter().map(|grant| (grant.client, grant.deadline))
     }
 
-    /// Whether a client may not have all of the GPU.
+    /// Whether a client has a limit below the whole GPU.
     #[must_use]
     pub fn is_limited(&self, client: ClientId) -> bool {
         self.clients.get(&client).is_some_and(|client| client.spec.limit != Share::ONE)
@@ -266,11 +261,11 @@ impl TokenLedger {
         self.processes.iter().filter(|(_, p)| p.waiting.is_some()).map(|(id, _)| *id)
     }
 
-    /// Whether a process holds a standing grant or runs under a grant that it has not returned.
+    /// Whether a process holds an unlimited grant, or a grant that it has not returned.
     #[must_use]
     pub fn holds(&self, process: ProcessId) -> bool {
         let member = |grant: &Grant| grant.members.iter().any(|m| m.process == process);
-        self.processes.get(&process).is_some_and(|p| p.standing) || self.grants.iter().any(member)
+        self.processes.get(&process).is_some_and(|p| p.unlimited) || self.grants.iter().any(member)
     }
 
     fn at(&mut self, now: u64) -> u64 {

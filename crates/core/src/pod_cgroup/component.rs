@@ -1,4 +1,4 @@
-//! Single components of a cgroup path: what looks like a pod's or a container's, and where a pod's may stand.
+//! Components of a cgroup path: which look like a pod's or a container's, and where a pod's component may stand.
 
 /// A component that names a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,12 +7,12 @@ pub(super) enum PodComponent<'a> {
     Folder { uid: &'a str },
     /// `<parent>-pod<uid with _>.slice`, kubelet's systemd driver.
     Slice { parent: &'a str, uid: &'a str },
-    /// `<slice>:<runtime>:<container>`: kubelet names systemd's slices and the runtime takes them for folders.
+    /// `<slice>:<runtime>:<container>`: kubelet names systemd slices and the runtime uses them as folders.
     Unresolved { parent: &'a str, uid: &'a str, container: Option<&'a str> },
 }
 
 impl<'a> PodComponent<'a> {
-    /// What a component says, if it looks like a pod's.
+    /// Reads a component, if it looks like a pod's.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         if let Some(uid) = text.strip_prefix("pod").filter(|uid| is_uid(uid, '-')) {
             return Some(Self::Folder { uid });
@@ -35,7 +35,7 @@ impl<'a> PodComponent<'a> {
         }
     }
 
-    /// The container, where this very component names it.
+    /// The container, if this component names it.
     pub(super) fn container(self) -> Option<&'a str> {
         match self {
             Self::Folder { .. } | Self::Slice { .. } => None,
@@ -43,10 +43,10 @@ impl<'a> PodComponent<'a> {
         }
     }
 
-    /// Whether kubelet puts pods below these components. `relative`: what is above them is not known, because the path
-    /// begins with `..`.
+    /// Whether kubelet puts pods below these components. `relative`: the components above them are unknown, because the
+    /// path begins with `..`.
     pub(super) fn belongs_below(self, above: &[&str], relative: bool) -> bool {
-        // systemd lets users make what they like there.
+        // systemd lets users make any cgroup there.
         if above.contains(&"user.slice") {
             return false;
         }
@@ -68,15 +68,15 @@ impl<'a> PodComponent<'a> {
     }
 }
 
-/// Whether a slice is one that kubelet's systemd driver keeps pods in: `kubepods` or a class of it, perhaps below
-/// slices that kubelet was given as its root.
+/// Whether kubelet's systemd driver keeps pods in a slice: `kubepods` or a class of it, possibly below the slices of
+/// kubelet's configured root.
 fn is_kubepods(slice: &str) -> bool {
     let class = ["-burstable", "-besteffort"].iter().find_map(|class| slice.strip_suffix(class));
     let root = class.unwrap_or(slice);
     root == "kubepods" || root.ends_with("-kubepods")
 }
 
-/// A uid as the API makes it, with this between its groups, or a static pod's hash.
+/// A uid as the API makes it, with `dash` between its groups, or a static pod's hash.
 fn is_uid(text: &str, dash: char) -> bool {
     let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let groups: Vec<&str> = text.split(dash).collect();

@@ -97,7 +97,7 @@ fn every_known_layout_is_read_on_v2_and_on_v1() {
 }
 
 #[test]
-fn what_a_tenant_makes_below_its_own_cgroup_changes_nothing() {
+fn cgroups_below_the_containers_change_nothing() {
     for (name, path) in layouts() {
         for below in forged() {
             let text = format!("0::{path}/{below}\n");
@@ -107,7 +107,7 @@ fn what_a_tenant_makes_below_its_own_cgroup_changes_nothing() {
 }
 
 #[test]
-fn a_static_pods_uid_has_no_dashes() {
+fn uid_of_a_static_pod_has_no_dashes() {
     let uid = "9c2e1f0a7b6d5c4e3f2a1b0c9d8e7f6a";
     for text in [
         format!("0::/kubepods/burstable/pod{uid}/{ID}"),
@@ -120,7 +120,7 @@ fn a_static_pods_uid_has_no_dashes() {
 }
 
 #[test]
-fn who_is_in_a_pods_cgroup_but_in_no_container_has_only_the_pod() {
+fn process_in_a_pods_cgroup_outside_containers_has_only_the_pod() {
     for rest in ["", "/", "/crio-conmon-".to_owned().as_str()] {
         let rest = if rest.ends_with('-') { format!("{rest}{ID}.scope") } else { rest.to_owned() };
         let found = pod_of(&format!("0::/kubepods/pod{UID}{rest}"));
@@ -129,7 +129,7 @@ fn who_is_in_a_pods_cgroup_but_in_no_container_has_only_the_pod() {
 }
 
 #[test]
-fn who_is_outside_is_told_where_it_is() {
+fn process_outside_pods_is_refused_with_its_path() {
     for path in
         ["/", "/user.slice/user-0.slice/session-1.scope", "/system.slice/sshd.service", "/../..", "/kubepods"]
     {
@@ -142,7 +142,7 @@ fn who_is_outside_is_told_where_it_is() {
 }
 
 #[test]
-fn a_pod_where_kubelet_puts_none_is_refused() {
+fn pod_component_in_the_wrong_place_is_refused() {
     let systemd = underscored(UID);
     for path in [
         format!("/pod{UID}/{ID}"),
@@ -179,7 +179,7 @@ fn hierarchies_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn messages_quote_what_a_tenant_may_have_named_and_stay_short() {
+fn messages_quote_names_of_tenants_and_stay_short() {
     let long = format!("/\u{1b}[31m{}", "x".repeat(4000));
     let text = pod_of(&format!("0::{long}")).unwrap_err().to_string();
     assert!(!text.contains('\u{1b}') && text.chars().count() < 400, "{text}");
@@ -202,7 +202,7 @@ fn any_component() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn nothing_below_a_container_ever_counts(
+    fn components_below_a_container_never_count(
         layout in 0usize..17,
         below in prop::collection::vec(any_component(), 0..8),
     ) {
@@ -218,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn any_path_of_telling_components_names_the_outermost_pod_or_none(
+    fn any_path_of_pod_like_components_names_the_outermost_pod_or_none(
         parts in prop::collection::vec(any_component(), 0..8),
     ) {
         let path = format!("/{}/kubepods/pod{UID}/{ID}", parts.join("/"));

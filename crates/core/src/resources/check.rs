@@ -1,4 +1,4 @@
-//! What must hold for the entries of either notation.
+//! Rules for the entries of either notation.
 
 use super::mistake::{Mistake, Place};
 use super::quantity::parse_bytes;
@@ -7,7 +7,7 @@ use crate::ledger::Class;
 use crate::share::{Share, ShareError, WHOLE_PPM};
 use std::collections::BTreeMap;
 
-/// An entry as it was written. `None`: the field is not there, which the notation has dealt with.
+/// An entry as written. `None`: the field is missing, which the reader of the notation has reported or allowed.
 #[derive(Clone, Debug)]
 pub(super) struct RawEntry {
     pub(super) place: Place,
@@ -20,7 +20,7 @@ pub(super) struct RawEntry {
 
 const SHARE: &str = "a share of one GPU between 0 and 1, such as 0.3 or 30%";
 
-/// Turns raw entries into clients; adds what is wrong to `mistakes`.
+/// Turns raw entries into clients and appends every mistake to `mistakes`.
 pub(super) fn check(raw: Vec<RawEntry>, reading: Reading, mistakes: &mut Vec<Mistake>) -> Vec<ClientEntry> {
     let mut seen: BTreeMap<String, Place> = BTreeMap::new();
     let mut clients = Vec::with_capacity(raw.len());
@@ -77,7 +77,9 @@ fn share(text: &str, name: &str, place: &Place, mistakes: &mut Vec<Mistake>) -> 
         Err(_) => Err(ShareError::NotANumber.to_string()),
     };
     let problem = match parsed {
-        Ok(share) if name == "limit" && share == Share::ZERO => "such a client could never run".to_owned(),
+        Ok(share) if name == "limit" && share == Share::ZERO => {
+            "a client with limit 0 could never run".to_owned()
+        }
         Ok(share) => return Some(share),
         Err(problem) => problem,
     };

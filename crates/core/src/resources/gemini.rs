@@ -1,4 +1,4 @@
-//! Gemini's notation: a count, then that many lines `NAME REQUEST LIMIT GPU_MEM`, words apart by white space.
+//! Gemini's notation: a count, then that many lines `NAME REQUEST LIMIT GPU_MEM`, words separated by white space.
 
 use super::Reading;
 use super::check::RawEntry;

@@ -1,8 +1,8 @@
-//! Mistakes in a resource file: where, what was found, what is expected.
+//! Mistakes in a resource file: place, value found, values expected.
 
 use std::fmt;
 
-/// Where an entry stands, for messages.
+/// The place of an entry, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) line: Option<usize>,
@@ -17,9 +17,9 @@ pub struct Mistake {
     pub line: Option<usize>,
     /// The field, e.g. `clients[1].limit` or `LIMIT of be-b`.
     pub field: String,
-    /// What is there.
+    /// The value found.
     pub found: String,
-    /// What should be there, with a hint if there is one.
+    /// The values expected, possibly with a hint.
     pub expected: String,
 }
 

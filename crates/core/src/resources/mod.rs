@@ -1,7 +1,7 @@
-//! The resource file: which clients there are and what they were promised.
+//! The resource file: the clients of a GPU with their requests, limits and memory.
 //!
-//! Two notations, told apart by the first word: Gemini's (`N`, then N lines `NAME REQUEST LIMIT GPU_MEM`), read
-//! unchanged, and YAML (`clients:` with a list). All or nothing: either every entry is right, or every mistake is named.
+//! Two notations, distinguished by the first word: Gemini's (`N`, then N lines `NAME REQUEST LIMIT GPU_MEM`), read
+//! unchanged, and YAML (`clients:` with a list). If any entry is invalid, the result lists every mistake.
 
 mod check;
 mod gemini;
@@ -27,14 +27,14 @@ pub struct ClientEntry {
     pub request: Share,
     /// Largest share: above zero, at least the request.
     pub limit: Share,
-    /// Memory its processes may have together, bytes.
+    /// Memory that its processes may use together, bytes.
     pub memory: u64,
-    /// Turns or standing grant.
+    /// Grants with deadlines, or an unlimited grant.
     pub class: Class,
 }
 
 impl ClientEntry {
-    /// The part that the token ledger wants to know.
+    /// The specification for the token ledger.
     #[must_use]
     pub const fn spec(&self) -> ClientSpec {
         ClientSpec { request: self.request, limit: self.limit, class: self.class, weight: 1 }
@@ -48,7 +48,7 @@ pub struct Resources {
     pub clients: Vec<ClientEntry>,
 }
 
-/// How a file is to be read.
+/// Options for reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Lines of Gemini's notation have LIMIT before REQUEST, as KubeShare 2.0 writes them.
@@ -58,7 +58,7 @@ pub struct Reading {
 /// Reads a resource file in either notation.
 ///
 /// # Errors
-/// Every mistake in the file, with its place, what was found and what is expected.
+/// Every mistake in the file, with its place, the value found and the values expected.
 pub fn parse(text: &str, reading: Reading) -> Result<Resources, Mistakes> {
     let first = text.split_whitespace().next().unwrap_or("");
     let is_yaml = first.contains(':') || first.starts_with(['#', '-', '{', '%']);

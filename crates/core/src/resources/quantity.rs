@@ -1,6 +1,6 @@
 //! Amounts of memory: plain bytes or a Kubernetes quantity, exact.
 
-/// Suffixes and what they multiply with; longer ones first.
+/// Suffixes and their factors, longer ones first.
 const SUFFIXES: [(&str, u64); 12] = [
     ("Ki", 1 << 10),
     ("Mi", 1 << 20),
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_of_memory_is_refused() {
+    fn invalid_amount_of_memory_is_refused() {
         for text in [
             "",
             "Gi",

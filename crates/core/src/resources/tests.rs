@@ -22,7 +22,7 @@ fn mistakes(text: &str) -> Vec<(Option<usize>, String, String)> {
 }
 
 #[test]
-fn geminis_file_is_read_unchanged() {
+fn gemini_file_is_read_unchanged() {
     let read = read("2\nclient1 0.5 1.0 1073741824\n ns/pod-2\t0.3  0.30 0\n\n").unwrap();
     let first = entry("client1", 0.5, 1.0, 1 << 30, Class::BestEffort);
     let second = entry("ns/pod-2", 0.3, 0.3, 0, Class::BestEffort);
@@ -33,7 +33,7 @@ fn geminis_file_is_read_unchanged() {
 #[test]
 fn yaml_has_defaults_quantities_and_classes() {
     let text = "
-# who is here
+# clients
 clients:
   - { name: be-a, request: 0.3, limit: 1.0, memory: 8Gi, class: best-effort }
   - name: lc
@@ -50,7 +50,7 @@ clients:
 }
 
 #[test]
-fn every_mistake_in_geminis_file_is_named_with_its_line() {
+fn every_mistake_in_a_gemini_file_is_named_with_its_line() {
     let text = "5\na -0.1 1.0 1\nb 0.2 1.5 1\nc NaN abc 1\nd 0.1 0 8GiB\na 0.2 0.3\nd 0.1 0.2 -5\n";
     let found = mistakes(text);
     let expected = [
@@ -59,7 +59,7 @@ fn every_mistake_in_geminis_file_is_named_with_its_line() {
         (Some(3), "b.limit", "\"1.5\" (more than a whole GPU)"),
         (Some(4), "c.request", "\"NaN\" (not a number)"),
         (Some(4), "c.limit", "\"abc\" (not a number)"),
-        (Some(5), "d.limit", "\"0\" (such a client could never run)"),
+        (Some(5), "d.limit", "\"0\" (a client with limit 0 could never run)"),
         (Some(5), "d.memory", "\"8GiB\""),
         (Some(6), "client \"a\"", "3 words"),
         (Some(7), "d.name", "\"d\" a second time (first at line 5)"),
@@ -101,7 +101,7 @@ speed: fast
 }
 
 #[test]
-fn a_request_above_the_limit_points_to_kubeshare_and_the_switch() {
+fn request_above_the_limit_names_kubeshare_and_the_switch() {
     let text = "1\npod 1.0 0.3 1024\n";
     let message = read(text).unwrap_err().to_string();
     assert!(message.contains("KubeShare 2.0") && message.contains("--swapped"), "{message}");
@@ -111,14 +111,14 @@ fn a_request_above_the_limit_points_to_kubeshare_and_the_switch() {
 }
 
 #[test]
-fn requests_above_one_gpu_are_refused_with_everybodys_name() {
+fn requests_above_one_gpu_are_refused_with_the_names_of_all_clients() {
     let text = "3\na 0.5 1 1\nb 0.4 1 1\nc 0.2 1 1\n";
     assert_eq!(mistakes(text), [(None, "requests".into(), "1.1 in sum (a 0.5 + b 0.4 + c 0.2)".into())]);
     assert!(read("3\na 0.5 1 1\nb 0.3 1 1\nc 0.2 1 1\n").is_ok());
 }
 
 #[test]
-fn names_have_at_most_63_bytes_and_nothing_that_breaks_a_line() {
+fn names_have_at_most_63_graphic_bytes() {
     let longest = "n".repeat(63);
     assert!(read(&format!("1\n{longest} 0.1 1 1\n")).is_ok());
     assert_eq!(mistakes(&format!("1\n{longest}n 0.1 1 1\n")).len(), 1);
@@ -127,7 +127,7 @@ fn names_have_at_most_63_bytes_and_nothing_that_breaks_a_line() {
 }
 
 #[test]
-fn what_is_neither_notation_says_what_was_expected() {
+fn text_in_neither_notation_is_refused_with_the_expected_one() {
     for text in ["", "  \n", "hello\n", "x 0.1 1 1\n"] {
         let message = read(text).unwrap_err().to_string();
         assert!(message.contains("the number of clients"), "{text:?}: {message}");
@@ -142,14 +142,14 @@ fn what_is_neither_notation_says_what_was_expected() {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_reader_fail_otherwise_than_by_naming_mistakes(text in "[a-z0-9 .:{}\\[\\],\n%-]{0,120}") {
+    fn any_text_is_read_or_refused_with_named_mistakes(text in "[a-z0-9 .:{}\\[\\],\n%-]{0,120}") {
         if let Err(mistakes) = read(&text) {
             prop_assert!(mistakes.iter().count() > 0);
         }
     }
 
     #[test]
-    fn what_is_accepted_keeps_the_rules(shares in prop::collection::vec((0.0f64..=1.0, 0.0f64..=1.0), 0..5)) {
+    fn accepted_clients_satisfy_the_rules(shares in prop::collection::vec((0.0f64..=1.0, 0.0f64..=1.0), 0..5)) {
         let lines: String =
             shares.iter().enumerate().map(|(n, (request, limit))| format!("c{n} {request} {limit} {n}\n")).collect();
         if let Ok(resources) = read(&format!("{}\n{lines}", shares.len())) {

@@ -1,34 +1,33 @@
-//! How often a client may announce groups: each one costs controls, which lock the driver for everybody on the node.
+//! Limit on how often a client may announce channel groups. Each announcement costs controls, and a control locks the
+//! driver of every GPU on the node.
+
+use crate::rate_limiter::{Rate, RateLimiter};
 
 /// The most groups that may be announced at once.
-const MOST: u64 = 64;
-/// After so long one more may be announced: a group's controls take about 1.5 ms, so 1.5 % of the driver's time.
-const EACH_NS: u64 = 100_000_000;
+const BURST: u64 = 64;
+/// One more group may be announced each 100 ms. The controls of a group take about 1.5 ms: 1.5 % of the driver's time.
+const PERIOD_NS: u64 = 100_000_000;
 
-/// What one client may still announce. Begins with all of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Allowance {
-    /// When it is whole again.
-    whole_at: u64,
+/// Announcements that one client may still make. Begins full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Allowance(RateLimiter);
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self(RateLimiter::full(Rate::one_per(BURST, PERIOD_NS)))
+    }
 }
 
 impl Allowance {
-    /// Takes so many groups out of it; `false`, and nothing is taken, if there is not as much left.
+    /// Takes the announcement of this many groups. Returns `false` and takes nothing if fewer are left.
     pub fn take(&mut self, groups: usize, now: u64) -> bool {
-        let missing = self.whole_at.saturating_sub(now);
-        let cost = u64::try_from(groups).unwrap_or(u64::MAX).saturating_mul(EACH_NS);
-        let fits = missing.saturating_add(cost) <= MOST * EACH_NS;
-        if fits {
-            self.whole_at = now.saturating_add(missing).saturating_add(cost);
-        }
-        fits
+        self.0.try_take(u64::try_from(groups).unwrap_or(u64::MAX), now)
     }
 
-    /// When there will be as much left; `None` if never.
+    /// When this many groups may be announced; `None` if never.
     #[must_use]
     pub fn ready_at(&self, groups: usize) -> Option<u64> {
-        let room = MOST.checked_sub(u64::try_from(groups).ok()?)?;
-        Some(self.whole_at.saturating_sub(room * EACH_NS))
+        self.0.ready_at(u64::try_from(groups).ok()?)
     }
 }
 
@@ -40,17 +39,17 @@ mod tests {
 
     #[test]
     fn sixty_four_groups_at_once_and_ten_a_second_after_that() {
-        let mut allowance = Allowance::default();
-        assert!(allowance.take(60, S));
-        assert!(!allowance.take(5, S));
-        assert!(allowance.take(4, S));
-        assert!(!allowance.take(1, S + EACH_NS - 1));
-        assert!(allowance.take(1, S + EACH_NS));
-        let taken = (0..1000_u64).filter(|ms| allowance.take(1, 2 * S + ms * 1_000_000)).count();
+        let mut limit = Allowance::default();
+        assert!(limit.take(60, S));
+        assert!(!limit.take(5, S));
+        assert!(limit.take(4, S));
+        assert!(!limit.take(1, S + PERIOD_NS - 1));
+        assert!(limit.take(1, S + PERIOD_NS));
+        let taken = (0..1000_u64).filter(|ms| limit.take(1, 2 * S + ms * 1_000_000)).count();
         assert!((10..=20).contains(&taken), "{taken}");
-        assert!(allowance.take(64, 60 * S));
-        assert_eq!((allowance.ready_at(65), allowance.ready_at(5)), (None, Some(60 * S + 5 * EACH_NS)));
-        assert!(!allowance.take(5, 60 * S + 5 * EACH_NS - 1));
-        assert!(allowance.take(5, 60 * S + 5 * EACH_NS));
+        assert!(limit.take(64, 60 * S));
+        assert_eq!((limit.ready_at(65), limit.ready_at(5)), (None, Some(60 * S + 5 * PERIOD_NS)));
+        assert!(!limit.take(5, 60 * S + 5 * PERIOD_NS - 1));
+        assert!(limit.take(5, 60 * S + 5 * PERIOD_NS));
     }
 }

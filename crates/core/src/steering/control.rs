@@ -2,21 +2,21 @@
 
 use super::policy::DEFAULT_US;
 
-/// A channel group, as its owner numbers it; a number is never given twice.
+/// A channel group, as its owner numbers it. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u64);
 
-/// How a group is to be, or is.
+/// The wanted or the actual setting of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
     /// Its channels may run.
     pub enabled: bool,
-    /// How long it may run while another group waits, microseconds.
+    /// Its time slice: how long it may run while another group waits, microseconds.
     pub slice_us: u64,
 }
 
 impl Setting {
-    /// As the driver makes it.
+    /// The setting that the driver gives to a new group.
     pub const FREE: Self = Self { enabled: true, slice_us: DEFAULT_US };
 }
 
@@ -25,9 +25,9 @@ impl Setting {
 pub enum Op {
     /// Set the time slice, microseconds.
     SetSlice(u64),
-    /// Stop its channels: nothing of it runs when this returns.
+    /// Disable its channels: no work of the group runs when the control returns.
     Stop,
-    /// Start its channels.
+    /// Enable its channels.
     Start,
 }
 
@@ -49,18 +49,18 @@ impl Op {
 /// One control to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Control {
-    /// Whose.
+    /// The group.
     pub group: GroupId,
-    /// What.
+    /// The operation.
     pub op: Op,
 }
 
-/// What became of a control.
+/// Result of a control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The driver says that it is done.
+    /// The driver reported success.
     Done,
-    /// The driver refused, or nothing is known.
+    /// The driver refused, or the result is unknown.
     Failed,
     /// The driver knows no such group: its context was destroyed.
     Gone,

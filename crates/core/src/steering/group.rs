@@ -1,57 +1,57 @@
-//! One channel group: how it is to be, what is known of how it is, and what to do about that.
+//! One channel group: its wanted setting, its known setting, and the next control that brings them together.
 
 use super::control::{Op, Outcome, Setting};
 use super::policy::{DEFAULT_US, TINY_US};
 
-/// How often each operation is tried on a group that is being given back.
+/// How often each operation is tried on a group that is being released.
 const TRIES: u8 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Group {
     pub(super) want: Setting,
-    /// `None`: not known.
+    /// `None`: unknown.
     enabled: Option<bool>,
     slice_us: Option<u64>,
-    /// It is being given back: free, then forgotten.
-    pub(super) leaving: bool,
-    /// It is left as it is.
+    /// It is being released: set to [`Setting::FREE`], then removed.
+    pub(super) releasing: bool,
+    /// No control is made for it.
     pub(super) frozen: bool,
-    /// Its owner has gone: forgotten as soon as no control of it is in flight.
-    pub(super) gone: bool,
-    /// It has been said that it was given back.
-    pub(super) told: bool,
-    /// It was announced anew while a control of it was in flight: what that has done is not known.
-    pub(super) anew: bool,
-    /// Its slice could be set at least once.
-    sliced: bool,
-    /// Failures since it is leaving.
+    /// Its owner has ended: removed as soon as no control of it is in flight.
+    pub(super) owner_gone: bool,
+    /// Its release has been reported.
+    pub(super) release_reported: bool,
+    /// It was announced again while a control of it was in flight, so that the effect of that control is unknown.
+    pub(super) reannounced: bool,
+    /// Its slice was set at least once.
+    slice_was_set: bool,
+    /// Failures since its release began.
     slice_failures: u8,
     run_failures: u8,
 }
 
-/// What the other groups mean for one.
+/// Facts about the other groups that matter for one group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Others {
-    /// One of them may be running with a tiny slice.
+    /// One of them may be enabled with a tiny slice.
     pub(super) tiny: bool,
-    /// One of them will for ever, or will want to.
-    pub(super) for_ever: bool,
-    /// No group is given a slice, nor was any.
-    pub(super) unsliced: bool,
+    /// One of them keeps a tiny slice because its slice cannot be set.
+    pub(super) permanent: bool,
+    /// Slices are not set and never were.
+    pub(super) no_slices: bool,
 }
 
-/// What to do about a group, the most urgent first.
+/// Urgency of a control, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
-    /// Nothing is known of it: it is made harmless.
+    /// The group's setting is unknown: a safe slice is set.
     Unknown,
-    /// It is to stop.
+    /// The group is to be disabled.
     Stop,
-    /// It runs with another slice than it is to have.
+    /// The group is enabled with another slice than the wanted one.
     Running,
-    /// It is to run.
+    /// The group is to be enabled.
     Start,
-    /// It does not run and has another slice than it is to have.
+    /// The group is disabled and has another slice than the wanted one.
     Later,
 }
 
@@ -61,12 +61,12 @@ impl Group {
             want: Setting::FREE,
             enabled: None,
             slice_us: None,
-            leaving: false,
+            releasing: false,
             frozen: false,
-            gone: false,
-            told: false,
-            anew: false,
-            sliced: false,
+            owner_gone: false,
+            release_reported: false,
+            reannounced: false,
+            slice_was_set: false,
             slice_failures: 0,
             run_failures: 0,
         }
@@ -80,82 +80,82 @@ impl Group {
         self.may_run() && self.may_be_tiny()
     }
 
-    /// Its slice cannot be helped, and it runs or is to run.
-    pub(super) fn is_tiny_for_ever(&self) -> bool {
+    /// Its tiny slice cannot be changed, and it is enabled or may yet be.
+    pub(super) fn is_permanently_tiny(&self) -> bool {
         self.slice_failures >= TRIES && self.may_be_tiny() && (self.may_run() || self.run_failures < TRIES)
     }
 
-    /// It is as the driver made it.
+    /// It has the setting that the driver gives to a new group.
     pub(super) fn is_free(&self, others: Others) -> bool {
-        self.enabled == Some(true) && (others.unsliced || self.slice_us == Some(DEFAULT_US))
+        self.enabled == Some(true) && (others.no_slices || self.slice_us == Some(DEFAULT_US))
     }
 
-    /// It is under control from now on, and how it is, is not known any more.
+    /// It was announced: it is under control from now on, and its setting is unknown.
     pub(super) fn announced(&mut self, in_flight: bool) {
-        (self.leaving, self.frozen, self.gone, self.told) = (false, false, false, false);
+        (self.releasing, self.frozen, self.owner_gone, self.release_reported) = (false, false, false, false);
         (self.slice_failures, self.run_failures) = (0, 0);
-        self.anew = in_flight;
-        self.doubt();
+        self.reannounced = in_flight;
+        self.clear_known();
     }
 
-    fn doubt(&mut self) {
+    fn clear_known(&mut self) {
         (self.enabled, self.slice_us) = (None, None);
     }
 
-    /// The first slice that is set is a harmless one, so a group that was never given any cannot have a tiny one: who
-    /// announces a group that does not exist lengthens nobody's slices.
+    /// The first slice that is set is a safe one, so a group whose slice was never set has no tiny one. Therefore
+    /// announcing a group that does not exist does not lengthen the slices of other clients.
     fn may_be_tiny(&self) -> bool {
-        self.slice_us.map_or(self.sliced, |us| us < TINY_US)
+        self.slice_us.map_or(self.slice_was_set, |us| us < TINY_US)
     }
 
-    /// What to do next.
+    /// The next control for this group.
     pub(super) fn step(&self, others: Others) -> Option<(Urgency, Op)> {
         if self.frozen {
             return None;
         }
         let Setting { enabled, slice_us } = self.want;
-        let harmless = others.for_ever || !self.sliced;
-        let slice_us = if harmless { slice_us.max(TINY_US) } else { slice_us };
-        let sliced = others.unsliced || self.slice_us == Some(slice_us) || self.slice_failures >= TRIES;
-        let runs_as_wanted = self.enabled == Some(enabled) || self.run_failures >= TRIES;
-        if !enabled && !runs_as_wanted {
+        let safe_only = others.permanent || !self.slice_was_set;
+        let slice_us = if safe_only { slice_us.max(TINY_US) } else { slice_us };
+        let slice_done = others.no_slices || self.slice_us == Some(slice_us) || self.slice_failures >= TRIES;
+        let enabled_done = self.enabled == Some(enabled) || self.run_failures >= TRIES;
+        if !enabled && !enabled_done {
             return Some((Urgency::Stop, Op::Stop));
         }
-        if !sliced && self.may_run() {
-            // Not before the others have stopped; what is not known is made harmless meanwhile.
+        if !slice_done && self.may_run() {
+            // A tiny slice waits until no other group has one. Until then an unknown slice is replaced by a safe one.
             return match slice_us < TINY_US && others.tiny {
                 true if self.slice_us.is_none() => Some((Urgency::Unknown, Op::SetSlice(DEFAULT_US))),
                 true => None,
                 false => Some((Urgency::Running, Op::SetSlice(slice_us))),
             };
         }
-        if !sliced {
+        if !slice_done {
             let urgency = if enabled { Urgency::Start } else { Urgency::Later };
             return Some((urgency, Op::SetSlice(slice_us)));
         }
         let safe = !self.may_be_tiny() || !others.tiny;
-        (enabled && !runs_as_wanted && safe).then_some((Urgency::Start, Op::Start))
+        (enabled && !enabled_done && safe).then_some((Urgency::Start, Op::Start))
     }
 
-    /// A control has ended.
+    /// Records the result of a control.
     pub(super) fn done(&mut self, op: Op, outcome: Outcome) {
         let failed = outcome == Outcome::Failed;
         match op {
             Op::SetSlice(us) => {
                 self.slice_us = (!failed).then_some(us);
-                self.sliced |= !failed;
+                self.slice_was_set |= !failed;
             }
             Op::Stop => self.enabled = (!failed).then_some(false),
             Op::Start => self.enabled = (!failed).then_some(true),
         }
-        if failed && self.leaving {
+        if failed && self.releasing {
             match op {
                 Op::SetSlice(_) => self.slice_failures += 1,
                 Op::Stop | Op::Start => self.run_failures += 1,
             }
         }
-        if std::mem::take(&mut self.anew) {
-            self.doubt();
+        if std::mem::take(&mut self.reannounced) {
+            self.clear_known();
         }
     }
 }

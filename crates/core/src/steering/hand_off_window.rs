@@ -1,20 +1,21 @@
-//! When a hand-over may disturb the latency-critical processes: a control in the middle of a request costs it 150 to 200 µs.
+//! When a hand-off may disturb the latency-critical processes: a control in the middle of a request costs it 150 to 200
+//! µs.
 
 use super::activity::Activity;
 use super::policy::SteeringPolicy;
 
-/// Opens at a good moment, or when patience ends, and stays open for as long as one hand-over takes.
+/// Opens at a good moment or when the longest wait has passed, and stays open as long as one hand-off takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Gate {
-    /// Since when somebody waits for it.
-    asked_at: Option<u64>,
+pub(super) struct HandOffWindow {
+    /// Since when a hand-off waits for it.
+    requested_at: Option<u64>,
     open_until: u64,
     forced: u64,
 }
 
-impl Gate {
-    /// Whether a hand-over may go on now; asks for a good moment if not.
-    pub fn is_open(
+impl HandOffWindow {
+    /// Whether a hand-off may proceed now. If not, the hand-off waits for the window from now on.
+    pub(super) fn is_open(
         &mut self,
         policy: &SteeringPolicy,
         now: u64,
@@ -23,39 +24,38 @@ impl Gate {
         if now < self.open_until {
             return true;
         }
-        let asked_at = *self.asked_at.get_or_insert(now);
-        let good = is_good(policy, now, critical);
-        if !good && now < asked_at.saturating_add(policy.gate_patience_ns) {
+        let requested_at = *self.requested_at.get_or_insert(now);
+        let good = is_good_moment(policy, now, critical);
+        if !good && now < requested_at.saturating_add(policy.window_wait_ns) {
             return false;
         }
         self.forced += u64::from(!good);
-        self.asked_at = None;
-        self.open_until = now.saturating_add(policy.gate_open_ns);
+        self.requested_at = None;
+        self.open_until = now.saturating_add(policy.window_open_ns);
         true
     }
 
-    /// Nobody waits for it any more.
-    pub fn withdraw(&mut self) {
-        self.asked_at = None;
+    /// No hand-off waits any more.
+    pub(super) fn withdraw(&mut self) {
+        self.requested_at = None;
     }
 
-    /// When to look again, if somebody waits.
-    #[must_use]
-    pub fn wake_at(&self, policy: &SteeringPolicy, now: u64) -> Option<u64> {
-        let asked_at = self.asked_at?;
-        Some(now.saturating_add(policy.gate_look_ns).min(asked_at.saturating_add(policy.gate_patience_ns)))
+    /// When to poll the window again, if a hand-off waits.
+    pub(super) fn wake_at(&self, policy: &SteeringPolicy, now: u64) -> Option<u64> {
+        let requested_at = self.requested_at?;
+        let longest = requested_at.saturating_add(policy.window_wait_ns);
+        Some(now.saturating_add(policy.window_poll_ns).min(longest))
     }
 
-    /// How often it opened because patience had ended.
-    #[must_use]
-    pub const fn forced(&self) -> u64 {
+    /// How often the window opened because the longest wait had passed.
+    pub(super) const fn forced(&self) -> u64 {
         self.forced
     }
 }
 
-/// All are idle, and the one that was last busy has just finished or has not had anything to do for long. In between the
-/// next request may be about to come.
-fn is_good(policy: &SteeringPolicy, now: u64, critical: impl Iterator<Item = Activity>) -> bool {
+/// All processes are idle, and the last one to become idle has just finished a request or has been idle for long. In
+/// between, the next request may be about to arrive.
+fn is_good_moment(policy: &SteeringPolicy, now: u64, critical: impl Iterator<Item = Activity>) -> bool {
     let mut shortest = u64::MAX;
     for activity in critical {
         match activity.idle_for(now) {
@@ -63,56 +63,9 @@ fn is_good(policy: &SteeringPolicy, now: u64, critical: impl Iterator<Item = Act
             Some(idle) => shortest = shortest.min(idle),
         }
     }
-    shortest <= policy.gate_fresh_ns || shortest >= policy.gate_quiet_ns
+    shortest <= policy.just_finished_ns || shortest >= policy.quiet_ns
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const US: u64 = 1000;
-    const MS: u64 = 1_000_000;
-
-    fn open(gate: &mut Gate, now: u64, critical: &[Activity]) -> bool {
-        gate.is_open(&SteeringPolicy::default(), now, critical.iter().copied())
-    }
-
-    const BUSY: Activity = Activity { busy: true, since_ns: 0 };
-
-    fn idle_since(since_ns: u64) -> Activity {
-        Activity { busy: false, since_ns }
-    }
-
-    #[test]
-    fn it_opens_when_a_request_has_just_finished_and_stays_open_for_the_rest_of_the_hand_over() {
-        let mut gate = Gate::default();
-        let at = 1000 * MS;
-        assert!(!open(&mut gate, at, &[BUSY]));
-        assert!(!open(&mut gate, at + MS, &[idle_since(at), BUSY]), "another one is busy");
-        assert!(open(&mut gate, at + 2 * MS, &[idle_since(at + 2 * MS - 200 * US)]));
-        assert!(open(&mut gate, at + 3 * MS, &[BUSY]));
-        assert!(!open(&mut gate, at + 6 * MS, &[BUSY]));
-        assert_eq!(gate.forced(), 0);
-    }
-
-    #[test]
-    fn in_the_middle_of_a_pause_the_next_request_is_waited_for() {
-        let mut gate = Gate::default();
-        let at = 1000 * MS;
-        assert!(!open(&mut gate, at, &[idle_since(at - 5 * MS)]));
-        assert!(open(&mut gate, at + MS, &[idle_since(at + MS - 100 * MS)]), "it has nothing to do");
-    }
-
-    #[test]
-    fn patience_ends() {
-        let mut gate = Gate::default();
-        let at = 1000 * MS;
-        assert!(!open(&mut gate, at, &[BUSY]));
-        let policy = SteeringPolicy::default();
-        assert_eq!(gate.wake_at(&policy, at), Some(at + 250 * US));
-        assert_eq!(gate.wake_at(&policy, at + 20 * MS - 1), Some(at + 20 * MS));
-        assert!(!open(&mut gate, at + 20 * MS - 1, &[BUSY]));
-        assert!(open(&mut gate, at + 20 * MS, &[BUSY]));
-        assert_eq!((gate.forced(), gate.wake_at(&policy, at + 20 * MS)), (1, None));
-    }
-}
+#[path = "hand_off_window_tests.rs"]
+mod tests;

@@ -1,43 +1,43 @@
-//! Steering: whose channel groups may run on the GPU, and with which time slice, whatever their owners do.
+//! Channel-group scheduling: which channel groups may run on the GPU, and with which time slice, enforced by the
+//! driver.
 //!
-//! [`Steering`] is the only public question: it asks and returns in the [token ledger](crate::ledger) on behalf of the
-//! processes that it steers, turns the ledger's grants into a setting for each channel group, and says which control
-//! to make next. Controls are slow (0.3 to 0.9 ms) and lock the driver for the whole node, so one is in flight at a time,
+//! [`Steering`] is the only public entry. It requests and returns grants in the [token ledger](crate::ledger) for the
+//! hardware-scheduled processes, turns the grants into a setting for each channel group, and returns the next control
+//! to make. A control takes 0.3 to 0.9 ms and locks the driver of the whole node. Therefore at most one is in flight,
 //! and none is made where nothing changes.
 //!
-//! * *Free*: nobody waits, at most one client holds a grant, and no latency-critical process is attached. Who has no limit runs with
-//!   the driver's own slice.
-//! * *Turns*: somebody else waits or holds a grant. Who holds one runs, all others are stopped.
-//! * *Guarded*: a latency-critical process is attached. Best-effort groups have the shortest slice there is, and at most
-//!   one of them runs: two of them would take turns without ever getting anything done. The one changes while no
-//!   latency-critical process is busy, or after a time, whatever they do.
+//! * *Free*: no client waits, at most one client holds a grant, and no latency-critical process is attached. The groups
+//!   of a client without a limit keep the driver's default slice.
+//! * *Quanta*: another client waits or holds a grant. The groups of the holder are enabled, all others are disabled.
+//! * *Guarded*: a latency-critical process is attached. Best-effort groups have the shortest slice that exists, and at
+//!   most one of them is enabled: two of them would switch contexts without making progress. The enabled group changes
+//!   while no latency-critical process is busy, or after a bounded wait.
 //!
-//! At most one running group has a slice below [`TINY_US`], also between two controls and when one fails: that is what
-//! [`Reconciler`] is for, and [`Release`] where nobody will come back to make things good.
+//! At most one enabled group has a slice below [`TINY_US`], also between two controls and when one fails.
+//! [`Reconciler`] keeps this invariant while the manager lives. [`Release`] keeps it where no later control can correct
+//! the setting.
 
 mod activity;
-mod allowance;
-mod budget;
+mod announcement_limit;
+mod announcements;
 mod control;
-mod gate;
 mod group;
-mod members;
+mod hand_off_window;
 mod plan;
 mod policy;
 mod process;
+mod quanta;
 mod reconciler;
-mod release;
-mod steer;
+mod release_sequence;
+mod scheduler;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 pub use activity::Activity;
-pub use allowance::Allowance;
+pub use announcement_limit::Allowance;
 pub use control::{Control, GroupId, Op, Outcome, Setting};
-pub use gate::Gate;
 pub use policy::{DEFAULT_US, SteeringPolicy, TINY_US};
 pub use process::Turn;
 pub use reconciler::{Change, Reconciler, Released};
-pub use release::{Known, Release};
-pub use steer::{Event, Steering};
+pub use release_sequence::{Known, Release};
+pub use scheduler::{Event, Steering};

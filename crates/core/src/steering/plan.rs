@@ -1,25 +1,25 @@
-//! How each group is to be, as things stand.
+//! The wanted setting of each group in the present state.
 
 use super::control::{GroupId, Setting};
 use super::policy::DEFAULT_US;
 use super::process::{Process, Turn};
-use super::steer::Steering;
+use super::scheduler::Steering;
 
 impl Steering {
-    /// Tells the reconciler how each group is to be.
+    /// Gives the reconciler the wanted setting of each group.
     pub(super) fn plan(&mut self, now: u64) {
         for process in self.processes.values_mut() {
             let ended_at = process.ended_at.unwrap_or(now);
-            process.ended_at = (process.turn == Turn::Ending).then_some(ended_at);
+            process.ended_at = (process.quantum == Turn::Ending).then_some(ended_at);
         }
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
         let critical_groups = critical.clone().map(|process| process.groups.len()).sum::<usize>();
         let guarded = critical.count() > 0;
         if guarded {
-            self.choose_one(now);
+            self.choose_enabled_group(now);
         } else {
-            (self.one, self.rotate) = (None, false);
-            self.gate.withdraw();
+            (self.enabled_group, self.rotate) = (None, false);
+            self.window.withdraw();
         }
         self.guarded = guarded;
         let long = if critical_groups > 1 { self.policy.shared_us } else { self.policy.long_us };
@@ -28,91 +28,97 @@ impl Steering {
                 let setting = if !process.is_best_effort() {
                     Setting { enabled: true, slice_us: long }
                 } else if guarded {
-                    Setting { enabled: self.one == Some(*group), slice_us: self.policy.short_us }
+                    let enabled = self.enabled_group == Some(*group);
+                    Setting { enabled, slice_us: self.policy.short_us }
                 } else {
-                    let runs = self.reconciler.may_run(*group);
-                    Setting { enabled: self.may_run(process, runs, now), slice_us: DEFAULT_US }
+                    let enabled = self.reconciler.may_run(*group);
+                    Setting { enabled: self.may_run(process, enabled, now), slice_us: DEFAULT_US }
                 };
                 self.reconciler.want(*group, setting);
             }
         }
     }
 
-    /// Without anybody latency-critical: who holds a grant runs. Who says that it wants nothing is left in peace where it can
-    /// only harm itself by that: while nobody waits, nobody else holds a grant, and there is no limit to be kept. If it does not
-    /// run yet that can wait, as it is let run as soon as it says that it wants to.
-    fn may_run(&self, process: &Process, runs: bool, now: u64) -> bool {
-        match process.turn {
+    /// Whether a process may run while no latency-critical process is present: the holder of a grant does.
+    ///
+    /// An idle process keeps its channel groups enabled where a false report harms itself alone: no client waits, no
+    /// other client holds a grant, and its client has no limit. Enabling a disabled idle process can wait: it is
+    /// enabled when it reports work.
+    fn may_run(&self, process: &Process, enabled: bool, now: u64) -> bool {
+        match process.quantum {
             Turn::Granted => true,
-            Turn::Idle => self.is_in_peace(process) && (runs || now >= self.budget.ready_at(&self.policy)),
-            Turn::Ending => self.goes_on_until(process).is_some_and(|until| now < until),
+            Turn::Idle => self.may_stay_enabled(process) && (enabled || now >= self.control_ready_at()),
+            Turn::Ending => self.extended_until(process).is_some_and(|until| now < until),
             Turn::Waiting => false,
         }
     }
 
-    fn is_in_peace(&self, process: &Process) -> bool {
+    fn may_stay_enabled(&self, process: &Process) -> bool {
         let alone = self.holders.iter().all(|holder| *holder == process.client);
         alone && !self.contended && !process.limited
     }
 
-    /// Until when a process whose time is up goes on, because the last hand-over has not been earned yet.
-    pub(super) fn goes_on_until(&self, process: &Process) -> Option<u64> {
-        let late = process.ended_at?.saturating_add(self.policy.late_ns);
-        Some(self.budget.ready_at(&self.policy).min(late))
+    /// Until when a quantum that has ended is extended, because the controls of the last hand-off are not earned yet.
+    pub(super) fn extended_until(&self, process: &Process) -> Option<u64> {
+        let latest = process.ended_at?.saturating_add(self.policy.max_extension_ns);
+        Some(self.control_ready_at().min(latest))
     }
 
-    /// With somebody latency-critical: picks the one best-effort group that runs, and changes it at a good moment only.
-    fn choose_one(&mut self, now: u64) {
-        let next = self.next_one(now);
-        if next == self.one {
+    /// Chooses the one best-effort group that is enabled while a latency-critical process is present. The group changes
+    /// only while the hand-off window is open.
+    fn choose_enabled_group(&mut self, now: u64) {
+        let next = self.next_group(now);
+        if next == self.enabled_group {
             self.rotate = false;
-            return self.gate.withdraw();
+            return self.window.withdraw();
         }
-        // When it has just become present everybody may be running: that cannot wait. Nor need one that runs already.
-        let runs = next.is_some_and(|next| self.reconciler.may_run(next));
-        let at_once = !self.guarded || self.one.is_none() && runs;
+        // When a latency-critical process has just attached, all groups may be enabled: that cannot wait. A group that
+        // is enabled already need not wait.
+        let enabled = next.is_some_and(|next| self.reconciler.may_run(next));
+        let at_once = !self.guarded || self.enabled_group.is_none() && enabled;
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
-        if at_once || self.gate.is_open(&self.policy, now, critical.map(|process| process.activity)) {
-            self.one = next;
+        if at_once || self.window.is_open(&self.policy, now, critical.map(|process| process.activity)) {
+            self.enabled_group = next;
             self.rotate = false;
             if let Some(group) = next {
-                self.chosen += 1;
-                self.last_chosen.insert(group, self.chosen);
+                self.choices += 1;
+                self.last_choice.insert(group, self.choices);
             }
         }
     }
 
-    fn next_one(&self, now: u64) -> Option<GroupId> {
-        let owner = self.one.and_then(|one| self.processes.values().find(|p| p.groups.contains(&one)));
-        let goes_on = |owner: &Process| match owner.turn {
+    fn next_group(&self, now: u64) -> Option<GroupId> {
+        let is_owner = |process: &&Process| self.enabled_group.is_some_and(|g| process.groups.contains(&g));
+        let owner = self.processes.values().find(is_owner);
+        let continues = |owner: &Process| match owner.quantum {
             Turn::Granted => !self.rotate,
-            Turn::Ending => self.goes_on_until(owner).is_some_and(|until| now < until),
+            Turn::Ending => self.extended_until(owner).is_some_and(|until| now < until),
             Turn::Idle | Turn::Waiting => false,
         };
-        if owner.is_some_and(goes_on) {
-            return self.one;
+        if owner.is_some_and(continues) {
+            return self.enabled_group;
         }
-        let granted = |process: &&Process| process.is_best_effort() && process.turn == Turn::Granted;
-        if let Some(group) = self.longest_waiting(self.processes.values().filter(granted)) {
+        let granted = |process: &&Process| process.is_best_effort() && process.quantum == Turn::Granted;
+        if let Some(group) = self.least_recently_chosen(self.processes.values().filter(granted)) {
             return Some(group);
         }
-        // Nobody has a turn. Who ran last goes on having the GPU to itself unless somebody is to have it.
-        let in_peace = |process: &&Process| {
-            process.is_best_effort() && process.turn == Turn::Idle && self.is_in_peace(process)
+        // No process has a quantum. The group that ran last stays enabled unless another one is to run.
+        let may_stay = |process: &&Process| {
+            process.is_best_effort() && process.quantum == Turn::Idle && self.may_stay_enabled(process)
         };
         match owner {
-            Some(owner) if in_peace(&owner) => self.one,
-            None if !self.guarded => self.longest_waiting(self.processes.values().filter(in_peace)),
+            Some(owner) if may_stay(&owner) => self.enabled_group,
+            None if !self.guarded => self.least_recently_chosen(self.processes.values().filter(may_stay)),
             _ => None,
         }
     }
 
-    /// Of the groups of these processes the one that was not chosen for longest; at first one that runs already.
-    fn longest_waiting<'p>(&self, processes: impl Iterator<Item = &'p Process>) -> Option<GroupId> {
+    /// The group of these processes that was chosen least recently; at first one that is enabled already.
+    fn least_recently_chosen<'p>(&self, processes: impl Iterator<Item = &'p Process>) -> Option<GroupId> {
         let groups = processes.flat_map(|process| process.groups.iter().copied());
         groups.min_by_key(|group| {
-            let chosen = self.last_chosen.get(group).copied().unwrap_or(0);
-            (chosen, !self.reconciler.may_run(*group), *group)
+            let choice = self.last_choice.get(group).copied().unwrap_or(0);
+            (choice, !self.reconciler.may_run(*group), *group)
         })
     }
 }

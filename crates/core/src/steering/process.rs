@@ -1,4 +1,4 @@
-//! A process that is steered, or whose presence matters to those that are.
+//! A hardware-scheduled process, or a process whose presence matters to those.
 
 use super::activity::Activity;
 use super::control::GroupId;
@@ -6,19 +6,19 @@ use super::policy::SteeringPolicy;
 use crate::ids::ClientId;
 use crate::ledger::Class;
 
-/// The pause between two moments grows to 2 to this power times the first.
+/// The pause between two probes grows to 2 to this power times the first.
 const PROBE_DOUBLINGS: u32 = 4;
 
-/// Where a best-effort process stands with the token ledger.
+/// State of a best-effort process in the token ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Turn {
-    /// It does not want the GPU.
+    /// It has no request for a grant.
     Idle,
-    /// It was asked for.
+    /// A grant was requested for it.
     Waiting,
     /// It holds a grant.
     Granted,
-    /// Its time is up: it is being stopped.
+    /// Its quantum has ended: its groups are being disabled.
     Ending,
 }
 
@@ -26,18 +26,18 @@ pub enum Turn {
 pub(super) struct Process {
     pub(super) client: ClientId,
     pub(super) class: Class,
-    /// It may not have all of the GPU, even while nobody else wants it.
+    /// Its client has a limit below the whole GPU, which holds even while no other client wants the GPU.
     pub(super) limited: bool,
     pub(super) groups: Vec<GroupId>,
     pub(super) activity: Activity,
-    pub(super) turn: Turn,
-    /// Since when its time is up, while it is being stopped.
+    pub(super) quantum: Turn,
+    /// When its quantum ended, while its groups are being disabled.
     pub(super) ended_at: Option<u64>,
-    /// Since when one of its groups runs; `None` while none does.
-    pub(super) runs_since: Option<u64>,
-    /// Since when none does, or when it was last let run for a moment.
-    pub(super) stopped_at: u64,
-    /// How often it was let run for a moment without having said that it wants to.
+    /// Since when one of its groups is enabled; `None` while none is.
+    pub(super) enabled_since: Option<u64>,
+    /// Since when none of its groups is enabled, or when the last probe ended.
+    pub(super) disabled_at: u64,
+    /// Probes since it last reported work.
     pub(super) probes: u32,
 }
 
@@ -46,19 +46,20 @@ impl Process {
         self.class == Class::BestEffort
     }
 
-    /// Whether it takes turns over its groups.
-    pub(super) fn is_steered(&self) -> bool {
+    /// Whether its quanta are enforced through its channel groups.
+    pub(super) fn is_hardware_scheduled(&self) -> bool {
         self.is_best_effort() && !self.groups.is_empty()
     }
 
-    /// When it is to be let run for a moment though it says it is idle, if it is stopped: less and less often while it is right.
+    /// When a disabled process that reports idle is probed next: enabled for a moment, less often with each probe that
+    /// finds no work.
     pub(super) fn probe_at(&self, policy: &SteeringPolicy) -> u64 {
-        self.stopped_at.saturating_add(policy.probe_ns << self.probes.min(PROBE_DOUBLINGS))
+        self.disabled_at.saturating_add(policy.probe_ns << self.probes.min(PROBE_DOUBLINGS))
     }
 
-    /// For how long it has run without having anything to do.
+    /// How long it has been enabled without work.
     pub(super) fn idle_for(&self, now: u64) -> Option<u64> {
-        let (idle, runs_since) = (self.activity.idle_for(now)?, self.runs_since?);
-        Some(idle.min(now.saturating_sub(runs_since)))
+        let (idle, enabled_since) = (self.activity.idle_for(now)?, self.enabled_since?);
+        Some(idle.min(now.saturating_sub(enabled_since)))
     }
 }

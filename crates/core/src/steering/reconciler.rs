@@ -1,34 +1,34 @@
-//! From what the groups are to what they are to be, one control after the other.
+//! Brings the groups from their known settings to the wanted ones, one control after the other.
 //!
-//! The invariant: at most one group that may be running may have a slice below [`TINY_US`](super::TINY_US). What is not
-//! known counts as the worst: a group that was just announced, or one whose control failed, may be running and may have any
-//! slice. Longer slices may always be set, and any group may always be stopped, so there is a way out of everything.
+//! The invariant: at most one group that may be enabled may have a slice below [`TINY_US`](super::TINY_US). An unknown
+//! setting counts as the worst case: a group that was just announced, or whose control failed, may be enabled with any
+//! slice. A longer slice may always be set and any group may always be disabled, so that every state can be left.
 
 use super::control::{Control, GroupId, Op, Outcome, Setting};
 use super::group::{Group, Others};
 use std::collections::BTreeMap;
 
-/// What a control that has ended has changed.
+/// The change that a control made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The group runs from now on.
+    /// The group is enabled from now on.
     Started(GroupId),
-    /// The group does not run any more.
+    /// The group is disabled from now on.
     Stopped(GroupId),
-    /// Its slice is another.
+    /// Its slice was set.
     Sliced(GroupId),
-    /// The control failed: how the group is, is not known.
+    /// The control failed: the group's setting is unknown.
     Failed(GroupId),
-    /// There is no such group any more; it is forgotten.
+    /// The group does not exist any more and was removed.
     Gone(GroupId),
 }
 
-/// A group that was given back.
+/// A group that was released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released {
-    /// Which.
+    /// The group.
     pub group: GroupId,
-    /// It is as the driver made it, or not there any more; if not, nothing more can be done from here.
+    /// It has the driver's default setting, or does not exist any more. If false, no control can set it free.
     pub is_free: bool,
 }
 
@@ -37,67 +37,67 @@ pub struct Released {
 pub struct Reconciler {
     groups: BTreeMap<GroupId, Group>,
     in_flight: Option<Control>,
-    /// Slices cannot be set: all groups have the driver's own.
-    unsliced: bool,
+    /// Slices cannot be set: all groups have the driver's default.
+    no_slices: bool,
 }
 
 impl Reconciler {
-    /// Knows no groups. Sets no slices unless it can.
+    /// A reconciler without groups. `slices`: slices can be set.
     #[must_use]
     pub fn new(slices: bool) -> Self {
-        Self { unsliced: !slices, ..Self::default() }
+        Self { no_slices: !slices, ..Self::default() }
     }
 
-    /// A group that nothing is known of, or not any more. It is to be free until somebody wants something else. One that was
-    /// being given back stays.
+    /// Adds a group of unknown setting, or marks the setting of a known one as unknown. The wanted setting is free until
+    /// [`Self::want`] changes it. The release of a group that was being released is cancelled.
     pub fn add(&mut self, group: GroupId) {
         let in_flight = self.in_flight.is_some_and(|control| control.group == group);
         self.groups.entry(group).or_insert(Group::new()).announced(in_flight);
     }
 
-    /// How a group is to be. Nothing if it is being given back, or unknown.
+    /// Sets the wanted setting of a group. Ignored if the group is being released or is not known.
     pub fn want(&mut self, group: GroupId, setting: Setting) {
-        if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.leaving) {
+        if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.releasing) {
             group.want = setting;
         }
     }
 
-    /// Gives a group back: it is made free, as far as possible, and appears in [`Self::take_released`].
+    /// Releases a group: it is set free as far as possible and then appears in [`Self::take_released`].
     pub fn release(&mut self, group: GroupId) {
-        if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.leaving) {
-            (group.want, group.leaving, group.frozen) = (Setting::FREE, true, false);
+        if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.releasing) {
+            (group.want, group.releasing, group.frozen) = (Setting::FREE, true, false);
         }
     }
 
-    /// Leaves a group as it is until something else is said of it.
+    /// Makes no further control for a group until it is added, released or forgotten.
     pub fn freeze(&mut self, group: GroupId) {
         if let Some(group) = self.groups.get_mut(&group) {
             group.frozen = true;
         }
     }
 
-    /// Forgets a group: its owner has gone.
+    /// Removes a group: its owner has ended.
     pub fn forget(&mut self, group: GroupId) {
         match self.groups.get_mut(&group) {
             Some(known) if self.in_flight.is_some_and(|control| control.group == group) => {
-                known.gone = true;
+                known.owner_gone = true;
             }
             _ => drop(self.groups.remove(&group)),
         }
     }
 
-    /// The next control, if none is in flight and something is not as it is to be. It is in flight from here on.
+    /// Begins the next control, if none is in flight and a group is not as wanted.
     pub fn begin(&mut self) -> Option<Control> {
-        self.in_flight = Some(self.look()?);
+        self.in_flight = Some(self.next_control()?);
         self.in_flight
     }
 
-    /// The control in flight has ended.
+    /// Records the result of the control in flight.
     pub fn done(&mut self, outcome: Outcome) -> Option<Change> {
         let Control { group: id, op } = self.in_flight.take()?;
         let group = self.groups.get_mut(&id)?;
-        if group.gone || outcome == Outcome::Gone {
-            let known = !group.gone;
+        if group.owner_gone || outcome == Outcome::Gone {
+            let known = !group.owner_gone;
             self.groups.remove(&id);
             return known.then_some(Change::Gone(id));
         }
@@ -111,23 +111,23 @@ impl Reconciler {
         })
     }
 
-    /// The groups that were given back and are free, or cannot be made so. One that cannot is kept in mind until it is
-    /// [forgotten](Self::forget), for it may be in the way of others.
+    /// The released groups that are free, or cannot be set free. One that cannot is kept until it is
+    /// [forgotten](Self::forget), because it may limit the slices of others.
     pub fn take_released(&mut self) -> Vec<Released> {
-        let leaving = self.groups.iter().filter(|(_, group)| group.leaving && !group.told);
-        let ids: Vec<GroupId> = leaving.map(|(id, _)| *id).collect();
+        let releasing = self.groups.iter().filter(|(_, group)| group.releasing && !group.release_reported);
+        let ids: Vec<GroupId> = releasing.map(|(id, _)| *id).collect();
         let mut released = Vec::new();
         for id in ids {
-            let under_way = self.in_flight.is_some_and(|control| control.group == id);
-            let feared = self.feared();
+            let in_flight = self.in_flight.is_some_and(|control| control.group == id);
+            let tiny_counts = self.tiny_counts();
             let Some(group) = self.groups.get_mut(&id) else { continue };
-            let others = feared.but(group);
-            // One that waits for others to get out of the way has something left to be done.
+            let others = tiny_counts.without(group);
+            // A group that waits for another one's slice has a control left.
             let finished = group.step(Others { tiny: false, ..others }).is_none();
-            if under_way || !finished {
+            if in_flight || !finished {
                 continue;
             }
-            group.told = true;
+            group.release_reported = true;
             let is_free = group.is_free(others);
             released.push(Released { group: id, is_free });
             if is_free {
@@ -137,7 +137,7 @@ impl Reconciler {
         released
     }
 
-    /// Whether a group may be running, as far as is known.
+    /// Whether a group may be enabled, as far as is known.
     #[must_use]
     pub fn may_run(&self, group: GroupId) -> bool {
         self.groups.get(&group).is_some_and(Group::may_run)
@@ -149,47 +149,47 @@ impl Reconciler {
         self.in_flight
     }
 
-    /// Whether every group is as it is to be.
+    /// Whether every group has its wanted setting.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.in_flight.is_none() && self.look().is_none()
+        self.in_flight.is_none() && self.next_control().is_none()
     }
 
-    fn look(&self) -> Option<Control> {
+    fn next_control(&self) -> Option<Control> {
         if self.in_flight.is_some() {
             return None;
         }
-        let feared = self.feared();
-        let steps = self.groups.iter().filter(|(_, group)| !group.gone).filter_map(|(id, group)| {
-            let (urgency, op) = group.step(feared.but(group))?;
+        let tiny_counts = self.tiny_counts();
+        let steps = self.groups.iter().filter(|(_, group)| !group.owner_gone).filter_map(|(id, group)| {
+            let (urgency, op) = group.step(tiny_counts.without(group))?;
             Some((urgency, Control { group: *id, op }))
         });
-        // Of several that are as urgent the oldest goes first.
+        // Among equally urgent controls, the oldest group's goes first.
         steps.min_by_key(|(urgency, _)| *urgency).map(|(_, control)| control)
     }
 
-    fn feared(&self) -> Feared {
+    fn tiny_counts(&self) -> TinyCounts {
         let count = |which: fn(&Group) -> bool| self.groups.values().filter(|group| which(group)).count();
-        let (tiny, for_ever) = (count(Group::is_tiny), count(Group::is_tiny_for_ever));
-        Feared { tiny, for_ever, unsliced: self.unsliced }
+        let (tiny, permanent) = (count(Group::is_tiny), count(Group::is_permanently_tiny));
+        TinyCounts { tiny, permanent, no_slices: self.no_slices }
     }
 }
 
-/// How many groups may have tiny slices: counted once for all of them, as a tenant may have many.
+/// How many groups may have tiny slices. Counted once for all groups, as a tenant may have many.
 #[derive(Clone, Copy)]
-struct Feared {
+struct TinyCounts {
     tiny: usize,
-    for_ever: usize,
-    unsliced: bool,
+    permanent: usize,
+    no_slices: bool,
 }
 
-impl Feared {
-    /// Whether any but this one does.
-    fn but(self, group: &Group) -> Others {
+impl TinyCounts {
+    /// The counts without this group.
+    fn without(self, group: &Group) -> Others {
         Others {
             tiny: self.tiny > usize::from(group.is_tiny()),
-            for_ever: self.for_ever > usize::from(group.is_tiny_for_ever()),
-            unsliced: self.unsliced,
+            permanent: self.permanent > usize::from(group.is_permanently_tiny()),
+            no_slices: self.no_slices,
         }
     }
 }

@@ -1,11 +1,11 @@
-//! In which order groups are set free by somebody who will not come back: a manager at its end, or whoever does it for a manager
-//! that is no more.
+//! The order in which groups are set free when no later control can correct them: by a manager that exits, or by the
+//! node agent for a manager that has died.
 //!
-//! A group that stays stopped is lost to its owner, and two that run with slices below [`TINY_US`] keep each other from
-//! working. So each is sliced and started before the next one, as the time may run out at any moment; one whose slice is not
-//! feared is started first and sliced after that. A slice that cannot be set is no reason to leave a group stopped: what was
-//! known of it before still holds. Groups that may have tiny slices all the same come last, and only one of them: none if
-//! another such group may be running.
+//! A group that stays disabled is lost to its owner, and two enabled groups with slices below [`TINY_US`] prevent each
+//! other from making progress. The time may run out at any moment, so each group gets its slice and is enabled before
+//! the next one begins. A group whose slice cannot be tiny is enabled first. A slice that cannot be set does not keep a
+//! group disabled: its known slice still holds. Groups that may keep tiny slices come last, and only one of them is
+//! enabled, or none if another such group may be enabled.
 
 use super::control::Op;
 use super::policy::{DEFAULT_US, TINY_US};
@@ -13,24 +13,24 @@ use super::policy::{DEFAULT_US, TINY_US};
 /// How often each control of a group is tried.
 const TRIES: u8 = 2;
 
-/// What is known of a group that is to be set free; `None`: nothing.
+/// The known setting of a group that is to be set free; `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Known {
-    /// Its channels may run.
+    /// Whether its channels may run.
     pub enabled: Option<bool>,
-    /// Its time slice, microseconds: the last one that it is known to have had.
+    /// The last time slice that it is known to have had, microseconds.
     pub slice_us: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Held<G> {
+struct Entry<G> {
     group: G,
     known: Known,
     slices: u8,
     starts: u8,
 }
 
-impl<G> Held<G> {
+impl<G> Entry<G> {
     fn may_run(&self) -> bool {
         self.known.enabled != Some(false)
     }
@@ -43,7 +43,7 @@ impl<G> Held<G> {
         self.known == Known { enabled: Some(true), slice_us: Some(DEFAULT_US) }
     }
 
-    /// What to do about it if each control may be tried so often.
+    /// The next control for the group, if each control may be tried so often.
     fn step(&self, tries: u8) -> Option<Op> {
         let start = self.known.enabled != Some(true) && self.starts < tries;
         let slice = self.known.slice_us != Some(DEFAULT_US) && self.slices < tries;
@@ -58,65 +58,65 @@ impl<G> Held<G> {
 /// Groups that are being set free, one control after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Release<G> {
-    held: Vec<Held<G>>,
+    entries: Vec<Entry<G>>,
     in_flight: Option<(usize, Op)>,
 }
 
 impl<G: Copy> Release<G> {
-    /// These groups. Those that may be stopped are set free first.
+    /// A sequence for these groups. Those that may be disabled are set free first.
     #[must_use]
     pub fn of(groups: impl IntoIterator<Item = (G, Known)>) -> Self {
-        let held = groups.into_iter().map(|(group, known)| Held { group, known, slices: 0, starts: 0 });
-        let mut held: Vec<_> = held.collect();
-        held.sort_by_key(|held| held.known.enabled == Some(true));
-        Self { held, in_flight: None }
+        let entries = groups.into_iter().map(|(group, known)| Entry { group, known, slices: 0, starts: 0 });
+        let mut entries: Vec<_> = entries.collect();
+        entries.sort_by_key(|entry| entry.known.enabled == Some(true));
+        Self { entries, in_flight: None }
     }
 
-    /// The next control, [`Op::SetSlice`] or [`Op::Start`]; it is in flight from here on. `None` if nothing is left that could be
-    /// done without harm, or one is in flight. Nothing has to be undone if it is not asked any more.
+    /// Begins the next control, [`Op::SetSlice`] or [`Op::Start`]. `None` if no safe control is left, or one is in
+    /// flight. The caller may stop at any point without undoing anything.
     pub fn begin(&mut self) -> Option<(G, Op)> {
         if self.in_flight.is_some() {
             return None;
         }
         let step = |tries| {
-            let steps = self.held.iter().enumerate();
-            steps.filter_map(|(index, held)| Some((index, held.step(tries)?))).next()
+            let steps = self.entries.iter().enumerate();
+            steps.filter_map(|(index, entry)| Some((index, entry.step(tries)?))).next()
         };
         let (index, op) = (1..=TRIES).find_map(step).or_else(|| self.last_resort())?;
         self.in_flight = Some((index, op));
-        Some((self.held[index].group, op))
+        Some((self.entries[index].group, op))
     }
 
-    /// The control in flight has ended. One that failed may have had its effect all the same.
+    /// Records the result of the control in flight. A control that failed may have taken effect all the same.
     pub fn done(&mut self, succeeded: bool) {
         let Some((index, op)) = self.in_flight.take() else { return };
-        let Some(held) = self.held.get_mut(index) else { return };
+        let Some(entry) = self.entries.get_mut(index) else { return };
         match op {
             Op::SetSlice(us) => {
-                held.slices += 1;
-                // It is this one or still the one before: neither is to be feared unless that one was.
-                held.known.slice_us = if succeeded { Some(us) } else { held.known.slice_us };
+                entry.slices += 1;
+                // After a failure the slice is the new one or the one before: it is tiny only if the one before was.
+                entry.known.slice_us = if succeeded { Some(us) } else { entry.known.slice_us };
             }
             Op::Start | Op::Stop => {
-                held.starts += 1;
-                held.known.enabled = succeeded.then_some(op == Op::Start);
+                entry.starts += 1;
+                entry.known.enabled = succeeded.then_some(op == Op::Start);
             }
         }
     }
 
-    /// The groups that are known to run with the driver's own slice.
+    /// The groups that are known to be enabled with the driver's default slice.
     pub fn free(&self) -> impl Iterator<Item = G> + '_ {
-        self.held.iter().filter(|held| held.is_free()).map(|held| held.group)
+        self.entries.iter().filter(|entry| entry.is_free()).map(|entry| entry.group)
     }
 
-    /// Starts one whose slice cannot be helped, if no other one of that kind may be running.
+    /// Enables one group whose slice cannot be set, if no other such group may be enabled.
     fn last_resort(&self) -> Option<(usize, Op)> {
-        let feared = |held: &Held<G>| held.may_run() && held.may_be_tiny();
-        let feared_ones = self.held.iter().filter(|held| feared(held)).count();
-        let may_start = |held: &Held<G>| {
-            let others = feared_ones - usize::from(feared(held));
-            held.known.enabled != Some(true) && held.starts < TRIES && others == 0
+        let may_be_enabled_and_tiny = |entry: &Entry<G>| entry.may_run() && entry.may_be_tiny();
+        let tiny_count = self.entries.iter().filter(|entry| may_be_enabled_and_tiny(entry)).count();
+        let may_start = |entry: &Entry<G>| {
+            let others = tiny_count - usize::from(may_be_enabled_and_tiny(entry));
+            entry.known.enabled != Some(true) && entry.starts < TRIES && others == 0
         };
-        self.held.iter().position(may_start).map(|index| (index, Op::Start))
+        self.entries.iter().position(may_start).map(|index| (index, Op::Start))
     }
 }

@@ -1,62 +1,82 @@
-//! Who is steered, and the controls made for them.
+//! The state of channel-group scheduling, and the controls made for it.
 
 use super::activity::Activity;
-use super::budget::Budget;
 use super::control::{Control, GroupId, Op, Outcome};
-use super::gate::Gate;
+use super::hand_off_window::HandOffWindow;
 use super::policy::SteeringPolicy;
 use super::process::{Process, Turn};
 use super::reconciler::{Change, Reconciler, Released};
 use crate::ids::{ClientId, ProcessId};
 use crate::ledger::{Class, PeerKind, TokenLedger};
+use crate::rate_limiter::{Rate, RateLimiter};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the owner of the groups has to do.
+/// What the caller has to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A control of the process's client failed: it is not steered any more, and takes turns by token.
+    /// A control of the process's client failed. The process is token-scheduled from now on.
     GivenUp(ProcessId),
-    /// None of the process's groups is there any more: it takes turns by token until it announces others.
+    /// The last group of the process was destroyed. The process is token-scheduled until it announces others.
     Unsteered(ProcessId),
     /// A group is not controlled any more.
     Released(Released),
 }
 
-/// Steering of one GPU.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// The channel-group scheduler of one GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Steering {
     pub(super) policy: SteeringPolicy,
     pub(super) processes: BTreeMap<ProcessId, Process>,
     /// Clients of which a control failed.
-    pub(super) given_up: BTreeSet<ClientId>,
+    pub(super) failed_clients: BTreeSet<ClientId>,
     pub(super) reconciler: Reconciler,
-    pub(super) gate: Gate,
-    pub(super) budget: Budget,
-    /// Somebody waits.
+    pub(super) window: HandOffWindow,
+    /// Controls that enable or disable best-effort groups; a token is a nanosecond in which controls are earned. A
+    /// control that can wait does so until one is earned. One that cannot is made at once and earned afterwards.
+    controls: RateLimiter,
+    /// A client waits for a grant.
     pub(super) contended: bool,
     /// Best-effort clients that hold a grant.
     pub(super) holders: BTreeSet<ClientId>,
-    /// Somebody latency-critical is present.
+    /// A latency-critical process is present.
     pub(super) guarded: bool,
-    /// The best-effort group that runs while somebody latency-critical is present.
-    pub(super) one: Option<GroupId>,
-    /// Its client's turn goes on: another of its groups is to run.
+    /// The best-effort group that is enabled while a latency-critical process is present.
+    pub(super) enabled_group: Option<GroupId>,
+    /// The grant of that group's client was prolonged: another group of the client is next.
     pub(super) rotate: bool,
-    pub(super) chosen: u64,
-    pub(super) last_chosen: BTreeMap<GroupId, u64>,
-    pub(super) turns: u64,
-    /// Groups of processes that have hung up, and when they are given back unless those have ended by then.
-    pub(super) parting: BTreeMap<GroupId, u64>,
+    /// Changes of `enabled_group` so far.
+    pub(super) choices: u64,
+    pub(super) last_choice: BTreeMap<GroupId, u64>,
+    pub(super) quanta_granted: u64,
+    /// Groups of disconnected processes, and when they are released unless the process has ended by then.
+    pub(super) disconnected: BTreeMap<GroupId, u64>,
 }
 
 impl Steering {
-    /// Steers nobody yet.
+    /// A scheduler without processes.
     #[must_use]
     pub fn new(policy: SteeringPolicy) -> Self {
-        Self { reconciler: Reconciler::new(policy.slices), policy, ..Self::default() }
+        let burst = policy.control_burst.max(1).saturating_mul(policy.control_ns);
+        Self {
+            policy,
+            processes: BTreeMap::new(),
+            failed_clients: BTreeSet::new(),
+            reconciler: Reconciler::new(policy.slices),
+            window: HandOffWindow::default(),
+            controls: RateLimiter::full(Rate::one_per(burst, 1)),
+            contended: false,
+            holders: BTreeSet::new(),
+            guarded: false,
+            enabled_group: None,
+            rotate: false,
+            choices: 0,
+            last_choice: BTreeMap::new(),
+            quanta_granted: 0,
+            disconnected: BTreeMap::new(),
+        }
     }
 
-    /// What a process says of itself now.
+    /// Sets what a process reports of its activity.
     pub fn observe(&mut self, id: ProcessId, activity: Activity) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.activity = activity;
@@ -68,14 +88,25 @@ impl Steering {
         if self.reconciler.in_flight().is_some() {
             return None;
         }
-        self.end_parting(now);
+        self.release_disconnected(now);
         self.plan(now);
         let control = self.reconciler.begin()?;
         let best_effort = |id| self.processes.get(&id).is_some_and(Process::is_best_effort);
         if matches!(control.op, Op::Stop | Op::Start) && self.owner(control.group).is_some_and(best_effort) {
-            self.budget.spend(&self.policy, now);
+            self.count_control(now);
         }
         Some(control)
+    }
+
+    /// Counts a control that is made. The debt is bounded: after the hand-off of a client with many groups, others
+    /// would otherwise be late for long.
+    pub(super) fn count_control(&mut self, now: u64) {
+        self.controls.take(self.policy.control_ns, self.policy.max_extension_ns, now);
+    }
+
+    /// From when on a control that can wait may be made.
+    pub(super) fn control_ready_at(&self) -> u64 {
+        self.controls.ready_at(self.policy.control_ns).unwrap_or_default()
     }
 
     /// The control in flight has ended at `now`.
@@ -84,15 +115,15 @@ impl Steering {
         match self.reconciler.done(outcome) {
             Some(Change::Started(group) | Change::Stopped(group)) => {
                 if let Some(id) = self.owner(group) {
-                    self.count_running(id, tokens, now);
+                    self.update_running(id, tokens, now);
                 }
             }
             Some(Change::Gone(group)) => {
                 let owner = self.owner(group);
                 self.forget(group);
                 if let Some(id) = owner {
-                    self.count_running(id, tokens, now);
-                    events.extend(self.unsteer_if_bare(id, tokens, now));
+                    self.update_running(id, tokens, now);
+                    events.extend(self.remove_if_without_groups(id, tokens, now));
                 }
                 events.push(Event::Released(Released { group, is_free: true }));
             }
@@ -103,19 +134,19 @@ impl Steering {
         events
     }
 
-    /// The groups that were given back since this was last asked. Some need no control for that.
+    /// The groups that were released since the last call. Some need no control for that.
     pub fn take_released(&mut self) -> Vec<Released> {
         self.reconciler.take_released()
     }
 
-    /// Takes a client out: what could not be controlled once is not relied on again.
+    /// Stops hardware-scheduling a client: a control that failed once is not relied on again.
     fn give_up(&mut self, group: GroupId, tokens: &mut TokenLedger, now: u64) -> Vec<Event> {
         let owner = self.owner(group).and_then(|id| self.processes.get(&id));
-        // Without an owner it is being given back already.
+        // A group without an owner is being released already.
         let Some(client) = owner.map(|process| process.client) else { return Vec::new() };
-        self.given_up.insert(client);
-        let its = self.processes.iter().filter(|(_, process)| process.client == client);
-        let ids: Vec<ProcessId> = its.map(|(id, _)| *id).collect();
+        self.failed_clients.insert(client);
+        let processes = self.processes.iter().filter(|(_, process)| process.client == client);
+        let ids: Vec<ProcessId> = processes.map(|(id, _)| *id).collect();
         for id in &ids {
             let Some(process) = self.processes.get_mut(id) else { continue };
             for group in std::mem::take(&mut process.groups) {
@@ -128,98 +159,104 @@ impl Steering {
         ids.into_iter().map(Event::GivenUp).collect()
     }
 
-    fn unsteer_if_bare(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) -> Option<Event> {
-        let bare = |process: &&Process| process.is_best_effort() && process.groups.is_empty();
-        self.processes.get(&id).filter(bare)?;
+    fn remove_if_without_groups(
+        &mut self,
+        id: ProcessId,
+        tokens: &mut TokenLedger,
+        now: u64,
+    ) -> Option<Event> {
+        let without_groups = |process: &&Process| process.is_best_effort() && process.groups.is_empty();
+        self.processes.get(&id).filter(without_groups)?;
         self.leave(id, tokens, now);
         Some(Event::Unsteered(id))
     }
 
-    /// Tells the ledger whether a process's client runs.
-    pub(super) fn count_running(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
-        let runs = |process: &Process| process.groups.iter().any(|group| self.reconciler.may_run(*group));
+    /// Updates since when a process is enabled, and reports to the ledger whether its client is.
+    pub(super) fn update_running(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
+        let enabled = |process: &Process| process.groups.iter().any(|group| self.reconciler.may_run(*group));
         let Some(process) = self.processes.get(&id).filter(|process| process.is_best_effort()) else {
             return;
         };
-        let (client, its) = (process.client, runs(process));
-        self.tell_running(client, tokens, now);
+        let (client, enabled) = (process.client, enabled(process));
+        self.update_client_running(client, tokens, now);
         if let Some(process) = self.processes.get_mut(&id) {
-            if process.runs_since.is_some() && !its {
-                process.stopped_at = now;
+            if process.enabled_since.is_some() && !enabled {
+                process.disabled_at = now;
             }
-            process.runs_since = if its { process.runs_since.or(Some(now)) } else { None };
+            process.enabled_since = if enabled { process.enabled_since.or(Some(now)) } else { None };
         }
     }
 
-    pub(super) fn tell_running(&self, client: ClientId, tokens: &mut TokenLedger, now: u64) {
-        let mut its = self.processes.values().filter(|process| process.client == client);
-        let runs = its.any(|process| process.groups.iter().any(|group| self.reconciler.may_run(*group)));
-        tokens.set_running(client, runs, now);
+    pub(super) fn update_client_running(&self, client: ClientId, tokens: &mut TokenLedger, now: u64) {
+        let mut groups =
+            self.processes.values().filter(|process| process.client == client).flat_map(|p| &p.groups);
+        let enabled = groups.any(|group| self.reconciler.may_run(*group));
+        tokens.set_running(client, enabled, now);
     }
 
     fn owner(&self, group: GroupId) -> Option<ProcessId> {
         self.processes.iter().find(|(_, process)| process.groups.contains(&group)).map(|(id, _)| *id)
     }
 
-    /// The processes whose activity matters.
+    /// The processes whose activity the scheduler reads.
     pub fn watched(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.processes.keys().copied()
     }
 
-    /// Whether anybody latency-critical is attached.
+    /// Whether a latency-critical process is attached.
     #[must_use]
     pub fn has_critical(&self) -> bool {
         self.processes.values().any(|process| !process.is_best_effort())
     }
 
-    /// Whether a process's channel groups are controlled.
+    /// Whether channel groups of a process are under control.
     #[must_use]
     pub fn controls(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_some_and(|process| !process.groups.is_empty())
     }
 
-    /// Whether a group is a process's, and under control.
+    /// Whether a group belongs to a process and is under control.
     #[must_use]
     pub fn owns(&self, id: ProcessId, group: GroupId) -> bool {
         self.processes.get(&id).is_some_and(|process| process.groups.contains(&group))
     }
 
-    /// Whether a process's activity matters.
+    /// Whether the scheduler reads the activity of a process.
     #[must_use]
     pub fn watches(&self, id: ProcessId) -> bool {
         self.processes.contains_key(&id)
     }
 
-    /// A client is of another class from now on; the ledger knows already.
+    /// Changes the class of a client. The ledger has been told already.
     pub fn set_class(&mut self, client: ClientId, class: Class, tokens: &mut TokenLedger, now: u64) {
         for (id, process) in self.processes.iter_mut().filter(|(_, process)| process.client == client) {
-            (process.class, process.turn) = (class, Turn::Idle);
-            let steered = class == Class::BestEffort && !process.groups.is_empty();
-            let _ = tokens.set_kind(*id, if steered { PeerKind::Steered } else { PeerKind::Returns }, now);
+            (process.class, process.quantum) = (class, Turn::Idle);
+            let scheduled = class == Class::BestEffort && !process.groups.is_empty();
+            let _ = tokens.set_kind(*id, if scheduled { PeerKind::Steered } else { PeerKind::Returns }, now);
         }
-        // Best-effort processes without groups are not steered.
+        // Best-effort processes without groups are not hardware-scheduled.
         self.processes.retain(|_, process| !process.is_best_effort() || !process.groups.is_empty());
-        let its = self.processes.iter().filter(|(_, process)| process.client == client);
-        let its: Vec<ProcessId> = its.map(|(id, _)| *id).collect();
-        its.into_iter().for_each(|id| self.count_running(id, tokens, now));
+        let processes = self.processes.iter().filter(|(_, process)| process.client == client);
+        let ids: Vec<ProcessId> = processes.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.update_running(id, tokens, now));
     }
 
-    /// Where a best-effort process stands, if it is steered.
+    /// State of a process in the ledger, if it is hardware-scheduled.
     #[must_use]
     pub fn turn(&self, id: ProcessId) -> Option<Turn> {
-        self.processes.get(&id).filter(|process| process.is_steered()).map(|process| process.turn)
+        self.processes.get(&id).filter(|process| process.is_hardware_scheduled()).map(|process| process.quantum)
     }
 
-    /// Turns granted so far.
+    /// Quanta granted so far.
     #[must_use]
     pub const fn turns(&self) -> u64 {
-        self.turns
+        self.quanta_granted
     }
 
-    /// Hand-overs that disturbed somebody latency-critical because no good moment came.
+    /// Hand-offs that disturbed a latency-critical process because no good moment came in time.
     #[must_use]
     pub const fn forced(&self) -> u64 {
-        self.gate.forced()
+        self.window.forced()
     }
 
     /// Whether no control is in flight and none is to be made.

@@ -1,10 +1,10 @@
-//! One grant at a time, how it begins and ends.
+//! Begin and end of grants, one at a time.
 
 use super::super::{End, Refused, Returned};
 use super::*;
 
 #[test]
-fn the_token_passes_on_when_it_is_returned_early() {
+fn next_client_is_granted_when_a_grant_is_returned_early() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     assert_eq!(granted(&ledger.advance(0)), [(0, Deadline::At(50 * MS))]);
@@ -15,7 +15,7 @@ fn the_token_passes_on_when_it_is_returned_early() {
 }
 
 #[test]
-fn a_grant_is_waited_for_after_its_deadline_and_taken_back_in_the_end() {
+fn grant_is_revoked_only_after_the_return_timeout() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);
@@ -27,12 +27,12 @@ fn a_grant_is_waited_for_after_its_deadline_and_taken_back_in_the_end() {
     assert!(actions.contains(&revoked), "{actions:?}");
     assert_eq!(ended(&actions), [(0, 2 * S + 50 * MS, 2 * S + 50 * MS)]);
     assert_eq!(granted(&actions).len(), 1);
-    // What comes too late changes nothing.
+    // A late return changes nothing.
     assert_eq!(ledger.returned(ProcessId(0), 3 * S, MS, 0), Ok(Returned::NothingHeld));
 }
 
 #[test]
-fn a_dead_holders_token_passes_on_at_once() {
+fn next_client_is_granted_at_once_when_the_holder_dies() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);
@@ -44,7 +44,7 @@ fn a_dead_holders_token_passes_on_at_once() {
 }
 
 #[test]
-fn who_waits_and_dies_is_forgotten() {
+fn waiting_process_that_dies_is_removed() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);
@@ -59,32 +59,32 @@ fn who_waits_and_dies_is_forgotten() {
 }
 
 #[test]
-fn a_client_that_is_still_owed_may_run_twice_in_a_row() {
+fn client_below_its_request_may_run_twice_in_a_row() {
     let mut ledger = ledger_of(Policy::default(), &[spec(0.9, 1.0), spec(0.1, 1.0)]);
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);
     ledger.advance(0);
     ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
-    // The other runs, and the first one is owed a lot from then on.
+    // The other client runs, and the first one is far below its request from then on.
     assert_eq!(granted(&ledger.advance(50 * MS)), [(1, Deadline::At(100 * MS))]);
     ask(&mut ledger, 0, 50 * MS);
     ledger.returned(ProcessId(1), 100 * MS, 50 * MS, 0).unwrap();
     ask(&mut ledger, 1, 100 * MS);
     assert_eq!(granted(&ledger.advance(100 * MS)), [(0, Deadline::At(150 * MS))]);
-    // It returns and asks again a little later: its turn is kept for it so long.
+    // It returns and requests again a little later: the GPU is kept free for it in between.
     ledger.returned(ProcessId(0), 150 * MS, 50 * MS, 0).unwrap();
     assert_eq!(granted(&ledger.advance(150 * MS)), []);
     assert_eq!(ledger.next_deadline(), Some(150 * MS + 200_000));
     ask(&mut ledger, 0, 150 * MS + 100_000);
     assert_eq!(granted(&ledger.advance(150 * MS + 100_000)), [(0, Deadline::At(200 * MS + 100_000))]);
-    // Had it not asked, the other would have run.
+    // Without that request, the other client would have run.
     ledger.returned(ProcessId(0), 200 * MS + 100_000, 50 * MS, 0).unwrap();
     ledger.advance(200 * MS + 100_000);
     assert_eq!(granted(&ledger.advance(200 * MS + 300_000)).first().map(|grant| grant.0), Some(1));
 }
 
 #[test]
-fn the_holder_is_told_when_somebody_begins_and_ceases_to_wait() {
+fn holder_is_notified_when_another_client_starts_and_stops_waiting() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ledger.advance(0);
@@ -95,7 +95,7 @@ fn the_holder_is_told_when_somebody_begins_and_ceases_to_wait() {
 }
 
 #[test]
-fn a_latency_critical_client_never_waits_and_takes_nobodys_token() {
+fn latency_critical_client_never_waits_and_leaves_other_grants_alone() {
     let mut ledger = pair();
     let critical = ClientSpec { class: Class::LatencyCritical, ..spec(0.2, 1.0) };
     ledger.set_client(ClientId(9), critical, 0);
@@ -106,7 +106,7 @@ fn a_latency_critical_client_never_waits_and_takes_nobodys_token() {
     assert_eq!(granted(&ledger.advance(MS)), [(9, Deadline::Standing)]);
     assert!(ledger.holds(ProcessId(9)) && ledger.holds(ProcessId(0)));
     assert_eq!(ledger.returned(ProcessId(9), 2 * MS, MS, 0), Ok(Returned::NothingHeld));
-    // It becomes an ordinary client: its grant is taken back, and it takes its turn.
+    // It becomes best-effort: its grant is revoked, and it waits for the next one.
     ledger.set_client(ClientId(9), spec(0.2, 1.0), 3 * MS);
     let revoked = Action::Revoke { process: ProcessId(9), why: End::Withdrawn };
     assert_eq!(ledger.advance(3 * MS), [revoked]);
@@ -115,7 +115,7 @@ fn a_latency_critical_client_never_waits_and_takes_nobodys_token() {
 }
 
 #[test]
-fn a_removed_client_is_forgotten_and_its_token_passes_on() {
+fn grant_of_a_removed_client_goes_to_the_next() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);
@@ -128,7 +128,7 @@ fn a_removed_client_is_forgotten_and_its_token_passes_on() {
 }
 
 #[test]
-fn with_more_capacity_several_clients_run_at_once_and_share_the_time_held() {
+fn with_more_capacity_several_clients_hold_grants_and_share_the_time_held() {
     let policy = Policy { capacity: 2, ..Policy::default() };
     let mut ledger = ledger_of(policy, &[spec(0.3, 1.0), spec(0.3, 1.0), spec(0.3, 1.0)]);
     for process in 0..3 {
@@ -141,7 +141,7 @@ fn with_more_capacity_several_clients_run_at_once_and_share_the_time_held() {
 }
 
 #[test]
-fn bursts_adapt_the_length_of_grants() {
+fn length_of_grants_adapts_to_bursts() {
     let mut ledger = pair();
     let mut now = 0;
     let mut lengths = Vec::new();

@@ -1,10 +1,10 @@
-//! Limits: kept, without long pauses, at once when they change.
+//! Limits hold without long pauses, and changes apply at once.
 
 use super::simulation::{Habit, Simulation};
 use super::*;
 
 #[test]
-fn half_the_gpu_alone_is_half_without_long_stalls() {
+fn client_limited_to_half_gets_half_without_long_stalls() {
     let busy = Some(Habit::Busy { overuse_ns: 15 * MS });
     let mut gpu = Simulation::new(Policy::default(), &[(spec(0.5, 0.5), busy)]);
     gpu.run_until(20 * S);
@@ -14,7 +14,7 @@ fn half_the_gpu_alone_is_half_without_long_stalls() {
 }
 
 #[test]
-fn even_a_small_limit_pauses_for_less_than_the_limit_period() {
+fn small_limit_pauses_for_less_than_the_limit_period() {
     let busy = Some(Habit::Busy { overuse_ns: 0 });
     let mut gpu = Simulation::new(Policy::default(), &[(spec(0.05, 0.05), busy)]);
     gpu.run_until(20 * S);
@@ -24,7 +24,7 @@ fn even_a_small_limit_pauses_for_less_than_the_limit_period() {
 }
 
 #[test]
-fn what_a_limited_client_may_not_use_goes_to_the_other() {
+fn time_beyond_a_limit_goes_to_the_other_client() {
     let busy = Some(Habit::Busy { overuse_ns: 0 });
     let clients = [(spec(0.3, 0.3), busy), (spec(0.1, 1.0), busy)];
     let mut gpu = Simulation::new(Policy::default(), &clients);
@@ -35,7 +35,7 @@ fn what_a_limited_client_may_not_use_goes_to_the_other() {
 }
 
 #[test]
-fn a_changed_limit_counts_at_once() {
+fn changed_limit_applies_at_once() {
     let busy = Some(Habit::Busy { overuse_ns: 0 });
     let mut gpu = Simulation::new(Policy::default(), &[(spec(0.1, 1.0), busy)]);
     gpu.run_until(5 * S);
@@ -46,14 +46,14 @@ fn a_changed_limit_counts_at_once() {
 }
 
 #[test]
-fn a_limited_client_that_waits_is_given_a_time_when_it_will_be_served() {
+fn limited_client_that_waits_is_granted_when_its_credit_suffices() {
     let mut ledger = ledger_of(Policy::default(), &[spec(0.5, 0.5)]);
     ask(&mut ledger, 0, 0);
     assert_eq!(granted(&ledger.advance(0)), [(0, Deadline::At(50 * MS))]);
     ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
     ask(&mut ledger, 0, 50 * MS);
     assert_eq!(granted(&ledger.advance(50 * MS)), []);
-    // 25 ms are missing after a depth of 10 ms: 15 ms of credit at half speed.
+    // 25 ms of the 50 ms were earned and 10 ms were saved up: the missing 15 ms take 30 ms at limit 0.5.
     assert_eq!(ledger.next_deadline(), Some(80 * MS));
     assert_eq!(granted(&ledger.advance(80 * MS)), [(0, Deadline::At(130 * MS))]);
 }

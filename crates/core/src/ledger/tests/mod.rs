@@ -1,13 +1,13 @@
-//! The token policy on a simulated clock.
+//! The token ledger with a simulated clock.
 
+mod extensions;
 mod grants;
 mod limits;
 mod processes;
-mod prolong;
 mod properties;
 mod shares;
 mod simulation;
-mod withheld;
+mod withheld_grants;
 
 use super::{Action, Ask, Class, ClientSpec, Deadline, PeerKind, Policy, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
@@ -36,7 +36,7 @@ fn ledger_of(policy: Policy, specs: &[ClientSpec]) -> TokenLedger {
     ledger
 }
 
-/// Two clients of 0.3 and 0.5.
+/// Two clients with requests of 0.3 and 0.5.
 fn pair() -> TokenLedger {
     ledger_of(Policy::default(), &[spec(0.3, 1.0), spec(0.5, 1.0)])
 }
@@ -45,7 +45,7 @@ fn ask(ledger: &mut TokenLedger, process: u64, now: u64) {
     ledger.request(ProcessId(process), now, Ask::default()).unwrap();
 }
 
-/// Processes that were granted, with the deadlines.
+/// Processes that got a grant, with the deadlines.
 fn granted(actions: &[Action]) -> Vec<(u64, Deadline)> {
     let grant = |action: &Action| match action {
         Action::Grant { process, deadline, .. } => Some((process.0, *deadline)),
@@ -54,7 +54,7 @@ fn granted(actions: &[Action]) -> Vec<(u64, Deadline)> {
     actions.iter().filter_map(grant).collect()
 }
 
-/// What ended: client, time held, GPU time charged.
+/// Grants that ended: client, time held, GPU time charged.
 fn ended(actions: &[Action]) -> Vec<(u64, u64, u64)> {
     let end = |action: &Action| match action {
         Action::Ended { client, held_ns, charged_ns, .. } => Some((client.0, *held_ns, *charged_ns)),

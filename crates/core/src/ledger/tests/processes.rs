@@ -10,7 +10,7 @@ fn two_processes(kind: PeerKind) -> TokenLedger {
 }
 
 #[test]
-fn a_second_process_gets_the_remaining_time_and_both_have_to_return() {
+fn second_process_joins_for_the_remaining_time_and_both_must_return() {
     let mut ledger = two_processes(PeerKind::Returns);
     ask(&mut ledger, 10, 0);
     ledger.advance(0);
@@ -21,13 +21,13 @@ fn a_second_process_gets_the_remaining_time_and_both_have_to_return() {
     assert_eq!(granted(&ledger.advance(30 * MS)), []);
     ledger.returned(ProcessId(11), 50 * MS, 30 * MS, 0).unwrap();
     let actions = ledger.advance(50 * MS);
-    // Each counts its own time, in which the other's is contained: together at most the time that passed.
+    // Each reports its own time, which contains the other's. Together they are charged at most the time that passed.
     assert_eq!(ended(&actions), [(0, 50 * MS, 50 * MS)]);
     assert_eq!(granted(&actions), [(1, Deadline::At(100 * MS))]);
 }
 
 #[test]
-fn too_little_remaining_time_is_not_given_to_anybody() {
+fn too_little_remaining_time_is_not_granted() {
     let mut ledger = two_processes(PeerKind::Returns);
     ask(&mut ledger, 10, 0);
     ledger.advance(0);
@@ -36,7 +36,7 @@ fn too_little_remaining_time_is_not_given_to_anybody() {
 }
 
 #[test]
-fn all_waiting_processes_of_a_client_run_under_one_grant() {
+fn all_waiting_processes_of_a_client_share_one_grant() {
     let mut ledger = two_processes(PeerKind::Returns);
     ask(&mut ledger, 10, 0);
     ask(&mut ledger, 11, 0);
@@ -44,7 +44,7 @@ fn all_waiting_processes_of_a_client_run_under_one_grant() {
 }
 
 #[test]
-fn one_of_two_processes_dies_and_the_other_goes_on() {
+fn grant_continues_when_one_of_two_processes_dies() {
     let mut ledger = two_processes(PeerKind::Returns);
     ask(&mut ledger, 10, 0);
     ask(&mut ledger, 11, 0);
@@ -54,13 +54,13 @@ fn one_of_two_processes_dies_and_the_other_goes_on() {
     assert_eq!(granted(&ledger.advance(10 * MS)), []);
     ledger.returned(ProcessId(11), 20 * MS, 5 * MS, 0).unwrap();
     let actions = ledger.advance(20 * MS);
-    // The dead one said nothing: it is charged what it held.
+    // The process that died reported nothing: it is charged the time held.
     assert_eq!(ended(&actions), [(0, 20 * MS, 15 * MS)]);
     assert_eq!(granted(&actions).len(), 1);
 }
 
 #[test]
-fn a_process_that_asks_again_while_it_holds_has_thereby_returned() {
+fn request_of_a_holder_returns_its_grant() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);
@@ -72,7 +72,7 @@ fn a_process_that_asks_again_while_it_holds_has_thereby_returned() {
 }
 
 #[test]
-fn geminis_grant_ends_by_timer_and_its_overuse_is_charged_when_it_asks_next() {
+fn gemini_grant_ends_by_timer_and_its_overuse_is_charged_with_the_next_request() {
     let mut ledger = two_processes(PeerKind::ByTimer);
     ask(&mut ledger, 10, 0);
     ask(&mut ledger, 1, 0);
@@ -83,7 +83,7 @@ fn geminis_grant_ends_by_timer_and_its_overuse_is_charged_when_it_asks_next() {
     assert_eq!(granted(&actions), [(1, Deadline::At(100 * MS))]);
     ledger.request(ProcessId(10), 60 * MS, Ask { burst_ns: 0, overuse_ns: 4 * MS }).unwrap();
     assert_eq!(ledger.usage(ClientId(0), 60 * MS).unwrap().charged_ns, 54 * MS);
-    // Told once, charged once, and never more than the time that has passed.
+    // Overuse is charged once, and at most the time that has passed.
     ledger.request(ProcessId(10), 61 * MS, Ask { burst_ns: 0, overuse_ns: 9 * S }).unwrap();
     assert_eq!(ledger.usage(ClientId(0), 61 * MS).unwrap().charged_ns, 54 * MS);
 }
@@ -102,20 +102,20 @@ fn gemini_is_answered_from_the_running_grant_while_its_burst_fits() {
 }
 
 #[test]
-fn a_process_that_cannot_join_its_clients_grant_is_no_reason_to_wake_up_at_once() {
+fn process_that_cannot_join_its_clients_grant_causes_no_immediate_deadline() {
     let policy = Policy { capacity: 2, ..Policy::default() };
     let mut ledger = ledger_of(policy, &[spec(0.5, 1.0)]);
     ledger.add_process(ProcessId(9), ClientId(0), PeerKind::Returns).unwrap();
     ask(&mut ledger, 0, 0);
     ledger.advance(0);
-    // The grant is over but its work is not: the other process waits for the next one.
+    // The deadline has passed but the work still runs: the other process waits for the next grant.
     ask(&mut ledger, 9, 60 * MS);
     ledger.advance(60 * MS);
     assert_eq!(ledger.next_deadline(), Some(50 * MS + Policy::default().return_timeout_ns));
 }
 
 #[test]
-fn what_a_process_held_before_it_was_steered_is_charged() {
+fn time_before_a_process_became_hardware_scheduled_is_charged() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);

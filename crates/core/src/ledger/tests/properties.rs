@@ -1,11 +1,11 @@
-//! What holds for any clients.
+//! Properties for arbitrary clients.
 
 use super::simulation::{Habit, Simulation};
 use super::*;
 use proptest::prelude::*;
 
-/// Requests in percent that add up to at most 100, each at least 3: grants of 100 ms are half a point of 20 s, and a
-/// client of less than that is late by more than a point when the 20 s end between two of its turns.
+/// Requests in percent that add up to at most 100, each at least 3. A grant of 100 ms is half a percentage point of 20
+/// s: a smaller client deviates by more than a point when the 20 s end between two of its grants.
 fn requests() -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(3u32..=60, 1..6)
         .prop_filter("more than one GPU", |all| all.iter().sum::<u32>() <= 100)
@@ -26,7 +26,7 @@ proptest! {
     }
 
     #[test]
-    fn limits_are_kept_and_requests_too_beside_whoever_else_there_is(
+    fn limits_and_requests_hold_beside_any_other_clients(
         all in requests(),
         limits in prop::collection::vec(0u32..=40, 6),
         pauses in prop::collection::vec(prop::option::of((1u64..80, 1u64..400)), 6),
@@ -51,7 +51,7 @@ proptest! {
             }
             sum += got;
         }
-        prop_assert!(sum <= 1.0 + 1e-9, "more than the GPU was given away: {}", sum);
+        prop_assert!(sum <= 1.0 + 1e-9, "more than the whole GPU was granted: {}", sum);
     }
 
     #[test]
@@ -79,7 +79,7 @@ proptest! {
             }
             let actions = ledger.advance(now);
             prop_assert!(!ledger.is_withheld() || granted(&actions).is_empty());
-            prop_assert!(ledger.next_deadline().is_none_or(|at| at > now), "looked at again at once");
+            prop_assert!(ledger.next_deadline().is_none_or(|at| at > now), "the next deadline lies in the future");
             for (_, held, charged) in ended(&actions) {
                 prop_assert!(charged <= held);
                 held_sum += held;
@@ -88,15 +88,15 @@ proptest! {
         }
         prop_assert!(held_sum <= now, "held {} of {}", held_sum, now);
         let charged: u64 = (0..2).map(|id| ledger.usage(ClientId(id), now).unwrap().charged_ns).sum();
-        // What a grant that ended by timer was overrun by is charged beside whoever ran meanwhile.
+        // Overuse after a grant that ended by timer is charged in addition to the client that ran in that time.
         prop_assert!(charged <= 2 * now);
-        // Whoever waits has a turn once grants are not withheld any more.
+        // A waiting process gets a grant once grants are no longer withheld.
         ledger.set_withheld(false, now);
         for _ in 0..40 {
             ledger.advance(now);
             now = ledger.next_deadline().unwrap_or(now);
         }
         let holders: Vec<ClientId> = ledger.holders().map(|(client, _)| client).collect();
-        prop_assert!(ledger.waiting().next().is_none() || !holders.is_empty(), "nobody runs while somebody waits");
+        prop_assert!(ledger.waiting().next().is_none() || !holders.is_empty(), "no client holds a grant while a process waits");
     }
 }

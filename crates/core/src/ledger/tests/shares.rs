@@ -1,4 +1,4 @@
-//! Who gets how much.
+//! GPU time that each client gets.
 
 use super::simulation::{Habit, Simulation};
 use super::*;
@@ -10,7 +10,7 @@ fn near(got: f64, expected: f64) {
 }
 
 #[test]
-fn two_busy_clients_get_what_they_asked_for() {
+fn two_busy_clients_get_their_requests() {
     let mut gpu = Simulation::new(Policy::default(), &[(spec(0.3, 1.0), BUSY), (spec(0.7, 1.0), BUSY)]);
     gpu.run_until(20 * S);
     near(gpu.had[0].share_between(0, 20 * S), 0.3);
@@ -18,7 +18,7 @@ fn two_busy_clients_get_what_they_asked_for() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_shared_in_proportion_to_the_requests() {
+fn unrequested_time_is_shared_in_proportion_to_the_requests() {
     let clients = [(spec(0.2, 1.0), BUSY), (spec(0.3, 1.0), BUSY), (spec(0.1, 1.0), BUSY)];
     let mut gpu = Simulation::new(Policy::default(), &clients);
     gpu.run_until(20 * S);
@@ -28,19 +28,19 @@ fn what_nobody_asked_for_is_shared_in_proportion_to_the_requests() {
 }
 
 #[test]
-fn an_idle_clients_part_goes_to_the_others_and_comes_back_at_once() {
+fn share_of_an_idle_client_goes_to_the_others_and_returns_at_once() {
     let mut gpu = Simulation::new(Policy::default(), &[(spec(0.3, 1.0), BUSY), (spec(0.3, 1.0), None)]);
     gpu.run_until(15 * S);
     near(gpu.had[0].share_between(0, 15 * S), 1.0);
     gpu.habit(1, BUSY);
     gpu.run_until(17 * S);
-    // Neither is it paid for having been idle, nor is the other punished for having used what was free.
+    // Its idle time earns nothing, and the other's use of free time costs nothing.
     near(gpu.had[0].share_between(15 * S, 17 * S), 0.5);
     near(gpu.had[1].share_between(15 * S, 17 * S), 0.5);
 }
 
 #[test]
-fn a_client_that_was_idle_for_long_does_not_lock_the_others_out() {
+fn client_that_was_idle_for_long_does_not_starve_the_others() {
     let clients = [(spec(0.5, 1.0), BUSY), (spec(0.5, 1.0), BUSY), (spec(0.0, 1.0), None)];
     let mut gpu = Simulation::new(Policy::default(), &clients);
     gpu.run_until(3 * S);
@@ -53,8 +53,8 @@ fn a_client_that_was_idle_for_long_does_not_lock_the_others_out() {
 }
 
 #[test]
-fn short_pauses_do_not_cost_a_client_its_request() {
-    // It uses 30 ms and computes 15 ms on the CPU; the other one takes all it can get, 50 ms at a time.
+fn client_with_short_pauses_gets_its_request() {
+    // It uses 30 ms and computes 15 ms on the CPU. The other one uses every grant, 50 ms at a time.
     let pausing = Some(Habit::Pausing { use_ns: 30 * MS, pause_ns: 15 * MS });
     let mut gpu = Simulation::new(Policy::default(), &[(spec(0.3, 1.0), pausing), (spec(0.3, 1.0), BUSY)]);
     gpu.run_until(20 * S);
@@ -63,7 +63,7 @@ fn short_pauses_do_not_cost_a_client_its_request() {
 }
 
 #[test]
-fn clients_without_request_share_what_is_left_and_nothing_more() {
+fn clients_without_a_request_share_only_the_unrequested_time() {
     let clients = [(spec(0.6, 0.6), BUSY), (spec(0.0, 1.0), BUSY), (spec(0.0, 1.0), BUSY)];
     let mut gpu = Simulation::new(Policy::default(), &clients);
     gpu.run_until(20 * S);
@@ -78,7 +78,7 @@ fn clients_without_request_share_what_is_left_and_nothing_more() {
 }
 
 #[test]
-fn a_client_that_holds_without_using_does_not_starve_the_others() {
+fn client_that_holds_without_using_does_not_starve_the_others() {
     let hoarding = Some(Habit::Hoarding { one_in: 20 });
     let mut gpu = Simulation::new(Policy::default(), &[(spec(0.8, 1.0), hoarding), (spec(0.2, 1.0), BUSY)]);
     gpu.run_until(20 * S);
@@ -87,7 +87,7 @@ fn a_client_that_holds_without_using_does_not_starve_the_others() {
 }
 
 #[test]
-fn time_used_is_charged_and_not_time_held() {
+fn charge_is_the_time_used_not_the_time_held() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ledger.advance(0);
@@ -98,7 +98,7 @@ fn time_used_is_charged_and_not_time_held() {
 }
 
 #[test]
-fn nobody_is_charged_more_than_the_grant_lasted() {
+fn charge_is_at_most_the_duration_of_the_grant() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ledger.advance(0);
@@ -106,25 +106,16 @@ fn nobody_is_charged_more_than_the_grant_lasted() {
     assert_eq!(ended(&ledger.advance(60 * MS)), [(0, 60 * MS, 60 * MS)]);
 }
 
-#[test]
-fn under_turns_the_enforcers_word_counts() {
-    let policy = Policy { usage: super::super::UsageSource::Turn, ..Policy::default() };
-    let mut ledger = ledger_of(policy, &[spec(0.5, 1.0)]);
-    ask(&mut ledger, 0, 0);
-    ledger.advance(0);
-    ledger.ran(ClientId(0), 20 * MS);
-    ledger.ran(ClientId(0), 5 * MS);
-    ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
-    assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 25 * MS)]);
-}
-
-fn weighing(request: f64, weight: u32) -> (ClientSpec, Option<Habit>) {
+fn busy_with_weight(request: f64, weight: u32) -> (ClientSpec, Option<Habit>) {
     (ClientSpec { weight, ..spec(request, 1.0) }, BUSY)
 }
 
 #[test]
 fn clients_without_a_request_share_in_proportion_to_their_weights() {
-    let mut gpu = Simulation::new(Policy::default(), &[weighing(0.0, 4), weighing(0.0, 2), weighing(0.0, 1)]);
+    let mut gpu = Simulation::new(
+        Policy::default(),
+        &[busy_with_weight(0.0, 4), busy_with_weight(0.0, 2), busy_with_weight(0.0, 1)],
+    );
     gpu.run_until(20 * S);
     for (had, expected) in gpu.had.iter().zip([4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]) {
         near(had.share_between(0, 20 * S), expected);
@@ -132,28 +123,28 @@ fn clients_without_a_request_share_in_proportion_to_their_weights() {
 }
 
 #[test]
-fn weight_multiplies_the_request_where_there_is_more_to_share_than_was_promised() {
-    let mut gpu = Simulation::new(Policy::default(), &[weighing(0.2, 1), weighing(0.1, 4)]);
+fn weight_multiplies_the_request_in_sharing_unrequested_time() {
+    let mut gpu = Simulation::new(Policy::default(), &[busy_with_weight(0.2, 1), busy_with_weight(0.1, 4)]);
     gpu.run_until(20 * S);
     near(gpu.had[0].share_between(0, 20 * S), 1.0 / 3.0);
     near(gpu.had[1].share_between(0, 20 * S), 2.0 / 3.0);
 }
 
 #[test]
-fn no_weight_takes_from_another_clients_request() {
-    let mut gpu = Simulation::new(Policy::default(), &[weighing(0.5, 1), weighing(0.1, 100)]);
+fn weight_takes_nothing_from_another_clients_request() {
+    let mut gpu = Simulation::new(Policy::default(), &[busy_with_weight(0.5, 1), busy_with_weight(0.1, 100)]);
     gpu.run_until(20 * S);
     near(gpu.had[0].share_between(0, 20 * S), 0.5);
     near(gpu.had[1].share_between(0, 20 * S), 0.5);
 }
 
 #[test]
-fn a_changed_weight_counts_from_then_on_and_none_is_one() {
-    let clients = [weighing(0.0, 0), weighing(0.0, 1)];
+fn changed_weight_applies_from_then_on_and_zero_counts_as_one() {
+    let clients = [busy_with_weight(0.0, 0), busy_with_weight(0.0, 1)];
     let mut gpu = Simulation::new(Policy::default(), &clients);
     gpu.run_until(10 * S);
     near(gpu.had[0].share_between(0, 10 * S), 0.5);
-    gpu.ledger.set_client(ClientId(0), weighing(0.0, 3).0, 10 * S);
+    gpu.ledger.set_client(ClientId(0), busy_with_weight(0.0, 3).0, 10 * S);
     gpu.run_until(30 * S);
     near(gpu.had[0].share_between(10 * S, 30 * S), 0.75);
 }

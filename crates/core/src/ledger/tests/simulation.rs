@@ -1,15 +1,15 @@
-//! Clients that behave in a given way for a while, and what they got.
+//! Simulated clients of a given behaviour, and the GPU time that they get.
 
 use super::*;
 
 /// How a client behaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Habit {
-    /// Uses every grant to its deadline and this much longer, then asks again at once.
+    /// Uses every grant to its deadline and this much longer, then requests again at once.
     Busy { overuse_ns: u64 },
-    /// Uses this much, returns early, pauses, asks again.
+    /// Uses this much, returns early, pauses, requests again.
     Pausing { use_ns: u64, pause_ns: u64 },
-    /// Holds every grant to its deadline, but uses only one part in so many of it.
+    /// Holds every grant to its deadline, but uses only one part in `part` of it.
     Hoarding { one_in: u64 },
 }
 
@@ -21,7 +21,7 @@ enum Doing {
     Away,
 }
 
-/// What one client had.
+/// GPU time that one client got.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Had {
     /// GPU time used: (from, to, used).
@@ -38,7 +38,7 @@ impl Had {
         self.used_between(from, to) as f64 / (to - from) as f64
     }
 
-    /// Longest time without the GPU, ends of grants to beginnings.
+    /// The longest time between the end of a grant and the beginning of the next.
     pub(super) fn longest_stall(&self) -> u64 {
         self.runs.windows(2).map(|pair| pair[1].0 - pair[0].1).max().unwrap_or(0)
     }
@@ -66,7 +66,7 @@ impl Simulation {
         }
     }
 
-    /// Changes what a client does: it begins at once, or stops after the grant it has.
+    /// Changes a client's behaviour: a new one applies at once, none applies after the present grant.
     pub(super) fn habit(&mut self, client: usize, habit: Option<Habit>) {
         if self.habits[client].is_none() && habit.is_some() {
             self.doing[client] = Doing::Asks(self.now);
@@ -114,7 +114,7 @@ impl Simulation {
                 self.had[client].runs.push((since, self.now, used));
                 self.ledger.returned(process, self.now, used, 0).unwrap();
                 self.doing[client] = pause.map_or(Doing::Away, |pause| Doing::Asks(self.now + pause));
-                // Who asks again at once does so in the same breath.
+                // A client without a pause requests again at the same time.
                 self.step(client);
             }
             _ => {}

@@ -1,277 +1,275 @@
-//! Controls that fail, processes that die.
+//! Controls that fail and processes that die.
 
-use super::world::{MS, S, Work, World};
+use super::simulation::{MS, S, Simulation, Work};
 use crate::ledger::PeerKind;
 use crate::steering::{Event, GroupId, Op, Outcome, Released, Setting, SteeringPolicy};
 use crate::{ClientId, ProcessId};
 use std::collections::BTreeSet;
 
 #[test]
-fn a_client_whose_control_failed_is_set_free_and_not_steered_again() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.best_effort(2, 50, Work::Always);
-    world.run(S);
-    let from = world.begun;
-    world.fails = Box::new(move |number, control| {
+fn client_whose_control_failed_is_released_and_not_hardware_scheduled_again() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.best_effort(2, 50, Work::Always);
+    sim.run(S);
+    let from = sim.begun;
+    sim.fails = Box::new(move |number, control| {
         let bad = number >= from && control.group == GroupId(2) && control.op == Op::Stop;
         if bad { Outcome::Failed } else { Outcome::Done }
     });
-    world.run(S);
+    sim.run(S);
     assert_eq!(
-        world.events,
+        sim.events,
         [Event::GivenUp(ProcessId(2)), Event::Released(Released { group: GroupId(2), is_free: true })]
     );
-    assert_eq!(world.gpu[&GroupId(2)], Setting::FREE);
-    assert_eq!(world.steering.turn(ProcessId(2)), None);
+    assert_eq!(sim.gpu[&GroupId(2)], Setting::FREE);
+    assert_eq!(sim.scheduler.turn(ProcessId(2)), None);
     let groups = vec![GroupId(9)];
     let (client, class) = (ClientId(2), crate::ledger::Class::BestEffort);
-    world.tokens.add_process(ProcessId(9), client, PeerKind::Returns).unwrap();
-    let steered = world.steering.announce(
+    sim.tokens.add_process(ProcessId(9), client, PeerKind::Returns).unwrap();
+    let scheduled = sim.scheduler.announce(
         ProcessId(9),
         (client, class),
         (groups, &BTreeSet::new()),
-        &mut world.tokens,
-        world.now,
+        &mut sim.tokens,
+        sim.now,
     );
-    assert!(!steered, "what failed once is not relied on again");
-    // The other one has the GPU as far as is known to the ledger.
-    world.forget_what_was();
-    world.run(S);
-    assert_eq!(world.count(|op| op == Op::Stop), 0);
+    assert!(!scheduled, "a client whose control failed is not controlled again");
+    // For the ledger, the other client holds the GPU.
+    sim.reset_counts();
+    sim.run(S);
+    assert_eq!(sim.count(|op| op == Op::Stop), 0);
 }
 
 #[test]
-fn a_group_that_cannot_be_helped_does_not_stop_the_others_but_lengthens_their_slices() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.best_effort(2, 50, Work::Always);
-    world.critical(3, Work::Never);
-    world.run(S);
-    let from = world.begun;
-    world.fails = Box::new(move |number, control| {
+fn group_whose_slice_cannot_be_set_lengthens_the_slices_of_others() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.best_effort(2, 50, Work::Always);
+    sim.critical(3, Work::Never);
+    sim.run(S);
+    let from = sim.begun;
+    sim.fails = Box::new(move |number, control| {
         let bad = number >= from && control.group == GroupId(1);
         if bad { Outcome::Failed } else { Outcome::Done }
     });
-    world.run(2 * S);
-    let told = Event::Released(Released { group: GroupId(1), is_free: false });
-    assert!(world.events.contains(&told), "{:?}", world.events);
-    assert_eq!(world.gpu[&GroupId(2)], Setting { enabled: true, slice_us: 1000 });
-    world.dies(1);
-    world.run(S);
-    assert_eq!(world.gpu[&GroupId(2)], Setting { enabled: true, slice_us: 1 });
+    sim.run(2 * S);
+    let released = Event::Released(Released { group: GroupId(1), is_free: false });
+    assert!(sim.events.contains(&released), "{:?}", sim.events);
+    assert_eq!(sim.gpu[&GroupId(2)], Setting { enabled: true, slice_us: 1000 });
+    sim.dies(1);
+    sim.run(S);
+    assert_eq!(sim.gpu[&GroupId(2)], Setting { enabled: true, slice_us: 1 });
 }
 
 #[test]
-fn when_a_stopped_process_dies_nothing_is_left_of_it() {
-    let mut world = World::new();
+fn no_control_is_made_for_a_disabled_process_that_died() {
+    let mut sim = Simulation::new();
     for id in 1..=3 {
-        world.best_effort(id, 30, Work::Always);
+        sim.best_effort(id, 30, Work::Always);
     }
-    world.run(S);
-    let stopped = (1..=3).find(|id| !world.gpu[&GroupId(*id)].enabled).unwrap();
-    world.dies(stopped);
-    world.forget_what_was();
-    world.run(S);
-    assert!(
-        world.controls.iter().all(|(begun, _, c)| c.group != GroupId(stopped) || *begun <= world.now - S)
-    );
-    let used: u64 = world.had.values().sum();
+    sim.run(S);
+    let stopped = (1..=3).find(|id| !sim.gpu[&GroupId(*id)].enabled).unwrap();
+    sim.dies(stopped);
+    sim.reset_counts();
+    sim.run(S);
+    assert!(sim.controls.iter().all(|(begun, _, c)| c.group != GroupId(stopped) || *begun <= sim.now - S));
+    let used: u64 = sim.gpu_time.values().sum();
     assert!(used > 980 * MS, "{} ms of 1 s were used", used / MS);
 }
 
 #[test]
-fn when_the_holder_dies_the_next_one_runs_at_once() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.best_effort(2, 50, Work::Always);
-    world.run(S);
-    // In the middle of a turn.
-    while world.gpu.values().filter(|setting| setting.enabled).count() != 1 {
-        world.run(MS);
+fn next_client_runs_at_once_when_the_holder_dies() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.best_effort(2, 50, Work::Always);
+    sim.run(S);
+    // In the middle of a quantum.
+    while sim.gpu.values().filter(|setting| setting.enabled).count() != 1 {
+        sim.run(MS);
     }
-    let holder = (1..=2).find(|id| world.gpu[&GroupId(*id)].enabled).unwrap();
-    world.dies(holder);
-    world.run(2 * MS);
-    assert!(world.gpu[&GroupId(3 - holder)].enabled);
+    let holder = (1..=2).find(|id| sim.gpu[&GroupId(*id)].enabled).unwrap();
+    sim.dies(holder);
+    sim.run(2 * MS);
+    assert!(sim.gpu[&GroupId(3 - holder)].enabled);
 }
 
 #[test]
-fn a_context_that_was_destroyed_in_the_middle_of_a_control_is_nobodys_fault() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.best_effort(2, 50, Work::Always);
-    world.run(S);
-    let from = world.begun;
-    world.fails = Box::new(move |number, _| if number == from { Outcome::Gone } else { Outcome::Done });
-    world.run(S);
-    let id = world.processes.keys().copied().find(|id| world.steering.turn(*id).is_none()).unwrap();
+fn context_destroyed_during_a_control_does_not_count_as_a_failure() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.best_effort(2, 50, Work::Always);
+    sim.run(S);
+    let from = sim.begun;
+    sim.fails = Box::new(move |number, _| if number == from { Outcome::Gone } else { Outcome::Done });
+    sim.run(S);
+    let id = sim.processes.keys().copied().find(|id| sim.scheduler.turn(*id).is_none()).unwrap();
     let group = GroupId(id.0);
     let released = Event::Released(Released { group, is_free: true });
-    assert_eq!(world.events, [Event::Unsteered(id), released]);
-    // Its next one is steered again.
+    assert_eq!(sim.events, [Event::Unsteered(id), released]);
+    // The next group of the process is controlled again.
     let class = crate::ledger::Class::BestEffort;
-    world.process(id.0, id.0, &[9], class, Work::Always);
-    world.run(S);
-    assert!(world.steering.turn(id).is_some());
+    sim.process(id.0, id.0, &[9], class, Work::Always);
+    sim.run(S);
+    assert!(sim.scheduler.turn(id).is_some());
 }
 
 #[test]
-fn who_leaves_is_set_free() {
-    let mut world = World::new();
+fn groups_of_a_process_that_leaves_are_set_free() {
+    let mut sim = Simulation::new();
     for id in 1..=3 {
-        world.best_effort(id, 30, Work::Always);
+        sim.best_effort(id, 30, Work::Always);
     }
-    world.run(S);
+    sim.run(S);
     for id in 1..=3 {
-        world.steering.leave(ProcessId(id), &mut world.tokens, world.now);
+        sim.scheduler.leave(ProcessId(id), &mut sim.tokens, sim.now);
     }
-    world.run(100 * MS);
+    sim.run(100 * MS);
     for id in 1..=3 {
-        assert_eq!(world.gpu[&GroupId(id)], Setting::FREE);
-        assert!(world.events.contains(&Event::Released(Released { group: GroupId(id), is_free: true })));
+        assert_eq!(sim.gpu[&GroupId(id)], Setting::FREE);
+        assert!(sim.events.contains(&Event::Released(Released { group: GroupId(id), is_free: true })));
     }
 }
 
-fn runs_until_stopped(world: &mut World, group: u64) {
+fn run_until_disabled(sim: &mut Simulation, group: u64) {
     let stops = (0..1000).any(|_| {
-        world.run(MS);
-        !world.gpu[&GroupId(group)].enabled
+        sim.run(MS);
+        !sim.gpu[&GroupId(group)].enabled
     });
-    assert!(stops, "{:?}", world.gpu);
+    assert!(stops, "{:?}", sim.gpu);
 }
 
-/// Announces a process's groups anew: those that it has from now on.
-fn announces(world: &mut World, id: u64, groups: &[u64]) -> bool {
+/// A process announces these groups, in place of those announced before.
+fn announces(sim: &mut Simulation, id: u64, groups: &[u64]) -> bool {
     let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
-    let whose = (ClientId(id), crate::ledger::Class::BestEffort);
-    world.steering.announce(ProcessId(id), whose, (groups, &BTreeSet::new()), &mut world.tokens, world.now)
+    let owner = (ClientId(id), crate::ledger::Class::BestEffort);
+    sim.scheduler.announce(ProcessId(id), owner, (groups, &BTreeSet::new()), &mut sim.tokens, sim.now)
 }
 
 #[test]
-fn a_stopped_group_that_is_not_announced_again_is_started() {
-    let mut world = World::new();
-    world.client(1, 50, 100, crate::ledger::Class::BestEffort);
-    world.process(1, 1, &[1, 11], crate::ledger::Class::BestEffort, Work::Always);
-    world.best_effort(2, 50, Work::Always);
-    world.run(S);
-    runs_until_stopped(&mut world, 11);
-    assert!(announces(&mut world, 1, &[1]));
-    world.run(10 * MS);
-    assert_eq!(world.gpu[&GroupId(11)], Setting::FREE);
-    assert!(world.events.contains(&Event::Released(Released { group: GroupId(11), is_free: true })));
-    // None at all: it takes turns by token, and nothing of it is left stopped.
-    runs_until_stopped(&mut world, 1);
-    assert!(!announces(&mut world, 1, &[]));
-    world.run(10 * MS);
-    assert_eq!(world.gpu[&GroupId(1)], Setting::FREE);
+fn disabled_group_that_is_not_announced_again_is_enabled() {
+    let mut sim = Simulation::new();
+    sim.client(1, 50, 100, crate::ledger::Class::BestEffort);
+    sim.process(1, 1, &[1, 11], crate::ledger::Class::BestEffort, Work::Always);
+    sim.best_effort(2, 50, Work::Always);
+    sim.run(S);
+    run_until_disabled(&mut sim, 11);
+    assert!(announces(&mut sim, 1, &[1]));
+    sim.run(10 * MS);
+    assert_eq!(sim.gpu[&GroupId(11)], Setting::FREE);
+    assert!(sim.events.contains(&Event::Released(Released { group: GroupId(11), is_free: true })));
+    // Without groups the process is token-scheduled, and none of its groups stays disabled.
+    run_until_disabled(&mut sim, 1);
+    assert!(!announces(&mut sim, 1, &[]));
+    sim.run(10 * MS);
+    assert_eq!(sim.gpu[&GroupId(1)], Setting::FREE);
 }
 
 #[test]
-fn a_group_that_is_announced_again_while_it_is_given_back_stays() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.best_effort(2, 50, Work::Always);
-    world.run(S);
-    runs_until_stopped(&mut world, 1);
-    assert!(!announces(&mut world, 1, &[]));
-    assert!(announces(&mut world, 1, &[1]));
-    world.run(S);
-    assert_eq!(world.events, []);
-    world.forget_what_was();
-    world.run(10 * S);
-    assert!(world.shares().iter().all(|share| (share - 50.0).abs() < 1.0), "{:?}", world.shares());
+fn group_that_is_announced_again_during_its_release_stays_controlled() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.best_effort(2, 50, Work::Always);
+    sim.run(S);
+    run_until_disabled(&mut sim, 1);
+    assert!(!announces(&mut sim, 1, &[]));
+    assert!(announces(&mut sim, 1, &[1]));
+    sim.run(S);
+    assert_eq!(sim.events, []);
+    sim.reset_counts();
+    sim.run(10 * S);
+    assert!(sim.shares().iter().all(|share| (share - 50.0).abs() < 1.0), "{:?}", sim.shares());
 }
 
 #[test]
-fn who_ceases_to_be_steered_by_its_own_announcement_is_not_counted_as_running() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.run(S);
-    assert!(!announces(&mut world, 1, &[]));
-    let charged = |world: &World| world.tokens.usage(ClientId(1), world.now).unwrap().charged_ns;
-    let before = charged(&world);
-    world.tokens.request(ProcessId(1), world.now, crate::ledger::Ask::default()).unwrap();
-    world.tokens.advance(world.now);
-    world.now += 50 * MS;
-    world.tokens.returned(ProcessId(1), world.now, 10 * MS, 0).unwrap();
-    assert_eq!(charged(&world) - before, 10 * MS, "what it reports");
+fn process_that_announces_no_groups_is_charged_as_it_reports() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.run(S);
+    assert!(!announces(&mut sim, 1, &[]));
+    let charged = |sim: &Simulation| sim.tokens.usage(ClientId(1), sim.now).unwrap().charged_ns;
+    let before = charged(&sim);
+    sim.tokens.request(ProcessId(1), sim.now, crate::ledger::Ask::default()).unwrap();
+    sim.tokens.advance(sim.now);
+    sim.now += 50 * MS;
+    sim.tokens.returned(ProcessId(1), sim.now, 10 * MS, 0).unwrap();
+    assert_eq!(charged(&sim) - before, 10 * MS, "charged as reported");
 }
 
 #[test]
-fn a_group_that_does_not_exist_does_not_lengthen_the_slices_of_others() {
-    let mut world = World::new();
-    world.best_effort(2, 50, Work::Always);
-    world.critical(3, Work::Never);
-    world.run(S);
-    world.fails = Box::new(|_, control| match control.group {
+fn announced_group_that_does_not_exist_does_not_lengthen_slices() {
+    let mut sim = Simulation::new();
+    sim.best_effort(2, 50, Work::Always);
+    sim.critical(3, Work::Never);
+    sim.run(S);
+    sim.fails = Box::new(|_, control| match control.group {
         GroupId(1) if matches!(control.op, Op::SetSlice(_)) => Outcome::Failed,
         _ => Outcome::Done,
     });
-    world.best_effort(1, 50, Work::Always);
-    world.run(S);
-    let told = Event::Released(Released { group: GroupId(1), is_free: false });
-    assert!(world.events.contains(&told), "{:?}", world.events);
-    assert_eq!(world.gpu[&GroupId(2)], Setting { enabled: true, slice_us: 1 });
+    sim.best_effort(1, 50, Work::Always);
+    sim.run(S);
+    let released = Event::Released(Released { group: GroupId(1), is_free: false });
+    assert!(sim.events.contains(&released), "{:?}", sim.events);
+    assert_eq!(sim.gpu[&GroupId(2)], Setting { enabled: true, slice_us: 1 });
 }
 
 #[test]
-fn nothing_is_polled_while_a_control_hangs() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.best_effort(2, 50, Work::Always);
-    world.critical(3, Work::Always);
-    world.run(S);
-    // A turn is over and the hand-over waits for a good moment, when a control of somebody else begins and hangs.
+fn no_wakeup_is_due_while_a_control_hangs() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.best_effort(2, 50, Work::Always);
+    sim.critical(3, Work::Always);
+    sim.run(S);
+    // A quantum has ended and the hand-off waits for a good moment. Then a control of another process begins and hangs.
     let waits = (0..1000).any(|_| {
-        world.run(MS);
-        world.steering.gate.wake_at(&SteeringPolicy::default(), world.now).is_some()
+        sim.run(MS);
+        sim.scheduler.window.wake_at(&SteeringPolicy::default(), sim.now).is_some()
     });
     assert!(waits);
-    world.hangs = true;
-    world.best_effort(4, 50, Work::Never);
-    world.run(MS);
-    let long_after = world.now + S;
-    let wake = world.steering.wake_at(long_after);
+    sim.hangs = true;
+    sim.best_effort(4, 50, Work::Never);
+    sim.run(MS);
+    let long_after = sim.now + S;
+    let wake = sim.scheduler.wake_at(long_after);
     assert!(wake.is_none_or(|wake| wake > long_after), "{wake:?} at {long_after}");
 }
 
 #[test]
-fn no_control_is_made_for_who_hangs_up_and_ends_and_who_lives_is_set_free_in_a_moment() {
+fn disconnected_process_is_released_after_a_delay_only_if_it_still_lives() {
     for ends in [true, false] {
-        let mut world = World::new();
-        world.best_effort(1, 50, Work::Always);
-        world.best_effort(2, 50, Work::Always);
-        world.run(S);
-        runs_until_stopped(&mut world, 2);
-        world.forget_what_was();
-        world.steering.part(ProcessId(2), &mut world.tokens, world.now);
-        world.tokens.process_gone(ProcessId(2), world.now);
-        world.run(9 * MS);
+        let mut sim = Simulation::new();
+        sim.best_effort(1, 50, Work::Always);
+        sim.best_effort(2, 50, Work::Always);
+        sim.run(S);
+        run_until_disabled(&mut sim, 2);
+        sim.reset_counts();
+        sim.scheduler.part(ProcessId(2), &mut sim.tokens, sim.now);
+        sim.tokens.process_gone(ProcessId(2), sim.now);
+        sim.run(9 * MS);
         if ends {
-            world.dies(2);
+            sim.dies(2);
         } else {
-            world.processes.remove(&ProcessId(2));
+            sim.processes.remove(&ProcessId(2));
         }
-        world.run(S);
-        let its: Vec<Op> =
-            world.controls.iter().filter(|(.., c)| c.group == GroupId(2)).map(|c| c.2.op).collect();
-        assert_eq!(its, if ends { vec![] } else { vec![Op::Start] });
-        assert!(ends || world.gpu[&GroupId(2)] == Setting::FREE);
+        sim.run(S);
+        let made: Vec<Op> =
+            sim.controls.iter().filter(|(.., c)| c.group == GroupId(2)).map(|c| c.2.op).collect();
+        assert_eq!(made, if ends { vec![] } else { vec![Op::Start] });
+        assert!(ends || sim.gpu[&GroupId(2)] == Setting::FREE);
     }
 }
 
 #[test]
-fn who_hangs_up_and_announces_its_groups_again_is_steered_as_before() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.best_effort(2, 50, Work::Always);
-    world.run(S);
-    world.steering.part(ProcessId(2), &mut world.tokens, world.now);
-    world.run(5 * MS);
-    assert!(announces(&mut world, 2, &[2]));
-    world.forget_what_was();
-    world.run(10 * S);
-    assert_eq!(world.events, []);
-    assert!(world.shares().iter().all(|share| (share - 50.0).abs() < 1.0), "{:?}", world.shares());
+fn process_that_reconnects_and_announces_its_groups_keeps_its_share() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.best_effort(2, 50, Work::Always);
+    sim.run(S);
+    sim.scheduler.part(ProcessId(2), &mut sim.tokens, sim.now);
+    sim.run(5 * MS);
+    assert!(announces(&mut sim, 2, &[2]));
+    sim.reset_counts();
+    sim.run(10 * S);
+    assert_eq!(sim.events, []);
+    assert!(sim.shares().iter().all(|share| (share - 50.0).abs() < 1.0), "{:?}", sim.shares());
 }

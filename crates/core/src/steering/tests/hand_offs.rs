@@ -1,6 +1,6 @@
-//! Hand-overs beside somebody latency-critical.
+//! Hand-offs while a latency-critical process is attached.
 
-use super::world::{MS, S, Work, World};
+use super::simulation::{MS, S, Simulation, Work};
 use crate::ProcessId;
 use crate::ledger::Class;
 use crate::steering::{GroupId, Op, Setting, SteeringPolicy};
@@ -8,163 +8,157 @@ use crate::steering::{GroupId, Op, Setting, SteeringPolicy};
 /// Requests of 1 ms every 10 ms.
 const REQUESTS: Work = Work::Periodic { from: 0, period: 10 * MS, busy: MS };
 
-fn overlaps(world: &World, work: Work) -> usize {
+fn overlaps(sim: &Simulation, work: Work) -> usize {
     let Work::Periodic { from, period, busy } = work else { return 0 };
     let touches = |begun: u64, ended: u64| {
         let into = (begun - from) % period;
         into < busy || into + (ended - begun) > period
     };
-    let moves = world.controls.iter().filter(|(_, _, c)| matches!(c.op, Op::Stop | Op::Start));
+    let moves = sim.controls.iter().filter(|(_, _, c)| matches!(c.op, Op::Stop | Op::Start));
     moves.filter(|(begun, ended, _)| touches(*begun, *ended)).count()
 }
 
 #[test]
-fn two_trainings_change_places_between_requests_and_what_they_wait_is_paid_back() {
-    let mut world = World::new();
-    world.best_effort(1, 30, Work::Always);
-    world.best_effort(2, 70, Work::Always);
-    world.critical(3, REQUESTS);
-    world.run(S);
-    world.forget_what_was();
-    world.run(60 * S);
-    assert_eq!((overlaps(&world, REQUESTS), world.steering.forced()), (0, 0));
-    let shares = world.shares();
+fn two_trainings_hand_off_between_requests_and_keep_their_shares() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 30, Work::Always);
+    sim.best_effort(2, 70, Work::Always);
+    sim.critical(3, REQUESTS);
+    sim.run(S);
+    sim.reset_counts();
+    sim.run(60 * S);
+    assert_eq!((overlaps(&sim, REQUESTS), sim.scheduler.forced()), (0, 0));
+    let shares = sim.shares();
     assert!((shares[0] - 30.0).abs() < 0.5, "{shares:?}");
-    assert!(world.had[&ProcessId(3)] >= 5990 * MS, "{:?}", world.had);
-    let used: u64 = world.had.values().sum();
+    assert!(sim.gpu_time[&ProcessId(3)] >= 5990 * MS, "{:?}", sim.gpu_time);
+    let used: u64 = sim.gpu_time.values().sum();
     assert!(used > 59_000 * MS, "{} ms of 60 s were used", used / MS);
 }
 
 #[test]
-fn somebody_who_is_always_busy_is_disturbed_after_a_while() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.best_effort(2, 50, Work::Always);
-    world.critical(3, Work::Always);
-    world.run(2 * S);
-    assert!(world.steering.forced() > 10, "{}", world.steering.forced());
-    let stops = world.count(|op| op == Op::Stop);
+fn hand_off_is_forced_beside_a_process_that_is_always_busy() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.best_effort(2, 50, Work::Always);
+    sim.critical(3, Work::Always);
+    sim.run(2 * S);
+    assert!(sim.scheduler.forced() > 10, "{}", sim.scheduler.forced());
+    let stops = sim.count(|op| op == Op::Stop);
     assert!(stops > 10 && stops < 60, "{stops}");
 }
 
 #[test]
-fn while_somebody_latency_critical_is_there_slices_are_short_and_after_that_they_are_as_they_were() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.best_effort(2, 50, Work::Never);
-    world.run(S);
-    world.critical(3, Work::Never);
-    world.run(S);
-    assert_eq!(world.gpu[&GroupId(1)], Setting { enabled: true, slice_us: 1 });
-    assert_eq!(world.gpu[&GroupId(3)], Setting { enabled: true, slice_us: 1_000_000 });
-    assert_eq!(world.gpu[&GroupId(2)].slice_us, 1);
-    world.critical(4, Work::Never);
-    world.run(S);
-    assert_eq!(world.gpu[&GroupId(3)].slice_us, 5_000);
-    world.dies(3);
-    world.dies(4);
-    world.run(S);
-    assert_eq!(world.gpu[&GroupId(1)], Setting::FREE);
-    assert_eq!(world.gpu[&GroupId(2)].slice_us, Setting::FREE.slice_us);
-    assert!(world.steering.is_settled());
+fn slices_are_short_while_a_latency_critical_process_is_attached_and_reset_afterwards() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.best_effort(2, 50, Work::Never);
+    sim.run(S);
+    sim.critical(3, Work::Never);
+    sim.run(S);
+    assert_eq!(sim.gpu[&GroupId(1)], Setting { enabled: true, slice_us: 1 });
+    assert_eq!(sim.gpu[&GroupId(3)], Setting { enabled: true, slice_us: 1_000_000 });
+    assert_eq!(sim.gpu[&GroupId(2)].slice_us, 1);
+    sim.critical(4, Work::Never);
+    sim.run(S);
+    assert_eq!(sim.gpu[&GroupId(3)].slice_us, 5_000);
+    sim.dies(3);
+    sim.dies(4);
+    sim.run(S);
+    assert_eq!(sim.gpu[&GroupId(1)], Setting::FREE);
+    assert_eq!(sim.gpu[&GroupId(2)].slice_us, Setting::FREE.slice_us);
+    assert!(sim.scheduler.is_settled());
 }
 
 #[test]
-fn two_processes_of_one_client_take_turns_while_somebody_latency_critical_is_there() {
-    let mut world = World::new();
-    world.client(1, 50, 100, Class::BestEffort);
-    world.process(1, 1, &[1], Class::BestEffort, Work::Always);
-    world.process(2, 1, &[2, 3], Class::BestEffort, Work::Always);
-    world.critical(4, REQUESTS);
-    world.run(S);
-    world.forget_what_was();
-    world.run(10 * S);
+fn groups_of_one_client_rotate_while_a_latency_critical_process_is_attached() {
+    let mut sim = Simulation::new();
+    sim.client(1, 50, 100, Class::BestEffort);
+    sim.process(1, 1, &[1], Class::BestEffort, Work::Always);
+    sim.process(2, 1, &[2, 3], Class::BestEffort, Work::Always);
+    sim.critical(4, REQUESTS);
+    sim.run(S);
+    sim.reset_counts();
+    sim.run(10 * S);
     let starts = |group| {
-        world.controls.iter().filter(|(_, _, c)| c.group == GroupId(group) && c.op == Op::Start).count()
+        sim.controls.iter().filter(|(_, _, c)| c.group == GroupId(group) && c.op == Op::Start).count()
     };
     for group in 1..=3 {
-        assert!((40..=80).contains(&starts(group)), "group {group} began {} turns", starts(group));
+        assert!((40..=80).contains(&starts(group)), "group {group} was enabled {} times", starts(group));
     }
-    assert_eq!(overlaps(&world, REQUESTS), 0);
+    assert_eq!(overlaps(&sim, REQUESTS), 0);
 }
 
 #[test]
-fn who_is_alone_beside_somebody_latency_critical_is_never_stopped() {
-    let mut world = World::new();
-    world.best_effort(1, 50, Work::Always);
-    world.critical(2, REQUESTS);
-    world.run(10 * S);
-    assert_eq!(world.count(|op| op == Op::Stop), 0, "{:?}", world.controls);
+fn only_best_effort_group_stays_enabled_beside_a_latency_critical_process() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.critical(2, REQUESTS);
+    sim.run(10 * S);
+    assert_eq!(sim.count(|op| op == Op::Stop), 0, "{:?}", sim.controls);
 }
 
 #[test]
-fn an_idle_process_of_a_client_does_not_keep_its_other_one_waiting() {
-    let mut world = World::new();
-    world.client(1, 50, 100, Class::BestEffort);
-    world.process(
-        1,
-        1,
-        &[1],
-        Class::BestEffort,
-        Work::Periodic { from: 0, period: 300 * MS, busy: 100 * MS },
-    );
-    world.process(2, 1, &[2], Class::BestEffort, Work::Always);
-    world.critical(3, REQUESTS);
-    world.run(4 * S);
-    world.forget_what_was();
-    world.run(60 * S);
-    let used: u64 = world.had.values().sum();
+fn idle_process_does_not_delay_another_process_of_its_client() {
+    let mut sim = Simulation::new();
+    sim.client(1, 50, 100, Class::BestEffort);
+    sim.process(1, 1, &[1], Class::BestEffort, Work::Periodic { from: 0, period: 300 * MS, busy: 100 * MS });
+    sim.process(2, 1, &[2], Class::BestEffort, Work::Always);
+    sim.critical(3, REQUESTS);
+    sim.run(4 * S);
+    sim.reset_counts();
+    sim.run(60 * S);
+    let used: u64 = sim.gpu_time.values().sum();
     assert!(used > 56_500 * MS, "{} ms of 60 s were used", used / MS);
 }
 
 /// A latency-critical process with this work that is best-effort from 2 s on.
-fn demoted(work: Work) -> World {
-    let mut world = World::new();
-    world.critical(1, work);
-    world.run(S);
+fn demoted(work: Work) -> Simulation {
+    let mut sim = Simulation::new();
+    sim.critical(1, work);
+    sim.run(S);
     let client = crate::ClientId(1);
-    world.client(1, 50, 100, Class::BestEffort);
-    world.steering.set_class(client, Class::BestEffort, &mut world.tokens, world.now);
-    world.processes.get_mut(&ProcessId(1)).unwrap().class = Class::BestEffort;
-    world
+    sim.client(1, 50, 100, Class::BestEffort);
+    sim.scheduler.set_class(client, Class::BestEffort, &mut sim.tokens, sim.now);
+    sim.processes.get_mut(&ProcessId(1)).unwrap().class = Class::BestEffort;
+    sim
 }
 
 #[test]
-fn somebody_latency_critical_who_becomes_best_effort_is_not_polled() {
-    let mut world = demoted(Work::Never);
-    world.run(100 * MS);
-    let wake = world.steering.wake_at(world.now).unwrap();
-    assert!(wake > world.now, "{wake} at {}", world.now);
-    assert_eq!(world.gpu[&GroupId(1)], Setting::FREE);
+fn process_that_becomes_best_effort_is_not_polled() {
+    let mut sim = demoted(Work::Never);
+    sim.run(100 * MS);
+    let wake = sim.scheduler.wake_at(sim.now).unwrap();
+    assert!(wake > sim.now, "{wake} at {}", sim.now);
+    assert_eq!(sim.gpu[&GroupId(1)], Setting::FREE);
 }
 
 #[test]
-fn somebody_latency_critical_who_becomes_best_effort_returns_its_turn_when_it_is_idle() {
-    let mut world = demoted(Work::Periodic { from: 0, period: 100 * S, busy: 2 * S + 50 * MS });
-    world.run(40 * MS);
-    assert_eq!(world.tokens.holders().count(), 1);
-    world.run(100 * MS);
-    assert_eq!(world.tokens.holders().count(), 0);
+fn process_that_becomes_best_effort_returns_its_grant_when_idle() {
+    let mut sim = demoted(Work::Periodic { from: 0, period: 100 * S, busy: 2 * S + 50 * MS });
+    sim.run(40 * MS);
+    assert_eq!(sim.tokens.holders().count(), 1);
+    sim.run(100 * MS);
+    assert_eq!(sim.tokens.holders().count(), 0);
 }
 
 #[test]
-fn a_driver_that_sets_no_slices_is_asked_for_turns_only() {
-    let mut world = World::new();
-    world.steer_by(SteeringPolicy { slices: false, ..SteeringPolicy::default() });
-    world.best_effort(1, 30, Work::Always);
-    world.best_effort(2, 70, Work::Always);
-    world.run(S);
-    world.forget_what_was();
-    world.run(60 * S);
-    assert!((world.shares()[0] - 30.0).abs() < 0.5, "{:?}", world.shares());
-    world.critical(3, REQUESTS);
-    world.run(S);
-    assert_eq!(world.gpu.values().filter(|setting| setting.enabled).count(), 2, "{:?}", world.gpu);
+fn without_slices_groups_are_only_enabled_and_disabled() {
+    let mut sim = Simulation::new();
+    sim.set_policy(SteeringPolicy { slices: false, ..SteeringPolicy::default() });
+    sim.best_effort(1, 30, Work::Always);
+    sim.best_effort(2, 70, Work::Always);
+    sim.run(S);
+    sim.reset_counts();
+    sim.run(60 * S);
+    assert!((sim.shares()[0] - 30.0).abs() < 0.5, "{:?}", sim.shares());
+    sim.critical(3, REQUESTS);
+    sim.run(S);
+    assert_eq!(sim.gpu.values().filter(|setting| setting.enabled).count(), 2, "{:?}", sim.gpu);
     for id in 1..=3 {
-        world.steering.leave(ProcessId(id), &mut world.tokens, world.now);
+        sim.scheduler.leave(ProcessId(id), &mut sim.tokens, sim.now);
     }
-    world.run(S);
-    assert!(world.gpu.values().all(|setting| *setting == Setting::FREE), "{:?}", world.gpu);
-    assert_eq!(world.count(|op| matches!(op, Op::SetSlice(_))), 0);
-    assert_eq!(world.events.len(), 3, "all are given back: {:?}", world.events);
+    sim.run(S);
+    assert!(sim.gpu.values().all(|setting| *setting == Setting::FREE), "{:?}", sim.gpu);
+    assert_eq!(sim.count(|op| matches!(op, Op::SetSlice(_))), 0);
+    assert_eq!(sim.events.len(), 3, "all groups are released: {:?}", sim.events);
 }

@@ -1,39 +1,39 @@
-//! Whatever happens in whatever order: at most one running group has a tiny slice, on the GPU and not only in the books.
+//! For every order of events, at most one enabled group has a tiny slice on the simulated GPU.
 
-use super::world::{MS, Work, World};
+use super::simulation::{MS, Simulation, Work};
 use crate::ledger::Class;
 use crate::steering::{GroupId, Outcome, Setting};
 use crate::{ClientId, ProcessId};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
-enum Happens {
+enum SimEvent {
     Time(u64),
-    /// A process with so many groups.
-    Comes {
+    /// A process with this many groups attaches.
+    Attaches {
         client: u64,
         groups: u64,
         work: u8,
     },
     Dies(usize),
     Leaves(usize),
-    HangsUp(usize),
-    /// A process announces only so many of its groups.
+    Disconnects(usize),
+    /// A process announces only this many of its groups.
     Announces(usize, usize),
     NextControl(Outcome),
 }
 
-fn anything() -> impl Strategy<Value = Happens> {
+fn anything() -> impl Strategy<Value = SimEvent> {
     let outcome = prop_oneof![Just(Outcome::Failed), Just(Outcome::Gone)];
     prop_oneof![
-        6 => (1..120u64).prop_map(Happens::Time),
+        6 => (1..120u64).prop_map(SimEvent::Time),
         4 => (1..6u64, 1..3u64, 0..4u8)
-            .prop_map(|(client, groups, work)| Happens::Comes { client, groups, work }),
-        1 => (0..8usize).prop_map(Happens::Dies),
-        1 => (0..8usize).prop_map(Happens::Leaves),
-        1 => (0..8usize).prop_map(Happens::HangsUp),
-        2 => (0..8usize, 0..3usize).prop_map(|(index, left)| Happens::Announces(index, left)),
-        2 => outcome.prop_map(Happens::NextControl),
+            .prop_map(|(client, groups, work)| SimEvent::Attaches { client, groups, work }),
+        1 => (0..8usize).prop_map(SimEvent::Dies),
+        1 => (0..8usize).prop_map(SimEvent::Leaves),
+        1 => (0..8usize).prop_map(SimEvent::Disconnects),
+        2 => (0..8usize, 0..3usize).prop_map(|(index, left)| SimEvent::Announces(index, left)),
+        2 => outcome.prop_map(SimEvent::NextControl),
     ]
 }
 
@@ -46,79 +46,79 @@ const fn work(number: u8) -> Work {
     }
 }
 
-fn play(happenings: &[Happens], effective: bool) -> World {
-    let mut world = World::new();
-    world.failures_take_effect = effective;
+fn simulate(events: &[SimEvent], effective: bool) -> Simulation {
+    let mut sim = Simulation::new();
+    sim.failures_take_effect = effective;
     for client in 1..=4 {
-        world.client(client, 25, if client == 4 { 50 } else { 100 }, Class::BestEffort);
+        sim.client(client, 25, if client == 4 { 50 } else { 100 }, Class::BestEffort);
     }
-    world.client(5, 0, 100, Class::LatencyCritical);
+    sim.client(5, 0, 100, Class::LatencyCritical);
     let mut last = 0;
-    for happens in happenings {
-        let nth = |world: &World, index: usize| world.processes.keys().nth(index).map(|id| id.0);
-        match *happens {
-            Happens::Time(ms) => world.run(ms * MS),
-            Happens::Comes { client, groups, work: number } => {
+    for event in events {
+        let nth = |sim: &Simulation, index: usize| sim.processes.keys().nth(index).map(|id| id.0);
+        match *event {
+            SimEvent::Time(ms) => sim.run(ms * MS),
+            SimEvent::Attaches { client, groups, work: number } => {
                 let class = if client == 5 { Class::LatencyCritical } else { Class::BestEffort };
                 last += 10;
                 let groups: Vec<u64> = (last..last + groups).collect();
-                world.process(last, client, &groups, class, work(number));
+                sim.process(last, client, &groups, class, work(number));
             }
-            Happens::Dies(index) => {
-                if let Some(id) = nth(&world, index) {
-                    world.dies(id);
+            SimEvent::Dies(index) => {
+                if let Some(id) = nth(&sim, index) {
+                    sim.dies(id);
                 }
             }
-            Happens::Leaves(index) => {
-                if let Some(id) = nth(&world, index) {
-                    world.steering.leave(ProcessId(id), &mut world.tokens, world.now);
-                    world.tokens.process_gone(ProcessId(id), world.now);
-                    world.processes.remove(&ProcessId(id));
+            SimEvent::Leaves(index) => {
+                if let Some(id) = nth(&sim, index) {
+                    sim.scheduler.leave(ProcessId(id), &mut sim.tokens, sim.now);
+                    sim.tokens.process_gone(ProcessId(id), sim.now);
+                    sim.processes.remove(&ProcessId(id));
                 }
             }
-            Happens::HangsUp(index) => {
-                if let Some(id) = nth(&world, index) {
-                    world.steering.part(ProcessId(id), &mut world.tokens, world.now);
-                    world.tokens.process_gone(ProcessId(id), world.now);
-                    world.processes.remove(&ProcessId(id));
+            SimEvent::Disconnects(index) => {
+                if let Some(id) = nth(&sim, index) {
+                    sim.scheduler.part(ProcessId(id), &mut sim.tokens, sim.now);
+                    sim.tokens.process_gone(ProcessId(id), sim.now);
+                    sim.processes.remove(&ProcessId(id));
                 }
             }
-            Happens::Announces(index, left) => {
-                if let Some(id) = nth(&world, index) {
-                    world.announces_only(id, left);
+            SimEvent::Announces(index, left) => {
+                if let Some(id) = nth(&sim, index) {
+                    sim.announces_only(id, left);
                 }
             }
-            Happens::NextControl(outcome) => {
-                let number = world.begun;
-                world.fails = Box::new(move |now, _| if now == number { outcome } else { Outcome::Done });
+            SimEvent::NextControl(outcome) => {
+                let number = sim.begun;
+                sim.fails = Box::new(move |now, _| if now == number { outcome } else { Outcome::Done });
             }
         }
     }
-    world
+    sim
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// The GPU itself checks the invariant after each control; a control that failed may have taken effect all the same.
+    /// The simulated GPU checks the invariant after each control. A failed control may have taken effect.
     #[test]
-    fn two_groups_with_tiny_slices_never_run_and_in_the_end_nobody_is_left_stopped(
-        happenings in proptest::collection::vec(anything(), 1..40),
+    fn at_most_one_enabled_group_is_tiny_and_no_group_stays_disabled(
+        events in proptest::collection::vec(anything(), 1..40),
         effective: bool,
     ) {
-        let mut world = play(&happenings, effective);
-        for id in world.processes.keys().copied().collect::<Vec<_>>() {
-            world.steering.leave(id, &mut world.tokens, world.now);
-            world.tokens.process_gone(id, world.now);
+        let mut sim = simulate(&events, effective);
+        for id in sim.processes.keys().copied().collect::<Vec<_>>() {
+            sim.scheduler.leave(id, &mut sim.tokens, sim.now);
+            sim.tokens.process_gone(id, sim.now);
         }
-        world.processes.clear();
-        world.fails = Box::new(|_, _| Outcome::Done);
-        world.run(500 * MS);
-        prop_assert!(world.steering.is_settled());
-        let stopped = world.gpu.iter().filter(|(_, setting)| **setting != Setting::FREE);
+        sim.processes.clear();
+        sim.fails = Box::new(|_, _| Outcome::Done);
+        sim.run(500 * MS);
+        prop_assert!(sim.scheduler.is_settled());
+        let stopped = sim.gpu.iter().filter(|(_, setting)| **setting != Setting::FREE);
         let stopped: Vec<&GroupId> = stopped.map(|(group, _)| group).collect();
-        prop_assert!(stopped.is_empty(), "{stopped:?} of {:?}", world.gpu);
+        prop_assert!(stopped.is_empty(), "{stopped:?} of {:?}", sim.gpu);
         let client = ClientId(1);
-        prop_assert!(world.tokens.usage(client, world.now).is_some());
+        prop_assert!(sim.tokens.usage(client, sim.now).is_some());
     }
 }

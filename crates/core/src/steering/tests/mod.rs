@@ -1,10 +1,10 @@
-//! Steering with a ledger, a GPU and a driver that are made up, in simulated time.
+//! Channel-group scheduling with a ledger, and with a simulated GPU, driver and clock.
 
-mod budget;
+mod control_rate;
 mod failures;
-mod hand_overs;
+mod hand_offs;
 mod invariant;
-mod model;
-mod release;
+mod model_check;
+mod release_sequence;
 mod shares;
-mod world;
+mod simulation;

@@ -1,10 +1,10 @@
-//! The reconciler against every order of wishes, results and comings and goings of three groups.
+//! Model check of the reconciler: every order of wanted settings, results, announcements and releases of three groups.
 
 use crate::steering::{Control, GroupId, Op, Outcome, Reconciler, Setting};
 use stateright::{Checker, Model, Property};
 
 const GROUPS: usize = 3;
-/// A wish that must not come true: that all run with tiny slices.
+/// A wanted setting that the reconciler must refuse: all groups enabled with tiny slices.
 const ALL: usize = GROUPS;
 const TINY: Setting = Setting { enabled: true, slice_us: 1 };
 const STOPPED: Setting = Setting { enabled: false, slice_us: 1 };
@@ -12,37 +12,37 @@ const STOPPED: Setting = Setting { enabled: false, slice_us: 1 };
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     reconciler: Reconciler,
-    /// How the GPU has them; `None`: not there.
+    /// The settings on the GPU; `None`: the group does not exist.
     gpu: [Option<Setting>; GROUPS],
-    /// The group that is to run with a tiny slice; `None`: all are free.
+    /// The group that is to be enabled with a tiny slice; `None`: all are free.
     one: Option<usize>,
-    wishes: u8,
+    changes: u8,
     failures: u8,
     failed: [bool; GROUPS],
     departures: u8,
     again: u8,
-    /// The control in flight is for the context that was there before.
+    /// The control in flight is for the context that existed before.
     stale: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Event {
-    /// All are to be free, one of them is to be the only one, or what must not be.
-    Wish(Option<usize>),
+    /// All are to be free, one is to be the only enabled one, or all are to be enabled with tiny slices.
+    Wanted(Option<usize>),
     Begins,
     Succeeds,
-    /// And the GPU has done it all the same, or not.
+    /// The GPU has applied the control despite the failure, or not.
     Fails {
         effective: bool,
     },
     Released(usize),
-    /// Announced anew, maybe while it is being given back: another context with the same handles.
+    /// Announced again, maybe during its release: another context with the same handles.
     Announced(usize),
     Dies(usize),
 }
 
-struct Any {
-    wishes: u8,
+struct Bounds {
+    changes: u8,
     failures: u8,
     departures: u8,
     again: u8,
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    fn wish(&mut self) {
+    fn apply_wanted(&mut self) {
         for group in 0..GROUPS {
             let setting = match self.one {
                 None => Setting::FREE,
@@ -79,7 +79,7 @@ impl State {
     }
 }
 
-impl Model for Any {
+impl Model for Bounds {
     type State = State;
     type Action = Event;
 
@@ -91,7 +91,7 @@ impl Model for Any {
             reconciler,
             gpu,
             one: None,
-            wishes: 0,
+            changes: 0,
             failures: 0,
             failed: [false; GROUPS],
             departures: 0,
@@ -101,9 +101,9 @@ impl Model for Any {
     }
 
     fn actions(&self, state: &State, events: &mut Vec<Event>) {
-        if state.wishes < self.wishes {
-            let wishes = [None, Some(0), Some(1), Some(2), Some(ALL)].into_iter();
-            events.extend(wishes.filter(|one| *one != state.one).map(Event::Wish));
+        if state.changes < self.changes {
+            let changes = [None, Some(0), Some(1), Some(2), Some(ALL)].into_iter();
+            events.extend(changes.filter(|one| *one != state.one).map(Event::Wanted));
         }
         if state.reconciler.in_flight().is_some() {
             events.push(Event::Succeeds);
@@ -124,9 +124,9 @@ impl Model for Any {
     fn next_state(&self, before: &State, event: Event) -> Option<State> {
         let mut state = before.clone();
         match event {
-            Event::Wish(one) => {
-                (state.one, state.wishes) = (one, state.wishes + 1);
-                state.wish();
+            Event::Wanted(one) => {
+                (state.one, state.changes) = (one, state.changes + 1);
+                state.apply_wanted();
             }
             Event::Begins => {
                 state.reconciler.begin()?;
@@ -145,7 +145,7 @@ impl Model for Any {
                 state.failures += 1;
                 state.failed[usize::try_from(control.group.0).ok()?] = true;
                 state.reconciler.done(Outcome::Failed);
-                // As steering does.
+                // The scheduler releases the group, too.
                 state.reconciler.release(control.group);
             }
             Event::Released(group) => {
@@ -157,7 +157,7 @@ impl Model for Any {
                 state.stale = state.reconciler.in_flight().is_some_and(|control| control.group == id(group));
                 state.gpu[group] = Some(Setting::FREE);
                 state.reconciler.add(id(group));
-                state.wish();
+                state.apply_wanted();
             }
             Event::Dies(group) => {
                 state.departures += 1;
@@ -171,11 +171,11 @@ impl Model for Any {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("at most one running group has a tiny slice", |_, state: &State| {
+            Property::always("at most one enabled group has a tiny slice", |_, state: &State| {
                 let running = state.gpu.iter().flatten();
                 running.filter(|setting| setting.enabled && setting.slice_us < 1000).count() <= 1
             }),
-            Property::always("without failures everything becomes as it is wanted", |_, state: &State| {
+            Property::always("without failures every group gets its wanted setting", |_, state: &State| {
                 let mut state = state.clone();
                 for _ in 0..24 {
                     if state.reconciler.in_flight().is_none() && state.reconciler.begin().is_none() {
@@ -193,14 +193,18 @@ impl Model for Any {
                     && match state.one {
                         None => good.all(|(setting, _)| free(setting)),
                         Some(one) if one < GROUPS && undisturbed => {
-                            let wish = |group| if group == one { TINY } else { STOPPED };
-                            state.gpu.iter().enumerate().all(|(group, setting)| *setting == Some(wish(group)))
+                            let wanted = |group| if group == one { TINY } else { STOPPED };
+                            state
+                                .gpu
+                                .iter()
+                                .enumerate()
+                                .all(|(group, setting)| *setting == Some(wanted(group)))
                         }
                         Some(_) => true,
                     }
             }),
             Property::sometimes(
-                "one runs with a tiny slice and the others are stopped",
+                "one group is enabled with a tiny slice and the others are disabled",
                 |_, state: &State| {
                     state.gpu[0] == Some(TINY)
                         && state.gpu[1..].iter().all(|setting| *setting == Some(STOPPED))
@@ -214,8 +218,8 @@ impl Model for Any {
 }
 
 #[test]
-fn at_most_one_running_group_has_a_tiny_slice_in_every_order_of_events() {
-    let model = Any { wishes: 2, failures: 3, departures: 1, again: 1 };
+fn at_most_one_enabled_group_has_a_tiny_slice_in_every_order_of_events() {
+    let model = Bounds { changes: 2, failures: 3, departures: 1, again: 1 };
     let checker = model.checker().spawn_bfs().join();
     println!("{} states", checker.unique_state_count());
     checker.assert_properties();

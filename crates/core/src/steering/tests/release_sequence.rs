@@ -1,4 +1,4 @@
-//! Groups that are set free for good: a driver that refuses this and that, and one that runs out of time.
+//! Release sequences with a driver that refuses controls, and with a sequence that ends early.
 
 use crate::steering::{Known, Op, Release, Setting, TINY_US};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 const STOPPED: Known = Known { enabled: Some(false), slice_us: Some(1) };
 
-/// Makes every control that is asked for; those of `refused` fail.
+/// Makes every control of the sequence; those for which `refused` returns true fail.
 fn release(groups: &[Known], refused: impl Fn(usize, Op) -> bool) -> (Vec<(usize, Op)>, Vec<usize>) {
     let mut release = Release::of(groups.iter().copied().enumerate());
     let mut made = Vec::new();
@@ -27,7 +27,7 @@ fn start(group: usize) -> (usize, Op) {
 }
 
 #[test]
-fn each_group_is_sliced_and_started_before_the_next_one_and_who_runs_comes_last() {
+fn each_group_is_released_before_the_next_one_and_enabled_groups_come_last() {
     let runs = Known { enabled: Some(true), slice_us: Some(1) };
     let (made, free) = release(&[runs, STOPPED, STOPPED], |_, _| false);
     assert_eq!(made, [slice(1), start(1), slice(2), start(2), slice(0)]);
@@ -35,39 +35,39 @@ fn each_group_is_sliced_and_started_before_the_next_one_and_who_runs_comes_last(
 }
 
 #[test]
-fn a_group_with_a_harmless_slice_is_started_though_its_slice_cannot_be_set_back() {
-    let turn = Known { enabled: Some(false), slice_us: Some(5000) };
-    let (made, free) = release(&[turn, turn], |_, op| op != Op::Start);
+fn group_with_a_safe_slice_is_enabled_though_its_slice_cannot_be_reset() {
+    let disabled = Known { enabled: Some(false), slice_us: Some(5000) };
+    let (made, free) = release(&[disabled, disabled], |_, op| op != Op::Start);
     assert_eq!(made, [start(0), slice(0), start(1), slice(1), slice(0), slice(1)]);
     assert_eq!(free, [0_usize; 0]);
 }
 
 #[test]
-fn of_the_groups_that_keep_tiny_slices_one_is_started_after_all_others() {
+fn one_group_that_keeps_a_tiny_slice_is_enabled_after_all_others() {
     let (made, free) = release(&[STOPPED; 3], |group, op| group < 2 && op != Op::Start);
     assert_eq!(made, [slice(0), slice(1), slice(2), start(2), slice(0), slice(1), start(0)]);
     assert_eq!(free, [2]);
 }
 
 #[test]
-fn none_is_started_with_a_tiny_slice_beside_one_that_may_be_running_with_one() {
+fn no_group_is_enabled_with_a_tiny_slice_beside_another_that_may_have_one() {
     for enabled in [Some(true), None] {
         let other = Known { enabled, slice_us: None };
         let (made, _) = release(&[STOPPED, other], |_, op| op != Op::Start);
         assert!(!made.contains(&start(0)), "{made:?}");
     }
     let (made, _) = release(&[Known::default()], |_, op| op != Op::Start);
-    assert_eq!(made.last(), Some(&start(0)), "alone it harms nobody");
+    assert_eq!(made.last(), Some(&start(0)), "a single group may keep a tiny slice");
 }
 
 #[test]
-fn nothing_is_done_about_a_group_that_is_free() {
+fn no_control_is_made_for_a_free_group() {
     let free = Known { enabled: Some(true), slice_us: Some(2048) };
     assert_eq!(release(&[free], |_, _| false), (vec![], vec![0]));
 }
 
 prop_compose! {
-    /// How a group is, and what is known of that.
+    /// The actual and the known setting of a group.
     fn any_group()(
         enabled in any::<bool>(), tiny in any::<bool>(), knows_run in any::<bool>(), knows_slice in any::<bool>(),
         fails in 0..4u8, effective in any::<bool>(),
@@ -82,13 +82,13 @@ prop_compose! {
 }
 
 proptest! {
-    /// Whatever fails, and wherever the time runs out: no two groups run with tiny slices; and who is still stopped at the end
-    /// could not be started, or may have a tiny slice while another one like that may be running.
+    /// For any failures and any end of time, no two groups are enabled with tiny slices. A group that is still disabled
+    /// at the end could not be enabled, or may have a tiny slice while another such group may be enabled.
     #[test]
-    fn nobody_is_left_stopped_and_no_two_run_with_tiny_slices(
+    fn no_group_stays_disabled_and_no_two_are_enabled_with_tiny_slices(
         mut groups in proptest::collection::vec(any_group(), 1..6),
     ) {
-        // As steering keeps it.
+        // The scheduler keeps this invariant.
         let mut tiny = 0;
         for (setting, known, ..) in &mut groups {
             tiny += usize::from(setting.enabled && setting.slice_us < TINY_US);
@@ -107,7 +107,7 @@ proptest! {
                 match op {
                     Op::SetSlice(us) => setting.slice_us = us,
                     Op::Start => setting.enabled = true,
-                    Op::Stop => prop_assert!(false, "nobody is stopped"),
+                    Op::Stop => prop_assert!(false, "the sequence disables no group"),
                 }
             }
             release.done(!failed);
@@ -122,12 +122,12 @@ proptest! {
             let harmless = known.slice_us.is_some_and(|us| us >= TINY_US);
             prop_assert!(*fails & 1 != 0 || !harmless || setting.enabled, "{index} of {groups:?}");
         }
-        let feared = |(setting, known, fails, _): &(Setting, Known, u8, bool)| {
+        let may_stay_tiny = |(setting, known, fails, _): &(Setting, Known, u8, bool)| {
             let may_run = setting.enabled || known.enabled != Some(false) || *fails & 1 != 0;
             *fails & 2 != 0 && may_run && known.slice_us.is_none_or(|us| us < TINY_US)
         };
         let startable = |(s, _, fails, _): &(Setting, Known, u8, bool)| !s.enabled && *fails & 1 == 0;
-        if !groups.iter().any(feared) {
+        if !groups.iter().any(may_stay_tiny) {
             prop_assert!(!groups.iter().any(startable), "{groups:?}");
         }
     }

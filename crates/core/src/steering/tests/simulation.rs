@@ -1,5 +1,5 @@
-//! A GPU shared by groups as the hardware does it, a driver that takes the time measured for each control, and processes
-//! that have work by a timetable. Who gets how much of the GPU is read from the GPU.
+//! A simulated GPU that groups share as on the hardware, a driver that takes the measured time for each control, and
+//! processes with work at fixed times. Tests read each process's GPU time from the simulated GPU.
 
 use crate::ledger::{Class, ClientSpec, PeerKind, Policy, TokenLedger};
 use crate::steering::{Activity, Control, Event, GroupId, Op, Outcome, Setting, Steering, SteeringPolicy};
@@ -48,7 +48,7 @@ pub(super) struct Process {
     pub(super) groups: Vec<GroupId>,
 }
 
-/// A control on its way.
+/// A control in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     control: Control,
@@ -59,20 +59,20 @@ struct Flight {
     outcome: Outcome,
 }
 
-pub(super) struct World {
+pub(super) struct Simulation {
     pub(super) now: u64,
     pub(super) tokens: TokenLedger,
-    pub(super) steering: Steering,
+    pub(super) scheduler: Steering,
     pub(super) processes: BTreeMap<ProcessId, Process>,
-    /// How the GPU has each group.
+    /// The setting that each group has on the GPU.
     pub(super) gpu: BTreeMap<GroupId, Setting>,
-    /// GPU time that each process had.
-    pub(super) had: BTreeMap<ProcessId, u64>,
+    /// GPU time that each process used, nanoseconds.
+    pub(super) gpu_time: BTreeMap<ProcessId, u64>,
     pub(super) controls: Vec<(u64, u64, Control)>,
     pub(super) events: Vec<Event>,
-    /// Who says that it has no work, whatever it has.
-    pub(super) liars: BTreeSet<ProcessId>,
-    /// What becomes of a control, by its number.
+    /// Processes that report idle even while they have work.
+    pub(super) false_idle: BTreeSet<ProcessId>,
+    /// The result of each control, by its number.
     pub(super) fails: Box<dyn Fn(u64, Control) -> Outcome>,
     pub(super) failures_take_effect: bool,
     /// Controls never end.
@@ -80,10 +80,10 @@ pub(super) struct World {
     /// Controls begun.
     pub(super) begun: u64,
     flight: Option<Flight>,
-    dice: u64,
+    random: u64,
 }
 
-impl World {
+impl Simulation {
     pub(super) fn new() -> Self {
         Self::with(Policy::default())
     }
@@ -92,25 +92,25 @@ impl World {
         Self {
             now: S,
             tokens: TokenLedger::new(policy),
-            steering: Steering::new(SteeringPolicy::default()),
+            scheduler: Steering::new(SteeringPolicy::default()),
             processes: BTreeMap::new(),
             gpu: BTreeMap::new(),
-            had: BTreeMap::new(),
+            gpu_time: BTreeMap::new(),
             controls: Vec::new(),
             events: Vec::new(),
-            liars: BTreeSet::new(),
+            false_idle: BTreeSet::new(),
             fails: Box::new(|_, _| Outcome::Done),
             failures_take_effect: false,
             hangs: false,
             begun: 0,
             flight: None,
-            dice: 1,
+            random: 1,
         }
     }
 
-    /// Steers by another policy, from the beginning on.
-    pub(super) fn steer_by(&mut self, policy: SteeringPolicy) {
-        self.steering = Steering::new(policy);
+    /// Replaces the scheduler by a new one with this policy.
+    pub(super) fn set_policy(&mut self, policy: SteeringPolicy) {
+        self.scheduler = Steering::new(policy);
     }
 
     pub(super) fn client(&mut self, id: u64, percent: u32, limit: u32, class: Class) {
@@ -135,7 +135,7 @@ impl World {
         self.tokens.add_process(process, client, PeerKind::Returns).unwrap();
         let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
         self.gpu.extend(groups.iter().map(|group| (*group, Setting::FREE)));
-        self.steering.announce(
+        self.scheduler.announce(
             process,
             (client, class),
             (groups.clone(), &BTreeSet::new()),
@@ -145,26 +145,26 @@ impl World {
         self.processes.insert(process, Process { client, class, work, groups });
     }
 
-    /// A process announces the first so many of its groups, which may be none.
+    /// A process announces only the first `left` of its groups, which may be none.
     pub(super) fn announces_only(&mut self, id: u64, left: usize) {
         let Some(process) = self.processes.get_mut(&ProcessId(id)) else { return };
         process.groups.truncate(left);
         let (groups, class) = (process.groups.clone(), process.class);
-        let whose = (process.client, class);
-        self.steering.announce(ProcessId(id), whose, (groups, &BTreeSet::new()), &mut self.tokens, self.now);
+        let owner = (process.client, class);
+        self.scheduler.announce(ProcessId(id), owner, (groups, &BTreeSet::new()), &mut self.tokens, self.now);
     }
 
     pub(super) fn dies(&mut self, id: u64) {
         let process = self.processes.remove(&ProcessId(id)).unwrap();
         for group in process.groups {
-            self.steering.forget(group);
+            self.scheduler.forget(group);
             self.gpu.remove(&group);
         }
-        self.steering.leave(ProcessId(id), &mut self.tokens, self.now);
+        self.scheduler.leave(ProcessId(id), &mut self.tokens, self.now);
         self.tokens.process_gone(ProcessId(id), self.now);
     }
 
-    /// Lets time go by.
+    /// Advances the simulated time.
     pub(super) fn run(&mut self, ns: u64) {
         let end = self.now + ns;
         loop {
@@ -175,7 +175,7 @@ impl World {
             }
             self.share_gpu(next);
             self.now = next;
-            self.fly();
+            self.advance_control();
             if self.now == end {
                 return self.settle();
             }
@@ -185,26 +185,27 @@ impl World {
     fn settle(&mut self) {
         for (id, process) in &self.processes {
             let (busy, since_ns, _) = process.work.at(self.now);
-            let lies = self.liars.contains(id);
-            let said = Activity { busy: busy && !lies, since_ns: if lies { 0 } else { since_ns } };
-            self.steering.observe(*id, said);
+            let reports_idle = self.false_idle.contains(id);
+            let activity =
+                Activity { busy: busy && !reports_idle, since_ns: if reports_idle { 0 } else { since_ns } };
+            self.scheduler.observe(*id, activity);
         }
         for _ in 0..8 {
-            self.steering.ask_and_return(&mut self.tokens, self.now);
+            self.scheduler.ask_and_return(&mut self.tokens, self.now);
             let actions = self.tokens.advance(self.now);
             if actions.is_empty() {
                 break;
             }
             for action in &actions {
-                self.steering.act(action);
+                self.scheduler.act(action);
             }
         }
-        let released = self.steering.take_released();
+        let released = self.scheduler.take_released();
         self.events.extend(released.into_iter().map(Event::Released));
-        if let Some(control) = self.steering.begin(self.now) {
-            self.dice =
-                self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let spread = |from: u64, to: u64| from + (self.dice >> 33) % (to - from);
+        if let Some(control) = self.scheduler.begin(self.now) {
+            self.random =
+                self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let spread = |from: u64, to: u64| from + (self.random >> 33) % (to - from);
             let cost = match control.op {
                 Op::SetSlice(_) => spread(250 * US, 410 * US),
                 Op::Stop => spread(670 * US, 860 * US),
@@ -212,7 +213,7 @@ impl World {
             };
             let outcome = (self.fails)(self.begun, control);
             self.begun += 1;
-            // The holder runs on for most of a stop.
+            // The holder runs on during 85 % of the control that disables it.
             let takes_effect_at = self.now + cost * 85 / 100;
             let done_at = if self.hangs { u64::MAX } else { self.now + cost };
             let begun = self.now;
@@ -224,11 +225,11 @@ impl World {
     fn next_event(&self) -> u64 {
         let work = self.processes.values().map(|process| process.work.at(self.now).2);
         let flight = self.flight.map(|f| if f.effective { f.done_at } else { f.takes_effect_at });
-        let wake = [self.tokens.next_deadline(), self.steering.wake_at(self.now), flight];
+        let wake = [self.tokens.next_deadline(), self.scheduler.wake_at(self.now), flight];
         work.chain(wake.into_iter().flatten()).min().unwrap_or(u64::MAX)
     }
 
-    fn fly(&mut self) {
+    fn advance_control(&mut self) {
         let Some(flight) = &mut self.flight else { return };
         let Control { group, op } = flight.control;
         if self.now >= flight.takes_effect_at && !flight.effective {
@@ -246,17 +247,23 @@ impl World {
                 }
             }
             let running = self.gpu.values().filter(|s| s.enabled && s.slice_us < 1000).count();
-            assert!(running <= 1, "{running} groups run with tiny slices at {}: {:?}", self.now, self.gpu);
+            assert!(
+                running <= 1,
+                "{running} groups are enabled with tiny slices at {}: {:?}",
+                self.now,
+                self.gpu
+            );
         }
         if self.now >= flight.done_at {
             let (control, begun, outcome) = (flight.control, flight.begun, flight.outcome);
             self.flight = None;
             self.controls.push((begun, self.now, control));
-            self.events.extend(self.steering.done(outcome, &mut self.tokens, self.now));
+            self.events.extend(self.scheduler.done(outcome, &mut self.tokens, self.now));
         }
     }
 
-    /// The GPU goes in equal parts to the groups that run and have work; while somebody latency-critical has, to him.
+    /// Divides the GPU equally among the enabled processes with work. While latency-critical processes have work, only
+    /// among those.
     fn share_gpu(&mut self, until: u64) {
         let span = until - self.now;
         let runs = |process: &Process| {
@@ -272,20 +279,21 @@ impl World {
         let first: Vec<ProcessId> = ready.iter().filter(critical).copied().collect();
         let served = if first.is_empty() { ready } else { first };
         for id in &served {
-            *self.had.entry(*id).or_default() += span / served.len() as u64;
+            *self.gpu_time.entry(*id).or_default() += span / served.len() as u64;
         }
     }
 
-    /// Shares of what best-effort processes had together, in percent, in the order of their numbers.
+    /// Shares of the GPU time of all best-effort processes, in percent, in the order of their ids.
     pub(super) fn shares(&self) -> Vec<f64> {
         let best_effort = self.processes.iter().filter(|(_, p)| p.class == Class::BestEffort);
-        let had: Vec<u64> = best_effort.map(|(id, _)| self.had.get(id).copied().unwrap_or(0)).collect();
-        let sum: u64 = had.iter().sum();
-        had.iter().map(|had| 100.0 * *had as f64 / sum as f64).collect()
+        let gpu_time: Vec<u64> =
+            best_effort.map(|(id, _)| self.gpu_time.get(id).copied().unwrap_or(0)).collect();
+        let sum: u64 = gpu_time.iter().sum();
+        gpu_time.iter().map(|gpu_time| 100.0 * *gpu_time as f64 / sum as f64).collect()
     }
 
-    pub(super) fn forget_what_was(&mut self) {
-        self.had.clear();
+    pub(super) fn reset_counts(&mut self) {
+        self.gpu_time.clear();
         self.controls.clear();
     }
 

@@ -1,11 +1,12 @@
-//! Who is next: a strict weak ordering over the clients that wait.
+//! The next client: a strict weak ordering over the clients that wait.
 //!
-//! 1. Clients below their request, by relative shortfall: the one that has the smallest part of what it is entitled to.
-//! 2. All others, by GPU time charged in proportion to their weight (weight × request, at least 1 %), counted as a level that
-//!    whoever comes back from a pause enters at the others' height, so a pause earns nothing here. Clients without a
-//!    request are always here: they share what is left when everybody else has what they asked for.
+//! 1. Clients below their request, by relative shortfall: the one with the smallest part of its entitlement goes first.
+//! 2. All others, by GPU time charged in proportion to their weight (weight × request, at least 1 %), counted as a
+//!    level. A client that returns from a pause starts at the others' level, so a pause earns nothing here. Clients
+//!    without a request are always in this group: they share the time that remains when all others have their requests.
 //!
-//! A client exactly at its request is in the second group. Ties go to who waits longest, then to the older client.
+//! A client exactly at its request is in the second group. Ties go to the client that waits longest, then to the older
+//! one.
 
 use crate::ids::ClientId;
 use std::cmp::Ordering;
@@ -13,7 +14,7 @@ use std::cmp::Ordering;
 /// A client that could be granted, as the ordering sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Who.
+    /// The client.
     pub client: ClientId,
     /// GPU time its request entitles it to over the window, ns.
     pub entitled: u64,
@@ -57,14 +58,14 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_relative_shortfall_goes_first() {
+    fn larger_relative_shortfall_goes_first() {
         let small = candidate(1, 100, 50, 0);
         let large = candidate(2, 1_000, 900, 0);
         assert_eq!(small.precedence(&large), Ordering::Less);
     }
 
     #[test]
-    fn below_request_goes_before_all_others_and_exactly_at_it_does_not() {
+    fn client_below_request_goes_first_and_one_exactly_at_it_does_not() {
         let below = candidate(2, 100, 99, u64::MAX);
         let exact = candidate(1, 100, 100, 0);
         assert!(!exact.is_below_request());

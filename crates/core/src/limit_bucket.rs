@@ -1,20 +1,24 @@
 //! The token bucket that enforces a limit: credit accrues at the rate of the limit, up to a depth.
 //!
-//! A client may be granted while its level is not negative, and pays afterwards what it used. Over any span it is
-//! therefore charged at most limit × span + depth + one grant, and after a grant of `q` it waits `q × (1 - limit) / limit`.
+//! A client may get a grant while its level is not negative, and is charged its usage afterwards. Over any span it is
+//! therefore charged at most limit × span + depth + one grant. After a grant of `q` it waits `q × (1 - limit) / limit`.
 //!
-//! There are two depths. What is earned while idle is kept up to a small one. What is earned while waiting for others
-//! is kept up to limit × some time, or a client whose limit equals its request would lose, each time it waits for
-//! somebody else's grant, what it needs to make up for it.
+//! There are two depths. Credit earned while idle is kept up to a small depth. Credit earned while waiting for other
+//! clients is kept up to limit × some time. Otherwise a client whose limit equals its request would lose, during each
+//! wait, the credit that it needs to catch up.
+//!
+//! The general [`RateLimiter`](crate::rate_limiter::RateLimiter) has one depth, and a charge to it is made at one
+//! moment. This bucket needs two depths and charges for a past span, during which it earns credit even when full.
+//! Therefore it is a type of its own.
 
 use crate::share::{Share, WHOLE_PPM};
 
-/// How much can be saved up.
+/// How much credit can be saved up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Depth {
     /// While idle, nanoseconds of GPU time.
     pub idle_ns: u64,
-    /// While wanting the GPU: what is earned in this time, nanoseconds.
+    /// While waiting for the GPU: the credit of this time, nanoseconds.
     pub waiting_ns: u64,
 }
 
@@ -34,21 +38,21 @@ impl LimitBucket {
         Self { rate, depth, level: scaled(depth.idle_ns), filled_at: now }
     }
 
-    /// The client was idle until `now`: what it has saved up beyond the idle depth is lost.
+    /// The client was idle until `now`: credit beyond the idle depth is lost.
     pub fn was_idle(&mut self, now: u64) {
         self.fill(now);
         self.level = self.level.min(scaled(self.depth.idle_ns));
     }
 
-    /// Takes out `used_ns` of GPU time, spent between `from` and `to`. The level may become negative. What is earned
-    /// while it is spent counts even if the bucket was full.
+    /// Takes out `used_ns` of GPU time, spent between `from` and `to`. The level may become negative. Credit earned in
+    /// that span counts even if the bucket was full.
     pub fn charge(&mut self, from: u64, to: u64, used_ns: u64) {
         self.fill(from);
         self.level = self.level.saturating_sub(scaled(used_ns));
         self.fill(to);
     }
 
-    /// Changes the rate from `now` on; what was earned before counts at the old rate.
+    /// Changes the rate from `now` on. Credit earned before counts at the old rate.
     pub fn set_rate(&mut self, rate: Share, now: u64) {
         self.fill(now);
         self.rate = rate;
@@ -93,7 +97,7 @@ mod tests {
     const NONE: Depth = Depth { idle_ns: 0, waiting_ns: 0 };
 
     #[test]
-    fn half_the_gpu_waits_as_long_as_it_ran() {
+    fn client_limited_to_half_waits_as_long_as_it_ran() {
         let mut bucket = LimitBucket::new(Share::from_ppm(500_000).unwrap(), NONE, 0);
         bucket.charge(0, 100 * MS, 100 * MS);
         assert_eq!(bucket.ready_at(100 * MS), Some(200 * MS));
@@ -101,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_zero_never_recovers_and_a_whole_gpu_never_waits() {
+    fn rate_of_zero_never_recovers_and_the_whole_gpu_never_waits() {
         let mut never = LimitBucket::new(Share::ZERO, NONE, 0);
         never.charge(0, 1, 1);
         assert_eq!(never.ready_at(1_000 * MS), None);
@@ -111,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_earned_waiting_is_kept_and_what_is_earned_idle_is_not() {
+    fn credit_earned_while_waiting_is_kept_and_credit_earned_while_idle_is_not() {
         let depth = Depth { idle_ns: 10 * MS, waiting_ns: 1_000 * MS };
         let mut waiting = LimitBucket::new(Share::from_ppm(500_000).unwrap(), depth, 0);
         let mut idle = waiting.clone();
         idle.was_idle(400 * MS);
-        // 210 ms and 10 ms are there; 300 ms are used.
+        // The credits are 210 ms and 10 ms; 300 ms are used.
         waiting.charge(400 * MS, 400 * MS, 300 * MS);
         idle.charge(400 * MS, 400 * MS, 300 * MS);
         assert_eq!(waiting.ready_at(400 * MS), Some(580 * MS));
@@ -125,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spending_whenever_allowed_keeps_to_rate_plus_depth_plus_one_grant(
+        fn charge_stays_within_rate_plus_depth_plus_one_grant(
             ppm in 10_000u32..=1_000_000, grants in prop::collection::vec(1u64..150 * MS, 20..200)
         ) {
             let rate = Share::from_ppm(ppm).unwrap();

@@ -1,8 +1,8 @@
-//! Grants that are withheld.
+//! Withheld grants.
 
 use super::*;
 
-/// The first client, gated or not, holds from 0 on and the second one waits; withheld from 10 ms on.
+/// The first client, gated or not, holds a grant from 0 on and the second one waits. Grants are withheld from 10 ms on.
 fn withheld(gated: bool) -> TokenLedger {
     let mut ledger = pair();
     ledger.set_gated(ProcessId(0), gated);
@@ -15,19 +15,19 @@ fn withheld(gated: bool) -> TokenLedger {
 }
 
 #[test]
-fn nobody_is_granted_anything_while_grants_are_withheld_and_the_next_one_is_when_they_are_not() {
+fn no_grant_is_given_while_grants_are_withheld() {
     let mut ledger = withheld(true);
     ledger.returned(ProcessId(0), 30 * MS, 8 * MS, 0).unwrap();
     assert_eq!(granted(&ledger.advance(30 * MS)), []);
-    assert_eq!(ledger.next_deadline(), None, "nothing is to be done before that");
+    assert_eq!(ledger.next_deadline(), None, "no deadline while withheld");
     ledger.set_withheld(false, S);
     assert_eq!(granted(&ledger.advance(S)), [(1, Deadline::At(S + 50 * MS))]);
 }
 
 #[test]
-fn who_stood_is_charged_what_it_ran_and_has_not_had_the_rest() {
+fn suspended_client_is_charged_only_the_time_that_it_ran() {
     let mut ledger = withheld(true);
-    // What it reports contains the time for which its work was held back.
+    // Its report contains the time for which its work was held back.
     ledger.set_withheld(false, 5 * S);
     ledger.advance(5 * S);
     ledger.returned(ProcessId(0), 5 * S + 30 * MS, 5 * S, 0).unwrap();
@@ -37,18 +37,18 @@ fn who_stood_is_charged_what_it_ran_and_has_not_had_the_rest() {
 }
 
 #[test]
-fn who_returns_while_grants_are_withheld_is_charged_what_it_says_it_used() {
+fn client_that_returns_while_grants_are_withheld_is_charged_its_report() {
     let mut ledger = withheld(true);
     ledger.returned(ProcessId(0), 50 * MS, 45 * MS, 0).unwrap();
     assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 45 * MS)]);
-    // Who dies does not say anything, and is taken to have stood.
+    // A process that ends reports nothing: its grant counts as suspended.
     let mut ledger = withheld(true);
     ledger.process_gone(ProcessId(0), 50 * MS);
     assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 10 * MS, 10 * MS)]);
 }
 
 #[test]
-fn who_turns_out_to_go_on_is_charged_for_all_of_it_and_asked_for_at_its_deadline() {
+fn client_that_ran_on_is_charged_in_full_and_revoked_after_its_deadline() {
     let mut ledger = withheld(true);
     ledger.set_withheld(false, 20 * MS);
     ledger.set_withheld(true, 30 * MS);
@@ -60,7 +60,7 @@ fn who_turns_out_to_go_on_is_charged_for_all_of_it_and_asked_for_at_its_deadline
 }
 
 #[test]
-fn a_grant_whose_work_is_held_back_is_waited_for_as_long_as_that_lasts() {
+fn suspended_grant_is_not_revoked_while_its_work_is_held_back() {
     let mut ledger = withheld(true);
     assert_eq!(ledger.next_deadline(), None);
     let revoked = |actions: &[Action]| actions.iter().any(|a| matches!(a, Action::Revoke { .. }));
@@ -73,7 +73,7 @@ fn a_grant_whose_work_is_held_back_is_waited_for_as_long_as_that_lasts() {
 }
 
 #[test]
-fn who_has_no_gates_is_charged_what_it_reports_and_waited_for_no_longer_than_ever() {
+fn client_without_gates_is_charged_its_report_and_revoked_at_the_usual_time() {
     let mut ledger = withheld(false);
     assert_eq!(ledger.next_deadline(), Some(50 * MS + Policy::default().return_timeout_ns));
     ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
@@ -81,7 +81,7 @@ fn who_has_no_gates_is_charged_what_it_reports_and_waited_for_no_longer_than_eve
 }
 
 #[test]
-fn a_grant_that_ends_by_timer_goes_on_to_its_end_and_is_charged() {
+fn grant_that_ends_by_timer_continues_while_grants_are_withheld() {
     let mut ledger = pair();
     ledger.add_process(ProcessId(9), ClientId(0), PeerKind::ByTimer).unwrap();
     ledger.set_gated(ProcessId(9), true);
@@ -93,14 +93,14 @@ fn a_grant_that_ends_by_timer_goes_on_to_its_end_and_is_charged() {
 }
 
 #[test]
-fn those_that_are_steered_take_turns_all_the_same() {
+fn hardware_scheduled_processes_get_grants_while_grants_are_withheld() {
     let mut ledger = pair();
     ledger.set_kind(ProcessId(1), PeerKind::Steered, 0).unwrap();
     ledger.set_withheld(true, 0);
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);
     assert_eq!(granted(&ledger.advance(0)), [(1, Deadline::At(50 * MS))]);
-    // Nobody else has a chance: it goes on.
+    // No other client can be granted: it continues.
     let actions = ledger.advance(50 * MS);
     assert!(
         actions.iter().any(|a| matches!(a, Action::Prolong { process: ProcessId(1), .. })),

@@ -1,20 +1,21 @@
-//! Processes that somebody else steers: he asks and returns for them, and stops them when their time is up.
+//! Hardware-scheduled processes: the channel-group scheduler requests and returns grants for them, and disables them
+//! when their quantum ends.
 
 use super::{Action, End, PeerKind, Policy, Refused, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
 impl Policy {
-    /// How long a turn of a client with this limit lasts.
-    pub(super) fn turn_ns(&self, limit: Share) -> u64 {
+    /// The quantum of a client with this limit.
+    pub(super) fn quantum_ns(&self, limit: Share) -> u64 {
         let limited = if limit == Share::ONE { u64::MAX } else { limit.of(self.quota.limit_period_ns) };
         self.turn_ns.min(limited).max(self.min_turn_ns.min(self.turn_ns))
     }
 }
 
 impl TokenLedger {
-    /// A process is steered from now on, or not any more. One that becomes steered keeps what it holds; one that ceases to be
-    /// holds and wants nothing: it asks by itself.
+    /// Changes the kind of a process. One that becomes hardware-scheduled keeps its grant. One that becomes
+    /// token-scheduled loses its grant and its request: it requests by itself.
     ///
     /// # Errors
     /// When the process is unknown.
@@ -33,14 +34,14 @@ impl TokenLedger {
             {
                 self.finish_if_empty(index, End::Withdrawn);
             }
-            self.rest_if_quiet(client, now);
+            self.mark_idle_if_quiet(client, now);
         } else if let Some(index) = index {
-            self.grants[index].becomes(process, kind, now);
+            self.grants[index].set_kind(process, kind, now);
         }
         Ok(())
     }
 
-    /// The enforcer lets a client run from `now` on, or not any more.
+    /// A channel group of a client is enabled from `now` on, or none any more.
     pub fn set_running(&mut self, client: ClientId, running: bool, now: u64) {
         let now = self.at(now);
         if let Some(entry) = self.clients.get_mut(&client) {
@@ -51,30 +52,29 @@ impl TokenLedger {
         }
     }
 
-    /// The deadline of the grant at `index` has come: those under it that are steered go on or are to be stopped.
-    pub(super) fn end_steered(&mut self, index: usize, now: u64) {
+    /// The deadline of the grant at `index` has come: its hardware-scheduled processes continue, or are to be disabled.
+    pub(super) fn end_quantum(&mut self, index: usize, now: u64) {
         if self.grants[index].can_continue() {
             self.charge_so_far(index, now);
             let client = self.grants[index].client;
             if self.choose(now, Some(client)) == Some(client) {
-                return self.go_on(index, now);
+                return self.renew_quantum(index, now);
             }
         }
         let members = self.grants[index].members.iter_mut();
-        for member in members.filter(|member| member.is_steered() && !member.stopping) {
+        for member in members.filter(|member| member.is_hardware_scheduled() && !member.stopping) {
             member.stopping = true;
             self.actions.push(Action::Stop { process: member.process });
         }
     }
 
-    /// Charges a grant up to now, so that its client can be compared with the others.
+    /// Charges a grant up to now, so that its client is comparable with the others.
     fn charge_so_far(&mut self, index: usize, now: u64) {
-        let usage = self.policy.usage;
         let grant = &mut self.grants[index];
         let running = grant.is_running();
         grant.set_running(false, now);
         grant.ended = now;
-        let (client, held, charged) = (grant.client, grant.held(), grant.charge(usage));
+        let (client, held, charged) = (grant.client, grant.held(), grant.charge());
         let disposal = self.shared.saturating_sub(grant.shared_start).min(held);
         if let Some(client) = self.clients.get_mut(&client) {
             client.charge(grant.start, now, charged, disposal);
@@ -90,13 +90,13 @@ impl TokenLedger {
         });
     }
 
-    /// Another turn for the same client.
-    fn go_on(&mut self, index: usize, now: u64) {
+    /// Gives the same client another quantum.
+    fn renew_quantum(&mut self, index: usize, now: u64) {
         let client = self.grants[index].client;
         let limit = self.clients.get(&client).map_or(Share::ONE, |client| client.spec.limit);
         self.epoch += 1;
         let grant = &mut self.grants[index];
-        grant.deadline = now.saturating_add(self.policy.turn_ns(limit));
+        grant.deadline = now.saturating_add(self.policy.quantum_ns(limit));
         grant.epoch = self.epoch;
         let (epoch, deadline) = (grant.epoch, grant.deadline);
         let prolong = |process| Action::Prolong { process, epoch, deadline };

@@ -1,8 +1,6 @@
-//! Every order of events that a few processes can produce within some milliseconds, checked one by one: clients with one
-//! and two processes, one of them speaking Gemini's protocol, some of them steered, asking, returning, dying, overrunning
-//! their grants.
-
-#![allow(clippy::unwrap_used, reason = "a test")]
+//! Model check of the token ledger: every order of events of four processes within some milliseconds. The clients have
+//! one or two processes. One process speaks Gemini's protocol, some are hardware-scheduled. They request, return, die
+//! and overrun their grants.
 
 use sluice_core::ledger::{Action, Ask, Class, ClientSpec, PeerKind, Policy, TokenLedger};
 use sluice_core::quota::QuotaPolicy;
@@ -17,13 +15,14 @@ const CLIENTS: [u64; 4] = [0, 0, 1, 2];
 /// Kinds of the processes.
 type Kinds = [PeerKind; CLIENTS.len()];
 
-/// The second client's cannot return.
+/// The second client's process cannot return grants.
 const BY_TIMER: Kinds = [PeerKind::Returns, PeerKind::Returns, PeerKind::ByTimer, PeerKind::Returns];
 
-/// All of the first and the third client are stopped when their time is up, and one of the second returns.
-const STEERED: Kinds = [PeerKind::Steered, PeerKind::Steered, PeerKind::Returns, PeerKind::Steered];
+/// The processes of the first and the third client are hardware-scheduled; the second client's returns grants.
+const HARDWARE_SCHEDULED: Kinds =
+    [PeerKind::Steered, PeerKind::Steered, PeerKind::Returns, PeerKind::Steered];
 
-/// The first client has one of each kind.
+/// The first client has a process of each kind.
 const MIXED: Kinds = [PeerKind::Steered, PeerKind::Returns, PeerKind::Steered, PeerKind::Returns];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,12 +30,12 @@ enum View {
     Idle,
     Waits,
     Runs,
-    /// It is to be stopped.
+    /// It is to be disabled.
     Stops,
     Dead,
 }
 
-/// The ledger, and what the processes believe.
+/// The ledger, and the state as each process sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     ledger: TokenLedger,
@@ -44,16 +43,16 @@ struct State {
     views: [View; CLIENTS.len()],
     now: u64,
     deaths: u8,
-    /// Who has done something in this millisecond: what follows at once is no different from what follows later.
+    /// Processes that acted in this millisecond: a further act at the same time would not differ from a later one.
     acted: [bool; CLIENTS.len()],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Event {
-    Asks(usize),
+    Requests(usize),
     Returns(usize),
     Dies(usize),
-    AMillisecondPasses,
+    Millisecond,
 }
 
 struct Protocol {
@@ -72,14 +71,14 @@ impl State {
             timer_linger_ns: MS / 2,
             idle_credit_ns: MS,
             limit_depth_ns: MS,
-            renew_ahead_ns: MS,
-            renew_total_ns: 4 * MS,
+            extend_ahead_ns: MS,
+            longest_extended_ns: 4 * MS,
             turn_ns: 2 * MS,
             min_turn_ns: MS,
             ..Policy::default()
         };
         let mut ledger = TokenLedger::new(policy);
-        // The third client is limited, so that somebody may wait although nobody holds.
+        // The third client is limited, so that a process may wait although no client holds a grant.
         for (client, (request, limit)) in
             (0..).zip([(500_000, 1_000_000), (0, 1_000_000), (250_000, 500_000)])
         {
@@ -108,17 +107,17 @@ impl State {
     fn advance(&mut self) {
         for action in self.ledger.advance(self.now) {
             match action {
-                Action::Grant { process, .. } => self.see(process, View::Runs),
-                Action::Revoke { process, .. } => self.see(process, View::Idle),
-                Action::Stop { process } => self.see(process, View::Stops),
+                Action::Grant { process, .. } => self.set_view(process, View::Runs),
+                Action::Revoke { process, .. } => self.set_view(process, View::Idle),
+                Action::Stop { process } => self.set_view(process, View::Stops),
                 Action::Prolong { .. } | Action::Contended { .. } | Action::Ended { .. } => {}
             }
         }
     }
 
-    fn see(&mut self, process: ProcessId, view: View) {
+    fn set_view(&mut self, process: ProcessId, view: View) {
         let index = usize::try_from(process.0).unwrap();
-        // A process that has asked again while its grant ends by timer goes on waiting.
+        // A process that has requested again while its grant ends by timer still waits.
         if !(view == View::Idle && self.views[index] == View::Waits) {
             self.views[index] = view;
         }
@@ -128,8 +127,8 @@ impl State {
         matches!(self.views[process], View::Runs | View::Stops)
     }
 
-    /// Whether all who wait are served if nothing happens but time, and those who hold come to their end.
-    fn all_are_served_in_the_end(&self) -> bool {
+    /// Whether every waiting process gets a grant if only time passes and holders end.
+    fn every_process_is_served(&self) -> bool {
         let mut ledger = self.ledger.clone();
         let mut waiting: Vec<ProcessId> = ledger.waiting().collect();
         for _ in 0..32 {
@@ -140,7 +139,8 @@ impl State {
             for action in ledger.advance(next) {
                 match action {
                     Action::Grant { process, .. } => waiting.retain(|waits| *waits != process),
-                    // Who is steered has nothing more to do by then, as those who return do not ask again here.
+                    // A hardware-scheduled process has no more work by then: processes that return do not request again
+                    // here.
                     Action::Stop { process } | Action::Prolong { process, .. } => {
                         let _ = ledger.returned(process, next, 0, 0);
                     }
@@ -163,32 +163,32 @@ impl Model for Protocol {
     fn actions(&self, state: &State, events: &mut Vec<Event>) {
         for (process, view) in state.views.iter().enumerate().filter(|(process, _)| !state.acted[*process]) {
             match view {
-                View::Idle => events.push(Event::Asks(process)),
+                View::Idle => events.push(Event::Requests(process)),
                 View::Runs | View::Stops if state.kinds[process] != PeerKind::ByTimer => {
                     events.push(Event::Returns(process))
                 }
-                // A peer that cannot return asks again, early or late.
-                View::Runs | View::Stops => events.push(Event::Asks(process)),
+                // A peer that cannot return requests again, before or after its deadline.
+                View::Runs | View::Stops => events.push(Event::Requests(process)),
                 View::Waits | View::Dead => {}
             }
             if *view != View::Dead && state.deaths < 1 {
                 events.push(Event::Dies(process));
             }
         }
-        events.push(Event::AMillisecondPasses);
+        events.push(Event::Millisecond);
     }
 
     fn next_state(&self, before: &State, event: Event) -> Option<State> {
         let mut state = before.clone();
         let id = |process: usize| ProcessId(process as u64);
         match event {
-            Event::Asks(process) | Event::Returns(process) | Event::Dies(process) => {
+            Event::Requests(process) | Event::Returns(process) | Event::Dies(process) => {
                 state.acted[process] = true
             }
-            Event::AMillisecondPasses => state.acted = [false; CLIENTS.len()],
+            Event::Millisecond => state.acted = [false; CLIENTS.len()],
         }
         match event {
-            Event::Asks(process) => {
+            Event::Requests(process) => {
                 state.views[process] = View::Waits;
                 state.ledger.request(id(process), state.now, Ask { burst_ns: MS, overuse_ns: MS }).unwrap();
             }
@@ -201,7 +201,7 @@ impl Model for Protocol {
                 state.deaths += 1;
                 state.ledger.process_gone(id(process), state.now);
             }
-            Event::AMillisecondPasses => state.now += MS,
+            Event::Millisecond => state.now += MS,
         }
         state.advance();
         Some(state)
@@ -217,26 +217,27 @@ impl Model for Protocol {
                 let runs = |client| (0..).zip(CLIENTS).any(|(p, c): (usize, _)| c == client && state.runs(p));
                 state.ledger.holders().count() <= 1 && (0..3).filter(|client| runs(*client)).count() <= 1
             }),
-            Property::always("who believes to wait is known to wait", |_, state: &State| {
+            Property::always("a process that waits is waiting in the ledger", |_, state: &State| {
                 let waiting: Vec<ProcessId> = state.ledger.waiting().collect();
                 (0..)
                     .zip(state.views)
                     .all(|(p, view)| waiting.contains(&ProcessId(p)) == (view == View::Waits))
             }),
-            Property::always("who believes to run is known to run", |_, state: &State| {
+            Property::always("a process that runs holds a grant in the ledger", |_, state: &State| {
                 (0..).zip(state.views).all(|(p, view)| {
                     state.ledger.holds(ProcessId(p)) == matches!(view, View::Runs | View::Stops)
                 })
             }),
-            Property::always("everybody who waits is served in the end", |_, state: &State| {
-                state.all_are_served_in_the_end()
+            Property::always("every waiting process gets a grant in the end", |_, state: &State| {
+                state.every_process_is_served()
             }),
             Property::sometimes("two processes share a grant", |_, state: &State| {
                 state.runs(0) && state.runs(1)
             }),
-            Property::sometimes("a client waits for its limit while nobody holds", |_, state: &State| {
-                state.views[3] == View::Waits && state.ledger.holders().next().is_none()
-            }),
+            Property::sometimes(
+                "a client waits for its limit while no client holds a grant",
+                |_, state: &State| state.views[3] == View::Waits && state.ledger.holders().next().is_none(),
+            ),
             Property::sometimes("a grant is overrun", |_, state: &State| {
                 state.ledger.holders().any(|(_, deadline)| state.now > deadline)
             }),
@@ -245,17 +246,17 @@ impl Model for Protocol {
 }
 
 #[test]
-fn the_token_protocol_keeps_its_promises_in_every_order_of_events() {
+fn properties_hold_with_a_peer_whose_grants_end_by_timer() {
     check(BY_TIMER);
 }
 
 #[test]
-fn it_does_so_with_processes_that_somebody_else_asks_and_returns_for() {
-    check(STEERED);
+fn properties_hold_with_hardware_scheduled_processes() {
+    check(HARDWARE_SCHEDULED);
 }
 
 #[test]
-fn it_does_so_when_both_kinds_are_under_one_grant() {
+fn properties_hold_with_both_kinds_under_one_grant() {
     check(MIXED);
 }
 

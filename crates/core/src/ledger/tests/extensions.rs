@@ -1,38 +1,38 @@
-//! Grants that nobody else waits for.
+//! Extension of grants for which no other client waits.
 
 use super::*;
 use crate::quota::QuotaPolicy;
 
-/// Deadlines that processes were given anew.
-fn prolonged(actions: &[Action]) -> Vec<(u64, u64)> {
-    let prolong = |action: &Action| match action {
+/// New deadlines of extended grants.
+fn extensions(actions: &[Action]) -> Vec<(u64, u64)> {
+    let extension = |action: &Action| match action {
         Action::Prolong { process, deadline, .. } => Some((process.0, *deadline)),
         _ => None,
     };
-    actions.iter().filter_map(prolong).collect()
+    actions.iter().filter_map(extension).collect()
 }
 
-/// Follows the ledger's own deadlines from `now` to `end`; everything it prolonged.
+/// Advances to each of the ledger's deadlines from `now` to `end`. Returns every extension.
 fn follow(ledger: &mut TokenLedger, now: u64, end: u64) -> Vec<(u64, u64)> {
-    let mut found = prolonged(&ledger.advance(now));
+    let mut found = extensions(&ledger.advance(now));
     while let Some(next) = ledger.next_deadline().filter(|next| *next <= end) {
-        found.extend(prolonged(&ledger.advance(next)));
+        found.extend(extensions(&ledger.advance(next)));
     }
     found
 }
 
 #[test]
-fn a_client_alone_goes_on_without_asking_until_its_grant_has_to_be_charged() {
+fn grant_of_a_client_alone_is_extended_up_to_the_longest_total() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     let found = follow(&mut ledger, 0, 2 * S);
-    assert_eq!(found.first(), Some(&(0, 100 * MS)), "50 ms more, 5 ms before the first 50 are over");
+    assert_eq!(found.first(), Some(&(0, 100 * MS)), "50 ms more, 5 ms before the first 50 end");
     assert_eq!(found.last(), Some(&(0, 2 * S)));
     assert_eq!(found.len(), 39);
 }
 
 #[test]
-fn a_short_base_quota_is_not_added_several_times_at_once() {
+fn short_base_quota_is_added_once_at_a_time() {
     let quota = QuotaPolicy { base_ns: 2 * MS, min_ns: MS, ..QuotaPolicy::default() };
     let mut ledger = ledger_of(Policy { quota, ..Policy::default() }, &[spec(0.3, 1.0), spec(0.5, 1.0)]);
     ask(&mut ledger, 0, 0);
@@ -41,7 +41,7 @@ fn a_short_base_quota_is_not_added_several_times_at_once() {
 }
 
 #[test]
-fn nobody_is_prolonged_while_another_client_waits() {
+fn grant_is_not_extended_while_another_client_waits() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 40 * MS);
@@ -51,14 +51,14 @@ fn nobody_is_prolonged_while_another_client_waits() {
 }
 
 #[test]
-fn a_limited_client_keeps_its_short_grants() {
+fn grant_of_a_limited_client_is_not_extended() {
     let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 0.9)]);
     ask(&mut ledger, 0, 0);
     assert_eq!(follow(&mut ledger, 0, S), []);
 }
 
 #[test]
-fn all_that_was_used_in_a_prolonged_grant_is_charged_when_it_ends() {
+fn extended_grant_is_charged_in_full_when_it_ends() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     follow(&mut ledger, 0, 900 * MS);
@@ -67,15 +67,15 @@ fn all_that_was_used_in_a_prolonged_grant_is_charged_when_it_ends() {
 }
 
 #[test]
-fn whoever_comes_while_another_is_prolonged_does_not_lock_it_out_afterwards() {
+fn client_whose_grant_was_extended_is_not_starved_afterwards() {
     let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 1.0), spec(0.7, 1.0)]);
     ask(&mut ledger, 0, 0);
     follow(&mut ledger, 0, 1_900 * MS);
-    // From here on both always have work, and use all they are given.
+    // From here on both always have work and use their grants to the deadline.
     ask(&mut ledger, 1, 1_901 * MS);
     let (mut began, mut left, mut stall) = (0, 0, 0);
     while left < 12 * S {
-        let Some((holder, deadline)) = ledger.holders().next() else { panic!("nobody holds it") };
+        let Some((holder, deadline)) = ledger.holders().next() else { panic!("no client holds a grant") };
         if holder == ClientId(0) {
             stall = stall.max(began - left);
             left = deadline;
@@ -89,7 +89,7 @@ fn whoever_comes_while_another_is_prolonged_does_not_lock_it_out_afterwards() {
 }
 
 #[test]
-fn the_share_of_a_client_counts_the_grant_that_it_holds() {
+fn share_of_a_client_includes_its_running_grant() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     follow(&mut ledger, 0, 1_900 * MS);

@@ -1,0 +1,82 @@
+//! Withholding grants, while the submitted work of best-effort processes is held back by their gates.
+
+use super::grant::Grant;
+use super::{PeerKind, Process, TokenLedger};
+use crate::ids::{ClientId, ProcessId};
+
+impl TokenLedger {
+    /// Sets whether grants are withheld from `now` on: only hardware-scheduled processes get new ones. The grants of
+    /// [gated](Self::set_gated) processes are suspended meanwhile; all others continue to their ends.
+    pub fn set_withheld(&mut self, withheld: bool, now: u64) {
+        let now = self.at(now);
+        match (self.withheld_since, withheld) {
+            (None, true) => self.withheld_since = Some(now),
+            (Some(since), false) => {
+                for grant in &mut self.grants {
+                    grant.add_withheld(since, now);
+                }
+                self.withheld_since = None;
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    /// Sets whether the submitted work of a process is held back while grants are withheld, from its next grant on.
+    /// Ignored if the process is not known.
+    pub fn set_gated(&mut self, process: ProcessId, gated: bool) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.gated = gated;
+        }
+    }
+
+    /// A process continued to run while grants were withheld, against its report: its grant is charged as never
+    /// suspended.
+    pub fn set_ungated(&mut self, process: ProcessId) {
+        self.set_gated(process, false);
+        let holds = |grant: &&mut Grant| grant.members.iter().any(|member| member.process == process);
+        for grant in self.grants.iter_mut().filter(holds) {
+            (grant.ungated, grant.suspended_ns) = (true, 0);
+        }
+    }
+
+    /// Whether grants are withheld.
+    #[must_use]
+    pub const fn is_withheld(&self) -> bool {
+        self.withheld_since.is_some()
+    }
+
+    /// Whether a process of this kind may get a grant now.
+    pub(super) fn may_be_granted(&self, kind: PeerKind) -> bool {
+        self.withheld_since.is_none() || kind == PeerKind::Steered
+    }
+
+    /// Whether a process waits for a grant that it may get now.
+    pub(super) fn is_grantable(&self, process: &Process) -> bool {
+        process.waiting.is_some() && self.may_be_granted(process.kind)
+    }
+
+    /// Whether a process of the client waits for a grant that it may get now.
+    pub(super) fn client_is_grantable(&self, client: ClientId) -> bool {
+        self.processes.values().any(|process| process.client == client && self.is_grantable(process))
+    }
+
+    /// When the clock next changes a grant; `None` while it is suspended.
+    pub(super) fn next_event_of(&self, grant: &Grant) -> Option<u64> {
+        let suspended = self.withheld_since.is_some() && grant.can_be_suspended();
+        (!suspended).then(|| grant.next_event(self.policy.return_timeout_ns))
+    }
+}
+
+impl Grant {
+    /// Whether all work under it is held back while grants are withheld.
+    pub(super) fn can_be_suspended(&self) -> bool {
+        !self.hardware_scheduled && !self.ungated
+    }
+
+    /// Adds a time in which grants were withheld, if the grant is suspended then.
+    pub(super) fn add_withheld(&mut self, from: u64, to: u64) {
+        if self.can_be_suspended() {
+            self.suspended_ns = self.suspended_ns.saturating_add(to.saturating_sub(from.max(self.start)));
+        }
+    }
+}
