@@ -1,17 +1,18 @@
-//! What a process tells about itself beside an ATTACH: a sealed memfd with these bytes.
+//! The attach payload: a sealed memfd beside an ATTACH, in which a process describes itself and its contexts.
 //!
 //! ```text
 //! u32 magic   "SLAT"
 //! u32 version 2
-//! u32 pid     in the client's own namespace: a claim, for messages only
+//! u32 pid     in the client's own namespace: not verified, for messages only
 //! u32 device_ordinal
 //! 16 bytes    device UUID
 //! u32 contexts
 //! per context: u32 descriptor, u32 client, u32 subdevice, u32 channel_group, u32 channels, u32 each channel
 //! ```
-//! Little-endian, packed, nothing behind it. `descriptor` counts among the control descriptors that travel behind the memfd.
+//! Little-endian, packed, without trailing bytes. `descriptor` is an index into the control descriptors that travel
+//! behind the memfd.
 //!
-//! Version 1 has no `descriptor`. It is still read, but its contexts cannot be controlled, so they are left out.
+//! Version 1 has no `descriptor`. It is still read, but its contexts cannot be controlled and are left out.
 
 use crate::wire::Reader;
 use thiserror::Error;
@@ -24,7 +25,7 @@ pub const PAYLOAD_VERSION: u32 = 2;
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SLAT");
 /// The most contexts a process can announce.
 pub const MAX_CONTEXTS: usize = 64;
-/// The most channels of one context: what one DISABLE_CHANNELS control takes.
+/// The most channels of one context: the limit of one DISABLE_CHANNELS control.
 pub const MAX_CHANNELS: usize = 64;
 /// The most control descriptors that travel with one payload.
 pub const MAX_DESCRIPTORS: usize = 8;
@@ -36,7 +37,7 @@ const CONTEXT: usize = 20;
 /// The version whose contexts have no descriptor.
 const WITHOUT_DESCRIPTORS: u32 = 1;
 
-/// What a process tells about itself. Everything in it is the client's claim.
+/// A process's description of itself. Nothing in it is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachPayload {
     /// Process id in the client's namespace.
@@ -52,7 +53,7 @@ pub struct AttachPayload {
 /// The driver handles by which one context's channels can be controlled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextHandles {
-    /// Which of the control descriptors leads to it, below [`MAX_DESCRIPTORS`].
+    /// Index of its control descriptor, below [`MAX_DESCRIPTORS`].
     pub descriptor: u32,
     /// Resource-manager client.
     pub client: u32,
@@ -64,10 +65,10 @@ pub struct ContextHandles {
     pub channels: Vec<u32>,
 }
 
-/// Why bytes are not an attach payload.
+/// The reason why bytes are not an attach payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AttachError {
-    /// Not our bytes at all.
+    /// The magic word is wrong.
     #[error("attach payload begins with 0x{found:08x}, expected 0x{expected:08x}", expected = MAGIC)]
     Magic {
         /// The first word.
@@ -97,7 +98,7 @@ pub enum AttachError {
         /// The number.
         found: u32,
     },
-    /// Fewer bytes than the counts promise, or more.
+    /// Fewer or more bytes than the counts require.
     #[error("attach payload has {found} bytes, expected {expected}")]
     Length {
         /// Bytes given.
@@ -133,7 +134,7 @@ impl AttachPayload {
         bytes
     }
 
-    /// The bytes of the first version's payload, which every manager reads. It says nothing of contexts.
+    /// The bytes of the first version's payload, which every manager reads. It contains no contexts.
     #[must_use]
     pub fn encode_first(&self) -> Vec<u8> {
         let mut bytes = Self { contexts: Vec::new(), ..*self }.encode();
@@ -146,7 +147,7 @@ impl AttachPayload {
     /// Reads the whole of `bytes` as a payload.
     ///
     /// # Errors
-    /// [`AttachError`] says what the first thing wrong is.
+    /// [`AttachError`] names the first mistake.
     pub fn decode(bytes: &[u8]) -> Result<Self, AttachError> {
         let mut expected = HEADER;
         let long_enough = |expected: usize| match bytes.len() < expected {
@@ -154,7 +155,7 @@ impl AttachPayload {
             false => Ok(()),
         };
         let mut fields = Reader::new(bytes);
-        // Magic and version before the length: who sends something else is told that.
+        // Magic and version are checked before the length, so that another payload is refused as such.
         long_enough(8)?;
         match fields.u32() {
             MAGIC => {}
@@ -193,12 +194,12 @@ impl AttachPayload {
     }
 }
 
-/// A count on its way out; one that does not fit is refused by the reader as any count above the maximum.
+/// A count to be written. The reader refuses one that does not fit like any count above the maximum.
 fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// A count on its way in.
+/// Checks a count that was read.
 fn limited(what: &'static str, found: u32, max: usize) -> Result<usize, AttachError> {
     let found = found as usize;
     if found <= max { Ok(found) } else { Err(AttachError::TooMany { what, found, max }) }

@@ -1,14 +1,15 @@
-//! What a pod-manager gives its supervisor, so that nobody stays stopped when the manager dies: duplicates of the ways to
-//! the driver, and which channel groups are behind them. Packets on a socket pair, each whole or not at all:
+//! Descriptor escrow: packets by which a pod-manager deposits copies of its control descriptors with the node agent,
+//! with the channel groups that are controlled through them. The agent can then enable groups that stay disabled when
+//! the manager dies. Packets travel on a socket pair that keeps their boundaries:
 //!
 //! ```text
 //! u32 magic "SLCU"   u32 kind   u64 number
-//! kind 0 line:   beside it two descriptors: the way to the driver, and the pidfd of the process that it came from
-//! kind 1 group:  u64 line, u32 client, u32 subdevice, u32 channel_group, u32 channels, u32 each channel
-//! kind 2 forget  (a group)
-//! kind 3 close   (a line)
+//! kind 0 descriptor: beside it two descriptors: the control descriptor, and the pidfd of the process that it came from
+//! kind 1 group:      u64 control descriptor, u32 client, u32 subdevice, u32 channel_group, u32 channels, u32 each channel
+//! kind 2 forget      (a group)
+//! kind 3 close       (a control descriptor)
 //! ```
-//! Little-endian, packed, nothing behind it. Nothing is answered. Numbers are the manager's own.
+//! Little-endian, packed, without trailing bytes. The agent sends no answers. The manager assigns the numbers.
 
 use crate::attach::{ContextHandles, MAX_CHANNELS};
 use crate::wire::Reader;
@@ -18,7 +19,7 @@ use thiserror::Error;
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SLCU");
 /// The most bytes of a packet.
 pub const MAX_LEN: usize = HEADER + GROUP + 4 * MAX_CHANNELS;
-/// The descriptors beside a line: the way to the driver, then the process's pidfd.
+/// The descriptors beside a [`Deposit::Line`]: the control descriptor, then the process's pidfd.
 pub const LINE_DESCRIPTORS: usize = 2;
 
 const HEADER: usize = 4 + 4 + 8;
@@ -27,50 +28,51 @@ const GROUP: usize = 8 + 4 * 4;
 /// One packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deposit {
-    /// A way to the driver: keep its duplicate until the process has ended, or until [`Deposit::Close`].
+    /// A control descriptor: the agent keeps the copy until the process has ended, or until [`Deposit::Close`].
     Line(u64),
-    /// A channel group behind a line, in place of what was said of it before. It may be stopped from now on.
+    /// A channel group that is controlled through a descriptor; replaces an earlier packet about the group. It may be
+    /// disabled from now on.
     Group {
         /// Its number.
         group: u64,
-        /// The line that leads to it.
+        /// Number of the control descriptor.
         line: u64,
-        /// What the driver calls it; `descriptor` is not transferred and comes out as 0.
+        /// The driver's handles of it. `descriptor` is not transferred and reads as 0.
         handles: ContextHandles,
     },
-    /// A group is not controlled any more, and has been left as its process wants it.
+    /// A group is not controlled any more and has been set free.
     Forget(u64),
-    /// The manager has closed a line.
+    /// The manager has closed a control descriptor.
     Close(u64),
 }
 
-/// Why bytes are no deposit.
+/// The reason why bytes are not an escrow packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DepositError {
-    /// Not our bytes.
+    /// The magic word is wrong.
     #[error("deposit begins with 0x{found:08x}, expected 0x{expected:08x}", expected = MAGIC)]
     Magic {
         /// The first word.
         found: u32,
     },
-    /// Another kind.
+    /// The kind is unknown.
     #[error("deposit is of kind {found}, expected 0 to 3")]
     Kind {
         /// The kind found.
         found: u32,
     },
-    /// More channels than a group has.
+    /// The group has too many channels.
     #[error("deposit has a group of {found} channels, expected at most {MAX_CHANNELS}")]
     Channels {
         /// The count.
         found: u32,
     },
-    /// Fewer bytes than its kind has, or more.
+    /// The packet has fewer or more bytes than its kind requires.
     #[error("deposit has {found} bytes, expected {expected}")]
     Length {
         /// Bytes given.
         found: usize,
-        /// Bytes that its kind and count ask for.
+        /// Bytes that its kind and count require.
         expected: usize,
     },
 }
@@ -101,7 +103,7 @@ impl Deposit {
     /// Reads the whole of `bytes` as a packet.
     ///
     /// # Errors
-    /// [`DepositError`] says what the first thing wrong is.
+    /// [`DepositError`] names the first mistake.
     pub fn decode(bytes: &[u8]) -> Result<Self, DepositError> {
         let mut expected = HEADER;
         let wrong_length = |expected: usize| DepositError::Length { found: bytes.len(), expected };
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn every_packet_reads_back() {
         for deposit in
             [Deposit::Line(1), group(0), group(MAX_CHANNELS), Deposit::Forget(2), Deposit::Close(3)]
         {
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_cut_off_or_too_many_are_refused() {
+    fn truncated_and_longer_packets_are_refused() {
         let bytes = group(2).encode();
         for len in 0..bytes.len() {
             let refused = Deposit::decode(bytes.get(..len).unwrap());
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_deposit_is_named() {
+    fn invalid_packet_is_refused_with_its_mistake() {
         let mut bytes = Deposit::Line(1).encode();
         bytes[4] = 9;
         assert_eq!(Deposit::decode(&bytes), Err(DepositError::Kind { found: 9 }));

@@ -1,12 +1,12 @@
-//! Why a frame cannot be sent or was refused: each error says which field, what it held and what was expected.
+//! Errors of frames: each names the field, the value found and the values expected.
 
 use crate::{Name, NameError, RequestKind};
 use thiserror::Error;
 
-/// A frame that breaks the protocol. The connection it came from cannot be trusted to be in step and is closed.
+/// A frame that breaks the protocol. The receiver closes its connection, because the next frame may be misaligned.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 pub enum FrameError {
-    /// The name is not one.
+    /// The name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The name leaves no room for the payload of its request type.
@@ -17,10 +17,10 @@ pub enum FrameError {
         /// Bytes of the name.
         len: usize,
     },
-    /// The length field promises more than any frame can hold.
+    /// The length field exceeds the room of any frame.
     #[error("name length field says {len}, expected 1 to {max}", max = Name::MAX)]
     NameLength {
-        /// What the field says.
+        /// Value of the field.
         len: u64,
     },
     /// The name is not followed by a NUL.
@@ -37,32 +37,32 @@ pub enum FrameError {
         /// The number.
         number: u32,
     },
-    /// A time that cannot be one.
+    /// A time that is negative or not finite.
     #[error("{field} is {value} ms, expected a finite number that is not negative")]
     BadTime {
         /// The field's name in the protocol.
         field: &'static str,
-        /// What it held.
+        /// The value found.
         value: f64,
     },
-    /// A yes-or-no field that is neither.
+    /// A flag that is neither 0 nor 1.
     #[error("{field} is {value}, expected 0 or 1")]
     BadFlag {
         /// The field's name in the protocol.
         field: &'static str,
-        /// What it held.
+        /// The value found.
         value: i32,
     },
     /// Neither of the two channels.
     #[error("attach channel is {number}, expected 0 (memory) or 1 (token)")]
     UnknownChannel {
-        /// What the field held.
+        /// The value found.
         number: u32,
     },
     /// A status that the request cannot be answered with.
     #[error("answer status is {number}, expected 0 to 4 after ATTACH, 0 after DETACH")]
     UnknownStatus {
-        /// What the field held.
+        /// The value found.
         number: u32,
     },
     /// An answer to a request that has none.
@@ -73,12 +73,12 @@ pub enum FrameError {
     },
 }
 
-/// Lets a time through only if it is one.
+/// Checks that a time is finite and not negative.
 pub(crate) fn time(field: &'static str, value: f64) -> Result<f64, FrameError> {
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(FrameError::BadTime { field, value }) }
 }
 
-/// Reads a yes-or-no field.
+/// Reads a flag.
 pub(crate) fn flag(field: &'static str, value: i32) -> Result<bool, FrameError> {
     match value {
         0 => Ok(false),

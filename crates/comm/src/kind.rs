@@ -1,27 +1,27 @@
-//! The small enumerations of the wire, each with the number it has there.
+//! The enumerations of the wire with their numbers.
 
 use crate::{FrameError, REQUEST_LEN, wire};
 
-/// What a request asks for. 0 to 2 are Gemini's; from 16 on for the unix socket only.
+/// Type of a request. 0 to 2 are Gemini's; types from 16 on exist on the unix socket only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum RequestKind {
-    /// GPU time, in milliseconds. The answer may take as long as the policy wants.
+    /// Requests a grant, in milliseconds. The answer comes when the ledger grants it.
     Quota = 0,
-    /// How much memory is used and allowed.
+    /// Requests the used and the allowed memory.
     MemLimit = 1,
-    /// Charge or release memory.
+    /// Charges or releases memory.
     MemUpdate = 2,
     /// First frame of a unix-socket connection; the attach payload travels beside it as a sealed memfd.
     Attach = 16,
-    /// The grant goes back to the manager. Not answered.
+    /// Returns the grant. Not answered.
     Yield = 17,
-    /// Latency-critical work is about to come. Not answered.
+    /// Announces latency-critical work. Not answered.
     Hint = 18,
-    /// The process leaves in order.
+    /// The process detaches.
     Detach = 19,
-    /// Other contexts than announced before: payload and descriptors as beside ATTACH. Only on the token connection, once
-    /// attached; it replaces all that was announced. Not answered.
+    /// Replaces all announced contexts: payload and descriptors as beside ATTACH. Only on the token connection, after
+    /// ATTACH. Not answered.
     Contexts = 20,
 }
 
@@ -42,12 +42,6 @@ impl RequestKind {
     #[must_use]
     pub const fn max_name_len(self) -> usize {
         REQUEST_LEN - wire::HEADER - self.payload_len()
-    }
-
-    /// Whether the peer answers this request at all.
-    #[must_use]
-    pub const fn is_answered(self) -> bool {
-        !matches!(self, Self::Yield | Self::Hint | Self::Contexts)
     }
 
     /// Bytes after the type field.
@@ -90,15 +84,15 @@ impl TryFrom<u32> for Channel {
     }
 }
 
-/// How the manager answers an ATTACH.
+/// The manager's answer to an ATTACH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum AttachStatus {
     /// Attached.
     Ok = 0,
-    /// Nobody of that identity has a share of this GPU.
+    /// No client of that identity has a share of this GPU.
     UnknownClient = 1,
-    /// The manager does not speak the protocol version asked for.
+    /// The manager does not support the requested protocol version.
     WrongVersion = 2,
     /// The descriptor beside the frame was missing, not sealed, or not an attach payload.
     BadPayload = 3,

@@ -1,14 +1,29 @@
-//! The wire between hook and pod-manager: frames, attach payload and the layout of the shared pages.
+//! The wire between hook, pod-manager and node agent: frames, attach payload, shared pages and escrow packets.
 //!
-//! Sans-IO: bytes come in, values go out, and the other way round. Who reads a socket or maps a page is somebody
-//! else's business, so everything here runs under miri, loom and the fuzzer.
+//! Sans-IO: every function converts between bytes and values. Reading sockets and mapping pages is left to the caller,
+//! so everything here runs under miri, loom and the fuzzer.
 //!
-//! Requests are 80 bytes, answers 40, little-endian and packed as Gemini sends them; types from 16 on are
-//! extensions for the unix socket.
+//! * [`Request`] (80 bytes) and [`Response`] (40 bytes): little-endian and packed as Gemini sends them. Types from 16
+//!   on are extensions for the unix socket. [`FrameReader`] assembles them from a stream.
+//! * [`attach::AttachPayload`]: the contexts of a process, sent beside ATTACH in a sealed memfd.
+//! * [`page::GrantView`] and [`page::ReportView`]: the two shared pages of a process.
+//! * [`custody`]: control descriptors that the pod-manager deposits with the node agent.
+//!
+//! ```
+//! use sluice_comm::{Name, Request, RequestBody};
+//!
+//! let name = Name::new("default/training-0")?;
+//! let body = RequestBody::Quota { overuse_ms: 0.0, next_burst_ms: 5.0 };
+//! let request = Request { name, id: 1, body };
+//! assert_eq!(Request::decode(&request.encode()?)?, request);
+//! # Ok::<(), sluice_comm::FrameError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
-compile_error!("Gemini's frames are in host order of 64-bit little-endian machines, and so is this crate");
+compile_error!(
+    "Gemini's frames have the byte order of 64-bit little-endian machines; this crate supports no other"
+);
 
 pub mod attach;
 pub mod custody;
@@ -28,8 +43,8 @@ pub use reader::FrameReader;
 pub use request::{Request, RequestBody};
 pub use response::{Response, ResponseBody};
 
-/// How long a hook waits for an answer that a manager can give at once, ATTACH's among them. A manager that has not
-/// decided by then is as good as gone to it.
+/// How long a hook waits for an answer that a manager gives at once, such as ATTACH's. The hook then treats the manager
+/// as absent.
 pub const HOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 /// Bytes of every request, whatever its type.
 pub const REQUEST_LEN: usize = 80;

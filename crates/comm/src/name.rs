@@ -17,7 +17,7 @@ pub struct Name {
     len: u8,
 }
 
-/// Why some bytes are not a client's name.
+/// The reason why bytes are not a client's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NameError {
     /// No bytes at all.
@@ -40,7 +40,7 @@ pub enum NameError {
 }
 
 impl Name {
-    /// The most bytes a name can have: what fits into the request with the smallest payload.
+    /// The most bytes of a name: the room in the request with the smallest payload.
     pub const MAX: usize = 63;
     /// The most bytes that fit into *every* request type.
     pub const SHORT: usize = 47;
@@ -48,7 +48,7 @@ impl Name {
     /// Checks and copies a name.
     ///
     /// # Errors
-    /// [`NameError`] says which rule of the module was broken, and where.
+    /// [`NameError`] names the broken rule and its place.
     pub fn new(name: &str) -> Result<Self, NameError> {
         Self::from_bytes(name.as_bytes())
     }
@@ -75,7 +75,7 @@ impl Name {
     /// A name of at most 47 bytes for any string, the same on every machine: the string itself where it is a short
     /// name already, else its beginning (what is not graphic ASCII replaced by `_`), a dash and a hash of all of it.
     ///
-    /// The hash (64-bit FNV-1a) keeps honest names apart. It proves nothing: who a peer is comes from its
+    /// The hash (64-bit FNV-1a) distinguishes names without proving anything. The identity of a peer comes from its
     /// credentials, never from its name.
     #[must_use]
     pub fn shortened(name: &str) -> Self {

@@ -1,4 +1,4 @@
-//! Puts frames together from whatever pieces a stream delivers.
+//! Assembles frames from the pieces that a stream delivers.
 
 /// Assembles frames of `N` bytes, one at a time.
 ///
@@ -13,7 +13,7 @@
 /// loop {
 ///     let read = stream.read(frames.spare())?;
 ///     if read == 0 {
-///         break; // the peer left; `frames.is_mid_frame()` says whether in order
+///         break; // end of the stream; `frames.is_mid_frame()` tells whether it cuts a frame
 ///     }
 ///     frames.filled(read);
 ///     if let Some(frame) = frames.next() {
@@ -36,19 +36,18 @@ impl<const N: usize> FrameReader<N> {
         Self { frame: [0; N], len: 0 }
     }
 
-    /// Where the next bytes of the stream go. Never empty once [`next`](Iterator::next) has been asked after the
-    /// last [`filled`](Self::filled), so a read of 0 bytes always means the end of the stream.
+    /// Buffer for the next bytes of the stream. Never empty if [`next`](Iterator::next) is called after each
+    /// [`filled`](Self::filled), so a read of 0 bytes always means the end of the stream.
     pub fn spare(&mut self) -> &mut [u8] {
         self.frame.get_mut(self.len..).unwrap_or_default()
     }
 
-    /// Says that the first `n` bytes of [`spare`](Self::spare) have been filled. More than there is room counts as
-    /// all of it.
+    /// Records that the first `n` bytes of [`spare`](Self::spare) have been filled. A larger `n` counts as all of it.
     pub fn filled(&mut self, n: usize) {
         self.len = self.len.saturating_add(n).min(N);
     }
 
-    /// Whether some bytes of a frame have come and others not: the end of the stream here cuts a frame in two.
+    /// Whether a frame is incomplete: the end of the stream here would cut it in two.
     #[must_use]
     pub fn is_mid_frame(&self) -> bool {
         self.len > 0

@@ -8,7 +8,7 @@
 //!       13+n   u32         type
 //!       17+n               payload; the rest is zero
 //! ```
-//! Bytes behind the payload are written as zeroes and not looked at when reading.
+//! Bytes behind the payload are written as zeroes and ignored when reading.
 
 use crate::error::{flag, time};
 use crate::wire::{Reader, Writer};
@@ -17,34 +17,34 @@ use crate::{Channel, FrameError, Name, REQUEST_LEN, RequestKind};
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Request {
-    /// Who asks, by its own account.
+    /// Name that the client gives itself.
     pub name: Name,
-    /// Counts up per connection; the answer carries it back.
+    /// Number of the request on its connection; the answer repeats it.
     pub id: i32,
-    /// What is asked.
+    /// Type and payload.
     pub body: RequestBody,
 }
 
-/// What a request asks, with its payload. All times are in milliseconds, finite and not negative.
+/// Type and payload of a request. All times are in milliseconds, finite and not negative.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RequestBody {
-    /// Ask for GPU time.
+    /// Requests a grant.
     Quota {
-        /// How far the GPU work of the last grant ran past it.
+        /// GPU time of the last grant after its deadline.
         overuse_ms: f64,
-        /// How long the next burst of kernels is expected to be.
+        /// Expected duration of the next burst of kernels.
         next_burst_ms: f64,
     },
-    /// Ask for memory used and allowed.
+    /// Requests the used and the allowed memory.
     MemLimit,
-    /// Charge memory before allocating it, or release it.
+    /// Charges memory before its allocation, or releases it.
     MemUpdate {
-        /// How much, in bytes.
+        /// Bytes.
         bytes: u64,
-        /// Charge rather than release.
+        /// Charge (true) or release.
         allocate: bool,
     },
-    /// Open a connection of the extended protocol.
+    /// Opens a connection of the extended protocol.
     Attach {
         /// Protocol version: [`crate::attach::ATTACH_VERSION`].
         version: u32,
@@ -53,21 +53,21 @@ pub enum RequestBody {
         /// Device memory that the process holds already (after a manager's restart), in bytes.
         used_bytes: u64,
     },
-    /// Give the grant back.
+    /// Returns the grant.
     Yield {
         /// GPU time used under the grant.
         used_ms: f64,
-        /// How far it ran past the deadline.
+        /// GPU time after the deadline.
         overuse_ms: f64,
     },
-    /// Announce latency-critical work.
+    /// Announces latency-critical work.
     Hint {
-        /// How soon it comes, in microseconds.
+        /// Time until the work arrives, in microseconds.
         lead_us: u32,
     },
-    /// Leave in order.
+    /// Detaches.
     Detach,
-    /// Replace the contexts that were announced.
+    /// Replaces the announced contexts.
     Contexts {
         /// Protocol version: [`crate::attach::ATTACH_VERSION`].
         version: u32,

@@ -1,4 +1,4 @@
-//! Answers: 40 bytes. They carry no type, so who reads one must know what was asked.
+//! Answers: 40 bytes. They carry no type, so the reader must know the type of the request.
 
 use crate::error::{flag, time};
 use crate::wire::{Reader, Writer};
@@ -9,16 +9,16 @@ use crate::{AttachStatus, FrameError, RESPONSE_LEN, RequestKind};
 pub struct Response {
     /// The id of the request that is answered.
     pub id: i32,
-    /// What is answered.
+    /// The payload.
     pub body: ResponseBody,
 }
 
-/// What is answered, by the type of request.
+/// Payload of an answer, by the type of request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ResponseBody {
     /// A grant.
     Quota {
-        /// How long it lasts, in milliseconds; finite and not negative.
+        /// Its duration in milliseconds; finite and not negative.
         quota_ms: f64,
     },
     /// The client's memory account, in bytes.
@@ -28,19 +28,19 @@ pub enum ResponseBody {
         /// Allowed.
         limit: u64,
     },
-    /// The verdict on a charge or release.
+    /// Result of a charge or release.
     MemUpdate {
         /// Whether the charge was made.
         granted: bool,
     },
-    /// The verdict on an ATTACH. On the token channel two descriptors travel beside it: grant page, report page.
+    /// Result of an ATTACH. On the token channel two descriptors travel beside it: grant page, report page.
     Attach {
-        /// Attached, or why not.
+        /// Attached, or the reason why not.
         status: AttachStatus,
         /// Version of the pages: [`crate::page::PAGE_VERSION`].
         page_version: u32,
     },
-    /// The client is forgotten.
+    /// The process is detached.
     Detach,
 }
 
@@ -66,7 +66,7 @@ impl Response {
         frame.finish()
     }
 
-    /// Reads a whole frame as the answer to a request of `kind`. Bytes behind the fields are not looked at.
+    /// Reads a whole frame as the answer to a request of `kind`. Bytes behind the fields are ignored.
     ///
     /// # Errors
     /// [`FrameError`] names the field that breaks the protocol; [`FrameError::NotAnswered`] for YIELD and HINT.

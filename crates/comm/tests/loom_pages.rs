@@ -1,4 +1,5 @@
-//! The two pages in loom's model: every interleaving and every value a weak memory may show.
+//! The two pages in loom's model: every interleaving and every value that a weak memory order allows. Needs its own
+//! binary, because the whole crate is built with `--cfg loom`.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p sluice-comm --test loom_pages --release`
 #![cfg(loom)]
@@ -27,7 +28,7 @@ impl Page {
     }
 }
 
-/// Runs the manager's side in a thread of its own, and the client's here.
+/// Runs the manager's side in another thread and the client's side in this one.
 fn model(manager: fn(GrantView<'_>), client: fn(GrantView<'_>)) {
     loom::model(move || {
         let page = Page::new();
@@ -38,17 +39,17 @@ fn model(manager: fn(GrantView<'_>), client: fn(GrantView<'_>)) {
     });
 }
 
-/// Opens a grant whose deadlines tell its epoch.
+/// Opens a grant whose deadlines contain its epoch.
 fn open(page: GrantView<'_>, epoch: u64) {
     page.open(1000 + epoch, 2000 + epoch, epoch);
 }
 
 #[test]
-fn who_sees_a_deadline_sees_the_epoch_and_bound_of_its_grant_or_a_later_one() {
+fn client_that_sees_a_deadline_sees_the_epoch_and_contenders_of_its_grant_or_a_later_one() {
     model(
         |page| {
             for epoch in 1..=2 {
-                page.set_in_flight_bound_us(epoch);
+                page.set_company(epoch);
                 open(page, epoch);
             }
         },
@@ -58,18 +59,18 @@ fn who_sees_a_deadline_sees_the_epoch_and_bound_of_its_grant_or_a_later_one() {
                 let granted = deadline - 1000;
                 assert!(page.epoch() >= granted);
                 assert!(page.deadline_ns() >= 2000 + granted);
-                assert!(page.in_flight_bound_us() >= granted);
+                assert!(page.company() >= granted);
             }
         },
     );
 }
 
 #[test]
-fn who_has_no_tsc_and_sees_the_other_deadline_sees_the_same() {
+fn client_that_sees_the_deadline_in_ns_sees_the_same() {
     model(
         |page| {
             for epoch in 1..=2 {
-                page.set_in_flight_bound_us(epoch);
+                page.set_company(epoch);
                 open(page, epoch);
             }
         },
@@ -78,14 +79,14 @@ fn who_has_no_tsc_and_sees_the_other_deadline_sees_the_same() {
             if deadline != 0 {
                 let granted = deadline - 2000;
                 assert!(page.epoch() >= granted);
-                assert!(page.in_flight_bound_us() >= granted);
+                assert!(page.company() >= granted);
             }
         },
     );
 }
 
 #[test]
-fn who_sees_a_grant_opened_under_contention_sees_the_contention() {
+fn client_that_sees_a_grant_opened_under_contention_sees_the_contention() {
     model(
         |page| {
             open(page, 1);
@@ -100,15 +101,15 @@ fn who_sees_a_grant_opened_under_contention_sees_the_contention() {
     );
 }
 
-/// What a client may find that reads while a grant of epoch 1 is replaced by `after`.
-fn replaced(write: fn(GrantView<'_>), after: (u64, u64, u64), looks: usize) {
+/// Checks what a client reads while a grant of epoch 1 is replaced by `after`.
+fn replaced(write: fn(GrantView<'_>), after: (u64, u64, u64), reads: usize) {
     loom::model(move || {
         let page = Page::new();
         open(page.grant(), 1);
         let theirs = Arc::clone(&page);
         let manager = thread::spawn(move || write(theirs.grant()));
         let mut replaced = false;
-        for grant in (0..looks).filter_map(|_| page.grant().look()) {
+        for grant in (0..reads).filter_map(|_| page.grant().look()) {
             let seen = (grant.deadline_tsc, grant.deadline_ns, grant.epoch);
             assert!(seen == after || (!replaced && seen == (1001, 2001, 1)), "found {seen:?}");
             replaced = seen == after;
@@ -119,32 +120,32 @@ fn replaced(write: fn(GrantView<'_>), after: (u64, u64, u64), looks: usize) {
 }
 
 #[test]
-fn a_grant_read_in_one_piece_is_never_mixed_of_two() {
+fn read_grant_is_never_a_mix_of_two() {
     replaced(|page| open(page, 2), (1002, 2002, 2), 1);
 }
 
 #[test]
-fn a_grant_read_in_one_piece_while_it_is_closed_is_open_or_closed_as_a_whole() {
+fn grant_read_while_it_is_closed_is_open_or_closed_as_a_whole() {
     replaced(|page| page.close(), (0, 0, 1), 1);
 }
 
 #[test]
-fn a_grant_that_was_replaced_does_not_come_back() {
+fn replaced_grant_does_not_reappear() {
     replaced(|page| open(page, 2), (1002, 2002, 2), 2);
 }
 
 #[test]
-fn who_is_told_that_the_gate_was_closed_finds_it_closed() {
+fn client_notified_after_the_close_finds_the_gate_closed() {
     loom::model(|| {
         let page = Page::new();
-        let told = Arc::new(AtomicBool::new(false));
-        let (theirs, telling) = (Arc::clone(&page), Arc::clone(&told));
+        let notified = Arc::new(AtomicBool::new(false));
+        let (theirs, notify) = (Arc::clone(&page), Arc::clone(&notified));
         let manager = thread::spawn(move || {
             open(theirs.grant(), 1);
             theirs.grant().close();
-            telling.store(true, Ordering::Release);
+            notify.store(true, Ordering::Release);
         });
-        if told.load(Ordering::Acquire) {
+        if notified.load(Ordering::Acquire) {
             assert_eq!((page.grant().deadline_tsc(), page.grant().deadline_ns()), (0, 0));
             assert_eq!(page.grant().look().map(|grant| grant.deadline_tsc), Some(0));
         }
@@ -154,7 +155,7 @@ fn who_is_told_that_the_gate_was_closed_finds_it_closed() {
 }
 
 #[test]
-fn a_gate_reopened_right_after_it_was_closed_is_never_taken_for_the_old_grant() {
+fn reopened_gate_is_never_taken_for_the_old_grant() {
     model(
         |page| {
             open(page, 1);
@@ -163,8 +164,8 @@ fn a_gate_reopened_right_after_it_was_closed_is_never_taken_for_the_old_grant() 
         },
         |page| {
             if page.epoch() == 2 {
-                // The new epoch is written first, so the deadline may still be missing or the old one's end, but
-                // who then reads it behind the new deadline is in the new grant.
+                // The manager writes the new epoch first, so the deadline may still be missing or the old one. An epoch
+                // read after the new deadline belongs to the new grant.
                 let deadline = page.deadline_tsc();
                 assert!([0, 1001, 1002].contains(&deadline));
             }
@@ -173,24 +174,4 @@ fn a_gate_reopened_right_after_it_was_closed_is_never_taken_for_the_old_grant() 
             }
         },
     );
-}
-
-#[test]
-fn no_ring_is_lost_and_who_hears_it_sees_what_was_reported_before() {
-    loom::model(|| {
-        let page = Page::new();
-        let ringers: Vec<_> = (0..2)
-            .map(|_| {
-                let page = Arc::clone(&page);
-                thread::spawn(move || {
-                    page.report().add_busy_ns(10);
-                    page.report().ring();
-                })
-            })
-            .collect();
-        let heard = page.report().doorbell();
-        assert!(page.report().busy_ns() >= 10 * u64::from(heard));
-        ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
-        assert_eq!((page.report().doorbell(), page.report().busy_ns()), (2, 20));
-    });
 }

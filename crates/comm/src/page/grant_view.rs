@@ -1,45 +1,45 @@
-//! The grant page: the manager opens and closes the client's gate on it.
+//! The grant page: the manager opens and closes the client's launch gate on it.
 //!
-//! Who launches loads one word, the deadline, and compares. Whoever needs the deadline *and* its epoch takes a
-//! [`Grant`] by [`GrantView::grant`], which never mixes two grants.
+//! A launching thread loads one word, the deadline, and compares. A thread that needs the deadline *and* its epoch
+//! reads a [`Grant`] by [`GrantView::grant`], which never mixes two grants.
 //!
 //! Writing order: sequence odd, epoch, deadline in nanoseconds, deadline in ticks, sequence even. A client that sees a
-//! deadline therefore sees the epoch of its grant, or of a later one, and every word set before it was opened
-//! (flags, in-flight bound, contended). One thread of the manager writes.
+//! deadline therefore sees the epoch of its grant or of a later one, and every word stored before the grant was opened
+//! (flags, contended, contenders). One thread of the manager writes.
 
 use super::sync::{AtomicU64, Ordering, fence, read};
 use super::{NO_GRANT, PAGE_VERSION, PageError, WORDS, check, grant, init};
 
-/// How often [`GrantView::grant`] looks again while the manager writes. A manager that died in the middle of the
-/// three stores must not keep the client here.
-const LOOKS: usize = 64;
+/// How often [`GrantView::grant`] tries while the manager writes. A manager that died between the stores must not keep
+/// the client in the loop.
+const ATTEMPTS: usize = 64;
 
 /// A view of a grant page.
 #[derive(Clone, Copy)]
 pub struct GrantView<'a>(&'a [AtomicU64; WORDS]);
 
-/// One grant, read in one piece.
+/// One consistently read grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// End as a value of the time-stamp counter; 0 none, `u64::MAX` standing.
+    /// End as a value of the time-stamp counter; 0 none, `u64::MAX` unlimited.
     pub deadline_tsc: u64,
-    /// End on CLOCK_MONOTONIC, in nanoseconds; 0 none, `u64::MAX` standing.
+    /// End on CLOCK_MONOTONIC, in nanoseconds; 0 none, `u64::MAX` unlimited.
     pub deadline_ns: u64,
-    /// Which grant; 0 before the first.
+    /// Number of the grant; 0 before the first.
     pub epoch: u64,
 }
 
-/// What the manager says once, before the first grant.
+/// Flags that the manager sets once, before the first grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags {
-    /// Without a manager, launch nothing.
+    /// Without a manager, the client launches nothing.
     pub fail_closed: bool,
     /// The TSC can be compared with the deadline.
     pub tsc_valid: bool,
 }
 
 impl<'a> GrantView<'a> {
-    /// Looks at a page.
+    /// A view of these words.
     #[must_use]
     pub fn new(words: &'a [AtomicU64; WORDS]) -> Self {
         Self(words)
@@ -48,33 +48,34 @@ impl<'a> GrantView<'a> {
     /// Whether this is a grant page of our version.
     ///
     /// # Errors
-    /// [`PageError`] says what the page begins with instead.
+    /// [`PageError`] names the word found instead.
     pub fn check(&self) -> Result<(), PageError> {
         check("grant", self.0, grant::MAGIC_VALUE)
     }
 
-    /// End of the grant as a value of the time-stamp counter: 0 without one, `u64::MAX` if it is standing.
+    /// End of the grant as a value of the time-stamp counter: 0 without one, `u64::MAX` if unlimited.
     #[must_use]
     pub fn deadline_tsc(&self) -> u64 {
         read(self.0, grant::DEADLINE_TSC)
     }
 
-    /// End of the grant on CLOCK_MONOTONIC, in nanoseconds: 0 without one, `u64::MAX` if it is standing.
+    /// End of the grant on CLOCK_MONOTONIC, in nanoseconds: 0 without one, `u64::MAX` if unlimited.
     #[must_use]
     pub fn deadline_ns(&self) -> u64 {
         read(self.0, grant::DEADLINE_NS)
     }
 
-    /// Number of the grant, 0 before the first. Read behind a deadline, it is that grant's or a later one's.
+    /// Number of the grant, 0 before the first. Read after a deadline, it is that grant's number or a later one's.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         read(self.0, grant::EPOCH)
     }
 
-    /// The grant in one piece, or `None` if the manager kept changing it, or stopped half-way: take that as no grant.
+    /// The grant, consistently read. `None` if the manager kept changing it or stopped in the middle: the caller treats
+    /// this as no grant.
     #[must_use]
     pub fn grant(&self) -> Option<Grant> {
-        (0..LOOKS).find_map(|_| self.look())
+        (0..ATTEMPTS).find_map(|_| self.look())
     }
 
     /// One attempt at [`grant`](Self::grant): `None` if the manager is writing.
@@ -86,13 +87,13 @@ impl<'a> GrantView<'a> {
             deadline_ns: self.0[grant::DEADLINE_NS].load(Ordering::Relaxed),
             epoch: self.0[grant::EPOCH].load(Ordering::Relaxed),
         };
-        // Keeps the sequence from being read before the words that it guards.
+        // The fence keeps the second load of the sequence behind the loads of the words that it guards.
         fence(Ordering::Acquire);
         let after = self.0[grant::SEQUENCE].load(Ordering::Relaxed);
         (before == after && before & 1 == 0).then_some(seen)
     }
 
-    /// Whether the client holds its launches when the manager is gone.
+    /// Whether the client stops launching when the manager is absent.
     #[must_use]
     pub fn fail_closed(&self) -> bool {
         read(self.0, grant::FLAGS) & grant::FAIL_CLOSED != 0
@@ -111,10 +112,10 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::CONTENDED) != 0
     }
 
-    /// Whether going from idle to busy is to be told through the doorbell's descriptor.
+    /// Whether the client must write to its wake-up eventfd when it changes from idle to busy.
     #[must_use]
     pub fn armed(&self) -> bool {
-        // Ordered behind the client's own store of what it does: one of the two sees the other's.
+        // Ordered after the client's own store of its activity: at least one side sees the other's store.
         fence(Ordering::SeqCst);
         read(self.0, grant::ARMED) != 0
     }
@@ -125,92 +126,82 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::FLAGS) & grant::LATENCY_CRITICAL != 0
     }
 
-    /// How many other processes may use the GPU now.
+    /// Contenders: how many other processes may use the GPU now.
     #[must_use]
     pub fn company(&self) -> u64 {
         read(self.0, grant::COMPANY)
     }
 
-    /// GPU time that may be submitted and unfinished when the grant ends, in microseconds.
-    #[must_use]
-    pub fn in_flight_bound_us(&self) -> u64 {
-        read(self.0, grant::IN_FLIGHT_BOUND_US)
-    }
-
-    /// The word of the gate, whose low half is a futex: the value that [`gate_word`](Self::gate_word) read goes into the wait.
+    /// The gate word, whose low half is a futex: the value read by [`gate_word`](Self::gate_word) is the expected value
+    /// of the wait.
     #[must_use]
     pub fn gate_futex(&self) -> &'a AtomicU64 {
         &self.0[grant::GATE]
     }
 
-    /// The gate: [`grant::GATE_CLOSED`], [`grant::GATES_WANTED`], and a count of its changes.
+    /// The gate word: [`grant::GATE_CLOSED`], [`grant::GATES_WANTED`], and a count of its changes.
     #[must_use]
     pub fn gate_word(&self) -> u32 {
         u32::try_from(read(self.0, grant::GATE) & u64::from(u32::MAX)).unwrap_or(u32::MAX)
     }
 }
 
-/// The manager's side; one thread at a time. On a page mapped read-only these fault.
+/// The manager's side, one thread at a time. These functions fault on a page mapped read-only.
 impl GrantView<'_> {
-    /// Sets the page up: no grant, no flags.
+    /// Initialises the page without grant and flags.
     pub fn init(&self) {
         self.init_as(PAGE_VERSION);
     }
 
-    /// Sets the page up for a reader of another version.
+    /// Initialises the page for a reader of another version.
     pub fn init_as(&self, version: u32) {
         init(self.0, grant::MAGIC_VALUE, version);
     }
 
-    /// Opens the gate until the deadlines (`u64::MAX`: standing) or moves the deadline of an open one.
+    /// Opens the launch gate until the deadlines (`u64::MAX`: unlimited), or moves the deadline of an open one.
     pub fn open(&self, deadline_tsc: u64, deadline_ns: u64, epoch: u64) {
         self.write(Grant { deadline_tsc, deadline_ns, epoch });
     }
 
-    /// Closes the gate; the epoch stays.
+    /// Closes the launch gate; the epoch stays.
     pub fn close(&self) {
         let epoch = self.0[grant::EPOCH].load(Ordering::Relaxed);
         self.write(Grant { deadline_tsc: NO_GRANT, deadline_ns: NO_GRANT, epoch });
     }
 
-    /// Says whether others wait for the GPU.
+    /// Sets whether others wait for the GPU.
     pub fn set_contended(&self, contended: bool) {
         self.0[grant::CONTENDED].store(u64::from(contended), Ordering::Release);
     }
 
-    /// Asks to be told through the doorbell's descriptor when the client goes from idle to busy, or not to be. What the
-    /// client does is read *after* this.
+    /// Requests a wake-up through the client's eventfd when it changes from idle to busy, or cancels the request. The
+    /// manager reads the client's activity *after* this.
     pub fn set_armed(&self, armed: bool) {
         self.0[grant::ARMED].store(u64::from(armed), Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
-    /// Says how many other processes may use the GPU now.
+    /// Sets the contenders: how many other processes may use the GPU now.
     pub fn set_company(&self, others: u64) {
         self.0[grant::COMPANY].store(others, Ordering::Release);
     }
 
-    /// Says whether the client is latency-critical. After [`Self::set_flags`], which says that it is not.
+    /// Sets whether the client is latency-critical. Call it after [`Self::set_flags`], which clears this flag.
     pub fn set_latency_critical(&self, critical: bool) {
         let others = self.0[grant::FLAGS].load(Ordering::Relaxed) & !grant::LATENCY_CRITICAL;
         let flag = if critical { grant::LATENCY_CRITICAL } else { 0 };
         self.0[grant::FLAGS].store(others | flag, Ordering::Release);
     }
 
-    /// Says what holds for all grants.
+    /// Sets the flags that hold for all grants.
     pub fn set_flags(&self, flags: Flags) {
         let fail_closed = if flags.fail_closed { grant::FAIL_CLOSED } else { 0 };
         let tsc_valid = if flags.tsc_valid { grant::TSC_VALID } else { 0 };
         self.0[grant::FLAGS].store(fail_closed | tsc_valid, Ordering::Release);
     }
 
-    /// Says how much may be in flight when a grant ends, in microseconds.
-    pub fn set_in_flight_bound_us(&self, bound: u64) {
-        self.0[grant::IN_FLIGHT_BOUND_US].store(bound, Ordering::Release);
-    }
-
-    /// Says whether gates are wanted, and closed; `true` if that is a change: then the wake of [`Self::gate_futex`] is the
-    /// caller's.
+    /// Sets whether stream gates are wanted and closed. Returns `true` if that is a change: the caller then wakes
+    /// [`Self::gate_futex`].
     pub fn set_gate(&self, wanted: bool, closed: bool) -> bool {
         let flag = |set: bool, flag: u32| if set { flag } else { 0 };
         let flags = flag(wanted, grant::GATES_WANTED) | flag(closed, grant::GATE_CLOSED);
@@ -223,7 +214,7 @@ impl GrantView<'_> {
         changes
     }
 
-    /// Sets the whole word of the gate.
+    /// Sets the whole gate word.
     pub fn set_gate_word(&self, value: u32) {
         self.0[grant::GATE].store(u64::from(value), Ordering::Release);
     }
@@ -231,7 +222,7 @@ impl GrantView<'_> {
     fn write(&self, new: Grant) {
         let sequence = self.0[grant::SEQUENCE].load(Ordering::Relaxed) | 1;
         self.0[grant::SEQUENCE].store(sequence, Ordering::Relaxed);
-        // Whoever sees one of the stores below sees the odd sequence.
+        // A thread that sees one of the stores below sees the odd sequence.
         fence(Ordering::Release);
         self.0[grant::EPOCH].store(new.epoch, Ordering::Relaxed);
         self.0[grant::DEADLINE_NS].store(new.deadline_ns, Ordering::Release);

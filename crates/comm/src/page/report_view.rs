@@ -1,4 +1,4 @@
-//! The report page: what the client says of itself. Any of its threads writes; the manager only reads.
+//! The report page: the client reports its activity and usage. Any of its threads writes; the manager only reads.
 
 use super::sync::{AtomicU64, Ordering, read};
 use super::{PAGE_VERSION, PageError, WORDS, check, init, report};
@@ -8,23 +8,23 @@ use super::{PAGE_VERSION, PageError, WORDS, check, init, report};
 pub struct ReportView<'a>(&'a [AtomicU64; WORDS]);
 
 impl<'a> ReportView<'a> {
-    /// Looks at a page.
+    /// A view of these words.
     #[must_use]
     pub fn new(words: &'a [AtomicU64; WORDS]) -> Self {
         Self(words)
     }
 
-    /// Sets the page up: all counters zero. The manager does this before it hands the page out.
+    /// Initialises the page with zero counters. The manager does this before it sends the page.
     pub fn init(&self) {
         self.init_as(PAGE_VERSION);
     }
 
-    /// Sets the page up for a writer of another version.
+    /// Initialises the page for a writer of another version.
     pub fn init_as(&self, version: u32) {
         init(self.0, report::MAGIC_VALUE, version);
     }
 
-    /// The version it was set up for.
+    /// The version for which it was initialised.
     #[must_use]
     pub fn version(&self) -> u64 {
         read(self.0, super::VERSION)
@@ -33,38 +33,20 @@ impl<'a> ReportView<'a> {
     /// Whether this is a report page of our version.
     ///
     /// # Errors
-    /// [`PageError`] says what the page begins with instead.
+    /// [`PageError`] names the word found instead.
     pub fn check(&self) -> Result<(), PageError> {
         check("report", self.0, report::MAGIC_VALUE)
     }
 
-    /// Times the client went from idle to busy, modulo 2^32.
-    #[must_use]
-    pub fn doorbell(&self) -> u32 {
-        u32::try_from(read(self.0, report::DOORBELL) & u64::from(u32::MAX)).unwrap_or(u32::MAX)
-    }
-
-    /// The doorbell's word, whose low half is a futex: the value that [`doorbell`](Self::doorbell) read goes into
-    /// the wait.
-    #[must_use]
-    pub fn doorbell_word(&self) -> &'a AtomicU64 {
-        &self.0[report::DOORBELL]
-    }
-
-    /// Rings the doorbell; the futex wake is the caller's.
-    pub fn ring(&self) {
-        self.0[report::DOORBELL].fetch_add(1, Ordering::Release);
-    }
-
-    /// Whether GPU work was submitted and is not known to have finished, and since when: never an earlier time than
-    /// that of the state it stands beside.
+    /// Whether GPU work was submitted and is not known to have finished, and since when. The time is never earlier than
+    /// that of the state.
     #[must_use]
     pub fn activity(&self) -> (bool, u64) {
         let word = read(self.0, report::ACTIVITY);
         (word & report::BUSY != 0, read(self.0, report::ACTIVITY_NS))
     }
 
-    /// Says so. Saying the same again changes nothing. One thread at a time.
+    /// Reports the activity. Reporting the same state again changes nothing. One thread at a time.
     pub fn set_activity(&self, busy: bool, now_ns: u64) {
         let before = self.0[report::ACTIVITY].load(Ordering::Relaxed);
         if (before & report::BUSY != 0) != busy {
@@ -75,31 +57,31 @@ impl<'a> ReportView<'a> {
         }
     }
 
-    /// What the client's gates hold back: [`report::GATES_HOST`], [`report::GATES_DEVICE`], or nothing.
+    /// Work that the client's gates hold back: [`report::GATES_HOST`], [`report::GATES_DEVICE`], or none.
     #[must_use]
     pub fn gates(&self) -> u64 {
         read(self.0, report::GATES)
     }
 
-    /// How many streams they are of; 0: it does not say.
+    /// How many streams have such gates; 0: unknown.
     #[must_use]
     pub fn gated_streams(&self) -> u64 {
         read(self.0, report::GATED_STREAMS)
     }
 
-    /// Says both.
+    /// Reports the gates and the number of their streams.
     pub fn set_gates(&self, gates: u64, streams: u64) {
         self.0[report::GATED_STREAMS].store(streams, Ordering::Relaxed);
         self.0[report::GATES].store(gates, Ordering::Release);
     }
 
-    /// When the request is expected that was announced last, on CLOCK_MONOTONIC; 0: none yet.
+    /// Expected time of the request announced last, on CLOCK_MONOTONIC; 0: none yet.
     #[must_use]
     pub fn announced_ns(&self) -> u64 {
         read(self.0, report::ANNOUNCED_NS)
     }
 
-    /// When that was announced, or a newer one, on CLOCK_MONOTONIC; 0: it does not say. Read behind [`Self::announced_ns`].
+    /// Time of that announcement or of a newer one, on CLOCK_MONOTONIC; 0: unknown. Read it after [`Self::announced_ns`].
     #[must_use]
     pub fn announced_at_ns(&self) -> u64 {
         read(self.0, report::ANNOUNCED_AT_NS)
@@ -122,18 +104,18 @@ impl<'a> ReportView<'a> {
         self.0[report::BUSY_NS].fetch_add(ns, Ordering::Release);
     }
 
-    /// GPU time of holds that are over, in nanoseconds, since the process attached.
+    /// GPU time of finished hold kernels, in nanoseconds, since the process attached.
     #[must_use]
     pub fn hold_ns(&self) -> u64 {
         read(self.0, report::HOLD_NS)
     }
 
-    /// Adds GPU time of a hold, in nanoseconds.
+    /// Adds GPU time of a hold kernel, in nanoseconds.
     pub fn add_hold_ns(&self, ns: u64) {
         self.0[report::HOLD_NS].fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Launches let through since the process attached.
+    /// Launches admitted since the process attached.
     #[must_use]
     pub fn launches(&self) -> u64 {
         read(self.0, report::LAUNCHES)
@@ -144,24 +126,13 @@ impl<'a> ReportView<'a> {
         self.0[report::LAUNCHES].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// When GPU work last finished, on CLOCK_MONOTONIC, in nanoseconds; 0 if none has.
-    #[must_use]
-    pub fn last_progress_ns(&self) -> u64 {
-        read(self.0, report::LAST_PROGRESS_NS)
-    }
-
-    /// Says that GPU work finished at `ns`. An earlier time than one reported before changes nothing.
-    pub fn progress_at(&self, ns: u64) {
-        self.0[report::LAST_PROGRESS_NS].fetch_max(ns, Ordering::Release);
-    }
-
-    /// Calls that went around the gate for a reason; 0 for a reason of 32 or above.
+    /// Calls that bypassed the launch gate for a reason; 0 for a reason of 32 or above.
     #[must_use]
     pub fn bypassed(&self, reason: usize) -> u64 {
         if reason < report::BYPASS_REASONS { read(self.0, report::BYPASS + reason) } else { 0 }
     }
 
-    /// Counts one call that went around the gate. Reasons of 32 and above are not counted.
+    /// Counts one call that bypassed the launch gate. Reasons of 32 and above are not counted.
     pub fn count_bypass(&self, reason: usize) {
         if reason < report::BYPASS_REASONS {
             self.0[report::BYPASS + reason].fetch_add(1, Ordering::Relaxed);

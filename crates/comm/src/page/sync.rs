@@ -8,7 +8,7 @@ pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// A page.
 pub(crate) type Words<'a> = &'a [AtomicU64; super::WORDS];
 
-/// Reads a word such that everything its writer stored before it is seen, too.
+/// Reads a word so that everything its writer stored before it is visible, too.
 pub(crate) fn read(words: Words<'_>, index: usize) -> u64 {
     let value = words[index].load(Ordering::Relaxed);
     fence(Ordering::Acquire);

@@ -1,5 +1,4 @@
 //! The attach payload's layout, and what is refused.
-#![cfg(not(loom))]
 
 use sluice_comm::attach::{
     ATTACH_VERSION, AttachError, AttachPayload, ContextHandles, MAX_CHANNELS, MAX_CONTEXTS, MAX_DESCRIPTORS,

@@ -1,6 +1,4 @@
 //! The frames that the original system was recorded to send, and names of every awkward length.
-#![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use sluice_comm::{AttachStatus, Channel, Name, Request, RequestBody, RequestKind, Response, ResponseBody};
 

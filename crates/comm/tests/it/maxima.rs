@@ -1,6 +1,4 @@
 //! The longest name that each type of request can carry, and one byte more.
-#![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use sluice_comm::{Channel, FrameError, Name, NameError, Request, RequestBody, RequestKind};
 

@@ -1,6 +1,4 @@
 //! What a client's name may be, and how a long one is shortened.
-#![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use sluice_comm::{Name, NameError};
 

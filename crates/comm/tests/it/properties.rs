@@ -1,6 +1,4 @@
 //! Properties of the codec over arbitrary values, bytes and fragmentations.
-#![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use proptest::collection::vec;
 use proptest::prelude::*;

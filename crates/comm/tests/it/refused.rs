@@ -1,6 +1,4 @@
 //! Frames that break the protocol are refused, and the error names the field, what it held and what was expected.
-#![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use sluice_comm::{FrameError, Name, NameError, Request, RequestBody, RequestKind, Response, ResponseBody};
 
@@ -141,7 +139,6 @@ fn an_answer_that_makes_no_sense_is_refused() {
         Err(FrameError::UnknownStatus { number: 1 })
     );
     for kind in [RequestKind::Yield, RequestKind::Hint] {
-        assert!(!kind.is_answered());
         assert_eq!(answer(kind, &[]), Err(FrameError::NotAnswered { kind }));
     }
 }
