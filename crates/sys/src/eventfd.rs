@@ -1,9 +1,9 @@
-//! Telling eventfds apart, which share one inode: by the kernel's number, exactly and slowly, or by a mark, in one call.
+//! Distinguishing eventfds, which share one inode: by the kernel's number (exact, three system calls), or by a mark
+//! (one system call).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The kernel's number of an eventfd; `None` if it is none, or the kernel (before 5.2) or a missing /proc does not tell.
-/// Allocates nothing.
+/// The kernel's number of an eventfd; `None` for another file, before Linux 5.2, or without /proc. Allocates nothing.
 #[must_use]
 pub fn id(fd: BorrowedFd<'_>) -> Option<u64> {
     const ROOM: usize = 256;
@@ -32,14 +32,14 @@ pub fn id(fd: BorrowedFd<'_>) -> Option<u64> {
 const F_SETSIG: i32 = 10;
 const F_GETSIG: i32 = 11;
 
-/// Marks the open file behind a descriptor, and behind all copies of it in whatever process, with one of [`MARKS`] numbers; `false` if the
-/// system does not let us. Where another one has marked it, the last mark counts.
+/// Marks the open file behind a descriptor and behind all its copies in any process with one of [`MARKS`] numbers.
+/// Returns `false` if the system refuses. A later mark replaces an earlier one.
 ///
-/// The mark is the signal that the file's readiness would be announced by, if anybody had asked for that (`O_ASYNC`): nobody does for
-/// an eventfd, and files begin without one.
+/// The mark is the file's `O_ASYNC` signal (`F_SETSIG`). No program uses `O_ASYNC` on an eventfd, and new files have no
+/// such signal.
 #[must_use]
 pub fn mark(fd: BorrowedFd<'_>, number: u32) -> bool {
-    // SAFETY: the command takes a number, and refuses those that it does not like.
+    // SAFETY: the command takes a number and refuses invalid ones.
     unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, signal(number)) == 0 }
 }
 
@@ -50,10 +50,11 @@ pub fn has_mark(fd: BorrowedFd<'_>, number: u32) -> bool {
     unsafe { libc::fcntl(fd.as_raw_fd(), F_GETSIG) == signal(number) }
 }
 
-/// How many marks there are.
+/// Number of marks.
 pub const MARKS: u32 = 28;
 
-/// From the last real-time signal downwards: what is used, is used from the first one on.
+/// The signal of a mark, from the last real-time signal downwards: programs use real-time signals from the first one
+/// upwards.
 fn signal(number: u32) -> i32 {
     64 - i32::try_from(number % MARKS).unwrap_or(0)
 }
@@ -97,7 +98,7 @@ mod tests {
         assert!(mark(one.as_fd(), 3));
         assert!(has_mark(one.as_fd(), 3) && has_mark(copy.as_fd(), 3));
         assert!(!has_mark(one.as_fd(), 4));
-        // Files that nobody has marked have none of the marks.
+        // Files without a mark have none of the numbers.
         let file = std::fs::File::open("/dev/null").unwrap();
         let unmarked = |number| !has_mark(other.as_fd(), number) && !has_mark(file.as_fd(), number);
         assert!((0..MARKS).all(unmarked));

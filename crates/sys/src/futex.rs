@@ -6,14 +6,14 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// How a wait ended. In every case the caller looks at its word again: none of them promises a value.
+/// How a wait ended. In every case the caller must read its word again: none of them guarantees a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// Somebody woke the word, or the kernel did for no reason.
+    /// A thread woke the word, or the wake-up was spurious.
     Woken,
     /// The word did not hold the expected value, so there was no wait.
     Changed,
-    /// The time was up.
+    /// The timeout elapsed.
     TimedOut,
     /// A signal handler ran.
     Interrupted,

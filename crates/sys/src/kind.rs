@@ -1,4 +1,4 @@
-//! What a descriptor is that somebody else has sent, or may have closed.
+//! The kind of a descriptor that another process has sent or may have closed.
 
 use std::ffi::CString;
 use std::fmt;
@@ -29,13 +29,13 @@ pub enum Kind {
     Other,
 }
 
-/// Finds out what a descriptor is. Does not ask the file system's server where there is one: it may be the sender's own, and
-/// silent. (Where statx is not to be had, it is asked.)
+/// Reads the kind of a descriptor. Does not query the server of a network or FUSE file system, which may belong to the
+/// sender and never answer. (Without statx, the server is queried.)
 ///
 /// # Errors
 /// What statx, fstat or getsockopt says.
 pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
-    let found = look(fd)?;
+    let found = stat(fd)?;
     Ok(match found.mode & libc::S_IFMT {
         libc::S_IFCHR => Kind::Character { major: found.device.0, minor: found.device.1 },
         libc::S_IFSOCK => Kind::Socket {
@@ -46,8 +46,8 @@ pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
     })
 }
 
-/// The number of the character device that a path leads to; `None` if it leads to something else, or to nothing that can be seen. Does not
-/// ask the file system's server where there is one.
+/// The device number of the character device at a path; `None` if the path leads to another file or cannot be read.
+/// Does not query the server of a network or FUSE file system.
 #[must_use]
 pub fn device_at(path: &Path) -> Option<(u32, u32)> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
@@ -72,8 +72,8 @@ pub fn device_at(path: &Path) -> Option<(u32, u32)> {
     is_device.then_some((found.stx_rdev_major, found.stx_rdev_minor))
 }
 
-/// What tells open files apart: the file system's device and the file's number in it. Copies of a descriptor have one identity;
-/// some special files (eventfds) share one. Allowed in the child of a fork.
+/// Identity of a file: the file system's device and the inode number. Copies of a descriptor have one identity; some
+/// special files (eventfds) share one. Async-signal-safe: allowed in the child of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The device of the file system.
@@ -87,7 +87,7 @@ pub struct Identity {
 /// # Errors
 /// As [`of`].
 pub fn identity(fd: BorrowedFd<'_>) -> io::Result<Identity> {
-    look(fd).map(|found| found.identity)
+    stat(fd).map(|found| found.identity)
 }
 
 struct Found {
@@ -97,7 +97,7 @@ struct Found {
     device: (u32, u32),
 }
 
-fn look(fd: BorrowedFd<'_>) -> io::Result<Found> {
+fn stat(fd: BorrowedFd<'_>) -> io::Result<Found> {
     let mut found = MaybeUninit::<libc::statx>::zeroed();
     let (flags, mask) = (libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE | libc::STATX_INO);
     // SAFETY: the path is a C string and `found` is writable.
@@ -106,9 +106,9 @@ fn look(fd: BorrowedFd<'_>) -> io::Result<Found> {
     };
     if done != 0 {
         let error = io::Error::last_os_error();
-        // Kernels before 4.11, and sandboxes that have not heard of it.
+        // Kernels before 4.11, and sandboxes that do not know statx.
         return match error.raw_os_error() {
-            Some(libc::ENOSYS | libc::EPERM) => look_without_statx(fd),
+            Some(libc::ENOSYS | libc::EPERM) => stat_without_statx(fd),
             _ => Err(error),
         };
     }
@@ -120,7 +120,7 @@ fn look(fd: BorrowedFd<'_>) -> io::Result<Found> {
     Ok(Found { mode: u32::from(found.stx_mode), identity, device })
 }
 
-fn look_without_statx(fd: BorrowedFd<'_>) -> io::Result<Found> {
+fn stat_without_statx(fd: BorrowedFd<'_>) -> io::Result<Found> {
     let mut found = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: `found` is writable; the kernel's structure is libc's.
     if unsafe { libc::syscall(libc::SYS_fstat, fd.as_raw_fd(), found.as_mut_ptr()) } != 0 {
@@ -149,7 +149,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn a_device_is_known_by_its_number_wherever_it_lies() {
+    fn device_is_identified_by_its_number_at_any_path() {
         let null = std::fs::File::open("/dev/null").unwrap();
         let link = format!("/proc/self/fd/{}", null.as_raw_fd());
         assert_eq!(device_at(Path::new(&link)), Some((1, 3)));
@@ -158,11 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn without_statx_the_same_is_seen() {
+    fn fallback_without_statx_reads_the_same() {
         let null = std::fs::File::open("/dev/null").unwrap();
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         for fd in [null.as_fd(), socket.as_fd()] {
-            let (one, other) = (look(fd).unwrap(), look_without_statx(fd).unwrap());
+            let (one, other) = (stat(fd).unwrap(), stat_without_statx(fd).unwrap());
             assert_eq!((one.mode & libc::S_IFMT, one.identity), (other.mode & libc::S_IFMT, other.identity));
             assert_eq!(one.device, other.device);
         }

@@ -1,9 +1,25 @@
-//! What needs `unsafe` outside the hook, behind safe functions: mappings, seals, descriptor passing, pidfd, futex and
-//! the time-stamp counter. Knows nothing of Sluice.
+//! Safe functions over the system calls that need `unsafe` outside the hook: mappings, seals, descriptor passing,
+//! pidfd, eventfd, futex and the time-stamp counter. The crate is independent of Sluice.
 //!
-//! It also runs inside the hook, that is in a stranger's process: no panics, no logging, and no allocation in `clock`,
-//! `tsc` and `futex`, nor in `socket` beyond the list of received descriptors. Kernel interfaces younger than glibc
-//! 2.17 are reached by `syscall`, so that no newer symbol is needed to load the hook.
+//! It also runs inside the hook, in a tenant's process. Therefore it never panics or logs, and does not allocate in
+//! `clock`, `tsc` and `futex`, nor in `socket` beyond the list of received descriptors. Kernel interfaces newer than
+//! glibc 2.17 are called by `syscall`, so that loading the hook needs no newer symbol.
+//!
+//! Main types: [`page::SharedPage`] and [`region::SharedRegion`] (shared memory), [`memfd`] (sealed messages),
+//! [`socket`] (descriptors and credentials), [`pidfd`], [`futex`], [`tsc::Calibration`].
+//!
+//! ```
+//! use sluice_sys::page::{Access, SharedPage};
+//! use std::os::fd::AsFd;
+//! use std::sync::atomic::Ordering;
+//!
+//! let (owner, fd) = SharedPage::create("example")?;
+//! SharedPage::seal_future_write(&fd)?;
+//! let reader = SharedPage::map(fd.as_fd(), Access::ReadOnly)?;
+//! owner.words()[7].store(42, Ordering::Relaxed);
+//! assert_eq!(reader.words()[7].load(Ordering::Relaxed), 42);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 pub mod clock;
 pub mod eventfd;

@@ -1,4 +1,4 @@
-//! Anonymous files with seals: what one process promises another about memory they share.
+//! Anonymous files with seals: guarantees of one process to another about memory that they share.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -45,7 +45,7 @@ pub(crate) fn create(name: &str) -> io::Result<OwnedFd> {
         // SAFETY: `name` is a NUL-terminated string that outlives the call.
         let fd = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) };
         match i32::try_from(fd) {
-            // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
+            // SAFETY: the kernel has just made this descriptor for us; no other code owns it.
             Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
             _ => Err(io::Error::last_os_error()),
         }

@@ -1,7 +1,7 @@
 //! One page of 4096 bytes that two processes share.
 //!
-//! The owner makes it with [`SharedPage::create`]; if the other side may only read, the owner then calls
-//! [`SharedPage::seal_future_write`] and hands out what [`SharedPage::reopen_read_only`] returns.
+//! The owner makes it with [`SharedPage::create`]. If the other side may only read, the owner then calls
+//! [`SharedPage::seal_future_write`] and sends the descriptor that [`SharedPage::reopen_read_only`] returns.
 
 use crate::mapping::Mapping;
 use crate::memfd;
@@ -28,8 +28,8 @@ impl SharedPage {
         Ok((Self(mapping), fd))
     }
 
-    /// Makes the page final for everybody but the mappings for writing that exist: no new ones, no write calls, no
-    /// change of size, no further seals.
+    /// Seals the page: no new writable mappings, no write calls, no change of size, no further seals. Existing writable
+    /// mappings stay.
     ///
     /// # Errors
     /// EPERM if the file is sealed against seals, EINVAL if it is no memfd or the kernel is older than 5.1.
@@ -38,8 +38,7 @@ impl SharedPage {
         memfd::add_seals(fd.as_fd(), seals)
     }
 
-    /// A second, read-only descriptor of the same file. The first one's rights do not come with it: whoever receives
-    /// this one cannot write, seal or resize through it.
+    /// A second, read-only descriptor of the same file. Its receiver cannot write, seal or resize the file through it.
     ///
     /// # Errors
     /// What opening `/proc/self/fd` says; without `/proc` it cannot be done.
@@ -50,7 +49,7 @@ impl SharedPage {
     /// Maps a page that another process made.
     ///
     /// # Errors
-    /// InvalidData if the file is not exactly one page or could be shrunk under our feet (an access behind its end
+    /// InvalidData if the file is not exactly one page or could be shrunk while it is mapped (an access behind its end
     /// would be SIGBUS); EINVAL if it is no memfd; EPERM or EACCES if the access is sealed off.
     pub fn map(fd: BorrowedFd<'_>, access: Access) -> io::Result<Self> {
         Mapping::of_file(fd, WORDS, access).map(Self)
@@ -64,8 +63,8 @@ impl SharedPage {
         Mapping::anonymous(WORDS).map(Self)
     }
 
-    /// The page. Others may change any word at any time. Through a read-only mapping only load, and relaxed at that
-    /// (with an acquire fence behind it where needed): a store is stopped by SIGSEGV.
+    /// The words of the page. Other processes may change any word at any time. Through a read-only mapping only relaxed
+    /// loads are allowed (followed by an acquire fence where needed): a store raises SIGSEGV.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64; WORDS] {
         // SAFETY: every constructor maps exactly `WORDS` words, so the slice has the array's size and alignment; the

@@ -5,8 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A descriptor that becomes readable when the process ends, closed on exec.
 ///
-/// The number may already belong to another process than the one meant; who has a socket to the process uses
-/// [`crate::socket::peer_pidfd`].
+/// The process id may belong to another process already. With a socket to the process, use [`crate::socket::peer_pidfd`].
 ///
 /// # Errors
 /// ESRCH if there is no such process, EINVAL for a number that cannot be one or that is a thread's.
@@ -17,7 +16,7 @@ pub fn open(pid: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
+    // SAFETY: the kernel has just made this descriptor for us; no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -35,12 +34,13 @@ pub fn copy_of(process: BorrowedFd<'_>, number: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
+    // SAFETY: the kernel has just made this descriptor for us; no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whether a descriptor of ours and descriptor `number` of a process are the same open file, not merely of the same device. False also
-/// where that cannot be told: without the right to trace the process, or where the kernel has no kcmp.
+/// Whether a descriptor of ours and descriptor `number` of a process are the same open file, not merely of the same
+/// device. False also where that cannot be told: without the right to trace the process, or where the kernel has no
+/// kcmp.
 #[must_use]
 pub fn is_same_file(descriptor: BorrowedFd<'_>, pid: i32, number: RawFd) -> bool {
     const KCMP_FILE: libc::c_int = 0;

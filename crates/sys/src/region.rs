@@ -24,7 +24,7 @@ impl SharedRegion {
     /// Maps, for writing, a region that another process made.
     ///
     /// # Errors
-    /// InvalidData if the file is not exactly `words` long or could be shrunk under our feet; EINVAL if it is no
+    /// InvalidData if the file is not exactly `words` long or could be shrunk while it is mapped; EINVAL if it is no
     /// memfd; EPERM or EACCES if writing is sealed off.
     pub fn map(fd: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
         Self::map_with(fd, words, Access::ReadWrite)

@@ -1,4 +1,4 @@
-//! Unix sockets: descriptors that travel with bytes, and who the peer is.
+//! Unix sockets: descriptors that travel with bytes, and the credentials of the peer.
 
 mod fds;
 
@@ -14,10 +14,10 @@ pub const MAX_FDS: usize = 9;
 /// Linux 6.5; not in every libc's headers.
 const SO_PEERPIDFD: i32 = 77;
 
-/// Who the peer was when it connected, or made the socket pair.
+/// Credentials of the peer when it connected, or made the socket pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Process, as numbered in our namespace; 0 if it is in none that we see.
+    /// Process id in our namespace; 0 if the process has none there.
     pub pid: i32,
     /// Effective user.
     pub uid: u32,
@@ -25,7 +25,7 @@ pub struct PeerCredentials {
     pub gid: u32,
 }
 
-/// Who connected. The kernel says so, not the peer.
+/// Credentials of the process that connected, as the kernel recorded them.
 ///
 /// # Errors
 /// What getsockopt says: ENOTSOCK, or ENOTCONN-like refusals for what is not a connected unix socket.
@@ -36,14 +36,14 @@ pub fn peer_credentials(sock: BorrowedFd<'_>) -> io::Result<PeerCredentials> {
 
 /// A descriptor of the process that connected, closed on exec, readable when the process ends.
 ///
-/// Kernels before 6.5 do not hand one out; there it is opened by number, which may by then be another process's: the
-/// caller compares what it finds under `/proc` with the credentials *after* this call.
+/// Kernels before 6.5 do not provide one. There it is opened by process id, which another process may have by then. The
+/// caller must compare `/proc` with the credentials *after* this call.
 ///
 /// # Errors
 /// What getsockopt or pidfd_open says; ESRCH if the process is gone.
 pub fn peer_pidfd(sock: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     match option::<i32>(sock, SO_PEERPIDFD) {
-        // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
+        // SAFETY: the kernel has just made this descriptor for us; no other code owns it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         Ok(_) => Err(io::ErrorKind::InvalidData.into()),
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {

@@ -17,9 +17,9 @@ pub fn now() -> u64 {
     clock::monotonic_ns()
 }
 
-/// Whether the counter runs at one constant rate in all states of the processor, as the processor says.
+/// Whether the counter runs at one constant rate in all states of the processor, as CPUID reports it.
 ///
-/// Elsewhere than on x86-64 there is none that we use.
+/// False on other architectures than x86-64, whose counters are not used.
 #[must_use]
 pub fn invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -35,8 +35,8 @@ pub fn invariant() -> bool {
 
 /// How counter and CLOCK_MONOTONIC relate: one moment on both, and the rate between them.
 ///
-/// CLOCK_MONOTONIC is steered (NTP), the counter is not, so they drift apart by up to some parts per million from the
-/// last moment measured: whoever converts far from it calls [`refresh`](Calibration::refresh) every second or so.
+/// NTP adjusts CLOCK_MONOTONIC but not the counter, so they drift apart by up to some parts per million from the last
+/// measured moment. For conversions far from it, call [`refresh`](Calibration::refresh) about every second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calibration {
     base: Moment,
@@ -74,8 +74,8 @@ impl Moment {
 }
 
 impl Calibration {
-    /// Measures for some 20 ms. `None` if the counter cannot serve: not invariant, or taken off the list of clocks by
-    /// the kernel (it found the counters of two sockets apart, for instance).
+    /// Measures for about 20 ms. `None` if the counter is unusable: not invariant, or removed from the kernel's list of
+    /// clocks (for example because the counters of two sockets differ).
     #[must_use]
     pub fn measure() -> Option<Self> {
         if !invariant() || !listed(AVAILABLE) {
@@ -133,10 +133,10 @@ fn convert(value: u64, from: u64, from_rate: u64, to: u64, to_rate: u64) -> u64 
     u64::try_from(there.max(0)).unwrap_or(u64::MAX)
 }
 
-/// Where Linux lists the clocks that it finds usable.
+/// Linux's list of usable clocks.
 const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
-/// Whether the kernel lists the TSC; where it lists nothing that we can read, the processor's word stands.
+/// Whether the kernel lists the TSC. If the list cannot be read, CPUID's answer decides.
 fn listed(path: &str) -> bool {
     std::fs::read_to_string(path).map_or(true, |clocks| clocks.split_whitespace().any(|clock| clock == "tsc"))
 }

@@ -1,15 +1,15 @@
-//! Bytes with descriptors beside them.
+//! Sends and receives bytes with descriptors.
 
 use super::MAX_FDS;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The most descriptors that the kernel lets travel with one message (SCM_MAX_FD). With room for all of them it never closes a
-/// surplus one itself, in the middle of our call, which can take as long as the sender likes.
+/// The kernel's limit of descriptors in one message (SCM_MAX_FD). With room for all of them, the kernel never closes
+/// surplus ones during the call: such a close can block for as long as the sender wants.
 const KERNEL_MAX_FDS: u32 = 253;
 
-/// Room for one control message with [`KERNEL_MAX_FDS`] descriptors, aligned as its header wants.
+/// Room for one control message with [`KERNEL_MAX_FDS`] descriptors, aligned as its header requires.
 #[repr(C)]
 union Control {
     header: libc::cmsghdr,
@@ -23,19 +23,19 @@ const _: () = assert!(FDS_LEN as usize == MAX_FDS * size_of::<i32>());
 // SAFETY: CMSG_SPACE is arithmetic on its argument.
 const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(KERNEL_MAX_FDS * 4) } as usize;
 
-/// Sends bytes and, with the first of them, descriptors; returns how many bytes went. A peer that has left is an error,
-/// not a SIGPIPE. With no bytes no descriptor travels.
+/// Sends bytes and, with the first byte, descriptors. Returns the number of bytes sent. A closed peer is an error, not a
+/// SIGPIPE. Without bytes no descriptor is sent.
 ///
 /// # Errors
-/// InvalidInput for more than [`MAX_FDS`] descriptors; otherwise what sendmsg says, never Interrupted.
+/// InvalidInput for more than [`MAX_FDS`] descriptors; otherwise sendmsg's error, never Interrupted.
 pub fn send_with_fds(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
     send(sock, bytes, fds, libc::MSG_NOSIGNAL)
 }
 
-/// As [`send_with_fds`], but does not wait for room, whatever the socket is set to.
+/// As [`send_with_fds`], but never waits for room, even on a blocking socket.
 ///
 /// # Errors
-/// WouldBlock where there is no room; otherwise as there.
+/// WouldBlock if there is no room; otherwise as [`send_with_fds`].
 pub fn try_send_with_fds(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
     send(sock, bytes, fds, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
 }
@@ -75,8 +75,8 @@ fn send(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: i32) 
     })
 }
 
-/// Receives bytes and all descriptors that came with them, closed on exec; the sender may have sent more than [`MAX_FDS`], and
-/// closing them may take long. 0 bytes mean that the peer has left (or that `buf` is empty).
+/// Receives bytes and all descriptors that came with them, closed on exec; the sender may have sent more than
+/// [`MAX_FDS`], and closing them may take long. 0 bytes mean that the peer has left (or that `buf` is empty).
 ///
 /// # Errors
 /// What recvmsg says, never Interrupted; WouldBlock also when a receive timeout is up.

@@ -1,5 +1,4 @@
-//! Waiting on shared words. Order comes from the words and from the kernel's count of waiters, never from sleeping.
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
+//! Waiting on shared words. The tests order threads by the words and the kernel's count of waiters, never by sleeping.
 
 use sluice_sys::futex::{Wake, wait, wait_low, wake, wake_low};
 use sluice_sys::page::{Access, SharedPage};
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::thread;
 use std::time::Duration;
 
-/// Wakes until `count` waiters have been woken: waiters that have not arrived yet are waited for.
+/// Wakes until `count` waiters have been woken, including waiters that arrive later.
 fn wake_all_of(count: u32, wake: impl Fn(u32) -> u32) {
     let mut left = count;
     while left > 0 {
@@ -19,24 +18,24 @@ fn wake_all_of(count: u32, wake: impl Fn(u32) -> u32) {
 }
 
 #[test]
-fn a_word_that_has_changed_is_not_waited_for() {
+fn changed_word_is_not_waited_for() {
     assert_eq!(wait(&AtomicU32::new(1), 0, None), Wake::Changed);
     assert_eq!(wait_low(&AtomicU64::new(1), 0, None), Wake::Changed);
 }
 
 #[test]
-fn a_wait_ends_when_its_time_is_up() {
+fn wait_ends_after_its_timeout() {
     assert_eq!(wait(&AtomicU32::new(0), 0, Some(Duration::ZERO)), Wake::TimedOut);
     assert_eq!(wait_low(&AtomicU64::new(0), 0, Some(Duration::from_micros(1))), Wake::TimedOut);
 }
 
 #[test]
-fn nobody_waits_so_nobody_is_woken() {
+fn wake_without_waiters_wakes_none() {
     assert_eq!(wake(&AtomicU32::new(0), 5), 0);
 }
 
 #[test]
-fn a_wake_reaches_as_many_waiters_as_it_says_and_no_more() {
+fn wake_reaches_exactly_the_given_number_of_waiters() {
     let word = AtomicU32::new(0);
     thread::scope(|scope| {
         let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| wait(&word, 0, None))).collect();
@@ -63,7 +62,7 @@ fn only_the_low_half_of_a_word_is_compared() {
 }
 
 #[test]
-fn a_reader_of_a_sealed_page_is_woken_through_another_mapping() {
+fn reader_of_a_sealed_page_is_woken_through_another_mapping() {
     let (ours, fd) = SharedPage::create("page").unwrap();
     SharedPage::seal_future_write(&fd).unwrap();
     let reader = SharedPage::reopen_read_only(&fd).unwrap();
@@ -74,7 +73,7 @@ fn a_reader_of_a_sealed_page_is_woken_through_another_mapping() {
         assert_eq!(waiter.join().unwrap(), Wake::Woken);
         ours.words()[16].store(1, SeqCst);
         assert_eq!(wait_low(&theirs.words()[16], 0, None), Wake::Changed);
-        // And the other way round: waking needs no right to write either.
+        // In the other direction, waking needs no write access either.
         let waiter = scope.spawn(|| wait_low(&ours.words()[17], 0, None));
         wake_all_of(1, |count| wake_low(&theirs.words()[17], count));
         assert_eq!(waiter.join().unwrap(), Wake::Woken);

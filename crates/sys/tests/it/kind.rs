@@ -1,4 +1,4 @@
-//! What descriptors are told to be.
+//! Kinds of descriptors.
 
 use sluice_sys::kind::{Kind, identity, of};
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
 #[test]
-fn devices_sockets_and_others_are_told_apart() {
+fn devices_sockets_and_other_files_are_distinguished() {
     let null = File::open("/dev/null").unwrap();
     assert_eq!(of(null.as_fd()).unwrap(), Kind::Character { major: 1, minor: 3 });
     let (stream, _other) = UnixStream::pair().unwrap();
@@ -21,7 +21,7 @@ fn devices_sockets_and_others_are_told_apart() {
 }
 
 #[test]
-fn copies_of_a_descriptor_have_one_identity_and_others_to_another() {
+fn copies_of_a_descriptor_share_one_identity() {
     let (one, other) = UnixStream::pair().unwrap();
     let copy = one.try_clone().unwrap();
     assert_eq!(identity(one.as_fd()).unwrap(), identity(copy.as_fd()).unwrap());

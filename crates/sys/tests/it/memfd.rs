@@ -1,5 +1,4 @@
-//! Sealed messages: final once made, and nothing else is read as one.
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
+//! Sealed messages: they cannot change, and nothing else is read as one.
 
 use sluice_sys::memfd;
 use sluice_sys::page::SharedPage;
@@ -8,7 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
 
 #[test]
-fn a_sealed_message_is_read_as_it_was_written_any_number_of_times() {
+fn sealed_message_reads_back_any_number_of_times() {
     for message in [&b"hello"[..], &[], &[7; 10_000]] {
         let fd = memfd::sealed("message", message).unwrap();
         for _ in 0..2 {
@@ -18,21 +17,21 @@ fn a_sealed_message_is_read_as_it_was_written_any_number_of_times() {
 }
 
 #[test]
-fn a_sealed_message_cannot_be_changed() {
+fn sealed_message_cannot_be_changed() {
     let mut file = File::from(memfd::sealed("message", b"hello").unwrap());
     assert_eq!(file.write(b"x").unwrap_err().kind(), ErrorKind::PermissionDenied);
     assert_eq!(file.set_len(0).unwrap_err().kind(), ErrorKind::PermissionDenied);
 }
 
 #[test]
-fn a_message_longer_than_the_reader_takes_is_refused() {
+fn message_longer_than_the_maximum_is_refused() {
     let fd = memfd::sealed("message", b"hello").unwrap();
     let error = memfd::read_sealed(fd.as_fd(), 4).unwrap_err();
     assert_eq!(error.to_string(), "memfd has 5 bytes, expected at most 4");
 }
 
 #[test]
-fn a_file_that_may_still_change_is_not_read() {
+fn file_that_may_still_change_is_not_read() {
     let (_page, fd) = SharedPage::create("page").unwrap();
     let error = memfd::read_sealed(fd.as_fd(), 4096).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData);
@@ -41,6 +40,6 @@ fn a_file_that_may_still_change_is_not_read() {
 }
 
 #[test]
-fn a_name_with_a_nul_is_refused() {
+fn name_with_a_nul_is_refused() {
     assert_eq!(memfd::sealed("a\0b", b"").unwrap_err().kind(), ErrorKind::InvalidInput);
 }

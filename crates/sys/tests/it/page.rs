@@ -1,5 +1,4 @@
-//! Shared pages: what the other side cannot do to us, and what a reader cannot do at all.
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
+//! Shared pages: accesses that the other side cannot make, and accesses that a reader cannot make at all.
 
 use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
 use sluice_sys::page::{Access, SharedPage, WORDS};
@@ -9,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A grant page as a manager hands it out: its own mapping, its own descriptor, and the reader's.
+/// A grant page as a manager sends it: the manager's mapping and descriptor, and the reader's descriptor.
 fn sealed() -> (SharedPage, OwnedFd, OwnedFd) {
     let (page, fd) = SharedPage::create("page").unwrap();
     SharedPage::seal_future_write(&fd).unwrap();
@@ -17,7 +16,7 @@ fn sealed() -> (SharedPage, OwnedFd, OwnedFd) {
     (page, fd, reader)
 }
 
-/// A memfd of so many bytes without any seal.
+/// A memfd of this many bytes without any seal.
 fn unsealed(bytes: u64) -> File {
     let flags = nix::sys::memfd::MFdFlags::MFD_ALLOW_SEALING;
     let file = File::from(nix::sys::memfd::memfd_create("unsealed", flags).unwrap());
@@ -26,7 +25,7 @@ fn unsealed(bytes: u64) -> File {
 }
 
 #[test]
-fn what_one_side_stores_the_other_side_loads() {
+fn stores_of_one_side_are_loaded_by_the_other() {
     let (ours, fd) = SharedPage::create("page").unwrap();
     let theirs = SharedPage::map(fd.as_fd(), Access::ReadWrite).unwrap();
     assert!(theirs.words().iter().all(|word| word.load(Relaxed) == 0));
@@ -36,7 +35,7 @@ fn what_one_side_stores_the_other_side_loads() {
 }
 
 #[test]
-fn a_sealed_page_still_takes_the_stores_of_its_owner() {
+fn sealed_page_accepts_the_stores_of_its_owner() {
     let (page, _fd, reader) = sealed();
     let view = SharedPage::map(reader.as_fd(), Access::ReadOnly).unwrap();
     page.words()[16].store(7, Relaxed);
@@ -44,7 +43,7 @@ fn a_sealed_page_still_takes_the_stores_of_its_owner() {
 }
 
 #[test]
-fn a_sealed_page_cannot_be_mapped_for_writing_whatever_the_receiver_tries() {
+fn sealed_page_cannot_be_mapped_for_writing_by_any_descriptor() {
     let (_page, fd, reader) = sealed();
     let refused = |fd: &OwnedFd| SharedPage::map(fd.as_fd(), Access::ReadWrite).unwrap_err().kind();
     assert_eq!(refused(&reader), ErrorKind::PermissionDenied);
@@ -62,7 +61,7 @@ fn a_sealed_page_cannot_be_mapped_for_writing_whatever_the_receiver_tries() {
 }
 
 #[test]
-fn the_receiver_of_a_report_page_cannot_resize_it() {
+fn receiver_of_a_report_page_cannot_resize_it() {
     let (_page, fd) = SharedPage::create("page").unwrap();
     let file = File::from(fd);
     for size in [0, 4095, 8192] {
@@ -71,7 +70,7 @@ fn the_receiver_of_a_report_page_cannot_resize_it() {
 }
 
 #[test]
-fn a_page_that_could_be_shrunk_under_our_feet_is_not_mapped() {
+fn page_that_could_be_shrunk_is_not_mapped() {
     let file = unsealed(4096);
     for access in [Access::ReadOnly, Access::ReadWrite] {
         let error = SharedPage::map(file.as_fd(), access).unwrap_err();
@@ -83,7 +82,7 @@ fn a_page_that_could_be_shrunk_under_our_feet_is_not_mapped() {
 }
 
 #[test]
-fn a_file_of_another_size_or_kind_is_not_a_page() {
+fn file_of_another_size_or_kind_is_not_mapped() {
     for bytes in [0, 4088, 8192] {
         let file = unsealed(bytes);
         fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK)).unwrap();
@@ -95,7 +94,7 @@ fn a_file_of_another_size_or_kind_is_not_a_page() {
 }
 
 #[test]
-fn a_child_process_shares_an_anonymous_page() {
+fn child_process_shares_an_anonymous_page() {
     let page = SharedPage::anonymous().unwrap();
     // SAFETY: the child only stores to shared memory and leaves with _exit; both may be done between fork and exec of a
     // process with several threads.
@@ -113,7 +112,7 @@ fn a_child_process_shares_an_anonymous_page() {
 }
 
 #[test]
-fn a_region_has_the_length_asked_for_and_no_other() {
+fn region_has_the_requested_length() {
     let (ours, fd) = SharedRegion::create("ring", 3 * WORDS).unwrap();
     assert_eq!(ours.words().len(), 3 * WORDS);
     let theirs = SharedRegion::map(fd.as_fd(), 3 * WORDS).unwrap();

@@ -1,5 +1,4 @@
-//! Descriptors beside bytes, and who the peer is.
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
+//! Descriptors that travel with bytes, and the credentials of the peer.
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -15,7 +14,7 @@ fn pair() -> (UnixStream, UnixStream) {
     UnixStream::pair().unwrap()
 }
 
-/// Sends bytes with so many pipe ends; the other ends tell when all copies are closed.
+/// Sends bytes with `count` pipe ends. The returned ends report when all copies are closed.
 fn send_pipes(sock: &UnixStream, count: usize) -> Vec<std::io::PipeReader> {
     let (readers, writers): (Vec<_>, Vec<_>) = (0..count).map(|_| std::io::pipe().unwrap()).unzip();
     let fds: Vec<_> = writers.iter().map(AsFd::as_fd).collect();
@@ -45,7 +44,7 @@ fn descriptors_arrive_with_the_bytes_in_order_and_close_on_exec() {
 }
 
 #[test]
-fn bytes_without_descriptors_come_alone() {
+fn bytes_without_descriptors_arrive_alone() {
     let (a, b) = pair();
     assert_eq!(send_with_fds(a.as_fd(), b"plain", &[]).unwrap(), 5);
     let mut buf = [0; 80];
@@ -71,7 +70,7 @@ fn descriptors_belong_to_the_frame_that_is_being_read() {
 }
 
 #[test]
-fn the_most_descriptors_travel_and_one_more_is_not_sent() {
+fn largest_number_of_descriptors_is_sent_and_one_more_is_refused() {
     let (a, b) = pair();
     let readers = send_pipes(&a, MAX_FDS);
     let (_, fds) = recv_with_fds(b.as_fd(), &mut [0; 80]).unwrap();
@@ -82,7 +81,7 @@ fn the_most_descriptors_travel_and_one_more_is_not_sent() {
 }
 
 #[test]
-fn all_descriptors_that_came_are_the_receivers_to_close() {
+fn receiver_owns_all_received_descriptors() {
     use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
     use std::os::fd::AsRawFd;
     let (a, b) = pair();
@@ -101,21 +100,25 @@ fn all_descriptors_that_came_are_the_receivers_to_close() {
     assert!(is_readable(reader.as_fd()));
 }
 
-/// This test binary again, running one test that only does something in the child.
+/// This test binary as a child that runs one test of this module. That test does nothing in the parent.
 fn as_child(test: &str, value: &std::ffi::OsStr) -> Command {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", test]).env("SLUICE_SYS_CHILD", value).stdin(Stdio::piped()).stdout(Stdio::null());
+    child
+        .args(["--exact", &format!("socket::{test}")])
+        .env("SLUICE_SYS_CHILD", value)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
     child
 }
 
 #[test]
-fn a_peer_that_has_left_is_an_error_and_not_a_signal() {
-    let status = as_child("as_a_child_send_to_nobody", "".as_ref()).status().unwrap();
+fn sending_to_a_closed_peer_is_an_error_and_not_a_signal() {
+    let status = as_child("child_sends_to_a_closed_peer", "".as_ref()).status().unwrap();
     assert!(status.success(), "{status}");
 }
 
 #[test]
-fn as_a_child_send_to_nobody() {
+fn child_sends_to_a_closed_peer() {
     if std::env::var_os("SLUICE_SYS_CHILD").is_some() {
         use nix::sys::signal::{SigHandler, Signal, signal};
         // SAFETY: the default action runs no code of ours. Rust's runtime ignores the signal; C programs do not.
@@ -128,14 +131,14 @@ fn as_a_child_send_to_nobody() {
 }
 
 #[test]
-fn a_socket_without_data_would_block() {
+fn socket_without_data_would_block() {
     let (a, _b) = pair();
     a.set_nonblocking(true).unwrap();
     assert_eq!(recv_with_fds(a.as_fd(), &mut [0; 80]).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
 #[test]
-fn the_peer_of_a_pair_is_this_process() {
+fn peer_of_a_pair_is_this_process() {
     let (a, _b) = pair();
     let peer = peer_credentials(a.as_fd()).unwrap();
     assert_eq!(peer.pid.unsigned_abs(), std::process::id());
@@ -143,7 +146,7 @@ fn the_peer_of_a_pair_is_this_process() {
 }
 
 #[test]
-fn what_is_no_unix_socket_has_no_peer_process() {
+fn other_descriptors_have_no_peer_process() {
     let file = std::fs::File::open("/dev/null").unwrap();
     assert!(peer_credentials(file.as_fd()).is_err());
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -152,18 +155,18 @@ fn what_is_no_unix_socket_has_no_peer_process() {
 }
 
 #[test]
-fn the_peers_descriptor_outlives_its_socket_and_tells_when_the_process_ends() {
+fn peer_pidfd_outlives_its_socket_and_reports_the_end_of_the_process() {
     let dir = std::env::temp_dir().join(format!("sluice-sys-peer-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let path = dir.join("socket");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let mut child =
-        as_child("as_a_child_connect_and_wait_for_the_end_of_input", path.as_os_str()).spawn().unwrap();
+        as_child("child_connects_and_waits_for_the_end_of_input", path.as_os_str()).spawn().unwrap();
     let (stream, _) = listener.accept().unwrap();
     let pidfd = peer_pidfd(stream.as_fd()).unwrap();
     assert_eq!(peer_credentials(stream.as_fd()).unwrap().pid.unsigned_abs(), child.id());
     drop(stream);
-    assert!(!is_readable(pidfd.as_fd()), "the process lives");
+    assert!(!is_readable(pidfd.as_fd()), "the process still lives");
     drop(child.stdin.take());
     assert_eq!(poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE), Ok(1));
     child.wait().unwrap();
@@ -171,7 +174,7 @@ fn the_peers_descriptor_outlives_its_socket_and_tells_when_the_process_ends() {
 }
 
 #[test]
-fn as_a_child_connect_and_wait_for_the_end_of_input() {
+fn child_connects_and_waits_for_the_end_of_input() {
     if let Some(path) = std::env::var_os("SLUICE_SYS_CHILD") {
         let _stream = UnixStream::connect(path).unwrap();
         std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
@@ -179,7 +182,7 @@ fn as_a_child_connect_and_wait_for_the_end_of_input() {
 }
 
 #[test]
-fn a_pidfd_becomes_readable_when_its_process_ends_and_not_before() {
+fn pidfd_becomes_readable_when_its_process_ends() {
     let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let fd: OwnedFd = pidfd::open(child.id().cast_signed()).unwrap();
     assert!(!is_readable(fd.as_fd()));

@@ -1,5 +1,4 @@
 //! Counter and clock, and conversions between them. Rates and moments are given, so that no test depends on the machine.
-#![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::tsc::{self, Calibration, Moment};
