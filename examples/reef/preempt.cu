@@ -1,4 +1,4 @@
-// REEF's example on the runtime API as in REEF's documentation, with its two mistakes corrected (see reef.h).
+// REEF's example on the runtime API as in REEF's documentation, with its mistakes corrected (see reef.h).
 //
 //   nvcc -std=c++20 -I hook/include examples/reef/preempt.cu -o preempt -L target/release -lcudareef -lcuda
 //   ./preempt
