@@ -1,4 +1,4 @@
-// What preempt.cpp needs of <cuda.h>, for machines without CUDA's headers.
+// Declarations of <cuda.h> that preempt.cpp uses, for machines without CUDA's headers.
 #pragma once
 #include <stddef.h>
 

@@ -1,10 +1,11 @@
-// REEF's example on the driver API: a stream of low priority is preempted while a stream of high priority works, and goes on.
+// REEF's example on the driver API: a stream of low priority is preempted while a stream of high priority
+// works, and continues afterwards.
 //
 //   c++ -I hook/include examples/reef/preempt.cpp -o preempt -lcudareef -lcuda
 //   ./preempt [host|device|all]
 //
-// Each kernel of the low-priority stream adds one to a number, which is copied out on the other stream: what the program prints
-// was seen from outside. It runs on the simulated GPU as well, which reads kernels in a format of its own.
+// Each kernel of the low-priority stream adds one to a number. The other stream copies this number, so the program reports
+// what was observed from outside. The program also runs on the simulated GPU, which reads kernels in a format of its own.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -85,8 +86,9 @@ static reef::PreemptLevel level_of(const char *word) {
     return std::strcmp(word, "host") ? reef::PreemptDeviceQueue : reef::PreemptHostQueue;
 }
 
-// Whether the stream stood between two looks. One that was stopped in the middle of a kernel has the GPU back as soon as another stream
-// of its context needs it, as the looks themselves do: it goes on to its next gate, which is less than a queue away.
+// Whether the stream stood between two readings. A stream that was stopped in the middle of a kernel receives the GPU again
+// as soon as another stream of its context needs it, as the readings do. It then continues to its next gate, which is less
+// than one queue away.
 static bool stood(reef::Achieved achieved, unsigned long long before, unsigned long long after) {
     return before == after || (achieved.level == reef::PreemptAll && after <= before + QUEUE);
 }
@@ -112,7 +114,7 @@ int main(int count, char **words) {
     DO(cuStreamCreate(&lp_stream, CU_STREAM_NON_BLOCKING));
     DO(cuStreamCreate(&hp_stream, CU_STREAM_NON_BLOCKING));
 
-    // 2. The one of low priority can be preempted.
+    // 2. Preemption is enabled for the low-priority stream.
     reef::RFconfig config{};
     config.queueSize = QUEUE;
     config.batchSize = 8;
@@ -120,7 +122,7 @@ int main(int count, char **words) {
     config.preemptLevel = level_of(count > 1 ? words[1] : "device");
     DO(reef::enablePreemption(lp_stream, config));
 
-    // 3. It gets its work: input, and many kernels.
+    // 3. It receives its work: input, and many kernels.
     *pinned = 0;
     DO(cuMemcpyHtoDAsync(number, pinned, sizeof *pinned, lp_stream));
     DO(cuMemcpyHtoDAsync(urgent, pinned, sizeof *pinned, hp_stream));
@@ -129,23 +131,23 @@ int main(int count, char **words) {
     do before = read(number, pinned, hp_stream);
     while (before < 3);
 
-    // 4. In the middle of it the stream is preempted.
+    // 4. The stream is preempted in the middle of this work.
     reef::Achieved achieved;
     DO(reef::preempt(lp_stream, true, &achieved));
     const unsigned long long stopped = read(number, pinned, hp_stream);
 
-    // 5. The one of high priority has the GPU to itself.
+    // 5. The high-priority stream has the GPU alone.
     for (unsigned i = 0; i < URGENT; i++) launch(urgent, URGENT_US, hp_stream);
     DO(cuStreamSynchronize(hp_stream));
     const unsigned long long done = read(urgent, pinned, hp_stream);
     const unsigned long long still = read(number, pinned, hp_stream);
 
-    // 6. The other one goes on.
+    // 6. The low-priority stream continues.
     DO(reef::restore(lp_stream));
     DO(cuStreamSynchronize(lp_stream));
     const unsigned long long all = read(number, pinned, hp_stream);
 
-    // The same for a scope.
+    // The same with a guard object for a scope.
     for (unsigned i = 0; i < KERNELS / 10; i++) launch(number, KERNEL_US, lp_stream);
     while (read(number, pinned, hp_stream) < KERNELS + 3) {
     }
@@ -162,7 +164,7 @@ int main(int count, char **words) {
     DO(cuStreamSynchronize(lp_stream));
     const unsigned long long end = read(number, pinned, hp_stream);
 
-    // 7. What was never enabled cannot be disabled, or preempted.
+    // 7. A stream for which preemption was never enabled cannot be disabled or preempted.
     const reef::RFresult not_enabled = reef::preempt(hp_stream);
     DO(reef::disablePreemption(lp_stream));
     DO(cuStreamDestroy(lp_stream));

@@ -1,9 +1,9 @@
-// REEF's example on the runtime API, as its documentation has it, with what is wrong there put right (see reef.h).
+// REEF's example on the runtime API as in REEF's documentation, with its mistakes corrected (see reef.h).
 //
 //   nvcc -std=c++20 -I hook/include examples/reef/preempt.cu -o preempt -L target/release -lcudareef -lcuda
 //   ./preempt
 //
-// The runtime finds the driver by itself (dlopen and dlsym), and with the library linked in, or preloaded, it finds Sluice.
+// The runtime finds the driver by dlopen and dlsym. If the library is linked or preloaded, it finds Sluice.
 #include <cstdio>
 #include <cstdlib>
 
@@ -51,7 +51,7 @@ int main() {
     DO(cudaMalloc(&urgent, sizeof *urgent));
     DO(cudaMallocHost(&pinned, sizeof *pinned));
 
-    // 2. The one of low priority can be preempted.
+    // 2. Preemption is enabled for the low-priority stream.
     reef::RFconfig config{
         .queueSize = 32,
         .batchSize = 8,
@@ -60,7 +60,7 @@ int main() {
     };
     DO(reef::enablePreemption(lp_stream, config));
 
-    // 3. It gets its work.
+    // 3. It receives its work.
     DO(cudaMemsetAsync(number, 0, sizeof *number, lp_stream));
     DO(cudaMemsetAsync(urgent, 0, sizeof *urgent, hp_stream));
     for (int i = 0; i < KERNELS; i++) kernel<<<1, 32, 0, lp_stream>>>(number, KERNEL_US);
@@ -69,22 +69,22 @@ int main() {
     do before = read(number, pinned, hp_stream);
     while (before < 3);
 
-    // 4. In the middle of it the stream is preempted.
+    // 4. The stream is preempted in the middle of this work.
     reef::Achieved achieved;
     DO(reef::preempt(lp_stream, true, &achieved));
     const unsigned long long stopped = read(number, pinned, hp_stream);
 
-    // 5. The one of high priority has the GPU to itself.
+    // 5. The high-priority stream has the GPU alone.
     for (int i = 0; i < 20; i++) kernel<<<1, 32, 0, hp_stream>>>(urgent, URGENT_US);
     DO(cudaStreamSynchronize(hp_stream));
     const unsigned long long still = read(number, pinned, hp_stream);
 
-    // 6. The other one goes on.
+    // 6. The low-priority stream continues.
     DO(reef::restore(lp_stream));
     DO(cudaStreamSynchronize(lp_stream));
     const unsigned long long all = read(number, pinned, hp_stream);
 
-    // 7. What was enabled is disabled.
+    // 7. Preemption is disabled again.
     DO(reef::disablePreemption(lp_stream));
     std::printf("{\"level\": %d, \"took_us\": %.1f, \"before\": %llu, \"stopped\": %llu, \"still\": %llu, \"all\": %llu}\n", achieved.level,
                 static_cast<double>(achieved.took_ns) / 1e3, before, stopped, still, all);
