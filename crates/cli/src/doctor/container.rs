@@ -1,4 +1,4 @@
-//! What a container often lacks.
+//! Checks of settings that containers often lack.
 
 use std::fs;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::finding::{Finding, Standing};
-use super::next::SHM;
+use super::next_steps::SHM;
 
-/// Open files that a process under the hook needs beside its own.
+/// Open files that the hook needs in a process.
 const FILES: u64 = 256;
 
-/// Looks at all of it.
+/// Makes all checks of this module.
 pub(super) fn examine() -> Vec<Finding> {
     vec![shared_memory(), files(), preloaded()]
 }
@@ -36,7 +36,7 @@ fn files() -> Finding {
     }
 }
 
-/// What is loaded into every program of this container or machine.
+/// The libraries that the loader puts into every program of this container or machine.
 fn preloaded() -> Finding {
     let text = fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
     match named(&text) {
@@ -45,9 +45,9 @@ fn preloaded() -> Finding {
             "ld_so_preload",
             Standing::Broken,
             format!(
-                "/etc/ld.so.preload names {path}, which is not there: every program here starts with an error and without the hook"
+                "/etc/ld.so.preload names {path}, which does not exist: every program here starts with an error and without the hook"
             ),
-            "mount the library's directory, or take the line out",
+            "mount the library's directory, or remove the line",
         ),
         None => Finding::skipped(
             "ld_so_preload",

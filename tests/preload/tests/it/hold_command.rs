@@ -1,0 +1,226 @@
+//! Programs without the hook, held from outside by `sluice hold`: judged by the simulated GPU's ledger.
+
+use serde_json::Value;
+use sluice_preload_tests::artifacts::built;
+use sluice_preload_tests::eventually;
+use sluice_preload_tests::machine_lock::{exclusive, shared};
+use sluice_preload_tests::node::Node;
+use sluice_preload_tests::waiting::TIMEOUT;
+use sluice_test_bed::{Output, Process};
+use std::process::Command;
+use std::time::Instant;
+
+/// A child of the test that prints JSON lines; killed when dropped.
+struct Running(Process);
+
+impl Running {
+    fn start(node: &Node, label: &str, arguments: &[&str]) -> Self {
+        let artifacts = built();
+        let mut command = Command::new(&artifacts.sluice);
+        command
+            .args(arguments)
+            .env("SLUICE_SIM_SOCKET", node.simulator())
+            .env("SLUICE_SIM_LABEL", label)
+            .env("LD_LIBRARY_PATH", &artifacts.driver)
+            .env_remove("LD_PRELOAD");
+        let name = format!("{}-{label}", arguments[0]);
+        let process = Process::start(&name, command, node.path(), Output::Lines);
+        Self(process.unwrap_or_else(|error| panic!("{error:#}")))
+    }
+
+    /// A program without the hook that keeps the GPU busy.
+    fn busy(node: &Node, label: &str) -> Self {
+        let busy = Self::start(
+            node,
+            label,
+            &["load", "be", "--duration-us", "1000", "--depth", "16", "--stop-with-stdin"],
+        );
+        assert_eq!(busy.line()["record"], "started");
+        busy
+    }
+
+    /// Its next line.
+    fn line(&self) -> Value {
+        let line = self.0.next_line(Instant::now() + TIMEOUT);
+        let line = line.unwrap_or_else(|error| panic!("waiting for a line: {error:?}: {}", self.0.log()));
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    fn pid(&self) -> String {
+        self.0.pid().to_string()
+    }
+
+    fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    /// Ends its input and waits for its end.
+    fn end(&mut self) -> bool {
+        self.0.close_input();
+        let status = self.0.wait(Instant::now() + TIMEOUT);
+        let status = status.unwrap_or_else(|error| panic!("{error:#}"));
+        status.unwrap_or_else(|| panic!("{} does not end", self.0.name())).success()
+    }
+}
+
+fn gpu() -> Node {
+    Node::with("").without_manager().start()
+}
+
+fn hold(node: &Node, arguments: &[&str]) -> Running {
+    Running::start(node, "", &[&["hold", "--simulated"], arguments].concat())
+}
+
+fn completed(node: &Node, label: &str) -> u64 {
+    node.ledger().by_label(label).map_or(0, |row| row.kernels_completed)
+}
+
+/// What a program completes while another one completes 100 kernels.
+fn beside(node: &Node, label: &str, other: &str) -> u64 {
+    let (before, then) = (completed(node, label), completed(node, other));
+    node.when("the other one to go on", |ledger| {
+        ledger.by_label(other).filter(|row| row.kernels_completed >= then + 100).map(|_| ())
+    });
+    completed(node, label) - before
+}
+
+#[track_caller]
+fn goes_on(node: &Node, label: &str) {
+    let before = completed(node, label);
+    node.when("it to go on", |ledger| {
+        ledger.by_label(label).filter(|row| row.kernels_completed >= before + 100).map(|_| ())
+    });
+}
+
+#[test]
+fn a_program_without_the_hook_stands_while_it_is_held_and_goes_on_after() {
+    let _lock = shared();
+    let node = gpu();
+    let (first, _second) = (Running::busy(&node, "first"), Running::busy(&node, "second"));
+    for by in ["groups", "lock"] {
+        let mut hold = hold(&node, &["--pid", &first.pid(), "--by", by]);
+        let held = hold.line();
+        assert_eq!((&held["hold"], &held["by"]), (&"held".into(), &by.into()));
+        assert_eq!(beside(&node, "first", "second"), 0, "{by}");
+        assert!(hold.end(), "{by}");
+        goes_on(&node, "first");
+    }
+}
+
+#[test]
+fn what_a_program_makes_while_it_is_held_stands_too_and_goes_on_with_the_rest() {
+    let _lock = shared();
+    let node = gpu();
+    let mut later = node.tenant("later", "later").without_hook().start();
+    later.expect("ready");
+    let _second = Running::busy(&node, "second");
+    let pid = later.pid();
+    let mut hold = hold(&node, &["--pid", &pid.to_string(), "--by", "groups"]);
+    assert_eq!(hold.line()["hold"], "held");
+    let made = || node.ledger().groups.iter().filter(|group| group.pid == pid).count();
+    let stood = || node.ledger().groups.iter().filter(|group| group.pid == pid && !group.is_enabled).count();
+    let held = (made(), stood());
+    later.send("more");
+    later.expect("more");
+    eventually("a second context", || (made() > held.0).then_some(()));
+    eventually("all that can run to stand", || (stood() > held.1).then_some(()));
+    assert!(hold.end());
+    eventually("all to go on", || (stood() == 0).then_some(()));
+    later.finish().expect_success();
+}
+
+#[test]
+fn whoever_dies_of_the_two_that_hold_it_the_program_goes_on() {
+    let _lock = shared();
+    let node = gpu();
+    let first = Running::busy(&node, "first");
+    for dies in ["keeper", "worker"] {
+        let mut hold = hold(&node, &["--pid", &first.pid()]);
+        assert_eq!(hold.line()["hold"], "held");
+        let keeper = hold.0.pid();
+        if dies == "keeper" {
+            hold.kill();
+        } else {
+            let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"));
+            let worker = children.unwrap_or_default().trim().parse().unwrap_or(0);
+            assert!(worker > 1, "no worker");
+            let worker = nix::unistd::Pid::from_raw(worker);
+            nix::sys::signal::kill(worker, nix::sys::signal::Signal::SIGKILL)
+                .unwrap_or_else(|error| panic!("killing the worker: {error}"));
+        }
+        goes_on(&node, "first");
+        hold.kill();
+    }
+}
+
+#[test]
+fn what_both_of_them_left_held_is_released_by_another() {
+    let _lock = shared();
+    let node = gpu();
+    let (first, _second) = (Running::busy(&node, "first"), Running::busy(&node, "second"));
+    let mut worker = hold(&node, &["--pid", &first.pid(), "--worker"]);
+    assert_eq!(worker.line()["hold"], "held");
+    worker.kill();
+    assert_eq!(beside(&node, "first", "second"), 0, "nobody has let it go");
+    let mut release = hold(&node, &["--release", "--pid", &first.pid()]);
+    assert_eq!(release.line()["hold"], "released");
+    assert!(release.end());
+    goes_on(&node, "first");
+}
+
+#[test]
+fn a_program_that_is_killed_while_it_is_held_leaves_no_memory_behind() {
+    let _lock = shared();
+    let node = gpu();
+    let mut first = Running::busy(&node, "first");
+    let mut hold = hold(&node, &["--pid", &first.pid()]);
+    assert_eq!(hold.line()["hold"], "held");
+    assert!(node.ledger().gpu.memory_used > 0);
+    first.kill();
+    assert_eq!(hold.line()["hold"], "gone");
+    node.when("its memory to be free", |ledger| (ledger.gpu.memory_used == 0).then_some(()));
+    assert!(hold.end());
+}
+
+#[test]
+fn two_programs_without_the_hook_share_by_turns() {
+    let _lock = exclusive();
+    let node = gpu();
+    let (first, second) = (Running::busy(&node, "first"), Running::busy(&node, "second"));
+    let mut hold = hold(&node, &["--pid", &first.pid(), "--pid", &second.pid(), "--shares", "30,70"]);
+    assert_eq!(hold.line()["hold"], "turns");
+    let window = node.window(node.let_pass(3_000_000_000));
+    let share = window.share_of_busy(first.0.pid());
+    assert!((0.27..0.33).contains(&share), "{share}");
+    assert!(hold.end());
+    goes_on(&node, "first");
+    goes_on(&node, "second");
+}
+
+#[test]
+fn a_program_whose_groups_are_not_found_is_held_by_the_drivers_lock() {
+    let _lock = shared();
+    let node = gpu();
+    let (first, _second) = (Running::busy(&node, "first"), Running::busy(&node, "second"));
+    // To who does not ask for a simulator's files this one has none of the driver's.
+    let mut hold = Running::start(&node, "", &["hold", "--pid", &first.pid()]);
+    let held = hold.line();
+    assert_eq!((&held["hold"], &held["by"]), (&"held".into(), &"lock".into()));
+    assert_eq!(beside(&node, "first", "second"), 0);
+    assert!(hold.end());
+    goes_on(&node, "first");
+}
+
+#[test]
+fn a_program_that_uses_no_gpu_is_said_to_be_one() {
+    let _lock = shared();
+    let output = Command::new(&built().sluice)
+        .args(["hold", "--by", "groups", "--pid", &std::process::id().to_string()])
+        .output()
+        .unwrap_or_else(|error| panic!("running hold: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("no descriptor of the NVIDIA control device"),
+        "{said}"
+    );
+}
