@@ -26,7 +26,7 @@ TOGETHER = [11, 1, 2, 5, 7, 9, 10, 12, 13, 14, 16, 17, 18, 19, 20, 26, 28, 29, 3
 WITH_OTHERS = [21, 22]
 # Programs of their own, which run beside a second tenant so that grants come and go: their arguments, and what they say.
 FORKS = {"forks fresh": ("forks", ["fresh"]), "forks used": ("forks", ["used"]), "execs": ("execs", [])}
-# Where it does not matter whether anybody else uses the context, which ends level full.
+# Cases that do not depend on other users of the context, which end level full.
 AT_FULL = [1, 2, 13, 14, 22, 28, 30]
 # Numbers whose program is another's.
 SAME = {3: 1, 8: 7, 15: 14}

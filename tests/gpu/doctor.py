@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does `sluice doctor` find on this GPU what it should, also beside a stranger who is busy, and does it leave nothing behind?
+"""Does `sluice doctor` find on this GPU what it should, also beside another busy program, and does it leave nothing behind?
 
 About 40 seconds.  Needs target/release/{sluice,libsluice.so}.
 """

@@ -3,7 +3,7 @@
 
 Parts (--parts), each compared with an undisturbed run of the same calls without the hook:
   train   ResNet-50 is trained for a fixed number of steps under a pod-manager: it takes turns with a second best-effort program, and a
-          latency-critical service preempts whoever runs; loss, weights and moments are compared
+          latency-critical service preempts the running program; loss, weights and moments are compared
   api     the steps before the checkpoint, the training's stream preempted and restored from a thread of the process: at 1 kHz at
           levels host and device, at 50 Hz at level full
   raw     kernels that are not idempotent (integers, tensor cores, asynchronous copies) on two streams that wait for each other, under

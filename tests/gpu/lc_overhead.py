@@ -2,11 +2,11 @@
 """What the hook costs a latency-critical service that has the GPU to itself, and in which call.
 
 The service is serve.py's (ResNet-50 graph each 10 ms: input copy, graph, wait), on two cores of its own. Arms, interleaved in blocks whose
-order changes (order.py); nobody else is on the GPU, so what differs is the host's:
+order changes (order.py); no other program uses the GPU, so the differences are the host's:
   bare, bare2   without the hook; their difference is the noise
   inert         the hook preloaded, no manager: every call passes
   managed       under a pod-manager of its own that controls its channel groups, hints off
-  auto          the same under another, automatic hints (which hold nothing while nobody else is that manager's client: `holds`)
+  auto          the same under another, automatic hints (without hold kernels while the manager has no other client: `holds`)
 For each arm: latency from when a request was due, and how long the host took until the copy, the graph's launch and the wait had returned;
 the GPU's time of the graph from events, in requests of their own; how often the process was switched. `more_us` is the difference to bare.
 """

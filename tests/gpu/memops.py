@@ -92,7 +92,7 @@ def wrong_calls(calls):
             wrong.append(f"{name}: {call['left_out']}")
         elif call["waits"] or call["answer"]:
             wrong.append(f"{name}: " + ("waits" if call["waits"] else f"answered {call['answer']}"))
-    # Else nothing was shown: nobody opened the gate.
+    # Otherwise nothing was shown: the gate was never opened.
     return wrong + [f"{name}: the stream did not stand" for name, call in calls.items() if call.get("waits") is False and not call["stood"]]
 
 

@@ -71,7 +71,7 @@ def main():
             child = hold(f"hold {by}", "--pid", a.pid, "--by", by)
             checks[f"by {by}: it is held"] = result["said"][child.name].get("by") == by
             rate_a, rate_b = window(f"a held by {by}")
-            checks[f"by {by}: who is held stands, the other has all"] = rate_a <= 0.01 * alone and rate_b >= 0.9 * alone
+            checks[f"by {by}: the held program stops, the other has all"] = rate_a <= 0.01 * alone and rate_b >= 0.9 * alone
             checks[f"by {by}: it is let go"] = let_go(child)
             rate_a, _ = window(f"a let go by {by}")
             checks[f"by {by}: it goes on"] = rate_a >= 0.2 * alone
@@ -86,13 +86,13 @@ def main():
         checks["turns: 0.27 to 0.33 of what was done"] = 0.27 <= share <= 0.33
         checks["turns: the sum is at least 0.9 of one alone"] = rate_a + rate_b >= 0.9 * alone
 
-        # The keeper dies: whoever was held goes on all the same.
+        # The command is killed: the held program runs again.
         child = hold("killed", "--pid", a.pid, "--by", "groups")
         child.process.kill()
         child.process.wait(10)
         options.seconds = 4.0
         rate_a, _ = window("after the keeper was killed")
-        checks["a killed keeper leaves nobody held"] = rate_a >= 0.2 * alone
+        checks["a killed command leaves no program held"] = rate_a >= 0.2 * alone
 
         result["endings"] = []
         for each in loads:

@@ -20,16 +20,16 @@ class Part:
     # Seconds: what it takes, and at most.
     least: int
     limit: int
-    # Latencies are measured: nobody works beside it on this host.
+    # The part measures latencies: no other part runs on this host meanwhile.
     quiet: bool = False
     # Arguments of a rehearsal on the simulator, behind the others, where it can be rehearsed; and those on the GPU alone.
     sim: tuple | None = None
     real: tuple = ()
     # Its result, $OUT/<result>.json, if that is not named as the part.
     result: str = ""
-    # Its own flag for its limit; what is left when it ends by itself is more than what is left when it is killed.
+    # It has a flag for its limit: a part that ends by itself leaves more results than a killed one.
     limited: bool = True
-    # It takes what there is of its result and adds what is missing.
+    # It reads an earlier result and adds the missing rows.
     resumes: bool = False
 
 
@@ -41,8 +41,12 @@ def sluice(*arguments):
     return [BUILD / "sluice", *arguments]
 
 
+def sluice_dev(*arguments):
+    return [BUILD / "sluice-dev", *arguments]
+
+
 def preempt(*levels):
-    return sluice("bench", "preempt", "--json", "OUT/preempt.json", "--levels", *levels)
+    return sluice_dev("bench", "preempt", "--json", "OUT/preempt.json", "--levels", *levels)
 
 
 JUDGED = "alone be-alone stock1 plain1 auto1 api1 mps1 stock2 plain2 auto2 mps2 alone2".split()
@@ -99,7 +103,7 @@ PARTS = {
 PLANS = {
     # What a neighbour on another GPU does not disturb: one command on two GPUs, or two on one.
     "exact": ["contract", "identical", "tenants", "stop", "reef", "kill"],
-    # Latencies: on one GPU, nobody beside. One command each.
+    # Latencies: on one GPU without other programs. One command each.
     "serve": ["serve"],
     "preempt": ["preempt"],
     "bits": ["lc-overhead", "identical-api", "frameworks"],

@@ -46,7 +46,7 @@ class Stage:
         return (program, "") if done.returncode == 0 else (None, done.stderr[-800:])
 
     def run(self, command, preload):
-        """`preload`: the library is preloaded, and lies where nobody looks for it; else it is only linked."""
+        """`preload`: the library is preloaded, from a folder outside the library path; otherwise it is only linked."""
         search = self.search if preload else [str(self.library), *self.search]
         more = {"LD_PRELOAD": str(rig.HOOK)} if preload else {}
         env = rig.plain_env(**{**self.more, **more, "LD_LIBRARY_PATH": ":".join(search)})

@@ -24,6 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD", REPO / "target" / "release")).resolve()
 SLUICE = BUILD / "sluice"
+SLUICE_DEV = BUILD / "sluice-dev"
 HOOK = pathlib.Path(os.environ.get("SLUICE_HOOK", BUILD / "libsluice.so"))
 OUT = pathlib.Path(os.environ.get("OUT", tempfile.gettempdir()))
 STARTED = time.monotonic()
@@ -121,7 +122,7 @@ def _stop_all():
 
 
 def leave(status):
-    """Ends this script now, with what it has started: threads that still wait for somebody are not waited for."""
+    """Ends this script and its children now, without waiting for its threads."""
     signal.alarm(0)
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -2,17 +2,17 @@
 """A latency-critical service beside one and two trainings: alone, stock time slicing, MPS, and under Sluice.
 
 First each service's first hundred requests, which are not counted. Then interleaved blocks: each round runs every arm once, in an order that changes (order.py), so that drift of the machine falls on all alike; `alone`
-runs twice a round, and the difference of its halves is the A/A noise. Nobody is restarted between blocks: idle programs keep their contexts. Latencies count from the time a request was due.
+runs twice a round, and the difference of its halves is the A/A noise. No program is restarted between blocks: idle programs keep their contexts. Latencies count from the time a request was due.
 
 Arms (LC = ResNet-50 graph each 10 ms, BE = ResNet-50 training):
-  alone, alone2          LC without the hook, nobody beside
+  alone, alone2          LC without the hook and without other programs
   stock1, stock2         beside one / two trainings, no hook anywhere
   mps1, mps2             the same under one MPS server
-  hooked-alone           LC under Sluice, nobody beside
+  hooked-alone           LC under Sluice without other programs
   plain1, plain2         under Sluice, hints off
   auto1, auto2           under Sluice, automatic hints: at a request's first copy, and ahead of requests that come at a steady pace
   api1, api2             under Sluice, a hint by API 300 us ahead of each request
-  alone-random, auto1-random   the same as alone and auto1 with requests that come up to half a period late: nobody can foresee them
+  alone-random, auto1-random   the same as alone and auto1 with requests that come up to half a period late, so that they cannot be predicted
 """
 
 import argparse
@@ -69,7 +69,7 @@ class Stage:
 
     def __init__(self, options):
         self.options, gpu = options, rig.Gpu(options.gpu)
-        # The service has cores of its own, as a pod of the Guaranteed class has on a node that pins CPUs; nobody else runs there.
+        # The service has cores of its own, as a pod of the Guaranteed class has on a node that pins CPUs; no other process runs there.
         cores = sorted(os.sched_getaffinity(0))
         served, others = (cores[2:4], cores[:2] + cores[4:]) if options.pin and len(cores) >= 6 else (cores, cores)
         os.sched_setaffinity(0, others)
@@ -116,7 +116,7 @@ class Stage:
 
 
 def plan(stage):
-    """Who takes part in each arm: service, lead of the hint in us, trainings."""
+    """The programs of each arm: service, lead of the hint in us, trainings."""
     arms = {
         "alone": ("lc0", 0, []), "alone2": ("lc0", 0, []),
         "stock1": ("lc0", 0, ["be0.stock"]), "stock2": ("lc0", 0, ["be0.stock", "be1.stock"]),
@@ -129,7 +129,7 @@ def plan(stage):
         "alone-random": ("lc0", 0, []), "auto1-random": ("lc", 0, ["be0"]),
         "be-alone": (None, 0, ["be0"]), "be-alone.1": (None, 0, ["be1"]), "pair": (None, 0, ["be0", "be1"]),
     }
-    return {name: arms[name] for name in stage.options.arms if all(who in stage.children for who in [arms[name][0] or "be0", *arms[name][2]])}
+    return {name: arms[name] for name in stage.options.arms if all(program in stage.children for program in [arms[name][0] or "be0", *arms[name][2]])}
 
 
 def main():
@@ -169,8 +169,8 @@ def main():
             service, lead, trainings = arms[name]
             jitter = options.period / 2 if name.endswith("-random") else 0.0
             told, windows = stage.run(service, lead, trainings, requests_of(options, arms[name], name), jitter)
-            for who, window in windows.items():
-                windows_of[name].setdefault(who, []).append(window)
+            for program, window in windows.items():
+                windows_of[name].setdefault(program, []).append(window)
             if told:
                 latencies[name].append(told["latencies_us"])
                 # Where the program hints itself, hardly any is held for ahead by the hook.
@@ -195,8 +195,8 @@ AROUND = 1.0
 def warm(options, arms, stage):
     """Serves each service's first requests beside a training, where it has one: the hook learns a service's pace and what holds are worth in its
     first ones, clocks and caches settle. They are not counted."""
-    for service in dict.fromkeys(who for who, _, _ in arms.values() if who):
-        beside = max((trainings[:1] for who, _, trainings in arms.values() if who == service), key=len)
+    for service in dict.fromkeys(program for program, _, _ in arms.values() if program):
+        beside = max((trainings[:1] for program, _, trainings in arms.values() if program == service), key=len)
         told, _ = stage.run(service, 0, beside, options.warm)
         rig.say(f"warm {service:8} beside {beside}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, told["holds"])
 
@@ -223,7 +223,7 @@ def fit(options, arms):
 def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
     """Everything measured; ratios against `alone` of the same run, medians of the rounds' rates; shares of the steps of all rounds."""
     pooled = {name: summary([value for block in blocks for value in block]) for name, blocks in latencies.items() if blocks}
-    median = {name: {who: statistics.median(window["rate"] for window in windows) for who, windows in by.items()} for name, by in windows_of.items()}
+    median = {name: {program: statistics.median(window["rate"] for window in windows) for program, windows in by.items()} for name, by in windows_of.items()}
     base = pooled.get("alone")
     first = median.get("be-alone", {}).get("be0")
     # The two train the same model.
@@ -240,11 +240,11 @@ def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
             row["slowest"] = [block["slowest"] for block in holds_of[name]]
         if any(block["launched"] for block in holds_of[name]):
             row["holds"] = {what: [block[what] for block in holds_of[name]] for what in holds_of[name][0] if what != "slowest"}
-        kept = {who: rate / alone[who.split(".")[0]] for who, rate in median[name].items() if alone.get(who.split(".")[0])}
+        kept = {program: rate / alone[program.split(".")[0]] for program, rate in median[name].items() if alone.get(program.split(".")[0])}
         if kept:
             total = sum(kept.values())
-            row |= {"be_kept": kept, "be_sum": total, "be_share_of_sum": {who: value / total if total else 0.0 for who, value in kept.items()}}
-        steps = {who: sum(window["steps"] for window in windows) for who, windows in windows_of[name].items()}
+            row |= {"be_kept": kept, "be_sum": total, "be_share_of_sum": {program: value / total if total else 0.0 for program, value in kept.items()}}
+        steps = {program: sum(window["steps"] for window in windows) for program, windows in windows_of[name].items()}
         if len(steps) > 1:
             row["of_sum"] = [made / max(1, sum(steps.values())) for made in steps.values()]
             row["asked_of_sum"] = [quota / sum(options.quota) for quota in options.quota]

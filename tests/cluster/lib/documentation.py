@@ -12,7 +12,7 @@ from lib import api, images
 from lib.settings import CONTAINERD, REPOSITORY, SIMULATION, environment
 
 PAGE = REPOSITORY / "docs/kubernetes.md"
-# What the chart and deploy/ name when nobody says otherwise.
+# Default names in the chart and in deploy/.
 PRODUCT = "ghcr.io/sluice-gpu/sluice:0.1.0"
 STAND_IN = """#!/bin/sh
 case "$*" in

@@ -50,7 +50,7 @@ def installed() -> bool:
 
 
 def need() -> None:
-    """For tests that use Sluice and do not care who installed it."""
+    """Installs Sluice unless an earlier test has."""
     if not installed():
         install()
 

@@ -1,4 +1,4 @@
-"""Pods get what their annotations say: time within two points, memory to the byte, and Prometheus shows it."""
+"""Pods get the time of their annotations within two points and the memory to the byte, and Prometheus shows both."""
 
 import json
 import urllib.parse
@@ -9,6 +9,10 @@ from lib.devices import GPUS, MODEL
 from lib.product import GI
 
 SECONDS = 300
+CORE = {
+    "eight_pods_share_two_gpus",
+    "memory_limits_are_exact",
+}
 QUOTAS = [0.1, 0.2, 0.3, 0.4]
 
 

@@ -4,6 +4,12 @@ from lib import api, product, prometheus
 from lib.devices import GPUS, MEMORY_BYTES, MODEL
 
 SECONDS = 240
+CORE = {
+    "filled_to_exactly_one_and_the_next_waits",
+    "memory_counts_as_well",
+    "whole_gpus",
+    "d15_limit_and_request_are_not_swapped",
+}
 IDLE = ["load", "be", "--idle-after", "0", "--seconds", "100000"]
 
 
@@ -50,7 +56,7 @@ def test_memory_counts_as_well(cluster):
         waits(cluster, ns, "more", "memory", "2.0 GiB asked")
 
 
-def test_unknown_model_and_uuid_say_so(cluster):
+def test_unknown_model_and_uuid_are_reported(cluster):
     product.need()
     with cluster.namespace() as ns:
         product.create(ns, quiet("model", quota="0.1", memory="64Mi", gpu_model="NVIDIA-H900"))
@@ -120,7 +126,7 @@ def test_d22_pods_are_bound_not_replaced(cluster):
 
 
 def test_d24_more_pods_than_ports(cluster):
-    """There is no pool that runs out: a client is who its cgroup says, not a port."""
+    """There is no pool of ports that is exhausted: a client is identified by its cgroup, not by a port."""
     product.need()
     with cluster.namespace() as ns:
         product.create(ns, quiet("a", quota="0.2", memory="64Mi", gpu_uuid=GPUS[0]), quiet("b", quota="0.2", memory="64Mi", gpu_uuid=GPUS[0]))

@@ -18,7 +18,7 @@ ARMS = {"alone": (0, "SLUICE_DISABLE-"), "with": (1, "SLUICE_DISABLE-"), "off": 
 ROUNDS = 3
 # Of five seconds each, in every arm of every round.
 REPORTS = 2
-# A slice that gives way at once is below the first; the second is what the driver gives everybody.
+# A slice that yields at once is below the first value; the second is the driver's default.
 TINY_US, DEFAULT_US = 1000, 2048
 
 
@@ -47,10 +47,10 @@ def test_latency_critical_beside_best_effort(cluster):
         cluster.record("waited_us_per_kernel", {arm: round(us, 1) for arm, us in waited.items()})
         assert waited["with"] < waited["off"], (waited, rows)
         # Best-effort work went on beside it and gave way within its slice, which the controls had made tiny; switched off,
-        # everybody has the driver's own.
+        # all processes have the driver's own.
         assert all(row["be_kernels_per_s"] > 0 and max(row["be_slices_us"]) < TINY_US < DEFAULT_US < min(row["lc_slices_us"]) for row in of_arm["with"]), rows
         assert all(row["be_slices_us"] == row["lc_slices_us"] == [DEFAULT_US] for row in of_arm["off"]), rows
-        # It was the manager that did it, nobody was given up, and switched off is switched off.
+        # The manager did it, no process was given up, and with the setting off nothing changes.
         made = {name: value - began.get(name, 0) for name, value in steering().items()}
         cluster.record("controls", made)
         assert made["turns"] > 0 and made["slice"] > 0 and made["given_up"] == 0 and made["refused"] == 0, made

@@ -9,7 +9,7 @@
  *   set       -> set (a memset without a wait, in a stream of its own)
  *   copy      -> copied (likewise)
  *   query     -> query N (what the driver says of that stream)
- *   foreign   -> foreign N (bytes that somebody has written into the program's own sockets) */
+ *   foreign   -> foreign N (bytes that were written into the program's own sockets) */
 #define _GNU_SOURCE
 #include "common.h"
 #include <pthread.h>

@@ -78,7 +78,16 @@ impl Layout {
         } else {
             // The parts for Kubernetes take long to build and are not used by these tests.
             command.arg("--no-default-features");
-            command.args(["-p", "sluice-hook", "-p", "sluice-sim-cuda", "-p", "sluice-cli", "-p", "sluice-devtools"]);
+            command.args([
+                "-p",
+                "sluice-hook",
+                "-p",
+                "sluice-sim-cuda",
+                "-p",
+                "sluice-cli",
+                "-p",
+                "sluice-devtools",
+            ]);
         }
         command.current_dir(env!("CARGO_MANIFEST_DIR")).env("CARGO_TARGET_DIR", &self.target);
         if let Some(triple) = &self.triple {

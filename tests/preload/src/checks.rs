@@ -15,7 +15,8 @@ pub fn shares(window: &Window, expected: &[(&[i32], f64)], busy: f64) -> Result<
     let mut report = Report::default();
     for (pids, part) in expected {
         let share: f64 = pids.iter().map(|pid| window.share_of_busy(*pid)).sum();
-        report.check((share - part).abs() <= TWO_POINTS, format!("{pids:?} had {share:.4} instead of {part}"));
+        report
+            .check((share - part).abs() <= TWO_POINTS, format!("{pids:?} had {share:.4} instead of {part}"));
     }
     let used = used(window);
     report.check(used >= busy, format!("the GPU was used for {used:.4} of the time, less than {busy}"));

@@ -1,4 +1,4 @@
-//! A manager that gets one thing wrong, for our hook to notice.
+//! A manager with one fault, which the hook must detect.
 
 use sluice_comm::page::GrantView;
 use sluice_comm::{AttachStatus, REQUEST_LEN, Request, RequestBody, Response, ResponseBody};
@@ -12,22 +12,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// What it gets wrong.
+/// The fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// Its answer names a page version that nobody knows.
+    /// Its answer names an unknown page version.
     AnnouncesOtherVersion,
     /// The pages are of another version than announced.
     PagesOfOtherVersion,
     /// The pages carry no magic.
     PagesOfZeroes,
-    /// Says yes and passes no descriptors.
+    /// Accepts and passes no descriptors.
     NoPages,
     /// Passes files that are shorter than a page and would fault.
     ShortPages,
     /// Hangs up in the middle of its answer.
     HalfAnAnswer,
-    /// Answers with bytes that mean nothing.
+    /// Answers with invalid bytes.
     Gibberish,
     /// Hangs up at once.
     HangsUp,
@@ -45,10 +45,10 @@ pub const FLAWS: [Flaw; 8] = [
     Flaw::HangsUp,
 ];
 
-/// Serves at `path` until the test process ends; the counter says how many requests it has answered in its way.
+/// Serves at `path` until the test process ends. Returns the counter of its faulty answers.
 ///
 /// # Panics
-/// When nobody can listen there.
+/// When the socket cannot be created.
 pub fn serve(path: &Path, flaw: Flaw) -> Arc<AtomicUsize> {
     let listener = UnixListener::bind(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let answered = Arc::new(AtomicUsize::new(0));
@@ -71,7 +71,7 @@ fn answer(mut stream: &UnixStream, flaw: Flaw, answered: &AtomicUsize) -> io::Re
     stream.read_exact(&mut frame[first..])?;
     let request = Request::decode(&frame).map_err(io::Error::other)?;
     if !matches!(request.body, RequestBody::Attach { .. }) {
-        // Whoever has been attached like this should have left by here; no answer could help.
+        // A hook that accepted the faulty answer must not go on.
         return Err(io::ErrorKind::InvalidData.into());
     }
     answered.fetch_add(1, Ordering::SeqCst);

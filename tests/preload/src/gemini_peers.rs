@@ -1,7 +1,7 @@
-//! Peers that speak only Gemini's protocol over TCP: a client for our pod-manager, and a manager for our hook.
+//! Peers that speak only Gemini's protocol over TCP: a client for the pod-manager, and a manager for the hook.
 
-use crate::waiting::{TIMEOUT, eventually};
 use crate::gemini_frames::{self, Received};
+use crate::waiting::{TIMEOUT, eventually};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ impl OldClient {
     /// Connects to a manager.
     ///
     /// # Panics
-    /// When nobody listens there.
+    /// When no manager listens there.
     pub fn connect(address: SocketAddr, name: &str) -> Self {
         let stream = eventually("the manager's TCP port", || TcpStream::connect(address).ok());
         stream.set_read_timeout(Some(TIMEOUT)).unwrap_or_else(|error| panic!("read timeout: {error}"));
@@ -31,7 +31,8 @@ impl OldClient {
     /// When the manager hangs up or answers another request.
     pub fn quota(&mut self, overuse_ms: f64, burst_ms: f64) -> f64 {
         let id = self.id();
-        let answer = self.exchange(&gemini_frames::quota_request(&self.name.clone(), id, overuse_ms, burst_ms), id);
+        let answer =
+            self.exchange(&gemini_frames::quota_request(&self.name.clone(), id, overuse_ms, burst_ms), id);
         gemini_frames::f64_at(&answer, 4)
     }
 
@@ -41,7 +42,8 @@ impl OldClient {
     /// As [`Self::quota`].
     pub fn memory(&mut self) -> (u64, u64) {
         let id = self.id();
-        let answer = self.exchange(&gemini_frames::request(&self.name.clone(), id, gemini_frames::MEM_LIMIT, &[]), id);
+        let answer =
+            self.exchange(&gemini_frames::request(&self.name.clone(), id, gemini_frames::MEM_LIMIT, &[]), id);
         (gemini_frames::u64_at(&answer, 4), gemini_frames::u64_at(&answer, 12))
     }
 
@@ -51,7 +53,8 @@ impl OldClient {
     /// As [`Self::quota`].
     pub fn update(&mut self, bytes: u64, allocate: bool) -> bool {
         let id = self.id();
-        let answer = self.exchange(&gemini_frames::memory_request(&self.name.clone(), id, bytes, allocate), id);
+        let answer =
+            self.exchange(&gemini_frames::memory_request(&self.name.clone(), id, bytes, allocate), id);
         gemini_frames::i32_at(&answer, 4) == 1
     }
 
@@ -193,7 +196,7 @@ impl Shared {
                     };
                     verdict.to_le_bytes().to_vec()
                 }
-                // Gemini logs a warning and says nothing; whoever waits for an answer waits for ever.
+                // Gemini logs a warning and sends no answer; a client that waits for one waits for ever.
                 _ => continue,
             };
             drop(state);

@@ -3,8 +3,8 @@
 
 use crate::artifacts;
 use crate::node::{Node, NodeOptions};
-use crate::waiting::{TIMEOUT, eventually};
 use crate::tenant::TenantOptions;
+use crate::waiting::{TIMEOUT, eventually};
 use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{Class, Client, SetClientsRequest};
 use sluice_test_bed::{Metrics, Output, Process, http};

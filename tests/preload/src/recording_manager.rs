@@ -1,4 +1,4 @@
-//! A manager that gives everybody a standing grant and keeps what they announce, so that a test can control their channels.
+//! A manager that gives every client an unlimited grant and records the announcements, so that a test can control channel groups.
 
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
 use sluice_comm::page::grant::{GATE, GATE_CLOSED, GATES_WANTED};
@@ -19,12 +19,12 @@ use std::thread;
 
 use crate::waiting::eventually;
 
-/// What a manager understands.
+/// Versions of announcements that the manager accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Understands {
     /// Contexts with descriptors, at ATTACH and later.
     Contexts,
-    /// The first version of the payload only; whatever else it is told ends the connection.
+    /// The first version of the payload only; any other announcement ends the connection.
     FirstVersion,
 }
 
@@ -44,9 +44,9 @@ pub struct Announced {
     pub how: How,
     /// Version word of the payload.
     pub version: u8,
-    /// What it says.
+    /// Announced contexts.
     pub contexts: Vec<ContextHandles>,
-    /// The ways to the driver that travelled with it.
+    /// Control descriptors of the announcement.
     pub controls: Vec<Mutex<Controls>>,
 }
 
@@ -65,18 +65,18 @@ struct State {
     connections: Vec<UnixStream>,
     refused: usize,
     pages: Vec<SharedPage>,
-    /// What all clients are told: they are latency-critical, and how many others there are.
+    /// Values in the pages of all clients: whether they are latency-critical, and the number of contenders.
     latency_critical: bool,
-    company: u64,
-    /// The word of everybody's gate.
+    contenders: u64,
+    /// The gate word of all clients.
     gate: u32,
 }
 
 impl RecordingManager {
-    /// Listens at `path`, in place of whoever did.
+    /// Listens at `path`; a manager that listened there is replaced.
     ///
     /// # Panics
-    /// When nobody can listen there.
+    /// When the socket cannot be created.
     pub fn start(path: &Path, understands: Understands) -> Self {
         let _ = std::fs::remove_file(path);
         let listener = UnixListener::bind(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -96,48 +96,48 @@ impl RecordingManager {
         Self { path: path.to_owned(), state }
     }
 
-    /// Tells all clients, those of now and those to come, whether they are latency-critical and how many others there are.
-    pub fn say(&self, latency_critical: bool, company: u64) {
+    /// Sets for all present and future clients whether they are latency-critical, and the number of contenders.
+    pub fn set_contenders(&self, latency_critical: bool, contenders: u64) {
         let mut state = lock(&self.state);
-        (state.latency_critical, state.company) = (latency_critical, company);
+        (state.latency_critical, state.contenders) = (latency_critical, contenders);
         // Grant pages and report pages in turn.
-        state.pages.iter().step_by(2).for_each(|grant| state.tell(grant));
+        state.pages.iter().step_by(2).for_each(|grant| state.write_page(grant));
     }
 
-    /// GPU time of the holds that the client which attached last reports, in nanoseconds.
+    /// GPU time of hold kernels that the last attached client reports, in nanoseconds.
     pub fn hold_ns(&self) -> u64 {
         lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).hold_ns())
     }
 
-    /// GPU time that the client which attached last reports, in nanoseconds.
+    /// GPU time that the last attached client reports, in nanoseconds.
     pub fn busy_ns(&self) -> u64 {
         lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).busy_ns())
     }
 
-    /// Whether the client which attached last says that it has work.
+    /// Whether the last attached client reports that it has work.
     pub fn is_busy(&self) -> bool {
         lock(&self.state).pages.last().is_some_and(|report| ReportView::new(report.words()).activity().0)
     }
 
-    /// What the client which attached last says that its gates hold back.
-    pub fn gates_told(&self) -> u64 {
+    /// The kind of gates that the last attached client reports.
+    pub fn reported_gates(&self) -> u64 {
         lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).gates())
     }
 
-    /// Tells all clients, those of now and those to come, to have gates, and whether they are shut; with `None` to have none.
-    pub fn gates(&self, shut: Option<bool>) {
+    /// Requests stream gates from all present and future clients, closed (`Some(true)`) or open; `None` requests no gates.
+    pub fn gates(&self, closed: Option<bool>) {
         let mut state = lock(&self.state);
-        let flags = match shut {
+        let flags = match closed {
             None => 0,
             Some(false) => GATES_WANTED,
             Some(true) => GATES_WANTED | GATE_CLOSED,
         };
         // Above the flags the changes are counted.
         state.gate = ((state.gate >> 2) + 1) << 2 | flags;
-        state.pages.iter().step_by(2).for_each(|grant| state.tell(grant));
+        state.pages.iter().step_by(2).for_each(|grant| state.write_page(grant));
     }
 
-    /// Waits for the announcement of this number, from 0 on.
+    /// Waits for announcement `number`, counted from 0.
     ///
     /// # Panics
     /// When it never comes.
@@ -161,8 +161,8 @@ impl RecordingManager {
         lock(&self.state).refused
     }
 
-    /// Goes as a killed manager does: every connection ends, and nobody listens any more. What was announced stays with the
-    /// caller, descriptors and all.
+    /// Ends as a killed manager does: every connection ends, and the socket is gone. The caller keeps the recorded announcements with
+    /// their descriptors.
     pub fn hang_up(&self) {
         let _ = std::fs::remove_file(&self.path);
         for connection in std::mem::take(&mut lock(&self.state).connections) {
@@ -172,10 +172,10 @@ impl RecordingManager {
 }
 
 impl State {
-    fn tell(&self, grant: &SharedPage) {
+    fn write_page(&self, grant: &SharedPage) {
         let page = GrantView::new(grant.words());
         page.set_latency_critical(self.latency_critical);
-        page.set_company(self.company);
+        page.set_company(self.contenders);
         page.set_gate_word(self.gate);
         futex::wake_low(&grant.words()[GATE], u32::MAX);
     }
@@ -213,7 +213,7 @@ fn serve(
                     Some(announced) if channel == Channel::Token => {
                         *is_token = true;
                         lock(state).announced.push(Arc::new(announced));
-                        pages = standing_grant(state)?;
+                        pages = unlimited_grant(state)?;
                     }
                     Some(_) => {}
                 }
@@ -240,7 +240,7 @@ fn serve(
     }
 }
 
-/// What came beside a request; `None` if this manager does not understand it.
+/// Reads the announcement of a request; `None` if this manager does not accept its version.
 fn read_announcement(how: How, fds: Vec<OwnedFd>, understands: Understands) -> io::Result<Option<Announced>> {
     let mut fds = fds.into_iter();
     let payload = fds.next().ok_or(io::ErrorKind::InvalidData)?;
@@ -257,10 +257,10 @@ fn read_announcement(how: How, fds: Vec<OwnedFd>, understands: Understands) -> i
     Ok(Some(Announced { how, version, contexts, controls }))
 }
 
-fn standing_grant(state: &Mutex<State>) -> io::Result<Vec<OwnedFd>> {
+fn unlimited_grant(state: &Mutex<State>) -> io::Result<Vec<OwnedFd>> {
     let (grant, writable) = SharedPage::create("grant")?;
     GrantView::new(grant.words()).init();
-    lock(state).tell(&grant);
+    lock(state).write_page(&grant);
     GrantView::new(grant.words()).open(STANDING, STANDING, 1);
     let (report, report_fd) = SharedPage::create("report")?;
     ReportView::new(report.words()).init();
@@ -270,7 +270,7 @@ fn standing_grant(state: &Mutex<State>) -> io::Result<Vec<OwnedFd>> {
 }
 
 impl Announced {
-    /// Stops the channels of every context.
+    /// Disables the channels of every context.
     ///
     /// # Panics
     /// When the driver refuses.
@@ -279,7 +279,7 @@ impl Announced {
         self.each(|control, context| control.disable(context.client, context.subdevice, &context.channels));
     }
 
-    /// Starts them.
+    /// Enables the channels of every context.
     ///
     /// # Panics
     /// When the driver refuses.

@@ -1,9 +1,9 @@
 //! A process under test: its start, its input and output, its end.
 
 use crate::artifacts;
+use crate::compiled_programs::{Linking, compiled};
 use crate::node::Node;
 use crate::waiting::TIMEOUT;
-use crate::compiled_programs::{Linking, compiled};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use sluice_test_bed::{NoLine, Output, Process};

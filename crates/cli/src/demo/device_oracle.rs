@@ -95,13 +95,8 @@ impl DeviceOracle {
             let Some(tenant) = tenants.iter().find(|tenant| tenant.pid() == memory.pid) else { continue };
             let (submitted, completed) = tenant.claimed_kernels();
             let gpu_ns = completed * u64::from(tenant.plan.kernel_us) * 1000;
-            let of_tenant = TenantReading {
-                gpu_ns,
-                memory: memory.held,
-                memory_peak: memory.peak,
-                submitted,
-                completed,
-            };
+            let of_tenant =
+                TenantReading { gpu_ns, memory: memory.held, memory_peak: memory.peak, submitted, completed };
             reading.tenants.insert(memory.pid, of_tenant);
         }
         Ok(reading)

@@ -123,12 +123,8 @@ fn line(snapshot: &Snapshot<'_>) -> String {
             }
             Class::LatencyCritical => {
                 let latency = tenant.lc().latency_us;
-                text += &format!(
-                    "  | {} p50 {} p99 {}",
-                    tenant.plan.name,
-                    time(latency.p50),
-                    time(latency.p99)
-                );
+                text +=
+                    &format!("  | {} p50 {} p99 {}", tenant.plan.name, time(latency.p50), time(latency.p99));
             }
         }
     }
@@ -177,7 +173,10 @@ fn tokens(tenants: &[DemoTenant], metrics: &Metrics) -> String {
         .filter_map(|tenant| {
             let name = tenant.plan.name;
             let held = metrics.of_client("sluice_token_held_seconds_total", name)?;
-            Some(format!("{name} {:.0} tokens, held {held:.1} s", metrics.of_client("sluice_grants_total", name)?))
+            Some(format!(
+                "{name} {:.0} tokens, held {held:.1} s",
+                metrics.of_client("sluice_grants_total", name)?
+            ))
         })
         .collect();
     parts.join("; ")

@@ -97,7 +97,12 @@ impl Oracle {
     ///
     /// # Errors
     /// If the GPU does not answer.
-    pub(crate) fn read(&mut self, tenants: &[DemoTenant], from_ns: u64, to_ns: u64) -> anyhow::Result<OracleReading> {
+    pub(crate) fn read(
+        &mut self,
+        tenants: &[DemoTenant],
+        from_ns: u64,
+        to_ns: u64,
+    ) -> anyhow::Result<OracleReading> {
         match self {
             Self::Simulator(gpu) => read_simulator(gpu, from_ns, to_ns),
             Self::Device(device) => device.read(tenants),

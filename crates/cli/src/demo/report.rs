@@ -107,12 +107,12 @@ pub(crate) fn evaluate(run: Run, tenants: &[(TenantPlan, Outcome)]) -> DemoRepor
     }
     checks.check(
         run.busy >= LEAST_BUSY,
-        format!("the GPU worked {:.1} % of the time while both best-effort tenants had work", run.busy * 100.0),
+        format!(
+            "the GPU worked {:.1} % of the time while both best-effort tenants had work",
+            run.busy * 100.0
+        ),
     );
-    checks.check(
-        run.metrics_scraped,
-        "Prometheus metrics of every tenant were scraped from the pod-manager",
-    );
+    checks.check(run.metrics_scraped, "Prometheus metrics of every tenant were scraped from the pod-manager");
     DemoReport {
         gpu: run.gpu,
         seconds: run.seconds,

@@ -109,8 +109,16 @@ mod tests {
     #[test]
     fn each_unproven_effect_lowers_the_level() {
         falls_to(EnforcementLevel::Full, "sliced", &all());
-        falls_to(EnforcementLevel::Full, "nothing comes of it", &Proofs { slices: Effect::NoEffect, ..all() });
-        falls_to(EnforcementLevel::Device, "nothing comes of it", &Proofs { stops: Effect::NoEffect, ..all() });
+        falls_to(
+            EnforcementLevel::Full,
+            "nothing comes of it",
+            &Proofs { slices: Effect::NoEffect, ..all() },
+        );
+        falls_to(
+            EnforcementLevel::Device,
+            "nothing comes of it",
+            &Proofs { stops: Effect::NoEffect, ..all() },
+        );
         falls_to(EnforcementLevel::Device, "cannot be undone", &Proofs { stops: Effect::NotUndone, ..all() });
         falls_to(EnforcementLevel::Device, "MPS", &Proofs { is_shared: true, ..all() });
         falls_to(EnforcementLevel::Device, "not seen", &Proofs { groups: Err("not seen".into()), ..all() });
@@ -118,7 +126,11 @@ mod tests {
         falls_to(EnforcementLevel::Host, "0x56", &without);
         falls_to(EnforcementLevel::Host, "801", &without);
         falls_to(EnforcementLevel::Token, "nothing comes", &Proofs { waits: Effect::NoEffect, ..all() });
-        falls_to(EnforcementLevel::None, "no library", &Proofs { attached: Err("no library".into()), ..all() });
+        falls_to(
+            EnforcementLevel::None,
+            "no library",
+            &Proofs { attached: Err("no library".into()), ..all() },
+        );
     }
 
     #[test]

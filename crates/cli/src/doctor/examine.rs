@@ -8,14 +8,14 @@ use sluice_nvrm::Driver;
 use sluice_nvrm::selftest::Effect;
 
 use super::busy_program::answer;
-use super::program_checks;
 use super::child::{Gates, Reported};
 use super::container;
-use super::finding::{Finding, Report, Standing};
 use super::enforcement_level::{self, EnforcementLevel, Proofs};
+use super::finding::{Finding, Report, Standing};
 use super::machine;
 use super::mps;
 use super::next_steps::{AGAIN, DRIVER, MEMORY_OPS, OWN_PAGES, REPORT_IT};
+use super::program_checks;
 use super::workspace::Workspace;
 
 /// Time limit of the whole examination.
@@ -55,8 +55,10 @@ pub(super) fn examine(simulated: bool, library: &Path) -> anyhow::Result<Report>
 /// Asks the driver and NVML, in a process of its own.
 pub(super) fn ask(workspace: &Workspace, end: Instant) -> anyhow::Result<Reported> {
     let mut helper = workspace.helper("facts", &["facts"])?;
-    Ok(answer(&mut helper, end.min(Instant::now() + START))
-        .unwrap_or_else(|why| Reported { driver: Err(format!("{why:#}")), nvml: Err("not asked".to_owned()) }))
+    Ok(answer(&mut helper, end.min(Instant::now() + START)).unwrap_or_else(|why| Reported {
+        driver: Err(format!("{why:#}")),
+        nvml: Err("not asked".to_owned()),
+    }))
 }
 
 /// The loaded driver. NVML is asked first, because a container's /sys need not show the module.
@@ -128,7 +130,9 @@ fn describe(outcome: &Outcome) -> String {
         Outcome::Works => "a stream waited for a word and was released by the host's store".to_owned(),
         Outcome::Refused { why } => why.clone(),
         Outcome::DoesNotWait => "a stream that waits for a word went on without it".to_owned(),
-        Outcome::NotReleased => "a stream that waits for a word did not resume after the host's store".to_owned(),
+        Outcome::NotReleased => {
+            "a stream that waits for a word did not resume after the host's store".to_owned()
+        }
     }
 }
 

@@ -79,7 +79,12 @@ pub(super) struct Report {
 
 impl Report {
     /// Computes the overall result.
-    pub(super) fn new(checks: Vec<Finding>, (level, why): (EnforcementLevel, String), reported: Reported, seconds: f64) -> Self {
+    pub(super) fn new(
+        checks: Vec<Finding>,
+        (level, why): (EnforcementLevel, String),
+        reported: Reported,
+        seconds: f64,
+    ) -> Self {
         let has = |standing| checks.iter().any(|check| check.standing == standing);
         let overall = if has(Standing::Broken) {
             Standing::Broken
@@ -150,7 +155,8 @@ mod tests {
     #[test]
     fn a_finding_with_a_next_step_shows_it() {
         let finding = Finding::of("mig_mode", Standing::Broken, "MIG is on", "nvidia-smi -mig 0");
-        let text = Report::new(vec![finding], (EnforcementLevel::None, "nothing".into()), no_facts(), 1.0).to_string();
+        let text = Report::new(vec![finding], (EnforcementLevel::None, "nothing".into()), no_facts(), 1.0)
+            .to_string();
         assert!(text.contains("MIG is on") && text.contains("-> nvidia-smi -mig 0"), "{text}");
     }
 }

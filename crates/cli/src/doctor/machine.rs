@@ -57,7 +57,9 @@ pub(super) fn library(reported: &Reported) -> Finding {
             "driver_library",
             format!("CUDA {}.{}, {} ({})", facts.cuda / 1000, facts.cuda % 1000 / 10, facts.name, facts.uuid),
         ),
-        Ok(_) => Finding::of("driver_library", Standing::Broken, "the driver finds no GPU", next_steps::SEES_A_GPU),
+        Ok(_) => {
+            Finding::of("driver_library", Standing::Broken, "the driver finds no GPU", next_steps::SEES_A_GPU)
+        }
         Err(why) => Finding::of("driver_library", Standing::Broken, why, next_steps::SEES_A_GPU),
     }
 }
@@ -106,7 +108,9 @@ pub(super) fn mig_mode(reported: &Reported) -> Finding {
         ),
         Ok(Some(false)) => Finding::ok("mig_mode", "off"),
         Ok(None) => Finding::ok("mig_mode", "this GPU has none"),
-        Err(why) => Finding::of("mig_mode", Standing::Inconclusive, format!("NVML: {why}"), next_steps::UTILITY),
+        Err(why) => {
+            Finding::of("mig_mode", Standing::Inconclusive, format!("NVML: {why}"), next_steps::UTILITY)
+        }
     }
 }
 
@@ -156,7 +160,8 @@ mod tests {
     #[test]
     fn a_missing_driver_is_distinguished_from_a_driver_without_a_gpu() {
         is(&library(&reported(|facts, _| facts.devices = 0)), Standing::Broken, "no GPU");
-        let silent = Reported { driver: Err("cannot load libcuda.so.1".into()), nvml: Err("no library".into()) };
+        let silent =
+            Reported { driver: Err("cannot load libcuda.so.1".into()), nvml: Err("no library".into()) };
         is(&library(&silent), Standing::Broken, "libcuda.so.1");
         is(&mig_mode(&silent), Standing::Inconclusive, "no library");
         is(&compute_mode(&silent), Standing::Skipped, "no driver");

@@ -9,19 +9,24 @@ use sluice_nvrm::selftest::Effect;
 
 use sluice_test_bed::Worker;
 
+use super::busy_program::{BusyProgram, NoContext, answer};
 use super::child::LockOutcome;
+use super::discovery;
+use super::enforcement_level::Proofs;
 use super::examine::{ANNOUNCE, START};
 use super::finding::{Finding, Standing};
-use super::busy_program::{BusyProgram, NoContext, answer};
-use super::enforcement_level::Proofs;
 use super::manager::Manager;
 use super::next_steps::{AGAIN, DRIVER, EARLY, LIBRARY, LOCK, LOST, REPORT_IT, THROUGH, UNSEEN};
-use super::discovery;
-use super::workspace::Workspace;
 use super::trials::{Controls, Trials, tried};
+use super::workspace::Workspace;
 
 /// Makes all checks, and records in `proofs` what was proven.
-pub(super) fn examine(workspace: &Workspace, library: &Path, end: Instant, proofs: &mut Proofs) -> Vec<Finding> {
+pub(super) fn examine(
+    workspace: &Workspace,
+    library: &Path,
+    end: Instant,
+    proofs: &mut Proofs,
+) -> Vec<Finding> {
     let mut checks = Vec::new();
     let begun = begin(workspace, library, end);
     let (mut trials, manager) = match begun {
@@ -70,7 +75,11 @@ pub(super) fn examine(workspace: &Workspace, library: &Path, end: Instant, proof
 }
 
 /// Two busy programs under the library that have attached to the doctor's manager. The first one has no grant yet.
-pub(super) fn begin(workspace: &Workspace, library: &Path, end: Instant) -> anyhow::Result<(Trials, Manager)> {
+pub(super) fn begin(
+    workspace: &Workspace,
+    library: &Path,
+    end: Instant,
+) -> anyhow::Result<(Trials, Manager)> {
     if !library.is_file() {
         bail!("{} is not there", library.display());
     }

@@ -11,10 +11,10 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use sluice_nvrm::selftest::{About, Allows, Effect, Verdict};
 
-use super::program_checks;
 use super::examine::{self, ANNOUNCE, START};
-use super::workspace::Workspace;
+use super::program_checks;
 use super::trials::Controls;
+use super::workspace::Workspace;
 use super::{Gpu, library};
 
 /// Time limit of one attempt.
@@ -57,7 +57,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Some(kept) => kept,
         None => {
             let library = library(arguments.library.as_ref())?;
-            let result = until_conclusive(|| test(&workspace, &library, about.clone(), Instant::now() + LIMIT));
+            let result =
+                until_conclusive(|| test(&workspace, &library, about.clone(), Instant::now() + LIMIT));
             if let Some(path) = &arguments.write {
                 keep(path, &result)
                     .with_context(|| format!("cannot write the result to {}", path.display()))?;

@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use sluice_nvrm::ControlError;
 use sluice_nvrm::selftest::{self, Effect};
 
-use super::groups::{Group, ControlledGroups};
 use super::busy_program::BusyProgram;
+use super::groups::{ControlledGroups, Group};
 use super::manager::Manager;
 
 /// Kernels that a program has in flight.
@@ -92,7 +92,11 @@ impl Trials {
     }
 
     /// Slices of 1 : 4 and of 4 : 1.
-    fn slices(&mut self, first: &mut ControlledGroups, second: &mut ControlledGroups) -> anyhow::Result<Effect> {
+    fn slices(
+        &mut self,
+        first: &mut ControlledGroups,
+        second: &mut ControlledGroups,
+    ) -> anyhow::Result<Effect> {
         let mut shares = [[0; 2]; 2];
         for (share, (a, b)) in shares.iter_mut().zip([(SHORT_US, LONG_US), (LONG_US, SHORT_US)]) {
             if let Err(effect) = control_result(first.set_slice(a).and_then(|()| second.set_slice(b))) {

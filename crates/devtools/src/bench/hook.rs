@@ -79,8 +79,14 @@ impl HookFigures {
         let mut out = io::stdout().lock();
         writeln!(out, "time per launch on {}, ns        p50      p99", self.gpu)?;
         for (threads, ns) in [("1 thread", &self.one), ("16 threads", &self.threads16)] {
-            for (series, percentiles) in [("bare", ns.bare_ns), ("hooked", ns.hooked_ns), ("added", ns.added_ns)] {
-                writeln!(out, "  {threads:10}  {series:20} {:10.1} {:10.1}", percentiles.p50, percentiles.p99)?;
+            for (series, percentiles) in
+                [("bare", ns.bare_ns), ("hooked", ns.hooked_ns), ("added", ns.added_ns)]
+            {
+                writeln!(
+                    out,
+                    "  {threads:10}  {series:20} {:10.1} {:10.1}",
+                    percentiles.p50, percentiles.p99
+                )?;
             }
             writeln!(out, "  {threads:10}  {:20} {:10.1}", "bare against bare", ns.noise_ns)?;
         }

@@ -1,18 +1,6 @@
 //! `sluice-dev bench preempt`: latency of short requests beside another process's kernels of several lengths, at each level of
 //! preemption. Each block measures alone, time-sliced and with Sluice in another order, so that a drift affects all of them alike.
 
-
-
-
-
-
-
-
-
-
-
-
-
 mod arm_order;
 mod arms;
 mod generator;
@@ -166,8 +154,11 @@ fn run_level(
     limit: &TimeLimit<'_>,
     report: &mut Report,
 ) -> Result<(), Failed> {
-    let mut processes =
-        LevelProcesses::start(flags, level, limit).map_err(|why| Failed { measured: 0, whole_level: true, why })?;
+    let mut processes = LevelProcesses::start(flags, level, limit).map_err(|why| Failed {
+        measured: 0,
+        whole_level: true,
+        why,
+    })?;
     report.set_gpu(&processes.device).map_err(|why| Failed { measured: 0, whole_level: true, why })?;
     for (measured, (kernel_us, hints)) in missing.iter().enumerate() {
         let rows = limit.has(arms::estimate(flags, &processes, hints.len())).map_err(Into::into);

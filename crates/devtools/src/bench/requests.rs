@@ -71,8 +71,7 @@ fn time(
     rounds: usize,
     interrupts: &Interrupts,
 ) -> anyhow::Result<(Times, Vec<Medians>)> {
-    let mut sides =
-        [Side::start(bed, false, flags, interrupts)?, Side::start(bed, true, flags, interrupts)?];
+    let mut sides = [Side::start(bed, false, flags, interrupts)?, Side::start(bed, true, flags, interrupts)?];
     let (mut all, mut seen) = (Times::default(), Vec::new());
     for _ in 0..rounds {
         let mut medians = Medians::default();
@@ -90,7 +89,8 @@ fn time(
 
 impl Step {
     fn of(step: usize, all: &Times, rounds: &[Medians], calls: &[Option<[f64; STEPS.len()]>; 2]) -> Self {
-        let percentiles = |hooked: usize| Percentiles::of(&all[hooked][step].iter().copied().collect::<Samples>(), 1.0);
+        let percentiles =
+            |hooked: usize| Percentiles::of(&all[hooked][step].iter().copied().collect::<Samples>(), 1.0);
         let of = |difference: fn([f64; 4]) -> f64| {
             median(rounds.iter().map(|medians| difference(medians[step])).collect())
         };

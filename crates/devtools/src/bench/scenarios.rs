@@ -135,8 +135,11 @@ fn kill_holder(interrupts: &Interrupts) -> anyhow::Result<Value> {
         bed.let_pass(Duration::from_millis(700))?;
         let now = monotonic_ns();
         let holder = last_user(&bed.timeline(now - 20_000_000, now)?).context("no process uses the GPU")?;
-        let victim =
-            bed.tenants.iter().find(|tenant| tenant.pid() == holder).context("an unknown process on the GPU")?;
+        let victim = bed
+            .tenants
+            .iter()
+            .find(|tenant| tenant.pid() == holder)
+            .context("an unknown process on the GPU")?;
         let name = victim.name().to_owned();
         let killed = bed.kill(holder)?;
         let other = bed.tenants.first().map(Tenant::pid).context("no tenant is left")?;
@@ -187,8 +190,9 @@ fn kill_manager(interrupts: &Interrupts, on_loss: &str) -> anyhow::Result<Value>
 
 fn both_attached(bed: &ScenarioBed<'_>) -> bool {
     Metrics::scrape(bed.bed.metrics_address()).is_ok_and(|metrics| {
-        TWO.iter()
-            .all(|(name, ..)| metrics.of_client("sluice_grants_total", name).is_some_and(|grants| grants > 0.0))
+        TWO.iter().all(|(name, ..)| {
+            metrics.of_client("sluice_grants_total", name).is_some_and(|grants| grants > 0.0)
+        })
     })
 }
 

@@ -1,9 +1,9 @@
-//! What a process announces of its contexts, what another process can do to them with it, and that nobody is left stopped.
+//! Announcements of a process's contexts, the controls that they allow, and that no process is left stopped.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sluice_preload_tests::recording_manager::{How, RecordingManager, Understands};
-use sluice_preload_tests::{MS, Node, Tenant, TenantOptions, shared, eventually};
+use sluice_preload_tests::{MS, Node, Tenant, TenantOptions, eventually, shared};
 
 fn node() -> Node {
     Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager().start()
@@ -15,7 +15,7 @@ fn started(options: TenantOptions) -> Tenant {
     tenant
 }
 
-fn say(tenant: &mut Tenant, line: &str, answer: &str) {
+fn command(tenant: &mut Tenant, line: &str, answer: &str) {
     assert_eq!(tenant.ask(line), answer);
 }
 
@@ -32,7 +32,7 @@ fn is_running(node: &Node, tenant: &Tenant) {
 }
 
 #[test]
-fn the_compute_group_of_a_context_is_announced_with_its_channels_and_a_way_to_control_it() {
+fn the_compute_group_of_a_context_is_announced_with_its_channels_and_a_control_descriptor() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
@@ -41,10 +41,10 @@ fn the_compute_group_of_a_context_is_announced_with_its_channels_and_a_way_to_co
     assert_eq!((told.how, told.version), (How::Attach, 2));
     let [context] = told.contexts.as_slice() else { panic!("{:?}", told.contexts) };
     assert_eq!((context.descriptor, context.channels.len(), told.controls.len()), (0, 8, 1));
-    say(&mut tenant, "go", "going");
+    command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
     told.stop();
-    eventually("the tenant to stand", || (completed(&node, &tenant) == 0).then_some(()));
+    eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
     assert_eq!(completed(&node, &tenant), 0);
     told.start();
     is_running(&node, &tenant);
@@ -52,76 +52,76 @@ fn the_compute_group_of_a_context_is_announced_with_its_channels_and_a_way_to_co
 }
 
 #[test]
-fn contexts_that_come_and_go_are_told_of_and_nothing_else_is() {
+fn created_and_destroyed_contexts_are_announced_and_nothing_else_is() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let mut tenant = started(node.tenant("main", "steered"));
     let first = manager.announcement(0).groups();
-    say(&mut tenant, "more", "made");
+    command(&mut tenant, "more", "made");
     let second = manager.announcement(1);
     assert_eq!((second.how, second.contexts.len(), second.controls.len()), (How::Contexts, 2, 1));
     assert_eq!(second.groups()[..1], first[..]);
-    say(&mut tenant, "more", "made");
+    command(&mut tenant, "more", "made");
     assert_eq!(manager.announcement(2).contexts.len(), 3);
-    say(&mut tenant, "less", "destroyed");
+    command(&mut tenant, "less", "destroyed");
     assert_eq!(manager.announcement(3).groups(), second.groups());
-    say(&mut tenant, "less", "destroyed");
+    command(&mut tenant, "less", "destroyed");
     assert_eq!(manager.announcement(4).groups(), first);
     // Work does not change contexts.
-    say(&mut tenant, "go", "going");
+    command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
     assert_eq!(manager.announcements(), 5);
     tenant.finish().expect_success();
 }
 
 #[test]
-fn who_is_stopped_when_the_manager_goes_runs_again_with_its_own_slice() {
+fn a_stopped_process_runs_again_with_its_own_slice_when_the_manager_ends() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let mut tenant = started(node.tenant("main", "steered"));
-    say(&mut tenant, "more", "made");
+    command(&mut tenant, "more", "made");
     let told = manager.announcement(1);
     let own = told.slices();
-    say(&mut tenant, "go", "going");
+    command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
     told.set_slice(1);
     told.stop();
-    eventually("the tenant to stand", || (completed(&node, &tenant) == 0).then_some(()));
+    eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
     manager.hang_up();
     is_running(&node, &tenant);
     eventually("the slices of before", || (told.slices() == own).then_some(()));
-    // A manager that comes back is told everything anew.
+    // A new manager gets all announcements again.
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let again = manager.announcement(0);
     assert_eq!((again.how, again.groups()), (How::Attach, told.groups()));
     again.stop();
-    eventually("the tenant to stand", || (completed(&node, &tenant) == 0).then_some(()));
+    eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
     manager.hang_up();
     is_running(&node, &tenant);
     tenant.finish().expect_success();
 }
 
 #[test]
-fn a_manager_that_does_not_know_of_contexts_is_not_told_of_them() {
+fn contexts_are_not_announced_to_a_manager_of_the_first_version() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::FirstVersion);
     let mut tenant = started(node.tenant("main", "steered"));
     let told = manager.announcement(0);
     assert_eq!((told.version, told.contexts.len(), told.controls.len(), manager.refused()), (1, 0, 0, 1));
-    say(&mut tenant, "more", "made");
-    say(&mut tenant, "go", "going");
+    command(&mut tenant, "more", "made");
+    command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
-    say(&mut tenant, "less", "destroyed");
+    command(&mut tenant, "less", "destroyed");
     is_running(&node, &tenant);
     assert_eq!((manager.ended(), manager.announcements()), (0, 1), "it stays attached as it is");
     tenant.finish().expect_success();
 }
 
 #[test]
-fn the_end_of_a_process_ends_its_connection_though_a_child_of_it_lives() {
+fn the_connection_ends_with_its_process_even_if_a_child_lives() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
@@ -135,19 +135,19 @@ fn the_end_of_a_process_ends_its_connection_though_a_child_of_it_lives() {
     kill(child, Signal::SIGKILL).unwrap();
 }
 
-/// A stopped process is told to `close` something of ours: it runs again and attaches anew. `then` is done before it ends.
+/// A stopped process closes descriptors of the hook (`close`): it runs again and attaches again. `then` is called before its end.
 #[track_caller]
-fn is_started_again_after(close: &str, closed: &str, then: impl FnOnce(&RecordingManager)) {
+fn check_restart_after(close: &str, closed: &str, then: impl FnOnce(&RecordingManager)) {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let mut tenant = started(node.tenant("main", "steered"));
     let told = manager.announcement(0);
-    say(&mut tenant, "go", "going");
+    command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
     told.stop();
-    eventually("the tenant to stand", || (completed(&node, &tenant) == 0).then_some(()));
-    say(&mut tenant, close, closed);
+    eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
+    command(&mut tenant, close, closed);
     is_running(&node, &tenant);
     let again = manager.announcement(1);
     assert_eq!((again.how, again.groups()), (How::Attach, told.groups()));
@@ -156,28 +156,28 @@ fn is_started_again_after(close: &str, closed: &str, then: impl FnOnce(&Recordin
 }
 
 #[test]
-fn a_process_that_closes_our_descriptors_is_started_again_and_attaches_anew() {
-    is_started_again_after("close", "closed", |_| {});
+fn a_process_that_closes_the_hooks_descriptors_is_enabled_again_and_attaches_again() {
+    check_restart_after("close", "closed", |_| {});
 }
 
 #[test]
-fn who_closes_the_guards_copy_of_the_connection_is_started_again_and_attaches_anew() {
-    // What is announced without a guard could be stopped for ever.
-    is_started_again_after("copies", "closed 1", RecordingManager::hang_up);
+fn a_process_that_closes_the_guards_copy_of_the_connection_is_enabled_again_and_attaches_again() {
+    // Without the guard's copy a process could stay stopped for ever.
+    check_restart_after("copies", "closed 1", RecordingManager::hang_up);
 }
 
 #[test]
-fn nothing_is_written_where_the_program_has_opened_files_of_its_own_under_our_numbers() {
+fn the_hook_never_writes_to_files_that_reuse_its_descriptor_numbers() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let mut tenant = started(node.tenant("main", "steered"));
     let told = manager.announcement(0);
-    say(&mut tenant, "alloc", "allocated");
+    command(&mut tenant, "alloc", "allocated");
     // Both connections, and the guard's copy of one of them.
-    say(&mut tenant, "reuse", "reused 3");
-    say(&mut tenant, "alloc", "allocated");
-    say(&mut tenant, "more", "made");
+    command(&mut tenant, "reuse", "reused 3");
+    command(&mut tenant, "alloc", "allocated");
+    command(&mut tenant, "more", "made");
     let again = manager.announcement(1);
     assert_eq!((again.how, again.groups()[0]), (How::Attach, told.groups()[0]));
     assert_eq!(tenant.ask("foreign"), "foreign 0");
@@ -185,18 +185,18 @@ fn nothing_is_written_where_the_program_has_opened_files_of_its_own_under_our_nu
 }
 
 #[test]
-fn who_is_stopped_says_that_it_has_work_also_if_that_is_no_launch() {
+fn a_stopped_process_reports_work_that_is_no_launch() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let mut tenant = started(node.tenant("main", "steered"));
     let told = manager.announcement(0);
     let idle = || eventually("the tenant to be idle", || (!manager.is_busy()).then_some(()));
-    for (command, answer) in [("set", "set"), ("copy", "copied")] {
+    for (request, answer) in [("set", "set"), ("copy", "copied")] {
         idle();
         told.stop();
-        say(&mut tenant, command, answer);
-        assert!(manager.is_busy(), "{command} is work");
+        command(&mut tenant, request, answer);
+        assert!(manager.is_busy(), "{request} is work");
         assert_eq!(tenant.ask("query"), "query 600");
         assert!(manager.is_busy());
         told.start();

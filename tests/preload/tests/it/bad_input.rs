@@ -1,12 +1,12 @@
-//! Peers and files that break the rules meet a clear refusal, and nobody else notices.
+//! Peers and files that break the rules are refused with a reason, and other clients are not affected.
 #![allow(clippy::unwrap_used, reason = "a test ends where its own means fail")]
 
 use sluice_comm::attach::{ATTACH_VERSION, AttachPayload};
 use sluice_comm::{AttachStatus, Channel, Name, Request, RequestBody, RequestKind, Response, ResponseBody};
-use sluice_preload_tests::gemini_peers::OldClient;
 use sluice_preload_tests::faulty_manager::{self, Flaw};
+use sluice_preload_tests::gemini_peers::OldClient;
 use sluice_preload_tests::waiting::TIMEOUT;
-use sluice_preload_tests::{MIB, Node, Tenant, shared, eventually, gemini_frames};
+use sluice_preload_tests::{MIB, Node, Tenant, eventually, gemini_frames, shared};
 use sluice_sys::{memfd, socket};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 const CLIENTS: &str = "2\ngood 0.5 1.0 67108864\nother 0.5 1.0 67108864\n";
 
-/// A tenant that has everything a manager could spoil: memory, a connection, kernels whose results are checked.
+/// A tenant with memory, a connection and kernels with checked results, which a faulty peer must not disturb.
 struct Bystander {
     tenant: Tenant,
     used: f64,
@@ -33,7 +33,7 @@ impl Bystander {
 
     #[track_caller]
     fn is_undisturbed(&mut self, node: &mut Node) {
-        assert!(node.manager_runs(), "the manager is gone; it said: {}", node.manager_log());
+        assert!(node.manager_runs(), "the manager has ended; its log: {}", node.manager_log());
         assert_eq!(node.metric("sluice_memory_used_bytes", "good"), self.used);
         assert_eq!(self.tenant.ask("launch 10 100"), "launched");
         assert_eq!(self.tenant.ask("sync"), "synced");
@@ -47,19 +47,19 @@ fn connect(node: &Node) -> UnixStream {
     stream
 }
 
-/// Everything the manager says until it hangs up.
+/// All bytes from the manager until it closes the connection.
 #[track_caller]
 fn until_closed(mut stream: UnixStream) -> Vec<u8> {
     let mut said = Vec::new();
     match stream.read_to_end(&mut said) {
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
-        Err(error) => panic!("the manager neither answers nor hangs up: {error}"),
+        Err(error) => panic!("the manager neither answers nor closes the connection: {error}"),
     }
     said
 }
 
-/// How the log names us: we are the peer.
+/// This process as the log names it: the peer.
 fn ourselves() -> String {
     std::process::id().to_string()
 }
@@ -96,7 +96,7 @@ fn attach_status(
 }
 
 #[test]
-fn frames_that_break_the_protocol_end_their_connection_and_are_logged_with_the_peer() {
+fn an_invalid_frame_ends_its_connection_and_is_logged_with_the_peer() {
     let _lock = shared();
     let mut node = Node::start(CLIENTS);
     let mut bystander = Bystander::start(&node);
@@ -131,7 +131,7 @@ fn frames_that_break_the_protocol_end_their_connection_and_are_logged_with_the_p
 }
 
 #[test]
-fn a_frame_cut_off_half_way_changes_nothing_and_is_logged() {
+fn a_truncated_frame_changes_nothing_and_is_logged() {
     let _lock = shared();
     let mut node = Node::start(CLIENTS);
     let mut bystander = Bystander::start(&node);
@@ -152,7 +152,7 @@ fn a_frame_cut_off_half_way_changes_nothing_and_is_logged() {
 }
 
 #[test]
-fn frames_that_come_in_pieces_or_together_are_answered_one_by_one() {
+fn split_and_joined_frames_are_answered_one_by_one() {
     let _lock = shared();
     let node = Node::start(CLIENTS);
     let mut client = OldClient::connect(node.tcp(), "other");
@@ -160,14 +160,17 @@ fn frames_that_come_in_pieces_or_together_are_answered_one_by_one() {
         client.send(&[byte]);
     }
     assert_eq!(client.answer().map(|answer| gemini_frames::i32_at(&answer, 4)), Some(1));
-    let two = [gemini_frames::memory_request("other", 2, MIB, true), gemini_frames::request("other", 3, gemini_frames::MEM_LIMIT, &[])];
+    let two = [
+        gemini_frames::memory_request("other", 2, MIB, true),
+        gemini_frames::request("other", 3, gemini_frames::MEM_LIMIT, &[]),
+    ];
     client.send(&two.concat());
     assert_eq!(client.answer().map(|answer| gemini_frames::i32_at(&answer, 0)), Some(2));
     assert_eq!(client.answer().map(|answer| gemini_frames::u64_at(&answer, 4)), Some(2 * MIB));
 }
 
 #[test]
-fn an_attach_that_cannot_be_is_refused_with_its_reason() {
+fn an_invalid_attach_is_refused_with_its_reason() {
     let _lock = shared();
     let mut node = Node::start(CLIENTS);
     let mut bystander = Bystander::start(&node);
@@ -176,7 +179,7 @@ fn an_attach_that_cannot_be_is_refused_with_its_reason() {
     let unsealed = || OwnedFd::from(tempfile::tempfile().unwrap());
     for (what, frame, descriptor, expected) in [
         (
-            "nobody's name",
+            "an unknown name",
             attach("nobody", ATTACH_VERSION, Channel::Token),
             Some(payload()),
             AttachStatus::UnknownClient,
@@ -199,7 +202,7 @@ fn an_attach_that_cannot_be_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_tenant_nobody_knows_computes_ungoverned_and_the_log_says_who_it_was() {
+fn an_unknown_client_runs_without_limits_and_is_logged() {
     let _lock = shared();
     let mut node = Node::start(CLIENTS);
     let mut bystander = Bystander::start(&node);
@@ -211,7 +214,7 @@ fn a_tenant_nobody_knows_computes_ungoverned_and_the_log_says_who_it_was() {
 }
 
 #[test]
-fn impossible_quotas_are_all_named_and_what_held_before_holds() {
+fn invalid_resource_files_are_reported_and_the_previous_limits_stay() {
     let _lock = shared();
     let mut node = Node::start(CLIENTS);
     let mut bystander = Bystander::start(&node);
@@ -237,7 +240,7 @@ fn impossible_quotas_are_all_named_and_what_held_before_holds() {
         assert_eq!(node.metric("sluice_memory_limit_bytes", "good"), 67_108_864.0);
         bystander.is_undisturbed(&mut node);
     }
-    // And a good one is taken up.
+    // A valid file is used.
     node.write_resources(&CLIENTS.replace("67108864", "134217728"));
     eventually("the new limit", || {
         (node.metric("sluice_memory_limit_bytes", "good") == 134_217_728.0).then_some(())
@@ -246,7 +249,7 @@ fn impossible_quotas_are_all_named_and_what_held_before_holds() {
 }
 
 #[test]
-fn a_manager_that_gets_its_part_wrong_does_not_take_a_fail_open_tenant_with_it() {
+fn a_faulty_manager_does_not_stop_a_fail_open_tenant() {
     let _lock = shared();
     let node = Node::with(CLIENTS).without_manager().start();
     for flaw in faulty_manager::FLAWS {
@@ -265,7 +268,7 @@ fn a_manager_that_gets_its_part_wrong_does_not_take_a_fail_open_tenant_with_it()
 }
 
 #[test]
-fn a_fail_closed_tenant_does_not_trust_pages_of_another_version() {
+fn a_fail_closed_tenant_refuses_pages_of_another_version() {
     let _lock = shared();
     let node = Node::with(CLIENTS).without_manager().start();
     for flaw in [Flaw::AnnouncesOtherVersion, Flaw::PagesOfOtherVersion, Flaw::PagesOfZeroes] {

@@ -1,4 +1,4 @@
-//! Every reason for which the hook lets a call pass ungoverned can come about, is counted, and leaves the program working.
+//! Each reason for which the hook passes a call through occurs, is counted, and leaves the program working.
 
 use sluice_hook_core::outcome::Bypass;
 use sluice_preload_tests::compiled_programs::{Linking, compiled};
@@ -18,13 +18,13 @@ fn counters(options: TenantOptions) -> Vec<u64> {
     ending.lines[0].split(' ').map(|counter| counter.parse().unwrap_or(u64::MAX)).collect()
 }
 
-/// A situation in which calls pass for this reason, and a tenant that gets into it.
+/// A tenant whose calls pass for this reason.
 fn situation(node: &Node, reason: Bypass) -> TenantOptions {
     let odd_driver =
         || compiled("odd_driver", Linking::Library, &[&artifacts::built().driver.join("libcuda.so.1")]);
     match reason {
         Bypass::Disabled => main_tenant(node, "plain").environment("SLUICE_DISABLE", "1"),
-        // A directory of sockets is only a guess unless named; without one for this GPU there is no manager.
+        // Without SLUICE_SOCKET the hook looks in the default directory; without a socket for this GPU there is no manager.
         Bypass::NotManaged => main_tenant(node, "plain").without_environment("SLUICE_SOCKET"),
         Bypass::ManagerGone => {
             main_tenant(node, "plain").environment("SLUICE_SOCKET", node.path().join("nobody"))
@@ -43,7 +43,7 @@ fn situation(node: &Node, reason: Bypass) -> TenantOptions {
 }
 
 #[test]
-fn every_reason_to_let_a_call_pass_can_come_about_and_is_counted() {
+fn each_bypass_reason_can_occur_and_is_counted() {
     let _lock = shared();
     for reason in Bypass::ALL {
         let node = Node::start(CLIENTS);
@@ -59,7 +59,7 @@ fn every_reason_to_let_a_call_pass_can_come_about_and_is_counted() {
 }
 
 #[test]
-fn a_governed_program_passes_nothing() {
+fn a_governed_program_has_no_bypassed_call() {
     let _lock = shared();
     let node = Node::start(CLIENTS);
     let counters = counters(main_tenant(&node, "plain"));

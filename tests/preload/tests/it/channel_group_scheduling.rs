@@ -1,9 +1,9 @@
-//! Turns that the GPU keeps, under the real manager: channel groups of tenants are stopped and started from outside. The witness
-//! is the simulated GPU's own ledger.
+//! Channel-group scheduling by the real manager: it enables and disables the tenants' channel groups by quanta. The measurements are the
+//! simulated GPU's ledger.
 
 use nix::sys::signal::Signal;
 use sluice_preload_tests::tenant::end;
-use sluice_preload_tests::{MS, Node, Tenant, exclusive, shared, checks, eventually, tenant};
+use sluice_preload_tests::{MS, Node, Tenant, checks, eventually, exclusive, shared, tenant};
 
 const SECOND: u64 = 1_000 * MS;
 
@@ -11,13 +11,13 @@ fn node(resources: &str) -> Node {
     Node::with(resources).manager_arguments("--controls simulated").start()
 }
 
-/// Processes with a tenth of a second of work at a time, so that a busy machine does not leave the GPU idle.
+/// Processes with 0.1 s of submitted work each, so that a busy machine does not leave the GPU idle.
 fn busy(node: &Node, clients: &[&str]) -> Vec<Tenant> {
     tenant::busy(node, clients, "2000 50")
 }
 
 #[test]
-fn two_busy_clients_share_by_turns_as_their_requests_say() {
+fn two_busy_clients_share_by_quanta_according_to_their_requests() {
     let _lock = exclusive();
     let node = node("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n");
     let tenants = busy(&node, &["be-a", "be-b"]);
@@ -29,12 +29,12 @@ fn two_busy_clients_share_by_turns_as_their_requests_say() {
     assert_eq!(metrics.sum("sluice_level", &["level=\"turn\""]), Some(2.0));
     assert_eq!(metrics.sum("sluice_steering_given_up_total", &[]), Some(0.0));
     let turns = metrics.sum("sluice_turns_total", &[]).unwrap();
-    assert!((100.0..1000.0).contains(&turns), "{turns} turns in some twenty seconds");
+    assert!((100.0..1000.0).contains(&turns), "{turns} quanta in about twenty seconds");
     end(tenants);
 }
 
 #[test]
-fn beside_a_latency_critical_client_two_busy_ones_take_turns_and_nobody_is_left_stopped() {
+fn two_busy_clients_beside_a_latency_critical_one_both_run() {
     let _lock = exclusive();
     let node = node(
         "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: be-a, request: 0.4, memory: 1Gi }\n  - { name: be-b, request: 0.4, memory: 1Gi }\n",
@@ -59,7 +59,7 @@ fn beside_a_latency_critical_client_two_busy_ones_take_turns_and_nobody_is_left_
 }
 
 #[test]
-fn when_the_manager_is_killed_whoever_it_had_stopped_goes_on() {
+fn stopped_processes_run_again_when_the_manager_is_killed() {
     let _lock = shared();
     let mut node = node("2\nbe-a 0.5 1.0 8589934592\nbe-b 0.5 1.0 8589934592\n");
     let tenants = busy(&node, &["be-a", "be-b"]);
@@ -70,7 +70,7 @@ fn when_the_manager_is_killed_whoever_it_had_stopped_goes_on() {
         node.when_completed(tenant, seen + 50);
     }
     node.start_manager();
-    eventually("both to be steered again", || {
+    eventually("both to be hardware-scheduled again", || {
         (node.metrics().sum("sluice_level", &["level=\"turn\""]) == Some(2.0)).then_some(())
     });
     for tenant in &tenants {
@@ -81,7 +81,7 @@ fn when_the_manager_is_killed_whoever_it_had_stopped_goes_on() {
 }
 
 #[test]
-fn when_a_latency_critical_process_is_killed_amid_its_work_whoever_it_kept_from_the_gpu_goes_on() {
+fn best_effort_runs_again_when_a_busy_latency_critical_process_is_killed() {
     let _lock = shared();
     let node = node(
         "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: be, request: 0.4, memory: 1Gi }\n",
@@ -89,14 +89,14 @@ fn when_a_latency_critical_process_is_killed_amid_its_work_whoever_it_kept_from_
     let mut service = node.tenant("service", "tenant").start();
     service.expect("ready");
     let tenants = busy(&node, &["be"]);
-    // A kernel of ten minutes, beside which a slice of a microsecond gets nowhere.
+    // A kernel of ten minutes, beside which a slice of 1 µs completes nothing.
     assert_eq!(service.ask("launch 1 600000000"), "launched");
     let kept = |node: &Node| {
         let before = node.row(&tenants[0]).kernels_completed;
         node.let_pass(200 * MS);
         node.row(&tenants[0]).kernels_completed == before
     };
-    eventually("best effort to stand", || kept(&node).then_some(()));
+    eventually("best effort to stop", || kept(&node).then_some(()));
     service.signal(Signal::SIGKILL);
     assert_eq!(service.ending().signal(), Some(9));
     let seen = node.row(&tenants[0]).kernels_completed;
@@ -105,7 +105,7 @@ fn when_a_latency_critical_process_is_killed_amid_its_work_whoever_it_kept_from_
 }
 
 #[test]
-fn a_manager_that_ends_in_order_leaves_nobody_stopped_either() {
+fn a_manager_that_ends_in_order_leaves_no_process_stopped() {
     let _lock = shared();
     let mut node = node("2\nbe-a 0.5 1.0 8589934592\nbe-b 0.5 1.0 8589934592\n");
     let tenants = busy(&node, &["be-a", "be-b"]);
@@ -119,7 +119,7 @@ fn a_manager_that_ends_in_order_leaves_nobody_stopped_either() {
 }
 
 #[test]
-fn on_a_driver_without_controls_everybody_takes_turns_by_token() {
+fn without_driver_controls_all_processes_are_token_scheduled() {
     let _lock = shared();
     let node = Node::with("2\nbe-a 0.5 1.0 8589934592\nbe-b 0.5 1.0 8589934592\n")
         .manager_arguments("--controls simulated")
@@ -137,14 +137,14 @@ fn on_a_driver_without_controls_everybody_takes_turns_by_token() {
 }
 
 #[test]
-fn contexts_that_come_and_go_between_turns_leave_nobody_stopped_or_hung_up_on() {
+fn contexts_created_and_destroyed_between_quanta_leave_no_process_stopped_or_disconnected() {
     let _lock = shared();
     let node = node("2\nbe-a 0.5 1.0 8589934592\nbe-b 0.5 1.0 8589934592\n");
     let tenants = busy(&node, &["be-a"]);
     let mut fickle = node.tenant("be-b", "steered").start();
     fickle.expect("ready");
     assert_eq!(fickle.ask("go"), "going");
-    // Each change is told while its process has a turn, waits for one, or is being stopped.
+    // Each change is announced while its process has a quantum, waits for one, or is being stopped.
     for round in 0..6 {
         assert_eq!(fickle.ask("more"), "made");
         node.let_pass((20 + 13 * round) * MS);
@@ -169,7 +169,7 @@ fn contexts_that_come_and_go_between_turns_leave_nobody_stopped_or_hung_up_on() 
 }
 
 #[test]
-fn without_controls_a_busy_latency_critical_client_leaves_the_others_their_least_share() {
+fn without_controls_stream_gates_leave_the_others_their_gate_share() {
     let _lock = exclusive();
     let node = Node::with(
         "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
@@ -199,7 +199,7 @@ fn without_controls_a_busy_latency_critical_client_leaves_the_others_their_least
 }
 
 #[test]
-fn without_controls_what_was_submitted_stands_while_somebody_latency_critical_is_busy() {
+fn without_controls_submitted_work_waits_while_a_latency_critical_process_is_busy() {
     let _lock = shared();
     let node = Node::with(
         "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
@@ -208,7 +208,7 @@ fn without_controls_what_was_submitted_stands_while_somebody_latency_critical_is
     .start();
     let mut service = node.tenant("service", "tenant").start();
     service.expect("ready");
-    // It is known to the manager from its first work on.
+    // The manager knows the service from its first work on.
     assert_eq!(service.ask("launch 1 100"), "launched");
     assert_eq!(service.ask("sync"), "synced");
     let tenants = busy(&node, &["batch"]);
@@ -221,14 +221,14 @@ fn without_controls_what_was_submitted_stands_while_somebody_latency_critical_is
         node.let_pass(100 * MS);
         node.row(&tenants[0]).kernels_completed - before
     };
-    // What is in the default stream is held back before it is submitted.
+    // Work for the default stream waits before it is submitted.
     eventually("gates in front of its work", || {
         (node.metrics().sum("sluice_level", &["level=\"host\""]) == Some(1.0)).then_some(())
     });
     runs(&tenants[0]);
     assert_eq!(service.ask("launch 1 600000000"), "launched");
-    // Its grant is not over, nor is what it has submitted: a tenth of a second of kernels.
-    eventually("the others to stand", || (completed() == 0).then_some(()));
+    // Neither its grant nor its submitted work is over: 0.1 s of kernels.
+    eventually("the others to stop", || (completed() == 0).then_some(()));
     assert_eq!(completed(), 0);
     service.signal(nix::sys::signal::Signal::SIGKILL);
     runs(&tenants[0]);

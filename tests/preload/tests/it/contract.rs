@@ -6,28 +6,28 @@
 //! | 1, 3 | kernels keep their order, run once, whatever they do to their memory | `kernels_run_once_and_in_order` |
 //! | 2 | the same over eight streams with events | `streams_that_wait_for_one_another_keep_their_order` |
 //! | 4 | questions are answered, waits last | `questions_are_answered_and_waits_last` |
-//! | 5 | what is done after preempt has returned | `no_more_is_done_than_was_on_its_way` |
+//! | 5 | what is done after preempt has returned | `after_preempt_only_work_in_flight_completes` |
 //! | 6 | submissions return | `submissions_to_a_preempted_stream_return` |
-//! | 7, 8 | arguments and sources may be overwritten | `what_a_call_was_given_may_be_overwritten` |
-//! | 9 | copies to pageable memory return with the data | `a_copy_to_pageable_memory_returns_when_the_data_are_there` |
-//! | 10 | stream-ordered memory is there at once | `memory_in_stream_order_is_there_at_once` |
-//! | 11 | streams end while preempted, and leave nothing | `destroyed_streams_do_their_work_and_leave_nothing` |
+//! | 7, 8 | arguments and sources may be overwritten | `arguments_and_sources_may_be_overwritten` |
+//! | 9 | copies to pageable memory return with the data | `a_copy_to_pageable_memory_returns_with_the_data` |
+//! | 10 | stream-ordered memory is there at once | `stream_ordered_memory_is_available_at_once` |
+//! | 11 | streams end while preempted, and leave nothing | `destroyed_streams_complete_their_work_and_leave_nothing` |
 //! | 12 | events end while they wait | `events_may_be_destroyed_while_they_wait` |
 //! | 13 | host functions | `host_functions_run_once_and_in_order` |
-//! | 14, 15 | captures beside preempted streams, and beside the worker | `a_capture_is_none_the_worse` |
-//! | 16 | legacy, blocking and non-blocking streams | `the_legacy_default_stream_orders_as_ever` |
+//! | 14, 15 | captures beside preempted streams, and beside the worker | `a_capture_is_not_affected` |
+//! | 16 | legacy, blocking and non-blocking streams | `the_legacy_default_stream_keeps_its_order` |
 //! | 17 | per-thread default streams | `sixteen_threads_preempt_their_default_streams` |
-//! | 18 | waiting for a stream that is preempted | `who_waits_for_a_preempted_stream_gets_what_it_waits_for` |
-//! | 19 | errors | `what_is_wrong_is_told_and_the_process_lives` |
+//! | 18 | waiting for a stream that is preempted | `waits_for_a_preempted_stream_complete` |
+//! | 19 | errors | `errors_are_reported_and_the_process_lives` |
 //! | 20 | two contexts (the simulated node has one GPU for a process) | `one_context_does_not_stop_another` |
-//! | 21 | the manager  is killed | `a_process_goes_on_when_its_manager_is_killed`; stopped by it: `turns.rs`, `when_the_manager_is_killed_whoever_it_had_stopped_goes_on` |
+//! | 21 | the manager  is killed | `a_process_goes_on_when_its_manager_is_killed`; stopped by it: `channel_group_scheduling.rs`, `stopped_processes_run_again_when_the_manager_is_killed` |
 //! | 22 | a process that has preempted  is killed | `the_gpu_is_free_again_when_a_process_with_a_preempted_stream_is_killed` |
 //! | 26 | an endless kernel at level full | on a real GPU; here a long one: `preemption.rs`, `a_kernel_is_stopped_in_its_middle_and_goes_on_...` |
-//! | 27 | what it costs when nobody is preempted | runs here, is measured on a real GPU |
+//! | 27 | the cost without preemption | runs here, is measured on a real GPU |
 //! | 28 | enabling and disabling again and again | `preemption_is_enabled_and_disabled_again_and_again` |
 //! | 29 | freeing memory in another context | `memory_of_another_context_is_freed_meanwhile` |
 //! | 30 | cooperative launches; clusters on a real GPU | `cooperative_launches_run_once` |
-//! | 31, our own | a kernel is loaded, and one with more local memory launched, beside a stream that stands at a gate: drivers wait for the whole context then | `a_kernel_is_loaded_beside_a_stream_that_stands` |
+//! | 31, our own | a kernel is loaded, and one with more local memory launched, beside a stream that stands at a gate: drivers wait for the whole context then | `a_kernel_is_loaded_beside_a_stopped_stream` |
 
 use nix::sys::signal::Signal;
 use sluice_preload_tests::{Node, TenantOptions, shared};
@@ -48,7 +48,7 @@ fn at(levels: &[u32], number: u32) {
     }
 }
 
-/// At level full, what runs on the GPU depends on whether anybody else uses the context, so these are the other two.
+/// At level full the result depends on other users of the context, so these tests use the other two levels.
 fn at_both_levels(number: u32) {
     at(&[0, 1], number);
 }
@@ -73,7 +73,7 @@ fn questions_are_answered_and_waits_last() {
 }
 
 #[test]
-fn no_more_is_done_than_was_on_its_way() {
+fn after_preempt_only_work_in_flight_completes() {
     at_both_levels(5);
 }
 
@@ -83,22 +83,22 @@ fn submissions_to_a_preempted_stream_return() {
 }
 
 #[test]
-fn what_a_call_was_given_may_be_overwritten() {
+fn arguments_and_sources_may_be_overwritten() {
     at_both_levels(7);
 }
 
 #[test]
-fn a_copy_to_pageable_memory_returns_when_the_data_are_there() {
+fn a_copy_to_pageable_memory_returns_with_the_data() {
     at_both_levels(9);
 }
 
 #[test]
-fn memory_in_stream_order_is_there_at_once() {
+fn stream_ordered_memory_is_available_at_once() {
     at_both_levels(10);
 }
 
 #[test]
-fn destroyed_streams_do_their_work_and_leave_nothing() {
+fn destroyed_streams_complete_their_work_and_leave_nothing() {
     at_both_levels(11);
 }
 
@@ -113,12 +113,12 @@ fn host_functions_run_once_and_in_order() {
 }
 
 #[test]
-fn a_capture_is_none_the_worse() {
+fn a_capture_is_not_affected() {
     at_each_level(14);
 }
 
 #[test]
-fn the_legacy_default_stream_orders_as_ever() {
+fn the_legacy_default_stream_keeps_its_order() {
     at_both_levels(16);
 }
 
@@ -128,12 +128,12 @@ fn sixteen_threads_preempt_their_default_streams() {
 }
 
 #[test]
-fn who_waits_for_a_preempted_stream_gets_what_it_waits_for() {
+fn waits_for_a_preempted_stream_complete() {
     at_both_levels(18);
 }
 
 #[test]
-fn what_is_wrong_is_told_and_the_process_lives() {
+fn errors_are_reported_and_the_process_lives() {
     at_both_levels(19);
 }
 
@@ -163,13 +163,13 @@ fn cooperative_launches_run_once() {
 }
 
 #[test]
-fn a_kernel_is_loaded_beside_a_stream_that_stands() {
+fn a_kernel_is_loaded_beside_a_stopped_stream() {
     at_both_levels(31);
 }
 
-/// The simulated driver refuses handles of what is gone. A real one follows them, so this one takes its time and ends the process.
+/// The simulated driver refuses destroyed handles. A real driver follows them, so the strict simulator ends the process after a delay.
 #[test]
-fn nothing_is_used_that_is_gone() {
+fn no_destroyed_handle_is_used() {
     let _lock = shared();
     let node = node();
     for number in [1, 2, 11, 12, 13, 28, 30] {

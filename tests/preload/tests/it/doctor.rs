@@ -1,4 +1,4 @@
-//! `sluice doctor` on simulated GPUs with each fault: what it finds, the level that follows, and that it leaves nothing behind.
+//! `sluice doctor` on simulated GPUs with each fault: its findings, the enforcement level, and that it leaves nothing behind.
 
 use serde_json::Value;
 use sluice_preload_tests::artifacts::built;
@@ -15,13 +15,13 @@ struct Seen {
     code: Option<i32>,
 }
 
-/// How often a doctor who could not tell, because the machine had other things to do, is asked again.
+/// Further runs while the result is inconclusive, as on a busy machine.
 const AGAIN: usize = 4;
 
 fn doctor(node: &Node, more: &[&str]) -> Seen {
     let mut seen = doctor_once(node.simulator(), more);
     for _ in 0..AGAIN {
-        if !seen.cannot_tell() {
+        if !seen.is_inconclusive() {
             break;
         }
         seen = doctor_once(node.simulator(), more);
@@ -47,16 +47,16 @@ fn gpu(simulator_arguments: &str) -> Node {
     Node::with("").without_manager().simulator_arguments(simulator_arguments).start()
 }
 
-/// Waits until no program of the doctor's has anything on the GPU.
+/// Waits until no program of the doctor uses the GPU.
 #[track_caller]
-fn nothing_is_left(node: &Node) {
+fn check_nothing_is_left(node: &Node) {
     node.when("all of the doctor's programs to be gone", |ledger| {
         (ledger.processes.iter().all(|process| process.ended) && ledger.groups.is_empty()).then_some(())
     });
 }
 
 impl Seen {
-    fn cannot_tell(&self) -> bool {
+    fn is_inconclusive(&self) -> bool {
         let mut checks = self.report["checks"].as_array().into_iter().flatten();
         checks.any(|check| check["found"].as_str().is_some_and(|found| found.starts_with("inconclusive")))
     }
@@ -69,13 +69,13 @@ impl Seen {
     }
 
     #[track_caller]
-    fn is(&self, name: &str, standing: &str, found: &str) {
+    fn check_is(&self, name: &str, standing: &str, found: &str) {
         let (stands, says) = self.check(name);
         assert!(stands == standing && says.contains(found), "{name}: {stands}: {says}");
     }
 
     #[track_caller]
-    fn concludes(&self, verdict: &str, code: i32, level: &str, why: &str) {
+    fn check_result(&self, verdict: &str, code: i32, level: &str, why: &str) {
         assert_eq!(
             (&self.report["verdict"], self.code),
             (&Value::from(verdict), Some(code)),
@@ -87,9 +87,9 @@ impl Seen {
         assert!(says.contains(why), "{says}");
     }
 
-    /// Whoever needs help is told what to do, and nobody else.
+    /// Exactly the checks that did not pass have a next step.
     #[track_caller]
-    fn gives_a_next_step_where_one_is_needed(&self) {
+    fn has_a_next_step_exactly_where_needed(&self) {
         for check in self.report["checks"].as_array().into_iter().flatten() {
             let is_well = check["standing"] == "ok" || check["standing"] == "skipped";
             assert_eq!(check.get("next").is_none(), is_well, "{check:#}");
@@ -98,11 +98,11 @@ impl Seen {
 }
 
 #[test]
-fn a_driver_that_does_what_it_says_is_full_and_nothing_is_left_behind() {
+fn a_driver_with_working_controls_is_full_and_nothing_is_left_behind() {
     let _lock = exclusive();
     let node = gpu("");
     let seen = doctor(&node, &[]);
-    seen.concludes("ok", 0, "full", "stopped, started and sliced");
+    seen.check_result("ok", 0, "full", "stopped, started and sliced");
     for check in [
         "token",
         "channel_groups",
@@ -118,15 +118,15 @@ fn a_driver_that_does_what_it_says_is_full_and_nothing_is_left_behind() {
         "compute_mode",
         "mps",
     ] {
-        seen.is(check, "ok", "");
+        seen.check_is(check, "ok", "");
     }
-    seen.gives_a_next_step_where_one_is_needed();
+    seen.has_a_next_step_exactly_where_needed();
     assert!(seen.report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{}", seen.report);
-    nothing_is_left(&node);
+    check_nothing_is_left(&node);
 }
 
 #[test]
-fn a_doctor_that_is_killed_takes_its_programs_with_it() {
+fn the_doctors_programs_end_when_it_is_killed() {
     let _lock = shared();
     let node = gpu("");
     let mut killed = Command::new(&built().sluice)
@@ -135,47 +135,47 @@ fn a_doctor_that_is_killed_takes_its_programs_with_it() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("running the doctor: {error}"));
-    // Slices are set or somebody is stopped: whatever it is, it goes with the programs.
-    node.when("the doctor to have its hands on a program", |ledger| {
+    // Slices are set or a group is disabled; both end with the programs.
+    node.when("the doctor to control a program", |ledger| {
         let touched = |group: &GroupLedger| !group.is_enabled || group.timeslice_ns == 8_000_000;
         ledger.groups.iter().any(touched).then_some(())
     });
     killed.kill().and_then(|()| killed.wait()).unwrap_or_else(|error| panic!("killing the doctor: {error}"));
-    nothing_is_left(&node);
+    check_nothing_is_left(&node);
 }
 
 #[test]
-fn a_driver_that_only_says_yes_is_not_believed() {
+fn a_driver_that_reports_success_without_effect_is_degraded() {
     let _lock = exclusive();
     let seen = doctor(&gpu("--controls status-only"), &[]);
-    seen.is("set_timeslice", "degraded", "nothing comes of it");
-    seen.is("disable_channels", "degraded", "nothing comes of it");
-    seen.is("channel_groups", "ok", "");
-    seen.concludes("degraded", 1, "device", "DISABLE_CHANNELS): the driver says that it was done");
-    seen.gives_a_next_step_where_one_is_needed();
+    seen.check_is("set_timeslice", "degraded", "nothing comes of it");
+    seen.check_is("disable_channels", "degraded", "nothing comes of it");
+    seen.check_is("channel_groups", "ok", "");
+    seen.check_result("degraded", 1, "device", "DISABLE_CHANNELS): the driver says that it was done");
+    seen.has_a_next_step_exactly_where_needed();
 }
 
 #[test]
 fn a_driver_without_controls_or_memory_operations_falls_to_the_host() {
     let _lock = exclusive();
     let seen = doctor(&gpu("--controls none --mem-ops off"), &[]);
-    seen.is("set_timeslice", "degraded", "0x56");
-    seen.is("disable_channels", "degraded", "0x56");
-    seen.is("ctxsw_stats", "degraded", "0x56");
-    seen.is("memory_ops", "degraded", "801");
-    seen.is("token", "ok", "");
-    seen.concludes("degraded", 1, "host", "Not device: memory operations");
+    seen.check_is("set_timeslice", "degraded", "0x56");
+    seen.check_is("disable_channels", "degraded", "0x56");
+    seen.check_is("ctxsw_stats", "degraded", "0x56");
+    seen.check_is("memory_ops", "degraded", "801");
+    seen.check_is("token", "ok", "");
+    seen.check_result("degraded", 1, "host", "Not device: memory operations");
 }
 
 #[test]
-fn memory_operations_that_are_missing_do_not_take_the_controls_away() {
+fn missing_memory_operations_do_not_lower_the_level() {
     let _lock = exclusive();
     let seen = doctor(&gpu("--mem-ops off"), &[]);
-    seen.is("memory_ops", "degraded", "801");
-    seen.concludes("degraded", 1, "full", "stopped, started and sliced");
+    seen.check_is("memory_ops", "degraded", "801");
+    seen.check_result("degraded", 1, "full", "stopped, started and sliced");
 }
 
-/// Runs the self-test, again where it could not tell.
+/// Runs the self-test, again while it is inconclusive.
 fn self_test(node: &Node, verdict: &Path) -> Option<i32> {
     let mut code = self_test_once(node, verdict);
     for _ in 0..AGAIN {
@@ -199,7 +199,7 @@ fn self_test_once(node: &Node, verdict: &Path) -> Option<i32> {
 }
 
 #[test]
-fn a_manager_believes_the_self_test_rather_than_a_driver_that_only_says_yes() {
+fn a_manager_uses_the_self_test_instead_of_the_drivers_return_codes() {
     let _lock = exclusive();
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder for verdicts: {error}"));
     let verdict = folder.path().join("state/verdict.json");
@@ -213,24 +213,24 @@ fn a_manager_believes_the_self_test_rather_than_a_driver_that_only_says_yes() {
     assert_eq!(self_test(&liar, &verdict), Some(2));
     liar.start_manager();
     liar.logged(&["channel groups cannot be stopped", "nothing comes of it"]);
-    // Another GPU: the verdict that is there is not about it.
+    // Another GPU: the result in the file does not apply.
     let mut honest = node("");
     assert_eq!(self_test(&honest, &verdict), Some(0));
     let written = std::fs::metadata(&verdict).and_then(|file| file.modified()).ok();
     honest.start_manager();
     honest.logged(&["has proven the driver's controls"]);
-    // The same once more: it holds.
+    // The same GPU again: the result still holds.
     assert_eq!(self_test(&honest, &verdict), Some(0));
     assert_eq!(std::fs::metadata(&verdict).and_then(|file| file.modified()).ok(), written);
 }
 
 #[test]
-fn of_several_gpus_the_named_one_is_tried_with_the_driver_that_the_loader_finds() {
+fn of_several_gpus_the_named_one_is_tested() {
     let _lock = exclusive();
     let uuid = |digit: char| format!("GPU-00000000-0000-4000-8000-00000000000{digit}");
     let (liar, honest) =
         (gpu(&format!("--controls status-only --uuid {}", uuid('a'))), gpu(&format!("--uuid {}", uuid('b'))));
-    // As in the node agent's container: the driver is not beside the program, and the disk cannot be written to but here.
+    // As in the node agent's container: the driver is not beside the program, and only this folder is writable.
     let beside = built().sluice.parent().unwrap_or_else(|| panic!("the program is nowhere"));
     let folder = tempfile::tempdir_in(beside).unwrap_or_else(|error| panic!("a folder: {error}"));
     let program = folder.path().join("sluice");
@@ -257,53 +257,53 @@ fn of_several_gpus_the_named_one_is_tried_with_the_driver_that_the_loader_finds(
 }
 
 #[test]
-fn an_unknown_driver_is_said_to_be_and_its_controls_are_judged_by_their_effect() {
+fn an_unknown_driver_is_reported_and_its_controls_are_judged_by_their_effect() {
     let _lock = exclusive();
     let seen = doctor(&gpu("--driver-version 700.12.01"), &[]);
-    seen.is("driver_version", "degraded", "700.12.01");
-    seen.concludes("degraded", 1, "full", "");
+    seen.check_is("driver_version", "degraded", "700.12.01");
+    seen.check_result("degraded", 1, "full", "");
 }
 
 #[test]
-fn under_mps_nobody_can_be_stopped_alone() {
+fn under_mps_the_level_is_device() {
     let _lock = exclusive();
     let seen = doctor(&gpu("--mps"), &[]);
-    seen.is("mps", "degraded", "MPS server");
-    seen.concludes("degraded", 1, "device", "several tenants");
+    seen.check_is("mps", "degraded", "MPS server");
+    seen.check_result("degraded", 1, "device", "several tenants");
 }
 
 #[test]
 fn a_gpu_that_cannot_be_shared_is_broken() {
     let _lock = exclusive();
     let seen = doctor(&gpu("--compute-mode 3"), &[]);
-    seen.is("compute_mode", "broken", "one process at a time");
-    seen.is("hook", "broken", "a program gets no context");
-    seen.concludes("broken", 2, "none", "46");
+    seen.check_is("compute_mode", "broken", "one process at a time");
+    seen.check_is("hook", "broken", "a program gets no context");
+    seen.check_result("broken", 2, "none", "46");
     let seen = doctor(&gpu("--mig"), &[]);
-    seen.is("mig_mode", "broken", "MIG is on");
+    seen.check_is("mig_mode", "broken", "MIG is on");
     assert_eq!(seen.code, Some(2));
 }
 
 #[test]
-fn a_library_that_is_not_there_or_not_ours_leaves_no_level() {
+fn a_missing_or_foreign_library_gives_level_none() {
     let _lock = shared();
     let node = gpu("");
     let seen = doctor(&node, &["--library", "/nowhere/libsluice.so"]);
-    seen.is("hook", "broken", "/nowhere/libsluice.so is not there");
-    seen.concludes("broken", 2, "none", "does not reach a manager");
+    seen.check_is("hook", "broken", "/nowhere/libsluice.so is not there");
+    seen.check_result("broken", 2, "none", "does not reach a manager");
     let other = built().driver.join("libnvidia-ml.so.1");
     let seen = doctor(&node, &["--library", &other.display().to_string()]);
-    seen.is("hook", "broken", "does not attach");
-    seen.concludes("broken", 2, "none", "does not reach a manager");
+    seen.check_is("hook", "broken", "does not attach");
+    seen.check_result("broken", 2, "none", "does not reach a manager");
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_broken_and_everything_else_is_left_alone() {
+fn a_missing_gpu_is_broken_and_other_gpus_are_not_used() {
     let _lock = shared();
     let node = gpu("");
     let seen = doctor_once(node.path().join("nobody.sock"), &[]);
-    seen.is("device_nodes", "broken", "no simulator answers");
-    seen.is("driver_library", "broken", "");
-    seen.concludes("broken", 2, "none", "driver does not work");
+    seen.check_is("device_nodes", "broken", "no simulator answers");
+    seen.check_is("driver_library", "broken", "");
+    seen.check_result("broken", 2, "none", "driver does not work");
     assert!(node.ledger().processes.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Every way a program finds the driver leads through the hook, and no other look-up changes its meaning.
+//! Every kind of driver lookup leads to the hook, and other lookups are not changed.
 
 use sluice_preload_tests::compiled_programs::{Linking, compiled};
 use sluice_preload_tests::{Ending, Node, TenantOptions, shared};
@@ -78,7 +78,7 @@ fn in_the_place_of_libcuda_the_hook_governs_without_a_preload() {
 }
 
 #[test]
-fn rtld_next_keeps_its_meaning_for_the_interposers_of_others() {
+fn rtld_next_works_for_other_interposers() {
     let _lock = shared();
     let node = Node::start(ONE);
     let base = compiled("next_base", Linking::Library, &[]);
@@ -94,7 +94,7 @@ fn rtld_next_keeps_its_meaning_for_the_interposers_of_others() {
 }
 
 #[test]
-fn a_program_that_has_nothing_to_do_with_cuda_is_left_alone() {
+fn a_program_without_cuda_is_not_affected() {
     let _lock = shared();
     let node = Node::with(ONE).without_manager().start();
     let ending = node

@@ -1,8 +1,8 @@
-//! Old peers: a client of Gemini's protocol with our pod-manager, and our hook with a manager of that protocol.
+//! Peers of Gemini's protocol: a client with the pod-manager, and the hook with a manager.
 
-use sluice_preload_tests::gemini_peers::{OldClient, OldManager};
 use sluice_preload_tests::gemini_frames;
-use sluice_preload_tests::{MIB, MS, Node, exclusive, shared, checks, eventually};
+use sluice_preload_tests::gemini_peers::{OldClient, OldManager};
+use sluice_preload_tests::{MIB, MS, Node, checks, eventually, exclusive, shared};
 use std::time::Duration;
 
 const SECOND: u64 = 1_000 * MS;
@@ -28,7 +28,7 @@ fn compute_by_tokens(node: &Node, name: &str, until_ns: u64) -> i32 {
 }
 
 #[test]
-fn a_client_that_speaks_only_the_old_protocol_gets_its_share_beside_ours() {
+fn a_gemini_client_gets_its_share_beside_a_client_with_the_hook() {
     let _lock = exclusive();
     let node = Node::start("2\nold 0.3 1.0 8589934592\nours 0.7 1.0 8589934592\n");
     let mut ours = node.tenant("ours", "busy").arguments("1000 8").start();
@@ -43,7 +43,7 @@ fn a_client_that_speaks_only_the_old_protocol_gets_its_share_beside_ours() {
 }
 
 #[test]
-fn an_old_client_is_charged_for_memory_and_its_hanging_up_gives_it_back() {
+fn a_gemini_clients_memory_is_charged_and_released_when_it_disconnects() {
     let _lock = shared();
     let node = Node::start(&format!("1\nold 0.3 1.0 {}\n", 10 * MIB));
     let mut first = OldClient::connect(node.tcp(), "old");
@@ -63,7 +63,7 @@ fn an_old_client_is_charged_for_memory_and_its_hanging_up_gives_it_back() {
 }
 
 #[test]
-fn an_old_client_nobody_knows_meets_with_silence_until_it_is_known() {
+fn an_unknown_gemini_client_gets_no_answer_until_it_is_in_the_resource_file() {
     let _lock = shared();
     let node = Node::start("1\nknown 0.3 1.0 8589934592\n");
     let mut stranger = OldClient::connect(node.tcp(), "stranger");
@@ -84,7 +84,7 @@ fn an_old_client_nobody_knows_meets_with_silence_until_it_is_known() {
 }
 
 #[test]
-fn our_hook_gets_tokens_from_a_manager_that_speaks_only_the_old_protocol() {
+fn the_hook_gets_tokens_from_a_gemini_manager() {
     let _lock = shared();
     let node = Node::with("").without_manager().start();
     let manager = OldManager::start(256 * MIB, 20.0);
@@ -126,7 +126,8 @@ fn our_hook_gets_tokens_from_a_manager_that_speaks_only_the_old_protocol() {
         assert_eq!(request.name, "kubeshare/pod");
         assert!(request.kind <= gemini_frames::MEM_UPDATE, "an old manager does not know {request:?}");
         if request.kind == gemini_frames::QUOTA {
-            let (overuse, burst) = (gemini_frames::f64_at(&request.payload, 0), gemini_frames::f64_at(&request.payload, 8));
+            let (overuse, burst) =
+                (gemini_frames::f64_at(&request.payload, 0), gemini_frames::f64_at(&request.payload, 8));
             assert!((0.0..1_000.0).contains(&overuse) && (0.0..10_000.0).contains(&burst), "{request:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Programs without the hook, held from outside by `sluice hold`: judged by the simulated GPU's ledger.
+//! Programs without the hook, held by `sluice hold`, measured by the simulated GPU's ledger.
 
 use serde_json::Value;
 use sluice_preload_tests::artifacts::built;
@@ -75,25 +75,25 @@ fn completed(node: &Node, label: &str) -> u64 {
     node.ledger().by_label(label).map_or(0, |row| row.kernels_completed)
 }
 
-/// What a program completes while another one completes 100 kernels.
+/// Kernels that a program completes while another one completes 100.
 fn beside(node: &Node, label: &str, other: &str) -> u64 {
     let (before, then) = (completed(node, label), completed(node, other));
-    node.when("the other one to go on", |ledger| {
+    node.when("the other program to run", |ledger| {
         ledger.by_label(other).filter(|row| row.kernels_completed >= then + 100).map(|_| ())
     });
     completed(node, label) - before
 }
 
 #[track_caller]
-fn goes_on(node: &Node, label: &str) {
+fn check_runs(node: &Node, label: &str) {
     let before = completed(node, label);
-    node.when("it to go on", |ledger| {
+    node.when("the program to run", |ledger| {
         ledger.by_label(label).filter(|row| row.kernels_completed >= before + 100).map(|_| ())
     });
 }
 
 #[test]
-fn a_program_without_the_hook_stands_while_it_is_held_and_goes_on_after() {
+fn a_held_program_without_the_hook_stops_and_runs_again_after_release() {
     let _lock = shared();
     let node = gpu();
     let (first, _second) = (Running::busy(&node, "first"), Running::busy(&node, "second"));
@@ -103,12 +103,12 @@ fn a_program_without_the_hook_stands_while_it_is_held_and_goes_on_after() {
         assert_eq!((&held["hold"], &held["by"]), (&"held".into(), &by.into()));
         assert_eq!(beside(&node, "first", "second"), 0, "{by}");
         assert!(hold.end(), "{by}");
-        goes_on(&node, "first");
+        check_runs(&node, "first");
     }
 }
 
 #[test]
-fn what_a_program_makes_while_it_is_held_stands_too_and_goes_on_with_the_rest() {
+fn contexts_created_during_a_hold_are_held_and_released_too() {
     let _lock = shared();
     let node = gpu();
     let mut later = node.tenant("later", "later").without_hook().start();
@@ -130,46 +130,46 @@ fn what_a_program_makes_while_it_is_held_stands_too_and_goes_on_with_the_rest() 
 }
 
 #[test]
-fn whoever_dies_of_the_two_that_hold_it_the_program_goes_on() {
+fn the_program_runs_again_if_either_holding_process_is_killed() {
     let _lock = shared();
     let node = gpu();
     let first = Running::busy(&node, "first");
-    for dies in ["keeper", "worker"] {
+    for killed in ["parent", "worker"] {
         let mut hold = hold(&node, &["--pid", &first.pid()]);
         assert_eq!(hold.line()["hold"], "held");
-        let keeper = hold.0.pid();
-        if dies == "keeper" {
+        let parent = hold.0.pid();
+        if killed == "parent" {
             hold.kill();
         } else {
-            let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"));
+            let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
             let worker = children.unwrap_or_default().trim().parse().unwrap_or(0);
             assert!(worker > 1, "no worker");
             let worker = nix::unistd::Pid::from_raw(worker);
             nix::sys::signal::kill(worker, nix::sys::signal::Signal::SIGKILL)
                 .unwrap_or_else(|error| panic!("killing the worker: {error}"));
         }
-        goes_on(&node, "first");
+        check_runs(&node, "first");
         hold.kill();
     }
 }
 
 #[test]
-fn what_both_of_them_left_held_is_released_by_another() {
+fn a_program_left_held_by_both_is_released_by_another_command() {
     let _lock = shared();
     let node = gpu();
     let (first, _second) = (Running::busy(&node, "first"), Running::busy(&node, "second"));
     let mut worker = hold(&node, &["--pid", &first.pid(), "--worker"]);
     assert_eq!(worker.line()["hold"], "held");
     worker.kill();
-    assert_eq!(beside(&node, "first", "second"), 0, "nobody has let it go");
+    assert_eq!(beside(&node, "first", "second"), 0, "it was not released");
     let mut release = hold(&node, &["--release", "--pid", &first.pid()]);
     assert_eq!(release.line()["hold"], "released");
     assert!(release.end());
-    goes_on(&node, "first");
+    check_runs(&node, "first");
 }
 
 #[test]
-fn a_program_that_is_killed_while_it_is_held_leaves_no_memory_behind() {
+fn a_program_killed_during_a_hold_leaves_no_memory() {
     let _lock = shared();
     let node = gpu();
     let mut first = Running::busy(&node, "first");
@@ -183,7 +183,7 @@ fn a_program_that_is_killed_while_it_is_held_leaves_no_memory_behind() {
 }
 
 #[test]
-fn two_programs_without_the_hook_share_by_turns() {
+fn two_programs_without_the_hook_share_by_quanta() {
     let _lock = exclusive();
     let node = gpu();
     let (first, second) = (Running::busy(&node, "first"), Running::busy(&node, "second"));
@@ -193,26 +193,26 @@ fn two_programs_without_the_hook_share_by_turns() {
     let share = window.share_of_busy(first.0.pid());
     assert!((0.27..0.33).contains(&share), "{share}");
     assert!(hold.end());
-    goes_on(&node, "first");
-    goes_on(&node, "second");
+    check_runs(&node, "first");
+    check_runs(&node, "second");
 }
 
 #[test]
-fn a_program_whose_groups_are_not_found_is_held_by_the_drivers_lock() {
+fn a_program_without_discovered_groups_is_held_by_the_drivers_lock() {
     let _lock = shared();
     let node = gpu();
     let (first, _second) = (Running::busy(&node, "first"), Running::busy(&node, "second"));
-    // To who does not ask for a simulator's files this one has none of the driver's.
+    // Without --simulated the simulator's control files are not accepted, so no group is found.
     let mut hold = Running::start(&node, "", &["hold", "--pid", &first.pid()]);
     let held = hold.line();
     assert_eq!((&held["hold"], &held["by"]), (&"held".into(), &"lock".into()));
     assert_eq!(beside(&node, "first", "second"), 0);
     assert!(hold.end());
-    goes_on(&node, "first");
+    check_runs(&node, "first");
 }
 
 #[test]
-fn a_program_that_uses_no_gpu_is_said_to_be_one() {
+fn a_program_without_a_gpu_is_reported() {
     let _lock = shared();
     let output = Command::new(&built().sluice)
         .args(["hold", "--by", "groups", "--pid", &std::process::id().to_string()])

@@ -1,4 +1,4 @@
-//! `ioctl` under the hook is `ioctl`.
+//! `ioctl` under the hook: requests to other devices are unchanged.
 
 use sluice_preload_tests::compiled_programs::{Linking, compiled};
 use sluice_preload_tests::{Node, TenantOptions, shared};
@@ -8,7 +8,7 @@ fn tenant(node: &Node, program: &str) -> TenantOptions {
 }
 
 #[test]
-fn on_what_is_no_driver_every_request_answers_as_ever() {
+fn requests_to_other_devices_are_unchanged() {
     let _lock = shared();
     let node = Node::start("1\nmain 0.5 1.0 8589934592\n");
     let ending = tenant(&node, "ioctls").start().finish().expect_success();

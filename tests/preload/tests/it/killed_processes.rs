@@ -1,7 +1,7 @@
-//! What remains when a process is killed: a tenant, the holder of the token, the pod-manager.
+//! Effects of killing a process: a tenant, the token holder, the pod-manager.
 
 use nix::sys::signal::Signal;
-use sluice_preload_tests::{MIB, MS, Node, Tenant, alone, eventually};
+use sluice_preload_tests::{MIB, MS, Node, Tenant, eventually, exclusive, shared};
 
 const SECOND: u64 = 1_000 * MS;
 
@@ -14,13 +14,13 @@ fn busy(node: &Node, client: &str, on_loss: &str) -> Tenant {
 }
 
 #[test]
-fn when_the_holder_of_the_token_is_killed_the_others_go_on_and_its_memory_is_back() {
+fn when_the_token_holder_is_killed_the_others_run_and_its_memory_is_free() {
     let _lock = exclusive();
     let node = Node::start("2\nholder 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n");
     let mut holder = node.tenant("holder", "tenant").start();
     holder.expect("ready");
     assert!(holder.ask(&format!("take alloc {}", 100 * MIB)).starts_with("took"));
-    // One kernel that lasts far longer than any grant: as long as it runs, the token cannot come back.
+    // One kernel that lasts far longer than any grant: while it runs, the token cannot be returned.
     assert_eq!(holder.ask("launch 1 600000000"), "launched");
     let mut other = node.tenant("other", "busy").arguments("1000 8").start();
     other.expect("ready");
@@ -44,8 +44,8 @@ fn when_the_holder_of_the_token_is_killed_the_others_go_on_and_its_memory_is_bac
 }
 
 #[test]
-fn a_holder_that_is_stopped_in_its_tracks_is_waited_for_no_longer_once_killed() {
-    let _lock = exclusive();
+fn a_stopped_token_holder_that_is_killed_is_no_longer_waited_for() {
+    let _lock = shared();
     let node = Node::start("2\nholder 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n");
     let holder = busy(&node, "holder", "open");
     let other = busy(&node, "other", "open");
@@ -57,12 +57,12 @@ fn a_holder_that_is_stopped_in_its_tracks_is_waited_for_no_longer_once_killed() 
 }
 
 #[test]
-fn without_a_manager_fail_open_tenants_go_on_and_attach_again_when_it_returns() {
-    let _lock = exclusive();
+fn fail_open_tenants_run_without_a_manager_and_attach_again_when_it_returns() {
+    let _lock = shared();
     let mut node = Node::start("2\nopen-a 0.3 1.0 8589934592\nopen-b 0.7 1.0 8589934592\n");
-    let mut keeper = node.tenant("open-a", "tenant").start();
-    keeper.expect("ready");
-    assert!(keeper.ask(&format!("take alloc {}", 100 * MIB + 7)).starts_with("took"));
+    let mut memory_holder = node.tenant("open-a", "tenant").start();
+    memory_holder.expect("ready");
+    assert!(memory_holder.ask(&format!("take alloc {}", 100 * MIB + 7)).starts_with("took"));
     let tenants = [busy(&node, "open-a", "open"), busy(&node, "open-b", "open")];
     let used = node.metric("sluice_memory_used_bytes", "open-a");
     assert!(used >= (100 * MIB + 7) as f64);
@@ -83,17 +83,17 @@ fn without_a_manager_fail_open_tenants_go_on_and_attach_again_when_it_returns() 
     for tenant in tenants {
         tenant.finish().expect_success();
     }
-    keeper.finish().expect_success();
+    memory_holder.finish().expect_success();
 }
 
 #[test]
-fn without_a_manager_fail_closed_tenants_hold_until_it_returns() {
-    let _lock = exclusive();
+fn fail_closed_tenants_hold_without_a_manager_until_it_returns() {
+    let _lock = shared();
     let mut node =
         Node::with("1\nclosed 0.5 1.0 8589934592\n").manager_arguments("--on-manager-loss closed").start();
     let tenant = busy(&node, "closed", "closed");
     node.kill_manager();
-    // What the last grant allowed is soon done; from then on nothing is launched.
+    // After the last grant has expired nothing is launched.
     node.let_pass(SECOND);
     let held = node.row(&tenant).kernels_submitted;
     node.let_pass(SECOND);
@@ -105,8 +105,8 @@ fn without_a_manager_fail_closed_tenants_hold_until_it_returns() {
 }
 
 #[test]
-fn a_tenant_that_starts_before_its_manager_computes_and_is_governed_once_there_is_one() {
-    let _lock = exclusive();
+fn a_tenant_started_before_its_manager_runs_and_is_governed_later() {
+    let _lock = shared();
     let mut node = Node::with("1\nearly 0.5 0.5 8589934592\n").without_manager().start();
     let tenant = busy(&node, "early", "open");
     node.start_manager();
@@ -116,10 +116,10 @@ fn a_tenant_that_starts_before_its_manager_computes_and_is_governed_once_there_i
     tenant.finish().expect_success();
 }
 
-/// A tenant that keeps the GPU past all bounds cannot keep the token for ever.
+/// A tenant that never returns its grant does not keep the token for ever.
 #[test]
-fn a_grant_that_does_not_come_back_is_waited_for_only_so_long() {
-    let _lock = exclusive();
+fn an_unreturned_grant_is_waited_for_until_the_return_timeout() {
+    let _lock = shared();
     let node = Node::with("2\nholder 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n")
         .manager_arguments("--return-timeout-ms 500")
         .start();

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sluice_preload_tests::{MIB, Node, Tenant, shared, eventually};
+use sluice_preload_tests::{MIB, Node, Tenant, eventually, shared};
 
 const REFUSED: &str = "refused 2";
 

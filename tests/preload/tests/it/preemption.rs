@@ -1,4 +1,4 @@
-//! Programs that preempt their own streams: no manager, nothing but the library. What the program computed is its own witness.
+//! Programs that preempt their own streams, with the library and without a manager. The programs check their own results.
 
 use sluice_preload_tests::{Ending, MS, Node, shared};
 
@@ -37,7 +37,7 @@ fn questions_to_a_preempted_stream_are_answered_and_waits_end_when_it_is_restore
 }
 
 #[test]
-fn what_a_call_was_given_may_be_overwritten_while_it_waits() {
+fn arguments_may_be_overwritten_while_a_call_waits() {
     at_both_levels("arguments");
 }
 
@@ -47,7 +47,7 @@ fn a_stream_that_is_destroyed_while_preempted_does_its_work_when_it_is_restored(
 }
 
 #[test]
-fn an_event_means_the_record_that_was_last_when_somebody_waited_for_it() {
+fn a_wait_for_an_event_uses_its_last_record_before_the_wait() {
     at_both_levels("events");
 }
 
@@ -74,7 +74,7 @@ fn a_capture_beside_a_preempted_stream_and_a_graph_that_is_destroyed_while_its_l
 }
 
 #[test]
-fn memory_in_stream_order_is_there_at_once_and_copies_of_pageable_memory_are_as_ever() {
+fn stream_ordered_memory_is_available_at_once_and_pageable_copies_are_unchanged() {
     at_both_levels("memory");
 }
 
@@ -89,17 +89,17 @@ fn threads_preempt_their_own_default_streams() {
 }
 
 #[test]
-fn calls_that_make_no_sense_are_told_so() {
+fn invalid_calls_are_refused() {
     at_both_levels("outcomes");
 }
 
 #[test]
-fn a_stream_that_is_idle_is_told_of_and_an_outage_ends() {
+fn an_idle_stream_is_notified_and_an_outage_ends() {
     at_both_levels("notices");
 }
 
 #[test]
-fn a_child_process_is_not_concerned() {
+fn a_child_process_is_not_affected() {
     at_each_level("forks");
 }
 
@@ -114,12 +114,12 @@ fn a_context_ends_with_a_stream_preempted() {
 }
 
 #[test]
-fn only_a_release_of_the_primary_context_that_may_be_the_last_has_its_streams_run() {
+fn only_a_possibly_last_release_of_the_primary_context_restores_its_streams() {
     at_both_levels("retains");
 }
 
 #[test]
-fn nothing_stops_at_a_gate_while_a_load_lasts_that_began_before_there_were_any() {
+fn no_stream_stops_at_a_gate_during_a_module_load_that_began_before_the_gates() {
     run("", "early 1");
 }
 
@@ -135,7 +135,7 @@ fn without_stream_memory_operations_streams_are_stopped_at_the_host() {
 }
 
 #[test]
-fn gates_that_the_driver_refuses_for_the_moment_are_asked_for_again() {
+fn temporarily_refused_gates_are_requested_again() {
     let ending = run("", "refusals 1");
     let (absent, memory, now) = (
         "the driver has no stream memory operations; then 0",
@@ -159,7 +159,7 @@ fn gates_that_the_driver_refuses_for_the_moment_are_asked_for_again() {
 }
 
 #[test]
-fn a_kernel_is_stopped_in_its_middle_and_goes_on_when_somebody_else_needs_the_context() {
+fn a_kernel_is_stopped_in_its_middle_and_resumes_when_another_stream_needs_the_context() {
     let _lock = shared();
     let node = Node::with("0\n").without_manager().start();
     let mut tenant = node.tenant("alone", "preempt_calls").arguments("full 2").start();

@@ -1,18 +1,18 @@
-//! The life of a process under the hook: threads, fork, exec, and every way of ending.
+//! Processes under the hook: threads, fork, exec, and every kind of end.
 
 use nix::sys::signal::Signal;
-use sluice_preload_tests::{Node, Tenant, shared, eventually};
+use sluice_preload_tests::{Node, Tenant, eventually, shared};
 use std::fs;
 
 const ONE: &str = "1\nmain 0.5 1.0 8589934592\n";
 const TWO: &str = "2\nmain 0.5 1.0 8589934592\nhog 0.5 1.0 8589934592\n";
 
-/// A node whose manager is patient with a grant that does not come back.
-fn patient() -> Node {
+/// A node whose manager waits a minute for a grant to be returned.
+fn node_with_long_return_timeout() -> Node {
     Node::with(TWO).manager_arguments("--return-timeout-ms 60000").start()
 }
 
-/// A tenant of client "hog" that has the token and cannot give it back while it lives.
+/// A tenant of client "hog" that holds the token and cannot return it while it lives.
 fn hog(node: &Node) -> Tenant {
     let mut hog = node.tenant("hog", "tenant").start();
     hog.expect("ready");
@@ -54,7 +54,7 @@ fn a_thousand_threads_launch_beside_another_client() {
 }
 
 #[test]
-fn a_fault_on_a_thread_of_the_hook_meets_the_programs_handler_and_other_signals_the_programs_threads() {
+fn a_fault_on_a_hook_thread_reaches_the_programs_handler_and_other_signals_reach_its_threads() {
     let _lock = shared();
     let node = Node::start(ONE);
     let mut tenant = node.tenant("main", "faults").start();
@@ -64,7 +64,7 @@ fn a_fault_on_a_thread_of_the_hook_meets_the_programs_handler_and_other_signals_
 }
 
 #[test]
-fn a_forked_child_uses_cuda_afresh_when_its_parent_had_not() {
+fn a_forked_child_initialises_cuda_if_its_parent_did_not() {
     let _lock = shared();
     let node = Node::start(ONE);
     let tenant = node.tenant("main", "forks").arguments("fresh").start();
@@ -76,10 +76,10 @@ fn a_forked_child_uses_cuda_afresh_when_its_parent_had_not() {
 }
 
 #[test]
-fn children_of_a_process_that_uses_cuda_neither_hang_nor_harm_it() {
+fn children_of_a_cuda_process_neither_hang_nor_disturb_it() {
     let _lock = shared();
     let node = Node::start(TWO);
-    // So that grants come and go, and forks happen at every stage of one.
+    // The rival makes grants expire, so that forks happen at every stage of a grant.
     let mut rival = node.tenant("hog", "busy").arguments("500 4").start();
     rival.expect("ready");
     node.tenant("main", "forks").arguments("used").start().finish().expect_success();
@@ -87,7 +87,7 @@ fn children_of_a_process_that_uses_cuda_neither_hang_nor_harm_it() {
 }
 
 #[test]
-fn a_new_image_in_an_old_process_starts_over() {
+fn exec_starts_the_hook_again() {
     let _lock = shared();
     let node = Node::start(ONE);
     let mut tenant = node.tenant("main", "execs").start();
@@ -108,7 +108,7 @@ fn every_way_of_ending_ends_with_work_in_flight_and_nothing_destroyed() {
     }
     let ending = node.tenant("main", "exits").arguments("abort").start().finish();
     assert_eq!(ending.signal(), Some(Signal::SIGABRT as i32), "{}", ending.errors);
-    // Nobody has left a token or memory behind.
+    // No token or memory is left.
     eventually("all memory", || (node.metric("sluice_memory_used_bytes", "main") == 0.0).then_some(()));
     let mut next = node.tenant("main", "launches").arguments("kernel 10").start();
     next.expect("10");
@@ -117,7 +117,7 @@ fn every_way_of_ending_ends_with_work_in_flight_and_nothing_destroyed() {
 #[test]
 fn every_way_of_ending_ends_while_a_thread_waits_for_a_token() {
     let _lock = shared();
-    let node = patient();
+    let node = node_with_long_return_timeout();
     let hog = hog(&node);
     for how in ["return", "exit", "quick", "thread", "detach", "abort"] {
         let mut tenant = node.tenant("main", "exits").arguments(how).arguments("wait").start();
@@ -127,7 +127,7 @@ fn every_way_of_ending_ends_while_a_thread_waits_for_a_token() {
         let expected = if how == "abort" { (None, Some(6)) } else { (Some(0), None) };
         assert_eq!((ending.code(), ending.signal()), expected, "{how}: {}", ending.errors);
     }
-    // The requests of the dead are forgotten: the token goes to whoever is still there.
+    // The requests of ended processes are forgotten: the token goes to a running process.
     hog.signal(Signal::SIGKILL);
     let mut next = node.tenant("main", "launches").arguments("kernel 10").start();
     next.expect("10");
@@ -136,7 +136,7 @@ fn every_way_of_ending_ends_while_a_thread_waits_for_a_token() {
 #[test]
 fn a_thread_that_waits_for_a_token_does_not_keep_another_from_allocating() {
     let _lock = shared();
-    let node = patient();
+    let node = node_with_long_return_timeout();
     let hog = hog(&node);
     let mut tenant = node.tenant("main", "patient").start();
     tenant.expect("waiting");
@@ -147,9 +147,9 @@ fn a_thread_that_waits_for_a_token_does_not_keep_another_from_allocating() {
 }
 
 #[test]
-fn a_thread_cancelled_while_it_waits_for_a_token_does_not_take_the_process_along() {
+fn a_thread_cancelled_during_a_token_wait_does_not_end_the_process() {
     let _lock = shared();
-    let node = patient();
+    let node = node_with_long_return_timeout();
     let _hog = hog(&node);
     let mut tenant = node.tenant("main", "patient").arguments("cancel").start();
     tenant.expect("waiting");
@@ -160,7 +160,7 @@ fn a_thread_cancelled_while_it_waits_for_a_token_does_not_take_the_process_along
 #[test]
 fn a_signal_ends_a_tenant_that_waits_for_a_token() {
     let _lock = shared();
-    let node = patient();
+    let node = node_with_long_return_timeout();
     let _hog = hog(&node);
     let mut tenant = node.tenant("main", "tenant").start();
     tenant.expect("ready");
@@ -171,7 +171,7 @@ fn a_signal_ends_a_tenant_that_waits_for_a_token() {
 }
 
 #[test]
-fn a_program_started_with_its_standard_streams_closed_runs_and_nobody_writes_into_its_files() {
+fn with_closed_standard_streams_the_hook_does_not_write_to_the_programs_files() {
     let _lock = shared();
     let node = Node::start(ONE);
     let result = node.path().join("result");

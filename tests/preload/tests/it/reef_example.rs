@@ -1,5 +1,5 @@
-//! REEF's example, with REEF's header and by REEF's name of the library: it preempts a stream, looks on, and lets it go on. What it
-//! claims it has checked itself, from another stream.
+//! REEF's example with REEF's header and library name: it preempts a stream, observes it from another stream, and restores it. It checks
+//! its own results.
 
 use sluice_preload_tests::{Node, TenantOptions, artifacts, shared};
 
@@ -19,7 +19,7 @@ fn number(value: &serde_json::Value, name: &str) -> u64 {
 }
 
 #[test]
-fn the_example_runs_as_it_is_linked_without_any_preload() {
+fn the_linked_example_runs_without_a_preload() {
     let _lock = shared();
     let node = node();
     let example = node.tenant("main", "preempt").linked_with_reef().without_hook();
@@ -30,7 +30,7 @@ fn the_example_runs_as_it_is_linked_without_any_preload() {
 }
 
 #[test]
-fn the_example_finds_the_library_that_was_preloaded_and_needs_no_other() {
+fn the_example_uses_the_preloaded_library() {
     let _lock = shared();
     let node = node();
     // No folder that the loader looks in has a library of either name.
@@ -42,7 +42,7 @@ fn the_example_finds_the_library_that_was_preloaded_and_needs_no_other() {
 fn each_level_stops_the_stream_and_a_higher_one_falls_back() {
     let _lock = shared();
     let node = node();
-    // That the stream stood is what the example's own end says.
+    // The example's exit code says that the stream was stopped.
     for (asked, highest) in [("host", 0), ("device", 1), ("all", 2)] {
         let seen = printed(node.tenant("main", "preempt").linked_with_reef().arguments(asked));
         assert!(number(&seen, "level") <= highest, "{seen}");

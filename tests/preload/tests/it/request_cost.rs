@@ -7,22 +7,22 @@ use sluice_preload_tests::{Node, shared};
 
 const REQUESTS: u64 = 200;
 
-/// What one run said.
+/// Result of one run.
 #[derive(Debug)]
 struct Cost {
-    /// Calls of the program's thread that the program has not made, by the driver's function.
+    /// Driver calls on the program's thread that the program did not make, by function.
     added: BTreeMap<String, i64>,
     holds: u64,
 }
 
-/// Runs `REQUESTS` requests with `hint`, under the hook with so many others about, or without the hook.
-fn cost(hint: &str, hints: &str, company: Option<u64>) -> Cost {
+/// Runs `REQUESTS` requests with `hint`, under the hook with this number of contenders, or without the hook.
+fn cost(hint: &str, hints: &str, contenders: Option<u64>) -> Cost {
     let node = Node::with("2\nlc 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n").without_manager().start();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
-    manager.say(true, company.unwrap_or(0));
+    manager.set_contenders(true, contenders.unwrap_or(0));
     let tenant = node.tenant("lc", "requests").arguments(&format!("{hint} 0 {REQUESTS}"));
     let tenant = tenant.environment("SLUICE_HINTS", hints);
-    let mut tenant = if company.is_some() { tenant.start() } else { tenant.without_hook().start() };
+    let mut tenant = if contenders.is_some() { tenant.start() } else { tenant.without_hook().start() };
     let number = |word: Option<&str>| {
         word.and_then(|word| word.parse::<i64>().ok()).unwrap_or_else(|| panic!("a number expected"))
     };
@@ -44,30 +44,30 @@ fn cost(hint: &str, hints: &str, company: Option<u64>) -> Cost {
 }
 
 #[test]
-fn the_program_alone_is_what_is_compared_with() {
+fn without_the_hook_no_call_is_added() {
     let _lock = shared();
     let cost = cost("none", "off", None);
     assert!(cost.added.is_empty() && cost.holds == 0, "{cost:?}");
 }
 
 #[test]
-fn without_hints_the_driver_is_called_as_if_there_were_no_hook() {
+fn without_hints_the_hook_adds_no_driver_call() {
     let _lock = shared();
-    for company in [0, 1] {
-        let cost = cost("none", "off", Some(company));
-        assert!(cost.added.is_empty() && cost.holds == 0, "beside {company}: {cost:?}");
+    for contenders in [0, 1] {
+        let cost = cost("none", "off", Some(contenders));
+        assert!(cost.added.is_empty() && cost.holds == 0, "beside {contenders}: {cost:?}");
     }
 }
 
 #[test]
-fn hints_that_may_not_be_followed_cost_no_call_either() {
+fn hints_without_contenders_add_no_driver_call() {
     let _lock = shared();
     let cost = cost("none", "auto", Some(0));
     assert!(cost.added.is_empty() && cost.holds == 0, "{cost:?}");
 }
 
 #[test]
-fn a_hint_costs_two_launches_and_a_question_for_the_context() {
+fn a_hint_adds_two_launches_and_one_context_query() {
     let _lock = shared();
     let cost = cost("api", "api", Some(1));
     assert_eq!(cost.holds, REQUESTS);
@@ -77,13 +77,13 @@ fn a_hint_costs_two_launches_and_a_question_for_the_context() {
 }
 
 #[test]
-fn holds_that_come_by_themselves_cost_no_more_than_those_that_are_asked_for() {
+fn automatic_holds_add_no_more_calls_than_requested_ones() {
     let _lock = shared();
     let cost = cost("auto", "auto", Some(1));
     assert!(cost.holds > 0);
     let most = |what: &str| match what {
         "cuCtxGetCurrent" => 2 * REQUESTS,
-        // Those of holds that were foreseen are not the program's thread's.
+        // Predicted holds are launched by another thread.
         "cuLaunchKernel" => 2 * cost.holds,
         _ => 0,
     };

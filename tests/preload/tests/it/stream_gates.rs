@@ -1,16 +1,16 @@
-//! A manager's gate: what a process has submitted and what it submits stands still while it is shut. The simulator's ledger
-//! is the witness that it does; the programs check that nothing was lost, done twice or out of order.
+//! Stream gates: while a gate is closed, submitted and new work of the process waits. The simulator's ledger shows it; the programs check
+//! that no work is lost, repeated or reordered.
 
 use sluice_comm::page::report::GATES_DEVICE;
 use sluice_preload_tests::recording_manager::{RecordingManager, Understands};
-use sluice_preload_tests::{MS, Node, Tenant, shared, eventually};
+use sluice_preload_tests::{MS, Node, Tenant, eventually, shared};
 
-struct Stage {
+struct GateBed {
     node: Node,
     manager: RecordingManager,
 }
 
-impl Stage {
+impl GateBed {
     fn new() -> Self {
         Self::on("")
     }
@@ -35,90 +35,90 @@ impl Stage {
         self.node.row(tenant).kernels_completed - before
     }
 
-    fn stands(&self, tenant: &Tenant) {
-        eventually("the process to stand", || (self.completed(tenant) == 0).then_some(()));
-        assert_eq!(self.completed(tenant), 0, "it stands as long as the gate is shut");
+    fn check_stopped(&self, tenant: &Tenant) {
+        eventually("the process to stop", || (self.completed(tenant) == 0).then_some(()));
+        assert_eq!(self.completed(tenant), 0, "it must stay stopped while the gate is closed");
     }
 
-    fn runs(&self, tenant: &Tenant) {
+    fn check_runs(&self, tenant: &Tenant) {
         let seen = self.node.row(tenant).kernels_completed;
         self.node.when_completed(tenant, seen + 100);
     }
 }
 
 #[test]
-fn a_process_stands_while_its_gate_is_shut_and_goes_on_when_it_is_opened() {
+fn a_process_stops_while_its_gate_is_closed_and_resumes_when_it_opens() {
     let _lock = shared();
     for (simulator, program, arguments) in
         [("", "preempt_gate", "200"), ("--mem-ops off", "preempt_gate", "200"), ("", "busy", "200 8")]
     {
-        let stage = Stage::on(simulator);
-        stage.manager.gates(Some(false));
-        let mut tenant = stage.start(program, arguments);
+        let bed = GateBed::on(simulator);
+        bed.manager.gates(Some(false));
+        let mut tenant = bed.start(program, arguments);
         for _ in 0..3 {
-            stage.runs(&tenant);
-            stage.manager.gates(Some(true));
-            stage.stands(&tenant);
-            stage.manager.gates(Some(false));
+            bed.check_runs(&tenant);
+            bed.manager.gates(Some(true));
+            bed.check_stopped(&tenant);
+            bed.manager.gates(Some(false));
         }
-        stage.runs(&tenant);
+        bed.check_runs(&tenant);
         tenant.close_input();
         tenant.ending().expect_success();
     }
 }
 
 #[test]
-fn a_process_that_runs_without_gates_is_given_them_and_loses_them_again() {
+fn a_running_process_gets_gates_and_loses_them_again() {
     let _lock = shared();
-    let stage = Stage::new();
-    let tenant = stage.start("preempt_gate", "200");
-    stage.runs(&tenant);
-    stage.manager.gates(Some(true));
-    stage.stands(&tenant);
-    stage.manager.gates(None);
-    stage.runs(&tenant);
+    let bed = GateBed::new();
+    let tenant = bed.start("preempt_gate", "200");
+    bed.check_runs(&tenant);
+    bed.manager.gates(Some(true));
+    bed.check_stopped(&tenant);
+    bed.manager.gates(None);
+    bed.check_runs(&tenant);
     tenant.finish().expect_success();
 }
 
 #[test]
-fn a_process_has_its_gates_when_the_driver_has_memory_for_them_again() {
+fn a_process_gets_gates_once_the_driver_has_memory_for_them() {
     let _lock = shared();
-    let stage = Stage::new();
-    stage.manager.gates(Some(false));
-    let tenant = stage.start("preempt_gate", "200 4");
+    let bed = GateBed::new();
+    bed.manager.gates(Some(false));
+    let tenant = bed.start("preempt_gate", "200 4");
     eventually("its gates to hold back what is on the GPU", || {
-        (stage.manager.gates_told() == GATES_DEVICE).then_some(())
+        (bed.manager.reported_gates() == GATES_DEVICE).then_some(())
     });
-    stage.manager.gates(Some(true));
-    stage.stands(&tenant);
-    stage.manager.gates(None);
-    stage.runs(&tenant);
+    bed.manager.gates(Some(true));
+    bed.check_stopped(&tenant);
+    bed.manager.gates(None);
+    bed.check_runs(&tenant);
     tenant.finish().expect_success();
 }
 
 #[test]
-fn what_a_shut_gate_keeps_from_the_driver_is_told_of_as_work_that_is_still_to_be_done() {
+fn work_behind_a_closed_gate_is_reported_as_pending() {
     let _lock = shared();
-    let stage = Stage::new();
-    stage.manager.gates(Some(false));
-    let mut tenant = stage.start("tenant", "");
+    let bed = GateBed::new();
+    bed.manager.gates(Some(false));
+    let mut tenant = bed.start("tenant", "");
     assert_eq!(tenant.ask("launch 1 100"), "launched");
     assert_eq!(tenant.ask("sync"), "synced");
-    eventually("the process to be idle", || (!stage.manager.is_busy()).then_some(()));
-    stage.manager.gates(Some(true));
-    // Nothing is on the GPU, so nothing stands there: it has followed when a kernel does not run.
+    eventually("the process to be idle", || (!bed.manager.is_busy()).then_some(()));
+    bed.manager.gates(Some(true));
+    // The GPU is empty, so no kernel waits there: the gate is closed once a new kernel does not run.
     let mut launched = 1;
     eventually("the gate to be shut", || {
         assert_eq!(tenant.ask("launch 1 100"), "launched");
         launched += 1;
-        stage.node.let_pass(20 * MS);
-        (stage.node.row(&tenant).kernels_completed < launched).then_some(())
+        bed.node.let_pass(20 * MS);
+        (bed.node.row(&tenant).kernels_completed < launched).then_some(())
     });
-    let told = stage.manager.busy_ns();
-    stage.node.let_pass(100 * MS);
-    assert!(stage.manager.is_busy(), "it has work");
-    assert_eq!(stage.manager.busy_ns(), told, "none of it has ended");
-    stage.manager.gates(Some(false));
+    let told = bed.manager.busy_ns();
+    bed.node.let_pass(100 * MS);
+    assert!(bed.manager.is_busy(), "it has work");
+    assert_eq!(bed.manager.busy_ns(), told, "none of it has ended");
+    bed.manager.gates(Some(false));
     assert_eq!(tenant.ask("sync"), "synced");
     tenant.finish().expect_success();
 }
@@ -126,78 +126,78 @@ fn what_a_shut_gate_keeps_from_the_driver_is_told_of_as_work_that_is_still_to_be
 #[test]
 fn gates_open_when_the_manager_is_gone() {
     let _lock = shared();
-    let stage = Stage::new();
-    let tenant = stage.start("preempt_gate", "200");
-    stage.runs(&tenant);
-    stage.manager.gates(Some(true));
-    stage.stands(&tenant);
-    stage.manager.hang_up();
-    stage.runs(&tenant);
+    let bed = GateBed::new();
+    let tenant = bed.start("preempt_gate", "200");
+    bed.check_runs(&tenant);
+    bed.manager.gates(Some(true));
+    bed.check_stopped(&tenant);
+    bed.manager.hang_up();
+    bed.check_runs(&tenant);
     tenant.finish().expect_success();
 }
 
 #[test]
-fn a_process_that_is_killed_with_its_gate_shut_leaves_nothing_behind() {
+fn a_process_killed_behind_a_closed_gate_leaves_nothing() {
     let _lock = shared();
-    let stage = Stage::new();
-    let tenant = stage.start("preempt_gate", "200");
-    stage.runs(&tenant);
-    stage.manager.gates(Some(true));
-    stage.stands(&tenant);
+    let bed = GateBed::new();
+    let tenant = bed.start("preempt_gate", "200");
+    bed.check_runs(&tenant);
+    bed.manager.gates(Some(true));
+    bed.check_stopped(&tenant);
     drop(tenant);
-    stage.manager.gates(None);
-    let next = stage.start("busy", "200 8");
-    stage.runs(&next);
+    bed.manager.gates(None);
+    let next = bed.start("busy", "200 8");
+    bed.check_runs(&next);
     next.finish().expect_success();
 }
 
 #[test]
-fn a_process_that_begins_with_its_gate_shut_waits_for_it() {
+fn a_process_started_behind_a_closed_gate_waits() {
     let _lock = shared();
-    let stage = Stage::new();
-    stage.manager.gates(Some(true));
-    let mut tenant = stage.node.tenant("main", "preempt_gate").arguments("200").start();
-    stage.manager.announcement(0);
-    stage.manager.gates(Some(false));
+    let bed = GateBed::new();
+    bed.manager.gates(Some(true));
+    let mut tenant = bed.node.tenant("main", "preempt_gate").arguments("200").start();
+    bed.manager.announcement(0);
+    bed.manager.gates(Some(false));
     tenant.expect("ready");
-    stage.runs(&tenant);
+    bed.check_runs(&tenant);
     tenant.finish().expect_success();
 }
 
 #[test]
 fn a_latency_critical_process_has_no_gates() {
     let _lock = shared();
-    let stage = Stage::new();
-    stage.manager.say(true, 1);
-    stage.manager.gates(Some(true));
-    let tenant = stage.start("preempt_gate", "200");
-    (0..5).for_each(|_| stage.runs(&tenant));
-    assert!(stage.completed(&tenant) > 0);
+    let bed = GateBed::new();
+    bed.manager.set_contenders(true, 1);
+    bed.manager.gates(Some(true));
+    let tenant = bed.start("preempt_gate", "200");
+    (0..5).for_each(|_| bed.check_runs(&tenant));
+    assert!(bed.completed(&tenant) > 0);
     tenant.finish().expect_success();
 }
 
-/// Runs a program to its end while the gate opens and shuts all the time, on a driver that ends it at a handle of what is gone, or not.
-fn under_gates(program: &str, arguments: &str, strict: bool) {
+/// Runs a program to its end while the gate opens and closes all the time. A `strict` driver ends it when it uses a destroyed handle.
+fn run_under_gates(program: &str, arguments: &str, strict: bool) {
     let _lock = shared();
-    let stage = Stage::new();
-    let mut tenant = stage.node.tenant("main", program).arguments(arguments);
+    let bed = GateBed::new();
+    let mut tenant = bed.node.tenant("main", program).arguments(arguments);
     if strict {
         tenant = tenant.environment("SLUICE_SIM_STRICT", "20");
     }
     let mut tenant = tenant.start();
     let waiting = std::thread::spawn(move || tenant.ending());
     for round in 0u32.. {
-        stage.manager.gates(if round % 7 == 6 { None } else { Some(round.is_multiple_of(2)) });
+        bed.manager.gates(if round % 7 == 6 { None } else { Some(round.is_multiple_of(2)) });
         if waiting.is_finished() {
             break;
         }
-        stage.node.let_pass(u64::from(round % 5) * MS);
+        bed.node.let_pass(u64::from(round % 5) * MS);
     }
     waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).expect_success();
 }
 
 #[test]
-fn programs_of_all_kinds_give_the_same_results_while_the_gate_opens_and_shuts() {
+fn programs_give_the_same_results_while_the_gate_opens_and_closes() {
     for (program, arguments) in [
         ("streams", "perthread"),
         ("streams", "destroyed"),
@@ -213,14 +213,14 @@ fn programs_of_all_kinds_give_the_same_results_while_the_gate_opens_and_shuts() 
         ("forks", ""),
     ] {
         eprintln!("{program} {arguments}");
-        under_gates(program, arguments, false);
+        run_under_gates(program, arguments, false);
     }
 }
 
 #[test]
-fn nothing_is_used_that_is_gone_while_the_gate_opens_and_shuts() {
+fn no_destroyed_handle_is_used_while_the_gate_opens_and_closes() {
     for arguments in ["perthread", "destroyed", "contexts", "primary", "released"] {
         eprintln!("streams {arguments}");
-        under_gates("streams", arguments, true);
+        run_under_gates("streams", arguments, true);
     }
 }

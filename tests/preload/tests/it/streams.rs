@@ -48,12 +48,12 @@ fn streams_may_be_destroyed_with_work_in_flight() {
 }
 
 #[test]
-fn events_that_are_asked_about_are_reached_while_streams_come_and_go() {
+fn queried_events_complete_while_streams_are_created_and_destroyed() {
     beside_a_rival("streams", "asked");
 }
 
 #[test]
-fn contexts_may_come_and_go() {
+fn contexts_may_be_created_and_destroyed() {
     beside_a_rival("streams", "contexts");
 }
 

@@ -1,7 +1,7 @@
-//! Who gets how much of the GPU's time. The witness is the simulated GPU's own ledger.
+//! Shares of the GPU's time, measured by the simulated GPU's ledger.
 
 use sluice_preload_tests::tenant::end;
-use sluice_preload_tests::{MS, Node, Tenant, alone, checks, tenant};
+use sluice_preload_tests::{MS, Node, Tenant, checks, exclusive, shared, tenant};
 
 const SECOND: u64 = 1_000 * MS;
 
@@ -10,7 +10,7 @@ fn busy(node: &Node, clients: &[&str]) -> Vec<Tenant> {
 }
 
 #[test]
-fn two_busy_clients_share_as_their_requests_say_over_twenty_seconds() {
+fn two_busy_clients_share_according_to_their_requests_over_twenty_seconds() {
     let _lock = exclusive();
     let node = Node::start("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n");
     let tenants = busy(&node, &["be-a", "be-b"]);
@@ -20,10 +20,10 @@ fn two_busy_clients_share_as_their_requests_say_over_twenty_seconds() {
     end(tenants);
 }
 
-/// The check of the test above notices a manager that mixes up its clients.
+/// The check of the test above fails for a manager that swaps its clients.
 #[test]
 fn with_the_quotas_swapped_the_check_of_shares_fails() {
-    let _lock = exclusive();
+    let _lock = shared();
     let node = Node::start("2\nbe-a 0.7 1.0 8589934592\nbe-b 0.3 1.0 8589934592\n");
     let tenants = busy(&node, &["be-a", "be-b"]);
     let span = node.let_pass(5 * SECOND);
@@ -43,7 +43,7 @@ fn two_processes_of_a_client_have_the_share_of_one() {
     let of_time = |tenants: &[Tenant]| tenants.iter().map(|t| window.share_of_time(t.pid())).sum::<f64>();
     let (pair, single) = (of_time(&tenants[..2]), of_time(&tenants[2..]));
     assert!((single - 0.5).abs() <= checks::TWO_POINTS, "the single one had {single:.4} of the time");
-    // Of its half the pair loses a tenth at most to the switches between its own two contexts (gpu-measurements.md, section 7).
+    // The pair loses at most a tenth of its half to context switches between its two processes (docs/reference, context switch).
     let possible = 0.45 - checks::TWO_POINTS..=0.5 + checks::TWO_POINTS;
     assert!(possible.contains(&pair), "the pair had {pair:.4} of the time");
     end(tenants);
@@ -65,7 +65,7 @@ fn a_limit_of_half_holds_for_a_lone_client_without_long_stalls() {
 }
 
 #[test]
-fn what_an_idle_client_leaves_goes_to_the_others_in_proportion_to_their_requests() {
+fn an_idle_clients_share_goes_to_the_others_in_proportion_to_their_requests() {
     let _lock = exclusive();
     let node =
         Node::start("3\nsmall 0.2 1.0 8589934592\nlarge 0.3 1.0 8589934592\nidle 0.5 1.0 8589934592\n");
@@ -77,7 +77,7 @@ fn what_an_idle_client_leaves_goes_to_the_others_in_proportion_to_their_requests
     let span = node.let_pass(8 * SECOND);
     checks::shares(&node.window(span), &[(&[tenants[0].pid()], 0.4), (&[tenants[1].pid()], 0.6)], 0.9)
         .unwrap();
-    // And it gets the GPU when it comes back.
+    // The idle client gets the GPU when it has work again.
     assert_eq!(idle.ask("launch 20 1000"), "launched");
     assert_eq!(idle.ask("sync"), "synced");
     assert_eq!(idle.ask("check"), "right");
@@ -97,14 +97,14 @@ fn a_lone_client_with_a_small_request_gets_the_whole_gpu() {
 }
 
 #[test]
-fn a_latency_critical_client_waits_for_nobody() {
-    let _lock = exclusive();
+fn a_latency_critical_client_does_not_wait_for_the_token() {
+    let _lock = shared();
     let node = Node::with(
         "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
     )
     .manager_arguments("--return-timeout-ms 60000")
     .start();
-    // One kernel that keeps the token of all others for as long as it runs.
+    // One kernel that holds the token of best effort for as long as it runs.
     let mut batch = node.tenant("batch", "tenant").start();
     batch.expect("ready");
     assert_eq!(batch.ask("launch 1 600000000"), "launched");
@@ -115,6 +115,6 @@ fn a_latency_critical_client_waits_for_nobody() {
         assert_eq!(service.ask("sync"), "synced");
     }
     assert_eq!(service.ask("check"), "right");
-    assert_eq!(node.row(&batch).kernels_completed, 0, "it was to hold the token all the time");
+    assert_eq!(node.row(&batch).kernels_completed, 0, "it must hold the token all the time");
     service.finish().expect_success();
 }

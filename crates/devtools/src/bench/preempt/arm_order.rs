@@ -39,7 +39,12 @@ pub(super) struct ArmOrder(Vec<Arm>);
 
 impl ArmOrder {
     /// Order of a row with these hints, under MPS or not. The same seed gives the same order.
-    pub(super) fn of(seed: u64, (kernel_us, level): (u32, PreemptionLevel), hints: &[bool], mps: bool) -> Self {
+    pub(super) fn of(
+        seed: u64,
+        (kernel_us, level): (u32, PreemptionLevel),
+        hints: &[bool],
+        mps: bool,
+    ) -> Self {
         let mut arms = vec![Arm::Alone(0), Arm::Alone(1), Arm::BestEffort, Arm::Stock];
         arms.extend(mps.then_some(Arm::Mps));
         arms.extend(hints.iter().map(|hint| Arm::Sluice(*hint)));

@@ -6,13 +6,13 @@ use std::time::Duration;
 use sluice_load::commanded::{Command, Ran, Served, unix_ns};
 
 use super::Arguments;
-use super::generator::Generator;
-use super::time_limit::TimeLimit;
-use super::preemption_level::achieved;
 use super::arm_order::{Arm, ArmOrder};
-use super::row::{Outcome, Row};
+use super::generator::Generator;
 use super::level_processes::LevelProcesses;
-use super::measurements::{Measurements, ArmSamples};
+use super::measurements::{ArmSamples, Measurements};
+use super::preemption_level::achieved;
+use super::row::{Outcome, Row};
+use super::time_limit::TimeLimit;
 
 /// Requests at the begin of a block that are not counted.
 const WARM_UP: u32 = 10;
@@ -48,9 +48,15 @@ pub(super) fn measure(
     for block in 0..flags.blocks {
         for arm in order.block(block) {
             match arm {
-                Arm::Alone(0) => all.alone[0].served(block_run.serve(&mut processes.plain_lc, half.max(1), 0)?),
+                Arm::Alone(0) => {
+                    all.alone[0].served(block_run.serve(&mut processes.plain_lc, half.max(1), 0)?)
+                }
                 Arm::Alone(_) => {
-                    all.alone[1].served(block_run.serve(&mut processes.plain_lc, (requests - half).max(1), 0)?);
+                    all.alone[1].served(block_run.serve(
+                        &mut processes.plain_lc,
+                        (requests - half).max(1),
+                        0,
+                    )?);
                 }
                 Arm::BestEffort => all.be_alone.ran(&block_run.run_alone(&mut processes.plain_be, half)?),
                 Arm::Stock => {
@@ -59,7 +65,8 @@ pub(super) fn measure(
                 }
                 Arm::Mps => {
                     if let Some((lc, be)) = &mut processes.shared {
-                        block_run.beside(lc, be, requests, 0, all.shared.get_or_insert_default(), || Ok(()))?;
+                        block_run
+                            .beside(lc, be, requests, 0, all.shared.get_or_insert_default(), || Ok(()))?;
                     }
                 }
                 Arm::Sluice(hint) => block_run.with_sluice(processes, requests, hint, &mut all)?,
@@ -72,10 +79,7 @@ pub(super) fn measure(
         let wanted = flags.requests as usize;
         let answered = samples.latencies.len().min(all.stock.latencies.len());
         if answered < wanted {
-            return Err((
-                *hint,
-                format!("only {answered} of {wanted} requests were answered in time"),
-            ));
+            return Err((*hint, format!("only {answered} of {wanted} requests were answered in time")));
         }
         if all.be_alone.rate() == 0.0 {
             return Err((

@@ -6,9 +6,9 @@ use super::super::Gpu;
 use super::super::setup::{start_bed, worker_command};
 use super::Arguments;
 use super::generator::Generator;
-use super::time_limit::TimeLimit;
-use super::preemption_level::PreemptionLevel;
 use super::mps_server::MpsServer;
+use super::preemption_level::PreemptionLevel;
+use super::time_limit::TimeLimit;
 use anyhow::{Context, bail};
 use sluice_test_bed::{TestBed, TestBedOptions};
 
@@ -44,7 +44,11 @@ impl LevelProcesses {
     ///
     /// # Errors
     /// If the machine does not have this level, or a process does not start.
-    pub(super) fn start(flags: &Arguments, level: PreemptionLevel, limit: &TimeLimit<'_>) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        flags: &Arguments,
+        level: PreemptionLevel,
+        limit: &TimeLimit<'_>,
+    ) -> anyhow::Result<Self> {
         let simulated = flags.gpu == Gpu::Sim;
         if simulated && level == PreemptionLevel::MpsGate {
             bail!("the simulated GPU has no MPS");
@@ -56,7 +60,12 @@ impl LevelProcesses {
             Driver::open().and_then(|driver| driver.device_count()).context("there is no real GPU to use")?;
         }
         let mps = if level == PreemptionLevel::MpsGate { Some(MpsServer::start()?) } else { None };
-        let options = TestBedOptions { simulated, resource_file: CLIENTS.to_owned(), manager_flags, ..TestBedOptions::default() };
+        let options = TestBedOptions {
+            simulated,
+            resource_file: CLIENTS.to_owned(),
+            manager_flags,
+            ..TestBedOptions::default()
+        };
         let bed = start_bed(options, || limit.pause())?;
         let start = |name: &str, client: Option<&str>, mps: Option<&MpsServer>| {
             let is_lc = name.ends_with("lc");

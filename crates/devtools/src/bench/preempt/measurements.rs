@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use sluice_load::commanded::{Ran, Served};
 use sluice_load::samples::Samples;
 
-use super::provenance;
 use super::preemption_level::PreemptionLevel;
+use super::provenance;
 use super::row::{Quantiles, Requests, Row};
 
 /// The samples of one arm.
@@ -43,7 +43,8 @@ impl ArmSamples {
     /// Why the samples do not measure requests with hints; `None` if they do.
     pub(super) fn misses(&self, hint: bool) -> Option<String> {
         let was_accepted = self.hints.get(ACCEPTED).is_some_and(|times| *times > 0);
-        (hint && !was_accepted).then(|| format!("no hint was accepted: {:?} by result of sluice_hint", self.hints))
+        (hint && !was_accepted)
+            .then(|| format!("no hint was accepted: {:?} by result of sluice_hint", self.hints))
     }
 
     /// Kernels per second.

@@ -104,7 +104,8 @@ mod tests {
         let (hardware_scheduled, gated, queued) =
             (by(&["turn", "token"]), by(&["device", "token"]), by(&["host", "token"]));
         let tokens = by(&["token"]);
-        let levels = [PreemptionLevel::Host, PreemptionLevel::Device, PreemptionLevel::MpsGate, PreemptionLevel::Full];
+        let levels =
+            [PreemptionLevel::Host, PreemptionLevel::Device, PreemptionLevel::MpsGate, PreemptionLevel::Full];
         let is_at = |achieved| levels.map(|level| level.check(achieved).is_ok());
         assert_eq!(is_at(&hardware_scheduled), [false, false, false, true]);
         assert_eq!(is_at(&gated), [false, true, true, false]);

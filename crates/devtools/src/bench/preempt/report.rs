@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
+use super::super::Gpu;
 use super::preemption_level::PreemptionLevel;
 use super::row::{Outcome, Row, hinted};
-use super::super::Gpu;
 use super::{Arguments, Hint, provenance};
 
 /// A row that was not measured.
@@ -116,7 +116,12 @@ impl Report {
     }
 
     /// Adds rows and prints them.
-    pub(super) fn add(&mut self, level: PreemptionLevel, kernel_us: u32, rows: Vec<Outcome>) -> anyhow::Result<()> {
+    pub(super) fn add(
+        &mut self,
+        level: PreemptionLevel,
+        kernel_us: u32,
+        rows: Vec<Outcome>,
+    ) -> anyhow::Result<()> {
         for row in rows {
             match row {
                 Ok(row) => {
@@ -133,7 +138,8 @@ impl Report {
     pub(super) fn leave_out(&mut self, all: impl IntoIterator<Item = LeftOut>) -> io::Result<()> {
         for left_out in all {
             let is_same = |row: &Row| {
-                (row.be_kernel_us, row.level, row.hint) == (left_out.be_kernel_us, left_out.level, left_out.hint)
+                (row.be_kernel_us, row.level, row.hint)
+                    == (left_out.be_kernel_us, left_out.level, left_out.hint)
             };
             if !self.rows.iter().any(is_same) {
                 writeln!(
