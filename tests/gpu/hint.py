@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds for latency-critical processes, without a manager: LC latency beside a training whose slice is 1 us, with and without.
+"""Hold kernels of latency-critical processes, without a manager: LC latency beside a training whose slice is 1 us, with and without.
 
 The manager is a stub that says "latency-critical, one other process"; the slice is set inside the training by slice.c. Blocks are
 interleaved. LC is the ResNet-50 service (or, with --service driver, a copy and a 100 us kernel on the driver API, which the simulator

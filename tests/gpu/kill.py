@@ -103,7 +103,7 @@ def kill_critical(_, critical):
 
 
 def manager_killed(stage, chance):
-    """The tenants survive the manager; each time a new one comes for fresh tenants."""
+    """The tenants survive the manager; each repetition has a new manager and new tenants."""
     manager = stage.manager(f"--controls={stage.controls}")
     tenants = [stage.tenant(manager, client) for client in ("be0", "be1")]
     for tenant in tenants:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Can programs without the hook be held from outside, and do two of them share the GPU by turns? About 60 seconds.
+"""Can programs without the hook be held from outside, and do two of them share the GPU by quanta? About 60 seconds.
 
 Two best-effort generators run as they are: no LD_PRELOAD, no manager, nothing announced. `sluice hold` copies their descriptors
 of the control device, asks the driver for their handles, and stops and starts them. Judged by what they complete.
@@ -16,7 +16,7 @@ import rig
 
 
 def load(name, kernel_us):
-    """A generator that was started without anything of ours in it."""
+    """A generator without the hook."""
     return rig.Load(name, rig.simulated_env(SLUICE_SIM_LABEL=name), kernel_us, depth=16)
 
 
@@ -76,7 +76,7 @@ def main():
             rate_a, _ = window(f"a let go by {by}")
             checks[f"by {by}: it goes on"] = rate_a >= 0.2 * alone
 
-        # Longer, as progress is told each half second.
+        # Longer, because progress is reported every half second.
         options.seconds = max(options.seconds, 10.0)
         child = hold("turns", "--pid", a.pid, "--pid", b.pid, "--shares", "30,70")
         rate_a, rate_b = window("turns 30/70")

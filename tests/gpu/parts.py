@@ -17,15 +17,15 @@ class Part:
     """A command that answers a question."""
 
     command: list
-    # Seconds: what it takes, and at most.
+    # Seconds: usual time, and limit.
     least: int
     limit: int
     # The part measures latencies: no other part runs on this host meanwhile.
     quiet: bool = False
-    # Arguments of a rehearsal on the simulator, behind the others, where it can be rehearsed; and those on the GPU alone.
+    # Further arguments on the simulator (None: cannot be rehearsed), and on the GPU.
     sim: tuple | None = None
     real: tuple = ()
-    # Its result, $OUT/<result>.json, if that is not named as the part.
+    # Name of its result, $OUT/<result>.json, if it differs from the part's name.
     result: str = ""
     # It has a flag for its limit: a part that ends by itself leaves more results than a killed one.
     limited: bool = True
@@ -99,9 +99,9 @@ PARTS = {
     },
 }
 
-# What is to be run in what order; a lease takes as many of them as it has time for, the next goes on from there.
+# Parts in order. A lease runs as many as its time allows; the next lease continues.
 PLANS = {
-    # What a neighbour on another GPU does not disturb: one command on two GPUs, or two on one.
+    # Parts that a neighbour on another GPU does not disturb: one command on two GPUs, or two commands on one GPU.
     "exact": ["contract", "identical", "tenants", "stop", "reef", "kill"],
     # Latencies: on one GPU without other programs. One command each.
     "serve": ["serve"],

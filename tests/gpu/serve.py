@@ -28,12 +28,12 @@ from order import Order
 
 SLACK = 60.0
 
-# Arms with services that no bar is set for: fewer requests will do.
+# Arms without a bar: fewer requests suffice.
 UNJUDGED = {"hooked-alone", "alone-random", "auto1-random"}
 
 
 class Mps:
-    """An MPS server of our own; its folder is its identity. It ends behind its clients."""
+    """A private MPS server, identified by its folder. It ends after its clients."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-mps-"))
@@ -65,7 +65,7 @@ def summary(values):
 
 
 class Stage:
-    """The programs, and how an arm uses them."""
+    """The programs of all arms."""
 
     def __init__(self, options):
         self.options, gpu = options, rig.Gpu(options.gpu)
@@ -99,7 +99,7 @@ class Stage:
         self.ready = rig.one_by_one(self.children)
 
     def run(self, service, lead, trainings, requests, jitter=0.0):
-        """One block: requests of `service` beside `trainings`; what each says."""
+        """One block: requests of `service` beside `trainings`; returns their results."""
         seconds = requests * self.options.period / 1e6
         start = time.time() + 0.3
         for name in trainings:
@@ -125,7 +125,7 @@ def plan(stage):
         "plain1": ("lcplain", 0, ["be0"]), "plain2": ("lcplain", 0, ["be0", "be1"]),
         "auto1": ("lc", 0, ["be0"]), "auto2": ("lc", 0, ["be0", "be1"]),
         "api1": ("lc", 300, ["be0"]), "api2": ("lc", 300, ["be0", "be1"]),
-        # Trainings alone and in pairs without any request: what they keep is measured against the first.
+        # Trainings alone and in pairs without requests: the kept part is relative to the first.
         "alone-random": ("lc0", 0, []), "auto1-random": ("lc", 0, ["be0"]),
         "be-alone": (None, 0, ["be0"]), "be-alone.1": (None, 0, ["be1"]), "pair": (None, 0, ["be0", "be1"]),
     }
@@ -161,7 +161,7 @@ def main():
     order = Order(arms, options.seed)
     for number in range(options.rounds):
         begun = time.monotonic()
-        # A round that is not complete says nothing.
+        # Incomplete rounds are dropped.
         if number and rig.STARTED + options.limit - begun < 1.02 * lasted + 4:
             rig.say(f"no time for round {number}")
             break
@@ -173,7 +173,7 @@ def main():
                 windows_of[name].setdefault(program, []).append(window)
             if told:
                 latencies[name].append(told["latencies_us"])
-                # Where the program hints itself, hardly any is held for ahead by the hook.
+                # Where the program hints itself, the hook predicts hardly any request.
                 ahead = {} if lead else {"not_ahead": told["not_ahead"]}
                 holds_of[name].append({**told["holds"], "slowest": told["slowest"], **ahead})
                 if not told["answer_unchanged"]:
@@ -182,19 +182,19 @@ def main():
             else:
                 rig.say(f"round {number} {name:12}", {w: round(r["rate"] * options.batch) for w, r in windows.items()})
         lasted = time.monotonic() - begun
-        # What there is so far: the run may be cut short.
+        # Written after each round, because the run may be interrupted.
         rig.write(options.name, {**result(options, arms, latencies, windows_of, holds_of, wrong, stage), **order.result()})
     stage.stop()
     return 1 if wrong else 0
 
 
-# What a block takes beside its requests, seconds.
+# Time of a block beside its requests, seconds.
 AROUND = 1.0
 
 
 def warm(options, arms, stage):
-    """Serves each service's first requests beside a training, where it has one: the hook learns a service's pace and what holds are worth in its
-    first ones, clocks and caches settle. They are not counted."""
+    """Serves each service's first requests beside a training, where it has one: meanwhile the hook learns the service's
+    rhythm and the benefit of hold kernels, and clocks and caches settle. They are not counted."""
     for service in dict.fromkeys(program for program, _, _ in arms.values() if program):
         beside = max((trainings[:1] for program, _, trainings in arms.values() if program == service), key=len)
         told, _ = stage.run(service, 0, beside, options.warm)
@@ -207,7 +207,7 @@ def requests_of(options, arm, name):
 
 
 def fit(options, arms):
-    """Shortens the blocks if as many rounds as asked for would not fit, as more blocks are worth more than long ones."""
+    """Shortens the blocks if the requested rounds do not fit: many short blocks are better than few long ones."""
     asked = {name: requests_of(options, arm, name) for name, arm in arms.items()}
     period = options.period / 1e6
     left = rig.STARTED + options.limit - time.monotonic() - 8
@@ -234,7 +234,7 @@ def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
         if name in pooled and base:
             than = pooled.get("alone-random", base) if name.endswith("-random") else base
             row |= {"p50_of_alone": row["p50"] / than["p50"], "p99_of_alone": row["p99"] / than["p99"]}
-            # A stall of the host's takes one block, and moves this no further than another.
+            # A stall of the host affects one block only.
             row["median_p99_of_alone"] = median_p99(latencies[name]) / median_p99(latencies["alone-random" if than is not base else "alone"])
         if holds_of[name]:
             row["slowest"] = [block["slowest"] for block in holds_of[name]]
@@ -262,7 +262,7 @@ def median_p99(blocks):
 
 
 def goals(rows, noise):
-    """What is asked of the arms that there are: "as it is, as it should be, whether it is met". Shares are those of the two trainings as asked."""
+    """The bars of the measured arms: value, bar, whether it is met. Shares are the two trainings' requests."""
     told = {}
 
     def goal(name, key, limit, meets):

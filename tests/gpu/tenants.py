@@ -12,7 +12,7 @@ import rig
 
 
 def window(children, seconds, slack=60.0):
-    """Runs a window on each child, of so many seconds, from the same time on; their rates."""
+    """Runs a window of this many seconds on all children at the same time; returns their rates."""
     start = time.time() + 0.5
     for child, length in zip(children, seconds):
         child.ask(f"run {start:.6f} {length}")
@@ -31,7 +31,7 @@ def expected(quotas, active):
 
 
 class Group:
-    """Tenants under a manager of their own, idle until a window asks them."""
+    """Tenants under a manager, idle until a window starts."""
 
     def __init__(self, gpu, quotas, command, arguments):
         names = [f"t{int(100 * quota)}" for quota in quotas]

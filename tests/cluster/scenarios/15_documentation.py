@@ -30,16 +30,16 @@ def follow_the_page(cluster) -> None:
     flags = ["--reuse-values", "--set", f"nodeAgent.extraArgs={{{','.join(product.SIMULATED['nodeAgent']['extraArgs'])}}}"]
     api.helm("upgrade", product.RELEASE, REPOSITORY / "charts/sluice", "--namespace", product.NAMESPACE, "--wait", *flags)
     product.until("device slots on the node", 60, lambda: product.allocatable() > 0)
-    reports = [json.loads(said) for said in documentation.run("See what priority does") if '"lc_progress"' in said]
+    reports = [json.loads(line) for line in documentation.run("See what priority does") if '"lc_progress"' in line]
     assert len(reports) == 3 and all(one["requests"] > 100 for one in reports), reports
     documentation.run("Annotate")
     where = placed(cluster)
     assert set(where) == set(EXAMPLES) and set(where.values()) <= set(cluster.gpus), where
     cluster.until("all three use their GPU", 60, lambda: set(EXAMPLES) <= set(working(cluster)))
 
-    said = "\n".join(documentation.run("Look"))
+    shown = "\n".join(documentation.run("Look"))
     for part in ("sluice.dev/gpu:", "Sluice-Simulated-H200", *cluster.gpus, "GpuAssigned", "sluice_client_gpu_seconds_total", "sluice_scheduler_active"):
-        assert part in said, f"{part} is nowhere in what the page lets one see"
+        assert part in shown, f"{part} is not in the output of the page's commands"
 
     before = identities(cluster)
     documentation.run("Upgrade")

@@ -43,9 +43,9 @@ def test_every_manager_has_a_self_test_result_for_its_gpu(cluster):
     # The GPUs are tried side by side, on two processors: not all need have come to an end, and one shows that they can.
     assert set(outcomes().values()) <= {"proven", "inconclusive"} and "proven" in outcomes().values(), outcomes()
     (agent,) = running("node-agent")
-    told = {gpu: command_line(one) for gpu in GPUS for one in running("pod-manager", gpu)}
+    managers = {gpu: command_line(one) for gpu in GPUS for one in running("pod-manager", gpu)}
     for gpu in GPUS:
-        verdict = told[gpu][told[gpu].index("--self-test") + 1]
+        verdict = managers[gpu][managers[gpu].index("--self-test") + 1]
         about = json.loads(Path(f"/proc/{agent}/root{verdict}").read_text())["about"]
         assert about["gpu"] == gpu, about
     # Each was tried as itself: both have seen programs that Sluice started.

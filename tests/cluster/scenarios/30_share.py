@@ -46,7 +46,7 @@ def test_eight_pods_share_two_gpus(cluster):
                 wrong.append(f"{name} asked {asked}, got {got:.4f}")
         cluster.record("busy", {gpu[-1]: round(sum(seen[gpu].values()), 4) for gpu in GPUS})
         assert not wrong, wrong
-        # The manager's own books say the same: quota and class as annotated, one client per pod.
+        # The manager's state shows the same: quota and class as annotated, one client per pod.
         for name, gpu in where.items():
             client = clients(cluster)[(ns, name)]
             assert client["quota_ppm"] == int(name[1]) * 100_000, client

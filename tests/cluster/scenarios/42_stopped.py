@@ -26,8 +26,8 @@ def test_the_agent_restarts_a_process_that_a_killed_manager_left_stopped(cluster
             rows = product.counted(gpu)[1]
             return {name: rows[f"{ns}/{name}"].kernels if f"{ns}/{name}" in rows else 0 for name in names}
 
-        # Both have more than one turn behind them, so one of them is stopped at any time.
-        cluster.until("turns of both", 60, lambda: min(kernels().values()) > 2 * QUEUED)
+        # Both have had more than one quantum, so one of them is stopped at any time.
+        cluster.until("quanta of both", 60, lambda: min(kernels().values()) > 2 * QUEUED)
         assert levels(gpu)["turn"] == 2
         tenants = running("be", "--depth", str(QUEUED))
         assert len(tenants) == 2, tenants
@@ -44,7 +44,7 @@ def test_the_agent_restarts_a_process_that_a_killed_manager_left_stopped(cluster
         finally:
             for pid in tenants:
                 os.kill(pid, signal.SIGCONT)
-        # And both are found by the next manager, and take turns again.
+        # The next manager schedules both again.
         cluster.until("both at the next manager", 60, lambda: levels(gpu).get("turn") == 2)
         began = kernels()
         cluster.until("work of both", 60, lambda: all(now > began[name] + 2 * QUEUED for name, now in kernels().items()))

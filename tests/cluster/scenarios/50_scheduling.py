@@ -1,4 +1,4 @@
-"""Where pods go, and what those are told that must wait. KubeShare's defects of placement do not occur."""
+"""Placement of pods, and events of pods that wait. KubeShare's placement defects do not occur."""
 
 from lib import api, product, prometheus
 from lib.devices import GPUS, MEMORY_BYTES, MODEL
@@ -18,14 +18,14 @@ def quiet(name: str, **keys: object) -> dict:
 
 
 def waits(cluster, ns: str, pod: str, *words: str) -> None:
-    """The pod stays pending, and its events say why in these words."""
+    """The pod stays pending, and its events contain these words."""
 
-    def said() -> bool:
+    def is_reported() -> bool:
         texts = [e["message"] for e in cluster.events(ns, pod) if e["reason"] == "FailedScheduling"]
         return any(all(word in text for word in words) for text in texts)
 
     try:
-        cluster.until(f"{pod} waits: {words}", 30, said)
+        cluster.until(f"{pod} waits: {words}", 30, is_reported)
     except Exception as why:
         raise AssertionError(f"{why}: {[e['message'] for e in cluster.events(ns, pod)]}") from why
     assert product.phases(ns)[pod] == "Pending"

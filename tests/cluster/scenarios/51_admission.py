@@ -154,7 +154,7 @@ def test_exec_children_and_empty_environments_count_as_their_pod(cluster):
         product.all_running(ns)
         visible = cluster.exec(ns, "a", "/usr/bin/env")
         hold = ["/usr/bin/sluice", "load", "be", "--count", "3", "--memory"]
-        # Only the driver's own variables are kept: they stand for the device files of a real GPU.
+        # Only the driver's variables are kept: they replace the device files of a real GPU.
         driver = [line for line in visible.splitlines() if line.startswith("SLUICE_SIM_")]
         for words in ([], ["/usr/bin/env", "-i", *driver]):
             fits = last_record(cluster.exec(ns, "a", *words, *hold, "200Mi"))
@@ -166,5 +166,5 @@ def test_exec_children_and_empty_environments_count_as_their_pod(cluster):
 
 
 def last_record(text: str) -> dict:
-    """What a load says at its end."""
+    """The final record of a load."""
     return json.loads(text.strip().splitlines()[-1])
