@@ -25,12 +25,12 @@ pub enum Flaw {
     NoPages,
     /// Passes files that are shorter than a page and would fault.
     ShortPages,
-    /// Hangs up in the middle of its answer.
+    /// Closes the connection in the middle of its answer.
     HalfAnAnswer,
     /// Answers with invalid bytes.
     Gibberish,
-    /// Hangs up at once.
-    HangsUp,
+    /// Closes the connection at once.
+    ClosesConnection,
 }
 
 /// All flaws.
@@ -42,7 +42,7 @@ pub const FLAWS: [Flaw; 8] = [
     Flaw::ShortPages,
     Flaw::HalfAnAnswer,
     Flaw::Gibberish,
-    Flaw::HangsUp,
+    Flaw::ClosesConnection,
 ];
 
 /// Serves at `path` until the test process ends. Returns the counter of its faulty answers.
@@ -88,7 +88,7 @@ fn answer(mut stream: &UnixStream, flaw: Flaw, answered: &AtomicUsize) -> io::Re
             stream.shutdown(std::net::Shutdown::Both)?;
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        Flaw::HangsUp => {
+        Flaw::ClosesConnection => {
             stream.shutdown(std::net::Shutdown::Both)?;
             return Err(io::ErrorKind::ConnectionAborted.into());
         }

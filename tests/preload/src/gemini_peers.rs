@@ -7,14 +7,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// An old client: one connection, one request at a time.
-pub struct OldClient {
+/// A Gemini client: one connection, one request at a time.
+pub struct GeminiClient {
     stream: TcpStream,
     name: String,
     next_id: i32,
 }
 
-impl OldClient {
+impl GeminiClient {
     /// Connects to a manager.
     ///
     /// # Panics
@@ -28,7 +28,7 @@ impl OldClient {
     /// Asks for a token and waits for it; the answer is in milliseconds.
     ///
     /// # Panics
-    /// When the manager hangs up or answers another request.
+    /// When the manager closes the connection or answers another request.
     pub fn quota(&mut self, overuse_ms: f64, burst_ms: f64) -> f64 {
         let id = self.id();
         let answer =
@@ -66,7 +66,7 @@ impl OldClient {
         self.stream.write_all(bytes).unwrap_or_else(|error| panic!("writing to the manager: {error}"));
     }
 
-    /// The next answer, or `None` when the manager has hung up.
+    /// The next answer, or `None` when the manager has closed the connection.
     ///
     /// # Panics
     /// When neither happens.
@@ -86,14 +86,15 @@ impl OldClient {
 
     fn exchange(&mut self, request: &[u8; 80], id: i32) -> [u8; 40] {
         self.send(request);
-        let answer = self.answer().unwrap_or_else(|| panic!("{}: the manager hung up", self.name));
+        let answer =
+            self.answer().unwrap_or_else(|| panic!("{}: the manager closed the connection", self.name));
         assert_eq!(gemini_frames::i32_at(&answer, 0), id, "the answer to another request");
         answer
     }
 }
 
-/// An old manager: answers every request at once, except that tokens wait until [`OldManager::grant`] allows them.
-pub struct OldManager {
+/// A Gemini manager: answers every request at once, except that tokens wait until [`GeminiManager::grant`] allows them.
+pub struct GeminiManager {
     address: SocketAddr,
     state: Arc<Shared>,
 }
@@ -113,7 +114,7 @@ struct State {
     limit: u64,
 }
 
-impl OldManager {
+impl GeminiManager {
     /// Listens on loopback; `limit` is the memory limit in bytes, `quota_ms` what each token is worth.
     ///
     /// # Panics
@@ -139,7 +140,7 @@ impl OldManager {
         self.address
     }
 
-    /// Lets tokens go, from here on, or holds them back.
+    /// Allows or withholds tokens from now on.
     pub fn grant(&self, granting: bool) {
         self.state.lock().granting = granting;
         self.state.changed.notify_all();
@@ -183,7 +184,7 @@ impl Shared {
                 gemini_frames::MEM_LIMIT => [state.used.to_le_bytes(), state.limit.to_le_bytes()].concat(),
                 gemini_frames::MEM_UPDATE => {
                     let bytes = gemini_frames::u64_at(&request.payload, 0);
-                    let verdict = if gemini_frames::i32_at(&request.payload, 8) == 0 {
+                    let granted = if gemini_frames::i32_at(&request.payload, 8) == 0 {
                         state.used = state.used.saturating_sub(bytes);
                         charged = charged.saturating_sub(bytes);
                         1
@@ -194,7 +195,7 @@ impl Shared {
                     } else {
                         0
                     };
-                    verdict.to_le_bytes().to_vec()
+                    granted.to_le_bytes().to_vec()
                 }
                 // Gemini logs a warning and sends no answer; a client that waits for one waits for ever.
                 _ => continue,
@@ -213,9 +214,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_old_peers_understand_each_other() {
-        let manager = OldManager::start(100, 12.5);
-        let mut client = OldClient::connect(manager.address(), "a/b");
+    fn the_gemini_client_and_manager_exchange_all_requests() {
+        let manager = GeminiManager::start(100, 12.5);
+        let mut client = GeminiClient::connect(manager.address(), "a/b");
         assert_eq!(client.memory(), (0, 100));
         assert!(client.update(100, true));
         assert!(!client.update(1, true));
@@ -228,6 +229,6 @@ mod tests {
         assert_eq!((name.as_str(), kind), ("a/b", gemini_frames::QUOTA));
         assert_eq!((gemini_frames::f64_at(&payload, 0), gemini_frames::f64_at(&payload, 8)), (1.0, 2.0));
         drop(client);
-        eventually("the memory of the client that hung up", || (manager.used() == 0).then_some(()));
+        eventually("the memory of the disconnected client", || (manager.used() == 0).then_some(()));
     }
 }

@@ -196,13 +196,13 @@ fn remove(folder: &Path) {
 fn send_clients(control: &Path, request: SetClientsRequest) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap_or_else(|error| panic!("starting tokio: {error}"));
-    let told = runtime.block_on(async {
+    let sent = runtime.block_on(async {
         let endpoint = Endpoint::from_shared(format!("unix://{}", control.display()))?.timeout(TIMEOUT);
         let mut manager = PodManagerClient::new(endpoint.connect().await?);
         Ok::<_, Box<dyn std::error::Error>>(manager.set_clients(request).await?)
     });
-    if let Err(error) = told {
-        panic!("telling the pod-manager its clients: {error}");
+    if let Err(error) = sent {
+        panic!("sending the clients to the pod-manager: {error}");
     }
 }
 

@@ -168,7 +168,7 @@ enum Gates {
     Off,
 }
 
-/// Serves until it is told to end.
+/// Serves until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     // Colours are useful at a terminal only, not in a collected log.

@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match arguments.part {
         Part::Facts => print(&reported())?,
         Part::Gate => {
-            // Reported before the session ends: with a stream that stands it would not end.
+            // Printed before the session ends: with a stuck stream the session does not end.
             let session = Session::open(0).map_err(|why| why.to_string());
             let tried = |session| Gates::tried(|| gate::writable(session), || gate::read_only(session));
             print(&session.as_ref().map(tried))?;

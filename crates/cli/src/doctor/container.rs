@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nix::sys::resource::{Resource, getrlimit};
 
-use super::finding::{Finding, Standing};
+use super::finding::{CheckStatus, Finding};
 use super::next_steps::SHM;
 
 /// Open files that the hook needs in a process.
@@ -19,7 +19,7 @@ pub(super) fn examine() -> Vec<Finding> {
 fn shared_memory() -> Finding {
     match tempfile::tempfile_in("/dev/shm") {
         Ok(_) => Finding::ok("dev_shm", "writable"),
-        Err(why) => Finding::of("dev_shm", Standing::Degraded, format!("/dev/shm: {why}"), SHM),
+        Err(why) => Finding::of("dev_shm", CheckStatus::Degraded, format!("/dev/shm: {why}"), SHM),
     }
 }
 
@@ -28,11 +28,11 @@ fn files() -> Finding {
         Ok((soft, _)) if soft >= FILES => Finding::ok("open_files", format!("limit {soft}")),
         Ok((soft, _)) => Finding::of(
             "open_files",
-            Standing::Degraded,
+            CheckStatus::Degraded,
             format!("limit {soft}, {FILES} are needed"),
             format!("ulimit -n {FILES} or more"),
         ),
-        Err(why) => Finding::of("open_files", Standing::Inconclusive, why.to_string(), "ulimit -n"),
+        Err(why) => Finding::of("open_files", CheckStatus::Inconclusive, why.to_string(), "ulimit -n"),
     }
 }
 
@@ -43,7 +43,7 @@ fn preloaded() -> Finding {
         Some(path) if Path::new(path).is_file() => Finding::ok("ld_so_preload", format!("loads {path}")),
         Some(path) => Finding::of(
             "ld_so_preload",
-            Standing::Broken,
+            CheckStatus::Broken,
             format!(
                 "/etc/ld.so.preload names {path}, which does not exist: every program here starts with an error and without the hook"
             ),

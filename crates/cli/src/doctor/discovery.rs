@@ -3,7 +3,7 @@
 use sluice_comm::attach::ContextHandles;
 use sluice_nvrm::outside::{Tenant, newest_client};
 
-use super::finding::{Finding, Standing};
+use super::finding::{CheckStatus, Finding};
 use super::next_steps::{REPORT_IT, TRACE};
 
 /// Compares the channel groups found in the program with `known`, its announced ones.
@@ -12,7 +12,7 @@ pub(super) fn examine(pid: i32, simulated: bool, mut known: Vec<ContextHandles>)
     let found = match Tenant::find(pid, simulated, newest) {
         Ok(tenant) => tenant.groups().cloned().collect(),
         Err(why) => {
-            return Finding::of("outside", Standing::Degraded, why.to_string(), TRACE);
+            return Finding::of("outside", CheckStatus::Degraded, why.to_string(), TRACE);
         }
     };
     let comparable = |groups: &mut Vec<ContextHandles>| {
@@ -38,5 +38,5 @@ pub(super) fn examine(pid: i32, simulated: bool, mut known: Vec<ContextHandles>)
         each.collect::<Vec<_>>().join(", ")
     };
     let observed = format!("found {}; announced were {}", of(&found), of(&known));
-    Finding::of("outside", Standing::Degraded, observed, REPORT_IT)
+    Finding::of("outside", CheckStatus::Degraded, observed, REPORT_IT)
 }

@@ -11,7 +11,7 @@ use super::busy_program::answer;
 use super::child::{Gates, Reported};
 use super::container;
 use super::enforcement_level::{self, EnforcementLevel, Proofs};
-use super::finding::{Finding, Report, Standing};
+use super::finding::{CheckStatus, Finding, Report};
 use super::machine;
 use super::mps;
 use super::next_steps::{AGAIN, DRIVER, MEMORY_OPS, OWN_PAGES, REPORT_IT};
@@ -96,11 +96,11 @@ fn of_gates(tried: anyhow::Result<Result<Gates, String>>) -> (Result<(), String>
         Ok(Ok(gates)) => gates,
         Ok(Err(why)) => {
             let found = format!("no context: {why}");
-            return untried(why, Finding::of("memory_ops", Standing::Broken, found, DRIVER));
+            return untried(why, Finding::of("memory_ops", CheckStatus::Broken, found, DRIVER));
         }
         Err(why) => {
             let found = Effect::inconclusive(format!("{why:#}")).to_string();
-            let finding = Finding::of("memory_ops", Standing::Inconclusive, &found, AGAIN);
+            let finding = Finding::of("memory_ops", CheckStatus::Inconclusive, &found, AGAIN);
             return untried(format!("memory operations: {found}"), finding);
         }
     };
@@ -122,7 +122,7 @@ fn of_gate(check: &'static str, outcome: &Outcome) -> Finding {
         ("memory_ops", _) => MEMORY_OPS,
         _ => OWN_PAGES,
     };
-    Finding::of(check, Standing::Degraded, describe(outcome), next)
+    Finding::of(check, CheckStatus::Degraded, describe(outcome), next)
 }
 
 fn describe(outcome: &Outcome) -> String {
@@ -141,25 +141,34 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn shows(tried: anyhow::Result<Result<Gates, String>>, findings: &[(Standing, &str)]) {
+    fn check_gates(tried: anyhow::Result<Result<Gates, String>>, findings: &[(CheckStatus, &str)]) {
         let (proven, found) = of_gates(tried);
         assert!(proven.is_err());
         assert_eq!(found.len(), findings.len(), "{found:?}");
-        for (found, (standing, says)) in found.iter().zip(findings) {
-            assert_eq!(found.standing, *standing, "{found:?}");
-            assert!(found.found.contains(says), "{found:?}");
+        for (found, (status, text)) in found.iter().zip(findings) {
+            assert_eq!(found.status, *status, "{found:?}");
+            assert!(found.found.contains(text), "{found:?}");
         }
     }
 
     #[test]
     fn a_test_without_an_answer_is_inconclusive_and_no_refusal() {
-        shows(Err(anyhow::anyhow!("gate does not answer")), &[(Standing::Inconclusive, "does not answer")]);
-        shows(Ok(Err("cuCtxCreate: 46".into())), &[(Standing::Broken, "no context: cuCtxCreate: 46")]);
+        check_gates(
+            Err(anyhow::anyhow!("gate does not answer")),
+            &[(CheckStatus::Inconclusive, "does not answer")],
+        );
+        check_gates(
+            Ok(Err("cuCtxCreate: 46".into())),
+            &[(CheckStatus::Broken, "no context: cuCtxCreate: 46")],
+        );
     }
 
     #[test]
     fn a_stuck_stream_is_reported_and_the_next_test_is_skipped() {
         let gates = Gates { writable: Outcome::NotReleased, read_only: None };
-        shows(Ok(Ok(gates)), &[(Standing::Degraded, "did not resume"), (Standing::Skipped, "still stuck")]);
+        check_gates(
+            Ok(Ok(gates)),
+            &[(CheckStatus::Degraded, "did not resume"), (CheckStatus::Skipped, "still stuck")],
+        );
     }
 }

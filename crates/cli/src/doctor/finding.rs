@@ -1,4 +1,4 @@
-//! The doctor's report: findings, each with a standing and the next step to take, and the overall result.
+//! The doctor's report: findings, each with a status and the next step to take, and the overall result.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use super::enforcement_level::EnforcementLevel;
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Standing {
+pub(super) enum CheckStatus {
     /// As required.
     Ok,
     /// Sluice works, without a feature.
@@ -29,7 +29,8 @@ pub(super) enum Standing {
 pub(super) struct Finding {
     /// Its name, for scripts.
     pub(super) check: &'static str,
-    pub(super) standing: Standing,
+    #[serde(rename = "standing")]
+    pub(super) status: CheckStatus,
     /// Observation.
     pub(super) found: String,
     /// Next step for the user.
@@ -40,22 +41,22 @@ pub(super) struct Finding {
 impl Finding {
     /// A check that passed.
     pub(super) fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self { check, standing: Standing::Ok, found: found.into(), next: None }
+        Self { check, status: CheckStatus::Ok, found: found.into(), next: None }
     }
 
     /// A check that was not tried.
     pub(super) fn skipped(check: &'static str, why: impl Into<String>) -> Self {
-        Self { check, standing: Standing::Skipped, found: why.into(), next: None }
+        Self { check, status: CheckStatus::Skipped, found: why.into(), next: None }
     }
 
     /// A check with a next step.
     pub(super) fn of(
         check: &'static str,
-        standing: Standing,
+        status: CheckStatus,
         found: impl Into<String>,
         next: impl Into<String>,
     ) -> Self {
-        Self { check, standing, found: found.into(), next: Some(next.into()) }
+        Self { check, status, found: found.into(), next: Some(next.into()) }
     }
 }
 
@@ -64,7 +65,7 @@ impl Finding {
 pub(super) struct Report {
     /// The worst of the findings; an inconclusive check counts as degraded.
     #[serde(rename = "verdict")]
-    pub(super) overall: Standing,
+    pub(super) overall: CheckStatus,
     /// The strongest enforcement that this machine allows.
     pub(super) level: EnforcementLevel,
     /// The reason, and what is missing for the next level.
@@ -85,13 +86,13 @@ impl Report {
         reported: Reported,
         seconds: f64,
     ) -> Self {
-        let has = |standing| checks.iter().any(|check| check.standing == standing);
-        let overall = if has(Standing::Broken) {
-            Standing::Broken
-        } else if has(Standing::Degraded) || has(Standing::Inconclusive) {
-            Standing::Degraded
+        let has = |status| checks.iter().any(|check| check.status == status);
+        let overall = if has(CheckStatus::Broken) {
+            CheckStatus::Broken
+        } else if has(CheckStatus::Degraded) || has(CheckStatus::Inconclusive) {
+            CheckStatus::Degraded
         } else {
-            Standing::Ok
+            CheckStatus::Ok
         };
         Self { overall, level, why, checks, reported, seconds }
     }
@@ -99,14 +100,14 @@ impl Report {
     /// 0 ok, 1 degraded, 2 broken.
     pub(super) fn exit_code(&self) -> ExitCode {
         match self.overall {
-            Standing::Broken => ExitCode::from(2),
-            Standing::Degraded | Standing::Inconclusive => ExitCode::from(1),
-            Standing::Ok | Standing::Skipped => ExitCode::SUCCESS,
+            CheckStatus::Broken => ExitCode::from(2),
+            CheckStatus::Degraded | CheckStatus::Inconclusive => ExitCode::from(1),
+            CheckStatus::Ok | CheckStatus::Skipped => ExitCode::SUCCESS,
         }
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for CheckStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Ok => "ok",
@@ -120,8 +121,8 @@ impl fmt::Display for Standing {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Finding { check, standing, found, next } in &self.checks {
-            writeln!(f, "{standing:9} {check:20} {found}")?;
+        for Finding { check, status, found, next } in &self.checks {
+            writeln!(f, "{status:9} {check:20} {found}")?;
             if let Some(next) = next {
                 writeln!(f, "{:30} -> {next}", "")?;
             }
@@ -138,14 +139,14 @@ mod tests {
         Reported { driver: Err(String::new()), nvml: Err(String::new()) }
     }
 
-    fn overall(standings: &[Standing]) -> Standing {
-        let checks = standings.iter().map(|standing| Finding::of("x", *standing, "", "")).collect();
+    fn overall(statuses: &[CheckStatus]) -> CheckStatus {
+        let checks = statuses.iter().map(|status| Finding::of("x", *status, "", "")).collect();
         Report::new(checks, (EnforcementLevel::None, String::new()), no_facts(), 0.0).overall
     }
 
     #[test]
     fn the_worst_finding_decides_and_an_inconclusive_one_is_degraded() {
-        use Standing::{Broken, Degraded, Inconclusive, Ok, Skipped};
+        use CheckStatus::{Broken, Degraded, Inconclusive, Ok, Skipped};
         assert_eq!(overall(&[Ok, Skipped, Ok]), Ok);
         assert_eq!(overall(&[Ok, Inconclusive]), Degraded);
         assert_eq!(overall(&[Degraded, Ok]), Degraded);
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_finding_with_a_next_step_shows_it() {
-        let finding = Finding::of("mig_mode", Standing::Broken, "MIG is on", "nvidia-smi -mig 0");
+        let finding = Finding::of("mig_mode", CheckStatus::Broken, "MIG is on", "nvidia-smi -mig 0");
         let text = Report::new(vec![finding], (EnforcementLevel::None, "nothing".into()), no_facts(), 1.0)
             .to_string();
         assert!(text.contains("MIG is on") && text.contains("-> nvidia-smi -mig 0"), "{text}");

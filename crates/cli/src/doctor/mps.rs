@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::child::Reported;
-use super::finding::{Finding, Standing};
+use super::finding::{CheckStatus, Finding};
 use super::next_steps;
 
 /// Default folder of an MPS daemon's pipes.
@@ -37,7 +37,7 @@ pub(super) fn examine(reported: &Reported, simulated: bool) -> (Finding, bool) {
 
 fn finding(is_client: bool, daemon: Daemon, pipes: &Path) -> (Finding, bool) {
     let pipes = pipes.display();
-    let shared = |found: String| (Finding::of("mps", Standing::Degraded, found, next_steps::MPS), true);
+    let shared = |found: String| (Finding::of("mps", CheckStatus::Degraded, found, next_steps::MPS), true);
     match daemon {
         _ if is_client => shared("programs here are clients of an MPS server".to_owned()),
         Daemon::Serves => shared(format!("an MPS daemon's pipes are at {pipes}")),
@@ -46,7 +46,7 @@ fn finding(is_client: bool, daemon: Daemon, pipes: &Path) -> (Finding, bool) {
             (
                 Finding::of(
                     "mps",
-                    Standing::Ok,
+                    CheckStatus::Ok,
                     found,
                     format!("none needed; to remove them: rm -r {pipes}"),
                 ),
@@ -99,11 +99,11 @@ mod tests {
     fn left_pipes_are_reported_and_do_not_lower_the_level() {
         let pipes = Path::new("/pipes");
         let (left, is_shared) = finding(false, Daemon::Left, pipes);
-        assert_eq!((left.standing, is_shared), (Standing::Ok, false));
+        assert_eq!((left.status, is_shared), (CheckStatus::Ok, false));
         assert!(left.found.contains("/pipes") && left.next.is_some_and(|next| next.contains("rm -r /pipes")));
         for (is_client, daemon) in [(true, Daemon::None), (true, Daemon::Left), (false, Daemon::Serves)] {
             let (found, is_shared) = finding(is_client, daemon, pipes);
-            assert_eq!((found.standing, is_shared), (Standing::Degraded, true), "{found:?}");
+            assert_eq!((found.status, is_shared), (CheckStatus::Degraded, true), "{found:?}");
         }
         assert!(!finding(false, Daemon::None, pipes).1);
     }

@@ -14,7 +14,7 @@ use super::child::LockOutcome;
 use super::discovery;
 use super::enforcement_level::Proofs;
 use super::examine::{ANNOUNCE, START};
-use super::finding::{Finding, Standing};
+use super::finding::{CheckStatus, Finding};
 use super::manager::Manager;
 use super::next_steps::{AGAIN, DRIVER, EARLY, LIBRARY, LOCK, LOST, REPORT_IT, THROUGH, UNSEEN};
 use super::trials::{Controls, Trials, tried};
@@ -40,7 +40,7 @@ pub(super) fn examine(
         }
         Err(why) => {
             let next = if why.is::<NoContext>() { DRIVER } else { LIBRARY };
-            checks.push(Finding::of("hook", Standing::Broken, format!("{why:#}"), next));
+            checks.push(Finding::of("hook", CheckStatus::Broken, format!("{why:#}"), next));
             proofs.attached = Err(format!("{why:#}"));
             return checks;
         }
@@ -48,11 +48,11 @@ pub(super) fn examine(
     let pids = [trials.first.0.pid(), trials.second.0.pid()];
     proofs.waits = tried(trials.withheld(&manager));
     manager.release(pids[0]);
-    checks.push(of_effect("token", &proofs.waits, Standing::Broken, THROUGH));
+    checks.push(of_effect("token", &proofs.waits, CheckStatus::Broken, THROUGH));
     let announced = pids.map(|pid| manager.groups(pid, end.min(Instant::now() + ANNOUNCE)));
     if announced.iter().any(Vec::is_empty) {
         let why = format!("the hook announces no channel groups: {}", last_line(&workspace.hook_log()));
-        checks.push(Finding::of("channel_groups", Standing::Degraded, &why, EARLY));
+        checks.push(Finding::of("channel_groups", CheckStatus::Degraded, &why, EARLY));
         proofs.groups = Err(why);
         return checks;
     }
@@ -67,10 +67,15 @@ pub(super) fn examine(
     checks.push(discovery::examine(pids[1], workspace.simulator().is_some(), known));
     let Controls { slices, stops, counts } = trials.controls(first, second);
     (proofs.slices, proofs.stops) = (slices, stops);
-    checks.push(of_effect("set_timeslice", &proofs.slices, Standing::Degraded, LOST));
-    checks.push(of_effect("disable_channels", &proofs.stops, Standing::Degraded, LOST));
-    checks.push(of_effect("ctxsw_stats", &counts, Standing::Degraded, UNSEEN));
-    checks.push(of_effect("process_lock", &tried(locked(workspace, &mut trials)), Standing::Degraded, LOCK));
+    checks.push(of_effect("set_timeslice", &proofs.slices, CheckStatus::Degraded, LOST));
+    checks.push(of_effect("disable_channels", &proofs.stops, CheckStatus::Degraded, LOST));
+    checks.push(of_effect("ctxsw_stats", &counts, CheckStatus::Degraded, UNSEEN));
+    checks.push(of_effect(
+        "process_lock",
+        &tried(locked(workspace, &mut trials)),
+        CheckStatus::Degraded,
+        LOCK,
+    ));
     checks
 }
 
@@ -117,10 +122,12 @@ fn locked(workspace: &Workspace, trials: &mut Trials) -> anyhow::Result<Effect> 
     trials.locked(lock, release)
 }
 
-fn of_effect(check: &'static str, effect: &Effect, failed: Standing, next: &str) -> Finding {
+fn of_effect(check: &'static str, effect: &Effect, failed: CheckStatus, next: &str) -> Finding {
     match effect {
         Effect::Proven => Finding::ok(check, effect.to_string()),
-        Effect::Inconclusive { .. } => Finding::of(check, Standing::Inconclusive, effect.to_string(), AGAIN),
+        Effect::Inconclusive { .. } => {
+            Finding::of(check, CheckStatus::Inconclusive, effect.to_string(), AGAIN)
+        }
         Effect::NotUndone => Finding::of(check, failed, effect.to_string(), REPORT_IT),
         Effect::NoEffect | Effect::Refused { .. } => Finding::of(check, failed, effect.to_string(), next),
     }

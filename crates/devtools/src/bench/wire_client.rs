@@ -68,7 +68,7 @@ impl WireClient {
             let (read, fds) =
                 socket::recv_with_fds(self.stream.as_fd(), frames.spare()).context("no answer to ATTACH")?;
             if read == 0 {
-                bail!("the pod-manager hung up on ATTACH");
+                bail!("the pod-manager closed the connection after ATTACH");
             }
             pages.extend(fds);
             frames.filled(read);

@@ -36,17 +36,17 @@ fn the_compute_group_of_a_context_is_announced_with_its_channels_and_a_control_d
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
-    let mut tenant = started(node.tenant("main", "steered"));
-    let told = manager.announcement(0);
-    assert_eq!((told.how, told.version), (How::Attach, 2));
-    let [context] = told.contexts.as_slice() else { panic!("{:?}", told.contexts) };
-    assert_eq!((context.descriptor, context.channels.len(), told.controls.len()), (0, 8, 1));
+    let mut tenant = started(node.tenant("main", "contexts"));
+    let announced = manager.announcement(0);
+    assert_eq!((announced.how, announced.version), (How::Attach, 2));
+    let [context] = announced.contexts.as_slice() else { panic!("{:?}", announced.contexts) };
+    assert_eq!((context.descriptor, context.channels.len(), announced.controls.len()), (0, 8, 1));
     command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
-    told.stop();
+    announced.stop();
     eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
     assert_eq!(completed(&node, &tenant), 0);
-    told.start();
+    announced.start();
     is_running(&node, &tenant);
     tenant.finish().expect_success();
 }
@@ -56,7 +56,7 @@ fn created_and_destroyed_contexts_are_announced_and_nothing_else_is() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
-    let mut tenant = started(node.tenant("main", "steered"));
+    let mut tenant = started(node.tenant("main", "contexts"));
     let first = manager.announcement(0).groups();
     command(&mut tenant, "more", "made");
     let second = manager.announcement(1);
@@ -80,22 +80,22 @@ fn a_stopped_process_runs_again_with_its_own_slice_when_the_manager_ends() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
-    let mut tenant = started(node.tenant("main", "steered"));
+    let mut tenant = started(node.tenant("main", "contexts"));
     command(&mut tenant, "more", "made");
-    let told = manager.announcement(1);
-    let own = told.slices();
+    let announced = manager.announcement(1);
+    let own = announced.slices();
     command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
-    told.set_slice(1);
-    told.stop();
+    announced.set_slice(1);
+    announced.stop();
     eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
     manager.hang_up();
     is_running(&node, &tenant);
-    eventually("the slices of before", || (told.slices() == own).then_some(()));
+    eventually("the slices of before", || (announced.slices() == own).then_some(()));
     // A new manager gets all announcements again.
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let again = manager.announcement(0);
-    assert_eq!((again.how, again.groups()), (How::Attach, told.groups()));
+    assert_eq!((again.how, again.groups()), (How::Attach, announced.groups()));
     again.stop();
     eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
     manager.hang_up();
@@ -108,9 +108,12 @@ fn contexts_are_not_announced_to_a_manager_of_the_first_version() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::FirstVersion);
-    let mut tenant = started(node.tenant("main", "steered"));
-    let told = manager.announcement(0);
-    assert_eq!((told.version, told.contexts.len(), told.controls.len(), manager.refused()), (1, 0, 0, 1));
+    let mut tenant = started(node.tenant("main", "contexts"));
+    let announced = manager.announcement(0);
+    assert_eq!(
+        (announced.version, announced.contexts.len(), announced.controls.len(), manager.refused()),
+        (1, 0, 0, 1)
+    );
     command(&mut tenant, "more", "made");
     command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
@@ -125,7 +128,7 @@ fn the_connection_ends_with_its_process_even_if_a_child_lives() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
-    let mut tenant = started(node.tenant("main", "steered"));
+    let mut tenant = started(node.tenant("main", "contexts"));
     assert_eq!(manager.announcement(0).contexts.len(), 1);
     let child = Pid::from_raw(tenant.ask("child").parse().unwrap());
     assert_eq!(manager.ended(), 0);
@@ -141,16 +144,16 @@ fn check_restart_after(close: &str, closed: &str, then: impl FnOnce(&RecordingMa
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
-    let mut tenant = started(node.tenant("main", "steered"));
-    let told = manager.announcement(0);
+    let mut tenant = started(node.tenant("main", "contexts"));
+    let announced = manager.announcement(0);
     command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
-    told.stop();
+    announced.stop();
     eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
     command(&mut tenant, close, closed);
     is_running(&node, &tenant);
     let again = manager.announcement(1);
-    assert_eq!((again.how, again.groups()), (How::Attach, told.groups()));
+    assert_eq!((again.how, again.groups()), (How::Attach, announced.groups()));
     then(&manager);
     tenant.finish().expect_success();
 }
@@ -171,15 +174,15 @@ fn the_hook_never_writes_to_files_that_reuse_its_descriptor_numbers() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
-    let mut tenant = started(node.tenant("main", "steered"));
-    let told = manager.announcement(0);
+    let mut tenant = started(node.tenant("main", "contexts"));
+    let announced = manager.announcement(0);
     command(&mut tenant, "alloc", "allocated");
     // Both connections, and the guard's copy of one of them.
     command(&mut tenant, "reuse", "reused 3");
     command(&mut tenant, "alloc", "allocated");
     command(&mut tenant, "more", "made");
     let again = manager.announcement(1);
-    assert_eq!((again.how, again.groups()[0]), (How::Attach, told.groups()[0]));
+    assert_eq!((again.how, again.groups()[0]), (How::Attach, announced.groups()[0]));
     assert_eq!(tenant.ask("foreign"), "foreign 0");
     tenant.finish().expect_success();
 }
@@ -189,17 +192,17 @@ fn a_stopped_process_reports_work_that_is_no_launch() {
     let _lock = shared();
     let node = node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
-    let mut tenant = started(node.tenant("main", "steered"));
-    let told = manager.announcement(0);
+    let mut tenant = started(node.tenant("main", "contexts"));
+    let announced = manager.announcement(0);
     let idle = || eventually("the tenant to be idle", || (!manager.is_busy()).then_some(()));
     for (request, answer) in [("set", "set"), ("copy", "copied")] {
         idle();
-        told.stop();
+        announced.stop();
         command(&mut tenant, request, answer);
         assert!(manager.is_busy(), "{request} is work");
         assert_eq!(tenant.ask("query"), "query 600");
         assert!(manager.is_busy());
-        told.start();
+        announced.start();
     }
     idle();
     tenant.finish().expect_success();

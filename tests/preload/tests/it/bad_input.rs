@@ -4,7 +4,7 @@
 use sluice_comm::attach::{ATTACH_VERSION, AttachPayload};
 use sluice_comm::{AttachStatus, Channel, Name, Request, RequestBody, RequestKind, Response, ResponseBody};
 use sluice_preload_tests::faulty_manager::{self, Flaw};
-use sluice_preload_tests::gemini_peers::OldClient;
+use sluice_preload_tests::gemini_peers::GeminiClient;
 use sluice_preload_tests::waiting::TIMEOUT;
 use sluice_preload_tests::{MIB, Node, Tenant, eventually, gemini_frames, shared};
 use sluice_sys::{memfd, socket};
@@ -50,13 +50,13 @@ fn connect(node: &Node) -> UnixStream {
 /// All bytes from the manager until it closes the connection.
 #[track_caller]
 fn until_closed(mut stream: UnixStream) -> Vec<u8> {
-    let mut said = Vec::new();
-    match stream.read_to_end(&mut said) {
+    let mut received = Vec::new();
+    match stream.read_to_end(&mut received) {
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
         Err(error) => panic!("the manager neither answers nor closes the connection: {error}"),
     }
-    said
+    received
 }
 
 /// This process as the log names it: the peer.
@@ -75,7 +75,7 @@ fn payload() -> OwnedFd {
     memfd::sealed("attach", &payload).unwrap()
 }
 
-/// Sends an ATTACH and returns the status of the answer, if there is one before the manager hangs up.
+/// Sends an ATTACH and returns the status of the answer, if there is one before the manager closes the connection.
 fn attach_status(
     node: &Node,
     frame: &[u8; 80],
@@ -145,7 +145,7 @@ fn a_truncated_frame_changes_nothing_and_is_logged() {
         });
         bystander.is_undisturbed(&mut node);
     }
-    let mut cut = OldClient::connect(node.tcp(), "good");
+    let mut cut = GeminiClient::connect(node.tcp(), "good");
     cut.send(&gemini_frames::memory_request("good", 1, MIB, true)[..30]);
     drop(cut);
     bystander.is_undisturbed(&mut node);
@@ -155,7 +155,7 @@ fn a_truncated_frame_changes_nothing_and_is_logged() {
 fn split_and_joined_frames_are_answered_one_by_one() {
     let _lock = shared();
     let node = Node::start(CLIENTS);
-    let mut client = OldClient::connect(node.tcp(), "other");
+    let mut client = GeminiClient::connect(node.tcp(), "other");
     for byte in gemini_frames::memory_request("other", 1, MIB, true) {
         client.send(&[byte]);
     }

@@ -28,8 +28,8 @@ fn two_busy_clients_share_by_quanta_according_to_their_requests() {
     let metrics = node.metrics();
     assert_eq!(metrics.sum("sluice_level", &["level=\"turn\""]), Some(2.0));
     assert_eq!(metrics.sum("sluice_steering_given_up_total", &[]), Some(0.0));
-    let turns = metrics.sum("sluice_turns_total", &[]).unwrap();
-    assert!((100.0..1000.0).contains(&turns), "{turns} quanta in about twenty seconds");
+    let quanta = metrics.sum("sluice_turns_total", &[]).unwrap();
+    assert!((100.0..1000.0).contains(&quanta), "{quanta} quanta in about twenty seconds");
     end(tenants);
 }
 
@@ -51,7 +51,7 @@ fn two_busy_clients_beside_a_latency_critical_one_both_run() {
     checks::shares(&node.window(span), &[(&pids[..1], 0.5), (&pids[1..], 0.5)], 0.6).unwrap();
     for pid in pids {
         let stall = checks::longest_stall(&node.timeline(span), pid, span);
-        assert!(stall < 500 * MS, "{pid} stood still for {} ms", stall / MS);
+        assert!(stall < 500 * MS, "{pid} did not run for {} ms", stall / MS);
     }
     assert_eq!(service.ask("check"), "right");
     service.finish().expect_success();
@@ -141,17 +141,17 @@ fn contexts_created_and_destroyed_between_quanta_leave_no_process_stopped_or_dis
     let _lock = shared();
     let node = node("2\nbe-a 0.5 1.0 8589934592\nbe-b 0.5 1.0 8589934592\n");
     let tenants = busy(&node, &["be-a"]);
-    let mut fickle = node.tenant("be-b", "steered").start();
-    fickle.expect("ready");
-    assert_eq!(fickle.ask("go"), "going");
+    let mut changing = node.tenant("be-b", "contexts").start();
+    changing.expect("ready");
+    assert_eq!(changing.ask("go"), "going");
     // Each change is announced while its process has a quantum, waits for one, or is being stopped.
     for round in 0..6 {
-        assert_eq!(fickle.ask("more"), "made");
+        assert_eq!(changing.ask("more"), "made");
         node.let_pass((20 + 13 * round) * MS);
-        assert_eq!(fickle.ask("less"), "destroyed");
+        assert_eq!(changing.ask("less"), "destroyed");
         node.let_pass(30 * MS);
     }
-    for tenant in tenants.iter().chain([&fickle]) {
+    for tenant in tenants.iter().chain([&changing]) {
         let seen = node.row(tenant).kernels_completed;
         node.when_completed(tenant, seen + 100);
     }
@@ -164,7 +164,7 @@ fn contexts_created_and_destroyed_between_quanta_leave_no_process_stopped_or_dis
     ] {
         assert_eq!(metrics.sum(series, labels), Some(0.0), "{series}");
     }
-    fickle.finish().expect_success();
+    changing.finish().expect_success();
     end(tenants);
 }
 

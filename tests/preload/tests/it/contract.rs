@@ -1,5 +1,5 @@
 //! The black-box tests of the preemption contract, by number, on the simulated GPU: the program `contract.c`, which runs on a real GPU
-//! as well (`tests/gpu/contract.py`). Real processes under the real hook; what they computed is their own witness.
+//! as well (`tests/gpu/contract.py`). Real processes under the real hook; they check their own results.
 //!
 //! | number | what | test here, or elsewhere |
 //! |---|---|---|
@@ -27,7 +27,7 @@
 //! | 28 | enabling and disabling again and again | `preemption_is_enabled_and_disabled_again_and_again` |
 //! | 29 | freeing memory in another context | `memory_of_another_context_is_freed_meanwhile` |
 //! | 30 | cooperative launches; clusters on a real GPU | `cooperative_launches_run_once` |
-//! | 31, our own | a kernel is loaded, and one with more local memory launched, beside a stream that stands at a gate: drivers wait for the whole context then | `a_kernel_is_loaded_beside_a_stopped_stream` |
+//! | 31, our own | a kernel is loaded, and one with more local memory launched, beside a stream that waits at a gate: drivers wait for the whole context then | `a_kernel_is_loaded_beside_a_stopped_stream` |
 
 use nix::sys::signal::Signal;
 use sluice_preload_tests::{Node, TenantOptions, shared};

@@ -69,22 +69,22 @@ impl Seen {
     }
 
     #[track_caller]
-    fn check_is(&self, name: &str, standing: &str, found: &str) {
-        let (stands, says) = self.check(name);
-        assert!(stands == standing && says.contains(found), "{name}: {stands}: {says}");
+    fn check_is(&self, name: &str, expected: &str, found: &str) {
+        let (status, text) = self.check(name);
+        assert!(status == expected && text.contains(found), "{name}: {status}: {text}");
     }
 
     #[track_caller]
-    fn check_result(&self, verdict: &str, code: i32, level: &str, why: &str) {
+    fn check_result(&self, overall: &str, code: i32, level: &str, why: &str) {
         assert_eq!(
             (&self.report["verdict"], self.code),
-            (&Value::from(verdict), Some(code)),
+            (&Value::from(overall), Some(code)),
             "{:#}",
             self.report
         );
         assert_eq!(self.report["level"], level, "{:#}", self.report);
-        let says = self.report["why"].as_str().unwrap_or_default();
-        assert!(says.contains(why), "{says}");
+        let reason = self.report["why"].as_str().unwrap_or_default();
+        assert!(reason.contains(why), "{reason}");
     }
 
     /// Exactly the checks that did not pass have a next step.
@@ -176,22 +176,22 @@ fn missing_memory_operations_do_not_lower_the_level() {
 }
 
 /// Runs the self-test, again while it is inconclusive.
-fn self_test(node: &Node, verdict: &Path) -> Option<i32> {
-    let mut code = self_test_once(node, verdict);
+fn self_test(node: &Node, result_file: &Path) -> Option<i32> {
+    let mut code = self_test_once(node, result_file);
     for _ in 0..AGAIN {
-        let written = std::fs::read_to_string(verdict).unwrap_or_default();
+        let written = std::fs::read_to_string(result_file).unwrap_or_default();
         if !written.to_lowercase().contains("inconclusive") {
             break;
         }
-        code = self_test_once(node, verdict);
+        code = self_test_once(node, result_file);
     }
     code
 }
 
-fn self_test_once(node: &Node, verdict: &Path) -> Option<i32> {
+fn self_test_once(node: &Node, result_file: &Path) -> Option<i32> {
     let status = Command::new(&built().sluice)
         .args(["self-test", "--gpu", "sim", "--json", "--write"])
-        .arg(verdict)
+        .arg(result_file)
         .env("SLUICE_SIM_SOCKET", node.simulator())
         .stdout(std::process::Stdio::null())
         .status();
@@ -201,48 +201,48 @@ fn self_test_once(node: &Node, verdict: &Path) -> Option<i32> {
 #[test]
 fn a_manager_uses_the_self_test_instead_of_the_drivers_return_codes() {
     let _lock = exclusive();
-    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder for verdicts: {error}"));
-    let verdict = folder.path().join("state/verdict.json");
-    let manager = format!("--controls simulated --self-test {}", verdict.display());
+    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder for results: {error}"));
+    let result_file = folder.path().join("state/result.json");
+    let manager = format!("--controls simulated --self-test {}", result_file.display());
     let node = |controls: &str| {
         let clients = "1\nmain 0.5 1.0 8589934592\n";
         let options = Node::with(clients).without_manager().manager_arguments(&manager);
         options.simulator_arguments(controls).start()
     };
-    let mut liar = node("--controls status-only");
-    assert_eq!(self_test(&liar, &verdict), Some(2));
-    liar.start_manager();
-    liar.logged(&["channel groups cannot be stopped", "nothing comes of it"]);
+    let mut faulty = node("--controls status-only");
+    assert_eq!(self_test(&faulty, &result_file), Some(2));
+    faulty.start_manager();
+    faulty.logged(&["channel groups cannot be stopped", "nothing comes of it"]);
     // Another GPU: the result in the file does not apply.
-    let mut honest = node("");
-    assert_eq!(self_test(&honest, &verdict), Some(0));
-    let written = std::fs::metadata(&verdict).and_then(|file| file.modified()).ok();
-    honest.start_manager();
-    honest.logged(&["has proven the driver's controls"]);
+    let mut working = node("");
+    assert_eq!(self_test(&working, &result_file), Some(0));
+    let written = std::fs::metadata(&result_file).and_then(|file| file.modified()).ok();
+    working.start_manager();
+    working.logged(&["has proven the driver's controls"]);
     // The same GPU again: the result still holds.
-    assert_eq!(self_test(&honest, &verdict), Some(0));
-    assert_eq!(std::fs::metadata(&verdict).and_then(|file| file.modified()).ok(), written);
+    assert_eq!(self_test(&working, &result_file), Some(0));
+    assert_eq!(std::fs::metadata(&result_file).and_then(|file| file.modified()).ok(), written);
 }
 
 #[test]
 fn of_several_gpus_the_named_one_is_tested() {
     let _lock = exclusive();
     let uuid = |digit: char| format!("GPU-00000000-0000-4000-8000-00000000000{digit}");
-    let (liar, honest) =
+    let (faulty, working) =
         (gpu(&format!("--controls status-only --uuid {}", uuid('a'))), gpu(&format!("--uuid {}", uuid('b'))));
     // As in the node agent's container: the driver is not beside the program, and only this folder is writable.
     let beside = built().sluice.parent().unwrap_or_else(|| panic!("the program is nowhere"));
     let folder = tempfile::tempdir_in(beside).unwrap_or_else(|error| panic!("a folder: {error}"));
     let program = folder.path().join("sluice");
     std::fs::hard_link(&built().sluice, &program).unwrap_or_else(|error| panic!("a second name: {error}"));
-    let verdict = folder.path().join("verdict.json");
+    let result_file = folder.path().join("result.json");
     let try_it = || {
         let mut test = Command::new(&program);
-        test.args(["self-test", "--gpu", "sim", "--gpu-uuid", &uuid('b'), "--write"]).arg(&verdict);
+        test.args(["self-test", "--gpu", "sim", "--gpu-uuid", &uuid('b'), "--write"]).arg(&result_file);
         test.arg("--library").arg(&built().hook).env("LD_LIBRARY_PATH", &built().driver);
         test.env(
             "SLUICE_SIM_SOCKET",
-            [liar.simulator(), honest.simulator()].map(|path| path.display().to_string()).join(","),
+            [faulty.simulator(), working.simulator()].map(|path| path.display().to_string()).join(","),
         );
         test.env("TMPDIR", folder.path())
             .status()
@@ -250,10 +250,10 @@ fn of_several_gpus_the_named_one_is_tested() {
             .code()
     };
     let proven = (0..=AGAIN).any(|_| try_it() == Some(0));
-    let written = std::fs::read_to_string(&verdict).unwrap_or_default();
+    let written = std::fs::read_to_string(&result_file).unwrap_or_default();
     assert!(proven, "{written}");
     assert!(written.contains(&uuid('b')), "{written}");
-    assert!(liar.ledger().processes.is_empty(), "the other GPU was touched");
+    assert!(faulty.ledger().processes.is_empty(), "the other GPU was touched");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Peers of Gemini's protocol: a client with the pod-manager, and the hook with a manager.
 
 use sluice_preload_tests::gemini_frames;
-use sluice_preload_tests::gemini_peers::{OldClient, OldManager};
+use sluice_preload_tests::gemini_peers::{GeminiClient, GeminiManager};
 use sluice_preload_tests::{MIB, MS, Node, checks, eventually, exclusive, shared};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000 * MS;
 fn compute_by_tokens(node: &Node, name: &str, until_ns: u64) -> i32 {
     let mut worker = node.tenant(name, "tenant").without_hook().start();
     worker.expect("ready");
-    let mut client = OldClient::connect(node.tcp(), name);
+    let mut client = GeminiClient::connect(node.tcp(), name);
     let mut burst = 0.0;
     while node.ledger().gpu.now_ns < until_ns {
         let quota_ms = client.quota(0.0, burst);
@@ -30,29 +30,29 @@ fn compute_by_tokens(node: &Node, name: &str, until_ns: u64) -> i32 {
 #[test]
 fn a_gemini_client_gets_its_share_beside_a_client_with_the_hook() {
     let _lock = exclusive();
-    let node = Node::start("2\nold 0.3 1.0 8589934592\nours 0.7 1.0 8589934592\n");
-    let mut ours = node.tenant("ours", "busy").arguments("1000 8").start();
-    ours.expect("ready");
-    node.when_completed(&ours, 16);
+    let node = Node::start("2\nold 0.3 1.0 8589934592\nhooked 0.7 1.0 8589934592\n");
+    let mut hooked = node.tenant("hooked", "busy").arguments("1000 8").start();
+    hooked.expect("ready");
+    node.when_completed(&hooked, 16);
     let begin = node.ledger().gpu.now_ns;
     let end = begin + 9 * SECOND;
     let old = compute_by_tokens(&node, "old", end);
     let window = node.window((begin + SECOND, end));
-    checks::shares(&window, &[(&[old], 0.3), (&[ours.pid()], 0.7)], 0.8).unwrap();
-    ours.finish().expect_success();
+    checks::shares(&window, &[(&[old], 0.3), (&[hooked.pid()], 0.7)], 0.8).unwrap();
+    hooked.finish().expect_success();
 }
 
 #[test]
 fn a_gemini_clients_memory_is_charged_and_released_when_it_disconnects() {
     let _lock = shared();
     let node = Node::start(&format!("1\nold 0.3 1.0 {}\n", 10 * MIB));
-    let mut first = OldClient::connect(node.tcp(), "old");
+    let mut first = GeminiClient::connect(node.tcp(), "old");
     assert_eq!(first.memory(), (0, 10 * MIB));
     assert!(first.update(10 * MIB, true));
     assert!(!first.update(1, true));
     assert!(first.update(MIB, false));
     assert_eq!(first.memory(), (9 * MIB, 10 * MIB));
-    let mut second = OldClient::connect(node.tcp(), "old");
+    let mut second = GeminiClient::connect(node.tcp(), "old");
     assert!(!second.update(MIB + 1, true));
     assert!(second.update(MIB, true));
     drop(first);
@@ -66,19 +66,19 @@ fn a_gemini_clients_memory_is_charged_and_released_when_it_disconnects() {
 fn an_unknown_gemini_client_gets_no_answer_until_it_is_in_the_resource_file() {
     let _lock = shared();
     let node = Node::start("1\nknown 0.3 1.0 8589934592\n");
-    let mut stranger = OldClient::connect(node.tcp(), "stranger");
-    stranger.send(&gemini_frames::quota_request("stranger", 1, 0.0, 0.0));
-    node.logged(&["stranger"]);
-    // The manager is alive and answers others, and so the stranger's silence is meant.
-    let mut known = OldClient::connect(node.tcp(), "known");
+    let mut newcomer = GeminiClient::connect(node.tcp(), "newcomer");
+    newcomer.send(&gemini_frames::quota_request("newcomer", 1, 0.0, 0.0));
+    node.logged(&["newcomer"]);
+    // The manager answers others, so the missing answer is intended.
+    let mut known = GeminiClient::connect(node.tcp(), "known");
     assert_eq!(known.memory().1, 8_589_934_592);
-    node.write_resources("2\nknown 0.3 1.0 8589934592\nstranger 0.3 1.0 4096\n");
-    eventually("the stranger to be known", || {
-        (node.metric("sluice_memory_limit_bytes", "stranger") == 4096.0).then_some(())
+    node.write_resources("2\nknown 0.3 1.0 8589934592\nnewcomer 0.3 1.0 4096\n");
+    eventually("the newcomer to be a client", || {
+        (node.metric("sluice_memory_limit_bytes", "newcomer") == 4096.0).then_some(())
     });
-    // The first thing it ever hears answers its second request.
-    stranger.send(&gemini_frames::request("stranger", 2, gemini_frames::MEM_LIMIT, &[]));
-    let answer = stranger.answer().expect("an answer to a known client");
+    // The first answer that it gets belongs to its second request.
+    newcomer.send(&gemini_frames::request("newcomer", 2, gemini_frames::MEM_LIMIT, &[]));
+    let answer = newcomer.answer().expect("an answer to a known client");
     assert_eq!((gemini_frames::i32_at(&answer, 0), gemini_frames::u64_at(&answer, 12)), (2, 4096));
     assert!(known.quota(0.0, 0.0) > 0.0);
 }
@@ -87,7 +87,7 @@ fn an_unknown_gemini_client_gets_no_answer_until_it_is_in_the_resource_file() {
 fn the_hook_gets_tokens_from_a_gemini_manager() {
     let _lock = shared();
     let node = Node::with("").without_manager().start();
-    let manager = OldManager::start(256 * MIB, 20.0);
+    let manager = GeminiManager::start(256 * MIB, 20.0);
     let mut tenant = node
         .tenant("kubeshare/pod", "tenant")
         .without_environment("SLUICE_SOCKET")
@@ -121,7 +121,7 @@ fn the_hook_gets_tokens_from_a_gemini_manager() {
     );
     let asked = manager.received().into_iter().filter(|request| request.kind == gemini_frames::QUOTA);
     let overuse: Vec<f64> = asked.map(|request| gemini_frames::f64_at(&request.payload, 0)).collect();
-    assert!(overuse[0] == 0.0 && overuse[1] > 60.0, "overuse told: {overuse:?}");
+    assert!(overuse[0] == 0.0 && overuse[1] > 60.0, "reported overuse: {overuse:?}");
     for request in manager.received() {
         assert_eq!(request.name, "kubeshare/pod");
         assert!(request.kind <= gemini_frames::MEM_UPDATE, "an old manager does not know {request:?}");

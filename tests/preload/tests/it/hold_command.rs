@@ -118,14 +118,15 @@ fn contexts_created_during_a_hold_are_held_and_released_too() {
     let mut hold = hold(&node, &["--pid", &pid.to_string(), "--by", "groups"]);
     assert_eq!(hold.line()["hold"], "held");
     let made = || node.ledger().groups.iter().filter(|group| group.pid == pid).count();
-    let stood = || node.ledger().groups.iter().filter(|group| group.pid == pid && !group.is_enabled).count();
-    let held = (made(), stood());
+    let stopped =
+        || node.ledger().groups.iter().filter(|group| group.pid == pid && !group.is_enabled).count();
+    let held = (made(), stopped());
     later.send("more");
     later.expect("more");
     eventually("a second context", || (made() > held.0).then_some(()));
-    eventually("all that can run to stand", || (stood() > held.1).then_some(()));
+    eventually("all groups to stop", || (stopped() > held.1).then_some(()));
     assert!(hold.end());
-    eventually("all to go on", || (stood() == 0).then_some(()));
+    eventually("all groups to run", || (stopped() == 0).then_some(()));
     later.finish().expect_success();
 }
 
@@ -218,9 +219,9 @@ fn a_program_without_a_gpu_is_reported() {
         .args(["hold", "--by", "groups", "--pid", &std::process::id().to_string()])
         .output()
         .unwrap_or_else(|error| panic!("running hold: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && said.contains("no descriptor of the NVIDIA control device"),
-        "{said}"
+        !output.status.success() && errors.contains("no descriptor of the NVIDIA control device"),
+        "{errors}"
     );
 }

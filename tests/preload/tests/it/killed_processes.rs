@@ -34,7 +34,7 @@ fn when_the_token_holder_is_killed_the_others_run_and_its_memory_is_free() {
     let killed = timeline.iter().filter(|i| i.pid == holder.pid()).map(|i| i.end_ns).max().unwrap();
     let next = timeline.iter().filter(|i| i.pid == other.pid()).map(|i| i.start_ns).min().unwrap();
     assert!(next >= killed, "the other ran while the holder had the token");
-    assert!(next - killed <= 50 * MS, "the other stood still for {} ms more", (next - killed) / MS);
+    assert!(next - killed <= 50 * MS, "the other did not run for {} ms more", (next - killed) / MS);
     let row = node.row(&holder);
     assert!(row.ended && row.memory_bytes == 0, "{row:?}");
     eventually("the holder's memory", || {

@@ -77,16 +77,16 @@ fn every_way_of_allocating_is_charged_and_given_back() {
             number - 1
         };
         let first = take(&mut tenant);
-        assert_eq!(bytes_on_gpu(&node, "ways"), 32 * MIB, "{way}: what the GPU says");
+        assert_eq!(bytes_on_gpu(&node, "ways"), 32 * MIB, "{way}: bytes on the GPU");
         assert_eq!(tenant.ask("info"), format!("{} {}", 32 * MIB, 64 * MIB), "{way}");
         assert_eq!(tenant.ask(&format!("take {way} {}", 34 * MIB)), REFUSED, "{way}: 2 MiB over the limit");
         let second = take(&mut tenant);
         assert_eq!(tenant.ask(&format!("take {way} {}", 2 * MIB)), REFUSED, "{way}: nothing is left");
-        assert_eq!(bytes_on_gpu(&node, "ways"), 64 * MIB, "{way}: what the GPU says");
+        assert_eq!(bytes_on_gpu(&node, "ways"), 64 * MIB, "{way}: bytes on the GPU");
         for block in [first, second] {
             assert_eq!(tenant.ask(&format!("drop {block}")), "dropped", "{way}");
         }
-        assert_eq!(bytes_on_gpu(&node, "ways"), 0, "{way}: what the GPU says after the frees");
+        assert_eq!(bytes_on_gpu(&node, "ways"), 0, "{way}: bytes on the GPU after the frees");
         assert_eq!(tenant.ask("info"), format!("{} {}", 64 * MIB, 64 * MIB), "{way}: after the frees");
     }
     tenant.finish().expect_success();
@@ -155,7 +155,7 @@ fn the_memory_of_a_process_whose_forked_child_lives_on_is_reclaimed() {
     assert_eq!(node.metric("sluice_memory_used_bytes", "family"), (64 * MIB) as f64);
     parent.signal(Signal::SIGKILL);
     assert_eq!(parent.ending().signal(), Some(9));
-    eventually("the memory of the dead parent", || {
+    eventually("the memory of the killed parent", || {
         (node.metric("sluice_memory_used_bytes", "family") == 0.0).then_some(())
     });
     kill(Pid::from_raw(pids[1]), None).expect("the child is still there");

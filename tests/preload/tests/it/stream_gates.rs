@@ -114,10 +114,10 @@ fn work_behind_a_closed_gate_is_reported_as_pending() {
         bed.node.let_pass(20 * MS);
         (bed.node.row(&tenant).kernels_completed < launched).then_some(())
     });
-    let told = bed.manager.busy_ns();
+    let reported = bed.manager.busy_ns();
     bed.node.let_pass(100 * MS);
     assert!(bed.manager.is_busy(), "it has work");
-    assert_eq!(bed.manager.busy_ns(), told, "none of it has ended");
+    assert_eq!(bed.manager.busy_ns(), reported, "none of it has ended");
     bed.manager.gates(Some(false));
     assert_eq!(tenant.ask("sync"), "synced");
     tenant.finish().expect_success();

@@ -18,7 +18,7 @@ fn beside_a_rival(program: &str, arguments: &str) {
     let rival = rival(&node);
     let tenant = node.tenant("main", program).arguments(arguments).start();
     tenant.finish().expect_success();
-    assert!(node.metric("sluice_grants_total", "main") >= 2.0, "grants were to expire meanwhile");
+    assert!(node.metric("sluice_grants_total", "main") >= 2.0, "grants must expire during the test");
     rival.finish().expect_success();
 }
 
