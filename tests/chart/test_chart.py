@@ -181,10 +181,10 @@ class Objects(unittest.TestCase):
         cluster = {"ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
                    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
         for one in render("podMonitor.enabled=true", "serviceMonitor.enabled=true", "networkPolicy.enabled=true"):
-            told = f"{one['kind']} {one['metadata']['name']}"
-            self.assertEqual(one["metadata"]["labels"]["app.kubernetes.io/instance"], "sluice", told)
-            where = None if one["kind"] in cluster else "kube-system" if told.endswith("authentication-reader") else NAMESPACE
-            self.assertEqual(one["metadata"].get("namespace"), where, told)
+            described = f"{one['kind']} {one['metadata']['name']}"
+            self.assertEqual(one["metadata"]["labels"]["app.kubernetes.io/instance"], "sluice", described)
+            where = None if one["kind"] in cluster else "kube-system" if described.endswith("authentication-reader") else NAMESPACE
+            self.assertEqual(one["metadata"].get("namespace"), where, described)
 
     def test_a_new_version_of_the_chart_alone_restarts_nothing(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Every series that a rule, the dashboard or the documentation names is one that a program serves."""
+"""Every metric that a rule, the dashboard or the documentation names is served by a program."""
 
 import re
 import unittest
@@ -11,7 +11,7 @@ CLIENTS = "sluice_client_"
 
 
 def served() -> set[str]:
-    """Names in the sources of the daemons; those of clients are put together there from a prefix and the rest."""
+    """Metric names in the sources of the daemons. The sources build names of clients from a prefix and a suffix."""
     found = set()
     for path in REPOSITORY.glob("crates/*/src/**/*.rs"):
         text = path.read_text()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`sluice bench` and `sluice demo` on this machine, their JSON kept with device, driver, commit, date and command.
+"""`sluice-dev bench` and `sluice demo` on this machine; their JSON is kept with device, driver, commit, date and command.
 
-    bench.py hook token ...     each result is $OUT/bench-NAME.json; hook-sim and the like run on the simulator
+    bench.py hook token ...     each result is $OUT/bench-NAME.json; names that end in -sim run on the simulator
 """
 
 import argparse
@@ -12,7 +12,7 @@ import tempfile
 
 import rig
 
-# Name: arguments, seconds after which it is ended.
+# Name: arguments, time limit in seconds.
 RUNS = {
     "hook": (["bench", "hook", "--gpu", "real"], 90),
     "hook-sim": (["bench", "hook", "--gpu", "sim"], 90),
@@ -25,13 +25,14 @@ RUNS = {
 
 
 def one(name):
-    arguments, patience = RUNS[name]
+    arguments, timeout = RUNS[name]
+    program = rig.SLUICE if arguments[0] == "demo" else rig.SLUICE_DEV
     with tempfile.TemporaryDirectory(prefix="sluice-gpu-") as folder:
         path = pathlib.Path(folder) / "result.json"
-        command = [str(rig.SLUICE), *arguments, "--json", str(path)]
-        done = subprocess.run(command, env=rig.plain_env(), timeout=patience, check=False)
+        command = [str(program), *arguments, "--json", str(path)]
+        done = subprocess.run(command, env=rig.plain_env(), timeout=timeout, check=False)
         found = json.loads(path.read_text()) if path.is_file() else {}
-    shown = " ".join(["sluice", *arguments])
+    shown = " ".join([program.name, *arguments])
     rig.write(f"bench-{name}", {"command": shown, "status": done.returncode, "result": found, "ok": done.returncode == 0 and bool(found)})
     return done.returncode == 0 and bool(found)
 

@@ -23,7 +23,7 @@ SHARE_WITHIN = 0.01
 
 
 class Gpu:
-    """Where the load runs: the machine's own driver, or a simulator of ours."""
+    """The GPU of the load: the machine's driver, or a simulator."""
 
     def __init__(self, kind):
         self.kind, self.env, self.daemon = kind, rig.plain_env(), None
@@ -98,7 +98,7 @@ def latency(gpu, seconds, be_us=None, be_alone=None):
 
 
 def saturating(gpu, tenants, seconds, alone=None, kernel_us=200):
-    """Tenants that never pause: their shares and what is left of the GPU."""
+    """Tenants that never pause: their shares and the GPU's total throughput."""
     children = [started(gpu.be(f"be{number}", kernel_us)) for number in range(tenants)]
     time.sleep(1.0)
     measured = rates(children, seconds)
@@ -127,7 +127,7 @@ def measure(kind, seconds):
 
 
 def compare(real, sim):
-    """Rows of the comparison: name, quantity, GPU, simulator, within bounds or None where nothing is promised."""
+    """Rows of the comparison: name, quantity, GPU, simulator, within bounds, or None without a bound."""
     table = []
     alone = real["lc-alone"]["latency_us"]["p50"], sim["lc-alone"]["latency_us"]["p50"]
     for name in real:

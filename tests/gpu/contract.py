@@ -24,17 +24,17 @@ PROGRAMS = rig.REPO / "tests" / "preload" / "programs"
 TIMED = [4, 6, 27]
 TOGETHER = [11, 1, 2, 5, 7, 9, 10, 12, 13, 14, 16, 17, 18, 19, 20, 26, 28, 29, 30, 31]
 WITH_OTHERS = [21, 22]
-# Programs of their own, which run beside a second tenant so that grants come and go: their arguments, and what they say.
+# Further programs, which run beside a second tenant so that grants expire: their arguments, and their output.
 FORKS = {"forks fresh": ("forks", ["fresh"]), "forks used": ("forks", ["used"]), "execs": ("execs", [])}
-# Where it does not matter whether anybody else uses the context, which ends level full.
+# Cases that do not depend on other users of the context, which end level full.
 AT_FULL = [1, 2, 13, 14, 22, 28, 30]
-# Numbers whose program is another's.
+# Numbers that another number's program covers.
 SAME = {3: 1, 8: 7, 15: 14}
 CANNOT = 77
-# Longer than any takes, to end what hangs; and for those that take longest.
+# Time limit of a number, and of the slowest ones.
 PATIENCE = 15
 LONG = {1: 40, 2: 40, 11: 40, 28: 40}
-# What was killed has to be gone in this time: a program that hangs in the driver cannot be waited for.
+# A killed program must end in this time; a program that hangs in the driver is not waited for.
 FAREWELL = 3
 
 
@@ -58,7 +58,7 @@ class Stage:
 
     def compiled(self, name):
         program = pathlib.Path(self.folder.name) / name
-        # What the driver has is known when it runs; the linker need not find it.
+        # Driver functions are resolved at run time; the linker need not find them.
         command = ["cc", "-std=gnu11", "-O1", "-pthread", "-o", program, PROGRAMS / f"{name}.c", *self.driver, "-l:libcuda.so.1", "-ldl"]
         built = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
         if built.returncode:
@@ -120,7 +120,7 @@ class Talker(rig.Child):
         return line
 
     def does(self):
-        """Has it do twenty kernels; returns how many were done before."""
+        """Has it launch twenty kernels; returns the number of kernels before."""
         self.ask("go")
         return int(self.line().split()[1])
 
@@ -130,7 +130,7 @@ class Talker(rig.Child):
 
 
 def goes_on(tenant, before):
-    """Kernels that are done when there are more than before, or when patience is over."""
+    """Completed kernels, once there are more than before or the time is over."""
     end = rig.time.monotonic() + 15
     done = before
     while done <= before and rig.time.monotonic() < end:
@@ -167,7 +167,7 @@ def a_holder_is_killed(stage, level):
 
 
 def forks_and_execs(stage):
-    """Each program's outcome, under a manager and beside a tenant that takes turns with it."""
+    """Each program's outcome under a manager, beside a second tenant."""
     clients = [{"name": name, "request": 0.5, "limit": 1.0, "memory": 8 << 30} for name in ("tenant", "rival")]
     manager = rig.Manager(clients, ["--controls=simulated" if stage.kind == "sim" else "--controls=auto"])
     rival = rig.Load("rival", {**manager.env("rival"), **stage.more}, 500, 4)
@@ -177,7 +177,7 @@ def forks_and_execs(stage):
     manager.stop()
     for name, outcome in outcomes.items():
         if outcome.startswith("failed"):
-            # A real driver's locks may be held when the process forks: what it does by itself is not ours.
+            # A real driver's locks may be held at a fork; a deadlock without the hook is not counted.
             program, arguments = FORKS[name]
             alone = ended([stage.compiled(program), *arguments], stage.env(hooked=False), 40)[0]
             if alone.startswith("failed"):
@@ -186,7 +186,7 @@ def forks_and_execs(stage):
 
 
 def together(outcomes):
-    """One word for a number's levels: the worst."""
+    """The worst outcome of a number's levels."""
     bad = [f"{level}: {outcome}" for level, outcome in outcomes.items() if outcome != "ok"]
     return "; ".join(bad) if bad else "ok"
 
@@ -211,7 +211,7 @@ def main():
     outcomes, said, took, telling = {}, {}, {}, threading.Lock()
 
     def tell(number, level, outcome, lines=(), seconds=0.0):
-        """Notes an outcome, and writes what is known."""
+        """Records an outcome and writes all results."""
         with telling:
             for same in [number, *(other for other, like in SAME.items() if like == number and other in wanted)]:
                 outcomes.setdefault(same, {})[level] = outcome
@@ -232,7 +232,7 @@ def main():
 
     pool = concurrent.futures.ThreadPoolExecutor(options.at_a_time)
     try:
-        # Those that take long begin first.
+        # Slow numbers start first.
         list(pool.map(lambda pair: one(*pair), [(number, level) for number in TOGETHER if number in wanted for level in levels_of(number)]))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

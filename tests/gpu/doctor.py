@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does `sluice doctor` find on this GPU what it should, also beside a stranger who is busy, and does it leave nothing behind?
+"""Does `sluice doctor` find on this GPU what it should, also beside another busy program, and does it leave nothing behind?
 
 About 40 seconds.  Needs target/release/{sluice,libsluice.so}.
 """
@@ -46,7 +46,7 @@ def main():
     checks["the exit status says the same"] = code == {"ok": 0, "degraded": 1, "broken": 2}[report["verdict"]]
     checks["less than 20 seconds"] = took < 20
 
-    # A stranger without the hook: it takes its part of the time, and must not be taken for a failed control.
+    # A program without the hook: it uses its part of the time, which must not look like a failed control.
     stranger = rig.Child("stranger", [rig.SLUICE, "load", "be", "--duration-us", "200", "--depth", "8", "--stop-with-stdin"],
                          rig.simulated_env())
     stranger.answer(60)

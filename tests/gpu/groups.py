@@ -53,7 +53,7 @@ def main():
         result["took_us"].setdefault(command.split()[0], []).extend(each["took_us"] for each in made["made"])
 
     def both(name):
-        """Rates of both over one window, after what was launched before has had time to end."""
+        """Rates of both over one window, after earlier launches have ended."""
         time.sleep(0.6)
         begin = tenants()
         rate_a, rate_b = rig.load_rates([a, b], options.seconds)
@@ -108,7 +108,7 @@ def main():
     rate_a, rate_b = both("b started")
     checks["it goes on"] = rate_b > 0.2 * alone
 
-    # The manager leaves with b stopped: b's own hook has to start it again, and give it its slice back.
+    # The manager ends while b is stopped: b's hook must enable its groups and restore its slice.
     control(f"stop {pids[1]}")
     control(f"slice {pids[0]} 30000")
     watch.ask("leave")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds for latency-critical processes, without a manager: LC latency beside a training whose slice is 1 us, with and without.
+"""Hold kernels of latency-critical processes, without a manager: LC latency beside a training whose slice is 1 us, with and without.
 
 The manager is a stub that says "latency-critical, one other process"; the slice is set inside the training by slice.c. Blocks are
 interleaved. LC is the ResNet-50 service (or, with --service driver, a copy and a 100 us kernel on the driver API, which the simulator
 can run too). Arms:
-  alone     hints off, nobody runs beside
+  alone     hints off, no other program runs
   plain     hints off
   auto      a hold at each request's first copy
   api       the program's hint 300 us ahead
@@ -93,9 +93,9 @@ def main():
     stage = Stage(options)
     arms = {"alone": ("plain", 0, False), "plain": ("plain", 0, True), "auto": ("lc", 0, True), "api": ("lc", LEAD_US, True)}
     latencies, rates, hints, holds = {name: [] for name in arms}, {name: [] for name in arms}, {}, {}
-    # From here on there is company, and the hook finds out beside the running neighbour whether holds pay.
+    # From here on there is a contender, and the hook measures beside the running neighbour whether hold kernels pay.
     stage.block("lc", 0, True, 40)
-    stage.manager.say(company=1)
+    stage.manager.set_contenders(1)
     stage.block("lc", 0, True, 60)
     for number in range(options.rounds):
         for name, (service, lead, beside) in arms.items():

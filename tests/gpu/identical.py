@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Does preemption leave results as they are, to the bit?
+"""Are results with preemption bit-identical?
 
 Parts (--parts), each compared with an undisturbed run of the same calls without the hook:
   train   ResNet-50 is trained for a fixed number of steps under a pod-manager: it takes turns with a second best-effort program, and a
-          latency-critical service preempts whoever runs; loss, weights and moments are compared
+          latency-critical service preempts the running program; loss, weights and moments are compared
   api     the steps before the checkpoint, the training's stream preempted and restored from a thread of the process: at 1 kHz at
           levels host and device, at 50 Hz at level full
   raw     kernels that are not idempotent (integers, tensor cores, asynchronous copies) on two streams that wait for each other, under
@@ -31,7 +31,7 @@ CHUNK, PERIOD_US = 200, 4000
 
 
 class Stage:
-    """The GPU, and what is compared."""
+    """The GPU and the compared results."""
 
     def __init__(self, options):
         self.options, self.result, self.checks = options, {}, {}
@@ -42,7 +42,7 @@ class Stage:
         built = subprocess.run(
             [os.environ.get("CC", "cc"), "-O1", "-Wall", "-shared", "-fPIC", "-I", rig.REPO / "hook" / "include", source, "-o", self.preempter, "-lpthread", "-ldl"],
             capture_output=True, text=True, check=False)
-        # A build without the calls has nothing to test here, which is a result of its own.
+        # A build without these calls is reported as such.
         self.no_api = built.stderr[-2000:] if built.returncode else None
 
     def left(self):
@@ -84,7 +84,7 @@ class Stage:
         child = rig.Child(name, command, env("be0"))
         told, latencies = [], []
         while not told or "digest" not in told[-1] or told[-1].get("checkpoint"):
-            # All that it said before its end has been seen by the last look.
+            # The last poll has read all its messages.
             if child.is_read and child.lines.empty():
                 rig.fail(f"{name} ended with status {child.process.wait(10)}\n{child.errors()}")
             if self.left() < 0:
@@ -161,7 +161,7 @@ def has_api(stage, what):
 
 
 def was_preempted(told, level):
-    """At the level asked for (one lower is told, and is no failure of the result's bits) and with every stream restored."""
+    """Ran at the requested level (a lower level is reported, and is no failure of the bits) and restored every stream."""
     preempted = told["preempted"]
     return sum(preempted["achieved"].values()) > 10 and preempted["restores_failed"] == 0
 

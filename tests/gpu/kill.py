@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Who starts best-effort work again that stands still, when the one who stopped it is killed?
+"""How long does stopped best-effort work stand still when the process that stopped it is killed?
 
-Cases (--cases), each --times times; the time is read by the tenant that stood: from just before the kill to the next end of one of its
-kernels, as it sees it.
-  manager   two best-effort programs take turns; the pod-manager is killed (SIGKILL) while one of them stands
-  lc-full   a latency-critical program is busy without a pause, best effort gets what its slice of 1 us leaves; it is killed
-  lc-gate   the same with gates instead of slices: best effort stands at its gate
-  manager-gate   likewise, and the pod-manager is killed
+Cases (--cases), each --times times. The stopped tenant measures the time from just before the kill until the next end of one of its
+kernels.
+  manager   two best-effort programs are scheduled by quanta; the pod-manager is killed (SIGKILL) while one of them is stopped
+  lc-full   a latency-critical program is busy without a pause and best effort has a slice of 1 us; the former is killed
+  lc-gate   the same with stream gates instead of slices: best effort waits at its gate
+  manager-gate   the same as lc-gate, and the pod-manager is killed
 Everything known is written after each case. The bar is 100 ms.
 """
 
@@ -28,7 +28,7 @@ CLIENTS = [
 CASES = ["manager", "lc-full", "lc-gate", "manager-gate"]
 KERNEL_US = 500
 BAR_MS = 100.0
-# Somebody stood if none of its kernels had ended for so long.
+# A tenant is stopped if none of its kernels has ended for this time.
 STOOD_MS = 5.0
 
 
@@ -40,7 +40,7 @@ class Tenant(rig.Child):
     """Kernels back to back, with the times at which they ended."""
 
     def __init__(self, name, env):
-        super().__init__(name, [rig.SLUICE, "bench", "preempt-be"], env)
+        super().__init__(name, [rig.SLUICE_DEV, "bench", "preempt-be"], env)
         self.answer(60)
         self.running = False
 
@@ -51,7 +51,7 @@ class Tenant(rig.Child):
             self.answer(60)
 
     def end(self, from_ns):
-        """What it has done since a moment."""
+        """Kernels since a time."""
         self.ask(json.dumps({"command": "stop", "from_ns": from_ns, "to_ns": unix_ns()}))
         self.running = False
         return self.answer(60)
@@ -103,7 +103,7 @@ def kill_critical(_, critical):
 
 
 def manager_killed(stage, chance):
-    """The tenants survive the manager; each time a new one comes for fresh tenants."""
+    """The tenants survive the manager; each repetition has a new manager and new tenants."""
     manager = stage.manager(f"--controls={stage.controls}")
     tenants = [stage.tenant(manager, client) for client in ("be0", "be1")]
     for tenant in tenants:
@@ -167,7 +167,7 @@ def case(stage, name):
                 went_on.append(first)
         rig.say(f"{name} {tries}: {[(tenant['before_ns'], tenant['first_ns']) for tenant in told]} {achieved}")
         if wanted not in achieved:
-            return {"left_out": f"nobody is held by {wanted}; the manager says {achieved}"}
+            return {"left_out": f"no process is held by {wanted}; the manager reports {achieved}"}
     seen = sorted(value for value in times if value is not None)
     return {
         "stood_ms": times, "p50_ms": statistics.median(seen) if seen else None, "max_ms": seen[-1] if seen else None,

@@ -2,11 +2,11 @@
 """What the hook costs a latency-critical service that has the GPU to itself, and in which call.
 
 The service is serve.py's (ResNet-50 graph each 10 ms: input copy, graph, wait), on two cores of its own. Arms, interleaved in blocks whose
-order changes (order.py); nobody else is on the GPU, so what differs is the host's:
+order changes (order.py); no other program uses the GPU, so the differences are the host's:
   bare, bare2   without the hook; their difference is the noise
   inert         the hook preloaded, no manager: every call passes
   managed       under a pod-manager of its own that controls its channel groups, hints off
-  auto          the same under another, automatic hints (which hold nothing while nobody else is that manager's client: `holds`)
+  auto          the same under another, automatic hints (without hold kernels while the manager has no other client: `holds`)
 For each arm: latency from when a request was due, and how long the host took until the copy, the graph's launch and the wait had returned;
 the GPU's time of the graph from events, in requests of their own; how often the process was switched. `more_us` is the difference to bare.
 """
@@ -54,7 +54,7 @@ class Stage:
 
 
 def summary(blocks):
-    """Of an arm's blocks, pooled."""
+    """Statistics of an arm's pooled blocks."""
     def pooled(part):
         return [value for block in blocks for value in block["split_us"][part]]
     row = {part: {"p50": percentile(pooled(part), 0.5), "p99": percentile(pooled(part), 0.99)} for part in PARTS}
@@ -79,12 +79,12 @@ def result(options, blocks, order, managers):
         "grants": {name: manager.grants(name) for name, manager in managers.items()}, "metrics": {name: manager.metrics() for name, manager in managers.items()},
         "holds": {arm: sum(block["holds"]["launched"] for block in of) for arm, of in blocks.items()},
     }
-    # Of a run that was cut short, for the one that goes on from it.
+    # Results of an interrupted run, for the run that resumes it.
     return told if whole else {**told, "blocks": blocks}
 
 
 def earlier(options):
-    """Blocks of a run that was cut short, if it was one of this kind."""
+    """Blocks of an interrupted run with the same settings."""
     blocks = {arm: [] for arm in ARMS}
     if options.resume:
         before = json.loads(pathlib.Path(options.resume).read_text())
@@ -119,7 +119,7 @@ def main():
         made = {arm: stage.block(arm, options) for arm in arms}
         for arm, block in made.items():
             blocks[arm].append(block)
-        # What there is so far: the run may be cut short.
+        # Written after each round, because the run may be interrupted.
         told = result(options, blocks, order, stage.managers)
         rig.write(options.name, told, quiet=True)
         rig.say(f"round {number}:", " ".join(f"{arm} {told['arms'][arm]['latency']['p50']:.0f}/{told['arms'][arm]['latency']['p99']:.0f}" for arm in ARMS), "us p50/p99 so far")

@@ -17,17 +17,17 @@ import tempfile
 
 import rig
 
-# What the hook, or a program under it, has to get done while streams are stopped.
+# Calls that must complete while streams are stopped.
 RELIED = [
     "launch of a loaded kernel", "launch on a new stream", "stream create", "stream destroy", "event create, record, query, destroy",
     "alloc of 64 MiB", "alloc of 4 KiB", "copy from pinned memory", "copy to pinned memory",
 ]
-# Samples a row, and the kernels' microseconds. The simulator tells late what has ended.
+# Samples a row, and the kernels' microseconds. The simulator reports completions late.
 GATES = {"real": [25, 10, 100, 1000], "sim": [4, 1000, 5000]}
 
 
 def records(name, options, *arguments):
-    """Compiles a program, runs it, returns what it said, and why it did not get to its end if it did not."""
+    """Compiles and runs a program; returns its output, and the reason if it did not end in order."""
     gpu, said = rig.Gpu(options.gpu), []
     with tempfile.TemporaryDirectory(prefix="sluice-memops-") as folder:
         program = pathlib.Path(folder) / name
@@ -49,19 +49,19 @@ def of_kind(said, kind):
 
 
 def wrong_answers(taken):
-    """What of the driver's answers the hook does not count on."""
+    """Answers of the driver on which the hook does not rely."""
     refused = [f"the driver refuses {what}: {taken[what]}" for what in ("batch", "wait", "write") if taken[what]]
     return refused + [f"the driver takes {what}" for what in ("batch_unfenced", "write_unfenced") if not taken[what]]
 
 
 def wrong_stops(row, is_real):
-    """What is not as it should be where streams stopped."""
+    """Errors in the positions at which streams stopped."""
     found = {
         "no stream was stopped on its way": not row["samples"],
         "not all that was queued ran once": row["not_once"],
         "the GPU was ahead of its kernels at a gate": row["not_done_max"] > 0,
         "a stream stood elsewhere than at the gate it named": row["misplaced"],
-        # On the simulator the host sees gates late, and stores later than it seems.
+        # On the simulator the host reads gate words late, and its stores take effect late.
         "kernels ran behind the next gate": is_real and row["beyond_max"] > 0,
     }
     where = f"kernels of {row['kernel_us']} us, {row['every']} to a gate, events {row['events']}"
@@ -92,7 +92,7 @@ def wrong_calls(calls):
             wrong.append(f"{name}: {call['left_out']}")
         elif call["waits"] or call["answer"]:
             wrong.append(f"{name}: " + ("waits" if call["waits"] else f"answered {call['answer']}"))
-    # Else nothing was shown: nobody opened the gate.
+    # Otherwise nothing was shown: the gate was never opened.
     return wrong + [f"{name}: the stream did not stand" for name, call in calls.items() if call.get("waits") is False and not call["stood"]]
 
 

@@ -15,7 +15,7 @@ ALLOCATORS = {"native": "", "expandable": "expandable_segments:True", "async": "
 
 
 def used_on_gpu():
-    """MiB in use on the whole GPU, as NVML counts it; None where nvidia-smi does not tell."""
+    """MiB in use on the whole GPU, as NVML counts it; None where nvidia-smi does not report it."""
     command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     try:
         return int(subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.split()[0])
@@ -24,14 +24,14 @@ def used_on_gpu():
 
 
 def judge(full, last, limit, chunk):
-    """What must hold, by name."""
+    """The checks by name."""
     return {
         "mem_get_info says the limit": full["total"] == limit,
         "properties say the limit": full["properties_total"] == limit,
         "free starts at most at the limit": full["free_at_start"] <= limit,
         "torch.cuda.OutOfMemoryError": (full["out_of_memory"] or "").startswith("torch"),
         "never more than the limit": full["held"] <= limit,
-        # PyTorch rounds to 2 MiB or 20 MiB segments, and the context's own share may be charged.
+        # PyTorch rounds to 2 MiB or 20 MiB segments, and the context's memory may be charged.
         "at the limit, not before": full["held"] >= limit - GIB - chunk,
         "contents": full["contents_ok"],
         "free comes back": last["free_after"] >= limit - GIB,

@@ -32,5 +32,5 @@ class Order:
         return max(sums) - min(sums) + repeated
 
     def result(self):
-        """What a result says of it: the orders of the rounds that were begun."""
+        """The orders of the started rounds, for the result."""
         return {"seed": self.seed, "order": self.taken}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Can programs without the hook be held from outside, and do two of them share the GPU by turns? About 60 seconds.
+"""Can programs without the hook be held from outside, and do two of them share the GPU by quanta? About 60 seconds.
 
 Two best-effort generators run as they are: no LD_PRELOAD, no manager, nothing announced. `sluice hold` copies their descriptors
 of the control device, asks the driver for their handles, and stops and starts them. Judged by what they complete.
@@ -16,7 +16,7 @@ import rig
 
 
 def load(name, kernel_us):
-    """A generator that was started without anything of ours in it."""
+    """A generator without the hook."""
     return rig.Load(name, rig.simulated_env(SLUICE_SIM_LABEL=name), kernel_us, depth=16)
 
 
@@ -71,12 +71,12 @@ def main():
             child = hold(f"hold {by}", "--pid", a.pid, "--by", by)
             checks[f"by {by}: it is held"] = result["said"][child.name].get("by") == by
             rate_a, rate_b = window(f"a held by {by}")
-            checks[f"by {by}: who is held stands, the other has all"] = rate_a <= 0.01 * alone and rate_b >= 0.9 * alone
+            checks[f"by {by}: the held program stops, the other has all"] = rate_a <= 0.01 * alone and rate_b >= 0.9 * alone
             checks[f"by {by}: it is let go"] = let_go(child)
             rate_a, _ = window(f"a let go by {by}")
             checks[f"by {by}: it goes on"] = rate_a >= 0.2 * alone
 
-        # Longer, as progress is told each half second.
+        # Longer, because progress is reported every half second.
         options.seconds = max(options.seconds, 10.0)
         child = hold("turns", "--pid", a.pid, "--pid", b.pid, "--shares", "30,70")
         rate_a, rate_b = window("turns 30/70")
@@ -86,13 +86,13 @@ def main():
         checks["turns: 0.27 to 0.33 of what was done"] = 0.27 <= share <= 0.33
         checks["turns: the sum is at least 0.9 of one alone"] = rate_a + rate_b >= 0.9 * alone
 
-        # The keeper dies: whoever was held goes on all the same.
+        # The command is killed: the held program runs again.
         child = hold("killed", "--pid", a.pid, "--by", "groups")
         child.process.kill()
         child.process.wait(10)
         options.seconds = 4.0
         rate_a, _ = window("after the keeper was killed")
-        checks["a killed keeper leaves nobody held"] = rate_a >= 0.2 * alone
+        checks["a killed command leaves no program held"] = rate_a >= 0.2 * alone
 
         result["endings"] = []
         for each in loads:

@@ -48,7 +48,7 @@ def measure(workload, options):
         "hooked_by_unhooked": ratio(rounds, ["h1", "h2"], ["u1", "u2"]), "noise_unhooked": ratio(rounds, ["u2"], ["u1"]),
         "noise_hooked": ratio(rounds, ["h2"], ["h1"]), "rounds": rounds, "ready": ready,
     }
-    # A hook that did nothing would cost nothing.
+    # Without grants the hook was not active, and the measurement is void.
     result["ok"] = result["hooked_by_unhooked"]["median"] >= 0.998 and min(grants.values()) > 0
     rig.say(f"{workload}: hooked/unhooked {result['hooked_by_unhooked']['median']:.4f}, noise {result['noise_unhooked']['median']:.4f}, grants {grants}")
     return result
@@ -70,7 +70,7 @@ def main():
     found = {}
     for workload in options.workloads:
         found[workload] = measure(workload, options)
-        # After each workload, so that a later failure keeps what was found.
+        # Written after each workload, so that a later failure keeps the results.
         rig.write(options.name, {"goal": 0.998, "block_seconds": options.block, "workloads": found, "ok": all(f["ok"] for f in found.values())})
     return 0 if all(one["ok"] for one in found.values()) else 1
 

@@ -17,19 +17,19 @@ class Part:
     """A command that answers a question."""
 
     command: list
-    # Seconds: what it takes, and at most.
+    # Seconds: usual time, and limit.
     least: int
     limit: int
-    # Latencies are measured: nobody works beside it on this host.
+    # The part measures latencies: no other part runs on this host meanwhile.
     quiet: bool = False
-    # Arguments of a rehearsal on the simulator, behind the others, where it can be rehearsed; and those on the GPU alone.
+    # Further arguments on the simulator (None: cannot be rehearsed), and on the GPU.
     sim: tuple | None = None
     real: tuple = ()
-    # Its result, $OUT/<result>.json, if that is not named as the part.
+    # Name of its result, $OUT/<result>.json, if it differs from the part's name.
     result: str = ""
-    # Its own flag for its limit; what is left when it ends by itself is more than what is left when it is killed.
+    # It has a flag for its limit: a part that ends by itself leaves more results than a killed one.
     limited: bool = True
-    # It takes what there is of its result and adds what is missing.
+    # It reads an earlier result and adds the missing rows.
     resumes: bool = False
 
 
@@ -41,8 +41,12 @@ def sluice(*arguments):
     return [BUILD / "sluice", *arguments]
 
 
+def sluice_dev(*arguments):
+    return [BUILD / "sluice-dev", *arguments]
+
+
 def preempt(*levels):
-    return sluice("bench", "preempt", "--json", "OUT/preempt.json", "--levels", *levels)
+    return sluice_dev("bench", "preempt", "--json", "OUT/preempt.json", "--levels", *levels)
 
 
 JUDGED = "alone be-alone stock1 plain1 auto1 api1 mps1 stock2 plain2 auto2 mps2 alone2".split()
@@ -95,11 +99,11 @@ PARTS = {
     },
 }
 
-# What is to be run in what order; a lease takes as many of them as it has time for, the next goes on from there.
+# Parts in order. A lease runs as many as its time allows; the next lease continues.
 PLANS = {
-    # What a neighbour on another GPU does not disturb: one command on two GPUs, or two on one.
+    # Parts that a neighbour on another GPU does not disturb: one command on two GPUs, or two commands on one GPU.
     "exact": ["contract", "identical", "tenants", "stop", "reef", "kill"],
-    # Latencies: on one GPU, nobody beside. One command each.
+    # Latencies: on one GPU without other programs. One command each.
     "serve": ["serve"],
     "preempt": ["preempt"],
     "bits": ["lc-overhead", "identical-api", "frameworks"],

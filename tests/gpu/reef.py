@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""REEF's example on this machine's GPU: compiled as a user would, run as it is linked and under the preload, and PyTorch preempted.
+"""REEF's example on this machine's GPU: compiled as by a user, run linked and preloaded; then PyTorch is preempted.
 
     reef.py --gpu real      writes $OUT/reef.json: the driver-API port (c++), the runtime-API original (nvcc), PyTorch
     reef.py --gpu sim       anywhere: the driver-API port on `sluice sim`, writes $OUT/reef-sim.json
@@ -39,14 +39,14 @@ class Stage:
         self.search = [*search, *filter(None, rig.os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
 
     def compiled(self, name, compiler, *flags):
-        """The program, or why there is none."""
+        """The program, or the reason why it was not built."""
         program = self.path / name.replace(".", "-")
         command = [compiler, *flags, "-I", HEADERS, "-o", program, EXAMPLES / name, "-L", self.library, "-lcudareef"]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120, check=False)
         return (program, "") if done.returncode == 0 else (None, done.stderr[-800:])
 
     def run(self, command, preload):
-        """`preload`: the library is preloaded, and lies where nobody looks for it; else it is only linked."""
+        """`preload`: the library is preloaded, from a folder outside the library path; otherwise it is only linked."""
         search = self.search if preload else [str(self.library), *self.search]
         more = {"LD_PRELOAD": str(rig.HOOK)} if preload else {}
         env = rig.plain_env(**{**self.more, **more, "LD_LIBRARY_PATH": ":".join(search)})
@@ -60,7 +60,7 @@ class Stage:
 
 
 def architecture():
-    """What nvcc is to compile for."""
+    """The GPU architecture for nvcc."""
     asked = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True, text=True, check=False)
     digits = asked.stdout.split("\n")[0].replace(".", "").strip()
     return f"sm_{digits}" if digits.isdigit() else "native"

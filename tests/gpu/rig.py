@@ -1,4 +1,4 @@
-"""What the GPU tests share: paths, child processes that end with us, a pod-manager, results with their facts.
+"""Common parts of the GPU tests: paths, child processes that end with the script, a pod-manager, results with their conditions.
 
 Standard library only, so that every script starts where nothing but Python is installed.
 """
@@ -24,11 +24,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD", REPO / "target" / "release")).resolve()
 SLUICE = BUILD / "sluice"
+SLUICE_DEV = BUILD / "sluice-dev"
 HOOK = pathlib.Path(os.environ.get("SLUICE_HOOK", BUILD / "libsluice.so"))
 OUT = pathlib.Path(os.environ.get("OUT", tempfile.gettempdir()))
 STARTED = time.monotonic()
 CHILDREN = []
-# Called when this script ends, behind the end of its children.
+# Called when this script ends, after its children have ended.
 LAST = []
 
 
@@ -43,7 +44,7 @@ def fail(message):
 
 
 class Child:
-    """A process whose output lines can be waited for; it is ended by its id when this script ends."""
+    """A child process whose output lines can be waited for. It ends with this script."""
 
     def __init__(self, name, command, env=None):
         self.name, self.lines = name, queue.Queue()
@@ -121,7 +122,7 @@ def _stop_all():
 
 
 def leave(status):
-    """Ends this script now, with what it has started: threads that still wait for somebody are not waited for."""
+    """Ends this script and its children now, without waiting for its threads."""
     signal.alarm(0)
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -129,7 +130,7 @@ def leave(status):
 
 
 def end_soon(status):
-    """Ends this script by its own way out, and soon without it."""
+    """Ends this script in order, and by force if that takes too long."""
     signal.signal(signal.SIGALRM, lambda *_: leave(status))
     signal.alarm(4)
     sys.exit(status)
@@ -139,7 +140,7 @@ signal.signal(signal.SIGTERM, lambda *_: end_soon(143))
 
 
 def limit(seconds):
-    """Ends this script, and with it its children, after so long."""
+    """Ends this script and its children after this time."""
     def ring(*_):
         say(f"error: took longer than its limit of {seconds} s")
         end_soon(2)
@@ -148,8 +149,8 @@ def limit(seconds):
 
 
 def one_by_one(children):
-    """Lets staged children load together and build one after the other: programs that choose their kernels beside others may choose
-    other ones. What each says when it is ready, by name."""
+    """Lets children load together and compile one after the other: a program that selects its kernels by timing must run alone meanwhile.
+    Returns the ready message of each, by name."""
     for child in children.values():
         child.answer(120)
     ready = {}
@@ -185,14 +186,14 @@ class Manager:
         return plain_env(LD_PRELOAD=str(HOOK), SLUICE_SOCKET=str(self.socket), SLUICE_CLIENT=client, **more)
 
     def metrics(self):
-        """The samples that /metrics shows, by name and labels; histogram buckets left out."""
+        """The samples of /metrics by name and labels, without histogram buckets."""
         with urllib.request.urlopen(f"http://{self.metrics_at}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
         samples = [line.rpartition(" ") for line in lines if line.startswith("sluice_") and "_bucket{" not in line]
         return {name: float(value) for name, _, value in samples}
 
     def grants(self, client):
-        """Grants that a client has had: none means that the hook was not in force."""
+        """Number of grants of a client; zero means that the hook was not active."""
         found = [v for k, v in self.metrics().items() if k.startswith("sluice_grants_total") and f'client="{client}"' in k]
         return sum(found)
 
@@ -226,7 +227,7 @@ class Load(Child):
 
 
 def load_rates(loads, seconds):
-    """Kernels that each completed in a second, by its own clock, over a window that begins now. One that stands says nothing."""
+    """Kernels per second of each load in a window that begins now. A stopped load reports nothing."""
     for load in loads:
         load.records()
     time.sleep(seconds)
@@ -240,7 +241,7 @@ def load_rates(loads, seconds):
 
 
 def simulate(folder):
-    """A simulator in `folder`: its process, and what programs need in their environment to find it."""
+    """A simulator in `folder`: its process, and the environment variables with which programs find it."""
     socket_path, driver = pathlib.Path(folder) / "gpu.sock", pathlib.Path(folder) / "driver"
     driver.mkdir()
     for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
@@ -251,7 +252,7 @@ def simulate(folder):
 
 
 def plain_env(**more):
-    """This environment without anything that would put a program under a hook, plus `more`."""
+    """This environment without the variables of the hook, plus `more`."""
     kept = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("SLUICE_")}
     return {**kept, "PYTHONUNBUFFERED": "1", **more}
 
@@ -267,7 +268,7 @@ def python(name, *arguments):
     return [sys.executable, HERE / "workloads" / name, *arguments]
 
 
-# On the simulator there is no PyTorch: programs that say the same and do something else.
+# On the simulator there is no PyTorch: substitutes on the driver API with the same messages.
 STAND_INS = {"torch_model.py": "driver_train.py", "torch_serve.py": "driver_serve.py", "torch_identical.py": "driver_identical.py"}
 
 
@@ -277,7 +278,7 @@ class Gpu:
     def __init__(self, kind):
         self.simulated, self.env, self.controls = kind == "sim", {}, "auto"
         if self.simulated:
-            # As long as this script; what ends last is the simulator's folder.
+            # Exists as long as this script; the simulator's folder is removed last.
             self.folder = tempfile.TemporaryDirectory(prefix="sluice-sim-")
             LAST.append(self.folder.cleanup)
             self.simulator, self.env = simulate(self.folder.name)
@@ -297,7 +298,7 @@ class Gpu:
 
 @functools.cache
 def machine():
-    """Device, driver and commit: they do not change, and asking takes a second."""
+    """Device, driver and commit; cached, because the query takes a second."""
     def run(*command):
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=REPO)
@@ -311,7 +312,7 @@ def machine():
 
 
 def facts():
-    """Device, driver, commit, date and command: what every result carries."""
+    """Device, driver, commit, date and command of a result."""
     return {
         **machine(),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -320,7 +321,7 @@ def facts():
 
 
 def write(name, result, quiet=False):
-    """Writes `result` and the facts as $OUT/name.json, whole or not at all, and prints where."""
+    """Writes `result` and its conditions to $OUT/name.json by renaming, and prints the path."""
     path = OUT / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")

@@ -2,17 +2,17 @@
 """A latency-critical service beside one and two trainings: alone, stock time slicing, MPS, and under Sluice.
 
 First each service's first hundred requests, which are not counted. Then interleaved blocks: each round runs every arm once, in an order that changes (order.py), so that drift of the machine falls on all alike; `alone`
-runs twice a round, and the difference of its halves is the A/A noise. Nobody is restarted between blocks: idle programs keep their contexts. Latencies count from the time a request was due.
+runs twice a round, and the difference of its halves is the A/A noise. No program is restarted between blocks: idle programs keep their contexts. Latencies count from the time a request was due.
 
 Arms (LC = ResNet-50 graph each 10 ms, BE = ResNet-50 training):
-  alone, alone2          LC without the hook, nobody beside
+  alone, alone2          LC without the hook and without other programs
   stock1, stock2         beside one / two trainings, no hook anywhere
   mps1, mps2             the same under one MPS server
-  hooked-alone           LC under Sluice, nobody beside
+  hooked-alone           LC under Sluice without other programs
   plain1, plain2         under Sluice, hints off
   auto1, auto2           under Sluice, automatic hints: at a request's first copy, and ahead of requests that come at a steady pace
   api1, api2             under Sluice, a hint by API 300 us ahead of each request
-  alone-random, auto1-random   the same as alone and auto1 with requests that come up to half a period late: nobody can foresee them
+  alone-random, auto1-random   the same as alone and auto1 with requests that come up to half a period late, so that they cannot be predicted
 """
 
 import argparse
@@ -28,12 +28,12 @@ from order import Order
 
 SLACK = 60.0
 
-# Arms with services that no bar is set for: fewer requests will do.
+# Arms without a bar: fewer requests suffice.
 UNJUDGED = {"hooked-alone", "alone-random", "auto1-random"}
 
 
 class Mps:
-    """An MPS server of our own; its folder is its identity. It ends behind its clients."""
+    """A private MPS server, identified by its folder. It ends after its clients."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-mps-"))
@@ -65,11 +65,11 @@ def summary(values):
 
 
 class Stage:
-    """The programs, and how an arm uses them."""
+    """The programs of all arms."""
 
     def __init__(self, options):
         self.options, gpu = options, rig.Gpu(options.gpu)
-        # The service has cores of its own, as a pod of the Guaranteed class has on a node that pins CPUs; nobody else runs there.
+        # The service has cores of its own, as a pod of the Guaranteed class has on a node that pins CPUs; no other process runs there.
         cores = sorted(os.sched_getaffinity(0))
         served, others = (cores[2:4], cores[:2] + cores[4:]) if options.pin and len(cores) >= 6 else (cores, cores)
         os.sched_setaffinity(0, others)
@@ -99,7 +99,7 @@ class Stage:
         self.ready = rig.one_by_one(self.children)
 
     def run(self, service, lead, trainings, requests, jitter=0.0):
-        """One block: requests of `service` beside `trainings`; what each says."""
+        """One block: requests of `service` beside `trainings`; returns their results."""
         seconds = requests * self.options.period / 1e6
         start = time.time() + 0.3
         for name in trainings:
@@ -116,7 +116,7 @@ class Stage:
 
 
 def plan(stage):
-    """Who takes part in each arm: service, lead of the hint in us, trainings."""
+    """The programs of each arm: service, lead of the hint in us, trainings."""
     arms = {
         "alone": ("lc0", 0, []), "alone2": ("lc0", 0, []),
         "stock1": ("lc0", 0, ["be0.stock"]), "stock2": ("lc0", 0, ["be0.stock", "be1.stock"]),
@@ -125,11 +125,11 @@ def plan(stage):
         "plain1": ("lcplain", 0, ["be0"]), "plain2": ("lcplain", 0, ["be0", "be1"]),
         "auto1": ("lc", 0, ["be0"]), "auto2": ("lc", 0, ["be0", "be1"]),
         "api1": ("lc", 300, ["be0"]), "api2": ("lc", 300, ["be0", "be1"]),
-        # Trainings alone and in pairs without any request: what they keep is measured against the first.
+        # Trainings alone and in pairs without requests: the kept part is relative to the first.
         "alone-random": ("lc0", 0, []), "auto1-random": ("lc", 0, ["be0"]),
         "be-alone": (None, 0, ["be0"]), "be-alone.1": (None, 0, ["be1"]), "pair": (None, 0, ["be0", "be1"]),
     }
-    return {name: arms[name] for name in stage.options.arms if all(who in stage.children for who in [arms[name][0] or "be0", *arms[name][2]])}
+    return {name: arms[name] for name in stage.options.arms if all(program in stage.children for program in [arms[name][0] or "be0", *arms[name][2]])}
 
 
 def main():
@@ -161,7 +161,7 @@ def main():
     order = Order(arms, options.seed)
     for number in range(options.rounds):
         begun = time.monotonic()
-        # A round that is not complete says nothing.
+        # Incomplete rounds are dropped.
         if number and rig.STARTED + options.limit - begun < 1.02 * lasted + 4:
             rig.say(f"no time for round {number}")
             break
@@ -169,11 +169,11 @@ def main():
             service, lead, trainings = arms[name]
             jitter = options.period / 2 if name.endswith("-random") else 0.0
             told, windows = stage.run(service, lead, trainings, requests_of(options, arms[name], name), jitter)
-            for who, window in windows.items():
-                windows_of[name].setdefault(who, []).append(window)
+            for program, window in windows.items():
+                windows_of[name].setdefault(program, []).append(window)
             if told:
                 latencies[name].append(told["latencies_us"])
-                # Where the program hints itself, hardly any is held for ahead by the hook.
+                # Where the program hints itself, the hook predicts hardly any request.
                 ahead = {} if lead else {"not_ahead": told["not_ahead"]}
                 holds_of[name].append({**told["holds"], "slowest": told["slowest"], **ahead})
                 if not told["answer_unchanged"]:
@@ -182,21 +182,21 @@ def main():
             else:
                 rig.say(f"round {number} {name:12}", {w: round(r["rate"] * options.batch) for w, r in windows.items()})
         lasted = time.monotonic() - begun
-        # What there is so far: the run may be cut short.
+        # Written after each round, because the run may be interrupted.
         rig.write(options.name, {**result(options, arms, latencies, windows_of, holds_of, wrong, stage), **order.result()})
     stage.stop()
     return 1 if wrong else 0
 
 
-# What a block takes beside its requests, seconds.
+# Time of a block beside its requests, seconds.
 AROUND = 1.0
 
 
 def warm(options, arms, stage):
-    """Serves each service's first requests beside a training, where it has one: the hook learns a service's pace and what holds are worth in its
-    first ones, clocks and caches settle. They are not counted."""
-    for service in dict.fromkeys(who for who, _, _ in arms.values() if who):
-        beside = max((trainings[:1] for who, _, trainings in arms.values() if who == service), key=len)
+    """Serves each service's first requests beside a training, where it has one: meanwhile the hook learns the service's
+    rhythm and the benefit of hold kernels, and clocks and caches settle. They are not counted."""
+    for service in dict.fromkeys(program for program, _, _ in arms.values() if program):
+        beside = max((trainings[:1] for program, _, trainings in arms.values() if program == service), key=len)
         told, _ = stage.run(service, 0, beside, options.warm)
         rig.say(f"warm {service:8} beside {beside}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, told["holds"])
 
@@ -207,7 +207,7 @@ def requests_of(options, arm, name):
 
 
 def fit(options, arms):
-    """Shortens the blocks if as many rounds as asked for would not fit, as more blocks are worth more than long ones."""
+    """Shortens the blocks if the requested rounds do not fit: many short blocks are better than few long ones."""
     asked = {name: requests_of(options, arm, name) for name, arm in arms.items()}
     period = options.period / 1e6
     left = rig.STARTED + options.limit - time.monotonic() - 8
@@ -223,7 +223,7 @@ def fit(options, arms):
 def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
     """Everything measured; ratios against `alone` of the same run, medians of the rounds' rates; shares of the steps of all rounds."""
     pooled = {name: summary([value for block in blocks for value in block]) for name, blocks in latencies.items() if blocks}
-    median = {name: {who: statistics.median(window["rate"] for window in windows) for who, windows in by.items()} for name, by in windows_of.items()}
+    median = {name: {program: statistics.median(window["rate"] for window in windows) for program, windows in by.items()} for name, by in windows_of.items()}
     base = pooled.get("alone")
     first = median.get("be-alone", {}).get("be0")
     # The two train the same model.
@@ -234,17 +234,17 @@ def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
         if name in pooled and base:
             than = pooled.get("alone-random", base) if name.endswith("-random") else base
             row |= {"p50_of_alone": row["p50"] / than["p50"], "p99_of_alone": row["p99"] / than["p99"]}
-            # A stall of the host's takes one block, and moves this no further than another.
+            # A stall of the host affects one block only.
             row["median_p99_of_alone"] = median_p99(latencies[name]) / median_p99(latencies["alone-random" if than is not base else "alone"])
         if holds_of[name]:
             row["slowest"] = [block["slowest"] for block in holds_of[name]]
         if any(block["launched"] for block in holds_of[name]):
             row["holds"] = {what: [block[what] for block in holds_of[name]] for what in holds_of[name][0] if what != "slowest"}
-        kept = {who: rate / alone[who.split(".")[0]] for who, rate in median[name].items() if alone.get(who.split(".")[0])}
+        kept = {program: rate / alone[program.split(".")[0]] for program, rate in median[name].items() if alone.get(program.split(".")[0])}
         if kept:
             total = sum(kept.values())
-            row |= {"be_kept": kept, "be_sum": total, "be_share_of_sum": {who: value / total if total else 0.0 for who, value in kept.items()}}
-        steps = {who: sum(window["steps"] for window in windows) for who, windows in windows_of[name].items()}
+            row |= {"be_kept": kept, "be_sum": total, "be_share_of_sum": {program: value / total if total else 0.0 for program, value in kept.items()}}
+        steps = {program: sum(window["steps"] for window in windows) for program, windows in windows_of[name].items()}
         if len(steps) > 1:
             row["of_sum"] = [made / max(1, sum(steps.values())) for made in steps.values()]
             row["asked_of_sum"] = [quota / sum(options.quota) for quota in options.quota]
@@ -262,7 +262,7 @@ def median_p99(blocks):
 
 
 def goals(rows, noise):
-    """What is asked of the arms that there are: "as it is, as it should be, whether it is met". Shares are those of the two trainings as asked."""
+    """The bars of the measured arms: value, bar, whether it is met. Shares are the two trainings' requests."""
     told = {}
 
     def goal(name, key, limit, meets):

@@ -13,7 +13,7 @@ import rig
 
 
 def window(children, seconds, slack=60.0):
-    """Runs one window on each child at the same time; their answers."""
+    """Runs one window on all children at the same time; returns their answers."""
     start = time.time() + 0.5
     for child in children:
         child.ask(f"run {start:.6f} {seconds}")

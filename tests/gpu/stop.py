@@ -24,7 +24,7 @@ def main():
     rig.limit(options.limit)
     gpu, rows = rig.Gpu(options.gpu), []
     for level in options.levels:
-        # A process for each level: what ends one does not end the others.
+        # A process for each level, so that one failure does not end the others.
         command = rig.python("stop.py", "--samples", options.samples, "--seconds", options.seconds, "--kernel-us", *options.kernel_us, "--levels", level)
         child = rig.Child(f"stop-{level}", command, gpu.plain(LD_PRELOAD=str(rig.HOOK)))
         if not child.answer(60)["has_api"]:
@@ -35,11 +35,11 @@ def main():
             except SystemExit:
                 rows.append({"kernel_us": kernel_us, "level": level, "ok": False, "why": child.errors()[-500:]})
                 break
-            # Gates are at least 50 us of work apart. One more kernel may end between the look and the call, and the interpreter may
-            # let another thread run there.
+            # Gates are at least 50 us of work apart. One more kernel may end between the reading and the call, and the interpreter may
+            # switch threads there.
             by_gate = row["achieved"] == {"device": row["samples"]} and row["kernel_us"] >= 100
             still = row["standing_max"] == 0 and (not by_gate or row["after_p99"] <= 2)
-            # What a kernel does to memory comes late on the simulator, in bunches.
+            # On the simulator a kernel's stores become visible late and in groups.
             row["ok"] = bool(row["samples"]) and not row["failed"] and row["exact"] and (still or options.gpu == "sim")
             rows.append(row)
             rig.say(row)

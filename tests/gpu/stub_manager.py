@@ -1,6 +1,6 @@
-"""A manager that lets everybody run and says what it is told to: for tests of the hook alone.
+"""A manager that gives every client an unlimited grant, for tests of the hook alone.
 
-Every client holds a standing grant and has all memory; `company` and `critical` go onto the pages of all clients at once.
+Every client has all memory. `contenders` and `critical` are written to the pages of all clients at once.
 """
 
 import array
@@ -20,22 +20,22 @@ PAGE_VERSION = 1
 
 
 class StubManager:
-    def __init__(self, path, critical=True, company=0):
-        self.path, self.critical, self.company = str(path), critical, company
+    def __init__(self, path, critical=True, contenders=0):
+        self.path, self.critical, self.contenders = str(path), critical, contenders
         self.pages, self.lock = [], threading.Lock()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)
         self.listener.listen()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def say(self, company, critical=True):
+    def set_contenders(self, contenders, critical=True):
         with self.lock:
-            self.company, self.critical = company, critical
+            self.contenders, self.critical = contenders, critical
             for page in self.pages:
                 self._write(page)
 
     def _write(self, page):
-        for word, value in ((FLAGS, LATENCY_CRITICAL if self.critical else 0), (COMPANY, self.company)):
+        for word, value in ((FLAGS, LATENCY_CRITICAL if self.critical else 0), (COMPANY, self.contenders)):
             page[word * 8 : word * 8 + 8] = struct.pack("<Q", value)
 
     def _accept(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does the driver answer cuGetProcAddress as our table does, and what does it export that we lack? Writes $OUT/check-table.json."""
+"""Does the driver answer cuGetProcAddress as the table of crates/driver-api does, and which exports does the table lack? Writes $OUT/check-table.json."""
 
 import json
 import os

@@ -12,7 +12,7 @@ import rig
 
 
 def window(children, seconds, slack=60.0):
-    """Runs a window on each child, of so many seconds, from the same time on; their rates."""
+    """Runs a window of this many seconds on all children at the same time; returns their rates."""
     start = time.time() + 0.5
     for child, length in zip(children, seconds):
         child.ask(f"run {start:.6f} {length}")
@@ -20,7 +20,7 @@ def window(children, seconds, slack=60.0):
 
 
 def expected(quotas, active):
-    """Shares of a window of which everybody takes the first `active` part: at each moment in proportion among those who are there."""
+    """Shares of a window in which each client is active for its first `active` part: at each time in proportion among the active clients."""
     shares, begin = [0.0] * len(quotas), 0.0
     for end in sorted(set(active)):
         there = [index for index, part in enumerate(active) if part >= end]
@@ -31,7 +31,7 @@ def expected(quotas, active):
 
 
 class Group:
-    """Tenants under a manager of their own, idle until a window asks them."""
+    """Tenants under a manager, idle until a window starts."""
 
     def __init__(self, gpu, quotas, command, arguments):
         names = [f"t{int(100 * quota)}" for quota in quotas]
@@ -73,7 +73,7 @@ def main():
     rig.limit(options.limit)
     gpu = rig.Gpu(options.gpu)
     command = gpu.python("torch_model.py", "resnet50", "--batch", options.batch, "--staged")
-    # All load together, while nothing is measured; who is not asked for a window does nothing.
+    # All programs load together before the measurement; a program without a window does nothing.
     lone = rig.Child("alone", command, gpu.plain())
     pair = Group(gpu, [0.3, 0.7], command, options.manager)
     four = Group(gpu, [0.1, 0.2, 0.3, 0.4], command, options.manager)

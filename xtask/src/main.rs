@@ -1,7 +1,9 @@
-//! Builds the three packages that a run needs (the hook and the simulator are libraries that nothing may link, so a cargo
-//! alias cannot pull them in), then hands the terminal over to the binary.
+//! Tasks for developers: `cargo xtask TASK`.
 //!
-//! `cargo demo [ARGS]` is `cargo xtask demo [ARGS]`; `cargo xtask build [--profile release|dev]` only builds.
+//! * `build [--profile release|dev]`: builds the programs and libraries that a run needs into one directory. The hook and the
+//!   simulator are libraries that nothing may link, so no cargo alias can build them together with `sluice`.
+//! * `check`: formatting, lints and unit tests, for each commit. `.ci/run` is the complete gate.
+//! * `demo [ARGS]`: builds in release mode and runs `sluice demo ARGS`; `cargo demo [ARGS]` is short for it.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -11,30 +13,35 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
-/// The packages whose build results lie next to each other in the target directory: `sluice`, `libsluice.so`, `libcuda.so`.
-const PACKAGES: [&str; 3] = ["sluice-cli", "sluice-hook", "sluice-sim-cuda"];
+/// Packages of the product: `sluice`, `libsluice.so`, `libcuda.so`.
+const PRODUCT: [&str; 3] = ["sluice-cli", "sluice-hook", "sluice-sim-cuda"];
+/// Package of `sluice-dev`.
+const DEVTOOLS: &str = "sluice-devtools";
 
-const USAGE: &str =
-    "usage: cargo xtask build [--profile release|dev]\n       cargo xtask demo [arguments of `sluice demo`]";
+const USAGE: &str = "usage: cargo xtask build [--profile release|dev]
+       cargo xtask check
+       cargo xtask demo [arguments of `sluice demo`]";
 
 fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     let outcome = match arguments.next().as_ref().and_then(|task| task.to_str()) {
         Some("build") => profile_of(arguments).and_then(|profile| build(&profile, Parts::All)).map(|_| ()),
+        Some("check") if arguments.next().is_none() => check(),
         Some("demo") => demo(arguments.collect()),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Reads `--profile NAME` (or `--profile=NAME`); release when there is none.
+/// Reads `--profile NAME` (or `--profile=NAME`); release if it is absent.
 fn profile_of(mut arguments: impl Iterator<Item = OsString>) -> Result<String, String> {
     let Some(first) = arguments.next() else { return Ok("release".to_owned()) };
     let profile = match first.to_str() {
@@ -45,57 +52,88 @@ fn profile_of(mut arguments: impl Iterator<Item = OsString>) -> Result<String, S
     profile.filter(|_| arguments.next().is_none()).ok_or_else(|| USAGE.to_owned())
 }
 
-/// Whether the binary gets the parts that talk to Kubernetes.
+/// The parts that are built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parts {
-    /// Everything.
+    /// The product and `sluice-dev`.
     All,
-    /// What one machine needs: builds in a third of the time.
+    /// The product without the parts that talk to Kubernetes: builds in a third of the time.
     WithoutCluster,
 }
 
-/// Builds [`PACKAGES`] and returns the directory in which they lie.
-fn build(profile: &str, parts: Parts) -> Result<PathBuf, String> {
+/// A cargo command in the workspace.
+fn cargo() -> Command {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--profile", profile, "--manifest-path"]).arg(workspace.join("Cargo.toml"));
-    for package in PACKAGES {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace);
+    command
+}
+
+/// Runs a cargo command to its end.
+fn run(mut command: Command, what: &str) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("cannot run cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{what} failed: {status}")) }
+}
+
+/// Builds the parts and returns the directory that contains them.
+fn build(profile: &str, parts: Parts) -> Result<PathBuf, String> {
+    let mut command = cargo();
+    command.args(["build", "--profile", profile]);
+    for package in PRODUCT {
         command.args(["--package", package]);
     }
-    if parts == Parts::WithoutCluster {
-        command.arg("--no-default-features");
-    }
-    let status = command.status().map_err(|why| format!("cannot run cargo: {why}"))?;
-    if !status.success() {
-        return Err(format!("building {} failed: {status}", PACKAGES.join(", ")));
-    }
+    match parts {
+        Parts::All => command.args(["--package", DEVTOOLS]),
+        Parts::WithoutCluster => command.arg("--no-default-features"),
+    };
+    run(command, "the build")?;
     let folder = if profile == "dev" { "debug" } else { profile };
-    let folder =
-        target_folder().map_err(|why| format!("cannot tell where cargo builds: {why}"))?.join(folder);
-    name_twice(&folder)
-        .map_err(|why| format!("cannot link libcudareef.so in {}: {why}", folder.display()))?;
+    let folder = target_folder()
+        .map_err(|error| format!("cannot find cargo's target directory: {error}"))?
+        .join(folder);
+    link_reef_name(&folder)
+        .map_err(|error| format!("cannot link libcudareef.so in {}: {error}", folder.display()))?;
     Ok(folder)
 }
 
-/// Gives the hook its other name, by which programs written for REEF are linked.
-fn name_twice(folder: &Path) -> io::Result<()> {
+/// Checks formatting and lints, and runs the unit tests of all crates.
+fn check() -> Result<(), String> {
+    let steps: [(&str, &[&str]); 3] = [
+        ("formatting (mend it with `cargo fmt --all`)", &["fmt", "--all", "--check"]),
+        (
+            "clippy",
+            &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"],
+        ),
+        ("a unit test", &["test", "--workspace", "--lib", "--bins", "--locked", "--quiet"]),
+    ];
+    for (what, arguments) in steps {
+        let begun = Instant::now();
+        let mut command = cargo();
+        command.args(arguments);
+        run(command, what)?;
+        eprintln!("cargo {}: {} s", arguments.first().unwrap_or(&""), begun.elapsed().as_secs());
+    }
+    Ok(())
+}
+
+/// Links the hook under the name `libcudareef.so`, which programs written for REEF are linked against.
+fn link_reef_name(folder: &Path) -> io::Result<()> {
     match symlink("libsluice.so", folder.join("libcudareef.so")) {
-        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     }
 }
 
-/// The folder that holds the profiles' folders: this program was built into one of them, so it is right whatever
-/// `CARGO_TARGET_DIR`, `build.target-dir` or `build.target` say.
+/// The target directory. This program was built into one of its profile directories, so the path is right for every setting of
+/// `CARGO_TARGET_DIR`, `build.target-dir` and `build.target`.
 fn target_folder() -> io::Result<PathBuf> {
     let mine = env::current_exe()?;
     mine.ancestors().nth(2).map(Path::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Builds what it needs in release, then becomes `sluice demo`: signals and the exit code need no forwarding.
+/// Builds in release mode, then replaces this process by `sluice demo`, so that signals and the exit code need no forwarding.
 fn demo(arguments: Vec<OsString>) -> Result<(), String> {
     let program = build("release", Parts::WithoutCluster)?.join("sluice");
-    let why = Command::new(&program).arg("demo").args(arguments).exec();
-    Err(format!("cannot run {}: {why}", program.display()))
+    let error = Command::new(&program).arg("demo").args(arguments).exec();
+    Err(format!("cannot run {}: {error}", program.display()))
 }

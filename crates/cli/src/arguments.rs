@@ -1,16 +1,16 @@
-//! The command line: one variant per subcommand, each handled by a module of its own.
+//! The command line: one variant for each subcommand. A module of the same name handles it.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, commands, demo, doctor, hold, signals};
+use crate::{commands, demo, doctor, hold};
 
 /// Share one GPU between processes: time by token, memory to the byte.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version)]
 pub(crate) struct Arguments {
-    /// End with the process of this id, which started this one.
+    /// End with the process of this id, which started this one
     #[arg(long, global = true, hide = true, value_name = "PID")]
     parent: Option<i32>,
     #[command(subcommand)]
@@ -19,9 +19,9 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show it: three tenants share a GPU, simulated or real, and every claim is checked
+    /// Run three tenants on a GPU, simulated or real, and check every promise
     Demo(demo::Arguments),
-    /// Run the daemon that hands out the GPU: tokens, memory limits, metrics
+    /// Run the daemon that shares a GPU: tokens, memory limits, metrics
     PodManager(Box<commands::pod_manager::Arguments>),
     /// Run a Kubernetes node's part: GPUs, kubelet's device plugin, limits, pod-managers, metrics
     #[cfg(feature = "cluster")]
@@ -32,30 +32,28 @@ enum Command {
     /// Run the admission webhook that reads the pods' annotations
     #[cfg(feature = "cluster")]
     Webhook(commands::webhook::Arguments),
-    /// Run a simulated GPU, or ask one what it has done
+    /// Run a simulated GPU, or print its ledger
     Sim(commands::sim::Arguments),
     /// Generate GPU load, best-effort or latency-critical, and print JSON lines
     Load(commands::load::Arguments),
-    /// From inside a pod, check that its GPU, its memory limit and the daemons are what was promised
+    /// From inside a pod, check its GPU, its memory limit and the daemons
     Check(commands::check::Arguments),
-    /// Find out what this machine and its driver can do: each control is tried, and judged by its effect
+    /// Examine this machine and its driver: try each driver control and judge it by its effect
     Doctor(doctor::Arguments),
-    /// Take programs off the GPU that know nothing of Sluice, or have them take turns
+    /// Stop programs without the hook on the GPU, or schedule them by quanta
     Hold(hold::Arguments),
-    /// Prove once per GPU, driver and boot what the driver's controls do, for `pod-manager --self-test`
-    SelfTest(doctor::selftest::Arguments),
-    /// A part of the doctor that touches the driver
+    /// Test the driver's controls once per GPU, driver and boot, for `pod-manager --self-test`
+    SelfTest(doctor::self_test::Arguments),
+    /// A part of the doctor that uses the driver
     #[command(hide = true)]
     DoctorChild(doctor::child::Arguments),
-    /// Measure what Sluice costs
-    Bench(bench::Arguments),
 }
 
 impl Arguments {
     /// Runs the subcommand.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(parent) = self.parent {
-            signals::end_with_parent(parent)?;
+            sluice_test_bed::end_with_parent(parent)?;
         }
         match self.command {
             Command::Demo(arguments) => demo::run(&arguments),
@@ -71,9 +69,8 @@ impl Arguments {
             Command::Check(arguments) => commands::check::run(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments),
             Command::Hold(arguments) => hold::run(&arguments),
-            Command::SelfTest(arguments) => doctor::selftest::run(&arguments),
+            Command::SelfTest(arguments) => doctor::self_test::run(&arguments),
             Command::DoctorChild(arguments) => doctor::child::run(&arguments),
-            Command::Bench(arguments) => bench::run(&arguments),
         }
     }
 }

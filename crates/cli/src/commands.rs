@@ -1,4 +1,4 @@
-//! Subcommands that put one library of ours on the command line.
+//! Subcommands that make one library of this workspace available on the command line.
 
 pub(crate) mod check;
 pub(crate) mod load;
@@ -14,7 +14,7 @@ pub(crate) mod webhook;
 #[cfg(feature = "cluster")]
 use std::process::ExitCode;
 
-/// Runs a daemon to its end, with logs on standard error as `RUST_LOG` asks.
+/// Runs a daemon to its end, with logs on standard error, filtered by `RUST_LOG`.
 #[cfg(feature = "cluster")]
 fn daemon(serve: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
     use anyhow::Context;
@@ -22,7 +22,7 @@ fn daemon(serve: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<Exi
     use tracing_subscriber::EnvFilter;
 
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    // Colours are for people at a terminal, not for `kubectl logs`.
+    // Colours are useful at a terminal only, not in `kubectl logs`.
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -1,27 +1,23 @@
-//! The `sluice` binary: daemons, simulator, load generators, demo and benchmarks behind one name.
+//! The `sluice` program: the daemons, the simulator, load generators, the doctor and the demo as subcommands.
+//!
+//! [`arguments`] has one variant for each subcommand; a module of the same name handles it. Programs and test beds that the demo and
+//! the doctor start come from `sluice-test-bed`. Benchmarks are in `sluice-devtools`.
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod artifacts;
-mod bench;
-mod bench_preempt;
 mod commands;
 mod demo;
 mod doctor;
 mod hold;
-mod http;
-mod metrics;
 mod quantity;
 mod signals;
-mod stage;
-mod supervise;
 
 use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    arguments::Arguments::parse().run().unwrap_or_else(|why| {
-        eprintln!("sluice: {why:#}");
+    arguments::Arguments::parse().run().unwrap_or_else(|error| {
+        eprintln!("sluice: {error:#}");
         ExitCode::FAILURE
     })
 }

@@ -1,4 +1,4 @@
-//! Amounts of memory on the command line and in what people read.
+//! Amounts of memory on the command line and in printed text.
 
 /// Parses `64Mi`, `2Gi`, `500M`, `1G` or a plain number of bytes.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -18,7 +18,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| format!("`{text}` is more than 64 bits of bytes"))
 }
 
-/// For people: `1.25 GiB`, `64 MiB`.
+/// Formats an amount: `1.25 GiB`, `64 MiB`.
 pub(crate) fn bytes(amount: u64) -> String {
     match amount {
         0..1024 => format!("{amount} B"),
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_refused_with_the_text_in_the_message() {
+    fn a_text_that_is_no_amount_is_refused_and_quoted() {
         for text in ["", "Gi", "-1", "1.5Gi", "12 Gi", "99999999999Gi", "1KiB"] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_reads_gibibytes() {
+    fn amounts_are_formatted_in_binary_units() {
         assert_eq!(
             (bytes(5), bytes(64 << 20), bytes(3 << 29)),
             ("5 B".into(), "64 MiB".into(), "1.50 GiB".into())

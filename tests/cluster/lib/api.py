@@ -1,4 +1,4 @@
-"""The Kubernetes API for tests: kubectl for what users do, plain HTTPS where a process per question is too slow."""
+"""The Kubernetes API for tests: kubectl for what users do, plain HTTPS where a process for each request is too slow."""
 
 import concurrent.futures
 import http.client
@@ -13,7 +13,7 @@ from lib.settings import API, environment
 
 
 class Failed(AssertionError):
-    """A command that failed: its words, exit code and what it said."""
+    """A command that failed: its arguments, exit code and output."""
 
     def __init__(self, words: list[str], code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
@@ -38,7 +38,7 @@ def helm(*words: object, seconds: float = 300) -> str:
 
 
 def request(method: str, path: str, body: dict | None = None, content: str = "application/json", seconds: float = 30):
-    """One call as the administrator; an error is urllib's, with the API server's answer in it."""
+    """One request as the administrator. An error is urllib's and contains the API server's answer."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": "Bearer token-admin", "Content-Type": content}
     asked = urllib.request.Request(API + path, data=data, method=method, headers=headers)

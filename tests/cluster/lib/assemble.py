@@ -40,7 +40,7 @@ def up() -> None:
 
 
 def stripped_copies() -> Path:
-    """A folder with the product's programs: what a cluster uses must not change under it, nor be ten times as large."""
+    """A folder with stripped copies of the product's programs: a running cluster's files must not change, and the build is ten times as large."""
     folder = STATE / "programs"
     folder.mkdir()
     for name in ("sluice", "libsluice.so", "libcuda.so"):

@@ -1,4 +1,4 @@
-"""What a test is given: the cluster, with words for what tests do with it."""
+"""The object that a test gets: the cluster, with functions for tests."""
 
 import contextlib
 import itertools
@@ -37,7 +37,7 @@ class Cluster:
         self._left = [at["metadata"]["name"] for at in api.request("GET", "/api/v1/namespaces")["items"] if at["metadata"]["name"].startswith("test-")]
 
     def record(self, name: str, value: object) -> None:
-        """Keeps a measured figure for the closing lines and for --json."""
+        """Records a measured figure for the summary and for --json."""
         self.figures[name] = value
 
     @contextlib.contextmanager
@@ -62,7 +62,7 @@ class Cluster:
             self.kubectl("delete", "namespace", name, "--wait=false")
 
     def create(self, namespace: str, *objects: dict) -> None:
-        """Into this namespace, with kubectl."""
+        """Creates objects in this namespace with kubectl."""
         api.apply(*({**item, "metadata": {**item["metadata"], "namespace": namespace}} for item in objects))
 
     def delete(self, kind: str, name: str, namespace: str | None = None, seconds: int = 60) -> None:
@@ -90,7 +90,7 @@ class Cluster:
         return [event for event in events if of in (None, event["involvedObject"]["name"])]
 
     def restart(self, program: Program) -> None:
-        """Ends and starts one of the cluster's own programs; returns once it works again."""
+        """Restarts a program of the cluster; returns once it works again."""
         program.stop()
         if program is self.apiserver:
             assemble.start_api_server()
@@ -127,7 +127,7 @@ class Cluster:
         raise AssertionError(f"{histogram} has counted nothing")
 
     def state(self) -> str:
-        """Pods, events and the product's logs, for a failure."""
+        """Pods, events and the product's logs, printed after a failure."""
         questions = [
             ["get", "pods", "-A", "-o", "wide"],
             ["get", "events", "-A", "--sort-by=.lastTimestamp"],

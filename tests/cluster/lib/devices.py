@@ -41,7 +41,7 @@ def start(programs: Path) -> None:
 
 
 def sim(*words: object) -> str:
-    """Asks or tells a simulated GPU: `sluice sim WORDS`."""
+    """Runs `sluice sim WORDS` on a simulated GPU."""
     done = subprocess.run(
         [SIMULATION / "sluice", "sim", *map(str, words)], capture_output=True, text=True, timeout=30, env=environment()
     )
@@ -51,12 +51,12 @@ def sim(*words: object) -> str:
 
 
 def ledger(uuid: str) -> dict:
-    """What the GPU itself has counted."""
+    """The simulated GPU's ledger."""
     return json.loads(sim("ledger", "--socket", socket(uuid)))
 
 
 def xid(uuid: str, code: int) -> None:
-    """Makes something go wrong: 79 loses the GPU, 48 breaks it until a reset, 94 degrades it, 13 is a program's fault."""
+    """Injects a fault: 79 loses the GPU, 48 breaks it until a reset, 94 degrades it, 13 is a program's fault."""
     sim("xid", socket(uuid), code)
 
 

@@ -1,7 +1,7 @@
-"""docs/kubernetes.md as its reader follows it: its commands, and the images that they name.
+"""docs/kubernetes.md as a reader follows it: its commands, and the images that they name.
 
 The machine has no network, so the images of the examples are stand-ins under their names: what would be Python there
-runs the load generator. The manifests are applied as they stand.
+runs the load generator. The manifests are applied unchanged.
 """
 
 import re
@@ -12,7 +12,7 @@ from lib import api, images
 from lib.settings import CONTAINERD, REPOSITORY, SIMULATION, environment
 
 PAGE = REPOSITORY / "docs/kubernetes.md"
-# What the chart and deploy/ name when nobody says otherwise.
+# Default names in the chart and in deploy/.
 PRODUCT = "ghcr.io/sluice-gpu/sluice:0.1.0"
 STAND_IN = """#!/bin/sh
 case "$*" in
@@ -40,19 +40,19 @@ def commands() -> dict[str, list[str]]:
 
 
 def run(heading: str, seconds: float = 300) -> list[str]:
-    """Runs the commands under a heading from the root of the repository; what each printed."""
-    said = []
+    """Runs the commands under a heading from the root of the repository; returns their outputs."""
+    outputs = []
     for line in commands()[heading]:
         words = ["bash", "-o", "pipefail", "-c", line]
         done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=environment(), cwd=REPOSITORY)
         if done.returncode != 0:
             raise api.Failed([line], done.returncode, done.stdout, done.stderr)
-        said.append(done.stdout)
-    return said
+        outputs.append(done.stdout)
+    return outputs
 
 
 def image_names() -> list[str]:
-    """Of the examples, but the product's own."""
+    """Images of the examples, without the product's own."""
     texts = [path.read_text() for path in sorted((REPOSITORY / "examples").glob("*.yaml"))]
     return sorted({name for text in texts for name in re.findall(r"^\s+image: (\S+)$", text, re.MULTILINE)} - {PRODUCT})
 

@@ -1,4 +1,4 @@
-"""Nodes of kwok: objects that take pods and start nothing, to see how the schedulers do with a thousand."""
+"""Nodes of kwok: objects that accept pods and start nothing, to measure the schedulers with a thousand nodes."""
 
 import json
 import uuid
@@ -31,7 +31,7 @@ KWOK = Program(
 
 
 def start(nodes: int, resource: str) -> list[str]:
-    """Creates the nodes, with our inventory and an equal number of seats of a plain resource; waits for Ready."""
+    """Creates the nodes, with our inventory and an equal number of slots of a plain resource; waits for Ready."""
     KWOK.start()
     names = [f"kwok-{number:04}" for number in range(nodes)]
     api.many("POST", "/api/v1/nodes", (_node(name, resource) for name in names))

@@ -65,7 +65,7 @@ def archive(name: str, files: dict[str, Path], links: dict[str, str], entrypoint
 
 
 def product(name: str, target: Path, hook: Path) -> Path:
-    """The Dockerfile's runtime stage; the script that its builder stage runs lays out what that stage would hold."""
+    """Builds the Dockerfile's runtime stage. docker/lay-out creates the files of the builder stage."""
     out, image = FOLDER / f"builder-{hook.parent.name}", FOLDER / f"{hook.parent.name}.tar"
     _quietly([REPOSITORY / "docker/lay-out", out / "out", target / "sluice", hook])
     buildah = ["buildah", "--root", STATE / "buildah", "--runroot", "/run/buildah", "--storage-driver", "vfs"]
@@ -76,7 +76,7 @@ def product(name: str, target: Path, hook: Path) -> Path:
 
 
 def newer_hook(hook: Path) -> Path:
-    """The same library with other content, so that an upgrade has something new to bring."""
+    """The same library with other content, so that an upgrade installs a new file."""
     newer = FOLDER / "next/libsluice.so"
     newer.parent.mkdir(parents=True, exist_ok=True)
     newer.write_bytes(hook.read_bytes() + b"\0" * 8)

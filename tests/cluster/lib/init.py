@@ -1,4 +1,4 @@
-"""First process of the cluster's namespaces: makes them a machine of their own, then reaps what the others leave.
+"""First process of the cluster's namespaces: sets them up as a separate machine, then reaps orphaned processes.
 
 Everything of the cluster is below this process, its mounts and addresses exist only here: ending it leaves nothing.
 """

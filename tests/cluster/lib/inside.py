@@ -1,4 +1,4 @@
-"""Runs within the cluster's namespaces: `up`, or `test FILE [TEST…]`."""
+"""Runs within the cluster's namespaces: `up`, or `test FILE [--core] [TEST…]`."""
 
 import sys
 from pathlib import Path

@@ -15,7 +15,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def until(what: str, seconds: float, condition, every: float = 0.05):
-    """What condition() returns once it is true."""
+    """Polls condition() and returns its first true value."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > end:
@@ -25,7 +25,7 @@ def until(what: str, seconds: float, condition, every: float = 0.05):
 
 
 def first_process() -> int | None:
-    """The running cluster's init, found by its command line: a file with its number could be out of date."""
+    """The running cluster's init, found by its command line, because a pid file could be out of date."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
@@ -55,7 +55,7 @@ def make() -> None:
 
 
 def entering() -> list[str]:
-    """The words before a command that is to run inside."""
+    """The arguments before a command that runs inside."""
     init = first_process()
     if init is None:
         raise RuntimeError("no cluster is up: tests/cluster/up")
@@ -67,12 +67,12 @@ def mark_up() -> None:
 
 
 def is_up() -> bool:
-    """Complete, not left half-way by an interrupted start."""
+    """Whether the cluster was started completely."""
     return first_process() is not None and (STATE / "up").exists()
 
 
 def end() -> None:
-    """Ends what runs inside, then removes what it kept. Also after an interrupted start: nothing is taken for granted."""
+    """Ends all processes inside, then removes their files. Also works after an interrupted start."""
     if (init := first_process()) is not None:
         os.kill(init, signal.SIGKILL)  # the kernel ends every process of the namespace with it
         until("end of the cluster's processes", 30, lambda: not Path(f"/proc/{init}").exists())
@@ -82,7 +82,7 @@ def end() -> None:
 
 
 def remove_cgroups() -> None:
-    """kubelet's cgroups outlive it. Those of another kubelet still have processes: they are not ours."""
+    """Removes kubelet's cgroups, which outlive it. Cgroups of another kubelet still have processes and remain."""
     for top in [*CGROUPS.glob("*/kubepods"), *CGROUPS.glob("kubepods")]:
         folders = [Path(folder) for folder, _, _ in os.walk(top, topdown=False)]
         if any((folder / "cgroup.procs").read_text().strip() for folder in folders):

@@ -85,7 +85,7 @@ def kubelet() -> dict:
         "enforceNodeAllocatable": [],
         "oomScoreAdj": 0,
         "resolvConf": "",
-        "clusterDNS": ["10.96.0.10"],  # nobody answers there; without it each pod gets a warning
+        "clusterDNS": ["10.96.0.10"],  # no server answers there; without the setting each pod gets a warning
         "clusterDomain": "cluster.local",
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,

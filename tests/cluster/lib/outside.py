@@ -1,4 +1,4 @@
-"""What up, run and down share: programs built, namespaces made, the inner part started in them."""
+"""Common parts of up, run and down: builds the programs, creates the namespaces, starts the inner part in them."""
 
 import datetime
 import fcntl
@@ -33,7 +33,7 @@ DESCRIPTORS = 1 << 20  # what systemd's units of containerd ask for; a hundred p
 
 
 def raise_descriptors() -> None:
-    """As many descriptors as we may have."""
+    """Raises the limit of open descriptors to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = max(hard, DESCRIPTORS)
     try:
@@ -45,7 +45,7 @@ def raise_descriptors() -> None:
 
 
 def build() -> None:
-    """Release programs unless SLUICE_CLUSTER_NO_BUILD is set, then everything that is not ours."""
+    """Builds the release programs unless SLUICE_CLUSTER_NO_BUILD is set, then Kubernetes and the other programs."""
     if not os.environ.get("SLUICE_CLUSTER_NO_BUILD"):
         packages = ["-p", "sluice-cli", "-p", "sluice-hook", "-p", "sluice-sim-cuda"]
         subprocess.run(["cargo", "build", "-q", "--release", "--locked", *packages], cwd=REPOSITORY, check=True)
@@ -53,7 +53,7 @@ def build() -> None:
 
 
 def facts() -> dict:
-    """What figures are worth nothing without."""
+    """The conditions of the figures: commit, date, command, machine."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout.strip()
     model = next((line.partition(":")[2].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
     return {

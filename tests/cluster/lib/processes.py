@@ -1,4 +1,4 @@
-"""Programs of the cluster: started with a log, known by a file with their number, stopped, killed, started again."""
+"""Programs of the cluster: started with a log and a pid file, stopped, killed, restarted."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Sluice as its users have it: installed by Helm, asked through annotations, watched through metrics and its own state."""
+"""Sluice as users run it: installed by Helm, configured by annotations, observed by metrics and by the agent's state."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ VALUES = {
 
 
 def install(**values) -> None:
-    """`helm install`, or `helm upgrade` of the release that is there; returns when everything is ready."""
+    """`helm install`, or `helm upgrade` of the existing release; returns when all parts are ready."""
     # As the GPU Operator or Node Feature Discovery label a node.
     api.kubectl("label", "node", NODE, "nvidia.com/gpu.present=true", "--overwrite")
     words = ["upgrade", "--install", RELEASE, REPOSITORY / "charts/sluice", "-n", NAMESPACE, "--create-namespace"]
@@ -50,7 +50,7 @@ def installed() -> bool:
 
 
 def need() -> None:
-    """For tests that use Sluice and do not care who installed it."""
+    """Installs Sluice unless an earlier test has."""
     if not installed():
         install()
 
@@ -77,18 +77,18 @@ def annotations(**keys: object) -> dict[str, str]:
 
 
 def tenant(name: str, *argv: object, labels: dict | None = None, **keys: object) -> dict:
-    """A pod that asks for a part of a GPU; argv is what `sluice` does in it, a best-effort load if absent."""
+    """A pod that requests a part of a GPU. argv are the arguments of `sluice` in it; a best-effort load if absent."""
     words = [str(word) for word in argv] or ["load", "be", "--duration-us", "5000", "--seconds", "100000"]
     return program(name, "/usr/bin/sluice", *words, labels=labels, **keys)
 
 
 def idle(name: str, **keys: object) -> dict:
-    """A pod that opens its GPU and then leaves it alone."""
+    """A pod that opens its GPU and then launches nothing."""
     return tenant(name, "load", "be", "--idle-after", "0", "--seconds", "100000", **keys)
 
 
 def program(name: str, *argv: str, labels: dict | None = None, **keys: object) -> dict:
-    """A pod with a part of a GPU that runs something else than the product's load generator."""
+    """A pod with a part of a GPU that runs another program than the product's load generator."""
     main = {"name": "main", "image": images.TOOLS, "imagePullPolicy": "Never", "command": list(argv)}
     spec = {"containers": [main], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
     meta = {"name": name, "annotations": annotations(**keys), "labels": labels or {}}
@@ -96,7 +96,7 @@ def program(name: str, *argv: str, labels: dict | None = None, **keys: object) -
 
 
 def create(namespace: str, *pods: dict) -> None:
-    """Side by side, as controllers do."""
+    """Creates pods concurrently, as controllers do."""
     api.many("POST", f"/api/v1/namespaces/{namespace}/pods", pods)
 
 
@@ -123,7 +123,7 @@ def last_words(namespace: str, pods: dict[str, str]) -> str:
 
 
 def assigned(namespace: str) -> dict[str, str]:
-    """Pod to the GPU it was given; pods without one are left out."""
+    """Maps each pod to its assigned GPU; pods without a GPU are left out."""
     found = {pod["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(ASSIGNED) for pod in pods(namespace)}
     return {name: gpu for name, gpu in found.items() if gpu}
 
@@ -134,7 +134,7 @@ def url(component: str, port: int, path: str) -> str:
 
 
 def clients() -> dict[tuple[str, str], dict]:
-    """What the pod-managers have in force, as the agent's /state tells it: (namespace, pod) to its limits and GPU."""
+    """The pod-managers' clients from the agent's /state: (namespace, pod) to limits and GPU."""
     with urllib.request.urlopen(url("node-agent", 9400, "/state"), timeout=10) as answer:
         state = json.loads(answer.read())
     rows = [(client, gpu["uuid"]) for gpu in state["gpus"] for client in gpu["in_force"] if not client["left_out"]]
@@ -142,7 +142,7 @@ def clients() -> dict[tuple[str, str], dict]:
 
 
 def clients_of(namespace: str) -> dict[str, dict]:
-    """The clients of one namespace by pod; none while the agent cannot be asked."""
+    """The clients of one namespace by pod; empty while the agent does not answer."""
     with contextlib.suppress(OSError, ValueError):
         return {pod: client for (where, pod), client in clients().items() if where == namespace}
     return {}
@@ -155,7 +155,7 @@ def metrics(component: str = "node-agent", port: int = 9400):
 
 @dataclass(frozen=True)
 class Counted:
-    """What a simulated GPU has counted of one pod, all its processes together."""
+    """A simulated GPU's counts of a pod, summed over its processes."""
 
     gpu_ns: int = 0
     memory_bytes: int = 0
@@ -189,7 +189,7 @@ def counted(uuid: str) -> tuple[int, dict[str, Counted]]:
 
 
 def shares(seconds: float, gpus: list[str] = GPUS) -> dict[str, dict[str, float]]:
-    """Per GPU the part of its time that each pod had over a stretch of the GPU's own clock."""
+    """For each GPU the share of its time that each pod had in a window of the GPU's clock."""
     before = {gpu: counted(gpu) for gpu in gpus}
     after = {}
     for gpu in gpus:

@@ -1,4 +1,4 @@
-"""A real Prometheus that finds pods by their prometheus.io/* annotations, as the one in a user's cluster does."""
+"""A real Prometheus that finds pods by their prometheus.io/* annotations, as in a user's cluster."""
 
 import json
 import urllib.parse

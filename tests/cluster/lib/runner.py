@@ -1,9 +1,8 @@
-"""Finds the tests in scenarios/*.py, runs them one after the other, each with a time limit, and keeps the figures."""
+"""Finds the tests in scenarios/*.py, runs them one after the other, each with a time limit, and writes the figures."""
 
 import importlib.util
 import inspect
 import json
-import os
 import signal
 import sys
 import time
@@ -14,13 +13,12 @@ from lib import assemble
 from lib.cluster import Cluster
 from lib.settings import HERE, KUBERNETES
 
-# A machine of two cores that others use as well is sometimes too slow for a deadline. A second try is said and counted.
-RETRIES = int(os.environ.get("SLUICE_CLUSTER_RETRIES", "0"))
-SECONDS = 120  # of a test in a file that has no SECONDS of its own
+SECONDS = 120  # time limit of a test in a file without SECONDS
+CORE = "--core"  # run only the tests that the files list in CORE
 
 
 class TookTooLong(BaseException):
-    """No test may catch this by catching Exception."""
+    """Derives from BaseException, so that a test that catches Exception does not catch it."""
 
 
 def _alarm(*_) -> None:
@@ -28,10 +26,11 @@ def _alarm(*_) -> None:
 
 
 def tests(words: list[str]):
-    """(name, function, seconds) in the order of the files and, within one, of its lines."""
+    """(name, function, seconds) in the order of the files and, within a file, of its lines."""
+    core, words = CORE in words, [word for word in words if word != CORE]
     for path in sorted((HERE / "scenarios").glob("[0-9]*.py")):
-        for name, function, seconds in of_file(path):
-            if not words or any(word in name for word in words):
+        for name, function, seconds, is_core in of_file(path):
+            if (is_core or not core) and (not words or any(word in name for word in words)):
                 yield name, function, seconds
 
 
@@ -41,16 +40,23 @@ def of_file(path: Path):
     sys.modules[specification.name] = module
     try:
         specification.loader.exec_module(module)
-    except Exception as error:  # a file that cannot be read is a failed test, and the other files' tests go on
+    except Exception as error:  # a file that cannot be loaded is a failed test; the tests of other files run
 
         def unreadable(_cluster, error=error) -> None:
             raise error
 
-        return [(f"{path.stem}.could_not_be_read", unreadable, SECONDS)]
+        return [(f"{path.stem}.could_not_be_read", unreadable, SECONDS, True)]
     functions = [item for name, item in inspect.getmembers(module, inspect.isfunction) if name.startswith("test_")]
     functions.sort(key=lambda item: item.__code__.co_firstlineno)
-    seconds = getattr(module, "SECONDS", SECONDS)
-    return [(f"{path.stem}.{item.__name__.removeprefix('test_')}", item, seconds) for item in functions]
+    seconds, core = getattr(module, "SECONDS", SECONDS), getattr(module, "CORE", set())
+    names = [item.__name__.removeprefix("test_") for item in functions]
+    if missing := core - set(names):
+
+        def misnamed(_cluster) -> None:
+            raise AssertionError(f"CORE of {path.name} lists no test of the file: {missing}")
+
+        return [(f"{path.stem}.core_is_wrong", misnamed, SECONDS, True)]
+    return [(f"{path.stem}.{name}", item, seconds, name in core) for name, item in zip(names, functions)]
 
 
 def main(result: Path, words: list[str]) -> int:
@@ -65,16 +71,11 @@ def main(result: Path, words: list[str]) -> int:
         print(f"test {name} … ", end="", flush=True)
         began, cluster.figures = time.monotonic(), {}
         reason = run(function, cluster, seconds)
-        tries = 1
-        while reason and tries <= RETRIES:
-            print(f"FAILED, once more\n{reason}", assemble.logs(), cluster.state(), f"test {name} again … ", sep="\n", end="", flush=True)
-            cluster.figures, tries = {}, tries + 1
-            reason = run(function, cluster, seconds)
         took = round(time.monotonic() - began, 1)
         print(f"{'FAILED' if reason else 'ok'} ({took} s)", *(f"\n    {key}: {value}" for key, value in cluster.figures.items()), flush=True)
         if reason:
             print(reason, assemble.logs(), cluster.state(), sep="\n", flush=True)
-        done.append({"name": name, "ok": not reason, "seconds": took, "tries": tries, "reason": reason, "figures": cluster.figures})
+        done.append({"name": name, "ok": not reason, "seconds": took, "reason": reason, "figures": cluster.figures})
         failed = sum(not test["ok"] for test in done)
         summary = {"kubernetes": KUBERNETES, "passed": len(done) - failed, "failed": failed, "tests": done}
         result.write_text(json.dumps(summary))
@@ -82,7 +83,7 @@ def main(result: Path, words: list[str]) -> int:
 
 
 def run(function, cluster: Cluster, seconds: int) -> str:
-    """Why it failed, or nothing."""
+    """The reason of a failure, or an empty text."""
     signal.alarm(seconds)
     try:
         function(cluster)

@@ -32,7 +32,7 @@ EXTENDER = Program("scale-extender", [SIMULATION / "sluice", "scheduler", "--lea
 
 
 def remove_releases() -> None:
-    """An installed product lets nobody but its own scheduler assign GPUs, and two schedulers would share the pods."""
+    """An installed product lets only its own scheduler assign GPUs, and two schedulers would share the pods."""
     for release in json.loads(api.helm("list", "-A", "-o", "json")):
         api.helm("uninstall", release["name"], "-n", release["namespace"], "--wait", "--timeout=120s")
 
@@ -48,7 +48,7 @@ def write_configuration() -> None:
 
 
 def pods(namespace: str, count: int, plain: bool):
-    """Equal but for the resource and who places them."""
+    """Pods that differ only in the resource and in the scheduler."""
     asked = fleet.PLAIN if plain else RESOURCE
     annotations = {} if plain else {"sluice.dev/quota": "0.2", "sluice.dev/memory": "8Gi"}
     container = {"name": "main", "image": "none", "resources": {"limits": {asked: "1"}, "requests": {asked: "1"}}}

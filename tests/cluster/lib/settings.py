@@ -1,4 +1,4 @@
-"""Where everything is, and the versions of tests/cluster/versions."""
+"""Paths, and the versions of tests/cluster/versions."""
 
 import os
 import shlex

@@ -1,7 +1,13 @@
-"""The cluster itself does what the other scenarios take for granted."""
+"""The cluster itself works as the other scenarios need."""
 
 from lib import images
 from lib.api import Failed
+
+CORE = {
+    "pod_runs_with_logs_and_exec",
+    "annotation_chooses_the_gpu_of_a_container",
+    "prometheus_scrapes_annotated_pods",
+}
 
 
 def test_pod_runs_with_logs_and_exec(cluster):

@@ -1,4 +1,4 @@
-"""docs/kubernetes.md from its first command to its last, as a newcomer runs them."""
+"""All commands of docs/kubernetes.md in order, as a new user runs them."""
 
 import json
 
@@ -9,7 +9,7 @@ SECONDS = 600
 EXAMPLES = ("training", "inference", "notebook")
 
 
-def test_every_command_of_the_page_does_what_it_says(cluster):
+def test_every_command_of_the_page_works(cluster):
     remove_what_an_earlier_try_left(cluster)
     try:
         follow_the_page(cluster)
@@ -29,17 +29,17 @@ def follow_the_page(cluster) -> None:
     # The page's GPUs are real, the test's simulated; later upgrades keep the value.
     flags = ["--reuse-values", "--set", f"nodeAgent.extraArgs={{{','.join(product.SIMULATED['nodeAgent']['extraArgs'])}}}"]
     api.helm("upgrade", product.RELEASE, REPOSITORY / "charts/sluice", "--namespace", product.NAMESPACE, "--wait", *flags)
-    product.until("seats on the node", 60, lambda: product.allocatable() > 0)
-    reports = [json.loads(said) for said in documentation.run("See what priority does") if '"lc_progress"' in said]
+    product.until("device slots on the node", 60, lambda: product.allocatable() > 0)
+    reports = [json.loads(line) for line in documentation.run("See what priority does") if '"lc_progress"' in line]
     assert len(reports) == 3 and all(one["requests"] > 100 for one in reports), reports
     documentation.run("Annotate")
     where = placed(cluster)
     assert set(where) == set(EXAMPLES) and set(where.values()) <= set(cluster.gpus), where
     cluster.until("all three use their GPU", 60, lambda: set(EXAMPLES) <= set(working(cluster)))
 
-    said = "\n".join(documentation.run("Look"))
+    shown = "\n".join(documentation.run("Look"))
     for part in ("sluice.dev/gpu:", "Sluice-Simulated-H200", *cluster.gpus, "GpuAssigned", "sluice_client_gpu_seconds_total", "sluice_scheduler_active"):
-        assert part in said, f"{part} is nowhere in what the page lets one see"
+        assert part in shown, f"{part} is not in the output of the page's commands"
 
     before = identities(cluster)
     documentation.run("Upgrade")

@@ -1,4 +1,4 @@
-"""helm install, and what a newcomer sees next."""
+"""helm install, and the first commands after it."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,12 @@ from lib.processes import running
 from lib.settings import NODE
 
 SECONDS = 300
+CORE = {
+    "helm_install_and_describe_node",
+    "every_manager_has_a_self_test_result_for_its_gpu",
+    "helm_test_is_green",
+    "a_pod_without_sluice_annotations_is_not_changed",
+}
 
 
 def test_helm_install_and_describe_node(cluster):
@@ -25,21 +31,21 @@ def test_helm_install_and_describe_node(cluster):
     assert all(gpu["healthy"] for gpu in inventory["gpus"])
 
 
-def test_every_manager_has_a_verdict_about_its_gpus_controls(cluster):
+def test_every_manager_has_a_self_test_result_for_its_gpu(cluster):
     product.need()
 
     def outcomes() -> dict[str, str]:
         return {s.labels["gpu"]: s.labels["outcome"] for s in product.metrics() if s.name == "sluice_gpu_self_test"}
 
-    # Nobody used the GPUs when the agent came. On a machine that does other things a test takes longer, and is made up to three
+    # No process used the GPUs when the agent started. On a busy machine a self-test takes longer, and is made up to three
     # times before it is given up as inconclusive.
     cluster.until("verdicts", 120, lambda: set(outcomes()) == set(GPUS) and "pending" not in outcomes().values())
     # The GPUs are tried side by side, on two processors: not all need have come to an end, and one shows that they can.
     assert set(outcomes().values()) <= {"proven", "inconclusive"} and "proven" in outcomes().values(), outcomes()
     (agent,) = running("node-agent")
-    told = {gpu: command_line(one) for gpu in GPUS for one in running("pod-manager", gpu)}
+    managers = {gpu: command_line(one) for gpu in GPUS for one in running("pod-manager", gpu)}
     for gpu in GPUS:
-        verdict = told[gpu][told[gpu].index("--self-test") + 1]
+        verdict = managers[gpu][managers[gpu].index("--self-test") + 1]
         about = json.loads(Path(f"/proc/{agent}/root{verdict}").read_text())["about"]
         assert about["gpu"] == gpu, about
     # Each was tried as itself: both have seen programs that Sluice started.
@@ -59,7 +65,7 @@ def test_helm_test_is_green(cluster):
         raise AssertionError(f"{why}\n{cluster.kubectl('logs', '-n', product.NAMESPACE, '-l', 'app.kubernetes.io/component=test', '--tail=-1')}") from why
 
 
-def test_a_pod_without_our_keys_is_left_alone(cluster):
+def test_a_pod_without_sluice_annotations_is_not_changed(cluster):
     product.need()
     with cluster.namespace() as ns:
         plain = cluster.pod("plain", "sleep", "1000", image=images.TOOLS)

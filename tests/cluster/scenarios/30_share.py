@@ -1,4 +1,4 @@
-"""Pods get what their annotations say: time within two points, memory to the byte, and Prometheus shows it."""
+"""Pods get the time of their annotations within two points and the memory to the byte, and Prometheus shows both."""
 
 import json
 import urllib.parse
@@ -9,6 +9,10 @@ from lib.devices import GPUS, MODEL
 from lib.product import GI
 
 SECONDS = 300
+CORE = {
+    "eight_pods_share_two_gpus",
+    "memory_limits_are_exact",
+}
 QUOTAS = [0.1, 0.2, 0.3, 0.4]
 
 
@@ -42,7 +46,7 @@ def test_eight_pods_share_two_gpus(cluster):
                 wrong.append(f"{name} asked {asked}, got {got:.4f}")
         cluster.record("busy", {gpu[-1]: round(sum(seen[gpu].values()), 4) for gpu in GPUS})
         assert not wrong, wrong
-        # The manager's own books say the same: quota and class as annotated, one client per pod.
+        # The manager's state shows the same: quota and class as annotated, one client per pod.
         for name, gpu in where.items():
             client = clients(cluster)[(ns, name)]
             assert client["quota_ppm"] == int(name[1]) * 100_000, client

@@ -1,4 +1,4 @@
-"""Whatever dies, pods keep their GPU, their limits and their work; nothing is lost and nothing is given twice."""
+"""A component is killed or restarted: pods keep their GPU, their limits and their work; nothing is lost or assigned twice."""
 
 import contextlib
 import os
@@ -10,6 +10,10 @@ from lib.devices import GPUS
 from lib.processes import running
 
 SECONDS = 300
+CORE = {
+    "node_agent_restart",
+    "pod_manager_killed",
+}
 QUOTAS = {"a": 0.3, "b": 0.7, "c": 0.4, "d": 0.6}
 # Whatever the order in which they are scheduled, each GPU is filled exactly.
 PLACES = {"a": GPUS[0], "b": GPUS[0], "c": GPUS[1], "d": GPUS[1]}
@@ -112,7 +116,7 @@ def test_scheduler_restart_in_mid_burst(cluster):
     with working(cluster):
         pass
     with cluster.namespace() as ns:
-        # 24 pods of 0.150: 6 fit on each GPU (0.900), 12 must wait, whoever of the schedulers decides.
+        # 24 pods of 0.150: 6 fit on each GPU (0.900), 12 must wait, whichever scheduler decides.
         for number in range(24):
             product.create(ns, product.tenant(f"p{number}", "load", "be", "--idle-after", "0", "--seconds", "100000", quota=0.15, memory="64Mi"))
             if number in (6, 14):
@@ -164,7 +168,7 @@ def test_api_server_away_for_30_seconds(cluster):
         cluster.apiserver.stop(signal.SIGKILL)
         try:
             began = product.counted(GPUS[0])[0]
-            # The GPU's own clock says when 30 s have gone.
+            # 30 s are measured by the GPU's clock.
             cluster.until("30 s of the GPU's time", 120, lambda: product.counted(GPUS[0])[0] - began > 30e9)
             during = kernels(ns)
         finally:

@@ -1,4 +1,4 @@
-"""A manager that dies while the GPU's controls keep somebody stopped who cannot help himself: the agent starts him again."""
+"""A manager is killed while a process is stopped by the GPU's controls and cannot start itself: the agent starts it again."""
 
 import os
 import signal
@@ -8,11 +8,12 @@ from lib.devices import GPUS
 from lib.processes import running
 
 SECONDS = 240
+CORE = {"the_agent_restarts_a_process_that_a_killed_manager_left_stopped"}
 # More kernels than end before the manager is killed, each of a millisecond: the GPU has them, the program is not needed.
 QUEUED = 1000
 
 
-def test_whom_a_killed_manager_left_stopped_goes_on_although_his_program_cannot(cluster):
+def test_the_agent_restarts_a_process_that_a_killed_manager_left_stopped(cluster):
     product.need()
     gpu = GPUS[0]
     with cluster.namespace() as ns:
@@ -25,13 +26,13 @@ def test_whom_a_killed_manager_left_stopped_goes_on_although_his_program_cannot(
             rows = product.counted(gpu)[1]
             return {name: rows[f"{ns}/{name}"].kernels if f"{ns}/{name}" in rows else 0 for name in names}
 
-        # Both have more than one turn behind them, so one of them is stopped at any time.
-        cluster.until("turns of both", 60, lambda: min(kernels().values()) > 2 * QUEUED)
+        # Both have had more than one quantum, so one of them is stopped at any time.
+        cluster.until("quanta of both", 60, lambda: min(kernels().values()) > 2 * QUEUED)
         assert levels(gpu)["turn"] == 2
         tenants = running("be", "--depth", str(QUEUED))
         assert len(tenants) == 2, tenants
         (manager,) = running("pod-manager", gpu)
-        # No thread of theirs runs from here on, so no hook can start anybody's channels.
+        # No thread of these processes runs from here on, so no hook can enable channels.
         for pid in tenants:
             os.kill(pid, signal.SIGSTOP)
         try:
@@ -43,7 +44,7 @@ def test_whom_a_killed_manager_left_stopped_goes_on_although_his_program_cannot(
         finally:
             for pid in tenants:
                 os.kill(pid, signal.SIGCONT)
-        # And both are found by the next manager, and take turns again.
+        # The next manager schedules both again.
         cluster.until("both at the next manager", 60, lambda: levels(gpu).get("turn") == 2)
         began = kernels()
         cluster.until("work of both", 60, lambda: all(now > began[name] + 2 * QUEUED for name, now in kernels().items()))

@@ -1,9 +1,15 @@
-"""Where pods go, and what those are told that must wait. KubeShare's defects of placement do not occur."""
+"""Placement of pods, and events of pods that wait. KubeShare's placement defects do not occur."""
 
 from lib import api, product, prometheus
 from lib.devices import GPUS, MEMORY_BYTES, MODEL
 
 SECONDS = 240
+CORE = {
+    "filled_to_exactly_one_and_the_next_waits",
+    "memory_counts_as_well",
+    "whole_gpus",
+    "d15_limit_and_request_are_not_swapped",
+}
 IDLE = ["load", "be", "--idle-after", "0", "--seconds", "100000"]
 
 
@@ -12,14 +18,14 @@ def quiet(name: str, **keys: object) -> dict:
 
 
 def waits(cluster, ns: str, pod: str, *words: str) -> None:
-    """The pod stays pending, and its events say why in these words."""
+    """The pod stays pending, and its events contain these words."""
 
-    def said() -> bool:
+    def is_reported() -> bool:
         texts = [e["message"] for e in cluster.events(ns, pod) if e["reason"] == "FailedScheduling"]
         return any(all(word in text for word in words) for text in texts)
 
     try:
-        cluster.until(f"{pod} waits: {words}", 30, said)
+        cluster.until(f"{pod} waits: {words}", 30, is_reported)
     except Exception as why:
         raise AssertionError(f"{why}: {[e['message'] for e in cluster.events(ns, pod)]}") from why
     assert product.phases(ns)[pod] == "Pending"
@@ -50,7 +56,7 @@ def test_memory_counts_as_well(cluster):
         waits(cluster, ns, "more", "memory", "2.0 GiB asked")
 
 
-def test_unknown_model_and_uuid_say_so(cluster):
+def test_unknown_model_and_uuid_are_reported(cluster):
     product.need()
     with cluster.namespace() as ns:
         product.create(ns, quiet("model", quota="0.1", memory="64Mi", gpu_model="NVIDIA-H900"))
@@ -120,7 +126,7 @@ def test_d22_pods_are_bound_not_replaced(cluster):
 
 
 def test_d24_more_pods_than_ports(cluster):
-    """There is no pool that runs out: a client is who its cgroup says, not a port."""
+    """There is no pool of ports that is exhausted: a client is identified by its cgroup, not by a port."""
     product.need()
     with cluster.namespace() as ns:
         product.create(ns, quiet("a", quota="0.2", memory="64Mi", gpu_uuid=GPUS[0]), quiet("b", quota="0.2", memory="64Mi", gpu_uuid=GPUS[0]))

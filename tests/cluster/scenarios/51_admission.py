@@ -7,6 +7,12 @@ from lib import api, images, product
 from lib.devices import GPUS
 
 SECONDS = 180
+CORE = {
+    "bad_annotations_are_refused",
+    "good_annotations_become_requests",
+    "keys_and_assignment_cannot_be_changed",
+    "a_pod_cannot_request_devices_directly",
+}
 
 # Annotations, and words that the refusal must have.
 BAD = [
@@ -104,7 +110,7 @@ def test_keys_and_assignment_cannot_be_changed(cluster):
             message = refused("PATCH", path, {"metadata": {"annotations": {f"sluice.dev/{key}": value}}}, merge)
             assert f"sluice.dev/{key}" in message, message
         other = next(gpu for gpu in GPUS if gpu != product.assigned(ns)["a"])
-        # Not even the administrator, who may do everything with pods.
+        # Not even the administrator, with all rights on pods.
         message = refused("PATCH", path, {"metadata": {"annotations": {product.ASSIGNED: other}}}, merge)
         assert product.ASSIGNED in message, message
         pod = product.tenant("b", quota=0.2, memory="64Mi")
@@ -119,7 +125,7 @@ def test_keys_and_assignment_cannot_be_changed(cluster):
         api.request("PATCH", path, {"metadata": {"annotations": {"team": "x"}, "labels": {"team": "x"}}}, merge)
 
 
-def test_a_pod_cannot_help_itself_to_devices(cluster):
+def test_a_pod_cannot_request_devices_directly(cluster):
     product.need()
     with cluster.namespace() as ns:
         pod = product.tenant("greedy", quota=0.2, memory="64Mi")
@@ -141,14 +147,14 @@ def test_a_pod_cannot_help_itself_to_devices(cluster):
 
 
 def test_exec_children_and_empty_environments_count_as_their_pod(cluster):
-    """Whoever works in the pod is the pod: its memory limit holds for all of them together."""
+    """All processes in the pod belong to its client: the memory limit holds for them together."""
     product.need()
     with cluster.namespace() as ns:
         product.create(ns, product.program("a", "/usr/bin/sleep", "100000", quota=0.2, memory="256Mi"))
         product.all_running(ns)
         visible = cluster.exec(ns, "a", "/usr/bin/env")
         hold = ["/usr/bin/sluice", "load", "be", "--count", "3", "--memory"]
-        # Only the driver's own variables are kept: they stand for the device files of a real GPU.
+        # Only the driver's variables are kept: they replace the device files of a real GPU.
         driver = [line for line in visible.splitlines() if line.startswith("SLUICE_SIM_")]
         for words in ([], ["/usr/bin/env", "-i", *driver]):
             fits = last_record(cluster.exec(ns, "a", *words, *hold, "200Mi"))
@@ -160,5 +166,5 @@ def test_exec_children_and_empty_environments_count_as_their_pod(cluster):
 
 
 def last_record(text: str) -> dict:
-    """What a load says at its end."""
+    """The final record of a load."""
     return json.loads(text.strip().splitlines()[-1])

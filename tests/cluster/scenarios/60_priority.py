@@ -3,6 +3,8 @@
 from lib import product
 from lib.devices import GPUS
 
+CORE = {"priority_reaches_the_pod_manager"}
+
 
 def test_priority_reaches_the_pod_manager(cluster):
     product.need()

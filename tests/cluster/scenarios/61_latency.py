@@ -18,7 +18,7 @@ ARMS = {"alone": (0, "SLUICE_DISABLE-"), "with": (1, "SLUICE_DISABLE-"), "off": 
 ROUNDS = 3
 # Of five seconds each, in every arm of every round.
 REPORTS = 2
-# A slice that gives way at once is below the first; the second is what the driver gives everybody.
+# A slice that yields at once is below the first value; the second is the driver's default.
 TINY_US, DEFAULT_US = 1000, 2048
 
 
@@ -28,7 +28,7 @@ def test_latency_critical_beside_best_effort(cluster):
     hurry(*(devices.program(uuid).pid() for uuid in GPUS))
     with cluster.namespace() as ns:
         cluster.kubectl("apply", "-n", ns, *EXAMPLES)
-        began, rows = steering(), []
+        began, rows = scheduling_counters(), []
         for number in range(ROUNDS):
             # Interleaved, and another one first each time: a busy machine hits all alike.
             names = list(ARMS)
@@ -47,11 +47,11 @@ def test_latency_critical_beside_best_effort(cluster):
         cluster.record("waited_us_per_kernel", {arm: round(us, 1) for arm, us in waited.items()})
         assert waited["with"] < waited["off"], (waited, rows)
         # Best-effort work went on beside it and gave way within its slice, which the controls had made tiny; switched off,
-        # everybody has the driver's own.
+        # all processes have the driver's own.
         assert all(row["be_kernels_per_s"] > 0 and max(row["be_slices_us"]) < TINY_US < DEFAULT_US < min(row["lc_slices_us"]) for row in of_arm["with"]), rows
         assert all(row["be_slices_us"] == row["lc_slices_us"] == [DEFAULT_US] for row in of_arm["off"]), rows
-        # It was the manager that did it, nobody was given up, and switched off is switched off.
-        made = {name: value - began.get(name, 0) for name, value in steering().items()}
+        # The manager did it, no process was given up, and with the setting off nothing changes.
+        made = {name: value - began.get(name, 0) for name, value in scheduling_counters().items()}
         cluster.record("controls", made)
         assert made["turns"] > 0 and made["slice"] > 0 and made["given_up"] == 0 and made["refused"] == 0, made
         assert all(row["level"]["turn"] > 0 for row in of_arm["with"]), rows
@@ -80,7 +80,7 @@ def prepare(cluster, ns: str, pods_beside: int, variable: str) -> None:
 
 
 def measured(cluster, ns: str) -> list[dict]:
-    """What the latency-critical pod says of its requests, and what the best-effort pod did meanwhile by the GPU's count."""
+    """The latency-critical pod's report of its requests, and the best-effort pod's kernels in the GPU's ledger."""
     # The first report, and a part of the next one, are of the time when pods came and went.
     last = report(cluster, ns, report(cluster, ns, {}))
     (lc,) = [name for name in product.phases(ns) if name.startswith(LC)]
@@ -117,8 +117,8 @@ def report(cluster, ns: str, before: dict) -> dict:
     path = f"/api/v1/namespaces/{ns}/pods/{pod}/log?tailLines=1"
 
     def fresh() -> dict | None:
-        said = api.request("GET", path)
-        return said if said and said["record"] == "lc_progress" and said != before else None
+        record = api.request("GET", path)
+        return record if record and record["record"] == "lc_progress" and record != before else None
 
     return cluster.until("a report", 60, fresh, every=1)
 
@@ -143,7 +143,7 @@ def level(ns: str) -> dict[str, int]:
     return {s.labels["level"]: int(s.value) for s in product.metrics() if s.name == "sluice_level" and s.labels["gpu"] == gpu}
 
 
-def steering() -> dict[str, float]:
+def scheduling_counters() -> dict[str, float]:
     """What the managers did with the GPUs' controls so far, all GPUs together."""
     names = {
         "turns": "sluice_turns_total",

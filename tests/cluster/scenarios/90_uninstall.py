@@ -7,6 +7,7 @@ from lib import api, product
 from lib.settings import NODE, REPOSITORY
 
 SECONDS = 300
+CORE = {"uninstall_leaves_pods_working_and_then_nothing"}
 
 
 def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
@@ -17,10 +18,10 @@ def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
         gpu = product.assigned(ns)["stays"]
         name = f"{ns}/stays"
         cluster.until("it works", 60, lambda: product.counted(gpu)[1].get(name, product.Counted(0, 0, 0, 0)).kernels > 10)
-        said = api.helm("uninstall", product.RELEASE, "-n", product.NAMESPACE, "--wait", "--timeout", "120s")
-        cluster.record("says", said.strip().splitlines()[-1])
+        output = api.helm("uninstall", product.RELEASE, "-n", product.NAMESPACE, "--wait", "--timeout", "120s")
+        cluster.record("output", output.strip().splitlines()[-1])
         cluster.until("our pods have gone", 90, lambda: not [pod for kind in ("node-agent", "scheduler", "webhook") for pod in product.pods_of(kind)])
-        # It still works, with its library, and whoever looks into it sees it.
+        # It still works with its library, and a command in the pod sees the library.
         began = product.counted(gpu)[1][name].kernels
         cluster.until("it still works", 60, lambda: product.counted(gpu)[1][name].kernels > began + 10)
         assert "libsluice.so" in cluster.exec(ns, "stays", "cat", "/proc/1/maps")
@@ -38,7 +39,7 @@ def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
 
 
 def cleanup(cluster) -> None:
-    """What docs/kubernetes.md says under "Remove", with the test's images."""
+    """The commands of docs/kubernetes.md under "Remove", with the test's images."""
     values = product.merged(product.VALUES, {"cleanup": {"enabled": True}})
     shown = ["--show-only", "templates/cleanup/daemonset.yaml", "--show-only", "templates/cleanup/rbac.yaml"]
     words = ["helm", "template", product.RELEASE, REPOSITORY / "charts/sluice", "-n", product.NAMESPACE, *shown, "-f", "-"]

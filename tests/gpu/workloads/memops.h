@@ -79,7 +79,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* A line of the cache for each, so that nobody's store delays somebody else's look. */
+/* A line of the cache for each, so that a store to one does not delay a load of another. */
 typedef struct {
     /* A gate lets through from this number on that is its own. */
     _Alignas(64) volatile uint32_t word;

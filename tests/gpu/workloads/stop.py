@@ -1,7 +1,7 @@
 """Preempts a stream of equal kernels again and again, and tells what ran on: by a counter that the kernels themselves write.
 
 Each time: a look at the counter, sluice_preempt with sync, a look, a pause, a look, sluice_restore. A kernel counts itself when it
-ends, in host memory that the GPU sees, so nobody's word is needed for what stood still. Prints {"ready"}, then one JSON line for each
+ends, in host memory that the GPU sees, so the result does not depend on any report. Prints {"ready"}, then one JSON line for each
 length and level: `after` is how many kernels ended between call and return, `standing` how many in the pause after it.
 """
 

@@ -331,14 +331,14 @@ static void fourteen(void) {
     EXPECT(mixed(data, N, 3ul * (unsigned long)rounds) && added(beside, N, 500ul * (unsigned long)rounds));
 }
 
-/* 16: what is ordered by the legacy default stream stays so, whoever is preempted; a non-blocking stream has no part in it. */
+/* 16: the order by the legacy default stream holds for every set of preempted streams; a non-blocking stream is not part of it. */
 static void sixteen(void) {
-    for (unsigned who = 0; who < 8; who++) {
+    for (unsigned stopped_set = 0; stopped_set < 8; stopped_set++) {
         CUstream one = stream(CU_STREAM_DEFAULT), other = stream(CU_STREAM_DEFAULT), free = stream(CU_STREAM_NON_BLOCKING);
         CUdeviceptr data = numbers(N), beside = numbers(N);
-        if (who & 1) stop(one);
-        if (who & 2) stop(other);
-        if (who & 4) stop(free);
+        if (stopped_set & 1) stop(one);
+        if (stopped_set & 2) stop(other);
+        if (stopped_set & 4) stop(free);
         for (int i = 0; i < 5; i++) {
             DO(launch(gpu.mix, data, N, 50, one));
             DO(launch(gpu.mix, data, N, 1, NULL));
@@ -346,7 +346,7 @@ static void sixteen(void) {
             DO(launch(gpu.mix, data, N, 1, NULL));
             DO(launch(gpu.add, beside, N, 1, free));
         }
-        if (!(who & 4)) {
+        if (!(stopped_set & 4)) {
             DO(cuStreamSynchronize(free));
             EXPECT(peek(beside) == 5);
         }
@@ -501,7 +501,7 @@ static void twenty_six(void) {
     EXPECT(added(data, N, 1));
 }
 
-/* 27: what a launch costs; nobody is preempted. Without Sluice there is nothing to enable. */
+/* 27: the cost of a launch without preemption. Without Sluice there is nothing to enable. */
 static void twenty_seven(void) {
     enum { COUNT = 100000, BATCH = 100, EVERY = COUNT / BATCH };
     static uint64_t took[EVERY];

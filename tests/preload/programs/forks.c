@@ -49,7 +49,7 @@ static int used(void) {
         pid_t child = fork();
         EXPECT(child >= 0);
         if (child == 0) {
-            /* CUDA does not work in such a child; what counts is that each call comes back and harms nobody. */
+            /* CUDA does not work in such a child; each call must return and disturb no other process. */
             launch(shared_gpu.mix, shared_data, N, 1, NULL);
             if (cuMemAlloc_v2(&spare, 4096) == CUDA_SUCCESS) cuMemFree_v2(spare);
             cuMemFree_v2(shared_data);

@@ -9,7 +9,7 @@
  * hints far          gives a hint far ahead, and says so; goes on at the next line on stdin
  * hints announces    gives a hint for each line on stdin, and says how it is answered
  * hints exits        ends with a hold out
- * hints company      holds while it is told to: each line on stdin runs some requests and says how many were held */
+ * hints contenders   each line on stdin runs some requests and prints how many were held */
 #include "common.h"
 #include "../../../hook/include/sluice.h"
 #include <dlfcn.h>
@@ -178,7 +178,7 @@ static void captures(void) {
     EXPECT(holds().released >= before + 10);
 }
 
-static void company(void) {
+static void contenders(void) {
     char line[16];
     SAY("ready");
     while (fgets(line, sizeof line, stdin)) {
@@ -240,7 +240,7 @@ int main(int count, char **arguments) {
         request();
         SAY("ready");
         while (fgets(line, sizeof line, stdin)) SAY("hinted %d", hint(LEAD_US));
-    } else if (!strcmp(part, "company")) company();
+    } else if (!strcmp(part, "contenders")) contenders();
     else if (!strcmp(part, "exits")) {
         until_ready();
         EXPECT(hint(LEAD_US) == SLUICE_OK);

@@ -1,4 +1,4 @@
-/* hoarder MICROS DEPTH: busy, with so many copies of what it has open to the driver that nobody looks through them. */
+/* hoarder MICROS DEPTH: busy, with so many descriptors of the driver that the manager gives up the search in them. */
 #include "common.h"
 #include <poll.h>
 #include <sys/resource.h>

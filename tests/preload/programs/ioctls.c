@@ -1,4 +1,4 @@
-/* ioctl as programs know it, which the hook must not change: on descriptors that are nobody's driver, with requests of every
+/* ioctl as programs know it, which the hook must not change: on descriptors of no driver, with requests of every
  * kind, from threads and forked children, and with errno as it was. */
 #define _GNU_SOURCE
 #include <errno.h>

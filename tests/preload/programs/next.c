@@ -1,4 +1,4 @@
-/* next: prints who answers under an interposer that is not ours, launches, and says how many launches that one has seen. */
+/* next: prints the answer of a function under a foreign interposer, launches, and prints how many launches the interposer has counted. */
 #include "common.h"
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-/* Nothing of CUDA: asks a library who it is. */
+/* Uses no CUDA: calls a function of another library. */
 #include <stdio.h>
 
 const char *who_are_you(void);

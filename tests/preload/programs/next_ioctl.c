@@ -1,4 +1,4 @@
-/* Somebody else's interposer of ioctl: counts, and answers one request of its own. */
+/* A foreign interposer of ioctl: counts, and answers one request of its own. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Somebody else's interposer: a function of a library, and a launch function of CUDA, both passed on by RTLD_NEXT. */
+/* A foreign interposer: a function of a library, and a launch function of CUDA, both passed on by RTLD_NEXT. */
 #define _GNU_SOURCE
 #include "cu.h"
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* A driver that does two things of its own and leaves the rest to the library it depends on: it allocates pitched memory by
- * calling its own cuMemAlloc by name, and hands out a function that nobody has heard of. */
+ * calling its own cuMemAlloc by name, and returns an unknown function. */
 #include "cu.h"
 #include <string.h>
 

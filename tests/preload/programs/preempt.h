@@ -1,5 +1,5 @@
 /* What programs that preempt their own streams share: the functions of sluice.h, looked up as a program does that runs without Sluice
- * as well, streams that can be preempted, and somebody who preempts them at random. */
+ * as well, streams that can be preempted, and a thread that preempts them at random. */
 #pragma once
 #include "common.h"
 #include "../../../hook/include/sluice.h"

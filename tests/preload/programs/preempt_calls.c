@@ -129,7 +129,7 @@ static void destroyed(void) {
     EXPECT(added(data, N, 50));
 }
 
-/* An event means the record that was last when somebody waited for it, also if that waits itself. */
+/* A wait for an event uses its last record before the wait, also if that record waits itself. */
 static void events(void) {
     CUstream first = stream(CU_STREAM_NON_BLOCKING), second = stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr data = numbers(N);
@@ -413,7 +413,7 @@ static void *load_once(void *unused) {
     return NULL;
 }
 
-/* Of a load that was under way before any stream was preempted nobody knows which context it waits for: while it lasts, nothing is
+/* The context of a module load that began before any preemption is unknown: while the load lasts, nothing is
  * stopped at gates. It waits here for a stream that the program itself has made wait. */
 static void early(void) {
     atomic_uint *word;
@@ -556,7 +556,7 @@ static void retains(void) {
     EXPECT(atomic_load(&reached) == 3);
 }
 
-/* A kernel is stopped in its middle; whoever else uses the context has it back. */
+/* A kernel is stopped in its middle; another use of the context resumes it. */
 static void full(void) {
     char line[16];
     const char *reason = "";

@@ -1,6 +1,6 @@
 /* requests HINT LOOK N   what one request of a latency-critical service costs its own thread: N requests of an input copy, a graph, a
  * copy of the answer and a wait, each after all work has finished. HINT is none, auto (as the program's environment says) or api (a
- * hint ahead of each). With LOOK=1 each call stands between two markers (getppid) for whoever traces the program. Says how often this
+ * hint ahead of each). With LOOK=1 each call stands between two markers (getppid) for a tracer. Prints how often this
  * thread called the driver where it made four calls a request, then each function that was called more often than the program did,
  * then how many holds were launched. */
 #include "common.h"

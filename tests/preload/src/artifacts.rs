@@ -1,7 +1,7 @@
-//! What is under test, built once per test process: hook, simulator and binary.
+//! The programs under test, built once per test process: the hook, the simulator, `sluice` and `sluice-dev`.
 //!
-//! They are built by the cargo that runs the tests, in the same profile and target directory, so that plain `cargo test`
-//! on a fresh machine tests what the sources say.
+//! The cargo that runs the tests builds them in the same profile and target directory. So plain `cargo test` on a fresh machine tests
+//! the present sources.
 
 use std::env;
 use std::fs;
@@ -9,13 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Where everything is. All paths are absolute.
+/// Paths of the build results; all are absolute.
 #[derive(Debug)]
 pub struct Artifacts {
     /// `libsluice.so`, the hook.
     pub hook: PathBuf,
-    /// The `sluice` binary.
+    /// The program `sluice`.
     pub sluice: PathBuf,
+    /// The program `sluice-dev`.
+    pub sluice_dev: PathBuf,
+    /// The simulator's driver library.
+    pub simulator: PathBuf,
     /// A directory with the simulator's `libcuda.so.1`, `libcuda.so` and `libnvidia-ml.so.1`.
     pub driver: PathBuf,
     /// A directory in which `libcuda.so.1` is the hook.
@@ -26,7 +30,7 @@ pub struct Artifacts {
     pub scratch: PathBuf,
 }
 
-/// Builds everything the first time, and says where it is.
+/// Builds everything at the first call, and returns the paths.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -39,7 +43,7 @@ pub fn built() -> &'static Artifacts {
     })
 }
 
-/// Cargo's directories, derived from where the test executable lies: `TARGET/[TRIPLE/]PROFILE/deps/test-hash`.
+/// Cargo's directories, derived from the path of the test executable: `TARGET/[TRIPLE/]PROFILE/deps/test-hash`.
 struct Layout {
     target: PathBuf,
     triple: Option<String>,
@@ -69,12 +73,21 @@ impl Layout {
         let mut command = Command::new(cargo);
         command.args(["build", "--quiet", "--profile", profile]);
         if env::var_os("SLUICE_TESTS_BUILD").is_some_and(|what| what == "workspace") {
-            // Where the whole workspace's tests have been built: the same features, so nothing but these programs is missing.
+            // The whole workspace's tests were built before: with the same features only these programs are missing.
             command.args(["--workspace", "--lib", "--bins", "--tests"]);
         } else {
-            // The parts for Kubernetes take long to build and are not used here.
+            // The parts for Kubernetes take long to build and are not used by these tests.
             command.arg("--no-default-features");
-            command.args(["-p", "sluice-hook", "-p", "sluice-sim-cuda", "-p", "sluice-cli"]);
+            command.args([
+                "-p",
+                "sluice-hook",
+                "-p",
+                "sluice-sim-cuda",
+                "-p",
+                "sluice-cli",
+                "-p",
+                "sluice-devtools",
+            ]);
         }
         command.current_dir(env!("CARGO_MANIFEST_DIR")).env("CARGO_TARGET_DIR", &self.target);
         if let Some(triple) = &self.triple {
@@ -96,7 +109,7 @@ impl Layout {
             fs::create_dir_all(directory)
                 .unwrap_or_else(|error| panic!("creating {}: {error}", directory.display()));
         }
-        // Several test processes use the same links: what is right stays untouched under their tenants.
+        // Several test processes use the same links. A correct link is not replaced while tenants use it.
         let lock = fs::File::create(scratch.join("layout.lock"));
         let lock = lock.unwrap_or_else(|error| panic!("creating the lock of {}: {error}", scratch.display()));
         lock.lock().unwrap_or_else(|error| panic!("locking {}: {error}", scratch.display()));
@@ -111,7 +124,8 @@ impl Layout {
         replace_link(&hook, &shim.join("libcuda.so.1"));
         replace_link(&hook, &reef.join("libsluice.so"));
         replace_link(&hook, &reef.join("libcudareef.so"));
-        Artifacts { hook, sluice: self.profile_dir.join("sluice"), driver, shim, reef, scratch }
+        let [sluice, sluice_dev] = ["sluice", "sluice-dev"].map(|name| self.profile_dir.join(name));
+        Artifacts { hook, sluice, sluice_dev, simulator, driver, shim, reef, scratch }
     }
 }
 

@@ -1,31 +1,35 @@
-//! Black-box tests: small C programs under the real hook, on the simulated GPU, with a real pod-manager.
+//! Harness of the preload tests: small C programs under the real hook, on the simulated GPU, with a real pod-manager.
 //!
-//! The harness builds what is under test, starts it as separate processes and reads the witnesses: the simulator's
-//! ledger, checksums, exit codes, the manager's log and metrics. Nothing here links the hook.
+//! The harness builds the programs under test, starts them as separate processes, and reads the simulator's ledger, checksums, exit
+//! codes, and the manager's log and metrics. Nothing here links the hook.
 //!
-//! Whatever goes wrong in the harness ends the test with a message, so its functions panic where a library would
-//! return an error. Waiting is always for something to be seen; [`patience`] is a guard against hanging and never
-//! part of what is tested.
+//! * [`Node`]: a test bed of `sluice-test-bed` with functions that panic.
+//! * [`Tenant`]: a C program of `programs/`, usually under the hook.
+//! * [`pod_bed::PodBed`]: a pod-manager that gets its clients from a node agent, and pods as processes in cgroups.
+//! * [`recording_manager`], [`faulty_manager`], [`gemini_peers`]: peers of the hook and of the manager that a test controls.
+//!
+//! An error in the harness ends the test with a message, so its functions panic. A test waits for a condition, never for a time;
+//! [`waiting::TIMEOUT`] only ends a test that hangs.
 #![forbid(unsafe_code)]
 
 pub mod artifacts;
 pub mod checks;
-pub mod exclusive;
-pub mod gemini;
-pub mod http;
-pub mod impostor;
+pub mod compiled_programs;
+pub mod faulty_manager;
+pub mod gemini_frames;
+pub mod gemini_peers;
+pub mod machine_lock;
 pub mod node;
-pub mod patience;
-pub mod pods;
-pub mod programs;
-pub mod steerer;
+pub mod pod_bed;
+pub mod recording_manager;
 pub mod tenant;
-pub mod wire;
+pub mod waiting;
 
-pub use exclusive::{alone, beside_others};
+pub use machine_lock::{exclusive, shared};
 pub use node::{Node, NodeOptions};
-pub use patience::eventually;
+pub use sluice_test_bed::Metrics;
 pub use tenant::{Ending, Tenant, TenantOptions};
+pub use waiting::eventually;
 
 /// One mebibyte, in bytes.
 pub const MIB: u64 = 1 << 20;

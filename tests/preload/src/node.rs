@@ -1,22 +1,17 @@
-//! A node: simulator daemon, pod-manager and the files between them, in a directory of its own.
+//! A test bed for the preload tests: the same as [`TestBed`], with functions that panic and tenants that are C programs.
 
 use crate::artifacts::{self, Artifacts};
-use crate::http;
-use crate::patience::eventually;
-use crate::programs::Linking;
+use crate::compiled_programs::Linking;
 use crate::tenant::{Tenant, TenantOptions};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use crate::waiting::{TIMEOUT, eventually, pause};
 use sluice_sim::ledger::{Interval, Ledger, ProcessLedger, Window};
+use sluice_test_bed::{Metrics, SimulatedGpu, TestBed, TestBedOptions};
 use std::cell::Cell;
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use tempfile::TempDir;
 
-/// How a node is to be set up.
+/// Options of a node.
 #[derive(Debug, Default)]
 #[must_use = "a node runs only once started"]
 pub struct NodeOptions {
@@ -45,101 +40,84 @@ impl NodeOptions {
         self
     }
 
-    /// Starts the node and waits until it answers.
+    /// Starts the node and waits until it serves.
     ///
     /// # Panics
-    /// When something does not start.
+    /// When a process does not start.
     pub fn start(self) -> Node {
         let artifacts = artifacts::built();
-        let directory = tempfile::Builder::new().prefix("preload-node-").tempdir();
-        let directory = directory.unwrap_or_else(|error| panic!("making a directory for the node: {error}"));
-        let simulator = directory.path().join("sim.sock");
-        let log = log_file(&directory.path().join("sim.log"));
-        let daemon = Command::new(&artifacts.sluice)
-            .args(["--parent", &std::process::id().to_string(), "sim"])
-            .arg("--socket")
-            .arg(&simulator)
-            .args(&self.simulator_arguments)
-            .stdin(Stdio::null())
-            .stdout(log.0)
-            .stderr(log.1)
-            .spawn()
-            .unwrap_or_else(|error| panic!("starting the simulator: {error}"));
-        let mut node = Node {
-            artifacts,
-            tcp: http::free_address(),
-            metrics: http::free_address(),
-            options: self,
-            simulator,
-            daemon,
-            manager: None,
-            started: Cell::new(0),
-            directory,
+        let options = TestBedOptions {
+            simulated: true,
+            simulator_flags: self.simulator_arguments,
+            resource_file: self.resources,
+            manager_flags: self.manager_arguments,
+            with_manager: !self.without_manager,
+            with_tcp: true,
+            ready_timeout: TIMEOUT,
+            directory_prefix: "preload-node-".to_owned(),
         };
-        eventually("the simulator's socket", || {
-            node.check_daemon();
-            UnixStream::connect(&node.simulator).ok()
-        });
-        node.write_resources(&node.options.resources.clone());
-        if !node.options.without_manager {
-            node.start_manager();
-        }
-        node
+        let Artifacts { sluice, hook, simulator, .. } = artifacts;
+        let programs = sluice_test_bed::Artifacts {
+            sluice: sluice.clone(),
+            hook: hook.clone(),
+            simulator: simulator.clone(),
+        };
+        let bed = TestBed::start(programs, options, between_polls)
+            .unwrap_or_else(|error| panic!("starting the node: {error:#}"));
+        Node { artifacts, gpu: bed.gpu(), simulator: bed.simulator_socket(), started: Cell::new(0), bed }
     }
 }
 
-/// A running node. Dropping it ends everything and, in a failed test, prints what its parts had to say.
-pub struct Node {
-    artifacts: &'static Artifacts,
-    options: NodeOptions,
-    simulator: PathBuf,
-    daemon: Child,
-    manager: Option<Child>,
-    tcp: SocketAddr,
-    metrics: SocketAddr,
-    started: Cell<u32>,
-    directory: TempDir,
+#[expect(clippy::unnecessary_wraps, reason = "the type of a test bed's pause, which may end the wait")]
+fn between_polls() -> anyhow::Result<()> {
+    pause();
+    Ok(())
 }
 
-/// What the pod-manager says of a port that somebody else listens on.
-const TAKEN: &str = "Address already in use";
+/// A running node. Dropping it ends all processes and, in a failed test, prints the end of each log.
+pub struct Node {
+    artifacts: &'static Artifacts,
+    bed: TestBed,
+    gpu: SimulatedGpu,
+    simulator: PathBuf,
+    started: Cell<u32>,
+}
 
 impl Node {
-    /// A node whose resource file has this content: Gemini's text, or YAML if it has a "clients:" in it.
+    /// A node with this resource file: Gemini's text, or YAML if it contains "clients:".
     ///
     /// # Panics
-    /// When something does not start.
+    /// When a process does not start.
     pub fn start(resources: &str) -> Self {
         Self::with(resources).start()
     }
 
-    /// Options for a node with this resource file.
+    /// Options of a node with this resource file.
     pub fn with(resources: &str) -> NodeOptions {
         NodeOptions { resources: resources.to_owned(), ..NodeOptions::default() }
     }
 
-    /// The ledger of the simulated GPU as it stands.
+    /// The present ledger of the simulated GPU.
     ///
     /// # Panics
     /// When the simulator does not answer.
     pub fn ledger(&self) -> Ledger {
-        sluice_sim::client::ledger(&self.simulator)
-            .unwrap_or_else(|error| panic!("reading the ledger: {error}"))
+        self.gpu.ledger().unwrap_or_else(|error| panic!("reading the ledger: {error:#}"))
     }
 
-    /// Looks at the ledger until `look` finds something in it.
+    /// Reads the ledger until `find` returns a value.
     ///
     /// # Panics
     /// When it never does.
     #[track_caller]
-    pub fn when<T>(&self, what: &str, mut look: impl FnMut(&Ledger) -> Option<T>) -> T {
-        eventually(what, || look(&self.ledger()))
+    pub fn when<T>(&self, what: &str, mut find: impl FnMut(&Ledger) -> Option<T>) -> T {
+        eventually(what, || find(&self.ledger()))
     }
 
     /// The ledger's row of a process.
     ///
     /// # Panics
-    /// When the simulator does not answer or has never seen that process.
+    /// When the simulator does not answer or the process has never used the GPU.
     #[track_caller]
     pub fn row(&self, tenant: &Tenant) -> ProcessLedger {
         let ledger = self.ledger();
@@ -160,10 +138,10 @@ impl Node {
         });
     }
 
-    /// Lets `duration_ns` of the GPU's time pass from here on; returns its begin and its end.
+    /// Waits until `duration_ns` of the GPU's time have passed; returns the begin and the end of that span.
     ///
     /// # Panics
-    /// When the GPU's time stands still.
+    /// When the GPU's time does not advance.
     #[track_caller]
     pub fn let_pass(&self, duration_ns: u64) -> (u64, u64) {
         let from = self.ledger().gpu.now_ns;
@@ -176,25 +154,26 @@ impl Node {
     /// # Panics
     /// When the simulator does not answer.
     pub fn window(&self, (from_ns, to_ns): (u64, u64)) -> Window {
-        sluice_sim::client::window(&self.simulator, from_ns, to_ns)
-            .unwrap_or_else(|error| panic!("reading a window: {error}"))
+        self.gpu.window(from_ns, to_ns).unwrap_or_else(|error| panic!("reading a window: {error:#}"))
     }
 
-    /// Who had the GPU when, between two times of its clock.
+    /// The processes that had the GPU between two times of its clock.
     ///
     /// # Panics
     /// When the simulator does not answer.
     pub fn timeline(&self, (from_ns, to_ns): (u64, u64)) -> Vec<Interval> {
-        sluice_sim::client::timeline(&self.simulator, from_ns, to_ns)
-            .unwrap_or_else(|error| panic!("reading the timeline: {error}"))
+        self.gpu.timeline(from_ns, to_ns).unwrap_or_else(|error| panic!("reading the timeline: {error:#}"))
     }
 
-    /// A tenant of this node: `programs/NAME.c` under the hook, as one of `client`'s processes.
+    /// A tenant of this node: `programs/NAME.c` under the hook, as a process of `client`.
     pub fn tenant(&self, client: &str, program: &str) -> TenantOptions {
         let number = self.started.get() + 1;
         self.started.set(number);
-        let log = |kind: &str| self.directory.path().join(format!("{number}-{program}.{kind}"));
+        let name = format!("{number}-{program}");
+        let hook_log = self.path().join(format!("{name}.hook.log"));
         TenantOptions {
+            name,
+            logs: self.path().to_path_buf(),
             client: client.to_owned(),
             program: program.to_owned(),
             linking: Linking::LoadTime,
@@ -205,18 +184,17 @@ impl Node {
                 ("SLUICE_SIM_LABEL".into(), client.into()),
                 ("SLUICE_SOCKET".into(), self.socket().into()),
                 ("SLUICE_CLIENT".into(), client.into()),
-                ("SLUICE_LOG".into(), log("hook.log").into()),
+                ("SLUICE_LOG".into(), hook_log.into()),
             ],
             preload: vec![self.artifacts.hook.clone()],
             library_path: self.artifacts.driver.clone(),
             shell: None,
-            stderr: log("stderr"),
         }
     }
 
     /// The pod-manager's unix socket.
     pub fn socket(&self) -> PathBuf {
-        self.directory.path().join("manager.sock")
+        self.bed.manager_socket()
     }
 
     /// The simulated GPU's unix socket.
@@ -224,103 +202,59 @@ impl Node {
         &self.simulator
     }
 
-    /// The pod-manager's TCP address, for old peers.
+    /// The pod-manager's TCP address, for peers of Gemini's protocol.
     pub fn tcp(&self) -> SocketAddr {
-        self.tcp
+        self.bed.tcp_address()
     }
 
-    /// Where files of this node may go.
+    /// Directory for further files of this node.
     pub fn path(&self) -> &Path {
-        self.directory.path()
+        self.bed.path()
     }
 
-    /// Puts a new resource file in place by renaming, as anybody careful does.
+    /// Replaces the resource file by renaming.
     ///
     /// # Panics
     /// When it cannot be written.
     pub fn write_resources(&self, text: &str) {
-        let next = self.directory.path().join("resources.next");
-        fs::write(&next, text)
-            .and_then(|()| fs::rename(&next, self.resource_file()))
-            .unwrap_or_else(|error| panic!("writing the resource file: {error}"));
+        self.bed.write_resource_file(text).unwrap_or_else(|error| panic!("{error:#}"));
     }
 
-    /// Starts the pod-manager and waits until it accepts connections.
+    /// Starts the pod-manager and waits until it serves.
     ///
     /// # Panics
     /// When it does not start.
     pub fn start_manager(&mut self) {
-        assert!(self.manager.is_none(), "a pod-manager runs already");
-        // Between the choice of a free port and its use somebody else may have taken it.
-        while !self.try_manager() {
-            (self.tcp, self.metrics) = (http::free_address(), http::free_address());
-        }
+        self.bed.start_manager(between_polls).unwrap_or_else(|error| panic!("{error:#}"));
     }
 
-    /// Starts the pod-manager; `false` if one of its ports is taken.
-    fn try_manager(&mut self) -> bool {
-        let log = log_file(&self.directory.path().join("manager.log"));
-        let manager = Command::new(&self.artifacts.sluice)
-            .args(["--parent", &std::process::id().to_string(), "pod-manager"])
-            .arg("--socket")
-            .arg(self.socket())
-            .arg("--resource-file")
-            .arg(self.resource_file())
-            .args(["--tcp", &self.tcp.to_string(), "--metrics", &self.metrics.to_string()])
-            .args(&self.options.manager_arguments)
-            .env("RUST_LOG", "info")
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::null())
-            .stdout(log.0)
-            .stderr(log.1)
-            .spawn()
-            .unwrap_or_else(|error| panic!("starting the pod-manager: {error}"));
-        self.manager = Some(manager);
-        eventually("the pod-manager's socket", || {
-            let Some(status) = self.manager.as_mut().and_then(|child| child.try_wait().ok().flatten()) else {
-                return UnixStream::connect(self.socket()).ok().map(|_| true);
-            };
-            let log = self.manager_log();
-            assert!(log.contains(TAKEN), "the pod-manager ended ({status}) and said: {log}");
-            self.manager = None;
-            Some(false)
-        })
-    }
-
-    /// Kills the pod-manager as an out-of-memory killer would, and waits until it is gone.
+    /// Kills the pod-manager as an out-of-memory killer does, and waits until it is gone.
     pub fn kill_manager(&mut self) {
-        if let Some(mut manager) = self.manager.take() {
-            let _ = manager.kill();
-            let _ = manager.wait();
-        }
+        self.bed.kill_manager();
     }
 
-    /// Tells the pod-manager to end, and waits until it has.
+    /// Ends the pod-manager with SIGTERM, and waits until it has ended.
     ///
     /// # Panics
     /// When it does not end with status 0.
     pub fn end_manager(&mut self) {
-        let Some(mut manager) = self.manager.take() else { return };
-        let pid = Pid::from_raw(i32::try_from(manager.id()).unwrap_or(0));
-        kill(pid, Signal::SIGTERM).unwrap_or_else(|error| panic!("telling the pod-manager to end: {error}"));
-        let status = manager.wait().unwrap_or_else(|error| panic!("waiting for the pod-manager: {error}"));
-        assert!(status.success(), "the pod-manager ended with {status}");
+        self.bed.end_manager().unwrap_or_else(|error| panic!("{error:#}"));
     }
 
     /// Whether the pod-manager still runs.
     pub fn manager_runs(&mut self) -> bool {
-        self.manager.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+        self.bed.is_manager_running()
     }
 
-    /// What all pod-managers of this node have logged.
+    /// The log of all pod-managers of this node.
     pub fn manager_log(&self) -> String {
-        fs::read_to_string(self.directory.path().join("manager.log")).unwrap_or_default()
+        self.bed.manager_log()
     }
 
-    /// Waits until the pod-manager has logged a line that contains all of `words`, and returns it.
+    /// Waits until the pod-manager's log has a line that contains all of `words`, and returns the line.
     ///
     /// # Panics
-    /// When it never does.
+    /// When it never has.
     #[track_caller]
     pub fn logged(&self, words: &[&str]) -> String {
         eventually(&format!("a log line with {words:?}"), || {
@@ -333,8 +267,9 @@ impl Node {
     ///
     /// # Panics
     /// When it does not serve them.
-    pub fn metrics(&self) -> String {
-        http::get(self.metrics, "/metrics").unwrap_or_else(|error| panic!("scraping metrics: {error}"))
+    pub fn metrics(&self) -> Metrics {
+        Metrics::scrape_within(TIMEOUT, self.bed.metrics_address())
+            .unwrap_or_else(|error| panic!("scraping metrics: {error:#}"))
     }
 
     /// One metric of one client, zero when there is no such series.
@@ -342,38 +277,14 @@ impl Node {
     /// # Panics
     /// When the pod-manager does not serve metrics.
     pub fn metric(&self, name: &str, client: &str) -> f64 {
-        http::sample(&self.metrics(), name, &[&format!("client=\"{client}\"")]).unwrap_or(0.0)
+        self.metrics().of_client(name, client).unwrap_or(0.0)
     }
 
-    fn resource_file(&self) -> PathBuf {
-        self.directory.path().join("resources")
-    }
-
-    fn check_daemon(&mut self) {
-        if let Ok(Some(status)) = self.daemon.try_wait() {
-            let log = fs::read_to_string(self.directory.path().join("sim.log")).unwrap_or_default();
-            panic!("the simulator ended ({status}) and said: {log}");
-        }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.kill_manager();
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
-        if std::thread::panicking() {
-            self.tell();
-        }
-    }
-}
-
-impl Node {
     /// Prints the end of every log of this node.
-    fn tell(&self) {
-        let Ok(entries) = fs::read_dir(self.directory.path()) else { return };
+    fn print_logs(&self) {
+        let Ok(entries) = fs::read_dir(self.path()) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
-            let is_log = path.extension().is_some_and(|kind| kind == "log" || kind == "stderr");
+            let is_log = path.extension().is_some_and(|kind| kind == "log");
             let text = if is_log { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
             let lines: Vec<&str> = text.lines().collect();
             if !lines.is_empty() {
@@ -384,9 +295,10 @@ impl Node {
     }
 }
 
-/// One file for stdout and stderr, appended to, so that a second process goes on where the first has ended.
-fn log_file(path: &Path) -> (File, File) {
-    let open = || File::options().create(true).append(true).open(path);
-    let both = open().and_then(|file| Ok((file.try_clone()?, file)));
-    both.unwrap_or_else(|error| panic!("opening {}: {error}", path.display()))
+impl Drop for Node {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.print_logs();
+        }
+    }
 }

@@ -1,24 +1,23 @@
-//! One process under test: how it is started, talked to, killed, and what became of it.
+//! A process under test: its start, its input and output, its end.
 
 use crate::artifacts;
+use crate::compiled_programs::{Linking, compiled};
 use crate::node::Node;
-use crate::patience::PATIENCE;
-use crate::programs::{Linking, compiled};
+use crate::waiting::TIMEOUT;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use sluice_test_bed::{NoLine, Output, Process};
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
 /// A process to be started. Made by [`crate::Node::tenant`].
 #[must_use = "a tenant runs only once started"]
 pub struct TenantOptions {
+    pub(crate) name: String,
+    pub(crate) logs: PathBuf,
     pub(crate) client: String,
     pub(crate) program: String,
     pub(crate) linking: Linking,
@@ -28,7 +27,6 @@ pub struct TenantOptions {
     pub(crate) preload: Vec<PathBuf>,
     pub(crate) library_path: PathBuf,
     pub(crate) shell: Option<String>,
-    pub(crate) stderr: PathBuf,
 }
 
 impl TenantOptions {
@@ -76,26 +74,26 @@ impl TenantOptions {
         self
     }
 
-    /// Links the program against a library of ours as well.
+    /// Links the program against a further library.
     pub fn linked_with(mut self, library: &Path) -> Self {
         self.libraries.push(library.to_path_buf());
         self
     }
 
-    /// An example of REEF's interface, linked against `libcudareef.so`; the loader finds it if it is not preloaded already.
+    /// An example of REEF's interface, linked against `libcudareef.so`.
     pub fn linked_with_reef(mut self) -> Self {
         self.linking = Linking::Reef;
         self
     }
 
-    /// A folder in which libraries are looked for as well, behind the others.
+    /// One more folder in the library path, after the others.
     pub fn library_folder(mut self, folder: &Path) -> Self {
         self.library_path.as_mut_os_string().push(":");
         self.library_path.as_mut_os_string().push(folder);
         self
     }
 
-    /// The program opens the driver itself and is linked against nothing of CUDA.
+    /// The program is not linked against CUDA and opens the driver itself.
     pub fn opening_the_driver_late(mut self) -> Self {
         self.linking = Linking::Late;
         self
@@ -135,62 +133,43 @@ impl TenantOptions {
                 command
             }
         };
-        let stderr = File::create(&self.stderr)
-            .unwrap_or_else(|error| panic!("creating {}: {error}", self.stderr.display()));
         command
             .args(&self.arguments)
             .env("LD_LIBRARY_PATH", &self.library_path)
             .envs(self.environment)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(stderr)
             // A group of its own, so that its children can be ended with it.
             .process_group(0);
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("starting {command:?}: {error}"));
-        let (sender, lines) = channel();
-        if let Some(stdout) = child.stdout.take() {
-            thread::spawn(move || {
-                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                    if sender.send(line).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        let stdin = child.stdin.take();
-        Tenant { client: self.client, program: self.program, child, stdin, lines, stderr: self.stderr }
+        let process = Process::start(&self.name, command, &self.logs, Output::Lines)
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        Tenant { client: self.client, process }
     }
 }
 
 /// A running process. Dropping it kills it and all its children.
 pub struct Tenant {
     client: String,
-    program: String,
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: Receiver<String>,
-    stderr: PathBuf,
+    process: Process,
 }
 
-/// What became of a process.
+/// The end of a process.
 #[derive(Debug)]
 pub struct Ending {
     /// How it ended.
     pub status: ExitStatus,
-    /// What it had printed and nobody had read yet.
+    /// Printed lines that the test had not read.
     pub lines: Vec<String>,
-    /// What it wrote to stderr.
+    /// Its standard error.
     pub errors: String,
 }
 
 impl Ending {
-    /// Whether it ended with code 0, as every program here does when all its results were right.
+    /// Checks that it ended with code 0, as every program here does if all its results were right.
     ///
     /// # Panics
     /// When it did not.
     #[track_caller]
     pub fn expect_success(self) -> Self {
-        assert!(self.status.success(), "it ended with {:?}, saying: {}", self.status, self.errors);
+        assert!(self.status.success(), "it ended with {:?}: {}", self.status, self.errors);
         self
     }
 
@@ -208,10 +187,10 @@ impl Ending {
 impl Tenant {
     /// Its process id.
     pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap_or(i32::MAX)
+        self.process.pid()
     }
 
-    /// Sends one line and returns the one that answers it.
+    /// Sends one line and returns the line that answers it.
     ///
     /// # Panics
     /// When it ends instead of answering.
@@ -224,50 +203,49 @@ impl Tenant {
     /// Sends one line.
     ///
     /// # Panics
-    /// When it does not read any more.
+    /// When it no longer reads.
     #[track_caller]
     pub fn send(&mut self, line: &str) {
-        let stdin = self.stdin.as_mut().unwrap_or_else(|| panic!("stdin is closed"));
-        if let Err(error) = writeln!(stdin, "{line}") {
-            panic!("{}: telling it {line:?}: {error}; it said: {}", self.name(), self.errors());
+        if let Err(error) = self.process.send_line(line) {
+            panic!("sending {line:?} to {}: {error:#}; its log: {}", self.name(), self.errors());
         }
     }
 
-    /// The next line it prints.
+    /// The next line that it prints.
     ///
     /// # Panics
     /// When it ends instead.
     #[track_caller]
     pub fn line(&mut self) -> String {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.process.next_line(Instant::now() + TIMEOUT) {
             Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => panic!("{} has said nothing for {PATIENCE:?}", self.name()),
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = self.child.wait();
-                panic!("{} ended ({status:?}) and said: {}", self.name(), self.errors())
+            Err(NoLine::TimedOut) => panic!("{} has printed nothing for {TIMEOUT:?}", self.name()),
+            Err(NoLine::Closed) => {
+                let status = self.process.wait(Instant::now() + TIMEOUT);
+                panic!("{} ended ({status:?}); its log: {}", self.name(), self.errors())
             }
         }
     }
 
-    /// The line `expected`.
+    /// Checks that the next line is `expected`.
     ///
     /// # Panics
     /// When another line comes.
     #[track_caller]
     pub fn expect(&mut self, expected: &str) {
         let line = self.line();
-        assert_eq!(line, expected, "said by {}", self.name());
+        assert_eq!(line, expected, "printed by {}", self.name());
     }
 
     /// Closes its input, which asks it to end.
     pub fn close_input(&mut self) {
-        self.stdin = None;
+        self.process.close_input();
     }
 
     /// Sends it a signal.
     ///
     /// # Panics
-    /// When there is no such process any more.
+    /// When the process no longer exists.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         kill(self.nix_pid(), signal).unwrap_or_else(|error| panic!("{signal} to {}: {error}", self.name()));
@@ -283,38 +261,32 @@ impl Tenant {
         self.ending()
     }
 
-    /// Waits for its end, its input left open.
+    /// Waits for its end; its input stays open.
     ///
     /// # Panics
     /// When it does not end.
     #[track_caller]
     pub fn ending(&mut self) -> Ending {
-        let start = Instant::now();
-        let status = loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => break status,
-                Ok(None) => {}
-                Err(error) => panic!("waiting for {}: {error}", self.name()),
-            }
-            assert!(start.elapsed() < PATIENCE, "{} does not end; it said: {}", self.name(), self.errors());
-            thread::sleep(std::time::Duration::from_millis(2));
+        let status = self.process.wait(Instant::now() + TIMEOUT);
+        let Some(status) = status.unwrap_or_else(|error| panic!("{error:#}")) else {
+            panic!("{} does not end; its log: {}", self.name(), self.errors())
         };
-        // Its last lines may still be on their way; the channel ends with the pipe.
-        let lines = std::iter::from_fn(|| match self.lines.recv_timeout(PATIENCE) {
+        // Its last lines may come late; the channel ends with the pipe.
+        let lines = std::iter::from_fn(|| match self.process.next_line(Instant::now() + TIMEOUT) {
             Ok(line) => Some(line),
-            Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("{} has left its stdout to somebody", self.name()),
+            Err(NoLine::Closed) => None,
+            Err(NoLine::TimedOut) => panic!("another process has the standard output of {}", self.name()),
         });
         Ending { status, lines: lines.collect(), errors: self.errors() }
     }
 
-    /// What it has written to stderr so far.
+    /// Its standard error so far.
     pub fn errors(&self) -> String {
-        std::fs::read_to_string(&self.stderr).unwrap_or_default()
+        self.process.log()
     }
 
     fn name(&self) -> String {
-        format!("{} ({}, pid {})", self.program, self.client, self.pid())
+        format!("{} ({}, pid {})", self.process.name(), self.client, self.pid())
     }
 
     fn nix_pid(&self) -> Pid {
@@ -324,18 +296,15 @@ impl Tenant {
 
 impl Drop for Tenant {
     fn drop(&mut self) {
-        // The group outlives its leader while children of it live, so its number is not in use by strangers; without any,
-        // nobody is hit, because the leader is not yet waited for.
+        // The kernel reserves the group's number while a process of the group lives or its leader is not reaped.
         let _ = killpg(self.nix_pid(), Signal::SIGKILL);
-        let _ = self.child.wait();
     }
 }
 
-/// Starts processes of the program `busy` with these arguments, one for each client's name, and waits until all of them have run
-/// kernels.
+/// Starts the program `busy` with these arguments for each client, and waits until all processes have run kernels.
 ///
 /// # Panics
-/// When one of them does not get that far.
+/// When a process does not run kernels.
 pub fn busy(node: &Node, clients: &[&str], arguments: &str) -> Vec<Tenant> {
     let mut tenants: Vec<Tenant> =
         clients.iter().map(|client| node.tenant(client, "busy").arguments(arguments).start()).collect();
@@ -351,7 +320,7 @@ pub fn busy(node: &Node, clients: &[&str], arguments: &str) -> Vec<Tenant> {
 /// Ends processes that have to succeed.
 ///
 /// # Panics
-/// When one of them does not.
+/// When a process fails.
 pub fn end(tenants: Vec<Tenant>) {
     for tenant in tenants {
         tenant.finish().expect_success();

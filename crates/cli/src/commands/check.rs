@@ -1,5 +1,5 @@
-//! `sluice check`: what `helm test` runs in a pod. It uses the GPU as any program would and compares what it finds
-//! with what the pod asked for.
+//! `sluice check`: the program that `helm test` runs in a pod. It uses the GPU as any program does, and compares the GPU and its
+//! memory with the pod's request.
 
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -11,13 +11,14 @@ use sluice_load::be::{self, BeConfig};
 use sluice_load::record::Record;
 use sluice_load::stop::Stop;
 
-use crate::http;
+use sluice_test_bed::http;
+
 use crate::quantity::{bytes, parse_bytes};
 
 /// Flags of `sluice check`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Memory that the pod asked for
+    /// Memory that the pod requested
     #[arg(long, value_parser = parse_bytes)]
     memory: u64,
     /// How long to run kernels
@@ -26,15 +27,15 @@ pub(crate) struct Arguments {
     /// Also ask this address of the form http://HOST:PORT/PATH, which must answer 200
     #[arg(long, value_name = "URL")]
     answers: Vec<String>,
-    /// How many seconds an address may take: during a rollout a service names pods that are just leaving
+    /// How many seconds an address may take: during a rollout a service still names pods that are ending
     #[arg(long, default_value_t = 30)]
     patience: u64,
 }
 
-/// Time between two questions to the same address.
+/// Time between two requests to the same address.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Checks, and says what it found.
+/// Checks the pod and prints the results.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for url in &arguments.answers {
         let (address, path) = parts(url)?;
@@ -43,21 +44,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             sleep(PAUSE);
             Instant::now() < until
         };
-        patiently(|| http::get(address, path), again).with_context(|| format!("{url} does not answer"))?;
+        retry(|| http::get(address, path), again).with_context(|| format!("{url} does not answer"))?;
         eprintln!("ok: {url} answers");
     }
     let mut printed = Vec::new();
     be::run(&load(Duration::from_secs(arguments.seconds)), &mut printed)?;
     let printed = String::from_utf8(printed).context("the load's records are not text")?;
     let records: Vec<Record> = printed.lines().map(Record::parse).collect::<Result<_, _>>()?;
-    for line in verdict(&records, arguments.memory)? {
+    for line in compare(&records, arguments.memory)? {
         eprintln!("ok: {line}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks until there is an answer, as long as `again` says so; the last refusal if it does not.
-fn patiently<T>(
+/// Calls `ask` until it succeeds or `again` returns `false`. Returns the last error in that case.
+fn retry<T>(
     mut ask: impl FnMut() -> anyhow::Result<T>,
     mut again: impl FnMut() -> bool,
 ) -> anyhow::Result<T> {
@@ -86,8 +87,8 @@ fn load(time: Duration) -> BeConfig {
     }
 }
 
-/// What was found right, or the first thing that was not.
-fn verdict(records: &[Record], memory: u64) -> anyhow::Result<Vec<String>> {
+/// The facts that were confirmed, or the first one that was wrong.
+fn compare(records: &[Record], memory: u64) -> anyhow::Result<Vec<String>> {
     let Some(Record::Started { device, memory_total, .. }) = records.first() else {
         bail!("the load did not start")
     };
@@ -97,13 +98,13 @@ fn verdict(records: &[Record], memory: u64) -> anyhow::Result<Vec<String>> {
     ensure!(errors.is_empty(), "the driver reported {}", errors.join("; "));
     ensure!(
         *memory_total == memory,
-        "CUDA shows {} of memory where {} were asked for: is libsluice.so loaded (/etc/ld.so.preload)?",
+        "CUDA shows {} of memory where {} were requested: is libsluice.so loaded (/etc/ld.so.preload)?",
         bytes(*memory_total),
         bytes(memory),
     );
     ensure!(
         counts.peak_bytes <= memory && counts.denied > 0,
-        "{} were granted where {} were asked for",
+        "{} were granted where {} were requested",
         bytes(counts.peak_bytes),
         bytes(memory),
     );
@@ -145,36 +146,36 @@ mod tests {
 
     #[track_caller]
     fn refused(expected: &str, change: impl FnOnce(&mut u64, &mut BeCounts, &mut Vec<String>)) {
-        let why = verdict(&records(change), ASKED).expect_err("accepted").to_string();
-        assert!(why.contains(expected), "{why}");
+        let error = compare(&records(change), ASKED).expect_err("accepted").to_string();
+        assert!(error.contains(expected), "{error}");
     }
 
     #[test]
-    fn a_pod_that_got_what_it_asked_for_passes() {
-        let said = verdict(&records(|_, _, _| ()), ASKED).expect("refused");
-        assert_eq!(said[0], "GPU, 256 MiB of memory and not a byte more");
+    fn a_pod_with_its_requested_memory_passes() {
+        let confirmed = compare(&records(|_, _, _| ()), ASKED).expect("refused");
+        assert_eq!(confirmed[0], "GPU, 256 MiB of memory and not a byte more");
     }
 
     #[test]
-    fn every_broken_promise_is_named() {
+    fn each_wrong_fact_is_named() {
         refused("CUDA shows 80 GiB of memory where 256 MiB", |total, _, _| *total = 80 << 30);
         refused("257 MiB were granted", |_, counts, _| counts.peak_bytes += 1 << 20);
         refused("256 MiB were granted", |_, counts, _| counts.denied = 0);
         refused("2 kernels were lost", |_, counts, _| counts.completed = 8);
         refused("result is wrong", |_, counts, _| (counts.launches, counts.completed) = (11, 11));
         refused("cuLaunchKernel failed", |_, _, errors| errors.push("cuLaunchKernel failed".to_owned()));
-        assert!(verdict(&[], ASKED).expect_err("accepted").to_string().contains("did not start"));
+        assert!(compare(&[], ASKED).expect_err("accepted").to_string().contains("did not start"));
     }
 
     #[test]
-    fn an_address_that_answers_at_last_is_enough_and_the_last_refusal_is_told() {
+    fn an_address_is_asked_until_it_answers_and_the_last_error_is_reported() {
         let mut asked = 0;
         let mut answer_at_third = || {
             asked += 1;
             if asked == 3 { Ok(asked) } else { Err(anyhow::anyhow!("refusal {asked}")) }
         };
-        assert_eq!(patiently(&mut answer_at_third, || true).expect("an answer"), 3);
-        let refused = patiently(&mut answer_at_third, || false).expect_err("no answer");
+        assert_eq!(retry(&mut answer_at_third, || true).expect("an answer"), 3);
+        let refused = retry(&mut answer_at_third, || false).expect_err("no answer");
         assert_eq!(refused.to_string(), "refusal 4");
     }
 

@@ -1,4 +1,4 @@
-//! `sluice load be|lc`: flags to [`sluice_load`] configurations.
+//! `sluice load be|lc`: flags for configurations of [`sluice_load`].
 
 use std::io;
 use std::process::ExitCode;
@@ -68,7 +68,7 @@ struct Be {
     /// Once set up, wait for a line on standard input
     #[arg(long, requires = "stop_with_stdin")]
     start_with_mark: bool,
-    /// Launch nothing after this many seconds, but stay
+    /// Launch nothing after this many seconds, but keep running
     #[arg(long, value_name = "SECONDS")]
     idle_after: Option<f64>,
     /// Launch for this long, then pause for --gap-ms, and again
@@ -95,7 +95,7 @@ struct Lc {
     /// A request answered later than this is missed; the period if absent
     #[arg(long)]
     deadline_us: Option<f64>,
-    /// Say so often how long the requests since then took, instead of twice a second how long all of them did
+    /// Report the latency of the requests of each such period, instead of the latency of all requests twice a second
     #[arg(long, value_name = "SECONDS")]
     report_every: Option<f64>,
     /// Blocks of 1024 threads per kernel

@@ -1,4 +1,4 @@
-//! `sluice pod-manager`: flags to [`sluice_pod_manager`]'s configuration, whose checks and defaults are the only ones.
+//! `sluice pod-manager`: flags for the configuration of [`sluice_pod_manager`], which has all defaults and checks.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 /// Flags of `sluice pod-manager`.
 #[derive(Debug, Args)]
 #[command(
-    // The node agent gives flags of its own first, and then those that it was told to add.
+    // The node agent passes its own flags first, then the extra flags of its configuration.
     args_override_self = true,
     group = clap::ArgGroup::new("clients").required(true).args(["resource_file", "control"]),
     after_help = AFTER_HELP
@@ -29,18 +29,18 @@ pub(crate) struct Arguments {
     /// The resource file has LIMIT before REQUEST, as KubeShare 2.0 writes it
     #[arg(long, requires = "resource_file")]
     swapped: bool,
-    /// Instead of a resource file: unix socket on which the node agent says who the clients are; it appears once clients
-    /// are served. Processes then belong to the pod that their cgroup names, whatever they claim
+    /// Instead of a resource file: unix socket on which the node agent sends the clients; it appears once clients are served.
+    /// A process then belongs to the pod of its cgroup, whatever client the process names
     #[arg(long, value_name = "PATH", requires = "gpu_uuid")]
     control: Option<PathBuf>,
     /// The GPU, as its driver spells it
     #[arg(long, value_name = "UUID", requires = "control")]
     gpu_uuid: Option<String>,
-    /// How long a process of a pod that is no client (yet) is held before it is refused: less than the 5000 that a hook waits
-    /// for its answer [default: 3000]
+    /// How long a process of an unknown pod waits before it is refused: less than the 5000 that a hook waits for its answer
+    /// [default: 3000]
     #[arg(long, value_name = "MS", value_parser = parse_ms, requires = "control")]
     hold_ms: Option<Duration>,
-    /// Connections held at once
+    /// Connections that may wait at once
     #[arg(long, value_name = "CONNECTIONS", requires = "control")]
     max_held: Option<usize>,
     /// Permission bits of the socket, octal
@@ -70,43 +70,43 @@ pub(crate) struct Arguments {
     /// A client with limit L gets grants of at most L times this
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     limit_period_ms: Option<Duration>,
-    /// Whether channel groups of processes that let it are stopped, started and given time slices from here [default: auto]
+    /// Whether the manager disables, enables and slices the channel groups of processes that announce them [default: auto]
     #[arg(long, value_enum)]
     controls: Option<ControlsOf>,
-    /// Whether programs of the clients' pods that run without our hook are found and steered, where channel groups are controlled from
-    /// here. Needs --control, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH [default: off]
+    /// Whether the manager discovers processes of the clients' pods that run without the hook and schedules their channel groups.
+    /// Needs --control, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH [default: off]
     #[arg(long, value_enum)]
     adopt: Option<Adopt>,
-    /// Verdict of `sluice self-test` on this GPU: believed rather than the driver's version, while driver and boot are the same
+    /// Result of `sluice self-test` on this GPU: used instead of the driver's version while driver and boot are the same
     #[arg(long, value_name = "FILE")]
     self_test: Option<PathBuf>,
-    /// Standard input is a packet socket to the supervisor, who gets duplicates of the ways to the driver
+    /// Standard input is a packet socket to the supervisor, which keeps copies of the control descriptors
     #[arg(long, hide = true)]
     custody: bool,
-    /// How long a turn lasts of a client whose channel groups are controlled: 30 to 100 [default: 50]
+    /// Quantum of a client whose channel groups are controlled: 30 to 100 [default: 50]
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     turn_ms: Option<Duration>,
-    /// GPUs of this node whose managers control channel groups. Controls lock the driver for all of them, so turns are at least
-    /// 12.5 ms times this long [default: 1]
+    /// GPUs of this node whose managers control channel groups. Controls lock the driver for all of them, so a quantum is at least
+    /// 12.5 ms times this number [default: 1]
     #[arg(long, value_name = "GPUS")]
     node_gpus: Option<u32>,
-    /// Which best-effort processes hold what they have submitted, and get no grants, while somebody latency-critical is busy
+    /// Which best-effort processes close their stream gates and get no grants while a latency-critical process is busy
     /// [default: off]
     #[arg(long, value_enum)]
     gates: Option<Gates>,
-    /// How long everybody latency-critical has to be idle until they go on [default: 0.5]
+    /// How long all latency-critical processes must be idle before the gates open [default: 0.5]
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     gate_idle_ms: Option<Duration>,
-    /// The part of the time for which they go on whatever the others do: 0 to 0.5 [default: 0.05]
+    /// Part of the time for which the gates are open even if a latency-critical process is busy: 0 to 0.5 [default: 0.05]
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     gate_share: Option<Share>,
     /// Best-effort clients that may hold grants at once
     #[arg(long, value_name = "CLIENTS")]
     capacity: Option<usize>,
-    /// How long a grant that is not returned is waited for
+    /// How long the manager waits for a grant to be returned after its deadline
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     return_timeout_ms: Option<Duration>,
-    /// How long the next turn is held back for a client that would be chosen again
+    /// How long the next grant waits for a client that would be chosen again
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     linger_ms: Option<Duration>,
     /// The longest pause of a client that still counts as activity
@@ -132,9 +132,9 @@ Log: standard error, a line an event, filtered by RUST_LOG (default info).";
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Loss {
-    /// They go on without tokens
+    /// Clients go on without tokens
     Open,
-    /// They hold their launches
+    /// Clients hold their launches
     Closed,
 }
 
@@ -146,13 +146,13 @@ enum ControlsOf {
     AnyDriver,
     /// Those of a simulator too
     Simulated,
-    /// Never: everybody takes turns by token
+    /// Never: all clients are scheduled by token
     Off,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Adopt {
-    /// Where that can be done; why it cannot is logged and counted
+    /// Where possible; otherwise the reason is logged and counted
     Auto,
     /// Never
     Off,
@@ -160,27 +160,27 @@ enum Adopt {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Gates {
-    /// Those whose channel groups are not controlled
+    /// Processes whose channel groups are not controlled
     Auto,
-    /// The others too
+    /// All best-effort processes
     Always,
     /// None
     Off,
 }
 
-/// Serves until it is told to end.
+/// Serves until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    // Whoever collects the log of a daemon wants no colours in it.
+    // Colours are useful at a terminal only, not in a collected log.
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
-    // Its errors say all of it in one line.
+    // The manager's errors are complete in one line.
     sluice_pod_manager::run(arguments.config()).map_err(|why| anyhow!("pod-manager: {why}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Arguments {
-    /// The defaults for whichever of the two was given.
+    /// The defaults for a resource file or for the control socket.
     fn source(&self) -> Config {
         let Some(control) = &self.control else {
             let path = self.resource_file.clone().unwrap_or_default();

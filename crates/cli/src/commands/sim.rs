@@ -1,4 +1,4 @@
-//! `sluice sim`: the simulated GPU's daemon, its ledger for people and scripts, and faults for tests.
+//! `sluice sim`: the simulated GPU's daemon, its ledger as JSON, and faults for tests.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::quantity::parse_bytes;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    question: Option<Question>,
+    query: Option<Query>,
     #[command(flatten)]
     daemon: Option<Daemon>,
 }
@@ -39,59 +39,59 @@ struct Daemon {
     /// Place on the PCI bus, such as 0000:18:00.0; follows from the identity if absent
     #[arg(long)]
     pci: Option<PciAddress>,
-    /// NUMA node of the host that the GPU hangs on; none if absent
+    /// NUMA node of the host to which the GPU belongs; none if absent
     #[arg(long)]
     numa: Option<u32>,
-    /// Where an NVLink leads: the PCI place of a GPU or of a switch; may be given for each link
+    /// Other end of an NVLink: the PCI address of a GPU or of a switch; may be given for each link
     #[arg(long, value_name = "PCI")]
     nvlink: Vec<PciAddress>,
     /// The GPU is in MIG mode
     #[arg(long)]
     mig: bool,
-    /// What its driver does when channel groups are to be controlled
+    /// How its driver answers controls of channel groups
     #[arg(long, value_enum, default_value_t = Controls::Full)]
     controls: Controls,
     /// Whether streams can wait for words in memory, and write them
     #[arg(long, value_enum, default_value_t = Switch::On)]
     mem_ops: Switch,
-    /// Version that its driver says it has; one that is known if absent
+    /// Version that its driver reports; a known version if absent
     #[arg(long, value_name = "VERSION")]
     driver_version: Option<String>,
-    /// Which processes it takes: 0 several, 2 none, 3 one
+    /// Compute mode: 0 several processes, 2 no process, 3 one process
     #[arg(long, value_name = "MODE", default_value_t = 0)]
     compute_mode: i32,
-    /// Its driver says that there is an MPS server
+    /// Its driver reports an MPS server
     #[arg(long)]
     mps: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Controls {
-    /// It says that it cannot
+    /// It refuses them
     None,
-    /// It says yes, and nothing comes of it
+    /// It reports success and does nothing
     StatusOnly,
-    /// What is asked
+    /// It does them
     Full,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Switch {
-    /// They can
+    /// They can wait
     On,
-    /// They cannot
+    /// They cannot wait
     Off,
 }
 
 #[derive(Debug, Subcommand)]
-enum Question {
+enum Query {
     /// What the GPU has counted since it started, as JSON
     Ledger {
         /// Unix socket of the daemon
         #[arg(long)]
         socket: PathBuf,
     },
-    /// Who had the GPU in the last milliseconds, as JSON lines
+    /// The processes that had the GPU in the last milliseconds, as JSON lines
     Timeline {
         /// Unix socket of the daemon
         #[arg(long)]
@@ -100,40 +100,40 @@ enum Question {
         #[arg(long, default_value_t = 1000)]
         last_ms: u64,
     },
-    /// What the GPU is and what is wrong with it, as JSON
+    /// Identity and faults of the GPU, as JSON
     Info {
         /// Unix socket of the daemon
         socket: PathBuf,
     },
-    /// Makes something go wrong, as the driver reports it: 79 loses the GPU, 48 breaks it until a reset, 94 degrades it, 13 is a program's own fault
+    /// Injects a fault as the driver reports it: 79 loses the GPU, 48 breaks it until a reset, 94 degrades it, 13 is a program's own fault
     Xid {
         /// Unix socket of the daemon
         socket: PathBuf,
         /// Number of the Xid
         code: u64,
     },
-    /// Repairs whatever is wrong with the GPU
+    /// Repairs all faults of the GPU
     Heal {
         /// Unix socket of the daemon
         socket: PathBuf,
     },
 }
 
-/// Serves until the process ends, or answers the question.
+/// Serves until the process ends, or answers the query.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    match (&arguments.question, &arguments.daemon) {
-        (Some(Question::Ledger { socket }), _) => {
+    match (&arguments.query, &arguments.daemon) {
+        (Some(Query::Ledger { socket }), _) => {
             let ledger = client::ledger(socket).with_context(|| no_answer(socket))?;
             writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ledger)?)?;
         }
-        (Some(Question::Timeline { socket, last_ms }), _) => {
+        (Some(Query::Timeline { socket, last_ms }), _) => {
             let now = client::ledger(socket).with_context(|| no_answer(socket))?.gpu.now_ns;
             let from = now.saturating_sub(last_ms.saturating_mul(1_000_000));
             for interval in client::timeline(socket, from, now)? {
                 writeln!(io::stdout(), "{}", serde_json::to_string(&interval)?)?;
             }
         }
-        (Some(Question::Info { socket }), _) => {
+        (Some(Query::Info { socket }), _) => {
             let info = client::gpu_info(socket).with_context(|| no_answer(socket))?;
             let mut text = serde_json::to_value(&info)?;
             text["uuid"] = uuid_text(info.uuid).into();
@@ -141,10 +141,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             text["links"] = info.links.iter().map(ToString::to_string).collect();
             writeln!(io::stdout(), "{text:#}")?;
         }
-        (Some(Question::Xid { socket, code }), _) => {
+        (Some(Query::Xid { socket, code }), _) => {
             client::inject(socket, *code).with_context(|| no_answer(socket))?;
         }
-        (Some(Question::Heal { socket }), _) => client::heal(socket).with_context(|| no_answer(socket))?,
+        (Some(Query::Heal { socket }), _) => client::heal(socket).with_context(|| no_answer(socket))?,
         (None, Some(flags)) => serve(flags)?,
         (None, None) => anyhow::bail!("`sluice sim` needs --socket PATH"),
     }

@@ -1,18 +1,18 @@
-//! Who takes part in the demo, and what was promised to whom.
+//! The demo's three tenants: the promise to each, and its load.
 
 use std::fmt::Write as _;
 
-/// What a tenant is.
+/// Class of a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Runs by token, within its quota.
     BestEffort,
-    /// Holds a standing grant.
+    /// Holds an unlimited grant.
     LatencyCritical,
 }
 
 impl Class {
-    /// As in the resource file.
+    /// Name in the resource file.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::BestEffort => "best-effort",
@@ -21,20 +21,20 @@ impl Class {
     }
 }
 
-/// One tenant: what it was promised, and the load it generates.
+/// One tenant: its promise, and the load that it generates.
 #[derive(Debug, Clone)]
-pub(crate) struct Tenant {
+pub(crate) struct TenantPlan {
     /// Client name.
     pub(crate) name: &'static str,
     /// Class.
     pub(crate) class: Class,
     /// Guaranteed share of the GPU time of the best-effort tenants, 0..=1.
     pub(crate) quota: f64,
-    /// Most it may use of the GPU, 0..=1.
+    /// Limit of its share of the GPU time, 0..=1.
     pub(crate) limit: f64,
     /// Memory limit, bytes.
     pub(crate) memory_limit: u64,
-    /// It is told to allocate until it is refused.
+    /// It allocates until it is refused.
     pub(crate) runs_into_limit: bool,
     /// Time of one of its kernels on an H200, microseconds.
     pub(crate) kernel_us: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Tenant {
     pub(crate) holds_at_start: u64,
 }
 
-impl Tenant {
+impl TenantPlan {
     /// Arguments of `sluice load`. Best-effort tenants wait for a mark before they work.
     pub(crate) fn load(&self) -> Vec<String> {
         let mut arguments: Vec<String> = match self.class {
@@ -61,9 +61,9 @@ impl Tenant {
 }
 
 /// The demo's three tenants.
-pub(crate) fn tenants() -> Vec<Tenant> {
+pub(crate) fn tenants() -> Vec<TenantPlan> {
     vec![
-        Tenant {
+        TenantPlan {
             name: "be-30",
             class: Class::BestEffort,
             quota: 0.3,
@@ -73,7 +73,7 @@ pub(crate) fn tenants() -> Vec<Tenant> {
             kernel_us: 1000,
             holds_at_start: 0,
         },
-        Tenant {
+        TenantPlan {
             name: "be-70",
             class: Class::BestEffort,
             quota: 0.7,
@@ -83,7 +83,7 @@ pub(crate) fn tenants() -> Vec<Tenant> {
             kernel_us: 1000,
             holds_at_start: 1 << 30,
         },
-        Tenant {
+        TenantPlan {
             name: "lc",
             class: Class::LatencyCritical,
             quota: 0.0,
@@ -97,7 +97,7 @@ pub(crate) fn tenants() -> Vec<Tenant> {
 }
 
 /// The pod-manager's resource file for these tenants, YAML.
-pub(crate) fn resource_file(tenants: &[Tenant]) -> String {
+pub(crate) fn resource_file(tenants: &[TenantPlan]) -> String {
     let mut text = String::from("clients:\n");
     for tenant in tenants {
         let _ = writeln!(

@@ -1,4 +1,4 @@
-//! The doctor's parts that run on a driver, each a process of its own: a driver that hangs hangs one of these.
+//! Parts of the doctor that call the driver. Each runs in a process of its own, so that a driver that hangs does not hang the doctor.
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use sluice_load::facts::Facts;
 use sluice_load::session::Session;
 use sluice_load::{checkpoint, gate, steady};
 
-/// How long a process to be held may take to finish what it has submitted.
+/// How long a process to be locked may take to finish its submitted work.
 const LOCK_MS: u32 = 2_000;
 
 /// Flags of `sluice doctor-child`.
@@ -24,117 +24,117 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Part {
-    /// What the driver says of itself
+    /// Prints what the driver and NVML report
     Facts,
-    /// Tries whether streams wait for words
+    /// Tests whether streams wait for words in memory
     Gate,
-    /// Is busy
+    /// Keeps the GPU busy
     Busy { depth: usize, kernel_us: u64 },
-    /// Holds a process at its next call of the driver until standard input ends
-    Hold { pid: i32 },
+    /// Locks a process at its next driver call until standard input ends
+    Lock { pid: i32 },
 }
 
-/// What the driver and NVML say.
+/// Facts that the driver and NVML report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Said {
-    /// Or what kept the driver from saying anything.
+pub(super) struct Reported {
+    /// The driver's facts, or its error.
     pub(super) driver: Result<Facts, String>,
-    /// Or what kept NVML from it.
-    pub(super) nvml: Result<FromNvml, String>,
+    /// NVML's facts, or its error.
+    pub(super) nvml: Result<NvmlFacts, String>,
 }
 
-/// What NVML says.
+/// Facts that NVML reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FromNvml {
+pub(super) struct NvmlFacts {
     /// Version of the driver.
     pub(super) driver: String,
-    /// Whether the GPU is in MIG mode; nothing if it cannot be.
+    /// Whether the GPU is in MIG mode; `None` if it has no MIG.
     pub(super) mig: Option<bool>,
 }
 
-/// Outcomes of both trials with a word.
+/// Outcomes of the two stream gate tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Gates {
     pub(super) writable: gate::Outcome,
-    /// Not tried beside a stream that stands for good: it might not come to an end.
+    /// Not tested beside a stream that never resumed: the test might not end.
     pub(super) read_only: Option<gate::Outcome>,
 }
 
 impl Gates {
     fn tried(writable: impl FnOnce() -> gate::Outcome, read_only: impl FnOnce() -> gate::Outcome) -> Self {
         let writable = writable();
-        let stands = writable == gate::Outcome::NotReleased;
-        Self { writable, read_only: (!stands).then(read_only) }
+        let is_stuck = writable == gate::Outcome::NotReleased;
+        Self { writable, read_only: (!is_stuck).then(read_only) }
     }
 }
 
-/// What came of holding a process.
+/// Outcome of locking a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Hold {
-    /// It is held.
-    Held,
-    /// It goes on.
+pub(super) enum LockOutcome {
+    /// It is locked.
+    Locked,
+    /// It runs again.
     Released,
     /// The driver refused.
     Refused(String),
 }
 
-/// Does its part.
+/// Runs one part.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match arguments.part {
-        Part::Facts => say(&said())?,
+        Part::Facts => print(&reported())?,
         Part::Gate => {
-            // Said before the session ends: with a stream that stands it would not end.
+            // Printed before the session ends: with a stuck stream the session does not end.
             let session = Session::open(0).map_err(|why| why.to_string());
             let tried = |session| Gates::tried(|| gate::writable(session), || gate::read_only(session));
-            say(&session.as_ref().map(tried))?;
+            print(&session.as_ref().map(tried))?;
         }
         Part::Busy { depth, kernel_us } => {
             steady::run(steady::Config { device: 0, kernel: Duration::from_micros(kernel_us), depth })?;
         }
-        Part::Hold { pid } => hold(pid)?,
+        Part::Lock { pid } => lock(pid)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn said() -> Said {
+fn reported() -> Reported {
     let driver = Driver::open().and_then(|driver| Facts::of(&driver, 0)).map_err(|why| why.to_string());
     let uuid = driver.as_ref().ok().map(|facts| facts.uuid.clone());
-    Said { nvml: from_nvml(uuid.as_deref()).map_err(|why| why.to_string()), driver }
+    Reported { nvml: nvml_facts(uuid.as_deref()).map_err(|why| why.to_string()), driver }
 }
 
-fn from_nvml(uuid: Option<&str>) -> Result<FromNvml, nvml_wrapper::error::NvmlError> {
+fn nvml_facts(uuid: Option<&str>) -> Result<NvmlFacts, nvml_wrapper::error::NvmlError> {
     let nvml = Nvml::init()?;
     let device = match uuid {
         Some(uuid) => nvml.device_by_uuid(uuid)?,
         None => nvml.device_by_index(0)?,
     };
     let mig = device.mig_mode().ok().map(|mode| mode.current != 0);
-    Ok(FromNvml { driver: nvml.sys_driver_version()?, mig })
+    Ok(NvmlFacts { driver: nvml.sys_driver_version()?, mig })
 }
 
-fn hold(pid: i32) -> anyhow::Result<()> {
+fn lock(pid: i32) -> anyhow::Result<()> {
     let driver = match Driver::open().and_then(|driver| {
         checkpoint::lock(&driver, pid, LOCK_MS)?;
         Ok(driver)
     }) {
         Ok(driver) => driver,
-        Err(why) => return say(&Hold::Refused(why.to_string())),
+        Err(why) => return print(&LockOutcome::Refused(why.to_string())),
     };
-    let said = say(&Hold::Held);
+    let printed = print(&LockOutcome::Locked);
     let mut line = String::new();
     let _ = io::stdin().lock().read_line(&mut line);
     let released = match checkpoint::unlock(&driver, pid) {
-        Ok(()) => Hold::Released,
-        Err(why) => Hold::Refused(why.to_string()),
+        Ok(()) => LockOutcome::Released,
+        Err(why) => LockOutcome::Refused(why.to_string()),
     };
-    said.and_then(|()| say(&released))
+    printed.and_then(|()| print(&released))
 }
 
-fn say(what: &impl Serialize) -> anyhow::Result<()> {
+fn print(value: &impl Serialize) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(what)?)?;
+    writeln!(out, "{}", serde_json::to_string(value)?)?;
     Ok(out.flush()?)
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beside_a_stream_that_stands_for_good_nothing_else_is_tried() {
+    fn beside_a_stuck_stream_no_other_gate_is_tested() {
         use gate::Outcome::{DoesNotWait, NotReleased, Works};
         assert_eq!(Gates::tried(|| Works, || DoesNotWait).read_only, Some(DoesNotWait));
         let stuck = Gates::tried(|| NotReleased, || panic!("it might hang"));

@@ -1,4 +1,4 @@
-//! One program's connection to the doctor's manager.
+//! A program's connection to the doctor's manager.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,12 +17,12 @@ use sluice_sys::{memfd, socket};
 use super::groups::Group;
 use super::manager::Shared;
 
-/// A grant that lasts longer than any doctor.
+/// A grant that lasts longer than the doctor.
 pub(super) const ENDLESS: ResponseBody = ResponseBody::Quota { quota_ms: 1e6 };
-/// Memory that everybody may have: the doctor limits nothing.
+/// Memory limit of every program: the doctor limits nothing.
 const UNLIMITED: u64 = 1 << 50;
 
-/// Serves it to its end.
+/// Serves the connection until it ends.
 pub(super) fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     let pid = socket::peer_credentials(stream.as_fd())?.pid;
     let mut frames = FrameReader::<REQUEST_LEN>::new();
@@ -51,7 +51,7 @@ pub(super) fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
                 shared.change(pid, |client| client.groups = groups);
                 continue;
             }
-            RequestBody::Quota { .. } if shared.holds_back(pid, stream, request.id)? => continue,
+            RequestBody::Quota { .. } if shared.withhold(pid, stream, request.id)? => continue,
             RequestBody::Quota { .. } => ENDLESS,
             RequestBody::MemLimit => ResponseBody::MemLimit { used: 0, limit: UNLIMITED },
             RequestBody::MemUpdate { .. } => ResponseBody::MemUpdate { granted: true },
@@ -68,17 +68,17 @@ pub(super) fn answer(stream: &UnixStream, id: i32, body: ResponseBody, fds: &[Ow
     Ok(())
 }
 
-/// What a process says of its groups: the payload, and behind it the descriptors that its contexts name.
+/// The channel groups that a process announces: the payload, and the control descriptors that its contexts refer to.
 fn announced(fds: Vec<OwnedFd>, simulated: bool) -> io::Result<Vec<Group>> {
     let mut fds = fds.into_iter();
     let payload = fds.next().ok_or(io::ErrorKind::InvalidData)?;
     let payload = memfd::read_sealed(payload.as_fd(), MAX_LEN)?;
     let contexts = AttachPayload::decode(&payload).map_err(io::Error::other)?.contexts;
-    let ways: Result<Vec<_>, _> = fds.map(|fd| Controls::over(fd, simulated).map(Arc::new)).collect();
-    let ways = ways.map_err(io::Error::other)?;
+    let descriptors: Result<Vec<_>, _> = fds.map(|fd| Controls::over(fd, simulated).map(Arc::new)).collect();
+    let descriptors = descriptors.map_err(io::Error::other)?;
     let groups = contexts.into_iter().map(|handles| {
-        let way = usize::try_from(handles.descriptor).ok().and_then(|at| ways.get(at));
-        Ok(Group { controls: Arc::clone(way.ok_or(io::ErrorKind::InvalidData)?), handles })
+        let controls = usize::try_from(handles.descriptor).ok().and_then(|at| descriptors.get(at));
+        Ok(Group { controls: Arc::clone(controls.ok_or(io::ErrorKind::InvalidData)?), handles })
     });
     groups.collect()
 }
@@ -93,7 +93,7 @@ fn attach(pid: i32, groups: Vec<Group>, shared: &Shared) -> io::Result<Vec<Owned
         client.groups = groups;
         client.pages = vec![grant, report];
     });
-    // Whoever released it before did not find the page, whoever does so later finds it.
+    // A release before this point did not find the page; a later one does.
     let state = shared.lock();
     if state.released.contains(&pid) {
         state.clients.get(&pid).and_then(|client| client.pages.first()).into_iter().for_each(open);

@@ -1,17 +1,17 @@
-//! What a container often lacks.
+//! Checks of settings that containers often lack.
 
 use std::fs;
 use std::path::Path;
 
 use nix::sys::resource::{Resource, getrlimit};
 
-use super::finding::{Finding, Standing};
-use super::next::SHM;
+use super::finding::{CheckStatus, Finding};
+use super::next_steps::SHM;
 
-/// Open files that a process under the hook needs beside its own.
+/// Open files that the hook needs in a process.
 const FILES: u64 = 256;
 
-/// Looks at all of it.
+/// Makes all checks of this module.
 pub(super) fn examine() -> Vec<Finding> {
     vec![shared_memory(), files(), preloaded()]
 }
@@ -19,7 +19,7 @@ pub(super) fn examine() -> Vec<Finding> {
 fn shared_memory() -> Finding {
     match tempfile::tempfile_in("/dev/shm") {
         Ok(_) => Finding::ok("dev_shm", "writable"),
-        Err(why) => Finding::of("dev_shm", Standing::Degraded, format!("/dev/shm: {why}"), SHM),
+        Err(why) => Finding::of("dev_shm", CheckStatus::Degraded, format!("/dev/shm: {why}"), SHM),
     }
 }
 
@@ -28,26 +28,26 @@ fn files() -> Finding {
         Ok((soft, _)) if soft >= FILES => Finding::ok("open_files", format!("limit {soft}")),
         Ok((soft, _)) => Finding::of(
             "open_files",
-            Standing::Degraded,
+            CheckStatus::Degraded,
             format!("limit {soft}, {FILES} are needed"),
             format!("ulimit -n {FILES} or more"),
         ),
-        Err(why) => Finding::of("open_files", Standing::Inconclusive, why.to_string(), "ulimit -n"),
+        Err(why) => Finding::of("open_files", CheckStatus::Inconclusive, why.to_string(), "ulimit -n"),
     }
 }
 
-/// What is loaded into every program of this container or machine.
+/// The libraries that the loader puts into every program of this container or machine.
 fn preloaded() -> Finding {
     let text = fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
     match named(&text) {
         Some(path) if Path::new(path).is_file() => Finding::ok("ld_so_preload", format!("loads {path}")),
         Some(path) => Finding::of(
             "ld_so_preload",
-            Standing::Broken,
+            CheckStatus::Broken,
             format!(
-                "/etc/ld.so.preload names {path}, which is not there: every program here starts with an error and without the hook"
+                "/etc/ld.so.preload names {path}, which does not exist: every program here starts with an error and without the hook"
             ),
-            "mount the library's directory, or take the line out",
+            "mount the library's directory, or remove the line",
         ),
         None => Finding::skipped(
             "ld_so_preload",

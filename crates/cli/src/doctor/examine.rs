@@ -7,19 +7,20 @@ use sluice_load::gate::Outcome;
 use sluice_nvrm::Driver;
 use sluice_nvrm::selftest::Effect;
 
-use super::busy;
-use super::child::{Gates, Said};
+use super::busy_program::answer;
+use super::child::{Gates, Reported};
 use super::container;
-use super::finding::{Finding, Report, Standing};
-use super::level::{self, Level, Proofs};
+use super::enforcement_level::{self, EnforcementLevel, Proofs};
+use super::finding::{CheckStatus, Finding, Report};
 use super::machine;
 use super::mps;
-use super::next::{AGAIN, DRIVER, MEMORY_OPS, OWN_PAGES, REPORT_IT};
-use super::place::Place;
+use super::next_steps::{AGAIN, DRIVER, MEMORY_OPS, OWN_PAGES, REPORT_IT};
+use super::program_checks;
+use super::workspace::Workspace;
 
-/// The whole examination ends by then.
+/// Time limit of the whole examination.
 const LIMIT: Duration = Duration::from_secs(18);
-/// How long one program may take to get a context.
+/// How long a program may take to get a context.
 pub(super) const START: Duration = Duration::from_secs(10);
 /// How long an announcement may take after the program is ready.
 pub(super) const ANNOUNCE: Duration = Duration::from_secs(2);
@@ -28,39 +29,41 @@ pub(super) const ANNOUNCE: Duration = Duration::from_secs(2);
 pub(super) fn examine(simulated: bool, library: &Path) -> anyhow::Result<Report> {
     let begin = Instant::now();
     let end = begin + LIMIT;
-    let place = Place::new(simulated)?;
-    let mut checks = vec![machine::nodes(place.simulator())];
-    let said = ask(&place, end)?;
-    checks.push(machine::library(&said));
-    checks.push(machine::branch(&driver(&said, simulated)));
-    checks.push(machine::compute_mode(&said));
-    checks.push(machine::mig_mode(&said));
-    let (mps, is_shared) = mps::examine(&said, simulated);
+    let workspace = Workspace::new(simulated)?;
+    let mut checks = vec![machine::nodes(workspace.simulator())];
+    let reported = ask(&workspace, end)?;
+    checks.push(machine::library(&reported));
+    checks.push(machine::branch(&driver(&reported, simulated)));
+    checks.push(machine::compute_mode(&reported));
+    checks.push(machine::mig_mode(&reported));
+    let (mps, is_shared) = mps::examine(&reported, simulated);
     checks.push(mps);
     checks.extend(container::examine());
-    let level = if said.driver.is_err() {
-        (Level::None, "The driver does not work".to_owned())
+    let level = if reported.driver.is_err() {
+        (EnforcementLevel::None, "The driver does not work".to_owned())
     } else {
         let mut proofs = Proofs { is_shared, ..unproven() };
-        let gate = gate(&place, end);
+        let gate = gate(&workspace, end);
         proofs.gate = gate.0;
         checks.extend(gate.1);
-        checks.extend(busy::examine(&place, library, end, &mut proofs));
-        level::decide(&proofs)
+        checks.extend(program_checks::examine(&workspace, library, end, &mut proofs));
+        enforcement_level::decide(&proofs)
     };
-    Ok(Report::new(checks, level, said, begin.elapsed().as_secs_f64()))
+    Ok(Report::new(checks, level, reported, begin.elapsed().as_secs_f64()))
 }
 
-/// What the driver says, asked by a process of its own.
-pub(super) fn ask(place: &Place, end: Instant) -> anyhow::Result<Said> {
-    let answer = place.helper("facts", &["facts"])?.answer(end.min(Instant::now() + START));
-    Ok(answer
-        .unwrap_or_else(|why| Said { driver: Err(format!("{why:#}")), nvml: Err("not asked".to_owned()) }))
+/// Asks the driver and NVML, in a process of its own.
+pub(super) fn ask(workspace: &Workspace, end: Instant) -> anyhow::Result<Reported> {
+    let mut helper = workspace.helper("facts", &["facts"])?;
+    Ok(answer(&mut helper, end.min(Instant::now() + START)).unwrap_or_else(|why| Reported {
+        driver: Err(format!("{why:#}")),
+        nvml: Err("not asked".to_owned()),
+    }))
 }
 
-/// Which driver is loaded. NVML is asked first: a container's /sys need not show the module.
-fn driver(said: &Said, simulated: bool) -> Driver {
-    match &said.nvml {
+/// The loaded driver. NVML is asked first, because a container's /sys need not show the module.
+fn driver(reported: &Reported, simulated: bool) -> Driver {
+    match &reported.nvml {
         Ok(nvml) => Driver::of_version(&nvml.driver),
         Err(_) if simulated => Driver::Unseen,
         Err(_) => Driver::loaded(),
@@ -71,7 +74,7 @@ fn unproven() -> Proofs {
     let not_tried = || Effect::inconclusive("not tried");
     Proofs {
         attached: Err("not tried".to_owned()),
-        holds: not_tried(),
+        waits: not_tried(),
         gate: Err("not tried".to_owned()),
         groups: Err("not tried".to_owned()),
         is_shared: false,
@@ -80,33 +83,33 @@ fn unproven() -> Proofs {
     }
 }
 
-/// Streams that wait for words.
-fn gate(place: &Place, end: Instant) -> (Result<(), String>, Vec<Finding>) {
-    let tried = place.helper("gate", &["gate"]);
-    of_gates(tried.and_then(|mut helper| helper.answer(end.min(Instant::now() + START))))
+/// Tests stream gates.
+fn gate(workspace: &Workspace, end: Instant) -> (Result<(), String>, Vec<Finding>) {
+    let tried = workspace.helper("gate", &["gate"]);
+    of_gates(tried.and_then(|mut helper| answer(&mut helper, end.min(Instant::now() + START))))
 }
 
-/// What the trials showed; or what kept them from a context, or from an answer.
+/// The findings of the stream gate tests, or of a test without a context or an answer.
 fn of_gates(tried: anyhow::Result<Result<Gates, String>>) -> (Result<(), String>, Vec<Finding>) {
     let untried = |why: String, finding| (Err(why), vec![finding]);
     let gates = match tried {
         Ok(Ok(gates)) => gates,
         Ok(Err(why)) => {
             let found = format!("no context: {why}");
-            return untried(why, Finding::of("memory_ops", Standing::Broken, found, DRIVER));
+            return untried(why, Finding::of("memory_ops", CheckStatus::Broken, found, DRIVER));
         }
         Err(why) => {
             let found = Effect::inconclusive(format!("{why:#}")).to_string();
-            let finding = Finding::of("memory_ops", Standing::Inconclusive, &found, AGAIN);
+            let finding = Finding::of("memory_ops", CheckStatus::Inconclusive, &found, AGAIN);
             return untried(format!("memory operations: {found}"), finding);
         }
     };
     let proven = match &gates.writable {
         Outcome::Works => Ok(()),
-        failed => Err(format!("memory operations: {}", seen(failed))),
+        failed => Err(format!("memory operations: {}", describe(failed))),
     };
     let read_only = gates.read_only.as_ref().map_or_else(
-        || Finding::skipped("read_only_register", "a stream stands on from the trial before"),
+        || Finding::skipped("read_only_register", "the stream of the test before is still stuck"),
         |outcome| of_gate("read_only_register", outcome),
     );
     (proven, vec![of_gate("memory_ops", &gates.writable), read_only])
@@ -114,20 +117,22 @@ fn of_gates(tried: anyhow::Result<Result<Gates, String>>) -> (Result<(), String>
 
 fn of_gate(check: &'static str, outcome: &Outcome) -> Finding {
     let next = match (check, outcome) {
-        (_, Outcome::Works) => return Finding::ok(check, seen(outcome)),
+        (_, Outcome::Works) => return Finding::ok(check, describe(outcome)),
         (_, Outcome::DoesNotWait | Outcome::NotReleased) => REPORT_IT,
         ("memory_ops", _) => MEMORY_OPS,
         _ => OWN_PAGES,
     };
-    Finding::of(check, Standing::Degraded, seen(outcome), next)
+    Finding::of(check, CheckStatus::Degraded, describe(outcome), next)
 }
 
-fn seen(outcome: &Outcome) -> String {
+fn describe(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Works => "a stream waited for a word and was released by the host's store".to_owned(),
         Outcome::Refused { why } => why.clone(),
         Outcome::DoesNotWait => "a stream that waits for a word went on without it".to_owned(),
-        Outcome::NotReleased => "a stream that waits for a word stood on after the host's store".to_owned(),
+        Outcome::NotReleased => {
+            "a stream that waits for a word did not resume after the host's store".to_owned()
+        }
     }
 }
 
@@ -136,25 +141,34 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn shows(tried: anyhow::Result<Result<Gates, String>>, findings: &[(Standing, &str)]) {
+    fn check_gates(tried: anyhow::Result<Result<Gates, String>>, findings: &[(CheckStatus, &str)]) {
         let (proven, found) = of_gates(tried);
         assert!(proven.is_err());
         assert_eq!(found.len(), findings.len(), "{found:?}");
-        for (found, (standing, says)) in found.iter().zip(findings) {
-            assert_eq!(found.standing, *standing, "{found:?}");
-            assert!(found.found.contains(says), "{found:?}");
+        for (found, (status, text)) in found.iter().zip(findings) {
+            assert_eq!(found.status, *status, "{found:?}");
+            assert!(found.found.contains(text), "{found:?}");
         }
     }
 
     #[test]
-    fn a_trial_that_does_not_answer_is_not_taken_for_a_driver_that_refuses() {
-        shows(Err(anyhow::anyhow!("gate does not answer")), &[(Standing::Inconclusive, "does not answer")]);
-        shows(Ok(Err("cuCtxCreate: 46".into())), &[(Standing::Broken, "no context: cuCtxCreate: 46")]);
+    fn a_test_without_an_answer_is_inconclusive_and_no_refusal() {
+        check_gates(
+            Err(anyhow::anyhow!("gate does not answer")),
+            &[(CheckStatus::Inconclusive, "does not answer")],
+        );
+        check_gates(
+            Ok(Err("cuCtxCreate: 46".into())),
+            &[(CheckStatus::Broken, "no context: cuCtxCreate: 46")],
+        );
     }
 
     #[test]
-    fn a_stream_that_stands_for_good_is_reported_as_one() {
+    fn a_stuck_stream_is_reported_and_the_next_test_is_skipped() {
         let gates = Gates { writable: Outcome::NotReleased, read_only: None };
-        shows(Ok(Ok(gates)), &[(Standing::Degraded, "stood on"), (Standing::Skipped, "stands on")]);
+        check_gates(
+            Ok(Ok(gates)),
+            &[(CheckStatus::Degraded, "did not resume"), (CheckStatus::Skipped, "still stuck")],
+        );
     }
 }

@@ -1,105 +1,113 @@
-//! What the doctor says: findings, each with a standing and the next step to take, and what follows from all of them.
+//! The doctor's report: findings, each with a status and the next step to take, and the overall result.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::child::Said;
-use super::level::Level;
+use super::child::Reported;
+use super::enforcement_level::EnforcementLevel;
 
-/// How something stands.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Standing {
-    /// As it should be.
+pub(super) enum CheckStatus {
+    /// As required.
     Ok,
-    /// Sluice works, with less than it could.
+    /// Sluice works, without a feature.
     Degraded,
     /// Sluice does not work.
     Broken,
-    /// Tried, and not to be told.
+    /// Tried without a clear result.
     Inconclusive,
-    /// Not tried, because something before it failed or because it does not apply.
+    /// Not tried, because an earlier check failed or because it does not apply.
     Skipped,
 }
 
-/// One check and what came of it.
+/// One check and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     /// Its name, for scripts.
     pub(super) check: &'static str,
-    pub(super) standing: Standing,
-    /// What was seen.
+    #[serde(rename = "standing")]
+    pub(super) status: CheckStatus,
+    /// Observation.
     pub(super) found: String,
-    /// What to do about it.
+    /// Next step for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<String>,
 }
 
 impl Finding {
-    /// All is well.
+    /// A check that passed.
     pub(super) fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self { check, standing: Standing::Ok, found: found.into(), next: None }
+        Self { check, status: CheckStatus::Ok, found: found.into(), next: None }
     }
 
-    /// Not tried.
+    /// A check that was not tried.
     pub(super) fn skipped(check: &'static str, why: impl Into<String>) -> Self {
-        Self { check, standing: Standing::Skipped, found: why.into(), next: None }
+        Self { check, status: CheckStatus::Skipped, found: why.into(), next: None }
     }
 
-    /// Something to do.
+    /// A check with a next step.
     pub(super) fn of(
         check: &'static str,
-        standing: Standing,
+        status: CheckStatus,
         found: impl Into<String>,
         next: impl Into<String>,
     ) -> Self {
-        Self { check, standing, found: found.into(), next: Some(next.into()) }
+        Self { check, status, found: found.into(), next: Some(next.into()) }
     }
 }
 
-/// Everything that was found.
+/// All findings.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Report {
-    /// The worst of the findings; a check that could not tell counts as degraded.
-    pub(super) verdict: Standing,
-    /// What holds tenants to their shares here, at best.
-    pub(super) level: Level,
-    /// What it rests on, and what is missing for the level above.
+    /// The worst of the findings; an inconclusive check counts as degraded.
+    #[serde(rename = "verdict")]
+    pub(super) overall: CheckStatus,
+    /// The strongest enforcement that this machine allows.
+    pub(super) level: EnforcementLevel,
+    /// The reason, and what is missing for the next level.
     pub(super) why: String,
     pub(super) checks: Vec<Finding>,
-    /// What driver and NVML say of themselves.
-    pub(super) said: Said,
-    /// Time that it took.
+    /// Facts that driver and NVML report.
+    #[serde(rename = "said")]
+    pub(super) reported: Reported,
+    /// Duration.
     pub(super) seconds: f64,
 }
 
 impl Report {
-    /// Puts the findings together.
-    pub(super) fn new(checks: Vec<Finding>, (level, why): (Level, String), said: Said, seconds: f64) -> Self {
-        let has = |standing| checks.iter().any(|check| check.standing == standing);
-        let verdict = if has(Standing::Broken) {
-            Standing::Broken
-        } else if has(Standing::Degraded) || has(Standing::Inconclusive) {
-            Standing::Degraded
+    /// Computes the overall result.
+    pub(super) fn new(
+        checks: Vec<Finding>,
+        (level, why): (EnforcementLevel, String),
+        reported: Reported,
+        seconds: f64,
+    ) -> Self {
+        let has = |status| checks.iter().any(|check| check.status == status);
+        let overall = if has(CheckStatus::Broken) {
+            CheckStatus::Broken
+        } else if has(CheckStatus::Degraded) || has(CheckStatus::Inconclusive) {
+            CheckStatus::Degraded
         } else {
-            Standing::Ok
+            CheckStatus::Ok
         };
-        Self { verdict, level, why, checks, said, seconds }
+        Self { overall, level, why, checks, reported, seconds }
     }
 
     /// 0 ok, 1 degraded, 2 broken.
     pub(super) fn exit_code(&self) -> ExitCode {
-        match self.verdict {
-            Standing::Broken => ExitCode::from(2),
-            Standing::Degraded | Standing::Inconclusive => ExitCode::from(1),
-            Standing::Ok | Standing::Skipped => ExitCode::SUCCESS,
+        match self.overall {
+            CheckStatus::Broken => ExitCode::from(2),
+            CheckStatus::Degraded | CheckStatus::Inconclusive => ExitCode::from(1),
+            CheckStatus::Ok | CheckStatus::Skipped => ExitCode::SUCCESS,
         }
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for CheckStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Ok => "ok",
@@ -113,13 +121,13 @@ impl fmt::Display for Standing {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Finding { check, standing, found, next } in &self.checks {
-            writeln!(f, "{standing:9} {check:20} {found}")?;
+        for Finding { check, status, found, next } in &self.checks {
+            writeln!(f, "{status:9} {check:20} {found}")?;
             if let Some(next) = next {
                 writeln!(f, "{:30} -> {next}", "")?;
             }
         }
-        write!(f, "\n{}: level {}. {} ({:.1} s)", self.verdict, self.level, self.why, self.seconds)
+        write!(f, "\n{}: level {}. {} ({:.1} s)", self.overall, self.level, self.why, self.seconds)
     }
 }
 
@@ -127,28 +135,29 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    fn silence() -> Said {
-        Said { driver: Err(String::new()), nvml: Err(String::new()) }
+    fn no_facts() -> Reported {
+        Reported { driver: Err(String::new()), nvml: Err(String::new()) }
     }
 
-    fn verdict(standings: &[Standing]) -> Standing {
-        let checks = standings.iter().map(|standing| Finding::of("x", *standing, "", "")).collect();
-        Report::new(checks, (Level::None, String::new()), silence(), 0.0).verdict
+    fn overall(statuses: &[CheckStatus]) -> CheckStatus {
+        let checks = statuses.iter().map(|status| Finding::of("x", *status, "", "")).collect();
+        Report::new(checks, (EnforcementLevel::None, String::new()), no_facts(), 0.0).overall
     }
 
     #[test]
-    fn the_worst_finding_decides_and_what_cannot_be_told_is_not_well() {
-        use Standing::{Broken, Degraded, Inconclusive, Ok, Skipped};
-        assert_eq!(verdict(&[Ok, Skipped, Ok]), Ok);
-        assert_eq!(verdict(&[Ok, Inconclusive]), Degraded);
-        assert_eq!(verdict(&[Degraded, Ok]), Degraded);
-        assert_eq!(verdict(&[Degraded, Broken, Inconclusive]), Broken);
+    fn the_worst_finding_decides_and_an_inconclusive_one_is_degraded() {
+        use CheckStatus::{Broken, Degraded, Inconclusive, Ok, Skipped};
+        assert_eq!(overall(&[Ok, Skipped, Ok]), Ok);
+        assert_eq!(overall(&[Ok, Inconclusive]), Degraded);
+        assert_eq!(overall(&[Degraded, Ok]), Degraded);
+        assert_eq!(overall(&[Degraded, Broken, Inconclusive]), Broken);
     }
 
     #[test]
     fn a_finding_with_a_next_step_shows_it() {
-        let finding = Finding::of("mig_mode", Standing::Broken, "MIG is on", "nvidia-smi -mig 0");
-        let text = Report::new(vec![finding], (Level::None, "nothing".into()), silence(), 1.0).to_string();
+        let finding = Finding::of("mig_mode", CheckStatus::Broken, "MIG is on", "nvidia-smi -mig 0");
+        let text = Report::new(vec![finding], (EnforcementLevel::None, "nothing".into()), no_facts(), 1.0)
+            .to_string();
         assert!(text.contains("MIG is on") && text.contains("-> nvidia-smi -mig 0"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Channel groups of programs that the doctor watches, and how they are left as they were found.
+//! Channel groups of the doctor's programs. Their state is restored when they are dropped.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use sluice_comm::attach::ContextHandles;
 use sluice_nvrm::abi::CtxswStats;
 use sluice_nvrm::{ControlError, Controls};
 
-/// A channel group and the way to it.
+/// A channel group and its control descriptor.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) controls: Arc<Controls>,
@@ -22,11 +22,11 @@ impl Group {
         self.controls.timeslice(self.handles.client, self.handles.channel_group)
     }
 
-    fn start(&self) -> Result<(), ControlError> {
+    fn enable(&self) -> Result<(), ControlError> {
         self.controls.enable(self.handles.client, self.handles.subdevice, &self.handles.channels)
     }
 
-    fn stop(&self) -> Result<(), ControlError> {
+    fn disable(&self) -> Result<(), ControlError> {
         self.controls.disable(self.handles.client, self.handles.subdevice, &self.handles.channels)
     }
 
@@ -35,23 +35,23 @@ impl Group {
     }
 }
 
-/// The groups of one program. When this is dropped they run, with the slices that they had.
+/// The groups of one program. Dropping this enables them and restores their time slices.
 #[derive(Debug)]
-pub(super) struct Steered {
-    /// Each with the slice that it had, if the driver said.
+pub(super) struct ControlledGroups {
+    /// Each group with its original slice, if the driver reports it.
     groups: Vec<(Group, Option<u64>)>,
-    is_stopped: bool,
+    is_disabled: bool,
     is_sliced: bool,
 }
 
-impl Steered {
-    /// Takes groups in hand.
+impl ControlledGroups {
+    /// Reads the original slices of the groups.
     pub(super) fn new(groups: Vec<Group>) -> Self {
         let groups = groups.into_iter().map(|group| {
             let slice = group.slice().ok();
             (group, slice)
         });
-        Self { groups: groups.collect(), is_stopped: false, is_sliced: false }
+        Self { groups: groups.collect(), is_disabled: false, is_sliced: false }
     }
 
     /// Gives every group this slice, in microseconds.
@@ -60,21 +60,21 @@ impl Steered {
         self.groups.iter().try_for_each(|(group, _)| group.set_slice(us))
     }
 
-    /// Stops every group.
-    pub(super) fn stop(&mut self) -> Result<(), ControlError> {
-        self.is_stopped = true;
-        self.groups.iter().try_for_each(|(group, _)| group.stop())
+    /// Disables every group.
+    pub(super) fn disable(&mut self) -> Result<(), ControlError> {
+        self.is_disabled = true;
+        self.groups.iter().try_for_each(|(group, _)| group.disable())
     }
 
-    /// Starts every group, also after one that would not be started; the first refusal.
-    pub(super) fn start(&mut self) -> Result<(), ControlError> {
-        let started: Vec<_> = self.groups.iter().map(|(group, _)| group.start()).collect();
-        started.into_iter().collect::<Result<(), _>>()?;
-        self.is_stopped = false;
+    /// Enables every group, even if one is refused. Returns the first error.
+    pub(super) fn enable(&mut self) -> Result<(), ControlError> {
+        let enabled: Vec<_> = self.groups.iter().map(|(group, _)| group.enable()).collect();
+        enabled.into_iter().collect::<Result<(), _>>()?;
+        self.is_disabled = false;
         Ok(())
     }
 
-    /// Gives every group the slice that it had.
+    /// Restores the slice of every group.
     pub(super) fn restore_slices(&mut self) -> Result<(), ControlError> {
         let had = self.groups.iter().filter_map(|(group, slice)| slice.map(|us| (group, us)));
         let restored: Vec<_> = had.map(|(group, us)| group.set_slice(us)).collect();
@@ -83,20 +83,20 @@ impl Steered {
         Ok(())
     }
 
-    /// How often the first group was switched out.
+    /// Context-switch counters of the first group.
     pub(super) fn stats(&self) -> Result<CtxswStats, ControlError> {
         self.groups.first().map_or(Ok(CtxswStats::default()), |(group, _)| group.stats())
     }
 }
 
-impl Drop for Steered {
+impl Drop for ControlledGroups {
     fn drop(&mut self) {
-        // The programs are the doctor's own and end with it, and with them their groups: nothing is left behind either way.
+        // The programs end with the doctor, and their groups with them. So an error here leaves nothing behind.
         if self.is_sliced {
             let _ = self.restore_slices();
         }
-        if self.is_stopped {
-            let _ = self.start();
+        if self.is_disabled {
+            let _ = self.enable();
         }
     }
 }

@@ -1,25 +1,25 @@
-//! What can be seen of the machine without a GPU context.
+//! Checks of the machine that need no GPU context.
 
 use std::fs;
 use std::path::Path;
 
 use sluice_nvrm::Driver;
 
-use super::child::Said;
-use super::finding::{Finding, Standing};
-use super::next;
+use super::child::Reported;
+use super::finding::{CheckStatus, Finding};
+use super::next_steps;
 
 /// Device files that every CUDA program opens.
 const NODES: [&str; 3] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"];
 
-/// The way to the GPU: device files, or the simulator's socket.
+/// Device files, or the simulator's socket.
 pub(super) fn nodes(simulator: Option<&Path>) -> Finding {
     if let Some(socket) = simulator {
         return match std::os::unix::net::UnixStream::connect(socket) {
             Ok(_) => Finding::ok("device_nodes", format!("a simulator answers at {}", socket.display())),
             Err(why) => Finding::of(
                 "device_nodes",
-                Standing::Broken,
+                CheckStatus::Broken,
                 format!("no simulator answers at {}: {why}", socket.display()),
                 "start `sluice sim --socket PATH` and set SLUICE_SIM_SOCKET to the same path",
             ),
@@ -35,7 +35,7 @@ pub(super) fn nodes(simulator: Option<&Path>) -> Finding {
     if gpus.is_empty() || !missing.is_empty() {
         let found =
             if gpus.is_empty() { "no /dev/nvidia0 or other GPU".to_owned() } else { missing.join("; ") };
-        return Finding::of("device_nodes", Standing::Broken, found, next::NODES);
+        return Finding::of("device_nodes", CheckStatus::Broken, found, next_steps::NODES);
     }
     Finding::ok("device_nodes", format!("{} and {} GPU(s)", NODES[..2].join(", "), gpus.len()))
 }
@@ -50,15 +50,20 @@ fn numbered(dev: &str) -> Option<Vec<String>> {
     Some(gpus.map(|name| format!("{dev}/{name}")).collect())
 }
 
-/// The driver library, and how new it is.
-pub(super) fn library(said: &Said) -> Finding {
-    match &said.driver {
+/// The driver library and its version.
+pub(super) fn library(reported: &Reported) -> Finding {
+    match &reported.driver {
         Ok(facts) if facts.devices > 0 => Finding::ok(
             "driver_library",
             format!("CUDA {}.{}, {} ({})", facts.cuda / 1000, facts.cuda % 1000 / 10, facts.name, facts.uuid),
         ),
-        Ok(_) => Finding::of("driver_library", Standing::Broken, "the driver finds no GPU", next::SEES_A_GPU),
-        Err(why) => Finding::of("driver_library", Standing::Broken, why, next::SEES_A_GPU),
+        Ok(_) => Finding::of(
+            "driver_library",
+            CheckStatus::Broken,
+            "the driver finds no GPU",
+            next_steps::SEES_A_GPU,
+        ),
+        Err(why) => Finding::of("driver_library", CheckStatus::Broken, why, next_steps::SEES_A_GPU),
     }
 }
 
@@ -70,53 +75,55 @@ pub(super) fn branch(driver: &Driver) -> Finding {
         }
         Driver::Unknown(version) => Finding::of(
             "driver_version",
-            Standing::Degraded,
-            format!("{version}: nobody has compared the layouts of this branch"),
-            next::SELF_TEST,
+            CheckStatus::Degraded,
+            format!("{version}: the layouts of this driver branch were never compared"),
+            next_steps::SELF_TEST,
         ),
         Driver::Unseen => Finding::of(
             "driver_version",
-            Standing::Inconclusive,
-            "neither NVML nor the kernel says which driver is loaded",
-            next::UTILITY,
+            CheckStatus::Inconclusive,
+            "neither NVML nor the kernel reports which driver is loaded",
+            next_steps::UTILITY,
         ),
     }
 }
 
-/// Which processes the GPU takes.
-pub(super) fn compute_mode(said: &Said) -> Finding {
-    let Ok(facts) = &said.driver else { return Finding::skipped("compute_mode", "no driver") };
+/// The GPU's compute mode.
+pub(super) fn compute_mode(reported: &Reported) -> Finding {
+    let Ok(facts) = &reported.driver else { return Finding::skipped("compute_mode", "no driver") };
     let found = match facts.compute_mode {
         0 => return Finding::ok("compute_mode", "default: several processes at once"),
         2 => "prohibited: no process may use the GPU",
         3 => "exclusive: one process at a time",
-        _ => "not one that is known",
+        _ => "unknown compute mode",
     };
-    Finding::of("compute_mode", Standing::Broken, found, "nvidia-smi -c DEFAULT")
+    Finding::of("compute_mode", CheckStatus::Broken, found, "nvidia-smi -c DEFAULT")
 }
 
-/// Whether the GPU is cut into instances.
-pub(super) fn mig_mode(said: &Said) -> Finding {
-    match said.nvml.as_ref().map(|nvml| nvml.mig) {
+/// Whether the GPU is in MIG mode.
+pub(super) fn mig_mode(reported: &Reported) -> Finding {
+    match reported.nvml.as_ref().map(|nvml| nvml.mig) {
         Ok(Some(true)) => Finding::of(
             "mig_mode",
-            Standing::Broken,
+            CheckStatus::Broken,
             "MIG is on",
             "Sluice shares whole GPUs: nvidia-smi -i GPU -mig 0, or keep this one out of Sluice",
         ),
         Ok(Some(false)) => Finding::ok("mig_mode", "off"),
         Ok(None) => Finding::ok("mig_mode", "this GPU has none"),
-        Err(why) => Finding::of("mig_mode", Standing::Inconclusive, format!("NVML: {why}"), next::UTILITY),
+        Err(why) => {
+            Finding::of("mig_mode", CheckStatus::Inconclusive, format!("NVML: {why}"), next_steps::UTILITY)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::child::FromNvml;
+    use crate::doctor::child::NvmlFacts;
     use sluice_load::facts::Facts;
 
-    fn said(change: impl FnOnce(&mut Facts, &mut FromNvml)) -> Said {
+    fn reported(change: impl FnOnce(&mut Facts, &mut NvmlFacts)) -> Reported {
         let mut facts = Facts {
             cuda: 13_000,
             devices: 1,
@@ -128,44 +135,45 @@ mod tests {
             memory_ops: Some(true),
             read_only_registration: Some(true),
         };
-        let mut nvml = FromNvml { driver: "580.1".to_owned(), mig: Some(false) };
+        let mut nvml = NvmlFacts { driver: "580.1".to_owned(), mig: Some(false) };
         change(&mut facts, &mut nvml);
-        Said { driver: Ok(facts), nvml: Ok(nvml) }
+        Reported { driver: Ok(facts), nvml: Ok(nvml) }
     }
 
     #[track_caller]
-    fn is(finding: &Finding, standing: Standing, found: &str) {
-        assert_eq!(finding.standing, standing, "{finding:?}");
+    fn is(finding: &Finding, status: CheckStatus, found: &str) {
+        assert_eq!(finding.status, status, "{finding:?}");
         assert!(finding.found.contains(found), "{finding:?}");
         assert_eq!(
             finding.next.is_none(),
-            matches!(standing, Standing::Ok | Standing::Skipped),
+            matches!(status, CheckStatus::Ok | CheckStatus::Skipped),
             "{finding:?}"
         );
     }
 
     #[test]
-    fn a_gpu_that_takes_no_second_process_cannot_be_shared() {
-        is(&compute_mode(&said(|_, _| ())), Standing::Ok, "default");
-        is(&compute_mode(&said(|facts, _| facts.compute_mode = 2)), Standing::Broken, "prohibited");
-        is(&compute_mode(&said(|facts, _| facts.compute_mode = 3)), Standing::Broken, "one process");
-        is(&mig_mode(&said(|_, nvml| nvml.mig = Some(true))), Standing::Broken, "MIG is on");
-        is(&mig_mode(&said(|_, nvml| nvml.mig = None)), Standing::Ok, "none");
+    fn a_gpu_that_accepts_no_second_process_cannot_be_shared() {
+        is(&compute_mode(&reported(|_, _| ())), CheckStatus::Ok, "default");
+        is(&compute_mode(&reported(|facts, _| facts.compute_mode = 2)), CheckStatus::Broken, "prohibited");
+        is(&compute_mode(&reported(|facts, _| facts.compute_mode = 3)), CheckStatus::Broken, "one process");
+        is(&mig_mode(&reported(|_, nvml| nvml.mig = Some(true))), CheckStatus::Broken, "MIG is on");
+        is(&mig_mode(&reported(|_, nvml| nvml.mig = None)), CheckStatus::Ok, "none");
     }
 
     #[test]
-    fn a_driver_that_says_nothing_is_told_apart_from_one_without_a_gpu() {
-        is(&library(&said(|facts, _| facts.devices = 0)), Standing::Broken, "no GPU");
-        let silent = Said { driver: Err("cannot load libcuda.so.1".into()), nvml: Err("no library".into()) };
-        is(&library(&silent), Standing::Broken, "libcuda.so.1");
-        is(&mig_mode(&silent), Standing::Inconclusive, "no library");
-        is(&compute_mode(&silent), Standing::Skipped, "no driver");
+    fn a_missing_driver_is_distinguished_from_a_driver_without_a_gpu() {
+        is(&library(&reported(|facts, _| facts.devices = 0)), CheckStatus::Broken, "no GPU");
+        let silent =
+            Reported { driver: Err("cannot load libcuda.so.1".into()), nvml: Err("no library".into()) };
+        is(&library(&silent), CheckStatus::Broken, "libcuda.so.1");
+        is(&mig_mode(&silent), CheckStatus::Inconclusive, "no library");
+        is(&compute_mode(&silent), CheckStatus::Skipped, "no driver");
     }
 
     #[test]
-    fn an_unknown_branch_is_not_trusted_and_an_unseen_one_is_said_to_be() {
-        is(&branch(&Driver::Compared("580.1".into())), Standing::Ok, "580.1");
-        is(&branch(&Driver::Unknown("700.1".into())), Standing::Degraded, "700.1");
-        is(&branch(&Driver::Unseen), Standing::Inconclusive, "neither");
+    fn an_unknown_branch_is_degraded_and_an_unseen_one_inconclusive() {
+        is(&branch(&Driver::Compared("580.1".into())), CheckStatus::Ok, "580.1");
+        is(&branch(&Driver::Unknown("700.1".into())), CheckStatus::Degraded, "700.1");
+        is(&branch(&Driver::Unseen), CheckStatus::Inconclusive, "neither");
     }
 }

@@ -1,4 +1,4 @@
-//! The smallest manager: it holds programs back or lets them go for good, and keeps what they announce.
+//! A minimal manager: it withholds grants or gives unlimited ones, and keeps the announced channel groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,18 +27,18 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Processes that get a grant. Others get none: whoever is to be without one may attach before its number is known here.
+    /// Processes that get a grant. All others wait, because a process may attach before the doctor knows its pid.
     pub(super) released: BTreeSet<i32>,
     pub(super) clients: BTreeMap<i32, Client>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Client {
-    /// What it announced last.
+    /// Channel groups of its last announcement.
     pub(super) groups: Vec<Group>,
     pub(super) pages: Vec<SharedPage>,
-    /// Requests for a grant that are not answered, and where.
-    pub(super) asked: Vec<(UnixStream, i32)>,
+    /// Unanswered requests for a grant, with their connections.
+    pub(super) waiting: Vec<(UnixStream, i32)>,
 }
 
 impl Manager {
@@ -51,7 +51,7 @@ impl Manager {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&known);
                 thread::spawn(move || {
-                    // Whatever goes wrong with a connection ends it, and shows as a program that does not attach.
+                    // An error ends the connection; the check then reports a program that does not attach.
                     let _ = serve(&stream, &shared);
                     let _ = stream.shutdown(Shutdown::Both);
                 });
@@ -60,28 +60,28 @@ impl Manager {
         Ok(Self(shared))
     }
 
-    /// The process gets a grant without end; before that it gets none.
+    /// Gives the process an unlimited grant. Before this call it gets none.
     pub(super) fn release(&self, pid: i32) {
         let mut state = self.0.lock();
         state.released.insert(pid);
         let Some(client) = state.clients.get_mut(&pid) else { return };
         client.pages.iter().step_by(2).for_each(open);
-        for (stream, id) in client.asked.drain(..) {
+        for (stream, id) in client.waiting.drain(..) {
             let _ = answer(&stream, id, ENDLESS, &[]);
         }
     }
 
-    /// Whether the process has attached by then.
+    /// Whether the process attaches until the deadline.
     pub(super) fn has_attached(&self, pid: i32, until: Instant) -> bool {
         self.0.wait(until, |state| state.clients.contains_key(&pid))
     }
 
-    /// Whether the process asks for a grant and waits for it by then.
-    pub(super) fn is_asking(&self, pid: i32, until: Instant) -> bool {
-        self.0.wait(until, |state| state.clients.get(&pid).is_some_and(|client| !client.asked.is_empty()))
+    /// Whether the process waits for a grant before the deadline.
+    pub(super) fn is_waiting(&self, pid: i32, until: Instant) -> bool {
+        self.0.wait(until, |state| state.clients.get(&pid).is_some_and(|client| !client.waiting.is_empty()))
     }
 
-    /// The channel groups that the process has announced by then.
+    /// The channel groups that the process announces until the deadline.
     pub(super) fn groups(&self, pid: i32, until: Instant) -> Vec<Group> {
         self.0.wait(until, |state| state.clients.get(&pid).is_some_and(|client| !client.groups.is_empty()));
         self.0.lock().clients.get(&pid).map(|client| client.groups.clone()).unwrap_or_default()
@@ -99,15 +99,15 @@ impl Shared {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Keeps a request for a grant until [`Manager::release`], unless that has been called. One look and one step: a release
-    /// between the two would not find the request, and nobody would answer it.
-    pub(super) fn holds_back(&self, pid: i32, stream: &UnixStream, id: i32) -> io::Result<bool> {
-        let waiting = stream.try_clone()?;
+    /// Keeps a request for a grant until [`Manager::release`], unless that was called before. The check and the insertion happen under
+    /// one lock: otherwise a release between them would not find the request, and it would never be answered.
+    pub(super) fn withhold(&self, pid: i32, stream: &UnixStream, id: i32) -> io::Result<bool> {
+        let connection = stream.try_clone()?;
         let mut state = self.lock();
         if state.released.contains(&pid) {
             return Ok(false);
         }
-        state.clients.entry(pid).or_default().asked.push((waiting, id));
+        state.clients.entry(pid).or_default().waiting.push((connection, id));
         self.changed.notify_all();
         Ok(true)
     }

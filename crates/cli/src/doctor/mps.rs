@@ -1,4 +1,4 @@
-//! Whether programs here share their contexts through an MPS server.
+//! Whether programs on this machine share contexts through an MPS server.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -7,48 +7,48 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::child::Said;
-use super::finding::{Finding, Standing};
-use super::next;
+use super::child::Reported;
+use super::finding::{CheckStatus, Finding};
+use super::next_steps;
 
-/// Where a daemon's pipes are if nobody says otherwise.
+/// Default folder of an MPS daemon's pipes.
 const PIPES: &str = "/tmp/nvidia-mps";
-/// How long a daemon may take to let somebody connect: one that hangs hangs programs just so.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a daemon may take to accept a connection. A daemon that hangs makes programs hang too.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a folder of pipes says.
+/// State of an MPS daemon, from its folder of pipes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Daemon {
-    /// There never was one.
+    /// No daemon has used the folder.
     None,
-    /// It has ended and left its pipes: programs run as without.
+    /// A daemon has ended and left its pipes: programs run without MPS.
     Left,
-    /// It takes connections, or it cannot be told that it does not.
+    /// A daemon accepts connections, or its state is unknown.
     Serves,
 }
 
-/// What is found, and whether groups are shared.
-pub(super) fn examine(said: &Said, simulated: bool) -> (Finding, bool) {
+/// The finding, and whether tenants share channel groups.
+pub(super) fn examine(reported: &Reported, simulated: bool) -> (Finding, bool) {
     let pipes = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map_or_else(|| PIPES.into(), PathBuf::from);
     let daemon = if simulated { Daemon::None } else { daemon(&pipes) };
-    let is_client = said.driver.as_ref().is_ok_and(|facts| facts.mps == Some(true));
-    judge(is_client, daemon, &pipes)
+    let is_client = reported.driver.as_ref().is_ok_and(|facts| facts.mps == Some(true));
+    finding(is_client, daemon, &pipes)
 }
 
-fn judge(is_client: bool, daemon: Daemon, pipes: &Path) -> (Finding, bool) {
+fn finding(is_client: bool, daemon: Daemon, pipes: &Path) -> (Finding, bool) {
     let pipes = pipes.display();
-    let shared = |found: String| (Finding::of("mps", Standing::Degraded, found, next::MPS), true);
+    let shared = |found: String| (Finding::of("mps", CheckStatus::Degraded, found, next_steps::MPS), true);
     match daemon {
         _ if is_client => shared("programs here are clients of an MPS server".to_owned()),
         Daemon::Serves => shared(format!("an MPS daemon's pipes are at {pipes}")),
         Daemon::Left => {
-            let found = format!("no server: the pipes at {pipes} are what one has left behind");
+            let found = format!("no server: an ended daemon has left the pipes at {pipes}");
             (
                 Finding::of(
                     "mps",
-                    Standing::Ok,
+                    CheckStatus::Ok,
                     found,
-                    format!("none needed; to be rid of them: rm -r {pipes}"),
+                    format!("none needed; to remove them: rm -r {pipes}"),
                 ),
                 false,
             )
@@ -57,8 +57,8 @@ fn judge(is_client: bool, daemon: Daemon, pipes: &Path) -> (Finding, bool) {
     }
 }
 
-/// Programs find a daemon by connecting to its socket, and so does this: the number in its pid file may be another's by now,
-/// or of another pid namespace. The daemon notes a connection without credentials in its log and forgets it.
+/// Connects to the daemon's socket, as programs do. The pid file is not used: its number may belong to another process by now, or to
+/// another pid namespace. The daemon logs a connection without credentials and drops it.
 fn daemon(pipes: &Path) -> Daemon {
     let control = pipes.join("control");
     if !control.exists() {
@@ -66,7 +66,7 @@ fn daemon(pipes: &Path) -> Daemon {
     }
     let (sender, answer) = mpsc::channel();
     thread::spawn(move || sender.send(UnixStream::connect(control).map(drop)));
-    match answer.recv_timeout(PATIENCE) {
+    match answer.recv_timeout(CONNECT_TIMEOUT) {
         Ok(Err(why)) if matches!(why.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
             Daemon::Left
         }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_is_one_that_takes_connections() {
+    fn a_daemon_serves_if_it_accepts_connections() {
         let pipes = tempfile::tempdir().unwrap();
         assert_eq!(daemon(pipes.path()), Daemon::None);
         let listener = UnixListener::bind(pipes.path().join("control")).unwrap();
@@ -89,23 +89,22 @@ mod tests {
             .unwrap();
         assert_eq!(daemon(pipes.path()), Daemon::Serves);
         drop(listener);
-        // Its socket and a pid file that names somebody are still there. A child that another test starts just then has the listener
-        // until it is another program.
+        // The socket and a pid file with an existing pid remain. A child that another test forks has the listener open until its exec.
         while daemon(pipes.path()) != Daemon::Left {
             thread::yield_now();
         }
     }
 
     #[test]
-    fn what_a_daemon_left_behind_is_told_and_costs_no_level() {
+    fn left_pipes_are_reported_and_do_not_lower_the_level() {
         let pipes = Path::new("/pipes");
-        let (left, is_shared) = judge(false, Daemon::Left, pipes);
-        assert_eq!((left.standing, is_shared), (Standing::Ok, false));
+        let (left, is_shared) = finding(false, Daemon::Left, pipes);
+        assert_eq!((left.status, is_shared), (CheckStatus::Ok, false));
         assert!(left.found.contains("/pipes") && left.next.is_some_and(|next| next.contains("rm -r /pipes")));
         for (is_client, daemon) in [(true, Daemon::None), (true, Daemon::Left), (false, Daemon::Serves)] {
-            let (found, is_shared) = judge(is_client, daemon, pipes);
-            assert_eq!((found.standing, is_shared), (Standing::Degraded, true), "{found:?}");
+            let (found, is_shared) = finding(is_client, daemon, pipes);
+            assert_eq!((found.status, is_shared), (CheckStatus::Degraded, true), "{found:?}");
         }
-        assert!(!judge(false, Daemon::None, pipes).1);
+        assert!(!finding(false, Daemon::None, pipes).1);
     }
 }

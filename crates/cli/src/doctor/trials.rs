@@ -1,4 +1,4 @@
-//! Controls tried on two busy programs of the doctor's own, and judged by what they complete.
+//! Driver controls tried on two busy programs of the doctor, judged by the kernels that they complete.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use sluice_nvrm::ControlError;
 use sluice_nvrm::selftest::{self, Effect};
 
-use super::groups::{Group, Steered};
-use super::helper::Busy;
+use super::busy_program::BusyProgram;
+use super::groups::{ControlledGroups, Group};
 use super::manager::Manager;
 
 /// Kernels that a program has in flight.
@@ -16,21 +16,21 @@ pub(super) const DEPTH: usize = 24;
 /// Time of each: long enough that a slow machine keeps the GPU busy.
 pub(super) const KERNEL: Duration = Duration::from_millis(1);
 
-/// Slices of a trial, in microseconds: 1 : 4, and far from the tiny ones of which only one may run.
+/// Slices of a trial, in microseconds: 1 : 4, and above 1 ms, because two groups with shorter slices livelock the GPU.
 const SHORT_US: u64 = 2_000;
 const LONG_US: u64 = 8_000;
-/// Kernels of both together by which shares are measured: many periods of the two slices.
+/// Kernels of both programs in a measurement of shares: many periods of the two slices.
 const FOR_SHARES: u64 = 600;
-/// Kernels of the one that goes on, by which standing is measured.
-const FOR_STANDING: u64 = 200;
-/// Kernels that show that somebody goes on: more than it had in flight.
-const FOR_GOING_ON: u64 = 2 * DEPTH as u64;
+/// Kernels of the running program in a measurement of a stopped one.
+const FOR_STOPPED: u64 = 200;
+/// Kernels that prove that a program runs: more than it had in flight.
+const FOR_RUNNING: u64 = 2 * DEPTH as u64;
 /// How long a window may take; on an idle machine it is less than a second.
 const WINDOW: Duration = Duration::from_millis(3500);
-/// Time between two looks at the counts.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Time between two polls of the counts.
+const POLL_EVERY: Duration = Duration::from_millis(10);
 
-/// What came of the controls of channel groups.
+/// Effects of the controls of channel groups.
 #[derive(Debug)]
 pub(super) struct Controls {
     pub(super) slices: Effect,
@@ -41,31 +41,31 @@ pub(super) struct Controls {
 /// Two busy programs.
 #[derive(Debug)]
 pub(super) struct Trials {
-    pub(super) first: Busy,
-    pub(super) second: Busy,
-    /// When the doctor has to be done.
+    pub(super) first: BusyProgram,
+    pub(super) second: BusyProgram,
+    /// Deadline of the doctor.
     pub(super) end: Instant,
 }
 
 impl Trials {
-    /// A program without a grant, beside one that has one: whether it stands, and goes on once it is granted.
+    /// Whether a program without a grant stops beside a program with one, and runs once it has a grant.
     pub(super) fn withheld(&mut self, manager: &Manager) -> anyhow::Result<Effect> {
         let pid = self.first.0.pid();
-        self.second.0.tell("go")?;
-        self.first.0.tell("go")?;
-        if !manager.is_asking(pid, self.until(WINDOW)) {
+        self.second.0.send("go")?;
+        self.first.0.send("go")?;
+        if !manager.is_waiting(pid, self.until(WINDOW)) {
             let [completed, _] = self.counts()?;
             manager.release(pid);
             return Ok(match completed {
-                0 => Effect::inconclusive("the program has neither asked for a grant nor run"),
+                0 => Effect::inconclusive("the program has neither requested a grant nor run"),
                 _ => Effect::NoEffect,
             });
         }
         let [before, beside] = self.counts()?;
-        let [now, now_beside] = self.until_counts(|[_, second]| second >= beside + FOR_STANDING)?;
+        let [now, now_beside] = self.until_counts(|[_, second]| second >= beside + FOR_STOPPED)?;
         manager.release(pid);
-        let after = self.goes_on(now)?;
-        Ok(selftest::goes_on(selftest::stands(now - before, now_beside - beside), after, FOR_GOING_ON))
+        let after = self.resumes(now)?;
+        Ok(selftest::goes_on(selftest::stands(now - before, now_beside - beside), after, FOR_RUNNING))
     }
 
     /// Waits until both complete kernels.
@@ -74,88 +74,92 @@ impl Trials {
             if Instant::now() >= until {
                 bail!("the programs complete nothing");
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_EVERY);
         }
         Ok(())
     }
 
-    /// Everything that can be done to the groups of both, which run. They are left as they were found.
+    /// Tries all controls on the groups of both running programs, and restores them.
     pub(super) fn controls(&mut self, first: Vec<Group>, second: Vec<Group>) -> Controls {
-        let (mut first, mut second) = (Steered::new(first), Steered::new(second));
+        let (mut first, mut second) = (ControlledGroups::new(first), ControlledGroups::new(second));
         let before = first.stats();
         let slices = tried(self.slices(&mut first, &mut second));
         let counts = match (before, first.stats()) {
             (Ok(before), Ok(after)) => selftest::switches(before, after),
-            (Err(why), _) | (_, Err(why)) => made(Err(why)).err().unwrap_or(Effect::NoEffect),
+            (Err(why), _) | (_, Err(why)) => control_result(Err(why)).err().unwrap_or(Effect::NoEffect),
         };
-        Controls { slices, counts, stops: tried(self.stop(&mut first)) }
+        Controls { slices, counts, stops: tried(self.disable(&mut first)) }
     }
 
     /// Slices of 1 : 4 and of 4 : 1.
-    fn slices(&mut self, first: &mut Steered, second: &mut Steered) -> anyhow::Result<Effect> {
+    fn slices(
+        &mut self,
+        first: &mut ControlledGroups,
+        second: &mut ControlledGroups,
+    ) -> anyhow::Result<Effect> {
         let mut shares = [[0; 2]; 2];
         for (share, (a, b)) in shares.iter_mut().zip([(SHORT_US, LONG_US), (LONG_US, SHORT_US)]) {
-            if let Err(effect) = made(first.set_slice(a).and_then(|()| second.set_slice(b))) {
+            if let Err(effect) = control_result(first.set_slice(a).and_then(|()| second.set_slice(b))) {
                 return Ok(effect);
             }
             *share = self.window(FOR_SHARES)?;
         }
-        let restored = made(first.restore_slices().and_then(|()| second.restore_slices()));
+        let restored = control_result(first.restore_slices().and_then(|()| second.restore_slices()));
         let [short_first, long_first] = shares;
         Ok(restored.err().unwrap_or_else(|| selftest::slices(short_first, long_first)))
     }
 
-    /// The first is stopped while the second goes on, and started again.
-    fn stop(&mut self, first: &mut Steered) -> anyhow::Result<Effect> {
-        if let Err(effect) = made(first.stop()) {
+    /// Disables the first program's groups while the second one runs, and enables them again.
+    fn disable(&mut self, first: &mut ControlledGroups) -> anyhow::Result<Effect> {
+        if let Err(effect) = control_result(first.disable()) {
             return Ok(effect);
         }
-        let stood = self.stands()?;
+        let stopped = self.is_stopped()?;
         let [now, _] = self.counts()?;
-        if let Err(effect) = made(first.start()) {
+        if let Err(effect) = control_result(first.enable()) {
             return Ok(effect);
         }
-        Ok(selftest::goes_on(stood, self.goes_on(now)?, FOR_GOING_ON))
+        Ok(selftest::goes_on(stopped, self.resumes(now)?, FOR_RUNNING))
     }
 
-    /// The first is held by `hold`, which says what came of it, and let go by `release`.
-    pub(super) fn held<T>(
+    /// Stops the first program by `lock` and releases it by `release`.
+    pub(super) fn locked<T>(
         &mut self,
-        hold: impl FnOnce(i32) -> anyhow::Result<Result<T, String>>,
+        lock: impl FnOnce(i32) -> anyhow::Result<Result<T, String>>,
         release: impl FnOnce(T) -> anyhow::Result<()>,
     ) -> anyhow::Result<Effect> {
-        let held = match hold(self.first.0.pid())? {
-            Ok(held) => held,
+        let locked = match lock(self.first.0.pid())? {
+            Ok(locked) => locked,
             Err(why) => return Ok(Effect::refused(why)),
         };
-        let stood = self.stands()?;
+        let stopped = self.is_stopped()?;
         let [now, _] = self.counts()?;
-        release(held)?;
-        Ok(selftest::goes_on(stood, self.goes_on(now)?, FOR_GOING_ON))
+        release(locked)?;
+        Ok(selftest::goes_on(stopped, self.resumes(now)?, FOR_RUNNING))
     }
 
-    /// Whether the first stands: what it completes while the second goes on.
-    fn stands(&mut self) -> anyhow::Result<Effect> {
-        let [first, second] = self.window(FOR_STANDING)?;
+    /// Whether the first program is stopped: the kernels that it completes while the second one runs.
+    fn is_stopped(&mut self) -> anyhow::Result<Effect> {
+        let [first, second] = self.window(FOR_STOPPED)?;
         Ok(selftest::stands(first, second))
     }
 
-    /// What both complete in the same window, until it is so much together; what was under way before is not counted.
+    /// Kernels that both complete in the same window, until their sum is `enough`. Kernels in flight before it are not counted.
     fn window(&mut self, enough: u64) -> anyhow::Result<[u64; 2]> {
         let [first, second] = self.counts()?;
-        let settled = first + second + FOR_GOING_ON;
+        let settled = first + second + FOR_RUNNING;
         let [first, second] = self.until_counts(|[a, b]| a + b >= settled)?;
         let [a, b] = self.until_counts(|[a, b]| a + b >= first + second + enough)?;
         Ok([a - first, b - second])
     }
 
-    /// What the first completes, beyond the `before` that it had completed, in a time in which it should do something.
-    fn goes_on(&mut self, before: u64) -> anyhow::Result<u64> {
-        let [now, _] = self.until_counts(|[first, _]| first >= before + FOR_GOING_ON)?;
+    /// Kernels that the first program completes beyond `before`, in a time in which it should complete some.
+    fn resumes(&mut self, before: u64) -> anyhow::Result<u64> {
+        let [now, _] = self.until_counts(|[first, _]| first >= before + FOR_RUNNING)?;
         Ok(now - before)
     }
 
-    /// The counts as soon as they are enough, or when the window's time is over.
+    /// The counts as soon as `enough` accepts them, or at the end of the window.
     fn until_counts(&mut self, enough: impl Fn([u64; 2]) -> bool) -> anyhow::Result<[u64; 2]> {
         let until = self.until(WINDOW);
         loop {
@@ -163,7 +167,7 @@ impl Trials {
             if enough(counts) || Instant::now() >= until {
                 return Ok(counts);
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_EVERY);
         }
     }
 
@@ -181,13 +185,13 @@ impl Trials {
     }
 }
 
-/// A trial that could not be brought to its end tells nothing.
+/// A trial that failed is inconclusive.
 pub(super) fn tried(effect: anyhow::Result<Effect>) -> Effect {
     effect.unwrap_or_else(|why| Effect::inconclusive(format!("{why:#}")))
 }
 
-/// What a refusal says of a control.
-fn made(control: Result<(), ControlError>) -> Result<(), Effect> {
+/// The effect of a control that the driver refused.
+fn control_result(control: Result<(), ControlError>) -> Result<(), Effect> {
     control.map_err(|error| match error {
         ControlError::Refused(status) => Effect::refused(status),
         other => Effect::inconclusive(other),

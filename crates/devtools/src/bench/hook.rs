@@ -1,0 +1,124 @@
+//! `sluice-dev bench hook`: what the hook adds to a launch. One process launches with and without the hook under real grants.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Common;
+use super::launch_worker::{self, Launches};
+use super::percentiles::{Percentiles, median};
+use super::requests::{self, Requests};
+use super::setup::{answer, next_line, start_bed, worker_command};
+use super::syscall_tracer::SyscallTracer;
+use sluice_test_bed::{Interrupts, TestBed, Worker};
+
+/// Name of the client.
+const CLIENT: &str = "bench";
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct HookFigures {
+    gpu: String,
+    /// One thread.
+    #[serde(flatten)]
+    one: Nanoseconds,
+    threads16: Nanoseconds,
+    /// System calls of the launching thread per hooked launch, counted by a tracer; absent where tracing is not permitted. The
+    /// median of blocks, so that a block in which the grant expired does not count.
+    syscalls_per_launch: Option<f64>,
+    /// The same of bare launches: the driver's own system calls.
+    bare_syscalls_per_launch: Option<f64>,
+    /// The calls of a latency-critical request, each the first of its kind since the GPU was idle.
+    request: Requests,
+}
+
+#[derive(Debug, Serialize)]
+struct Nanoseconds {
+    bare_ns: Percentiles,
+    hooked_ns: Percentiles,
+    added_ns: Percentiles,
+    /// Difference of bare launches from bare launches.
+    noise_ns: f64,
+    samples: usize,
+}
+
+/// Measures and prints the figures.
+pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Result<HookFigures> {
+    let bed = start_bed(common.options(&[(CLIENT, 1.0, 1.0, 8 << 30)]), || interrupts.pause())?;
+    let one = run_worker(&bed, &["--rounds", "400"], interrupts)?;
+    let many = run_worker(&bed, &["--rounds", "60", "--threads", "16"], interrupts)?;
+    let calls = |side| match count_calls(&bed, side, interrupts) {
+        Ok(calls) => Some(calls),
+        Err(why) => {
+            eprintln!("system calls not counted: {why:#}");
+            None
+        }
+    };
+    let figures = HookFigures {
+        gpu: one.device.clone(),
+        syscalls_per_launch: calls("hooked"),
+        bare_syscalls_per_launch: calls("bare"),
+        one: one.into(),
+        threads16: many.into(),
+        request: requests::measure(common, interrupts)?,
+    };
+    figures.print()?;
+    requests::print(&figures.request)?;
+    Ok(figures)
+}
+
+impl From<Launches> for Nanoseconds {
+    fn from(launches: Launches) -> Self {
+        let Launches { bare_ns, hooked_ns, added_ns, noise_ns, samples, .. } = launches;
+        Self { bare_ns, hooked_ns, added_ns, noise_ns, samples }
+    }
+}
+
+impl HookFigures {
+    fn print(&self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "time per launch on {}, ns        p50      p99", self.gpu)?;
+        for (threads, ns) in [("1 thread", &self.one), ("16 threads", &self.threads16)] {
+            for (series, percentiles) in
+                [("bare", ns.bare_ns), ("hooked", ns.hooked_ns), ("added", ns.added_ns)]
+            {
+                writeln!(
+                    out,
+                    "  {threads:10}  {series:20} {:10.1} {:10.1}",
+                    percentiles.p50, percentiles.p99
+                )?;
+            }
+            writeln!(out, "  {threads:10}  {:20} {:10.1}", "bare against bare", ns.noise_ns)?;
+        }
+        let calls =
+            |calls: Option<f64>| calls.map_or("not counted".to_owned(), |calls| format!("{calls:.4}"));
+        writeln!(
+            out,
+            "  system calls per launch: hooked {}, bare {}",
+            calls(self.syscalls_per_launch),
+            calls(self.bare_syscalls_per_launch)
+        )
+    }
+}
+
+fn start(bed: &TestBed, flags: &[&str]) -> anyhow::Result<Worker> {
+    let mut command = worker_command("hook-worker")?;
+    command.arg("--hook").arg(bed.hook()).args(flags);
+    bed.set_gpu(&mut command, CLIENT);
+    bed.set_manager(&mut command, CLIENT);
+    Worker::start("hook-worker", command, bed.path())
+}
+
+fn run_worker(bed: &TestBed, flags: &[&str], interrupts: &Interrupts) -> anyhow::Result<Launches> {
+    answer(&mut start(bed, flags)?, interrupts)
+}
+
+fn count_calls(bed: &TestBed, side: &str, interrupts: &Interrupts) -> anyhow::Result<f64> {
+    let mut worker = start(bed, &["--counted", side])?;
+    next_line(&mut worker, interrupts)?;
+    let tracer = SyscallTracer::attach(worker.pid())?;
+    worker.send("")?;
+    let blocks = tracer.count(launch_worker::COUNTED_BLOCKS)?;
+    let calls = median(blocks.iter().map(|calls| *calls as f64).collect());
+    Ok(calls / launch_worker::block_length() as f64)
+}

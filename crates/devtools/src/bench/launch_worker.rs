@@ -1,0 +1,246 @@
+//! The process in which `bench hook` measures. It has both the driver's launch function and the hook's, so that two blocks differ
+//! only in the function that is called.
+
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::thread;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use nix::unistd;
+use serde::{Deserialize, Serialize};
+use sluice_load::driver::Driver;
+use sluice_load::memory::DeviceBuffer;
+use sluice_load::samples::Samples;
+use sluice_load::session::{Session, Stream};
+use sluice_sys::tsc::{self, Calibration};
+
+use super::percentiles::{Percentiles, median};
+
+/// Launches of a block. A stream accepts four times as many before a launch has to wait.
+const BLOCK: usize = 256;
+/// Launches before a block that are not measured: they acquire a grant if the last one has expired.
+const WARM_UP: usize = 16;
+/// Blocks of [`BLOCK`] launches between which system calls are counted.
+pub(crate) const COUNTED_BLOCKS: usize = 40;
+
+/// Flags of the worker.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The hook
+    #[arg(long)]
+    hook: PathBuf,
+    /// Threads that launch at the same time
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Rounds of four blocks: bare, hooked, hooked, bare
+    #[arg(long, default_value_t = 400)]
+    rounds: usize,
+    /// Launch in blocks between two marker calls for the process that traces this one, instead of measuring
+    #[arg(long)]
+    counted: Option<Side>,
+}
+
+/// Which launch function is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Side {
+    /// The driver's.
+    Bare,
+    /// The hook's.
+    Hooked,
+}
+
+/// What the worker measured, nanoseconds per launch.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Launches {
+    /// Through the driver's own function.
+    pub(crate) bare_ns: Percentiles,
+    /// Through the hook, under grants that expire and are renewed.
+    pub(crate) hooked_ns: Percentiles,
+    /// p50: median of the differences between neighbouring blocks' typical launches. p99: difference of the two p99 above.
+    pub(crate) added_ns: Percentiles,
+    /// The same as `added_ns.p50` between bare blocks: the noise of the measurement.
+    pub(crate) noise_ns: f64,
+    /// Number of measured launches of each kind.
+    pub(crate) samples: usize,
+    /// Name of the device.
+    pub(crate) device: String,
+}
+
+/// Measures and prints one line of JSON, or makes blocks for the tracer to count.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let bare = Session::open(0).context("the driver itself")?;
+    let hooked = Session::with_driver(Driver::open_library(&arguments.hook).context("the hook")?, 0)
+        .context("the hook")?;
+    match arguments.counted {
+        Some(Side::Bare) => counted(&bare),
+        Some(Side::Hooked) => counted(&hooked),
+        None => {
+            let launches = measure(&bare, &hooked, arguments.threads, arguments.rounds)?;
+            Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&launches)?)?)
+        }
+    }
+}
+
+/// Ticks per launch of one thread, by side, and the typical launch of each round's four blocks.
+#[derive(Default)]
+struct Series {
+    bare: Vec<u64>,
+    hooked: Vec<u64>,
+    rounds: Vec<[f64; 4]>,
+}
+
+fn measure(bare: &Session, hooked: &Session, threads: usize, rounds: usize) -> anyhow::Result<Launches> {
+    let barrier = Barrier::new(threads);
+    let all = thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..threads).map(|_| scope.spawn(|| one_thread(bare, hooked, &barrier, rounds))).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|_| Err(anyhow!("a thread that launches panicked"))))
+            .collect::<anyhow::Result<Vec<Series>>>()
+    })?;
+    let calibration = Calibration::measure();
+    let ns = |ticks: f64| calibration.map_or(ticks, |clock| ticks * nanoseconds_per_tick(clock));
+    let overhead = stamp_overhead();
+    let percentiles = |side: fn(&Series) -> &Vec<u64>| {
+        let samples: Samples =
+            all.iter().flat_map(side).map(|ticks| ticks.saturating_sub(overhead)).collect();
+        let ticks = Percentiles::of(&samples, 1.0);
+        (Percentiles { p50: ns(ticks.p50), p99: ns(ticks.p99) }, samples.len())
+    };
+    let ((bare_ns, samples), (hooked_ns, _)) =
+        (percentiles(|series| &series.bare), percentiles(|series| &series.hooked));
+    let rounds = || all.iter().flat_map(|series| &series.rounds);
+    let added = median(rounds().map(|[a, b, c, d]| f64::midpoint(b - a, c - d)).collect());
+    let noise = median(rounds().map(|[a, _, _, d]| d - a).collect());
+    Ok(Launches {
+        bare_ns,
+        hooked_ns,
+        added_ns: Percentiles { p50: ns(added), p99: hooked_ns.p99 - bare_ns.p99 },
+        noise_ns: ns(noise),
+        samples,
+        device: bare.device_name().to_owned(),
+    })
+}
+
+fn one_thread(bare: &Session, hooked: &Session, barrier: &Barrier, rounds: usize) -> anyhow::Result<Series> {
+    // No thread returns before the last round, even after an error: the others would wait at the barrier for ever.
+    let lanes = Lane::new(bare).and_then(|bare| Ok([bare, Lane::new(hooked)?]));
+    let mut series = Ok(Series::default());
+    for _ in 0..rounds {
+        let mut typical = [0.0; 4];
+        for (place, hook) in typical.iter_mut().zip([false, true, true, false]) {
+            // All threads measure the same side at the same time.
+            barrier.wait();
+            let (Ok(lanes), Ok(measured)) = (&lanes, &mut series) else { continue };
+            match lanes[usize::from(hook)].block() {
+                Ok(ticks) => {
+                    *place = trimmed_mean(&ticks);
+                    if hook { measured.hooked.extend(ticks) } else { measured.bare.extend(ticks) }
+                }
+                Err(why) => series = Err(why),
+            }
+        }
+        if let Ok(measured) = &mut series {
+            measured.rounds.push(typical);
+        }
+    }
+    lanes?;
+    series
+}
+
+/// A stream and a word of memory, for launches through one of the two functions.
+struct Lane<'s> {
+    session: &'s Session,
+    stream: Stream<'s>,
+    buffer: DeviceBuffer<'s>,
+}
+
+impl<'s> Lane<'s> {
+    /// For the calling thread.
+    fn new(session: &'s Session) -> anyhow::Result<Self> {
+        session.use_on_this_thread()?;
+        Ok(Self { session, stream: session.stream()?, buffer: DeviceBuffer::with_initial_words(session, 1)? })
+    }
+
+    /// Launches a block of empty kernels and waits for them. Returns the ticks that each launch took.
+    fn block(&self) -> anyhow::Result<Vec<u64>> {
+        self.session.use_on_this_thread()?;
+        self.launch(WARM_UP)?;
+        let mut ticks = Vec::with_capacity(BLOCK);
+        let mut last = tsc::now();
+        for _ in 0..BLOCK {
+            self.launch(1)?;
+            let now = tsc::now();
+            ticks.push(now.wrapping_sub(last));
+            last = now;
+        }
+        self.stream.synchronize()?;
+        Ok(ticks)
+    }
+
+    fn launch(&self, times: usize) -> anyhow::Result<()> {
+        for _ in 0..times {
+            self.stream.launch(&self.buffer, 1, 0)?;
+        }
+        Ok(())
+    }
+}
+
+/// Launches [`COUNTED_BLOCKS`] blocks, each between two calls of `getppid`, which no other code here makes. Waits for a line of
+/// input before the first block, so that the tracer is attached.
+fn counted(session: &Session) -> anyhow::Result<()> {
+    let lane = Lane::new(session)?;
+    writeln!(io::stdout(), "ready")?;
+    io::stdin().lock().read_line(&mut String::new())?;
+    for _ in 0..COUNTED_BLOCKS {
+        lane.launch(WARM_UP)?;
+        let _ = unistd::getppid();
+        lane.launch(BLOCK)?;
+        let _ = unistd::getppid();
+        lane.stream.synchronize()?;
+    }
+    Ok(())
+}
+
+/// Launches between two marker calls.
+pub(crate) fn block_length() -> usize {
+    BLOCK
+}
+
+/// The mean of the faster nine tenths: finer than the counter's steps, and independent of interrupts.
+fn trimmed_mean(ticks: &[u64]) -> f64 {
+    let mut sorted = ticks.to_vec();
+    sorted.sort_unstable();
+    let kept = sorted.len() - sorted.len() / 10;
+    sorted.iter().take(kept).sum::<u64>() as f64 / kept.max(1) as f64
+}
+
+/// Ticks between two consecutive readings of the counter.
+fn stamp_overhead() -> u64 {
+    (0..1000)
+        .map(|_| {
+            let first = tsc::now();
+            tsc::now().wrapping_sub(first)
+        })
+        .min()
+        .unwrap_or(0)
+}
+
+fn nanoseconds_per_tick(clock: Calibration) -> f64 {
+    let base = clock.ns_at(1 << 40);
+    clock.ns_at((1 << 40) + 1_000_000_000).saturating_sub(base) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trimmed_mean_ignores_an_interrupt() {
+        assert_eq!(trimmed_mean(&[3, 3, 4, 4, 3, 3, 4, 4, 3, 90_000]), 31.0 / 9.0);
+        assert_eq!(trimmed_mean(&[]), 0.0);
+    }
+}

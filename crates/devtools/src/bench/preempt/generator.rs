@@ -1,0 +1,98 @@
+//! A load generator that serves requests or runs kernels on command.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use sluice_load::commanded::{Answer, Command, Ran, Served};
+
+use super::time_limit::TimeLimit;
+use sluice_test_bed::{TestBed, Worker};
+
+/// Time for an answer beyond the time of the command itself: contexts take seconds where many processes start.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
+/// How long it may take to end after its input is closed.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The generator's process, which ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Generator {
+    worker: Worker,
+    /// Name of its device.
+    pub(super) device: String,
+}
+
+impl Generator {
+    /// Starts it and waits until its first kernel has run.
+    ///
+    /// # Errors
+    /// If it cannot be started, does not get as far, or lacks the hook that it should have (or the other way round).
+    pub(super) fn start(
+        bed: &TestBed,
+        name: &str,
+        command: std::process::Command,
+        hooked: bool,
+        limit: &TimeLimit<'_>,
+    ) -> anyhow::Result<Self> {
+        let worker = Worker::start(name, command, bed.path())?;
+        let mut generator = Self { worker, device: String::new() };
+        match generator.answer(ANSWER_TIMEOUT, limit)? {
+            Answer::Ready { device, hooked: found, .. } if found == hooked => generator.device = device,
+            Answer::Ready { .. } => {
+                bail!("{name} should run {} the hook", if hooked { "under" } else { "without" })
+            }
+            other => bail!("{name} answered {other:?} first"),
+        }
+        Ok(generator)
+    }
+
+    /// Serves requests.
+    pub(super) fn serve(
+        &mut self,
+        command: &Command,
+        lasting: Duration,
+        limit: &TimeLimit<'_>,
+    ) -> anyhow::Result<Served> {
+        match self.ask(command, lasting, limit)? {
+            Answer::Served(served) if served.proof.holds() => Ok(served),
+            Answer::Served(_) => {
+                bail!("the buffer of {} is not the result of its kernels", self.worker.name())
+            }
+            other => bail!("{} answered {other:?}", self.worker.name()),
+        }
+    }
+
+    /// Starts kernels. The first one has run when this returns.
+    pub(super) fn run(&mut self, kernel_us: u32, limit: &TimeLimit<'_>) -> anyhow::Result<()> {
+        match self.ask(&Command::Run { kernel_us: kernel_us.into() }, Duration::ZERO, limit)? {
+            Answer::Running => Ok(()),
+            other => bail!("{} answered {other:?}", self.worker.name()),
+        }
+    }
+
+    /// Ends [`Generator::run`]. Returns the kernels that ended in a span, proven by the buffer.
+    pub(super) fn halt(&mut self, from_ns: u64, to_ns: u64, limit: &TimeLimit<'_>) -> anyhow::Result<Ran> {
+        match self.ask(&Command::Stop { from_ns, to_ns }, Duration::ZERO, limit)? {
+            Answer::Ran(ran) if ran.proof.holds() => Ok(ran),
+            Answer::Ran(_) => bail!("the buffer of {} is not the result of its kernels", self.worker.name()),
+            other => bail!("{} answered {other:?}", self.worker.name()),
+        }
+    }
+
+    fn ask(&mut self, command: &Command, lasting: Duration, limit: &TimeLimit<'_>) -> anyhow::Result<Answer> {
+        self.worker.send(&serde_json::to_string(command)?)?;
+        self.answer(lasting + ANSWER_TIMEOUT, limit)
+    }
+
+    fn answer(&mut self, timeout: Duration, limit: &TimeLimit<'_>) -> anyhow::Result<Answer> {
+        self.worker.answer(Instant::now() + timeout, || limit.check())
+    }
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        // A process that is killed amid its work can take an MPS server along.
+        let process = self.worker.process();
+        process.close_input();
+        let _ = process.wait(Instant::now() + END_TIMEOUT);
+    }
+}

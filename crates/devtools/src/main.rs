@@ -1,0 +1,57 @@
+//! The `sluice-dev` program: benchmarks for developers of Sluice. It lies beside `sluice` in the target directory and starts it;
+//! the image does not contain it.
+//!
+//! `cargo xtask build` builds it. `sluice-dev bench hook --gpu sim` then measures what the hook adds to a launch.
+#![forbid(unsafe_code)]
+
+mod bench;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measure Sluice.
+#[derive(Debug, Parser)]
+#[command(name = "sluice-dev", version)]
+struct Arguments {
+    /// End with the process of this id, which started this one
+    #[arg(long, global = true, hide = true, value_name = "PID")]
+    parent: Option<i32>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure what Sluice costs
+    Bench(bench::Arguments),
+}
+
+impl Arguments {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(parent) = self.parent {
+            sluice_test_bed::end_with_parent(parent)?;
+        }
+        match self.command {
+            Command::Bench(arguments) => bench::run(&arguments),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    Arguments::parse().run().unwrap_or_else(|error| {
+        eprintln!("sluice-dev: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,127 @@
+//! One scrape of the pod-manager's `/metrics`, as Prometheus makes it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::http;
+
+/// The samples of one scrape.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metrics {
+    samples: Vec<Sample>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Sample {
+    metric: String,
+    /// The text between the braces.
+    labels: String,
+    value: f64,
+}
+
+impl Metrics {
+    /// Fetches `http://address/metrics`.
+    ///
+    /// # Errors
+    /// If no server answers within two seconds, or its status is not 200.
+    pub fn scrape(address: SocketAddr) -> anyhow::Result<Self> {
+        Ok(Self::parse(&http::get(&address.to_string(), "/metrics")?))
+    }
+
+    /// The same as [`Metrics::scrape`] with another `timeout`.
+    ///
+    /// # Errors
+    /// If no server answers within `timeout`, or its status is not 200.
+    pub fn scrape_within(timeout: Duration, address: SocketAddr) -> anyhow::Result<Self> {
+        Ok(Self::parse(&http::get_within(timeout, &address.to_string(), "/metrics")?))
+    }
+
+    /// Reads Prometheus's text format. Comments and lines that are no samples are skipped.
+    pub fn parse(text: &str) -> Self {
+        let samples = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let (metric, labels) = series.split_once('{').unwrap_or((series, ""));
+            Some(Sample {
+                metric: metric.to_owned(),
+                labels: labels.trim_end_matches('}').to_owned(),
+                value: value.parse().ok()?,
+            })
+        });
+        Self { samples: samples.collect() }
+    }
+
+    /// The sum of all samples of `metric` whose labels contain every one of `labels`, each written `key="value"`.
+    pub fn sum(&self, metric: &str, labels: &[&str]) -> Option<f64> {
+        let values: Vec<f64> = self
+            .of(metric)
+            .filter(|sample| labels.iter().all(|label| sample.labels.contains(label)))
+            .map(|sample| sample.value)
+            .collect();
+        (!values.is_empty()).then(|| values.iter().sum())
+    }
+
+    /// The value of a metric for a client, if it is exported.
+    pub fn of_client(&self, metric: &str, client: &str) -> Option<f64> {
+        self.sum(metric, &[&format!("client=\"{client}\"")])
+    }
+
+    /// The samples of a metric by the value of `label`.
+    pub fn by_label(&self, metric: &str, label: &str) -> BTreeMap<String, f64> {
+        let begin = format!("{label}=\"");
+        let values = self.of(metric).filter_map(|sample| {
+            let (_, rest) = sample.labels.split_once(&begin)?;
+            Some((rest.split_once('"')?.0.to_owned(), sample.value))
+        });
+        values.collect()
+    }
+
+    fn of(&self, metric: &str) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(move |sample| sample.metric == metric)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    const TEXT: &str = "# HELP sluice_share Share.\n# TYPE sluice_share gauge\nsluice_share{client=\"be-30\"} 0.298\n\
+        sluice_refused_connections_total{reason=\"unknown\"} 3\nnonsense\nsluice_grants_total{gpu=\"0\",client=\"lc\"} 1e3\n\
+        sluice_level{level=\"turn\"} 2\nsluice_level{level=\"token\"} 0\nsluice_levels 7\n";
+
+    #[test]
+    fn a_sample_is_found_by_metric_and_client() {
+        let metrics = Metrics::parse(TEXT);
+        assert_eq!(metrics.of_client("sluice_share", "be-30"), Some(0.298));
+        assert_eq!(metrics.of_client("sluice_grants_total", "lc"), Some(1000.0));
+        assert_eq!(metrics.of_client("sluice_share", "lc"), None);
+    }
+
+    #[test]
+    fn samples_of_a_metric_are_summed_and_told_apart_by_a_label() {
+        let metrics = Metrics::parse(TEXT);
+        assert_eq!(metrics.sum("sluice_level", &[]), Some(2.0));
+        let levels = BTreeMap::from([("turn".to_owned(), 2.0), ("token".to_owned(), 0.0)]);
+        assert_eq!(metrics.by_label("sluice_level", "level"), levels);
+    }
+
+    #[test]
+    fn an_answer_with_another_status_than_200_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                request.extend(byte);
+            }
+            stream.write_all(b"HTTP/1.1 404 Not Found\r\n\r\nsluice_share 1\n").unwrap();
+        });
+        assert!(Metrics::scrape(address).unwrap_err().to_string().contains("404"));
+        server.join().unwrap();
+    }
+}

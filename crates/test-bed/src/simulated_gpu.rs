@@ -1,0 +1,68 @@
+//! The daemon of a simulated GPU, and its ledger.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use sluice_sim::client;
+use sluice_sim::ledger::{Interval, Ledger, Window};
+
+use crate::process::{Output, Process};
+use crate::test_bed::{Pause, wait_until_ready};
+
+/// A running simulator daemon. Its ledger is independent of the hook, the manager and the tenants.
+#[derive(Debug, Clone)]
+pub struct SimulatedGpu {
+    socket: PathBuf,
+}
+
+impl SimulatedGpu {
+    /// The daemon that serves at `socket`.
+    pub fn at(socket: &Path) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
+    /// Everything that the GPU has counted since it was started.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn ledger(&self) -> anyhow::Result<Ledger> {
+        client::ledger(&self.socket).context("the simulator's ledger does not answer")
+    }
+
+    /// Use of the GPU between two times of CLOCK_MONOTONIC in nanoseconds, which is the GPU's clock.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn window(&self, from_ns: u64, to_ns: u64) -> anyhow::Result<Window> {
+        client::window(&self.socket, from_ns, to_ns).context("the simulator's ledger does not answer")
+    }
+
+    /// The processes that had the GPU between two times, in order of time.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn timeline(&self, from_ns: u64, to_ns: u64) -> anyhow::Result<Vec<Interval>> {
+        client::timeline(&self.socket, from_ns, to_ns).context("the simulator's timeline does not answer")
+    }
+}
+
+/// Starts the daemon of a simulated GPU at `socket` and waits until it serves. `pause` is called between two polls and may end
+/// the wait.
+///
+/// # Errors
+/// If the daemon cannot be started or does not serve within `timeout`, and those of `pause`.
+pub fn start_simulator(
+    sluice: &Path,
+    socket: &Path,
+    flags: &[String],
+    timeout: Duration,
+    pause: Pause<'_>,
+) -> anyhow::Result<Process> {
+    let logs = socket.parent().context("the simulator's socket has no directory")?;
+    let mut command = Process::command(sluice);
+    command.arg("sim").arg("--socket").arg(socket).args(flags);
+    let mut process = Process::start("simulator", command, logs, Output::Log)?;
+    wait_until_ready(&mut process, timeout, pause, || client::ledger(socket).is_ok())?;
+    Ok(process)
+}

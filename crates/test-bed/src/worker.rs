@@ -1,0 +1,117 @@
+//! Programs that answer each line of input with one line of output.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde::de::DeserializeOwned;
+
+use crate::process::{NoLine, Output, Process};
+
+/// Time between two calls of `check` while a worker is waited for.
+const CHECK_EVERY: Duration = Duration::from_millis(20);
+
+/// A child that is asked one question after the other. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct Worker {
+    process: Process,
+    /// A deadline was missed once. A line that comes later may be the answer to an older question.
+    is_late: bool,
+}
+
+impl Worker {
+    /// Starts it; its standard error goes to `NAME.log` in `logs`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(name: &str, command: Command, logs: &Path) -> anyhow::Result<Self> {
+        Ok(Self { process: Process::start(name, command, logs, Output::Lines)?, is_late: false })
+    }
+
+    /// Its process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// The name given at the start.
+    pub fn name(&self) -> &str {
+        self.process.name()
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Writes a line to it.
+    ///
+    /// # Errors
+    /// If it no longer reads.
+    pub fn send(&mut self, line: &str) -> anyhow::Result<()> {
+        self.process.send_line(line)
+    }
+
+    /// Its next line. `check` is called every 20 ms and may end the wait.
+    ///
+    /// # Errors
+    /// If no line comes until `deadline`, or one came too late before, and those of `check`.
+    pub fn next_line(
+        &mut self,
+        deadline: Instant,
+        mut check: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<String> {
+        if self.is_late {
+            bail!("{} did not answer in time before", self.name());
+        }
+        loop {
+            check()?;
+            match self.process.next_line(deadline.min(Instant::now() + CHECK_EVERY)) {
+                Ok(line) => return Ok(line),
+                Err(NoLine::Closed) => {
+                    self.process.check_running()?;
+                    bail!("{} has closed its output{}", self.name(), self.process.log_tail());
+                }
+                Err(NoLine::TimedOut) => {}
+            }
+            if Instant::now() >= deadline {
+                self.is_late = true;
+                bail!("{} does not answer{}", self.name(), self.process.log_tail());
+            }
+        }
+    }
+
+    /// Its next line, read as JSON.
+    ///
+    /// # Errors
+    /// As [`Worker::next_line`], and if the line is not such a value.
+    pub fn answer<T: DeserializeOwned>(
+        &mut self,
+        deadline: Instant,
+        check: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<T> {
+        let line = self.next_line(deadline, check)?;
+        serde_json::from_str(&line).with_context(|| format!("{} printed {line}", self.name()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_missed_deadline_no_line_is_taken_for_an_answer() {
+        let logs = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 0; read first; read second; echo 1; echo 2; read end"]);
+        let mut worker = Worker::start("child", command, logs.path()).unwrap();
+        let in_time = || Instant::now() + Duration::from_secs(20);
+        assert_eq!(worker.answer::<u32>(in_time(), || Ok(())).unwrap(), 0);
+        worker.send("first").unwrap();
+        let error = worker.answer::<u32>(Instant::now(), || Ok(())).unwrap_err().to_string();
+        assert!(error.contains("does not answer"), "{error}");
+        worker.send("second").unwrap();
+        let error = worker.answer::<u32>(in_time(), || Ok(())).unwrap_err().to_string();
+        assert!(error.contains("child did not answer in time"), "{error}");
+    }
+}

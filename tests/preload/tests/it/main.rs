@@ -1,0 +1,27 @@
+//! All tests of real programs under the real hook, as one test program: one link instead of twenty.
+//!
+//! Each test starts its own simulator, pod-manager and tenants as processes. A test that measures time holds the machine alone
+//! (`exclusive`); all others run side by side (`shared`). One test: `cargo test -p sluice-preload-tests --test it MODULE::TEST`.
+
+mod announcements;
+mod bad_input;
+mod benchmarks;
+mod bypasses;
+mod channel_group_scheduling;
+mod contract;
+mod doctor;
+mod driver_lookup;
+mod gemini_protocol;
+mod hold_command;
+mod hold_kernels;
+mod ioctls;
+mod killed_processes;
+mod memory_limits;
+mod preemption;
+mod processes;
+mod reef_example;
+mod request_cost;
+mod stream_gates;
+mod streams;
+mod time_shares;
+mod unhooked_processes;

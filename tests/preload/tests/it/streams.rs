@@ -1,0 +1,63 @@
+//! Streams of all kinds while grants come and go: capture, per-thread defaults, streams that are destroyed.
+
+use sluice_preload_tests::{Node, Tenant, shared};
+
+const TWO: &str = "2\nmain 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n";
+
+/// Another client that is always busy, so that every grant ends at its deadline.
+fn rival(node: &Node) -> Tenant {
+    let mut rival = node.tenant("other", "busy").arguments("500 8").start();
+    rival.expect("ready");
+    node.when_completed(&rival, 8);
+    rival
+}
+
+fn beside_a_rival(program: &str, arguments: &str) {
+    let _lock = shared();
+    let node = Node::start(TWO);
+    let rival = rival(&node);
+    let tenant = node.tenant("main", program).arguments(arguments).start();
+    tenant.finish().expect_success();
+    assert!(node.metric("sluice_grants_total", "main") >= 2.0, "grants must expire during the test");
+    rival.finish().expect_success();
+}
+
+#[test]
+fn a_capture_in_global_mode_survives_grants_that_expire_meanwhile() {
+    beside_a_rival("capture", "global 8");
+}
+
+#[test]
+fn a_capture_in_thread_local_mode_survives_grants_that_expire_meanwhile() {
+    beside_a_rival("capture", "local 8");
+}
+
+#[test]
+fn a_capture_in_relaxed_mode_survives_grants_that_expire_meanwhile() {
+    beside_a_rival("capture", "relaxed 8");
+}
+
+#[test]
+fn per_thread_default_streams_are_governed_and_complete() {
+    beside_a_rival("streams", "perthread");
+}
+
+#[test]
+fn streams_may_be_destroyed_with_work_in_flight() {
+    beside_a_rival("streams", "destroyed");
+}
+
+#[test]
+fn queried_events_complete_while_streams_are_created_and_destroyed() {
+    beside_a_rival("streams", "asked");
+}
+
+#[test]
+fn contexts_may_be_created_and_destroyed() {
+    beside_a_rival("streams", "contexts");
+}
+
+#[test]
+fn signals_interrupt_neither_the_wait_for_a_token_nor_an_allocation() {
+    beside_a_rival("signals", "");
+}

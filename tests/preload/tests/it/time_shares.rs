@@ -1,0 +1,120 @@
+//! Shares of the GPU's time, measured by the simulated GPU's ledger.
+
+use sluice_preload_tests::tenant::end;
+use sluice_preload_tests::{MS, Node, Tenant, checks, exclusive, shared, tenant};
+
+const SECOND: u64 = 1_000 * MS;
+
+fn busy(node: &Node, clients: &[&str]) -> Vec<Tenant> {
+    tenant::busy(node, clients, "1000 8")
+}
+
+#[test]
+fn two_busy_clients_share_according_to_their_requests_over_twenty_seconds() {
+    let _lock = exclusive();
+    let node = Node::start("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n");
+    let tenants = busy(&node, &["be-a", "be-b"]);
+    let span = node.let_pass(20 * SECOND);
+    let window = node.window(span);
+    checks::shares(&window, &[(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)], 0.9).unwrap();
+    end(tenants);
+}
+
+/// The check of the test above fails for a manager that swaps its clients.
+#[test]
+fn with_the_quotas_swapped_the_check_of_shares_fails() {
+    let _lock = shared();
+    let node = Node::start("2\nbe-a 0.7 1.0 8589934592\nbe-b 0.3 1.0 8589934592\n");
+    let tenants = busy(&node, &["be-a", "be-b"]);
+    let span = node.let_pass(5 * SECOND);
+    let window = node.window(span);
+    let checked = checks::shares(&window, &[(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)], 0.9);
+    assert!(checked.is_err(), "quotas were swapped and the check did not notice: {window:?}");
+    end(tenants);
+}
+
+#[test]
+fn two_processes_of_a_client_have_the_share_of_one() {
+    let _lock = exclusive();
+    let node = Node::start("2\npair 0.5 1.0 8589934592\nsingle 0.5 1.0 8589934592\n");
+    let tenants = busy(&node, &["pair", "pair", "single"]);
+    let span = node.let_pass(8 * SECOND);
+    let window = node.window(span);
+    let of_time = |tenants: &[Tenant]| tenants.iter().map(|t| window.share_of_time(t.pid())).sum::<f64>();
+    let (pair, single) = (of_time(&tenants[..2]), of_time(&tenants[2..]));
+    assert!((single - 0.5).abs() <= checks::TWO_POINTS, "the single one had {single:.4} of the time");
+    // The pair loses at most a tenth of its half to context switches between its two processes (docs/reference, context switch).
+    let possible = 0.45 - checks::TWO_POINTS..=0.5 + checks::TWO_POINTS;
+    assert!(possible.contains(&pair), "the pair had {pair:.4} of the time");
+    end(tenants);
+}
+
+#[test]
+fn a_limit_of_half_holds_for_a_lone_client_without_long_stalls() {
+    let _lock = exclusive();
+    let node = Node::start("1\ncapped 0.5 0.5 8589934592\n");
+    let tenants = busy(&node, &["capped"]);
+    // The burst that a fresh token bucket allows is over.
+    node.let_pass(SECOND);
+    let span = node.let_pass(10 * SECOND);
+    let share = node.window(span).share_of_time(tenants[0].pid());
+    assert!((share - 0.5).abs() <= checks::TWO_POINTS, "share {share:.4} under a limit of 0.5");
+    let stall = checks::longest_stall(&node.timeline(span), tenants[0].pid(), span);
+    assert!(stall <= 200 * MS, "did not run for {} ms", stall / MS);
+    end(tenants);
+}
+
+#[test]
+fn an_idle_clients_share_goes_to_the_others_in_proportion_to_their_requests() {
+    let _lock = exclusive();
+    let node =
+        Node::start("3\nsmall 0.2 1.0 8589934592\nlarge 0.3 1.0 8589934592\nidle 0.5 1.0 8589934592\n");
+    let mut idle = node.tenant("idle", "tenant").start();
+    idle.expect("ready");
+    assert_eq!(idle.ask("launch 20 1000"), "launched");
+    assert_eq!(idle.ask("sync"), "synced");
+    let tenants = busy(&node, &["small", "large"]);
+    let span = node.let_pass(8 * SECOND);
+    checks::shares(&node.window(span), &[(&[tenants[0].pid()], 0.4), (&[tenants[1].pid()], 0.6)], 0.9)
+        .unwrap();
+    // The idle client gets the GPU when it has work again.
+    assert_eq!(idle.ask("launch 20 1000"), "launched");
+    assert_eq!(idle.ask("sync"), "synced");
+    assert_eq!(idle.ask("check"), "right");
+    end(tenants);
+    idle.finish().expect_success();
+}
+
+#[test]
+fn a_lone_client_with_a_small_request_gets_the_whole_gpu() {
+    let _lock = exclusive();
+    let node = Node::start("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n");
+    let tenants = busy(&node, &["be-a"]);
+    let span = node.let_pass(3 * SECOND);
+    let share = node.window(span).share_of_time(tenants[0].pid());
+    assert!(share >= 0.9, "alone, it had {share:.4} of the GPU's time");
+    end(tenants);
+}
+
+#[test]
+fn a_latency_critical_client_does_not_wait_for_the_token() {
+    let _lock = shared();
+    let node = Node::with(
+        "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
+    )
+    .manager_arguments("--return-timeout-ms 60000")
+    .start();
+    // One kernel that holds the token of best effort for as long as it runs.
+    let mut batch = node.tenant("batch", "tenant").start();
+    batch.expect("ready");
+    assert_eq!(batch.ask("launch 1 600000000"), "launched");
+    let mut service = node.tenant("service", "tenant").start();
+    service.expect("ready");
+    for _ in 0..10 {
+        assert_eq!(service.ask("launch 5 100"), "launched");
+        assert_eq!(service.ask("sync"), "synced");
+    }
+    assert_eq!(service.ask("check"), "right");
+    assert_eq!(node.row(&batch).kernels_completed, 0, "it must hold the token all the time");
+    service.finish().expect_success();
+}
