@@ -43,7 +43,7 @@ impl Descriptor {
     }
 
     /// Its number, if that still leads to the file that it was opened for.
-    pub(crate) fn ours(&self) -> Option<RawFd> {
+    pub(crate) fn checked(&self) -> Option<RawFd> {
         self.is_ours().then(|| self.raw())
     }
 
@@ -58,7 +58,7 @@ impl Descriptor {
     }
 
     /// Ends the connection of a socket for everybody who has a copy of it, and closes it.
-    pub(crate) fn end(&self) {
+    pub(crate) fn shut_down(&self) {
         if self.is_ours() {
             // SAFETY: harmless on any descriptor.
             let _ended = unsafe { libc::shutdown(self.raw(), libc::SHUT_RDWR) };

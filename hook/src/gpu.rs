@@ -6,7 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use sluice_driver_api::types::*;
-use sluice_hook_core::platform::{Driver, Located, Mark, Stream, StreamKind};
+use sluice_hook_core::platform::{Driver, Mark, Stream, StreamKind, StreamLocation};
 
 use crate::{preempt, real};
 
@@ -23,7 +23,7 @@ pub(crate) struct Gpu {
 }
 
 impl Driver for Gpu {
-    fn locate(&self, stream: Stream) -> Option<Located> {
+    fn locate(&self, stream: Stream) -> Option<StreamLocation> {
         // A created stream says where the launch goes, whatever context is current.
         let of_stream = if stream.kind == StreamKind::Created { stream_context(stream) } else { None };
         let context = of_stream.or_else(current_context)?;
@@ -34,7 +34,7 @@ impl Driver for Gpu {
                 real::table().cuStreamGetFlags.map(|get| unsafe { get(handle(stream), &raw mut flags) });
             asked == Some(CUresult::SUCCESS) && flags & STREAM_NON_BLOCKING == 0
         };
-        Some(Located { context, blocking })
+        Some(StreamLocation { context, blocking })
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {
@@ -183,7 +183,7 @@ pub(crate) fn device_uuid(device: CUdevice) -> Option<[u8; 16]> {
 }
 
 /// Lets the tracker's calls go on while the program captures a graph: they touch no stream that is being captured.
-pub(crate) fn stand_aside_from_captures() {
+pub(crate) fn relax_capture_mode() {
     const RELAXED: CUstreamCaptureMode = 2;
     let mut mode = RELAXED;
     if let Some(exchange) = real::table().cuThreadExchangeStreamCaptureMode {

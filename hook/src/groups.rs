@@ -33,12 +33,12 @@ thread_local! {
 }
 
 /// Changes of the registry so far.
-pub(crate) fn changes() -> u64 {
+pub(crate) fn registry_changes() -> u64 {
     CHANGES.load(Acquire)
 }
 
 /// Changes of what is to be announced so far.
-pub(crate) fn news() -> u64 {
+pub(crate) fn announcement_changes() -> u64 {
     NEWS.load(Acquire)
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn news() -> u64 {
 ///
 /// # Safety
 /// `argument` is the block that `request` promises, which the driver has read and written.
-pub(crate) unsafe fn look(
+pub(crate) unsafe fn observe_ioctl(
     fd: RawFd,
     request: Request,
     argument: *const c_void,
@@ -85,29 +85,29 @@ pub(crate) unsafe fn look(
         NEWS.fetch_add(1, AcqRel);
         // A context in the making is told of when it is made.
         if CREATING.get().is_none() {
-            spread();
+            wake_trackers();
         }
     }
 }
 
 /// The look at an ioctl panicked: what is known may be wrong from here on, so nothing is announced any more, and the manager is told to
 /// let go of what was.
-pub(crate) fn failed() {
+pub(crate) fn disable_after_panic() {
     process::COUNTERS.panics.fetch_add(1, Relaxed);
     OFF.store(true, Release);
     NEWS.fetch_add(1, AcqRel);
     INSIDE.set(false);
-    spread();
+    wake_trackers();
 }
 
 /// Runs a call that makes a context on `device`.
-pub(crate) fn creating<R>(device: CUdevice, call: impl FnOnce() -> R) -> R {
+pub(crate) fn with_context_creation<R>(device: CUdevice, call: impl FnOnce() -> R) -> R {
     let outer = CREATING.replace(u32::try_from(device).ok());
-    let before = news();
+    let before = announcement_changes();
     let result = call();
     CREATING.set(outer);
-    if news() != before {
-        spread();
+    if announcement_changes() != before {
+        wake_trackers();
     }
     result
 }
@@ -122,31 +122,31 @@ pub(crate) fn after_fork() {
 
 /// Tells one announcement from another.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct AnnouncementKey {
     numbers: Vec<u64>,
     contexts: Vec<ContextHandles>,
 }
 
 /// What is announced of a device: groups, and copies of the descriptors through which they are controlled.
 #[derive(Debug, Default)]
-pub(crate) struct Announced {
+pub(crate) struct Announcement {
     pub(crate) contexts: Vec<ContextHandles>,
     pub(crate) fds: Vec<OwnedFd>,
     /// Which groups these are, and their channels: equal means that nothing has changed.
-    pub(crate) state: State,
+    pub(crate) state: AnnouncementKey,
 }
 
 /// All groups of a device, or none if not all of them can be controlled. Does not call the driver.
-pub(crate) fn announced(ordinal: u32) -> Result<Announced, Unannounced> {
+pub(crate) fn announcement(ordinal: u32) -> Result<Announcement, Unannounced> {
     if OFF.load(Acquire) {
-        return Ok(Announced::default());
+        return Ok(Announcement::default());
     }
     let told = registry().announcement(ordinal, process::sees_one_device())?;
     let fds: Option<Vec<OwnedFd>> = told.descriptors.iter().map(|fd| control(*fd)).collect();
     // A descriptor that the program has closed takes its groups with it.
-    let Some(fds) = fds else { return Ok(Announced::default()) };
-    let state = State { numbers: told.numbers, contexts: told.contexts.clone() };
-    Ok(Announced { contexts: told.contexts, fds, state })
+    let Some(fds) = fds else { return Ok(Announcement::default()) };
+    let state = AnnouncementKey { numbers: told.numbers, contexts: told.contexts.clone() };
+    Ok(Announcement { contexts: told.contexts, fds, state })
 }
 
 /// What is known, for the log.
@@ -209,8 +209,8 @@ fn make() -> &'static Mutex<Registry> {
 }
 
 /// Has the trackers look for what is new.
-fn spread() {
-    for managed in process::all() {
+fn wake_trackers() {
+    for managed in process::devices() {
         managed.device.wake_tracker();
     }
 }
@@ -283,10 +283,10 @@ mod tests {
             let compute = GroupParams { engine: engine::GR0 }.encode();
             registry().note(&made(parent, object, kind), &compute, 9, Some(0), 0);
         }
-        let before = news();
-        failed();
-        assert_ne!(news(), before, "the manager is told");
-        assert!(announced(0).is_ok_and(|announced| announced.contexts.is_empty()));
+        let before = announcement_changes();
+        disable_after_panic();
+        assert_ne!(announcement_changes(), before, "the manager is told");
+        assert!(announcement(0).is_ok_and(|announced| announced.contexts.is_empty()));
         let known: Vec<_> = of_device(0).into_iter().map(|found| found.handles.channel_group).collect();
         assert_eq!(known, [4]);
         assert!(of_device(1).is_empty());

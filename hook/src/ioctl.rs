@@ -53,7 +53,7 @@ unsafe fn perhaps_nvidia(fd: c_int, number: c_ulong, argument: *mut c_void, requ
         // SAFETY: the caller's arguments, unchanged.
         return unsafe { next(fd, number, argument) };
     }
-    let before = groups::changes();
+    let before = groups::registry_changes();
     let errno = Errno::now();
     // SAFETY: the caller's arguments, unchanged.
     let mut result = unsafe { next(fd, number, argument) };
@@ -72,10 +72,10 @@ unsafe fn perhaps_nvidia(fd: c_int, number: c_ulong, argument: *mut c_void, requ
         let looked = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: if the file is the driver's, which is looked at first, it has accepted the request, and the argument is
             // the block that the number promises; of another file's argument nothing is read.
-            unsafe { groups::look(fd, request, argument, before, simulated) };
+            unsafe { groups::observe_ioctl(fd, request, argument, before, simulated) };
         }));
         if looked.is_err() {
-            let _given_up = catch_unwind(groups::failed);
+            let _given_up = catch_unwind(groups::disable_after_panic);
         }
         errno.put_back();
     }

@@ -14,7 +14,7 @@ pub(crate) use token::TokenConnection;
 use sluice_comm::Name;
 use sluice_comm::attach::{AttachPayload, ContextHandles};
 
-use crate::groups::Announced;
+use crate::groups::Announcement;
 
 /// Where a manager listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) enum Address {
 
 /// Who we say we are, on one device.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity {
+pub(crate) struct ClientIdentity {
     pub(crate) name: Name,
     pub(crate) ordinal: u32,
     pub(crate) uuid: [u8; 16],
@@ -40,14 +40,14 @@ struct Payload {
     fds: Vec<OwnedFd>,
 }
 
-impl Identity {
+impl ClientIdentity {
     /// Who we are, and nothing of contexts: understood by every manager.
     fn plain(&self) -> Payload {
         Payload { bytes: self.payload(Vec::new()).encode_first(), fds: Vec::new() }
     }
 
     /// Who we are, with the contexts that may be controlled.
-    fn with_contexts(&self, announced: Announced) -> Payload {
+    fn with_contexts(&self, announced: Announcement) -> Payload {
         Payload { bytes: self.payload(announced.contexts).encode(), fds: announced.fds }
     }
 

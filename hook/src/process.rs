@@ -9,20 +9,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_comm::Name;
 use sluice_driver_api::types::CUdevice;
+use sluice_hook_core::allocations::AllocationTable;
 use sluice_hook_core::captures::Captures;
 use sluice_hook_core::config::{Config, Managers};
 use sluice_hook_core::counters::Counters;
 use sluice_hook_core::device::{Device, Settings};
-use sluice_hook_core::ledger::Ledger;
-use sluice_hook_core::memory::Memory;
+use sluice_hook_core::memory::MemoryAccount;
 use sluice_hook_core::outcome::Bypass;
-use sluice_hook_core::thread::Thread;
+use sluice_hook_core::thread_state::ThreadState;
 
 use crate::clock::HostClock;
 use crate::descriptor::Descriptor;
 use crate::gpu::{self, Gpu};
-use crate::link::{Address, Identity, MemoryConnection, TokenConnection};
-use crate::{groups, hold, log, preempt, tracker};
+use crate::link::{Address, ClientIdentity, MemoryConnection, TokenConnection};
+use crate::{groups, hold_kernel, log, preempt, tracker_thread};
 
 /// Devices a process can see.
 pub(crate) const MAX_DEVICES: usize = 64;
@@ -32,7 +32,7 @@ pub(crate) static COUNTERS: Counters = Counters::new();
 /// Stream captures under way.
 pub(crate) static CAPTURES: Captures = Captures::new();
 
-static LEDGER: Mutex<Ledger> = Mutex::new(Ledger::new());
+static LEDGER: Mutex<AllocationTable> = Mutex::new(AllocationTable::new());
 static SETUP: AtomicPtr<Setup> = AtomicPtr::new(std::ptr::null_mut());
 static DEVICES: [AtomicPtr<Managed>; MAX_DEVICES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_DEVICES];
@@ -46,7 +46,7 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// What the thread remembers. Constant and without a destructor: using it costs an address computation.
-    static THREAD: Thread = const { Thread::new() };
+    static THREAD: ThreadState = const { ThreadState::new() };
     /// The thread is setting a device up.
     static SETTING_UP: Cell<bool> = const { Cell::new(false) };
 }
@@ -57,17 +57,17 @@ pub(crate) type GpuDevice = Device<'static, Gpu, TokenConnection, HostClock>;
 /// One device with its manager.
 pub(crate) struct Managed {
     pub(crate) device: GpuDevice,
-    pub(crate) memory: Memory<MemoryConnection>,
+    pub(crate) memory: MemoryAccount<MemoryConnection>,
     pub(crate) ordinal: u32,
-    pub(crate) out: hold::Out,
+    pub(crate) out: hold_kernel::ActiveHold,
     tracked: AtomicBool,
 }
 
 impl Managed {
     /// Starts the tracker if it does not run: it keeps the connections, so whoever launches or holds memory needs it.
     pub(crate) fn track(&'static self) {
-        if !self.tracked.load(Acquire) && !self.tracked.swap(true, AcqRel) && !tracker::start(self) {
-            self.device.stand_aside();
+        if !self.tracked.load(Acquire) && !self.tracked.swap(true, AcqRel) && !tracker_thread::start(self) {
+            self.device.bypass_all();
         }
     }
 }
@@ -82,31 +82,31 @@ struct Setup {
 
 /// Runs `call` with the calling thread's memory.
 #[inline]
-pub(crate) fn with_thread<R>(call: impl FnOnce(&Thread) -> R) -> R {
+pub(crate) fn with_thread<R>(call: impl FnOnce(&ThreadState) -> R) -> R {
     THREAD.with(call)
 }
 
 /// The allocations of this process.
-pub(crate) fn ledger() -> MutexGuard<'static, Ledger> {
+pub(crate) fn ledger() -> MutexGuard<'static, AllocationTable> {
     LEDGER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The one managed device of a process that sees one device and has launched on it.
 #[inline]
-pub(crate) fn single() -> Option<&'static Managed> {
+pub(crate) fn only_device() -> Option<&'static Managed> {
     // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
     unsafe { SINGLE.load(Acquire).as_ref() }
 }
 
 /// The managed device of the calling thread's context, ready for launches.
 #[cold]
-pub(crate) fn launching() -> Result<&'static Managed, Bypass> {
+pub(crate) fn device_for_launch() -> Result<&'static Managed, Bypass> {
     passing()?;
     // Asked once: a process with several devices comes here for each launch.
     count_devices();
     // Without a current context the launch may still go to a stream's; with one device there is no doubt whose gate it is.
     let only = || (COUNT.load(Relaxed) == 1).then_some(0);
-    let managed = managed(gpu::current_device().or_else(only).ok_or(Bypass::NoContext)?)?;
+    let managed = device_of(gpu::current_device().or_else(only).ok_or(Bypass::NoContext)?)?;
     managed.track();
     if COUNT.load(Relaxed) == 1 {
         SINGLE.store(std::ptr::from_ref(managed).cast_mut(), Release);
@@ -115,24 +115,24 @@ pub(crate) fn launching() -> Result<&'static Managed, Bypass> {
 }
 
 /// The device that a wait of the calling thread concerns, if it is in use.
-pub(crate) fn for_waits() -> Option<&'static Managed> {
+pub(crate) fn device_for_call() -> Option<&'static Managed> {
     if has_forked() {
         return None;
     }
-    single().or_else(|| in_use(u32::try_from(gpu::current_device()?).ok()?))
+    only_device().or_else(|| in_use(u32::try_from(gpu::current_device()?).ok()?))
 }
 
 /// The managed device of the calling thread's context.
-pub(crate) fn current() -> Result<&'static Managed, Bypass> {
+pub(crate) fn current_device() -> Result<&'static Managed, Bypass> {
     passing()?;
-    match single() {
+    match only_device() {
         Some(managed) => Ok(managed),
-        None => managed(gpu::current_device().ok_or(Bypass::NoContext)?),
+        None => device_of(gpu::current_device().ok_or(Bypass::NoContext)?),
     }
 }
 
 /// The device of an ordinal, with its manager.
-pub(crate) fn managed(ordinal: CUdevice) -> Result<&'static Managed, Bypass> {
+pub(crate) fn device_of(ordinal: CUdevice) -> Result<&'static Managed, Bypass> {
     passing()?;
     let at = usize::try_from(ordinal).map_err(|_| Bypass::NotManaged)?;
     let slot = DEVICES.get(at).ok_or(Bypass::NotManaged)?;
@@ -146,7 +146,7 @@ pub(crate) fn managed(ordinal: CUdevice) -> Result<&'static Managed, Bypass> {
     if SETTING_UP.replace(true) {
         return Err(Bypass::Nested);
     }
-    let made = make(ordinal);
+    let made = make_device(ordinal);
     SETTING_UP.set(false);
     let Some(made) = made else {
         UNMANAGED.fetch_or(1 << at, AcqRel);
@@ -174,7 +174,7 @@ pub(crate) fn in_use(ordinal: u32) -> Option<&'static Managed> {
 }
 
 /// All devices in use.
-pub(crate) fn all() -> impl Iterator<Item = &'static Managed> {
+pub(crate) fn devices() -> impl Iterator<Item = &'static Managed> {
     // SAFETY: the pointers are null or come from `Box::into_raw` and are never freed.
     DEVICES.iter().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
 }
@@ -195,7 +195,7 @@ pub(crate) fn passing() -> Result<(), Bypass> {
 pub(crate) fn count_bypass(reason: Bypass) {
     COUNTERS.bypass(reason);
     if reason != Bypass::Forked
-        && let Some(managed) = single()
+        && let Some(managed) = only_device()
     {
         managed.device.link().count_bypass(reason);
     }
@@ -222,7 +222,7 @@ pub(crate) fn count_devices() {
 pub(crate) fn after_fork() {
     groups::after_fork();
     preempt::after_fork();
-    for managed in all() {
+    for managed in devices() {
         FORKED.store(true, Release);
         managed.device.abandon();
         managed.device.link().close_in_child();
@@ -235,13 +235,13 @@ pub(crate) fn log(text: std::fmt::Arguments<'_>) {
     log::line(setup().log.as_ref(), text);
 }
 
-fn make(ordinal: CUdevice) -> Option<Managed> {
+fn make_device(ordinal: CUdevice) -> Option<Managed> {
     let setup = setup();
     let uuid = gpu::device_uuid(ordinal)?;
     let at = usize::try_from(ordinal).ok()?;
     let ordinal = u32::try_from(ordinal).ok()?;
     let address = address(&setup.config.managers, at, &uuid)?;
-    let identity = Identity { name: setup.name, ordinal, uuid };
+    let identity = ClientIdentity { name: setup.name, ordinal, uuid };
     log(format_args!(
         "device {ordinal} has its manager at {address:?}, client name {:?}",
         setup.name.as_str()
@@ -250,16 +250,16 @@ fn make(ordinal: CUdevice) -> Option<Managed> {
         idle_ns: setup.config.idle_us * 1000,
         quantile: setup.config.quantile,
         fail_closed: setup.config.fail_closed,
-        hints: setup.config.hints,
+        hold_kernels: setup.config.hold_kernels,
         ..Settings::default()
     };
     let token = TokenConnection::new(address.clone(), identity.clone());
     let memory = MemoryConnection::new(address, identity);
     Some(Managed {
         device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),
-        memory: Memory::new(memory, setup.config.fail_closed),
+        memory: MemoryAccount::new(memory, setup.config.fail_closed),
         ordinal,
-        out: hold::Out::none(),
+        out: hold_kernel::ActiveHold::none(),
         tracked: AtomicBool::new(false),
     })
 }
@@ -270,7 +270,7 @@ fn address(managers: &Managers, ordinal: usize, uuid: &[u8; 16]) -> Option<Addre
         Managers::Socket(path) => Some(Address::Unix(path.clone())),
         Managers::Tcp(list) => list.get(ordinal).map(|(ip, port)| Address::Tcp(ip.clone(), *port)),
         Managers::Directory { path, explicit } => {
-            let uuid = dashed(uuid);
+            let uuid = format_uuid(uuid);
             let named = |prefix: &str| -> PathBuf { path.join(format!("{prefix}{uuid}.sock")) };
             let candidates = [named("GPU-"), named("MIG-"), named("")];
             let found = candidates.iter().find(|path| path.exists()).cloned();
@@ -281,7 +281,7 @@ fn address(managers: &Managers, ordinal: usize, uuid: &[u8; 16]) -> Option<Addre
 }
 
 /// A UUID as NVIDIA's tools write it.
-fn dashed(uuid: &[u8; 16]) -> String {
+fn format_uuid(uuid: &[u8; 16]) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]].map(hex).join("-")
 }
@@ -303,7 +303,7 @@ fn set_up() -> &'static Setup {
         log::line(log_file.as_ref(), format_args!("{mistake}"));
     }
     let claimed = config.client.clone().unwrap_or_else(host_name);
-    let disabled = config.disabled || switched_off(&config.managers);
+    let disabled = config.disabled || has_disable_file(&config.managers);
     let fresh =
         Box::into_raw(Box::new(Setup { name: Name::shortened(&claimed), config, log: log_file, disabled }));
     match SETUP.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
@@ -320,7 +320,7 @@ fn set_up() -> &'static Setup {
 }
 
 /// The kill switch as a file, beside the sockets.
-fn switched_off(managers: &Managers) -> bool {
+fn has_disable_file(managers: &Managers) -> bool {
     let directory: Option<&Path> = match managers {
         Managers::Socket(path) => path.parent(),
         Managers::Directory { path, .. } => Some(path),

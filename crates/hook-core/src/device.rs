@@ -9,28 +9,28 @@
 //! Application threads call [`Device::launch`]; one tracker thread calls [`Device::run_tracker`]. Application threads ask
 //! and wait for the answer; only the tracker connects, drains and yields.
 
+mod acquire;
 mod drain;
+mod host_waits;
 mod state;
 mod tracker;
-mod waits;
-mod wanting;
-mod work;
+mod ungated_work;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+pub use host_waits::HostWait;
 pub use state::Settings;
 use state::State;
-pub use tracker::Pause;
-pub use waits::Wait;
+pub use tracker::NextStep;
 
 use crate::captures::Captures;
 use crate::counters::Counters;
-use crate::gate::Gate;
-use crate::hint::Hints;
-use crate::outcome::{Bypass, Outcome};
+use crate::hold_kernel::HoldKernels;
+use crate::launch_gate::LaunchGate;
+use crate::outcome::Bypass;
 use crate::platform::{Clock, Driver, Stream, TokenLink};
-use crate::thread::Thread;
+use crate::thread_state::ThreadState;
 
 /// Gate and token client of one GPU.
 #[derive(Debug)]
@@ -42,37 +42,37 @@ pub struct Device<'p, D, L, C> {
     captures: &'p Captures,
     counters: &'p Counters,
     settings: Settings,
-    gate: Gate,
-    hints: Hints,
+    gate: LaunchGate,
+    hold_kernels: HoldKernels,
     /// 0 to govern, else 1 + the index of the reason to let everything pass.
-    passing: AtomicU8,
+    bypass: AtomicU8,
     /// What the manager was told: there is something to do.
-    active: AtomicBool,
+    reported_active: AtomicBool,
     /// The program asks again and again whether something is done, and has nothing else to do.
-    asking: AtomicBool,
+    polling: AtomicBool,
     /// When it last asked, in nanoseconds.
-    asked_ns: AtomicU64,
+    polled_ns: AtomicU64,
     /// Threads in the middle of submitting work that passes no gate. Counted up with the lock, down without.
-    submitting: AtomicUsize,
+    submitting_ungated: AtomicUsize,
     state: Mutex<State>,
     /// Threads that want to launch wait here.
-    wanting: Condvar,
+    launch_waiters: Condvar,
     /// The tracker waits here.
-    tracking: Condvar,
+    tracker_wakeup: Condvar,
     /// Held while stream handles of the program are used by the tracker, and while the program destroys one.
-    handles: Mutex<()>,
+    handles_lock: Mutex<()>,
     /// Held during a whole drain, and while the program destroys a context.
-    draining: Mutex<()>,
+    drain_lock: Mutex<()>,
 }
 
 /// Leave to submit one launch. The launch counts as being submitted until this is dropped.
 #[derive(Debug)]
-pub struct Pass<'g> {
-    gate: &'g Gate,
+pub struct LaunchPass<'g> {
+    gate: &'g LaunchGate,
     shard: usize,
 }
 
-impl Drop for Pass<'_> {
+impl Drop for LaunchPass<'_> {
     #[inline]
     fn drop(&mut self) {
         self.gate.leave(self.shard);
@@ -94,28 +94,19 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             clock,
             captures,
             counters,
-            gate: Gate::default(),
-            hints: Hints::new(settings.hints),
-            passing: AtomicU8::new(0),
-            active: AtomicBool::new(false),
-            asking: AtomicBool::new(false),
-            asked_ns: AtomicU64::new(0),
-            submitting: AtomicUsize::new(0),
+            gate: LaunchGate::default(),
+            hold_kernels: HoldKernels::new(settings.hold_kernels),
+            bypass: AtomicU8::new(0),
+            reported_active: AtomicBool::new(false),
+            polling: AtomicBool::new(false),
+            polled_ns: AtomicU64::new(0),
+            submitting_ungated: AtomicUsize::new(0),
             state: Mutex::new(State::new(&settings)),
             settings,
-            wanting: Condvar::new(),
-            tracking: Condvar::new(),
-            handles: Mutex::new(()),
-            draining: Mutex::new(()),
-        }
-    }
-
-    /// Asks leave for one launch on `stream`; waits for a grant if there is none.
-    #[inline]
-    pub fn launch(&self, stream: Stream, thread: &Thread) -> Outcome<Pass<'_>> {
-        match self.launch_at_once(stream, thread) {
-            Ok(pass) => Outcome::Governed(pass),
-            Err(pass) => self.launch_slowly(stream, thread, pass),
+            launch_waiters: Condvar::new(),
+            tracker_wakeup: Condvar::new(),
+            handles_lock: Mutex::new(()),
+            drain_lock: Mutex::new(()),
         }
     }
 
@@ -126,12 +117,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// # Errors
     /// The launch has to be noted, or to wait.
     #[inline]
-    pub fn launch_at_once(&self, stream: Stream, thread: &Thread) -> Result<Pass<'_>, Pass<'_>> {
+    pub fn try_launch(&self, stream: Stream, thread: &ThreadState) -> Result<LaunchPass<'_>, LaunchPass<'_>> {
         let shard = thread.shard();
         self.gate.enter(shard);
-        let pass = Pass { gate: &self.gate, shard };
+        let pass = LaunchPass { gate: &self.gate, shard };
         if self.gate.is_open(&self.clock, &self.link)
-            && thread.knows(self.ordinal, stream.handle, self.gate.epoch())
+            && thread.has_noted(self.ordinal, stream.handle, self.gate.epoch())
         {
             return Ok(pass);
         }
@@ -145,22 +136,22 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Closes the gate for ever, in the child of a fork: the grant belongs to the parent.
     pub fn abandon(&self) {
-        self.pass_for(Some(Bypass::Forked));
+        self.set_bypass(Some(Bypass::Forked));
         self.gate.close();
-        self.hints.abandon();
+        self.hold_kernels.abandon();
     }
 
     /// Lets everything pass from here on: the hook failed inside.
-    pub fn stand_aside(&self) {
+    pub fn bypass_all(&self) {
         // Under the lock, so that nobody begins to wait between the two lines.
         let _state = self.lock();
-        self.pass_for(Some(Bypass::InternalError));
-        self.wanting.notify_all();
+        self.set_bypass(Some(Bypass::InternalError));
+        self.launch_waiters.notify_all();
     }
 
     /// The hints.
-    pub fn hints(&self) -> &Hints {
-        &self.hints
+    pub fn hold_kernels(&self) -> &HoldKernels {
+        &self.hold_kernels
     }
 
     /// The driver.
@@ -178,14 +169,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// The reason for which everything passes, if it does.
-    fn passing(&self) -> Option<Bypass> {
-        let index = usize::from(self.passing.load(SeqCst)).checked_sub(1)?;
+    fn bypass_reason(&self) -> Option<Bypass> {
+        let index = usize::from(self.bypass.load(SeqCst)).checked_sub(1)?;
         Bypass::ALL.get(index).copied()
     }
 
-    fn pass_for(&self, reason: Option<Bypass>) {
+    fn set_bypass(&self, reason: Option<Bypass>) {
         let word = reason.map_or(0, |reason| u8::try_from(reason.index() + 1).unwrap_or(u8::MAX));
-        self.passing.store(word, SeqCst);
+        self.bypass.store(word, SeqCst);
     }
 
     fn is_open(&self) -> bool {

@@ -48,7 +48,7 @@ pub(crate) struct FakeLink {
     pub(crate) dead: AtomicBool,
     pub(crate) legacy: AtomicBool,
     pub(crate) quota_ms: AtomicU64,
-    pub(crate) rings: AtomicU64,
+    pub(crate) wakeups: AtomicU64,
     pub(crate) company: AtomicU64,
     /// What it was told of activity.
     pub(crate) activity: Mutex<Vec<(bool, u64)>>,
@@ -66,7 +66,7 @@ pub(crate) struct FakeLink {
     pub(crate) holds_answers: AtomicBool,
     /// How long an answer is on its way, the grant running.
     pub(crate) delay_ns: AtomicU64,
-    pub(crate) sent: Mutex<Vec<(Option<Used>, Option<Ask>)>>,
+    pub(crate) sent: Mutex<Vec<(Option<GrantUsage>, Option<GrantRequest>)>>,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
 }
 
@@ -75,7 +75,7 @@ impl FakeLink {
         self.deadline.store(deadline, SeqCst);
     }
 
-    pub(crate) fn sent(&self) -> Vec<(Option<Used>, Option<Ask>)> {
+    pub(crate) fn sent(&self) -> Vec<(Option<GrantUsage>, Option<GrantRequest>)> {
         lock(&self.sent).clone()
     }
 
@@ -89,7 +89,7 @@ impl TokenLink for FakeLink {
         self.connects.fetch_add(1, SeqCst);
         self.check()?;
         self.set_deadline(if self.standing.load(SeqCst) { u64::MAX } else { 0 });
-        Ok(Attached { by_ticks: true, takes_yield: !self.legacy.load(SeqCst) })
+        Ok(Attached { deadline_in_ticks: true, accepts_yield: !self.legacy.load(SeqCst) })
     }
 
     fn disconnect(&self) {}
@@ -99,7 +99,7 @@ impl TokenLink for FakeLink {
         !self.dead.load(SeqCst)
     }
 
-    fn send(&self, used: Option<Used>, ask: Option<Ask>) -> Result<(), LinkError> {
+    fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError> {
         self.check()?;
         lock(&self.sent).push((used, ask));
         Ok(())
@@ -145,15 +145,15 @@ impl TokenLink for FakeLink {
         lock(&self.activity).push((busy, now_ns));
     }
 
-    fn company(&self) -> u64 {
+    fn contenders(&self) -> u64 {
         self.company.load(SeqCst)
     }
 
-    fn ring(&self, standing: bool) {
-        self.rings.fetch_add(u64::from(standing), SeqCst);
+    fn wake_manager(&self) {
+        self.wakeups.fetch_add(1, SeqCst);
     }
 
-    fn report(&self, busy_ns: u64, _progress_ns: u64, _launches: u64) {
+    fn report_busy(&self, busy_ns: u64) {
         self.busy_ns.store(busy_ns, SeqCst);
     }
 }
@@ -176,8 +176,8 @@ pub(crate) struct FakeDriver {
 }
 
 impl Driver for FakeDriver {
-    fn locate(&self, _stream: Stream) -> Option<Located> {
-        (!self.no_context.load(SeqCst)).then_some(Located { context: 7, blocking: true })
+    fn locate(&self, _stream: Stream) -> Option<StreamLocation> {
+        (!self.no_context.load(SeqCst)).then_some(StreamLocation { context: 7, blocking: true })
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {

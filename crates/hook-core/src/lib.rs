@@ -5,21 +5,21 @@
 
 #![forbid(unsafe_code)]
 
-pub mod array;
+pub mod allocations;
+pub mod array_size;
 pub mod captures;
 pub mod config;
 pub mod counters;
 pub mod device;
-pub mod gate;
-pub mod hint;
-pub mod ledger;
+pub mod hold_kernel;
+pub mod launch_gate;
 pub mod memory;
 pub mod outcome;
+pub mod period_predictor;
 pub mod platform;
-pub mod predictor;
-pub mod retains;
+pub mod retain_count;
 pub mod streams;
-pub mod thread;
+pub mod thread_state;
 
 #[cfg(test)]
 mod fakes;

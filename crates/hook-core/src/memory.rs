@@ -15,7 +15,7 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// The memory account of this process on one device.
 #[derive(Debug)]
-pub struct Memory<L> {
+pub struct MemoryAccount<L> {
     link: L,
     fail_closed: bool,
     /// Bytes this process holds or is about to allocate, as the manager would be told.
@@ -25,7 +25,7 @@ pub struct Memory<L> {
     order: Mutex<()>,
 }
 
-impl<L: MemoryLink> Memory<L> {
+impl<L: MemoryLink> MemoryAccount<L> {
     /// An empty account. `fail_closed` holds until the manager says otherwise.
     pub fn new(link: L, fail_closed: bool) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl<L: MemoryLink> Memory<L> {
     pub fn reserve(&self, bytes: u64) -> Outcome<()> {
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         // A connection that breaks under the question may be one to a manager that was replaced: ask once more.
-        let ask = || self.ensure().and_then(|()| self.link.reserve(bytes));
+        let ask = || self.ensure_connected().and_then(|()| self.link.reserve(bytes));
         let verdict = ask().or_else(|_| ask());
         let outcome = match verdict {
             Ok(true) => Outcome::Governed(()),
@@ -73,7 +73,7 @@ impl<L: MemoryLink> Memory<L> {
     /// (used, limit) of the client, over all its processes, in bytes; `None` if no manager answers.
     pub fn usage(&self) -> Option<(u64, u64)> {
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ensure()
+        self.ensure_connected()
             .and_then(|()| self.link.usage())
             .inspect(|(_, limit)| self.limit.store(*limit, SeqCst))
             .ok()
@@ -90,14 +90,14 @@ impl<L: MemoryLink> Memory<L> {
     }
 
     /// Connects again if the manager was lost and this process holds memory it should know of.
-    pub fn keep_attached(&self) {
+    pub fn reattach_if_lost(&self) {
         if self.charged() != 0 && !self.link.is_alive() {
             let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-            let _attached = self.ensure();
+            let _attached = self.ensure_connected();
         }
     }
 
-    fn ensure(&self) -> Result<(), LinkError> {
+    fn ensure_connected(&self) -> Result<(), LinkError> {
         if self.link.is_alive() {
             return Ok(());
         }
@@ -131,60 +131,5 @@ pub fn visible_memory(used: u64, limit: u64, physical_free: u64, physical_total:
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fakes::FakeMemory;
-
-    fn account(limit: u64, fail_closed: bool) -> Memory<FakeMemory> {
-        Memory::new(FakeMemory::new(limit), fail_closed)
-    }
-
-    #[test]
-    fn the_limit_holds_to_the_byte() {
-        let memory = account(100, false);
-        assert_eq!(memory.reserve(60), Outcome::Governed(()));
-        assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
-        assert_eq!(memory.reserve(40), Outcome::Governed(()));
-        memory.release(40);
-        assert_eq!(memory.usage(), Some((60, 100)));
-    }
-
-    #[test]
-    fn a_manager_that_returns_learns_what_is_in_use() {
-        let memory = account(100, false);
-        memory.reserve(60);
-        memory.link.die();
-        memory.release(10);
-        assert_eq!(memory.reserve(5), Outcome::Bypassed(Bypass::ManagerGone));
-        memory.link.return_empty();
-        memory.keep_attached();
-        assert_eq!(memory.usage(), Some((55, 100)));
-    }
-
-    #[test]
-    fn without_a_manager_the_last_limit_still_holds() {
-        let memory = account(100, false);
-        memory.reserve(60);
-        memory.link.die();
-        assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
-        assert_eq!(memory.reserve(40), Outcome::Bypassed(Bypass::ManagerGone));
-    }
-
-    #[test]
-    fn a_manager_that_was_never_there_is_passed_or_refused_as_configured() {
-        let open = account(100, false);
-        open.link.die();
-        assert_eq!(open.reserve(1_000_000), Outcome::Bypassed(Bypass::ManagerGone));
-        let closed = account(100, true);
-        closed.link.die();
-        assert_eq!(closed.reserve(1), Outcome::Refused(Refusal::MemoryLimit));
-    }
-
-    #[test]
-    fn a_program_sees_its_limit_and_what_is_left_of_it() {
-        assert_eq!(visible_memory(3, 10, 100, 1000), (7, 10));
-        assert_eq!(visible_memory(3, 10, 5, 1000), (5, 10), "no more than the GPU has");
-        assert_eq!(visible_memory(30, 10, 100, 1000), (0, 10), "used beyond the limit does not wrap");
-        assert_eq!(visible_memory(3, 5000, 100, 1000), (100, 1000), "a limit above the GPU is the GPU");
-    }
-}
+#[path = "memory_tests.rs"]
+mod tests;

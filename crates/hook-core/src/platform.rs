@@ -63,7 +63,7 @@ impl Stream {
 
 /// Where a stream lives and how it orders itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Located {
+pub struct StreamLocation {
     /// The stream's context.
     pub context: u64,
     /// Whether the legacy default stream waits for it.
@@ -82,7 +82,7 @@ pub struct Mark {
 /// The GPU driver, as far as gate and tracker need it. All of it may be called from any thread.
 pub trait Driver {
     /// Context and flags of a stream the calling thread is about to use; `None` without a current context.
-    fn locate(&self, stream: Stream) -> Option<Located>;
+    fn locate(&self, stream: Stream) -> Option<StreamLocation>;
 
     /// Whether calls on `stream` are recorded into a graph instead of run.
     fn is_capturing(&self, stream: Stream) -> bool;
@@ -130,14 +130,14 @@ pub enum LinkError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attached {
     /// Whether deadlines are compared as ticks (else as nanoseconds).
-    pub by_ticks: bool,
+    pub deadline_in_ticks: bool,
     /// Whether the manager understands YIELD (a Gemini manager does not).
-    pub takes_yield: bool,
+    pub accepts_yield: bool,
 }
 
 /// What a finished grant used, in milliseconds of GPU time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Used {
+pub struct GrantUsage {
     /// Busy time of all bursts.
     pub used_ms: f64,
     /// How much of it lay behind the deadline.
@@ -146,7 +146,7 @@ pub struct Used {
 
 /// A request for the next grant, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ask {
+pub struct GrantRequest {
     /// How far the last grant overran.
     pub overuse_ms: f64,
     /// How long the program would run if nobody stopped it; 0 if unknown.
@@ -165,7 +165,7 @@ pub trait TokenLink: Debug {
     fn is_alive(&self) -> bool;
 
     /// Reports a finished grant, asks for the next one, or both, in one write.
-    fn send(&self, used: Option<Used>, ask: Option<Ask>) -> Result<(), LinkError>;
+    fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError>;
 
     /// Waits for the answer to an [`Ask`]: the quota in milliseconds. The grant page is up to date when it returns.
     fn receive(&self) -> Result<f64, LinkError>;
@@ -195,14 +195,14 @@ pub trait TokenLink: Debug {
     fn set_activity(&self, busy: bool, now_ns: u64);
 
     /// How many others may use the GPU now, by the manager's word.
-    fn company(&self) -> u64;
+    fn contenders(&self) -> u64;
 
     /// Tells the manager that work arrived on an idle client, after [`Self::set_activity`]. `standing`: it has not asked for
     /// leave.
-    fn ring(&self, standing: bool);
+    fn wake_manager(&self);
 
-    /// Publishes GPU time used since attach, the last progress and all launches.
-    fn report(&self, busy_ns: u64, progress_ns: u64, launches: u64);
+    /// Publishes the GPU time that this process used since it started, in nanoseconds.
+    fn report_busy(&self, busy_ns: u64);
 }
 
 /// The memory connection to one manager.

@@ -4,9 +4,9 @@ use std::ffi::c_uint;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_hook_core::ledger::{DriverKind, Space};
+use sluice_hook_core::allocations::{AllocationKind, HandleSpace};
 
-use super::charge::{Wanted, allocate};
+use super::charge::{AllocationRequest, allocate};
 #[allow(unused_imports, reason = "found by type")]
 use crate::preempt::{Arg, Other};
 use crate::real;
@@ -19,8 +19,8 @@ pub(crate) use super::physical::cuMemCreate;
 /// What every driver so far rounds the rows of pitched memory up to; the real pitch is settled afterwards.
 const USUAL_PITCH: u64 = 512;
 
-fn linear(bytes: u64, kind: DriverKind) -> Wanted {
-    Wanted { bytes, space: Space::Pointer, kind }
+fn linear(bytes: u64, kind: AllocationKind) -> AllocationRequest {
+    AllocationRequest { bytes, space: HandleSpace::Pointer, kind }
 }
 
 /// Functions with the address first and the size second: their names, how an address is written, and by which kind of call.
@@ -37,7 +37,7 @@ macro_rules! sized {
         ) -> CUresult {
             let wanted = bytes as u64;
             allocate(
-                linear(wanted, DriverKind::$backing),
+                linear(wanted, AllocationKind::$backing),
                 None,
                 // SAFETY: the program's arguments; a stream that stands for another is as good as that.
                 || unsafe { real(pointer, bytes $(, Arg($argument).at_once(sized!(@own $name)))*) },
@@ -71,7 +71,7 @@ pub(crate) unsafe fn cuMemAllocPitch(
 ) -> CUresult {
     let rows = u64::from(height);
     allocate(
-        linear(expected(u64::from(width), rows), DriverKind::Linear),
+        linear(expected(u64::from(width), rows), AllocationKind::Linear),
         None,
         // SAFETY: the program's arguments, unchanged.
         || unsafe { real(pointer, pitch, width, height, element) },
@@ -93,7 +93,7 @@ pub(crate) unsafe fn cuMemAllocPitch_v2(
 ) -> CUresult {
     let rows = height as u64;
     allocate(
-        linear(expected(width as u64, rows), DriverKind::Linear),
+        linear(expected(width as u64, rows), AllocationKind::Linear),
         None,
         // SAFETY: the program's arguments, unchanged.
         || unsafe { real(pointer, pitch, width, height, element) },

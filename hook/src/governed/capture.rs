@@ -23,8 +23,8 @@ fn begin(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
     guarded((), || {
         CAPTURES.begin(stream);
         // From here on every launch has to be looked at, and the tracker has to have finished with the legacy stream.
-        for managed in process::all() {
-            managed.device.capture_begins();
+        for managed in process::devices() {
+            managed.device.prepare_capture();
         }
     });
     let result = real();

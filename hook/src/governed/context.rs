@@ -5,7 +5,7 @@ use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
 
 use super::guarded;
 use crate::groups;
-use crate::hold;
+use crate::hold_kernel;
 use crate::preempt;
 use crate::process;
 use crate::real;
@@ -19,13 +19,13 @@ pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Functions that make a context on a device: the channel groups allocated meanwhile are that device's.
 pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    groups::creating(device, || changes_current(real))
+    groups::with_context_creation(device, || changes_current(real))
 }
 
 /// `cuCtxDestroy` and its relatives.
 pub(crate) fn destroy(context: CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
     let context = context.expose_provenance() as u64;
-    ending(context, Memory::GoesToo, real, has_ended)
+    ending(context, ContextMemory::GoesToo, real, has_ended)
 }
 
 /// `cuGreenCtxDestroy`.
@@ -37,7 +37,7 @@ pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) 
     }
     // The memory of a green context is its device's.
     let context = context.expose_provenance() as u64;
-    ending(context, Memory::Stays, real, has_ended)
+    ending(context, ContextMemory::Stays, real, has_ended)
 }
 
 /// Whether a call that ends a context has ended it. The driver documents that such calls may also return what an earlier
@@ -60,7 +60,7 @@ pub(super) fn has_ended(result: CUresult) -> bool {
 
 /// What becomes of the memory allocated in a context that ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Memory {
+pub(super) enum ContextMemory {
     GoesToo,
     Stays,
 }
@@ -69,7 +69,7 @@ pub(super) enum Memory {
 /// memory is released.
 pub(super) fn ending(
     context: u64,
-    memory: Memory,
+    memory: ContextMemory,
     real: impl FnOnce() -> CUresult,
     ended: impl FnOnce(CUresult) -> bool,
 ) -> CUresult {
@@ -78,15 +78,15 @@ pub(super) fn ending(
     }
     preempt::context_ends(context);
     let guards: Vec<_> =
-        guarded(Vec::new(), || process::all().map(|managed| managed.device.hold_contexts()).collect());
-    let held = guarded(None, || Some(hold::context_may_end(context)));
+        guarded(Vec::new(), || process::devices().map(|managed| managed.device.lock_contexts()).collect());
+    let held = guarded(None, || Some(hold_kernel::begin_context_end(context)));
     let result = changes_current(|| super::sync::blocking_all(real));
     let ended = ended(result);
     if ended {
         guarded((), || preempt::context_ended(context));
         guarded((), || {
-            held.into_iter().for_each(hold::MayEnd::ended);
-            for managed in process::all() {
+            held.into_iter().for_each(hold_kernel::ContextEnd::ended);
+            for managed in process::devices() {
                 managed.device.forget_context(context);
                 managed.device.driver().forget_context(context);
             }
@@ -95,7 +95,7 @@ pub(super) fn ending(
         preempt::context_stays(context);
     }
     drop(guards);
-    if ended && memory == Memory::GoesToo {
+    if ended && memory == ContextMemory::GoesToo {
         guarded((), || {
             let freed = process::ledger().remove_context(context);
             for (device, bytes) in freed {

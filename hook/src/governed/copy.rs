@@ -3,7 +3,7 @@
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 
-use crate::hold;
+use crate::hold_kernel;
 
 /// Calls `real`; before it, a hold begins if the copy brings input and one is due.
 #[inline]
@@ -12,7 +12,7 @@ pub(crate) fn call(
     is_input: impl FnOnce() -> bool,
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    hold::before_copy(is_input);
+    hold_kernel::before_copy(is_input);
     super::work::call(stream, per_thread, real)
 }
 

@@ -7,14 +7,14 @@ use std::cell::Cell;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUdevice;
-use sluice_hook_core::retains::Retains;
+use sluice_hook_core::retain_count::RetainCount;
 
-use super::context::{Memory, create, ending, has_ended};
+use super::context::{ContextMemory, create, ending, has_ended};
 use crate::process::{self, MAX_DEVICES};
 use crate::real;
 
 /// By device.
-static RETAINS: [Retains; MAX_DEVICES] = [const { Retains::new() }; MAX_DEVICES];
+static RETAINS: [RetainCount; MAX_DEVICES] = [const { RetainCount::new() }; MAX_DEVICES];
 
 thread_local! {
     /// The thread is in the driver's part of one of these calls: what the driver calls meanwhile is part of it.
@@ -51,7 +51,7 @@ pub(crate) fn release(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUre
     };
     match primary(device) {
         // Whatever it returns: see `has_ended`.
-        Some(context) => ending(context, Memory::GoesToo, real, |_| is_active(device) == Some(false)),
+        Some(context) => ending(context, ContextMemory::GoesToo, real, |_| is_active(device) == Some(false)),
         None => real(),
     }
 }
@@ -63,10 +63,11 @@ pub(crate) fn reset(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresu
         return real();
     }
     // Whether the driver goes on counting is not known, nor on which side of the reset a retain is that is made meanwhile.
-    let forget = || retains(device).filter(|_| !process::has_forked()).into_iter().for_each(Retains::forget);
+    let forget =
+        || retains(device).filter(|_| !process::has_forked()).into_iter().for_each(RetainCount::forget);
     forget();
     let result = match primary(device) {
-        Some(context) => ending(context, Memory::GoesToo, real, |result| {
+        Some(context) => ending(context, ContextMemory::GoesToo, real, |result| {
             has_ended(result) || is_active(device) == Some(false)
         }),
         None => real(),
@@ -75,7 +76,7 @@ pub(crate) fn reset(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresu
     result
 }
 
-fn retains(device: CUdevice) -> Option<&'static Retains> {
+fn retains(device: CUdevice) -> Option<&'static RetainCount> {
     RETAINS.get(usize::try_from(device).ok()?)
 }
 

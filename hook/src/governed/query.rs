@@ -22,7 +22,7 @@ pub(crate) unsafe fn cuMemGetInfo_v2(
     if result == CUresult::SUCCESS {
         // SAFETY: the driver has succeeded, so it has written both.
         unsafe {
-            let seen = limited(process::current, *free as u64, *total as u64);
+            let seen = limited(process::current_device, *free as u64, *total as u64);
             (*free, *total) = (seen.0.try_into().unwrap_or(*free), seen.1.try_into().unwrap_or(*total));
         }
     }
@@ -41,7 +41,7 @@ pub(crate) unsafe fn cuMemGetInfo(
     if result == CUresult::SUCCESS {
         // SAFETY: the driver has succeeded, so it has written both.
         unsafe {
-            let seen = limited(process::current, u64::from(*free), u64::from(*total));
+            let seen = limited(process::current_device, u64::from(*free), u64::from(*total));
             (*free, *total) = (seen.0.try_into().unwrap_or(*free), seen.1.try_into().unwrap_or(*total));
         }
     }
@@ -60,7 +60,7 @@ pub(crate) unsafe fn cuDeviceTotalMem_v2(
     if result == CUresult::SUCCESS {
         // SAFETY: the driver has succeeded, so it has written the size.
         unsafe {
-            let (_, total) = limited(|| process::managed(device), 0, *bytes as u64);
+            let (_, total) = limited(|| process::device_of(device), 0, *bytes as u64);
             *bytes = total.try_into().unwrap_or(*bytes);
         }
     }
@@ -79,7 +79,7 @@ pub(crate) unsafe fn cuDeviceTotalMem(
     if result == CUresult::SUCCESS {
         // SAFETY: the driver has succeeded, so it has written the size.
         unsafe {
-            let (_, total) = limited(|| process::managed(device), 0, u64::from(*bytes));
+            let (_, total) = limited(|| process::device_of(device), 0, u64::from(*bytes));
             *bytes = total.try_into().unwrap_or(*bytes);
         }
     }

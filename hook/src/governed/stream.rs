@@ -15,7 +15,7 @@ pub(crate) fn destroy(stream: CUstream, real: impl FnOnce() -> CUresult) -> CUre
     }
     // A stream belongs to one device, but which one is not worth a question to the driver.
     let guards: Vec<_> = guarded(Vec::new(), || {
-        let guards = process::all().map(|managed| managed.device.forget_stream(stream)).collect();
+        let guards = process::devices().map(|managed| managed.device.forget_stream(stream)).collect();
         if CAPTURES.any() {
             CAPTURES.end(stream.handle);
         }

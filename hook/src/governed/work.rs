@@ -10,15 +10,15 @@ use crate::process;
 /// Calls `real`, which gives a command to `stream`.
 #[inline]
 pub(crate) fn call(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
-    let Some(managed) = process::for_waits() else { return real() };
+    let Some(managed) = process::device_for_call() else { return real() };
     let begun = process::with_thread(|thread| {
         let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());
-        managed.device.is_news(stream, thread)
-            && guarded(false, || managed.device.work_begins(stream, thread))
+        managed.device.needs_note(stream, thread)
+            && guarded(false, || managed.device.begin_work(stream, thread))
     });
     let result = real();
     if begun {
-        guarded((), || managed.device.work_ended());
+        guarded((), || managed.device.end_submission());
     }
     result
 }
@@ -27,10 +27,10 @@ pub(crate) fn call(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CU
 #[inline]
 pub(crate) fn asked(real: impl FnOnce() -> CUresult) -> CUresult {
     let result = real();
-    if let Some(managed) = process::for_waits() {
+    if let Some(managed) = process::device_for_call() {
         match result {
-            CUresult::ERROR_NOT_READY => guarded((), || managed.device.asked_in_vain()),
-            CUresult::SUCCESS => guarded((), || managed.device.asked_well()),
+            CUresult::ERROR_NOT_READY => guarded((), || managed.device.poll_found_unfinished()),
+            CUresult::SUCCESS => guarded((), || managed.device.poll_found_finished()),
             _ => {}
         }
     }

@@ -5,24 +5,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluice_hook_core::platform::LinkError;
 
 use super::socket::Socket;
-use crate::groups::{self, Announced, State};
-use crate::guard::Guard;
+use crate::group_recovery::GroupRecovery;
+use crate::groups::{self, Announcement, AnnouncementKey};
 use crate::process;
 
 /// Announces the groups of one device, each change once.
 #[derive(Debug)]
 pub(super) struct Announcer {
     ordinal: u32,
-    guard: &'static Guard,
-    told: Mutex<Told>,
+    guard: &'static GroupRecovery,
+    told: Mutex<AnnouncementState>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct AnnouncementState {
     /// The news that were looked at last.
     news: u64,
     /// What was announced.
-    state: State,
+    state: AnnouncementKey,
     /// The manager does not understand announcements.
     refused: bool,
     /// Why nothing is announced was logged.
@@ -32,16 +32,16 @@ struct Told {
 impl Announcer {
     pub(super) fn new(ordinal: u32) -> Self {
         // Devices are never freed, and the guard's thread outlives a connection.
-        let guard = Box::leak(Box::new(Guard::new(ordinal)));
+        let guard = Box::leak(Box::new(GroupRecovery::new(ordinal)));
         Self { ordinal, guard, told: Mutex::default() }
     }
 
     /// Everything, for a manager that has just been connected to.
-    pub(super) fn first(&self, socket: &Socket) -> Announced {
+    pub(super) fn first(&self, socket: &Socket) -> Announcement {
         process::count_devices();
         let mut told = self.lock();
-        *told = Told { complained: told.complained, ..Told::default() };
-        told.news = groups::news();
+        *told = AnnouncementState { complained: told.complained, ..AnnouncementState::default() };
+        told.news = groups::announcement_changes();
         self.compose(&mut told, socket)
     }
 
@@ -50,12 +50,12 @@ impl Announcer {
     /// # Errors
     /// The connection is of no more use: what was announced over it is no longer guarded, as the program has closed the guard's
     /// copy. Only its end makes the manager forget what it may control.
-    pub(super) fn next(&self, socket: &Socket) -> Result<Option<Announced>, LinkError> {
+    pub(super) fn next(&self, socket: &Socket) -> Result<Option<Announcement>, LinkError> {
         let mut told = self.lock();
-        if told.state != State::default() && !self.guard.is_watching() {
+        if told.state != AnnouncementKey::default() && !self.guard.is_watching() {
             return Err(LinkError::Gone { errno: libc::EBADF });
         }
-        let news = groups::news();
+        let news = groups::announcement_changes();
         if told.refused || std::mem::replace(&mut told.news, news) == news {
             return Ok(None);
         }
@@ -66,17 +66,17 @@ impl Announcer {
 
     /// The manager is one that takes no announcements.
     pub(super) fn refused(&self) {
-        *self.lock() = Told { refused: true, ..Told::default() };
+        *self.lock() = AnnouncementState { refused: true, ..AnnouncementState::default() };
     }
 
     /// The manager does not know us, whatever it was told.
-    pub(super) fn dismiss(&self) {
-        self.guard.dismiss();
+    pub(super) fn skip_recovery(&self) {
+        self.guard.skip_recovery();
     }
 
     /// Waits until our groups run as if there had never been a manager.
-    pub(super) fn recovered(&self) {
-        self.guard.wait();
+    pub(super) fn wait_until_recovered(&self) {
+        self.guard.wait_until_recovered();
     }
 
     /// In the child of a fork: only atomics and close().
@@ -84,29 +84,29 @@ impl Announcer {
         self.guard.close_in_child();
     }
 
-    fn compose(&self, told: &mut Told, socket: &Socket) -> Announced {
-        let announced = groups::announced(self.ordinal).unwrap_or_else(|why| {
+    fn compose(&self, told: &mut AnnouncementState, socket: &Socket) -> Announcement {
+        let announced = groups::announcement(self.ordinal).unwrap_or_else(|why| {
             if !std::mem::replace(&mut told.complained, true) {
                 process::log(format_args!("device {}: contexts cannot be controlled: {why}", self.ordinal));
             }
-            Announced::default()
+            Announcement::default()
         });
         groups::log();
         // Nobody may stop what nobody would start again.
-        let announced = if announced.contexts.is_empty() || self.guard.watch(|| socket.copy()) {
+        let announced = if announced.contexts.is_empty() || self.guard.watch(|| socket.duplicate()) {
             announced
         } else {
             process::log(format_args!(
                 "device {}: contexts are not announced: no thread to guard them",
                 self.ordinal
             ));
-            Announced::default()
+            Announcement::default()
         };
         told.state.clone_from(&announced.state);
         announced
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, AnnouncementState> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,13 +6,13 @@ use sluice_comm::{Channel, RequestBody, ResponseBody};
 use sluice_hook_core::platform::{LinkError, MemoryLink};
 
 use super::socket::Socket;
-use super::{Address, Identity};
+use super::{Address, ClientIdentity};
 
 /// The connection over which memory is reserved and released.
 #[derive(Debug)]
 pub(crate) struct MemoryConnection {
     address: Address,
-    identity: Identity,
+    identity: ClientIdentity,
     socket: Socket,
     /// A Gemini scheduler grants every reservation; its limit is ours to keep. Bytes held over this connection.
     held: AtomicU64,
@@ -20,7 +20,7 @@ pub(crate) struct MemoryConnection {
 }
 
 impl MemoryConnection {
-    pub(crate) fn new(address: Address, identity: Identity) -> Self {
+    pub(crate) fn new(address: Address, identity: ClientIdentity) -> Self {
         let (held, limit) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
         Self { address, identity, socket: Socket::closed(), held, limit }
     }

@@ -9,14 +9,14 @@ use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
 use sluice_comm::{AttachStatus, Channel, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::outcome::Bypass;
-use sluice_hook_core::platform::{Ask, Attached, LinkError, TokenLink, Used};
+use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
 use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
 use super::announce::Announcer;
-use super::socket::{Socket, gone};
-use super::{Address, Identity};
-use crate::doorbell::Doorbell;
+use super::socket::{Socket, link_error};
+use super::{Address, ClientIdentity};
+use crate::wakeup_eventfd::WakeupEventfd;
 
 type Words = [AtomicU64; WORDS];
 
@@ -30,7 +30,7 @@ const UNSAID: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct TokenConnection {
     address: Address,
-    identity: Identity,
+    identity: ClientIdentity,
     socket: Socket,
     announcer: Announcer,
     asked: AtomicI32,
@@ -41,14 +41,13 @@ pub(crate) struct TokenConnection {
     attached: AtomicBool,
     /// For managers without pages: what turns a quota into a deadline.
     calibration: Mutex<Option<Calibration>>,
-    told_busy_ns: AtomicU64,
-    told_launches: AtomicU64,
+    reported_busy_ns: AtomicU64,
     /// Where the manager listens if its page says so.
-    doorbell: Doorbell,
+    doorbell: WakeupEventfd,
 }
 
 impl TokenConnection {
-    pub(crate) fn new(address: Address, identity: Identity) -> Self {
+    pub(crate) fn new(address: Address, identity: ClientIdentity) -> Self {
         Self {
             address,
             announcer: Announcer::new(identity.ordinal),
@@ -60,9 +59,8 @@ impl TokenConnection {
             fail_closed: AtomicU8::new(UNSAID),
             attached: AtomicBool::new(false),
             calibration: Mutex::new(None),
-            told_busy_ns: AtomicU64::new(0),
-            told_launches: AtomicU64::new(0),
-            doorbell: Doorbell::none(),
+            reported_busy_ns: AtomicU64::new(0),
+            doorbell: WakeupEventfd::none(),
         }
     }
 
@@ -93,7 +91,7 @@ impl TokenConnection {
             && let Some(report) = self.report_view()
         {
             report.announce(sluice_sys::clock::monotonic_ns(), at_ns);
-            self.ring(false);
+            self.wake_manager();
         }
     }
 
@@ -135,29 +133,29 @@ impl TokenConnection {
         let pages = match self.attach_with_contexts() {
             // A manager that does not read our payload has told us so and hung up.
             Err(LinkError::NotAdmitted { status }) if status == AttachStatus::BadPayload as i32 => {
-                self.announcer.dismiss();
+                self.announcer.skip_recovery();
                 self.socket.connect(&self.address)?;
                 let pages = self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.plain())?;
                 self.announcer.refused();
                 pages
             }
             Err(refused @ LinkError::NotAdmitted { .. }) => {
-                self.announcer.dismiss();
+                self.announcer.skip_recovery();
                 return Err(refused);
             }
             attached => attached?,
         };
         let [grant, report, more @ ..] = pages.as_slice() else { return Err(LinkError::Malformed) };
-        self.doorbell.hang(more.first());
-        let grant = keep(SharedPage::map(grant.as_fd(), Access::ReadOnly).map_err(gone)?);
-        let report = keep(SharedPage::map(report.as_fd(), Access::ReadWrite).map_err(gone)?);
+        self.doorbell.replace(more.first());
+        let grant = keep_mapped(SharedPage::map(grant.as_fd(), Access::ReadOnly).map_err(link_error)?);
+        let report = keep_mapped(SharedPage::map(report.as_fd(), Access::ReadWrite).map_err(link_error)?);
         let view = GrantView::new(grant);
         view.check().map_err(|_| LinkError::Malformed)?;
         ReportView::new(report).check().map_err(|_| LinkError::Malformed)?;
         self.fail_closed.store(u8::from(view.fail_closed()), Release);
         self.grant.store(std::ptr::from_ref(grant).cast_mut(), Release);
         self.report.store(std::ptr::from_ref(report).cast_mut(), Release);
-        Ok(Attached { by_ticks: view.tsc_valid(), takes_yield: true })
+        Ok(Attached { deadline_in_ticks: view.tsc_valid(), accepts_yield: true })
     }
 
     fn attach_with_contexts(&self) -> Result<Vec<OwnedFd>, LinkError> {
@@ -166,13 +164,13 @@ impl TokenConnection {
     }
 
     /// A Gemini manager has no pages: the deadline is kept on one of our own. It understands no announcements either.
-    fn adopt(&self) -> Result<Attached, LinkError> {
+    fn attach_gemini(&self) -> Result<Attached, LinkError> {
         let mut calibration = self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
         if calibration.is_none() && sluice_sys::tsc::invariant() {
             *calibration = Calibration::measure();
         }
         if std::ptr::eq(self.grant.load(Acquire), &raw const BLANK) {
-            let page = keep(SharedPage::anonymous().map_err(gone)?);
+            let page = keep_mapped(SharedPage::anonymous().map_err(link_error)?);
             GrantView::new(page).init();
             // Such a manager never says whether others wait: assume it.
             GrantView::new(page).set_contended(true);
@@ -180,7 +178,7 @@ impl TokenConnection {
         }
         self.grant_view().close();
         self.announcer.refused();
-        Ok(Attached { by_ticks: calibration.is_some(), takes_yield: false })
+        Ok(Attached { deadline_in_ticks: calibration.is_some(), accepts_yield: false })
     }
 
     fn open_own_page(&self, quota_ms: f64) {
@@ -200,20 +198,20 @@ impl TokenConnection {
 impl TokenLink for TokenConnection {
     fn connect(&self) -> Result<Attached, LinkError> {
         self.disconnect();
-        self.announcer.recovered();
+        self.announcer.wait_until_recovered();
         self.socket.connect(&self.address)?;
         let attached = match self.address {
             Address::Unix(_) => self.attach(),
-            Address::Tcp(..) => self.adopt(),
+            Address::Tcp(..) => self.attach_gemini(),
         };
-        match attached.and_then(|attached| self.socket.patience(None).map(|()| attached)) {
+        match attached.and_then(|attached| self.socket.set_receive_timeout(None).map(|()| attached)) {
             Ok(attached) => {
-                self.told_busy_ns.store(0, Relaxed);
+                self.reported_busy_ns.store(0, Relaxed);
                 self.attached.store(true, Release);
                 Ok(attached)
             }
             Err(error) => {
-                self.socket.end();
+                self.socket.shut_down();
                 Err(error)
             }
         }
@@ -222,7 +220,7 @@ impl TokenLink for TokenConnection {
     fn disconnect(&self) {
         self.attached.store(false, Release);
         // Whoever waits for the end of the connection has a copy of it.
-        self.socket.end();
+        self.socket.shut_down();
     }
 
     fn announce(&self) -> Result<(), LinkError> {
@@ -238,7 +236,7 @@ impl TokenLink for TokenConnection {
         self.attached.load(Acquire) && self.socket.is_alive()
     }
 
-    fn send(&self, used: Option<Used>, ask: Option<Ask>) -> Result<(), LinkError> {
+    fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError> {
         let mut frames = [0u8; 160];
         let mut length = 0;
         let mut add = |body| -> Result<i32, LinkError> {
@@ -247,10 +245,10 @@ impl TokenLink for TokenConnection {
             length += frame.len();
             Ok(id)
         };
-        if let Some(Used { used_ms, overuse_ms }) = used {
+        if let Some(GrantUsage { used_ms, overuse_ms }) = used {
             add(RequestBody::Yield { used_ms, overuse_ms })?;
         }
-        if let Some(Ask { overuse_ms, next_burst_ms }) = ask {
+        if let Some(GrantRequest { overuse_ms, next_burst_ms }) = ask {
             self.asked.store(add(RequestBody::Quota { overuse_ms, next_burst_ms })?, Release);
         }
         self.socket.send(&frames[..length])
@@ -292,28 +290,23 @@ impl TokenLink for TokenConnection {
         }
     }
 
-    fn company(&self) -> u64 {
+    fn contenders(&self) -> u64 {
         self.grant_view().company()
     }
 
-    fn ring(&self, standing: bool) {
-        if let Some(report) = self.report_view().filter(|_| standing) {
-            report.ring();
-        }
+    fn wake_manager(&self) {
         if self.grant_view().armed() {
-            self.doorbell.ring();
+            self.doorbell.signal();
         }
     }
 
-    fn report(&self, busy_ns: u64, progress_ns: u64, launches: u64) {
+    fn report_busy(&self, busy_ns: u64) {
         let Some(report) = self.report_view() else { return };
-        report.add_busy_ns(busy_ns.saturating_sub(self.told_busy_ns.swap(busy_ns, Relaxed)));
-        report.add_launches(launches.saturating_sub(self.told_launches.swap(launches, Relaxed)));
-        report.progress_at(progress_ns);
+        report.add_busy_ns(busy_ns.saturating_sub(self.reported_busy_ns.swap(busy_ns, Relaxed)));
     }
 }
 
 /// Keeps a page mapped for the rest of the process.
-fn keep(page: SharedPage) -> &'static Words {
+fn keep_mapped(page: SharedPage) -> &'static Words {
     Box::leak(Box::new(page)).words()
 }

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use super::Device;
 use super::state::{Measured, Phase, State};
-use crate::platform::{Clock, Driver, Mark, StreamKind, TokenLink, Used};
+use crate::platform::{Clock, Driver, GrantUsage, Mark, StreamKind, TokenLink};
 use crate::streams;
 
 /// How long a thread in the middle of a launch is waited for. The driver may hold it until the GPU has room, and what it
@@ -17,8 +17,8 @@ const SETTLE_PAUSE_NS: u64 = 5_000;
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Ends the grant. The phase is `Draining` and the gate closed.
     pub(super) fn drain(&self) {
-        let whole = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
-        self.settle();
+        let whole = self.drain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wait_for_launches();
         let (marks, contexts, begin) = self.mark_all();
         for context in contexts {
             self.driver.drain_context(context);
@@ -38,12 +38,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let mut state = self.lock();
         // A connection lost meanwhile has closed the books already.
         if state.phase == Phase::Draining {
-            self.close_books(&mut state, now, gpu);
+            self.settle_grant(&mut state, now, gpu);
         }
     }
 
     /// Waits for threads that had passed the gate before it closed.
-    fn settle(&self) {
+    fn wait_for_launches(&self) {
         let began = self.clock.now_ns();
         while self.gate.in_flight() && self.clock.now_ns().saturating_sub(began) < SETTLE_NS {
             self.clock.pause(SETTLE_PAUSE_NS);
@@ -52,12 +52,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Records an event on every stream that may still have work; contexts that have to be drained whole come apart.
     fn mark_all(&self) -> (Vec<Mark>, Vec<u64>, Option<Measured>) {
-        let _handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let _handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let (used, mut marks, begin) = {
             let mut state = self.lock();
-            let used: Vec<streams::Used> = state.streams.all().to_vec();
+            let used: Vec<streams::UsedStream> = state.streams.all().to_vec();
             state.streams.clear();
-            (used, std::mem::take(&mut state.orphans), state.grant.measured.take())
+            (used, std::mem::take(&mut state.orphaned_marks), state.grant.measured.take())
         };
         let capturing = self.captures.any();
         let mut contexts = Vec::new();
@@ -83,42 +83,38 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Works out what the grant used and tells the manager; asks again at once if somebody waits.
-    fn close_books(&self, state: &mut State, now: u64, gpu: Option<(Measured, u64)>) {
+    fn settle_grant(&self, state: &mut State, now: u64, gpu: Option<(Measured, u64)>) {
         let mut end = state.grant.idle_since_ns.unwrap_or(now);
         if state.is_busy() {
             // What the events measured is exact for the burst that they began with.
             let exact = gpu.filter(|(begin, _)| begin.burst == state.grant.bursts);
             end = exact.map_or(now, |(begin, elapsed)| now.min(begin.at_ns.saturating_add(elapsed)));
             state.end_burst(end, exact.map(|(_, elapsed)| elapsed));
-            self.tell_activity(state, now);
-            self.report(state, end);
+            self.report_activity(state, now);
+            self.link.report_busy(state.total_busy_ns);
         }
         let overrun_ns =
             if state.grant.bursts == 0 { 0 } else { end.saturating_sub(state.grant.deadline_ns) };
-        let used = Used { used_ms: ms(state.grant.busy_ns), overuse_ms: ms(overrun_ns) };
+        let used = GrantUsage { used_ms: ms(state.grant.busy_ns), overuse_ms: ms(overrun_ns) };
         state.overuse_ms = used.overuse_ms;
-        let told = state.takes_yield.then_some(used);
-        if state.wanting > 0 {
-            self.ask(state, told);
+        let told = state.accepts_yield.then_some(used);
+        if state.waiting_launches > 0 {
+            self.request_grant(state, told);
         } else if told.is_some() {
             state.phase = Phase::Closed;
             state.window.interrupt();
             if let Err(error) = self.link.send(told, None) {
-                self.lose(state, error);
+                self.handle_loss(state, error);
             }
         } else {
             state.phase = Phase::Closed;
         }
         // One of the threads that wait will read the answer, and wake the others when it is there.
         if state.phase == Phase::Asking {
-            self.wanting.notify_one();
+            self.launch_waiters.notify_one();
         } else {
-            self.wanting.notify_all();
+            self.launch_waiters.notify_all();
         }
-    }
-
-    pub(super) fn report(&self, state: &State, progress_ns: u64) {
-        self.link.report(state.total_busy_ns, progress_ns, self.gate.launches());
     }
 }
 

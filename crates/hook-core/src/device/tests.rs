@@ -1,15 +1,16 @@
 //! What the tests of a device share, and the files they are in.
 
+mod environment;
 mod grants;
-mod surroundings;
 mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
+use crate::outcome::Outcome;
 use crate::fakes::{FakeDriver, FakeLink, ManualClock, lock};
-use crate::streams::Waited;
+use crate::streams::WaitTarget;
 
 const MS: u64 = 1_000_000;
 
@@ -22,6 +23,16 @@ impl Clock for Arc<ManualClock> {
     }
     fn pause(&self, ns: u64) {
         (**self).pause(ns);
+    }
+}
+
+impl<D: Driver, L: TokenLink, C: Clock> Device<'_, D, L, C> {
+    /// Lets one launch pass, after waiting for a grant if there is none: the two steps of the exported functions.
+    fn launch(&self, stream: Stream, thread: &ThreadState) -> Outcome<LaunchPass<'_>> {
+        match self.try_launch(stream, thread) {
+            Ok(pass) => Outcome::Governed(pass),
+            Err(pass) => self.acquire(stream, thread, pass),
+        }
     }
 }
 
@@ -62,12 +73,12 @@ fn stream(handle: u64) -> Stream {
     Stream::new(handle, false, 1)
 }
 
-fn is_governed(outcome: &Outcome<Pass<'_>>) -> bool {
+fn is_governed(outcome: &Outcome<LaunchPass<'_>>) -> bool {
     matches!(outcome, Outcome::Governed(_))
 }
 
 /// Submits one launch, and has the stream busy until it is drained.
-fn launch(device: &TestDevice<'_>, thread: &Thread, handle: u64) -> bool {
+fn launch(device: &TestDevice<'_>, thread: &ThreadState, handle: u64) -> bool {
     let governed = is_governed(&device.launch(stream(handle), thread));
     lock(&device.driver.busy).push(handle);
     governed
@@ -75,9 +86,9 @@ fn launch(device: &TestDevice<'_>, thread: &Thread, handle: u64) -> bool {
 
 /// The program waits for a stream and the GPU has finished.
 fn wait_for(device: &TestDevice<'_>, handle: u64) {
-    let wait = device.wait_begins(Waited::Stream(7, stream(handle)));
+    let wait = device.begin_wait(WaitTarget::Stream(7, stream(handle)));
     lock(&device.driver.busy).retain(|busy| *busy != handle);
-    device.wait_ended(wait, true);
+    device.end_wait(wait, true);
 }
 
 fn used(device: &TestDevice<'_>, at: usize) -> (f64, f64) {

@@ -5,24 +5,24 @@ use super::*;
 #[test]
 fn the_first_launch_asks_once_and_later_ones_pass_without_asking() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     assert!(launch(&device, &thread, 100));
     assert_eq!(device.link.sent().len(), 1);
-    assert!(device.launch_at_once(stream(100), &thread).is_ok());
+    assert!(device.try_launch(stream(100), &thread).is_ok());
     assert_eq!(device.link.sent().len(), 1);
-    assert!(device.launch_at_once(stream(101), &thread).is_err(), "another stream has to be noted first");
+    assert!(device.try_launch(stream(101), &thread).is_err(), "another stream has to be noted first");
 }
 
 #[test]
 fn a_launch_after_the_deadline_is_held_until_the_last_grant_has_drained() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     launch(&device, &thread, 100);
     bench.clock.advance(100 * MS);
-    assert!(device.launch_at_once(stream(100), &thread).is_err());
+    assert!(device.try_launch(stream(100), &thread).is_err());
     std::thread::scope(|scope| {
-        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &Thread::new())));
-        while device.lock().wanting == 0 {
+        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::new())));
+        while device.lock().waiting_launches == 0 {
             std::thread::yield_now();
         }
         assert_eq!(device.link.sent().len(), 1, "nothing is asked while work of the last grant runs");
@@ -40,7 +40,7 @@ fn a_launch_after_the_deadline_is_held_until_the_last_grant_has_drained() {
 #[test]
 fn a_grant_that_nobody_wants_any_more_is_given_back_at_its_deadline() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     launch(&device, &thread, 100);
     bench.clock.advance(10 * MS);
     wait_for(&device, 100);
@@ -60,7 +60,7 @@ fn a_grant_that_nobody_wants_any_more_is_given_back_at_its_deadline() {
 #[test]
 fn only_the_busy_time_of_several_bursts_is_charged() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     for _ in 0..3 {
         launch(&device, &thread, 100);
         bench.clock.advance(2 * MS);
@@ -76,7 +76,7 @@ fn only_the_busy_time_of_several_bursts_is_charged() {
 #[test]
 fn events_measure_a_grant_that_was_one_burst() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     launch(&device, &thread, 100);
     bench.clock.advance(100 * MS);
     device.driver.drain_ns.store(7 * MS, SeqCst);
@@ -90,7 +90,7 @@ fn events_measure_a_grant_that_was_one_burst() {
 #[test]
 fn what_the_host_takes_to_notice_the_end_of_a_burst_is_not_charged() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     device.driver.elapsed_ns.store(4 * MS, SeqCst);
     // Bursts of 4 ms on the GPU that the host sees end after 5, most of them not measured.
     for _ in 0..15 {
@@ -109,7 +109,7 @@ fn what_the_host_takes_to_notice_the_end_of_a_burst_is_not_charged() {
 #[test]
 fn short_bursts_are_not_slowed_down_by_measuring_each() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     for _ in 0..90 {
         launch(&device, &thread, 100);
         wait_for(&device, 100);
@@ -118,8 +118,8 @@ fn short_bursts_are_not_slowed_down_by_measuring_each() {
     // While one burst goes on, neither are its waits.
     launch(&device, &thread, 100);
     for _ in 0..90 {
-        let wait = device.wait_begins(Waited::Stream(7, stream(100)));
-        device.wait_ended(wait, false);
+        let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)));
+        device.end_wait(wait, false);
     }
     let events = lock(&device.driver.marked).len();
     assert!((10..=20).contains(&events), "{events} events in 90 ms");
@@ -128,7 +128,7 @@ fn short_bursts_are_not_slowed_down_by_measuring_each() {
 #[test]
 fn a_measurement_of_one_burst_is_not_taken_for_that_of_another() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     device.driver.elapsed_ns.store(50 * MS, SeqCst);
     // The wait for two streams leaves the burst unmeasured, and the next begins too soon to be measured.
     launch(&device, &thread, 100);
@@ -136,7 +136,7 @@ fn a_measurement_of_one_burst_is_not_taken_for_that_of_another() {
     bench.clock.advance(MS);
     wait_for(&device, 100);
     lock(&device.driver.busy).clear();
-    device.wait_ended(device.wait_begins(Waited::Context(7)), true);
+    device.end_wait(device.begin_wait(WaitTarget::Context(7)), true);
     bench.clock.advance(2 * MS);
     launch(&device, &thread, 100);
     bench.clock.advance(97 * MS);
@@ -151,18 +151,18 @@ fn a_measurement_of_one_burst_is_not_taken_for_that_of_another() {
 #[test]
 fn a_wait_that_fails_ends_no_burst() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     launch(&device, &thread, 100);
     bench.clock.advance(MS);
-    let wait = device.wait_begins(Waited::Stream(7, stream(100)));
-    device.wait_ended(wait, false);
+    let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)));
+    device.end_wait(wait, false);
     assert!(device.lock().is_busy());
 }
 
 #[test]
 fn an_idle_holder_gives_the_token_back_when_others_wait() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     launch(&device, &thread, 100);
     bench.clock.advance(MS);
     wait_for(&device, 100);
@@ -173,13 +173,13 @@ fn an_idle_holder_gives_the_token_back_when_others_wait() {
     device.track();
     device.track();
     assert_eq!(used(&device, 1), (1.0, 0.0));
-    assert!(device.launch_at_once(stream(100), &thread).is_err(), "what was given back is not used");
+    assert!(device.try_launch(stream(100), &thread).is_err(), "what was given back is not used");
 }
 
 #[test]
 fn a_holder_that_was_idle_for_a_moment_only_keeps_the_token() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     device.link.contended.store(true, SeqCst);
     launch(&device, &thread, 100);
     bench.clock.advance(MS);
@@ -197,7 +197,7 @@ fn a_holder_that_was_idle_for_a_moment_only_keeps_the_token() {
 #[test]
 fn a_program_known_for_long_pauses_gives_the_token_back_at_once() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     for _ in 0..4 {
         launch(&device, &thread, 100);
         bench.clock.advance(MS);
@@ -215,7 +215,7 @@ fn a_program_known_for_long_pauses_gives_the_token_back_at_once() {
 #[test]
 fn a_program_that_never_waits_is_found_idle_by_asking_the_driver() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     device.link.contended.store(true, SeqCst);
     launch(&device, &thread, 100);
     bench.clock.advance(MS);
@@ -235,7 +235,7 @@ fn a_program_that_never_waits_is_found_idle_by_asking_the_driver() {
 #[test]
 fn the_driver_is_not_asked_about_a_program_that_launches_all_the_time() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     device.link.contended.store(true, SeqCst);
     for _ in 0..10 {
         launch(&device, &thread, 100);
@@ -248,7 +248,7 @@ fn the_driver_is_not_asked_about_a_program_that_launches_all_the_time() {
 #[test]
 fn a_burst_that_only_just_fits_a_quota_asks_early_once_and_then_begins() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     launch(&device, &thread, 100);
     bench.clock.advance(99 * MS + MS / 2);
     wait_for(&device, 100);
@@ -256,7 +256,7 @@ fn a_burst_that_only_just_fits_a_quota_asks_early_once_and_then_begins() {
     // Each answer takes a millisecond, after which a burst of 99.5 ms does not fit into what is left of 100 ms.
     device.link.delay_ns.store(MS, SeqCst);
     std::thread::scope(|scope| {
-        let held = scope.spawn(|| launch(&device, &Thread::new(), 100));
+        let held = scope.spawn(|| launch(&device, &ThreadState::new(), 100));
         while !held.is_finished() {
             device.track();
         }
@@ -268,7 +268,7 @@ fn a_burst_that_only_just_fits_a_quota_asks_early_once_and_then_begins() {
 #[test]
 fn a_burst_that_does_not_fit_any_more_asks_before_it_begins() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     for _ in 0..4 {
         launch(&device, &thread, 100);
         bench.clock.advance(20 * MS);
@@ -278,8 +278,8 @@ fn a_burst_that_does_not_fit_any_more_asks_before_it_begins() {
     // 10 ms are left of the grant, somebody waits, and the program's bursts take 20.
     device.link.contended.store(true, SeqCst);
     std::thread::scope(|scope| {
-        let held = scope.spawn(|| launch(&device, &Thread::new(), 100));
-        while device.lock().wanting == 0 {
+        let held = scope.spawn(|| launch(&device, &ThreadState::new(), 100));
+        while device.lock().waiting_launches == 0 {
             std::thread::yield_now();
         }
         device.track();
@@ -292,7 +292,7 @@ fn a_burst_that_does_not_fit_any_more_asks_before_it_begins() {
 #[test]
 fn a_burst_that_fits_no_quota_does_not_ask_for_ever() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     launch(&device, &thread, 100);
     bench.clock.advance(99 * MS);
     wait_for(&device, 100);
@@ -307,7 +307,7 @@ fn a_burst_that_fits_no_quota_does_not_ask_for_ever() {
 #[test]
 fn the_drain_waits_for_a_launch_that_had_passed_the_gate() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     let pass = device.launch(stream(100), &thread);
     bench.clock.advance(100 * MS);
     device.track();
@@ -323,7 +323,7 @@ fn the_drain_waits_for_a_launch_that_had_passed_the_gate() {
 fn a_standing_grant_rings_when_work_arrives_and_not_for_each_launch() {
     let bench = Bench::new();
     let device = bench.detached();
-    let thread = Thread::new();
+    let thread = ThreadState::new();
     device.link.standing.store(true, SeqCst);
     device.track();
     for _ in 0..3 {
@@ -332,7 +332,7 @@ fn a_standing_grant_rings_when_work_arrives_and_not_for_each_launch() {
         bench.clock.advance(MS);
         wait_for(&device, 100);
     }
-    assert_eq!(device.link.rings.load(SeqCst), 3);
+    assert_eq!(device.link.wakeups.load(SeqCst), 3);
     device.track();
     assert_eq!(device.link.busy_ns.load(SeqCst), 3 * MS);
 }
@@ -341,7 +341,7 @@ fn a_standing_grant_rings_when_work_arrives_and_not_for_each_launch() {
 fn who_never_asks_keeps_no_records_for_a_question() {
     for standing in [true, false] {
         let bench = Bench::new();
-        let (device, thread) = (bench.detached(), Thread::new());
+        let (device, thread) = (bench.detached(), ThreadState::new());
         device.link.standing.store(standing, SeqCst);
         device.link.quota_ms.store(1000, SeqCst);
         device.track();
@@ -366,10 +366,10 @@ fn a_thousand_threads_share_one_question() {
         let threads: Vec<_> = (0..1000)
             .map(|at| {
                 let device = &device;
-                scope.spawn(move || launch(device, &Thread::new(), 100 + at))
+                scope.spawn(move || launch(device, &ThreadState::new(), 100 + at))
             })
             .collect();
-        while device.lock().wanting < 1000 {
+        while device.lock().waiting_launches < 1000 {
             std::thread::yield_now();
         }
         device.link.holds_answers.store(false, SeqCst);
@@ -383,7 +383,7 @@ fn a_thousand_threads_share_one_question() {
 #[test]
 fn a_grant_that_comes_while_the_tracker_is_on_its_way_to_sleep_is_not_slept_through() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     let (now, looks) = (bench.clock.now_ns(), std::sync::atomic::AtomicU64::new(0));
     let began = std::time::Instant::now();
     device.run_tracker(

@@ -17,21 +17,21 @@ fn told(device: &TestDevice<'_>) -> Vec<bool> {
 }
 
 /// A copy is submitted, and stays under way.
-fn copy(device: &TestDevice<'_>, thread: &Thread, handle: u64) {
-    let noted = device.is_news(stream(handle), thread) && device.work_begins(stream(handle), thread);
+fn copy(device: &TestDevice<'_>, thread: &ThreadState, handle: u64) {
+    let noted = device.needs_note(stream(handle), thread) && device.begin_work(stream(handle), thread);
     lock(&device.driver.busy).push(handle);
     if noted {
-        device.work_ended();
+        device.end_submission();
     }
 }
 
 #[test]
 fn a_copy_is_work_until_its_stream_is_idle() {
     let bench = Bench::new();
-    let (device, thread) = (standing(&bench), Thread::new());
+    let (device, thread) = (standing(&bench), ThreadState::new());
     copy(&device, &thread, 100);
     assert_eq!(told(&device), [true]);
-    assert_eq!(device.link.rings.load(SeqCst), 1);
+    assert_eq!(device.link.wakeups.load(SeqCst), 1);
     device.track();
     assert_eq!(told(&device), [true], "the copy is under way");
     wait_for(&device, 100);
@@ -44,24 +44,24 @@ fn a_copy_is_work_until_its_stream_is_idle() {
 #[test]
 fn copies_that_follow_one_another_are_noted_once_and_the_first_launch_is_noted_all_the_same() {
     let bench = Bench::new();
-    let (device, thread) = (standing(&bench), Thread::new());
+    let (device, thread) = (standing(&bench), ThreadState::new());
     copy(&device, &thread, 100);
-    assert!(!device.is_news(stream(100), &thread));
-    assert!(device.is_news(stream(101), &thread));
-    assert!(device.launch_at_once(stream(100), &thread).is_err(), "a request begins with it");
+    assert!(!device.needs_note(stream(100), &thread));
+    assert!(device.needs_note(stream(101), &thread));
+    assert!(device.try_launch(stream(100), &thread).is_err(), "a request begins with it");
     assert!(launch(&device, &thread, 101));
-    assert!(!device.is_news(stream(101), &thread), "the launch has told of the stream");
+    assert!(!device.needs_note(stream(101), &thread), "the launch has told of the stream");
 }
 
 #[test]
 fn work_that_is_being_submitted_is_not_found_to_be_over() {
     let bench = Bench::new();
-    let (device, thread) = (standing(&bench), Thread::new());
-    assert!(device.work_begins(stream(100), &thread));
+    let (device, thread) = (standing(&bench), ThreadState::new());
+    assert!(device.begin_work(stream(100), &thread));
     bench.clock.advance(50 * MS);
     device.track();
     assert_eq!(told(&device), [true]);
-    device.work_ended();
+    device.end_submission();
     device.track();
     assert_eq!(told(&device), [true, false], "the driver refused it");
 }
@@ -71,14 +71,14 @@ fn a_program_that_asks_in_vain_has_work_until_it_is_done_or_the_program_gives_up
     let bench = Bench::new();
     let device = standing(&bench);
     for _ in 0..20 {
-        device.asked_in_vain();
+        device.poll_found_unfinished();
         bench.clock.advance(2 * MS);
         device.track();
     }
     assert_eq!(told(&device), [true]);
-    device.asked_well();
+    device.poll_found_finished();
     assert_eq!(told(&device), [true, false]);
-    device.asked_in_vain();
+    device.poll_found_unfinished();
     bench.clock.advance(20 * MS);
     device.track();
     assert_eq!(told(&device), [true, false, true, false]);
@@ -87,7 +87,7 @@ fn a_program_that_asks_in_vain_has_work_until_it_is_done_or_the_program_gives_up
 /// Looks for so long, as often as the tracker would; how often it looked, and how often at the connection.
 fn look_for(bench: &Bench, device: &TestDevice<'_>, ms: u64) -> (u32, usize) {
     let (end, asked, mut looks) = (bench.clock.now_ns() + ms * MS, device.link.alive_asked.load(SeqCst), 0);
-    while let Pause::Until(at) = device.track()
+    while let NextStep::At(at) = device.track()
         && at < end
     {
         looks += 1;
@@ -99,7 +99,7 @@ fn look_for(bench: &Bench, device: &TestDevice<'_>, ms: u64) -> (u32, usize) {
 #[test]
 fn a_standing_grant_without_work_is_seldom_looked_at_and_with_work_as_often_as_ever() {
     let bench = Bench::new();
-    let (device, thread) = (standing(&bench), Thread::new());
+    let (device, thread) = (standing(&bench), ThreadState::new());
     let (looks, asked) = look_for(&bench, &device, 1000);
     assert!(looks <= 130 && asked <= 5, "{looks} looks, {asked} at the connection");
     launch(&device, &thread, 100);
@@ -111,15 +111,15 @@ fn a_standing_grant_without_work_is_seldom_looked_at_and_with_work_as_often_as_e
     assert_eq!(told(&device), [true, false]);
     device.link.dead.store(true, SeqCst);
     bench.clock.advance(250 * MS);
-    assert_eq!(device.track(), Pause::Not, "the end of the connection is seen");
+    assert_eq!(device.track(), NextStep::Immediately, "the end of the connection is seen");
 }
 
 #[test]
 fn asking_for_work_that_is_known_says_nothing_more() {
     let bench = Bench::new();
-    let (device, thread) = (standing(&bench), Thread::new());
+    let (device, thread) = (standing(&bench), ThreadState::new());
     launch(&device, &thread, 100);
-    device.asked_in_vain();
+    device.poll_found_unfinished();
     wait_for(&device, 100);
     assert_eq!(told(&device), [true, false], "it is idle at once, not when it has stopped asking");
 }
@@ -127,27 +127,27 @@ fn asking_for_work_that_is_known_says_nothing_more() {
 #[test]
 fn under_a_token_only_launches_are_work() {
     let bench = Bench::new();
-    let (device, thread) = (bench.device(), Thread::new());
+    let (device, thread) = (bench.device(), ThreadState::new());
     assert!(launch(&device, &thread, 100));
     wait_for(&device, 100);
     let before = told(&device);
-    assert!(!device.is_news(stream(100), &thread));
-    device.asked_in_vain();
+    assert!(!device.needs_note(stream(100), &thread));
+    device.poll_found_unfinished();
     assert_eq!(told(&device), before);
 }
 
 #[test]
 fn while_a_thread_waits_the_driver_is_asked_nothing() {
     let bench = Bench::new();
-    let (device, thread) = (standing(&bench), Thread::new());
+    let (device, thread) = (standing(&bench), ThreadState::new());
     assert!(launch(&device, &thread, 100));
     device.track();
-    let wait = device.wait_begins(Waited::Created(stream(100)));
+    let wait = device.begin_wait(WaitTarget::Created(stream(100)));
     let asked = device.driver.asked.load(SeqCst);
     (0..3).for_each(|_| _ = device.track());
     assert_eq!(device.driver.asked.load(SeqCst), asked);
     // One that was in vain tells nothing, and then the driver has to say it.
-    device.wait_ended(wait, false);
+    device.end_wait(wait, false);
     lock(&device.driver.busy).clear();
     device.track();
     assert!(device.driver.asked.load(SeqCst) > asked);
@@ -157,9 +157,9 @@ fn while_a_thread_waits_the_driver_is_asked_nothing() {
 #[test]
 fn a_wait_that_lasts_long_may_be_for_something_else() {
     let bench = Bench::new();
-    let (device, thread) = (standing(&bench), Thread::new());
+    let (device, thread) = (standing(&bench), ThreadState::new());
     assert!(launch(&device, &thread, 100));
-    let _never_ends = device.wait_begins(Waited::Created(stream(101)));
+    let _never_ends = device.begin_wait(WaitTarget::Created(stream(101)));
     device.track();
     lock(&device.driver.busy).clear();
     bench.clock.advance(20 * MS);
@@ -175,12 +175,12 @@ fn a_wait_that_lasts_long_may_be_for_something_else() {
 #[test]
 fn the_first_look_after_a_wait_for_an_event_finds_what_has_ended() {
     let bench = Bench::new();
-    let (device, thread) = (standing(&bench), Thread::new());
+    let (device, thread) = (standing(&bench), ThreadState::new());
     assert!(launch(&device, &thread, 100));
-    device.block_begins();
+    device.begin_blocking();
     device.track();
     lock(&device.driver.busy).clear();
-    device.block_ended();
+    device.end_blocking();
     device.track();
     assert_eq!(told(&device).last(), Some(&false));
 }
