@@ -1,8 +1,8 @@
-//! What this process has allocated: which pointer, how many bytes, on which device, and how it is backed.
+//! The allocations of this process: handle, bytes charged, device and context.
 
 use std::collections::BTreeMap;
 
-/// The name spaces that handles come from; the same number may exist in each.
+/// The kinds of handles. The same number may exist in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HandleSpace {
     /// Device addresses.
@@ -26,7 +26,7 @@ pub enum AllocationKind {
     StreamOrdered,
     /// Arrays and mipmapped arrays: belong to a context.
     Array,
-    /// `cuMemCreate`: belongs to whoever holds its handle.
+    /// `cuMemCreate`: belongs to its handles and mappings.
     Physical,
 }
 
@@ -35,9 +35,9 @@ pub enum AllocationKind {
 pub struct Allocation {
     /// Bytes charged.
     pub bytes: u64,
-    /// Ordinal of the device charged, whichever device is current when it is freed.
+    /// Ordinal of the device charged. Another device may be current when it is freed.
     pub device: u32,
-    /// The context it was made in; 0 if it does not belong to one.
+    /// The context in which it was made; 0 if it does not belong to one.
     pub context: u64,
 }
 
@@ -54,28 +54,28 @@ pub struct AllocationTable {
 }
 
 impl AllocationTable {
-    /// An empty ledger.
+    /// An empty table.
     pub const fn new() -> Self {
         Self { slots: BTreeMap::new() }
     }
 
-    /// Enters an allocation with one reference.
+    /// Adds an allocation with one reference.
     ///
-    /// Returns what stood under the same handle: the driver freed it without a call we saw, so its charge is to be
-    /// released.
+    /// Returns the previous allocation of the same handle: the driver freed it without a call that the hook saw, so the caller releases
+    /// its charge.
     pub fn insert(&mut self, space: HandleSpace, handle: u64, allocation: Allocation) -> Option<Allocation> {
         let slot = Slot { allocation, references: 1 };
         self.slots.insert((space, handle), slot).map(|old| old.allocation)
     }
 
-    /// Takes one more reference to a handle (`cuMemRetainAllocationHandle`); unknown handles are ignored.
+    /// Adds a reference to a handle (`cuMemRetainAllocationHandle`). Unknown handles are ignored.
     pub fn retain(&mut self, space: HandleSpace, handle: u64) {
         if let Some(slot) = self.slots.get_mut(&(space, handle)) {
             slot.references = slot.references.saturating_add(1);
         }
     }
 
-    /// Drops one reference. Returns the allocation if it was the last: its charge is to be released.
+    /// Drops one reference. Returns the allocation if it was the last: the caller releases its charge.
     pub fn release(&mut self, space: HandleSpace, handle: u64) -> Option<Allocation> {
         let slot = self.slots.get_mut(&(space, handle))?;
         slot.references -= 1;
@@ -85,7 +85,7 @@ impl AllocationTable {
         self.slots.remove(&(space, handle)).map(|slot| slot.allocation)
     }
 
-    /// Puts back what [`release`](Self::release) took, after the driver refused to free it.
+    /// Restores what [`release`](Self::release) took, after the driver refused to free it.
     pub fn restore(&mut self, space: HandleSpace, handle: u64, allocation: Option<Allocation>) {
         match allocation {
             Some(allocation) => drop(self.insert(space, handle, allocation)),
@@ -93,7 +93,7 @@ impl AllocationTable {
         }
     }
 
-    /// Removes what a destroyed context took with it; returns the bytes of each device concerned.
+    /// Removes the allocations of a destroyed context; returns the bytes of each device.
     pub fn remove_context(&mut self, context: u64) -> BTreeMap<u32, u64> {
         let mut freed = BTreeMap::new();
         self.slots.retain(|_, slot| {
@@ -106,7 +106,7 @@ impl AllocationTable {
         freed
     }
 
-    /// What stands under a handle.
+    /// The allocation of a handle.
     pub fn get(&self, space: HandleSpace, handle: u64) -> Option<&Allocation> {
         self.slots.get(&(space, handle)).map(|slot| &slot.allocation)
     }

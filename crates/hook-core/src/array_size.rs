@@ -1,6 +1,6 @@
-//! How many bytes CUDA arrays and mipmapped arrays are charged.
+//! The bytes charged for CUDA arrays and mipmapped arrays.
 
-/// A texture array as its descriptor gives it. Height and depth are 0 where the dimension does not exist.
+/// The shape of a texture array, from its descriptor. Height and depth are 0 where the dimension does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArrayShape {
     /// Width in elements.
@@ -15,12 +15,12 @@ pub struct ArrayShape {
     pub channels: u32,
     /// Whether the depth counts layers (which mipmap levels do not halve).
     pub layered: bool,
-    /// Whether the array has no memory of its own yet (sparse, or mapped later).
+    /// Whether the array has no memory of its own (sparse, or mapped later).
     pub deferred: bool,
 }
 
 impl ArrayShape {
-    /// Bytes of the array. 0 for deferred arrays; saturating, so that no absurd shape becomes a small charge.
+    /// Bytes of the array. 0 for deferred arrays. Saturating, so that no absurd shape wraps into a small charge.
     pub fn bytes(&self) -> u64 {
         if self.deferred {
             return 0;
@@ -55,7 +55,7 @@ fn halve(size: u64) -> u64 {
     if size == 0 { 0 } else { (size / 2).max(1) }
 }
 
-/// Bits of one element. Formats that are not known are taken for 32 bits a channel: too much rather than too little.
+/// Bits of one element. Unknown formats count as 32 bits a channel: too much rather than too little.
 fn bits_per_element(format: u32, channels: u32) -> u32 {
     let per_channel = match format {
         // 8-bit integers and normalised 8-bit formats.
@@ -64,7 +64,7 @@ fn bits_per_element(format: u32, channels: u32) -> u32 {
         0x02 | 0x09 | 0x10 | 0xc6..=0xcb => 16,
         // 32-bit integers and floats.
         0x03 | 0x0a | 0x20 => 32,
-        // NV12: one byte of luma and half a byte of chroma for each pixel, whatever the channels say.
+        // NV12: one byte of luma and half a byte of chroma for each pixel, whatever the number of channels.
         0xb0 => return 12,
         // Block-compressed formats: 4 bits a texel for BC1 and BC4, 8 for the others.
         0x91 | 0x92 | 0x97 | 0x98 => return 4,

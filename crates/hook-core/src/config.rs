@@ -1,56 +1,56 @@
-//! Configuration of the hook from environment variables. Nothing here is a limit: limits come from the manager.
+//! The hook's configuration from environment variables. It contains no limits: limits come from the manager.
 //!
 //! Parsing takes a look-up function instead of the environment and reports every mistake. A setting with a mistake keeps
-//! its default, because a library in a stranger's process cannot refuse to start.
+//! its default, because a library in another program's process cannot refuse to start.
 
 use std::path::PathBuf;
 
 use crate::hold_kernel;
 use crate::period_predictor::Quantile;
 
-/// Where the unix sockets are looked for, one `<gpu-uuid>.sock` for each GPU.
+/// The default directory of the unix sockets, one `<gpu-uuid>.sock` for each GPU.
 pub const DEFAULT_SOCKET_DIR: &str = "/run/sluice";
 
-/// What the hook does.
+/// The hook's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// `SLUICE_DISABLE`: the kill switch; anything but empty or `0` turns the hook off.
+    /// `SLUICE_DISABLE`: the kill switch; any value but empty or `0` turns the hook off.
     pub disabled: bool,
-    /// How to reach the managers.
+    /// Where the managers listen.
     pub managers: Managers,
-    /// `SLUICE_CLIENT`, else `POD_NAME`: the name to claim. The manager decides who we are. Host name if unset.
+    /// `SLUICE_CLIENT`, else `POD_NAME`, else the host name: the name that the process reports. The manager identifies the client itself.
     pub client: Option<String>,
     /// `SLUICE_ON_MANAGER_LOSS`: `open` (default) or `closed`, until the manager's grant page says otherwise.
     pub fail_closed: bool,
-    /// `SLUICE_REAL_LIBCUDA`: the driver library to use instead of the one found.
+    /// `SLUICE_REAL_LIBCUDA`: the driver library to use instead of the one that the search finds.
     pub real_libcuda: Option<PathBuf>,
     /// `SLUICE_PREDICTOR`: `p90` (default) or `max`.
     pub quantile: Quantile,
     /// `SLUICE_LOG`: file to append to; nothing is logged by default.
     pub log: Option<PathBuf>,
-    /// `SLUICE_IDLE_US`: how long a program must be idle before it gives its token back, 1 to 10,000,000, default 500.
+    /// `SLUICE_IDLE_US`: idle time after which the token is returned, 1 to 10,000,000 µs, default 500.
     pub idle_us: u64,
-    /// `SLUICE_HINTS`: `auto` (default), `api` (only what the program asks for) or `off`.
+    /// `SLUICE_HINTS`: `auto` (default), `api` (only hold kernels that the program requests) or `off`.
     pub hold_kernels: hold_kernel::Settings,
 }
 
-/// How to reach the managers.
+/// Where the managers listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Managers {
-    /// `SLUICE_SOCKET`: one unix socket, for whichever single GPU is visible.
+    /// `SLUICE_SOCKET`: one unix socket, for the single visible GPU.
     Socket(PathBuf),
     /// `SLUICE_SOCKET_DIR`: a directory with one `<gpu-uuid>.sock` for each GPU.
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Whether it was asked for. If not, a GPU without a socket is simply not managed.
+        /// Whether it was configured. If not, a GPU without a socket is not managed.
         explicit: bool,
     },
     /// `POD_MANAGER_IP`, `POD_MANAGER_PORT`: Gemini's managers on TCP, by device ordinal.
     Tcp(Vec<(String, u16)>),
 }
 
-/// One setting that made no sense.
+/// A setting with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={value:?}: expected {expected}, used the default")]
 pub struct Mistake {
@@ -58,7 +58,7 @@ pub struct Mistake {
     pub variable: &'static str,
     /// Its value.
     pub value: String,
-    /// What would have been right.
+    /// The values that are valid.
     pub expected: &'static str,
 }
 
@@ -104,7 +104,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         self.mistakes.push(Mistake { variable, value, expected });
     }
 
-    /// The value of the word given; that of the first word if none, or a wrong one, was.
+    /// The value that belongs to the given word; the default if the variable is unset or has another value.
     fn choice<T: Copy + Default>(
         &mut self,
         variable: &'static str,
@@ -136,7 +136,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
     fn hints(&mut self) -> hold_kernel::Settings {
         let words = [("auto", (true, true)), ("api", (false, true)), ("off", (false, false))];
         let (automatic, by_call) = match self.text("SLUICE_HINTS") {
-            // A launch that returns when its kernel is done would wait for the hold itself.
+            // A launch that returns when its kernel is done would wait for the hold kernel itself.
             _ if self.text("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0") => (false, false),
             None => words[0].1,
             Some(value) => words.iter().find(|(word, _)| *word == value).map_or_else(
@@ -163,7 +163,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         }
     }
 
-    /// One manager for each port of the list, or for each address if there are more of those.
+    /// One manager for each port of the list, or for each address if there are more addresses.
     fn tcp(&mut self) -> Option<Vec<(String, u16)>> {
         const DEFAULT_PORT: u16 = 50052;
         let (ips, ports) = (self.text("POD_MANAGER_IP"), self.text("POD_MANAGER_PORT"));

@@ -1,13 +1,14 @@
-//! One GPU as this process uses it: gate, grant, tracker.
+//! One GPU as this process uses it: launch gate, grant, tracker.
 //!
-//! The life of a grant:
+//! The states of a grant:
 //! ```text
-//!  Detached ──connect──▶ Closed ──ask──▶ Asking ──answer──▶ Open ──deadline, idle──▶ Draining ──yield──▶ Closed
-//!     ▲                                                                                          (or Asking again)
-//!     └───────────────────────── any failure of the connection: Lost, then connect ─────────────────┘
+//!  Detached ─connect─▶ Closed ─request─▶ Requested ─answer─▶ Open ─deadline, idle─▶ Draining ─yield─▶ Closed
+//!     ▲                                                                                       (or Requested again)
+//!     └──────────────────────── any failure of the connection: Lost, then connect ──────────────────────┘
 //! ```
-//! Application threads call [`Device::launch`]; one tracker thread calls [`Device::run_tracker`]. Application threads ask
-//! and wait for the answer; only the tracker connects, drains and yields.
+//! Application threads call [`Device::try_launch`] and, if that fails, [`Device::acquire`]. One tracker thread calls
+//! [`Device::run_tracker`]. Application threads request grants and wait for the answer; only the tracker connects, drains and
+//! yields.
 
 mod acquire;
 mod drain;
@@ -32,7 +33,7 @@ use crate::outcome::Bypass;
 use crate::platform::{Clock, Driver, Stream, TokenLink};
 use crate::thread_state::ThreadState;
 
-/// Gate and token client of one GPU.
+/// Launch gate and token connection of one GPU.
 #[derive(Debug)]
 pub struct Device<'p, D, L, C> {
     ordinal: u32,
@@ -44,28 +45,28 @@ pub struct Device<'p, D, L, C> {
     settings: Settings,
     gate: LaunchGate,
     hold_kernels: HoldKernels,
-    /// 0 to govern, else 1 + the index of the reason to let everything pass.
+    /// 0 to govern calls; else 1 + the index of the reason for which all calls bypass.
     bypass: AtomicU8,
-    /// What the manager was told: there is something to do.
+    /// The activity that was last reported to the manager: whether this process has GPU work.
     reported_active: AtomicBool,
-    /// The program asks again and again whether something is done, and has nothing else to do.
+    /// The program polls for the completion of work, and has no other work that is known.
     polling: AtomicBool,
-    /// When it last asked, in nanoseconds.
+    /// When the program last polled, in nanoseconds.
     polled_ns: AtomicU64,
-    /// Threads in the middle of submitting work that passes no gate. Counted up with the lock, down without.
+    /// Threads that submit work which passes no launch gate. Incremented with the lock held, decremented without it.
     submitting_ungated: AtomicUsize,
     state: Mutex<State>,
-    /// Threads that want to launch wait here.
+    /// Threads that wait for a grant sleep here.
     launch_waiters: Condvar,
-    /// The tracker waits here.
+    /// The tracker sleeps here.
     tracker_wakeup: Condvar,
-    /// Held while stream handles of the program are used by the tracker, and while the program destroys one.
+    /// Held while the tracker uses the program's stream handles, and while the program destroys one.
     handles_lock: Mutex<()>,
     /// Held during a whole drain, and while the program destroys a context.
     drain_lock: Mutex<()>,
 }
 
-/// Leave to submit one launch. The launch counts as being submitted until this is dropped.
+/// Permission to submit one launch. Until it is dropped the launch counts as in flight.
 #[derive(Debug)]
 pub struct LaunchPass<'g> {
     gate: &'g LaunchGate,
@@ -80,7 +81,7 @@ impl Drop for LaunchPass<'_> {
 }
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
-    /// A device that has not met its manager yet.
+    /// A device that is not connected to its manager yet.
     pub fn new(
         ordinal: u32,
         (driver, link, clock): (D, L, C),
@@ -110,12 +111,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// The launch path: `Ok` while a grant is valid and the thread has launched on the stream within it.
+    /// The launch path: `Ok` while a grant is valid and this thread has launched on the stream within it.
     ///
-    /// Takes no lock, allocates nothing, makes no system call and cannot panic. `Err` is for [`Self::launch_slowly`].
+    /// Takes no lock, allocates nothing, makes no system call and cannot panic. `Err` is for [`Self::acquire`].
     ///
     /// # Errors
-    /// The launch has to be noted, or to wait.
+    /// The launch has to be noted or has to wait for a grant.
     #[inline]
     pub fn try_launch(&self, stream: Stream, thread: &ThreadState) -> Result<LaunchPass<'_>, LaunchPass<'_>> {
         let shard = thread.shard();
@@ -129,27 +130,27 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         Err(pass)
     }
 
-    /// Launches begun.
+    /// Launches begun since the start.
     pub fn launches(&self) -> u64 {
         self.gate.launches()
     }
 
-    /// Closes the gate for ever, in the child of a fork: the grant belongs to the parent.
+    /// Closes the launch gate for good, in the child of a fork: the grant belongs to the parent.
     pub fn abandon(&self) {
         self.set_bypass(Some(Bypass::Forked));
         self.gate.close();
         self.hold_kernels.abandon();
     }
 
-    /// Lets everything pass from here on: the hook failed inside.
+    /// Lets all calls bypass from here on, because the hook failed internally.
     pub fn bypass_all(&self) {
-        // Under the lock, so that nobody begins to wait between the two lines.
+        // With the lock held, so that no thread begins to wait between the two lines.
         let _state = self.lock();
         self.set_bypass(Some(Bypass::InternalError));
         self.launch_waiters.notify_all();
     }
 
-    /// The hints.
+    /// The controller of the hold kernels.
     pub fn hold_kernels(&self) -> &HoldKernels {
         &self.hold_kernels
     }
@@ -168,7 +169,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reason for which everything passes, if it does.
+    /// The reason for which all calls bypass, if they do.
     fn bypass_reason(&self) -> Option<Bypass> {
         let index = usize::from(self.bypass.load(SeqCst)).checked_sub(1)?;
         Bypass::ALL.get(index).copied()

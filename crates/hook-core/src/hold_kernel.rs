@@ -1,16 +1,17 @@
-//! Getting a latency-critical process onto the GPU before its kernels are there.
+//! Switches the GPU to a latency-critical process before its kernels arrive.
 //!
-//! Switching the GPU from one process to another takes longer than many a request prepares. A *hold* is a kernel that waits
-//! for a word of the host's: launched when a request arrives, it brings the process's context onto the GPU while the input
-//! is still being copied, and is released when the request's own kernels have been submitted.
+//! A context switch takes longer than many requests need for their preparation. A *hold kernel* polls a word in host memory. It is
+//! launched when a request arrives and brings the process's context onto the GPU while the input is still being copied. The host
+//! releases it when the request's own kernels have been submitted.
 //!
 //! ```text
 //!  Running ──all work finished──▶ Armed ──first copy or launch, or a hint──▶ Begun ──first launch──▶ Running
-//!                                              a hold is planned here           released here, or at a wait, or in time
+//!                                         the hold kernel is planned here            it is released here, at a wait,
+//!                                                                                    or by its timeout
 //! ```
-//! Where requests come at a steady pace, the hold is launched before the next one is due.
-//! [`Hints`] is what the calls of the program go through: one relaxed load where there is nothing to do. What to do is
-//! decided by [`Machine`], which knows no clock, no driver and no lock.
+//! If requests arrive at regular intervals, the hold kernel is launched before the next one is due.
+//! The program's calls go through [`HoldKernels`]: one relaxed load where there is nothing to do. [`HoldKernelState`] takes the
+//! decisions; it uses no clock, no driver and no lock.
 
 mod arrival_predictor;
 mod benefit_test;
@@ -33,33 +34,33 @@ pub use state::HoldKernelState;
 pub use switch_cost::HoldTimes;
 pub use wakeup_latency::WakeupLatency;
 
-/// The next copy or launch may begin a hold.
+/// The next copy or launch may begin a request.
 const ARMED: u32 = 1 << 0;
 /// The next launch is the first of its request.
 const BEGUN: u32 = 1 << 1;
-/// A hold is out, or will be.
-const HELD: u32 = 1 << 2;
-/// Ends of bursts are told to the machine.
-const WATCHING: u32 = 1 << 3;
-/// For good: this is the child of a fork.
+/// A hold kernel is active or planned.
+const ACTIVE: u32 = 1 << 2;
+/// Hold kernels are allowed, so the ends of bursts are recorded.
+const ALLOWED: u32 = 1 << 3;
+/// Permanently off: this is the child of a fork, or the driver failed.
 const ABANDONED: u32 = 1 << 4;
-/// A request was announced or foreseen, and its first call is to come.
+/// A request was announced or predicted, and its first call is still to come.
 const AWAITED: u32 = 1 << 5;
 
-/// The hints of one device.
+/// The controller of one device's hold kernels.
 #[derive(Debug)]
 pub struct HoldKernels {
-    /// What the program's calls have to look at.
+    /// The flags above, which the program's calls test.
     word: AtomicU32,
-    /// What [`Self::allow`] said last.
+    /// The last argument of [`Self::set_contenders`].
     contenders: AtomicU64,
-    /// When a wait of the host last ended: a burst that ends at that very time ended exactly then.
+    /// When the last wait of the host ended. The end of a burst is exact if a wait ended at the same time.
     wait_ended_ns: AtomicU64,
     state: Mutex<HoldKernelState>,
 }
 
 impl HoldKernels {
-    /// Hints that are off until [`Self::allow`] says otherwise.
+    /// A controller that is off until [`Self::set_contenders`] is called.
     pub fn new(settings: Settings) -> Self {
         Self {
             word: AtomicU32::new(0),
@@ -69,113 +70,113 @@ impl HoldKernels {
         }
     }
 
-    /// Whether a copy may begin a hold, or be the first call of a request that has one.
+    /// Whether a copy may begin a request, or be the first call of an announced or predicted one.
     #[inline]
     pub fn watches_copies(&self) -> bool {
         self.has(ARMED | AWAITED)
     }
 
-    /// Whether a copy or a launch may begin a hold.
+    /// Whether a copy or a launch may begin a request.
     #[inline]
     pub fn is_armed(&self) -> bool {
         self.has(ARMED)
     }
 
-    /// Whether a launch may begin a hold, or is the first of a request.
+    /// Whether a launch may begin a request, or is the first launch of one.
     #[inline]
     pub fn watches_launches(&self) -> bool {
         self.has(ARMED | BEGUN)
     }
 
-    /// Whether a wait of the host may have to release a hold.
+    /// Whether a wait of the host may have to release a hold kernel.
     #[inline]
     pub fn is_active(&self) -> bool {
-        self.has(HELD)
+        self.has(ACTIVE)
     }
 
-    /// Whether the process may hold at all.
+    /// Whether hold kernels are allowed.
     pub fn is_allowed(&self) -> bool {
-        self.has(WATCHING)
+        self.has(ALLOWED)
     }
 
-    /// How many other processes may use the GPU; nought if this process may not hold. A hold that is out stays.
+    /// Sets the number of contenders; 0 if hold kernels are not allowed. An active hold kernel stays.
     pub fn set_contenders(&self, company: u64) {
         if self.contenders.load(Relaxed) != company {
             self.contenders.store(company, Relaxed);
-            self.with(|machine| machine.set_contenders(company));
+            self.with(|state| state.set_contenders(company));
         }
     }
 
-    /// A request begins, or will in `lead_ns`: the hold to be launched for it, or why there is none.
+    /// Begins a request that arrives now, or in `lead_ns`. Returns the hold kernel to be launched for it.
     ///
     /// # Errors
-    /// [`NoHold`] says why nothing is to be launched.
+    /// [`HoldRefusal`] tells why no hold kernel is to be launched.
     pub fn begin_request(
         &self,
         trigger: Trigger,
         now_ns: u64,
         lead_ns: u64,
     ) -> Result<HoldPlan, HoldRefusal> {
-        self.with(|machine| machine.begin_request(trigger, now_ns, lead_ns))
+        self.with(|state| state.begin_request(trigger, now_ns, lead_ns))
     }
 
-    /// The first call of a request that was announced or foreseen is made at `now_ns`. Others teach nothing. `false` if that request
-    /// never came and this is another, which has yet to begin.
+    /// Records that the first call of an announced or predicted request was made at `now_ns`. Later calls have no effect. `false` if that
+    /// request never came: the call belongs to another request, which is still to begin.
     pub fn request_arrived(&self, now_ns: u64) -> bool {
-        !self.has(AWAITED) || self.with(|machine| machine.request_arrived(now_ns))
+        !self.has(AWAITED) || self.with(|state| state.request_arrived(now_ns))
     }
 
-    /// Forgets a request that was announced or foreseen and has not come by now.
+    /// Forgets an announced or predicted request that has not come in time.
     pub fn expire_request(&self, now_ns: u64) {
         if self.has(AWAITED) {
-            self.with(|machine| machine.expire_request(now_ns));
+            self.with(|state| state.expire_request(now_ns));
         }
     }
 
-    /// The time of a planned hold has come: whether it is still to be launched.
+    /// Tells, at the start time of a planned hold kernel, whether it is still to be launched.
     pub fn take_due(&self, ticket: u32) -> bool {
-        self.with(|machine| machine.take_due(ticket))
+        self.with(|state| state.take_due(ticket))
     }
 
-    /// The hold for the next request, if that is foreseen: [`Self::comes_due`] is to be asked in its time.
+    /// Predicts the next request and returns its hold kernel. At its start time the caller calls [`Self::take_due`].
     pub fn predict_next(&self, now_ns: u64) -> Option<HoldPlan> {
-        self.with(|machine| machine.predict_next(now_ns))
+        self.with(|state| state.predict_next(now_ns))
     }
 
-    /// The driver would not launch the hold.
+    /// Records that the driver refused to launch the hold kernel.
     pub fn launch_failed(&self, ticket: u32) {
-        self.with(|machine| machine.launch_failed(ticket));
+        self.with(|state| state.launch_failed(ticket));
     }
 
-    /// A launch was submitted at `now_ns`: the ticket of the hold that it releases.
+    /// Records a launch at `now_ns`. Returns the ticket of the hold kernel to release.
     pub fn launch_submitted(&self, now_ns: u64) -> Option<u32> {
-        self.with(|machine| machine.launch_submitted(now_ns))
+        self.with(|state| state.launch_submitted(now_ns))
     }
 
-    /// The host is about to wait for the GPU, for a whole context or only a part of one: the ticket to release.
+    /// Records that the host begins to wait, for a whole context or for a part. Returns the ticket of the hold kernel to release.
     pub fn host_wait_begins(&self, whole_context: bool) -> Option<u32> {
-        self.with(|machine| machine.host_wait_begins(whole_context))
+        self.with(|state| state.host_wait_begins(whole_context))
     }
 
-    /// A wait of the host ended at `now_ns`.
+    /// Records that a wait of the host ended at `now_ns`.
     pub fn host_wait_ended(&self, now_ns: u64) {
         self.wait_ended_ns.store(now_ns, Relaxed);
     }
 
-    /// All work had finished at `now_ns`, and so many launches have been made since the start; that is asked for only if it matters.
+    /// Records that all work had finished at `now_ns`. `launches` returns the launches since the start and is called only if needed.
     pub fn work_finished(&self, now_ns: u64, launches: impl FnOnce() -> u64) {
         if self.is_allowed() {
             let (exact, launches) = (self.wait_ended_ns.load(Relaxed) == now_ns, launches());
-            self.with(|machine| machine.work_finished(now_ns, exact, launches));
+            self.with(|state| state.work_finished(now_ns, exact, launches));
         }
     }
 
-    /// What the GPU wrote down about a hold that is over.
+    /// Learns from the times of a hold kernel that has ended.
     pub fn learn_times(&self, seen: HoldTimes) {
-        self.with(|machine| machine.learn_times(seen));
+        self.with(|state| state.learn_times(seen));
     }
 
-    /// Ends all hints: in the child of a fork, or when the driver cannot hold. Takes no lock.
+    /// Turns hold kernels off for good: in the child of a fork, or if the driver cannot launch them. Takes no lock.
     pub fn abandon(&self) {
         self.word.store(ABANDONED, SeqCst);
     }
@@ -185,17 +186,17 @@ impl HoldKernels {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut HoldKernelState) -> T) -> T {
-        let mut machine = self.lock();
-        let result = change(&mut machine);
+        let mut state = self.lock();
+        let result = change(&mut state);
         let word = [
-            (machine.is_armed(), ARMED),
-            (machine.has_begun(), BEGUN),
-            (machine.is_active(), HELD),
-            (machine.is_allowed(), WATCHING),
-            (machine.is_awaited(), AWAITED),
+            (state.is_armed(), ARMED),
+            (state.has_begun(), BEGUN),
+            (state.is_active(), ACTIVE),
+            (state.is_allowed(), ALLOWED),
+            (state.is_awaited(), AWAITED),
         ];
         let word = word.iter().filter(|(holds, _)| *holds).fold(0, |all, (_, bit)| all | bit);
-        // Once abandoned the word stays so, whoever was in here at that moment.
+        // The flag stays set, even if another thread was in this function when it was set.
         let _abandoned = self.word.fetch_update(Release, Relaxed, |now| (now != ABANDONED).then_some(word));
         result
     }

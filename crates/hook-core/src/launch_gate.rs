@@ -1,11 +1,11 @@
-//! The launch gate of one device: open or closed, who is in the middle of a launch, and the epoch of what was noted.
+//! The launch gate of one device: open or closed, the launches in flight, and the epoch of noted launches.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use crate::platform::{Clock, TokenLink};
 use crate::thread_state;
 
-/// Threads count themselves in one of this many places, so that they do not share a cache line.
+/// Threads count their launches in one of this many shards, so that they do not share a cache line.
 pub const SHARDS: usize = 64;
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ struct Shard {
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct LaunchGate {
-    /// This side's half of the gate: the page says until when, this says whether we still hold the grant at all.
+    /// This process holds a grant. The grant page holds the deadline; both must allow the launch.
     granted: AtomicBool,
     deadline_in_ticks: AtomicBool,
     /// Changes whenever launches have to be noted again: a grant began, a burst ended, a stream was waited for.
@@ -39,7 +39,7 @@ impl Default for LaunchGate {
 }
 
 impl LaunchGate {
-    /// Whether launches may pass: we hold a grant and its deadline is ahead.
+    /// Whether launches may pass: this process holds a grant and its deadline is ahead.
     #[inline]
     pub fn is_open(&self, clock: &impl Clock, link: &impl TokenLink) -> bool {
         if !self.granted.load(SeqCst) {
@@ -51,10 +51,10 @@ impl LaunchGate {
         }
     }
 
-    /// Counts a thread as being in the middle of a launch.
+    /// Counts a launch as in flight.
     ///
-    /// The counter is changed before the gate is read and the gate closed before the counters are read (both sequentially
-    /// consistent), so whoever drains sees either the launch or a launch that sees the closed gate.
+    /// The counter is changed before the gate is read, and the gate is closed before the counters are read (both sequentially
+    /// consistent). So the drain sees the launch, or the launch sees the closed gate.
     #[inline]
     pub fn enter(&self, shard: usize) {
         self.shards[shard % SHARDS].entered.fetch_add(1, SeqCst);
@@ -66,7 +66,7 @@ impl LaunchGate {
         self.shards[shard % SHARDS].left.fetch_add(1, Release);
     }
 
-    /// Whether a thread is in the middle of a launch. Exact once the gate is closed.
+    /// Whether a launch is in flight. Exact once the gate is closed.
     pub fn in_flight(&self) -> bool {
         self.shards.iter().any(|shard| {
             let left = shard.left.load(SeqCst);
@@ -74,13 +74,13 @@ impl LaunchGate {
         })
     }
 
-    /// Launches begun since the start, those that were turned away or repeated included.
+    /// Launches begun since the start, including those that were refused or repeated.
     pub fn launches(&self) -> u64 {
-        // A shard is two cache lines, and few processes have a thread for each of them.
+        // A shard is two cache lines, and few processes have a thread for each shard.
         self.shards.iter().take(thread_state::shards_in_use()).map(|shard| shard.entered.load(Relaxed)).sum()
     }
 
-    /// The epoch that launches are noted in.
+    /// The current epoch.
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Acquire)
@@ -91,19 +91,19 @@ impl LaunchGate {
         self.epoch.fetch_add(1, SeqCst) + 1
     }
 
-    /// Opens this side of the gate.
+    /// Opens the gate: a grant is held.
     pub fn open(&self) {
         self.next_epoch();
         self.granted.store(true, SeqCst);
     }
 
-    /// Closes this side of the gate, whatever the page says.
+    /// Closes the gate, whatever deadline the page holds.
     pub fn close(&self) {
         self.granted.store(false, SeqCst);
         self.next_epoch();
     }
 
-    /// Chooses what deadlines are compared with.
+    /// Chooses whether deadlines are compared as ticks or as nanoseconds.
     pub fn set_deadline_in_ticks(&self, by_ticks: bool) {
         self.deadline_in_ticks.store(by_ticks, Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Memory of one device: reserve before the driver allocates, release after it freed.
+//! The memory account of one device: reserve before the driver allocates, release after it freed.
 //!
 //! The manager's answer is exact across the processes of a client because the reservation is made before the driver is
-//! called. While the manager is away, the last limit it gave holds for this process alone; the connection that follows
-//! tells it what is in use.
+//! called. While the manager is away, its last limit holds for this process alone. The next connection reports what is in
+//! use.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
@@ -18,15 +18,15 @@ const UNKNOWN: u64 = u64::MAX;
 pub struct MemoryAccount<L> {
     link: L,
     fail_closed: bool,
-    /// Bytes this process holds or is about to allocate, as the manager would be told.
+    /// Bytes that this process holds or is about to allocate, as the next manager would be told.
     charged: AtomicU64,
     limit: AtomicU64,
-    /// Makes (connection, charge) change together, so that an attachment never tells a stale sum.
+    /// Makes (connection, charge) change together, so that an attachment never reports a stale sum.
     order: Mutex<()>,
 }
 
 impl<L: MemoryLink> MemoryAccount<L> {
-    /// An empty account. `fail_closed` holds until the manager says otherwise.
+    /// An empty account. `fail_closed` applies until the manager says otherwise.
     pub fn new(link: L, fail_closed: bool) -> Self {
         Self {
             link,
@@ -37,12 +37,12 @@ impl<L: MemoryLink> MemoryAccount<L> {
         }
     }
 
-    /// Asks for `bytes` before the driver is called. After `Governed` the caller must allocate, or [`release`](Self::release).
+    /// Reserves `bytes` before the driver is called. After `Governed` the caller must allocate, or [`release`](Self::release).
     ///
-    /// `Bypassed` is charged as well: the next manager is told, and the free is the same.
+    /// `Bypassed` is charged as well: the next manager is told of it, and freeing it is the same.
     pub fn reserve(&self, bytes: u64) -> Outcome<()> {
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        // A connection that breaks under the question may be one to a manager that was replaced: ask once more.
+        // A connection that breaks during the request may lead to a manager that was replaced: reserve once more.
         let ask = || self.ensure_connected().and_then(|()| self.link.reserve(bytes));
         let verdict = ask().or_else(|_| ask());
         let outcome = match verdict {
@@ -56,7 +56,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
         outcome
     }
 
-    /// Gives back what was freed, or reserved in vain.
+    /// Releases bytes that were freed, or reserved for an allocation that failed.
     pub fn release(&self, bytes: u64) {
         if bytes == 0 {
             return;
@@ -65,7 +65,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
         let charged = self.charged.load(SeqCst);
         self.charged.store(charged.saturating_sub(bytes), SeqCst);
         if self.link.is_alive() {
-            // If it fails, the next connection tells the sum, in which these bytes are missing already.
+            // If this fails, the next connection reports the sum, which no longer includes these bytes.
             let _told = self.link.release(bytes);
         }
     }
@@ -89,7 +89,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
         self.charged.load(SeqCst)
     }
 
-    /// Connects again if the manager was lost and this process holds memory it should know of.
+    /// Connects again if the manager was lost and this process holds memory.
     pub fn reattach_if_lost(&self) {
         if self.charged() != 0 && !self.link.is_alive() {
             let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,9 +122,9 @@ impl<L: MemoryLink> MemoryAccount<L> {
     }
 }
 
-/// What `cuMemGetInfo` tells a program: (free, total) in bytes.
+/// The answer of `cuMemGetInfo` to the program: (free, total) in bytes.
 ///
-/// The total is the limit, and no more is free than the GPU really has.
+/// The total is the limit. The free memory is never more than the GPU has.
 pub fn visible_memory(used: u64, limit: u64, physical_free: u64, physical_total: u64) -> (u64, u64) {
     let total = limit.min(physical_total);
     (total.saturating_sub(used).min(physical_free), total)

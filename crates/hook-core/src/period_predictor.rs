@@ -1,13 +1,13 @@
 //! Predicts how long GPU work will run (bursts) and how long it will pause (windows).
 //!
-//! A predictor sees periods begin and end and keeps two windows of their lengths: *single* periods, and *merged* ones, in
-//! which periods that follow each other within a threshold count as one long period that grows with each stop.
+//! A predictor is told when periods begin and end. It records two kinds of lengths: *single* periods, and *merged* ones. In a merged
+//! period, periods that follow each other within a threshold count as one long period, which grows with each stop.
 
 mod duration_window;
 
 pub use duration_window::{CAPACITY, DurationWindow, KEEP_MS, Quantile};
 
-/// Two bursts less than this apart are one long burst, in milliseconds.
+/// Two bursts less than this apart count as one long burst, in milliseconds.
 pub const BURST_MERGE_MS: f64 = 2.0;
 
 /// Windows are never merged.
@@ -16,7 +16,7 @@ pub const WINDOW_MERGE_MS: f64 = 0.0;
 /// Below this a burst prediction means "unknown".
 const NO_BURST_MS: f64 = 1e-9;
 
-/// Below this window a program seems never to let go of the GPU, so its last burst was probably cut short.
+/// A program with shorter windows keeps the GPU nearly always busy, so its quota probably cut its last burst.
 const BUSY_WINDOW_MS: f64 = 2.0;
 
 /// Learns the length of periods from their starts and stops.
@@ -32,7 +32,7 @@ pub struct PeriodPredictor {
 }
 
 impl PeriodPredictor {
-    /// A predictor that merges periods not more than `merge_ms` apart and answers `quantile`.
+    /// A predictor that merges periods not more than `merge_ms` apart and returns `quantile`.
     pub fn new(merge_ms: f64, quantile: Quantile) -> Self {
         Self {
             merge_ms,
@@ -45,7 +45,7 @@ impl PeriodPredictor {
         }
     }
 
-    /// A period begins; without effect while one runs.
+    /// Begins a period; without effect while one runs.
     pub fn record_start(&mut self, now_ns: u64) {
         if self.begin_ns.is_some() {
             return;
@@ -58,7 +58,7 @@ impl PeriodPredictor {
         }
     }
 
-    /// The running period ends; without effect while none runs.
+    /// Ends the running period; without effect while none runs.
     pub fn record_stop(&mut self, now_ns: u64) {
         let Some(begin) = self.begin_ns.take() else { return };
         self.single.add(now_ns, ms_between(begin, now_ns));
@@ -96,9 +96,9 @@ impl PeriodPredictor {
     }
 }
 
-/// How long the program would use the GPU if nobody stopped it, in milliseconds, from both merged predictions.
+/// How long the program would use the GPU without a quota, in milliseconds, from both merged predictions.
 ///
-/// 0 if no burst is known. Doubled for a program that hardly ever pauses: what was seen was cut by the quota.
+/// 0 if no burst is known. Doubled for a program that hardly ever pauses, because the quota cut its bursts.
 pub fn estimate_full_burst(burst_ms: f64, window_ms: f64) -> f64 {
     if burst_ms < NO_BURST_MS {
         0.0

@@ -1,35 +1,35 @@
-//! How often the program has retained what ends with its last release.
+//! Count of the program's retains of an object that ends with its last release.
 //!
-//! Whoever owns it may know of more retains than were seen here, never of fewer: with another one left, a release is certainly not
-//! the last.
+//! The object's owner may count more retains than the hook saw, never fewer. So if another seen retain is left, a release is certainly
+//! not the last.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Retains that were seen and not released. Once a release is about to be made, its retain does not count any more.
+/// Retains that were seen and not released. The retain of a release stops counting just before the release is made.
 #[derive(Debug, Default)]
 pub struct RetainCount(Mutex<u32>);
 
 impl RetainCount {
-    /// None seen.
+    /// No retain seen.
     pub const fn new() -> Self {
         Self(Mutex::new(0))
     }
 
-    /// It has been retained.
+    /// Counts a retain.
     pub fn retained(&self) {
         let mut seen = self.seen();
         *seen = seen.saturating_add(1);
     }
 
-    /// Makes a release with another retain left. One that may be the last is not made: that is the caller's.
+    /// Makes a release if another retain is left. Otherwise it may be the last and is returned for the caller to make.
     pub fn release<R, F: FnOnce() -> R>(&self, make: F) -> Result<R, F> {
         let mut seen = self.seen();
         *seen = seen.saturating_sub(1);
-        // Locked, so that none that is found to be perhaps the last comes ahead of this one, which would then be.
+        // With the lock held: a release that may be the last must not overtake this one, which would then be the last.
         if *seen > 0 { Ok(make()) } else { Err(make) }
     }
 
-    /// Nothing is known any more.
+    /// Forgets all retains.
     pub fn forget(&self) {
         *self.seen() = 0;
     }
@@ -43,7 +43,7 @@ impl RetainCount {
 mod tests {
     use super::*;
 
-    /// Whether a release was found to be none that may be the last.
+    /// Whether a release is certainly not the last.
     fn is_certain(retains: &RetainCount) -> bool {
         retains.release(|| ()).is_ok()
     }

@@ -1,4 +1,4 @@
-//! The streams used during a grant, and which of them may still have work.
+//! The streams used during a grant, and which of them may have unfinished work.
 
 use crate::platform::{Stream, StreamKind, StreamLocation};
 
@@ -9,9 +9,9 @@ pub struct UsedStream {
     pub context: u64,
     /// The stream.
     pub stream: Stream,
-    /// Whether the legacy default stream waits for it.
+    /// Whether the legacy default stream waits for this stream.
     pub blocking: bool,
-    /// Epoch of the newest launch noted and not yet known to be finished; 0 if none.
+    /// Epoch of the newest launch that was noted and is not known to have finished; 0 if there is none.
     dirty: u64,
 }
 
@@ -22,10 +22,10 @@ impl UsedStream {
     }
 }
 
-/// What a host wait has waited for.
+/// What a wait of the host covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitTarget {
-    /// A stream that the program created, whatever its context: no two have the same handle.
+    /// A stream that the program created, in any context: no two have the same handle.
     Created(Stream),
     /// One stream of a context.
     Stream(u64, Stream),
@@ -49,7 +49,7 @@ impl WaitTarget {
     }
 }
 
-/// The streams a grant has to answer for.
+/// The streams of a grant.
 #[derive(Debug, Default)]
 pub struct StreamSet {
     streams: Vec<UsedStream>,
@@ -64,21 +64,21 @@ impl StreamSet {
         }
     }
 
-    /// Where a stream lives, if it was noted and the program created it: what other handles mean depends on who asks.
+    /// The location of a noted stream that the program created. The meaning of other handles depends on the calling thread.
     pub fn located(&self, stream: Stream) -> Option<StreamLocation> {
         let its = |used: &&UsedStream| used.stream == stream && stream.kind == StreamKind::Created;
         let used = self.streams.iter().find(its)?;
         Some(StreamLocation { context: used.context, blocking: used.blocking })
     }
 
-    /// The program has waited for `what`; launches noted in epochs before `epoch` have finished.
+    /// A wait of the program for `what` has ended: launches noted in epochs before `epoch` have finished.
     pub fn finished(&mut self, what: WaitTarget, epoch: u64) {
         for used in &mut self.streams {
             if what.covers(used) && used.dirty < epoch {
                 used.dirty = 0;
             }
         }
-        // Only asked about while dirty; under a standing grant those of threads long gone would pile up.
+        // Clean ones are never looked up. Under an unlimited grant the streams of ended threads would accumulate.
         self.streams.retain(|used| used.is_dirty() || used.stream.kind != StreamKind::PerThread);
     }
 
@@ -93,7 +93,7 @@ impl StreamSet {
         self.streams.iter().any(UsedStream::is_dirty)
     }
 
-    /// Removes a stream whatever its context (a destroyed handle may not be used again).
+    /// Removes a stream, whatever its context: a destroyed handle must not be used again.
     pub fn remove(&mut self, stream: Stream) -> Option<UsedStream> {
         let at = self.streams.iter().position(|used| used.stream == stream)?;
         Some(self.streams.swap_remove(at))

@@ -1,22 +1,22 @@
-//! What one application thread remembers between calls, so that its launches need nothing shared.
+//! What one application thread remembers between calls, so that its launches need no shared data.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use crate::launch_gate::SHARDS;
 
-/// Streams a thread remembers; a thread that launches on more of them in turn takes the slow path for some.
+/// Streams that a thread remembers. If a thread uses more in turn, some of its launches take the slow path.
 const REMEMBERED: usize = 16;
 
-/// No thread counts in a shard from this one on.
+/// Threads count launches only in shards below this number.
 static SHARDS_IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// How many of the gate's shards, from the first on, threads count in. Not exact while a thread makes its first call.
+/// Number of the launch gate's shards in use. Not exact while a thread makes its first call.
 pub(crate) fn shards_in_use() -> usize {
     SHARDS_IN_USE.load(Relaxed)
 }
 
-/// The memory of one thread. Has no destructor, so it may be thread-local in a library that others load.
+/// The state of one thread. It has no destructor, so it may be thread-local in a library that other programs load.
 #[derive(Debug)]
 pub struct ThreadState {
     id: Cell<u32>,
@@ -25,7 +25,7 @@ pub struct ThreadState {
 }
 
 impl ThreadState {
-    /// A thread that remembers nothing.
+    /// A thread that has noted nothing.
     pub const fn new() -> Self {
         Self {
             id: Cell::new(0),
@@ -34,7 +34,7 @@ impl ThreadState {
         }
     }
 
-    /// A number of this thread's own, from 1 on.
+    /// The number of this thread, from 1 on.
     #[inline]
     pub fn id(&self) -> u32 {
         let id = self.id.get();
@@ -50,13 +50,13 @@ impl ThreadState {
         id
     }
 
-    /// The gate shard this thread counts in.
+    /// The shard of the launch gate in which this thread counts.
     #[inline]
     pub fn shard(&self) -> usize {
         self.id() as usize % SHARDS
     }
 
-    /// Whether a launch on `stream` of device `device` was noted in `epoch` already.
+    /// Whether a launch on `stream` of device `device` has been noted in `epoch`.
     #[inline]
     pub fn has_noted(&self, device: u32, stream: u64, epoch: u64) -> bool {
         self.known[slot(stream)].get() == (stream, epoch, device)
@@ -67,14 +67,14 @@ impl ThreadState {
         self.known[slot(stream)].set((stream, epoch, device));
     }
 
-    /// Forgets all streams: the current context may have changed, and with it what a handle like 0 means.
+    /// Forgets all streams: the current context may have changed, and with it the meaning of a handle like 0.
     pub fn forget(&self) {
         for known in &self.known {
             known.set((0, 0, 0));
         }
     }
 
-    /// Enters a governed call; `None` if the thread is inside one already (the driver called itself through us).
+    /// Enters a governed call; `None` if the thread is inside one already, because the driver called an exported function.
     #[inline]
     pub fn enter(&self) -> Option<GovernedCall<'_>> {
         if self.inside.replace(true) { None } else { Some(GovernedCall(&self.inside)) }
@@ -98,7 +98,7 @@ impl Drop for GovernedCall<'_> {
     }
 }
 
-/// Handles are small numbers or addresses of objects; the low bits of an address say nothing.
+/// Handles are small numbers or addresses of objects, whose low bits are the same.
 #[inline]
 fn slot(stream: u64) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "reduced below 16")]

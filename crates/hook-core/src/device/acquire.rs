@@ -1,4 +1,4 @@
-//! A launch that cannot pass at once: note it, or wait for a grant.
+//! The slow path of a launch: note its stream, or acquire a grant.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
@@ -11,21 +11,21 @@ use crate::period_predictor::estimate_full_burst;
 use crate::platform::{Clock, Driver, GrantRequest, Stream, StreamLocation, TokenLink};
 use crate::thread_state::ThreadState;
 
-/// How often a waiting launch looks whether the drain has stalled.
+/// How often a waiting launch checks whether the drain has stalled.
 const STALL_CHECK: Duration = Duration::from_millis(50);
 
-/// What became of noting a launch.
+/// The result of noting a launch.
 enum NoteResult {
-    /// It may be submitted.
+    /// The launch may be submitted.
     Yes,
-    /// The grant ended meanwhile, or is too short for the burst that begins.
+    /// The grant has ended, or is too short for the burst that begins.
     NoGrant,
-    /// There is no context to launch in.
+    /// The calling thread has no context to launch in.
     NoContext,
 }
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
-    /// Notes a launch that [`Self::launch_at_once`] could not let through, after waiting for a grant if there is none.
+    /// Lets a launch pass that [`Self::try_launch`] refused: waits for a grant if there is none, then notes the stream.
     #[cold]
     pub fn acquire<'s>(
         &'s self,
@@ -36,20 +36,20 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if self.captures.any() && self.driver.is_capturing(stream) {
             return Outcome::Bypassed(Bypass::Capture);
         }
-        let mut may_ask_early = true;
+        let mut may_renew_early = true;
         loop {
             if let Some(reason) = self.bypass_reason() {
                 return Outcome::Bypassed(reason);
             }
             if self.is_open() {
-                match self.note(stream, thread, may_ask_early) {
+                match self.note(stream, thread, may_renew_early) {
                     NoteResult::Yes => return Outcome::Governed(pass),
                     NoteResult::NoContext => return Outcome::Bypassed(Bypass::NoContext),
-                    // A burst that no quota fits would ask for ever.
-                    NoteResult::NoGrant => may_ask_early = false,
+                    // A burst that is longer than every quota would request grants without end.
+                    NoteResult::NoGrant => may_renew_early = false,
                 }
             }
-            // Who waits is not in the middle of a launch: the drain would wait for it.
+            // A waiting launch does not count as in flight; otherwise the drain would wait for it.
             drop(pass);
             if let Err(reason) = self.wait_for_grant() {
                 return Outcome::Bypassed(reason);
@@ -59,18 +59,18 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Enters the launch's stream among those the grant answers for, and the beginning of a burst.
-    fn note(&self, stream: Stream, thread: &ThreadState, may_ask_early: bool) -> NoteResult {
+    /// Adds the launch's stream to the streams of the grant, and begins a burst if no work runs.
+    fn note(&self, stream: Stream, thread: &ThreadState, may_renew_early: bool) -> NoteResult {
         let Some((located, mut state)) = self.locate(stream) else { return NoteResult::NoContext };
         let now = self.clock.now_ns();
-        // Read under the lock: a wait that ends later than this sees the launch as later than itself.
+        // Read with the lock held: a wait that ends after this point sees the launch as later than itself.
         let epoch = self.gate.epoch();
         if state.phase != Phase::Open {
             return NoteResult::NoGrant;
         }
         let begins = !state.is_busy();
         if begins {
-            if may_ask_early && self.should_renew_early(&mut state, now) {
+            if may_renew_early && self.should_renew_early(&mut state, now) {
                 self.begin_drain(&mut state);
                 return NoteResult::NoGrant;
             }
@@ -92,14 +92,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if measure {
             self.measure(located.context, stream, grant, burst, now);
         }
-        // During a capture every launch has to be looked at.
+        // During a capture every launch takes the slow path.
         if !self.captures.any() {
             thread.set_noted(self.ordinal, stream.handle, epoch);
         }
         NoteResult::Yes
     }
 
-    /// Where `stream` lives, and the state. The driver is asked without the lock, and once for each stream that the program created.
+    /// The location of `stream`, and the locked state. Calls the driver without the lock, once for each stream that the program created.
     pub(super) fn locate(&self, stream: Stream) -> Option<(StreamLocation, MutexGuard<'_, State>)> {
         let state = self.lock();
         if let Some(located) = state.streams.located(stream) {
@@ -110,7 +110,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         Some((located, self.lock()))
     }
 
-    /// Tells the manager what has changed; `true` if it is to be rung for, without the lock.
+    /// Reports changed activity to the manager. `true` if the process became active: the caller then wakes the manager, without the lock.
     pub(super) fn report_activity(&self, state: &mut State, now: u64) -> bool {
         let active = state.is_active();
         if std::mem::replace(&mut state.reported_active, active) == active {
@@ -121,18 +121,18 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         active
     }
 
-    /// Whether the burst that begins would run past the deadline and would fit into a fresh quota.
+    /// Whether the burst that begins would run past the deadline and would fit into a new quota.
     fn should_renew_early(&self, state: &mut State, now: u64) -> bool {
         if state.grant.is_unlimited() {
             return false;
         }
         let predicted_ms = state.burst.predict_single(now);
         let left_ms = self.link.deadline_ns().saturating_sub(now) as f64 / 1e6;
-        // Without anybody who waits the manager will move the deadline.
+        // If no other client waits, the manager extends the deadline.
         self.link.contended() && predicted_ms >= left_ms && predicted_ms < state.grant.quota_ms
     }
 
-    /// Marks the begin of a burst of the grant.
+    /// Records an event at the begin of a burst of the grant.
     fn measure(&self, context: u64, stream: Stream, grant: u64, burst: u64, now: u64) {
         let Some(mark) = self.driver.mark(context, stream) else { return };
         let mut state = self.lock();
@@ -148,7 +148,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Waits until a grant is open; `Err` if the launch is to pass without one.
+    /// Waits until a grant is open; `Err` if the launch is to bypass.
     fn wait_for_grant(&self) -> Result<(), Bypass> {
         let began = self.clock.now_ns();
         let mut state = self.lock();
@@ -176,8 +176,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                     self.request_grant(&mut state, None);
                     state
                 }
-                Phase::Asking if !state.is_answer_awaited => self.read_answer(state),
-                Phase::Asking | Phase::Detached | Phase::Lost { .. } => {
+                Phase::Requested if !state.is_answer_awaited => self.read_answer(state),
+                Phase::Requested | Phase::Detached | Phase::Lost { .. } => {
                     self.launch_waiters.wait(state).unwrap_or_else(PoisonError::into_inner)
                 }
             };
@@ -186,30 +186,30 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         result
     }
 
-    /// Waits for the drain under way, looking up from time to time.
+    /// Waits for the drain in progress, for at most [`STALL_CHECK`].
     fn wait_for_drain<'s>(&'s self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         let woken = self.launch_waiters.wait_timeout(state, STALL_CHECK);
         woken.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Asks for a grant, in one write with the report of the last one if there is one.
+    /// Requests a grant, in one write with the report of the last grant if there is one.
     pub(super) fn request_grant(&self, state: &mut State, used: Option<crate::platform::GrantUsage>) {
         let now = self.clock.now_ns();
         let (burst_ms, window_ms) = (state.burst.predict_merged(now), state.window.predict_merged(now));
-        let ask = GrantRequest {
+        let request = GrantRequest {
             overuse_ms: state.overuse_ms,
             next_burst_ms: estimate_full_burst(burst_ms, window_ms),
         };
-        // The pause from here to the grant is the manager's doing and says nothing about the program.
+        // The manager causes the pause from here to the grant, so it is no property of the program.
         state.window.interrupt();
         state.overuse_ms = 0.0;
-        match self.link.send(used, Some(ask)) {
-            Ok(()) => state.phase = Phase::Asking,
+        match self.link.send(used, Some(request)) {
+            Ok(()) => state.phase = Phase::Requested,
             Err(error) => self.handle_loss(state, error),
         }
     }
 
-    /// Waits for the answer on behalf of everybody, without the lock.
+    /// Reads the manager's answer for all waiting threads, without the lock.
     fn read_answer<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         state.is_answer_awaited = true;
         drop(state);
@@ -217,8 +217,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let mut state = self.lock();
         state.is_answer_awaited = false;
         match answer {
-            // The connection was lost and replaced meanwhile; the answer was to a question nobody asks any more.
-            _ if state.phase != Phase::Asking => {}
+            // The connection was lost and replaced in the meantime, so the answer belongs to an abandoned request.
+            _ if state.phase != Phase::Requested => {}
             Ok(quota_ms) => self.open_grant(&mut state, quota_ms),
             Err(error) => self.handle_loss(&mut state, error),
         }
@@ -226,7 +226,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         state
     }
 
-    /// A grant begins.
+    /// Begins a grant.
     pub(super) fn open_grant(&self, state: &mut State, quota_ms: f64) {
         let stale = state.grant.measured.take();
         let number = state.grant.number + 1;
@@ -247,7 +247,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// The grant is over: closes the gate and leaves the rest to the tracker.
+    /// Ends the grant: closes the launch gate and leaves the rest to the tracker.
     pub(super) fn begin_drain(&self, state: &mut State) {
         self.gate.close();
         self.refresh_deadline(state);

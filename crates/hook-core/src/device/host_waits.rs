@@ -1,4 +1,4 @@
-//! What the program's own waits and destructions tell: streams that are idle, handles that are gone.
+//! What the program's waits and destructions show: idle streams and invalid handles.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -7,8 +7,8 @@ use super::state::{MEASURE_INTERVAL_NS, Phase, State};
 use crate::platform::{Clock, Driver, Mark, Stream, StreamKind, TokenLink};
 use crate::streams::WaitTarget;
 
-/// A median pause at least this many times the idle time says: give the token back as soon as a burst ends.
-const LONG_PAUSE: u64 = 2;
+/// If the median window is at least this many idle times, the token is returned as soon as a burst ends.
+const LONG_WINDOW_FACTOR: u64 = 2;
 
 /// A wait of the host for the GPU.
 #[derive(Debug)]
@@ -19,14 +19,14 @@ pub struct HostWait {
 }
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
-    /// A wait of the host for `what` begins. Launches that come later will be told apart from those it waits for.
+    /// Begins a wait of the host for `what`. Launches from here on are distinguished from those that the wait covers.
     pub fn begin_wait(&self, what: WaitTarget) -> HostWait {
         let is_measured = self.start_blocking();
         let epoch = self.gate.next_epoch();
         HostWait { what, epoch, end: if is_measured { self.mark_end(what) } else { None } }
     }
 
-    /// Marks the end of a burst that is being measured, if the wait is for all of it.
+    /// Records an event at the end of a burst that is being measured, if the wait covers all of it.
     fn mark_end(&self, what: WaitTarget) -> Option<Mark> {
         let _handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now_ns();
@@ -37,13 +37,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let used = *state.streams.only_dirty().filter(|used| what.covers(used))?;
         state.next_mark_end_ns = now + MEASURE_INTERVAL_NS;
         drop(state);
-        // Another thread's default stream cannot be named from here.
+        // The default stream of another thread has no name in this thread.
         let nameable = used.stream.kind != StreamKind::PerThread
             || what == WaitTarget::Stream(used.context, used.stream);
         if nameable { self.driver.mark(used.context, used.stream) } else { None }
     }
 
-    /// The wait is over; `succeeded` if the GPU has finished what it was for.
+    /// Ends a wait; `succeeded` if the GPU has finished the work that the wait covers.
     pub fn end_wait(&self, wait: HostWait, succeeded: bool) {
         let now = self.clock.now_ns();
         self.hold_kernels.host_wait_ended(now);
@@ -62,19 +62,18 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.stop_blocking(&mut state, now);
     }
 
-    /// The calling thread is about to make a call that may wait for the GPU, for whatever work. Until it
-    /// [ends](Self::block_ended) the manager takes the process for one that wants the GPU.
+    /// Begins a call that may wait for the GPU, for any work. Until [`Self::end_blocking`] the manager counts the process as active.
     pub fn begin_blocking(&self) {
         self.start_blocking();
     }
 
-    /// The call is over.
+    /// Ends the call.
     pub fn end_blocking(&self) {
         let now = self.clock.now_ns();
         self.stop_blocking(&mut self.lock(), now);
     }
 
-    /// Begins to block; whether the running burst is being measured.
+    /// Counts a blocked thread. Returns whether the running burst is being measured.
     fn start_blocking(&self) -> bool {
         let now = self.clock.now_ns();
         let mut state = self.lock();
@@ -93,40 +92,40 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.report_activity(state, now);
     }
 
-    /// Ends the running burst if no stream has work left; wakes the tracker if the token should go back at once.
+    /// Ends the running burst if no stream has work left. Wakes the tracker if the token should be returned at once.
     pub(super) fn end_burst_if_clean(&self, state: &mut State, now: u64, measured_ns: Option<u64>) {
         if state.streams.any_dirty() || !state.orphaned_marks.is_empty() {
             return;
         }
         state.end_burst(now, measured_ns);
         self.report_activity(state, now);
-        // The next launch begins a burst and has to be noted.
+        // The next launch begins a burst and has to take the slow path.
         self.gate.next_epoch();
         self.hold_kernels.work_finished(now, || self.gate.launches());
         if state.grant.is_unlimited() {
-            // The tracker reports at each of its looks.
+            // The tracker reports at each of its polls.
             return;
         }
         self.link.report_busy(state.total_busy_ns);
         if !state.accepts_yield || !self.link.contended() {
             return;
         }
-        let long_ms = (LONG_PAUSE * self.settings.idle_ns) as f64 / 1e6;
+        let long_ms = (LONG_WINDOW_FACTOR * self.settings.idle_ns) as f64 / 1e6;
         if state.window.predict_median(now) >= long_ms {
             state.grant.return_at_once = true;
             self.wake_tracker_locked(state);
         }
     }
 
-    /// A capture is about to begin: every launch has to be looked at from here on, and the tracker is off the streams.
+    /// Prepares for a capture: every launch takes the slow path from here on, and the tracker has stopped using streams.
     pub fn prepare_capture(&self) {
         self.gate.next_epoch();
         drop(self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The program is about to destroy a stream: marks what it still has to do, so that the handle is not needed again.
+    /// Prepares for the destruction of a stream: records an event behind its remaining work, so that the handle is not needed again.
     ///
-    /// The guard must live until the driver's call is over: until then the tracker keeps off all stream handles.
+    /// The guard must live until the driver's call has returned. Until then the tracker uses no stream handle.
     pub fn forget_stream(&self, stream: Stream) -> MutexGuard<'_, ()> {
         let handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let removed = self.lock().streams.remove(stream);
@@ -137,21 +136,21 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 self.lock().orphaned_marks.push(mark);
             }
         }
-        // Another stream may get the same handle and has to be noted for itself.
+        // Another stream may get the same handle and has to be noted separately.
         self.gate.next_epoch();
         handles
     }
 
-    /// The program is about to make a call that may end a context. Waits for a drain under way.
+    /// Prepares for a call that may end a context. Waits for a drain in progress.
     ///
-    /// The guards must live until the driver's call is over, and [`Self::forget_context`] has been called if it ended one.
+    /// The guards must live until the driver's call has returned, and [`Self::forget_context`] has been called if the context ended.
     pub fn lock_contexts(&self) -> (MutexGuard<'_, ()>, MutexGuard<'_, ()>) {
-        let whole = self.drain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let draining = self.drain_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        (whole, handles)
+        (draining, handles)
     }
 
-    /// The context is gone with all its streams and events; none of them is given to the driver again.
+    /// Forgets a context that has ended, with all its streams and events. None of them is passed to the driver again.
     pub fn forget_context(&self, context: u64) {
         let now = self.clock.now_ns();
         let mut state = self.lock();
@@ -166,7 +165,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 }
 
-/// Whether events measure the running burst. Those of a standing grant are not.
+/// Whether events measure the running burst. Bursts of an unlimited grant are not measured.
 fn is_measured(state: &State) -> bool {
     state.phase == Phase::Open && state.is_busy() && state.grant.current_measurement().is_some()
 }

@@ -1,29 +1,29 @@
-//! What a device knows, behind one lock that is never held across a wait, a driver call or an answer from the manager.
+//! The state of a device, behind one lock. The lock is never held across a wait, a driver call or an answer from the manager.
 
 use crate::hold_kernel;
 use crate::period_predictor::{BURST_MERGE_MS, PeriodPredictor, Quantile, WINDOW_MERGE_MS};
 use crate::platform::Mark;
 use crate::streams::StreamSet;
 
-/// How often a burst is measured by events, besides the first of each grant, and how often a wait marks the end of one.
-/// An event costs some microseconds, so this keeps them near a thousandth of the time.
+/// Least time between two bursts that events measure, besides the first burst of each grant, and between two waits that record an end.
+/// An event costs some microseconds, so measuring takes about a thousandth of the time.
 pub(super) const MEASURE_INTERVAL_NS: u64 = 10_000_000;
 
-/// How much the newest measurement counts against all before.
-const NEWEST: f64 = 0.25;
+/// Weight of the newest measurement against all earlier ones.
+const MEASUREMENT_GAIN: f64 = 0.25;
 
 /// Settings of a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Idle for this long, the token is given back, in nanoseconds.
+    /// After this idle time the token is returned, in nanoseconds.
     pub idle_ns: u64,
-    /// What the predictors answer.
+    /// The quantile that the predictors return.
     pub quantile: Quantile,
-    /// Hold launches without a manager, until the manager's page says otherwise.
+    /// Block launches while there is no manager, until the manager's page says otherwise.
     pub fail_closed: bool,
-    /// How long a launch waits for the drain of the last grant, which may be waiting for that very launch.
+    /// How long a launch waits for the drain of the last grant. The drain may be waiting for that same launch.
     pub stall_ns: u64,
-    /// How a latency-critical process gets the GPU early.
+    /// When hold kernels are used.
     pub hold_kernels: hold_kernel::Settings,
 }
 
@@ -39,20 +39,20 @@ impl Default for Settings {
     }
 }
 
-/// Where the device stands with its manager.
+/// The state of the device towards its manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Not connected yet.
+    /// Never connected.
     Detached,
-    /// Attached, and no grant is held or asked for.
+    /// Attached; no grant is held or requested.
     Closed,
-    /// A grant was asked for; the answer has not been read.
-    Asking,
-    /// A grant is held. Whether its deadline has passed is the page's to say.
+    /// A grant was requested and the answer has not been read.
+    Requested,
+    /// A grant is held. The grant page tells whether its deadline has passed.
     Open,
-    /// The grant is over and its work is finishing.
+    /// The grant has ended and its work is finishing.
     Draining,
-    /// The manager went away; the tracker tries again at the time given.
+    /// The connection was lost; the tracker connects again at the given time.
     Lost {
         /// When to connect again.
         retry_ns: u64,
@@ -63,18 +63,18 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
     pub(super) mark: Mark,
-    /// The host's time of it.
+    /// When the event was recorded, by the host's clock.
     pub(super) at_ns: u64,
-    /// Which burst of the grant.
+    /// Number of the burst within the grant.
     pub(super) burst: u64,
 }
 
 /// The grant held, or the last one.
 #[derive(Debug, Default)]
 pub(super) struct Grant {
-    /// Counts grants of this process.
+    /// Number of the grant in this process, from 1.
     pub(super) number: u64,
-    /// `u64::MAX` for a standing grant.
+    /// `u64::MAX` for an unlimited grant.
     pub(super) deadline_ns: u64,
     pub(super) quota_ms: f64,
     /// GPU time of the bursts that ended within the grant.
@@ -83,14 +83,14 @@ pub(super) struct Grant {
     pub(super) bursts: u64,
     /// The begin of a burst that events measure.
     pub(super) measured: Option<Measured>,
-    /// Since when nothing runs; the grant's begin if nothing has.
+    /// When the last work ended; the grant's begin if there was no work.
     pub(super) idle_since_ns: Option<u64>,
-    /// Whether a typical pause is long enough to give the token back at once.
+    /// The typical window is long enough to return the token at once.
     pub(super) return_at_once: bool,
 }
 
 impl Grant {
-    /// The begin of the last burst, if that is the one being measured.
+    /// The begin of the last burst, if that burst is being measured.
     pub(super) fn current_measurement(&self) -> Option<Measured> {
         self.measured.filter(|measured| measured.burst == self.bursts)
     }
@@ -107,42 +107,42 @@ pub(super) struct State {
     pub(super) is_answer_awaited: bool,
     /// Threads inside calls that wait for the GPU.
     pub(super) blocked_threads: usize,
-    /// Since when the tracker has met some at each of its looks.
+    /// Since when each poll of the tracker has found blocked threads.
     pub(super) blocked_since_ns: Option<u64>,
-    /// The program asks again and again whether something is done.
+    /// The program polls for the completion of work.
     pub(super) polling: bool,
-    /// What the manager was told: there is work.
+    /// The activity that was last reported to the manager.
     pub(super) reported_active: bool,
-    /// Threads that wait to launch.
+    /// Threads that wait for a grant.
     pub(super) waiting_launches: usize,
-    /// The tracker was called since it last looked: it may have been on its way to sleep, where no call reaches it.
+    /// The tracker was woken since its last step. The wake-up may have come before it slept, when no notification reaches it.
     pub(super) tracker_woken: bool,
-    /// The drain under way has been given up as stalled by a waiting launch.
+    /// A waiting launch has found that the drain in progress has stalled.
     pub(super) drain_stalled: bool,
     pub(super) burst: PeriodPredictor,
     pub(super) window: PeriodPredictor,
     pub(super) grant: Grant,
     pub(super) streams: StreamSet,
-    /// Marks recorded on streams that were destroyed with work on them.
+    /// Events recorded on streams that were destroyed with work on them.
     pub(super) orphaned_marks: Vec<Mark>,
     pub(super) accepts_yield: bool,
-    /// Overrun of the last grant, to be told with the next question.
+    /// Overrun of the last grant, reported with the next request.
     pub(super) overuse_ms: f64,
     /// GPU time used since the start.
     pub(super) total_busy_ns: u64,
     pub(super) retry_wait_ns: u64,
-    /// Looks at a standing grant in a row that found nothing to do.
+    /// Successive polls of an unlimited grant that found no activity.
     pub(super) idle_polls: u32,
-    /// When the connection of a standing grant is looked at again.
+    /// When the connection is next checked under an unlimited grant.
     pub(super) next_liveness_ns: u64,
-    /// Launches seen by the tracker's last look.
+    /// Launches begun, at the tracker's last poll.
     pub(super) last_launches: u64,
-    /// GPU time of a burst in proportion to its time on the host, which is longer by what the host takes to notice the
-    /// end: from the bursts measured, for those not measured.
+    /// GPU time of a burst divided by its duration on the host. The host notices the end late, so this is below 1. Learned from measured
+    /// bursts, applied to the others.
     pub(super) gpu_fraction: f64,
     /// When the next burst is to be measured.
     pub(super) next_measure_ns: u64,
-    /// When a wait is to mark the end of a burst again.
+    /// When a wait may record the end of a burst again.
     pub(super) next_mark_end_ns: u64,
 }
 
@@ -176,19 +176,19 @@ impl State {
         }
     }
 
-    /// Whether GPU work is running, as far as is known.
+    /// Whether GPU work is known to run.
     pub(super) fn is_busy(&self) -> bool {
         self.burst.running_since().is_some()
     }
 
-    /// Whether the manager is to take this process for one that has something to do: a thread that waits for the GPU, or asks
-    /// whether it is done, may wait for work that no call has told of.
+    /// Whether the manager is to count this process as active. A thread that waits for the GPU, or polls for completion, may wait for work
+    /// that no call reported.
     pub(super) fn is_active(&self) -> bool {
         self.is_busy() || self.blocked_threads > 0 || self.polling
     }
 
-    /// A burst begins. Who holds a standing grant never asks, so nothing is learned for a question: records are kept in some ten
-    /// thousand bytes, and after a pause none of them is near.
+    /// Begins a burst. A holder of an unlimited grant never sends a request, so nothing is recorded for one. Keeping records would touch
+    /// ten thousand bytes, which after a pause are in no cache.
     pub(super) fn begin_burst(&mut self, now_ns: u64) {
         if self.grant.is_unlimited() {
             self.window.interrupt();
@@ -201,14 +201,14 @@ impl State {
         self.grant.return_at_once = false;
     }
 
-    /// The running burst ended at `end_ns`, having used the GPU for `measured_ns`, if that was measured.
+    /// Ends the running burst at `end_ns`. It used the GPU for `measured_ns`, if it was measured.
     pub(super) fn end_burst(&mut self, end_ns: u64, measured_ns: Option<u64>) {
         let Some(begin_ns) = self.burst.running_since() else { return };
         let lasted = end_ns.saturating_sub(begin_ns);
         let busy_ns = match measured_ns.map(|ns| ns.min(lasted)) {
             Some(ns) => {
                 let part = ns as f64 / lasted.max(1) as f64;
-                self.gpu_fraction += NEWEST * (part - self.gpu_fraction);
+                self.gpu_fraction += MEASUREMENT_GAIN * (part - self.gpu_fraction);
                 ns
             }
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u64")]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
-use crate::outcome::Outcome;
 use crate::fakes::{FakeDriver, FakeLink, ManualClock, lock};
+use crate::outcome::Outcome;
 use crate::streams::WaitTarget;
 
 const MS: u64 = 1_000_000;

@@ -1,7 +1,7 @@
-//! Work that passes no gate: copies, memsets, and what a program that asks again and again waits for.
+//! Work that passes no launch gate: copies, memsets, and polls for completion.
 //!
-//! Nobody may hold it up by token, but a process that is stopped and has nothing else to do must be let run for it. So it counts as
-//! work as long as a standing grant is held; processes that take turns by token are not stopped by anybody but themselves.
+//! A token does not delay this work. But a process whose channel groups are disabled, and which has no other work, must be enabled for
+//! it. So under an unlimited grant this work is reported as activity. Token-scheduled processes are never disabled, so theirs is not.
 
 use std::sync::atomic::Ordering::*;
 
@@ -10,14 +10,14 @@ use super::state::{Phase, State};
 use crate::platform::{Clock, Driver, Stream, TokenLink};
 use crate::thread_state::ThreadState;
 
-/// A program that has not asked for so long is not waiting any more.
-const ASKS_AGAIN_NS: u64 = 5_000_000;
+/// After this time without a poll the program is no longer waiting.
+const POLLING_TIMEOUT_NS: u64 = 5_000_000;
 
-/// Tells what is remembered of work from what is remembered of launches: no handle of a stream has this bit.
-const WORK: u64 = 1 << 63;
+/// Distinguishes noted work from noted launches of the same stream: no stream handle has this bit.
+const WORK_FLAG: u64 = 1 << 63;
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
-    /// Whether work on `stream` has to be [noted](Self::work_begins). Takes no lock and cannot panic.
+    /// Whether work on `stream` has to be [noted](Self::begin_work). Takes no lock and cannot panic.
     #[inline]
     pub fn needs_note(&self, stream: Stream, thread: &ThreadState) -> bool {
         if self.link.deadline_ticks() != u64::MAX {
@@ -25,10 +25,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         let epoch = self.gate.epoch();
         !thread.has_noted(self.ordinal, stream.handle, epoch)
-            && !thread.has_noted(self.ordinal, stream.handle | WORK, epoch)
+            && !thread.has_noted(self.ordinal, stream.handle | WORK_FLAG, epoch)
     }
 
-    /// Notes work that is about to be submitted; `true` if [`Self::work_ended`] is to be called when it is.
+    /// Notes work that is about to be submitted. If `true`, [`Self::end_submission`] is to be called after the driver's call.
     #[cold]
     pub fn begin_work(&self, stream: Stream, thread: &ThreadState) -> bool {
         if self.captures.any() && self.driver.is_capturing(stream) {
@@ -51,17 +51,17 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             self.link.wake_manager();
         }
         if !self.captures.any() {
-            thread.set_noted(self.ordinal, stream.handle | WORK, epoch);
+            thread.set_noted(self.ordinal, stream.handle | WORK_FLAG, epoch);
         }
         true
     }
 
-    /// What [`Self::work_begins`] announced has been submitted, or refused by the driver.
+    /// The work of [`Self::begin_work`] has been submitted, or the driver refused it.
     pub fn end_submission(&self) {
         self.submitting_ungated.fetch_sub(1, Release);
     }
 
-    /// The program has asked whether something is done, and it was not: it may have no other way to wait for it.
+    /// The program polled and the work was unfinished. It may have no other way to wait for it.
     #[inline]
     pub fn poll_found_unfinished(&self) {
         if self.link.deadline_ticks() != u64::MAX
@@ -76,7 +76,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// It has asked, and something was done.
+    /// The program polled and the work was finished.
     #[inline]
     pub fn poll_found_finished(&self) {
         if self.polling.load(Relaxed) {
@@ -105,10 +105,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.stop_polling(&mut self.lock(), now);
     }
 
-    /// Finds out whether a program that asked has given up. Called by the tracker.
+    /// Ends the activity of a program that has stopped polling. Called by the tracker.
     pub(super) fn expire_polling(&self, now: u64) {
-        let over = |asked: u64| now.saturating_sub(asked) >= ASKS_AGAIN_NS;
-        if self.polling.load(Relaxed) && over(self.polled_ns.load(Relaxed)) {
+        let expired = |polled: u64| now.saturating_sub(polled) >= POLLING_TIMEOUT_NS;
+        if self.polling.load(Relaxed) && expired(self.polled_ns.load(Relaxed)) {
             self.stop_polling(&mut self.lock(), now);
         }
     }

@@ -3,14 +3,14 @@ use super::*;
 const MS: u64 = 1_000_000;
 
 fn after(intervals: impl IntoIterator<Item = u64>) -> ArrivalPredictor {
-    let mut rhythm = ArrivalPredictor::default();
+    let mut predictor = ArrivalPredictor::default();
     let mut now = 1_000 * MS;
-    rhythm.learn(now);
+    predictor.learn(now);
     for interval in intervals {
         now += interval;
-        rhythm.learn(now);
+        predictor.learn(now);
     }
-    rhythm
+    predictor
 }
 
 /// Ten milliseconds, by turns so much more and less.
@@ -24,8 +24,8 @@ fn steady(count: usize) -> impl Iterator<Item = u64> + Clone {
 
 #[test]
 fn a_steady_pace_is_foreseen() {
-    let rhythm = after(wavering(30_000, 30));
-    let next = rhythm.next().expect("every ten milliseconds");
+    let predictor = after(wavering(30_000, 30));
+    let next = predictor.next().expect("every ten milliseconds");
     let due = (1_000 + 31 * 10) as f64 * MS as f64;
     assert!((next.mean_ns - due).abs() < 30_000.0, "{next:?}, {due}");
     assert!(next.margin_ns > 60_000.0, "as wide as the wavering is: {next:?}");
@@ -43,19 +43,19 @@ fn requests_that_come_as_they_like_are_not_foreseen() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         MS + (state >> 33) % (20 * MS)
     };
-    let mut rhythm = ArrivalPredictor::default();
+    let mut predictor = ArrivalPredictor::default();
     let mut now = 0;
     for _ in 0..2_000 {
         now += interval();
-        rhythm.learn(now);
-        assert_eq!(rhythm.next(), None);
+        predictor.learn(now);
+        assert_eq!(predictor.next(), None);
     }
 }
 
 #[test]
 fn a_pace_is_foreseen_behind_a_pause_as_before_it() {
     for pause in [20 * MS, 2_000 * MS] {
-        let next = after(steady(30).chain([pause])).next().expect("believed");
+        let next = after(steady(30).chain([pause])).next().expect("is_established");
         let due = (1_300 * MS + pause + 10 * MS) as f64;
         assert!((next.mean_ns - due).abs() < 30_000.0, "{next:?}");
     }
@@ -64,9 +64,9 @@ fn a_pace_is_foreseen_behind_a_pause_as_before_it() {
 #[test]
 fn a_program_that_does_something_else_and_pauses_goes_on_as_before() {
     let other = steady(600).chain([MS, 2_000 * MS]);
-    let next = after(other).next().expect("believed");
+    let next = after(other).next().expect("is_established");
     assert!((next.mean_ns - (1_000 + 6_000 + 2_001 + 10) as f64 * MS as f64).abs() < 30_000.0, "{next:?}");
-    // What was never believed is not remembered.
+    // What was never is_established is not remembered.
     assert_eq!(after(steady(7).chain([MS, 2_000 * MS]).chain(steady(7))).next(), None);
 }
 
@@ -86,7 +86,7 @@ fn one_that_is_late_or_early_costs_the_pace_nothing() {
     for off in [700_000_i64, -700_000] {
         let stumbles = steady(30).chain([(10 * MS).strict_add_signed(off)]);
         let due = |beats: u64| (1_000 + beats * 10) as f64 * MS as f64;
-        let next = after(stumbles.clone()).next().expect("the next is on the beat");
+        let next = after(stumbles.clone()).next().expect("the next is on the by_clock_grid");
         assert!((next.mean_ns - due(32)).abs() < 60_000.0, "{next:?}");
         let on_beat = stumbles.clone().chain([(10 * MS).strict_add_signed(-off)]);
         let next = after(on_beat).next().expect("it was");
@@ -97,17 +97,17 @@ fn one_that_is_late_or_early_costs_the_pace_nothing() {
     }
 }
 
-/// A hiccup of 300 us each fifteenth time, by either way to keep pace, which it takes one to learn.
+/// A delay of 300 us each fifteenth time, by either way to keep pace, which it takes one to learn.
 #[test]
 fn a_hiccup_of_the_host_hides_no_request_behind_it() {
     for by_clock in [true, false] {
-        let (mut rhythm, mut now) = (after(steady(30)), 1_300 * MS);
+        let (mut predictor, mut now) = (after(steady(30)), 1_300 * MS);
         for at in 1..200_u64 {
             now += 10 * MS;
-            let hiccup = if at % 15 == 0 { 300_000 } else { 0 };
-            rhythm.learn(now + hiccup);
-            now += if by_clock { 0 } else { hiccup };
-            let next = rhythm.next().expect("believed");
+            let delay = if at % 15 == 0 { 300_000 } else { 0 };
+            predictor.learn(now + delay);
+            now += if by_clock { 0 } else { delay };
+            let next = predictor.next().expect("is_established");
             if at <= 16 {
                 continue;
             }
@@ -129,8 +129,8 @@ fn who_wavers_ever_more_is_foreseen_with_a_margin_that_grows() {
 
 #[test]
 fn another_pace_is_found() {
-    let rhythm = after(steady(30).chain((0..30).map(|_| 4 * MS)));
-    let next = rhythm.next().expect("every four milliseconds");
+    let predictor = after(steady(30).chain((0..30).map(|_| 4 * MS)));
+    let next = predictor.next().expect("every four milliseconds");
     assert!((next.mean_ns - (1_300 + 31 * 4) as f64 * MS as f64).abs() < 30_000.0, "{next:?}");
 }
 

@@ -1,134 +1,134 @@
-//! Whether holds pay: requests with and without one are timed in turn, then the better way is kept for a long while.
+//! Tests whether hold kernels shorten requests: times requests with and without one in turn, then keeps the better choice.
 //!
-//! What is timed is the request as its program sees it, from its first copy or launch to the end of the wait for it. That
-//! takes two readings of the host's clock, and it counts what a hold costs (its own launches) with what it saves. Times on
-//! the GPU would need events in the program's streams and would leave the cost out.
+//! The timed interval is the request as the program sees it: from its first copy or launch to the end of the wait for it. That costs two
+//! readings of the host's clock, and includes the cost of the hold kernel's own launches. Times on the GPU would need events in the
+//! program's streams and would leave that cost out.
 
-/// Requests of each kind in a trial. Compared are their medians: a hiccup is nobody's doing.
-const EACH: usize = 7;
+/// Samples of each kind in a test. Their medians are compared, so that single delays do not count.
+const SAMPLES: usize = 7;
 
-/// How much better the less usual way has to be. A hold that is of no use costs less than this.
-const WORTH: f64 = 0.03;
+/// Relative gain that the choice other than the default needs. A useless hold kernel costs less than this.
+const MIN_GAIN: f64 = 0.03;
 
-/// Requests until the next trial: at first, and at most.
-const KEPT: (u32, u32) = (4_096, 32_768);
+/// Requests until the next test: at first, and at most.
+const VALID_REQUESTS: (u32, u32) = (4_096, 32_768);
 
-/// Requests between those of a later trial that go without a hold. They are slower, so they are to be far fewer than one in a
-/// hundred of any minute's, which is what a 99th percentile forgives.
-const APART: u32 = 512;
+/// In later tests, requests between two that go without a hold kernel. Those are slower, so they have to be far fewer than one in a
+/// hundred of any minute: they must not show in a 99th percentile.
+const SAMPLE_SPACING: u32 = 512;
 
-/// Requests until the next trial after a less usual verdict.
-const DOUBTED: u32 = 256;
+/// Requests until the next test after a choice other than the default.
+const CONTRARY_VALID_REQUESTS: u32 = 256;
 
-/// Requests of a trial that ended unobserved before it is given up.
-const UNOBSERVED: u32 = 8;
+/// Requests whose end was not observed, after which a test is given up.
+const MAX_UNOBSERVED: u32 = 8;
 
-/// One decision: to hold or not.
+/// The test for one trigger.
 #[derive(Debug, Clone)]
 pub(super) struct BenefitTest {
-    usually: bool,
+    default: bool,
     held: Vec<u64>,
-    plain: Vec<u64>,
+    without: Vec<u64>,
     unobserved: u32,
-    /// Requests until one goes the less usual way.
-    apart: u32,
-    /// The decision and for how many requests it is kept; `None` during a trial.
-    settled: Option<(bool, u32)>,
-    /// The last trial went against the usual way, which a second one has to confirm.
-    doubted: bool,
-    /// The last decision and for how many requests it was to be kept.
-    settled_before: Option<(bool, u32)>,
+    /// Requests until the next sample of the choice other than the default.
+    spacing_left: u32,
+    /// The current choice and for how many requests it stays; `None` during a test.
+    current_choice: Option<(bool, u32)>,
+    /// The last test contradicted the default. A second test has to confirm that.
+    contradicted: bool,
+    /// The last choice and for how many requests it was to stay.
+    last_choice: Option<(bool, u32)>,
 }
 
 impl BenefitTest {
-    /// A trial that holds in case of doubt, or does not.
-    pub(super) fn new(usually: bool) -> Self {
+    /// A test whose default is to use hold kernels, or not to.
+    pub(super) fn new(default: bool) -> Self {
         Self {
-            usually,
-            held: Vec::with_capacity(EACH),
-            plain: Vec::with_capacity(EACH),
+            default,
+            held: Vec::with_capacity(SAMPLES),
+            without: Vec::with_capacity(SAMPLES),
             unobserved: 0,
-            apart: 0,
-            settled: None,
-            doubted: false,
-            settled_before: None,
+            spacing_left: 0,
+            current_choice: None,
+            contradicted: false,
+            last_choice: None,
         }
     }
 
-    /// Whether to hold for the request that begins.
+    /// Whether to use a hold kernel for the request that begins.
     pub(super) fn choose(&mut self) -> bool {
-        match &mut self.settled {
+        match &mut self.current_choice {
             Some((choice, left)) => {
                 let choice = *choice;
                 *left -= 1;
                 if *left == 0 {
-                    self.settled = None;
+                    self.current_choice = None;
                 }
                 choice
             }
-            None if self.apart > 0 => {
-                self.apart -= 1;
-                self.usually
+            None if self.spacing_left > 0 => {
+                self.spacing_left -= 1;
+                self.default
             }
-            None => self.held.len() <= self.plain.len(),
+            None => self.held.len() <= self.without.len(),
         }
     }
 
-    /// A request is over; `lasted_ns` is `None` if nobody saw when. Unless others were `contesting` the GPU, times prove
-    /// nothing against holds.
+    /// Records the end of a request; `lasted_ns` is `None` if its end was not observed. Unless other clients were `contesting` the GPU, the
+    /// times do not count against hold kernels.
     pub(super) fn learn(&mut self, held: bool, lasted_ns: Option<u64>, contesting: bool) {
-        if self.settled.is_some() {
+        if self.current_choice.is_some() {
             return;
         }
         let Some(lasted_ns) = lasted_ns else {
             self.unobserved += 1;
-            if self.unobserved >= UNOBSERVED {
-                self.settle(self.usually);
+            if self.unobserved >= MAX_UNOBSERVED {
+                self.set_choice(self.default);
             }
             return;
         };
         self.unobserved = 0;
         let (kind, other) =
-            if held { (&mut self.held, self.plain.len()) } else { (&mut self.plain, self.held.len()) };
-        // In pairs, so that both ways are compared at the same times.
-        if kind.len() < EACH && kind.len() <= other {
+            if held { (&mut self.held, self.without.len()) } else { (&mut self.without, self.held.len()) };
+        // In pairs, so that both choices are timed under the same conditions.
+        if kind.len() < SAMPLES && kind.len() <= other {
             kind.push(lasted_ns);
-            let as_usual = self.settled_before.is_some_and(|(choice, _)| choice == self.usually);
-            if held != self.usually && as_usual && !self.doubted {
-                self.apart = APART;
+            let is_default = self.last_choice.is_some_and(|(choice, _)| choice == self.default);
+            if held != self.default && is_default && !self.contradicted {
+                self.spacing_left = SAMPLE_SPACING;
             }
         }
-        if self.held.len() == EACH && self.plain.len() == EACH {
-            let (held, plain) = (median(&mut self.held), median(&mut self.plain));
-            let handicap = if self.usually { 1.0 + WORTH } else { 1.0 - WORTH };
-            let unproven = self.usually && !contesting;
-            let choice = held <= plain * handicap || unproven;
-            let decided = choice == self.usually || self.doubted;
-            self.doubted = !decided;
+        if self.held.len() == SAMPLES && self.without.len() == SAMPLES {
+            let (held, without) = (median(&mut self.held), median(&mut self.without));
+            let threshold = if self.default { 1.0 + MIN_GAIN } else { 1.0 - MIN_GAIN };
+            let not_contested = self.default && !contesting;
+            let choice = held <= without * threshold || not_contested;
+            let decided = choice == self.default || self.contradicted;
+            self.contradicted = !decided;
             self.clear();
             if decided {
-                self.settle(choice);
+                self.set_choice(choice);
             }
         }
     }
 
-    fn settle(&mut self, choice: bool) {
-        let as_usual = choice == self.usually;
-        let keep = match self.settled_before {
-            Some((before, kept)) if before == choice => (kept * 2).min(KEPT.1),
-            _ if as_usual => KEPT.0,
-            _ => DOUBTED,
+    fn set_choice(&mut self, choice: bool) {
+        let is_default = choice == self.default;
+        let keep = match self.last_choice {
+            Some((before, kept)) if before == choice => (kept * 2).min(VALID_REQUESTS.1),
+            _ if is_default => VALID_REQUESTS.0,
+            _ => CONTRARY_VALID_REQUESTS,
         };
-        self.settled_before = Some((choice, keep));
-        self.settled = Some((choice, keep));
+        self.last_choice = Some((choice, keep));
+        self.current_choice = Some((choice, keep));
         self.clear();
     }
 
     fn clear(&mut self) {
         self.held.clear();
-        self.plain.clear();
+        self.without.clear();
         self.unobserved = 0;
-        self.apart = 0;
+        self.spacing_left = 0;
     }
 }
 

@@ -1,29 +1,29 @@
-//! What the machine is asked and what it answers.
+//! The inputs and outputs of the controller: triggers, settings, planned hold kernels and refusals.
 
-/// How far off a first launch may be and still teach something, in budgets.
-const LEARNT_BUDGETS: u64 = 4;
+/// Largest error of a first launch from which is learned, in budgets.
+const MAX_LEARNED_BUDGETS: u64 = 4;
 
-/// What may begin a hold.
+/// The event that begins a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
     /// A request's input is about to be copied.
     Copy,
     /// A request begins with a launch.
     Launch,
-    /// Requests come at a steady pace, and the next one is due.
+    /// Requests arrive at regular intervals, and the next one is due.
     Predicted,
-    /// The program says so.
+    /// The program announced it by `sluice_hint`.
     Hint,
 }
 
-/// Settings of a device's hints.
+/// Settings of a device's hold kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether copies, launches and the pace of requests begin holds.
+    /// Whether copies, launches and predictions trigger hold kernels.
     pub automatic: bool,
-    /// Whether the program may ask for holds.
+    /// Whether the program's hints trigger hold kernels.
     pub by_hint: bool,
-    /// The longest hold, in nanoseconds.
+    /// The longest time that a hold kernel may run, in nanoseconds.
     pub budget_ns: u64,
 }
 
@@ -34,20 +34,20 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How far off a first launch may be and still teach something, in nanoseconds.
+    /// Largest error of a first launch from which is learned, in nanoseconds.
     pub(super) fn max_learned_ns(&self) -> u64 {
-        self.budget_ns.saturating_mul(LEARNT_BUDGETS)
+        self.budget_ns.saturating_mul(MAX_LEARNED_BUDGETS)
     }
 }
 
-/// A hold to be launched.
+/// A hold kernel to be launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldPlan {
     /// Its number: counts up, modulo 2^32, and is never 0.
     pub ticket: u32,
-    /// When to launch it; now, or later.
+    /// When to launch it.
     pub starts_ns: u64,
-    /// How long it may hold, in nanoseconds of the GPU's time.
+    /// Its timeout, in nanoseconds of GPU time.
     pub timeout_ns: u64,
 }
 
@@ -58,25 +58,25 @@ impl HoldPlan {
     }
 }
 
-/// Why nothing is to be launched.
+/// Why no hold kernel is to be launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HoldRefusal {
-    /// Not asked to by the configuration, or the process is not latency-critical.
-    #[error("hints are off")]
+    /// The configuration does not allow it, or the process is not latency-critical.
+    #[error("hold kernels are off")]
     Disabled,
-    /// Nobody else uses the GPU.
-    #[error("nobody else uses the GPU")]
+    /// No other client uses the GPU.
+    #[error("no other client uses the GPU")]
     NoContenders,
     /// The process has work on the GPU.
     #[error("the GPU is in use by this process")]
     Running,
-    /// The request has begun already.
-    #[error("the request has begun")]
+    /// The request has already begun.
+    #[error("the request has already begun")]
     AlreadyBegun,
-    /// Holds were found not to pay, or this request is one to compare with.
-    #[error("not for this request")]
+    /// Hold kernels do not shorten requests, or this request is a sample without one.
+    #[error("the request goes without a hold kernel")]
     NotWorthIt,
-    /// Further away than the program can know.
-    #[error("too far ahead")]
+    /// The lead is longer than one second.
+    #[error("the request is more than one second ahead")]
     TooFarAhead,
 }

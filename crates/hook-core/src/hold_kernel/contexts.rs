@@ -1,34 +1,34 @@
-//! The contexts of a process that want to hold, told apart by the driver's handles.
+//! The contexts of a process that use hold kernels, by the driver's handles.
 //!
-//! The driver gives the handle of a context that has ended to the next one, so nothing may be kept of one that has ended.
+//! The driver gives the handle of a context that has ended to a later one, so nothing may be kept of a context that has ended.
 
-/// Where a context stands; `R` is what it takes to hold in it.
+/// The state of a context; `R` are the resources of its hold kernels.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ContextState<R> {
-    /// It is being made ready, or about to be.
+    /// Its resources are being made, or are to be made.
     Preparing,
-    /// It can hold.
+    /// It can run hold kernels.
     Ready(R),
-    /// It cannot.
+    /// It cannot run hold kernels.
     Unable,
 }
 
-/// All contexts that ever wanted to hold and still exist.
+/// All existing contexts for which a hold kernel was ever requested.
 #[derive(Debug)]
 pub struct HoldContexts<R>(Vec<(u64, ContextState<R>)>);
 
 impl<R> HoldContexts<R> {
-    /// None.
+    /// No context.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Where a context stands; `None` if it never wanted to hold, or has ended.
+    /// The state of a context; `None` if no hold kernel was requested for it, or it has ended.
     pub fn get(&mut self, context: u64) -> Option<&mut ContextState<R>> {
         self.0.iter_mut().find(|(known, _)| *known == context).map(|(_, standing)| standing)
     }
 
-    /// What it takes to hold in a context that can.
+    /// The resources of a context that can run hold kernels.
     pub fn ready(&mut self, context: u64) -> Option<&mut R> {
         match self.get(context) {
             Some(ContextState::Ready(resources)) => Some(resources),
@@ -36,7 +36,7 @@ impl<R> HoldContexts<R> {
         }
     }
 
-    /// What it takes to hold in each context that can.
+    /// The resources of all contexts that can run hold kernels.
     pub fn all_ready(&mut self) -> impl Iterator<Item = &mut R> {
         self.0.iter_mut().filter_map(|(_, standing)| match standing {
             ContextState::Ready(resources) => Some(resources),
@@ -44,34 +44,34 @@ impl<R> HoldContexts<R> {
         })
     }
 
-    /// A context, which exists, wants to hold.
+    /// Requests resources for an existing context.
     pub fn request(&mut self, context: u64) {
         if self.get(context).is_none() {
             self.0.push((context, ContextState::Preparing));
         }
     }
 
-    /// What became of making a context ready. Changes nothing for one that has ended meanwhile.
+    /// Stores the resources of a context, or that there are none. Without effect if the context has ended.
     pub fn set_prepared(&mut self, context: u64, resources: Option<R>) {
         if let Some(known) = self.get(context) {
             *known = resources.map_or(ContextState::Unable, ContextState::Ready);
         }
     }
 
-    /// A hold could not be launched. Changes nothing for a context that has ended meanwhile.
+    /// Records that a hold kernel could not be launched. Without effect if the context has ended.
     pub fn set_unable(&mut self, context: u64) {
         if let Some(known) = self.get(context) {
             *known = ContextState::Unable;
         }
     }
 
-    /// The next context that is to be made ready.
+    /// The next context whose resources are to be made.
     pub fn next_to_prepare(&self) -> Option<u64> {
         let waiting = self.0.iter().find(|(_, standing)| matches!(standing, ContextState::Preparing));
         waiting.map(|(context, _)| *context)
     }
 
-    /// Forgets a context that has ended; returns what it took to hold in it.
+    /// Forgets a context that has ended; returns its resources.
     pub fn remove(&mut self, context: u64) -> Option<R> {
         let at = self.0.iter().position(|(known, _)| *known == context)?;
         match self.0.swap_remove(at).1 {
@@ -97,7 +97,7 @@ mod tests {
         contexts.request(7);
         contexts.set_prepared(7, Some("stream"));
         assert_eq!(contexts.remove(7), Some("stream"));
-        // The hold for it, and what was made ready for it, arrive now.
+        // The launch and the resources of the ended context arrive only now.
         contexts.set_unable(7);
         contexts.set_prepared(7, None);
         assert_eq!(contexts.get(7), None);

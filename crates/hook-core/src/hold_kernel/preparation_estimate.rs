@@ -1,14 +1,14 @@
-//! How long after its announcement a request's first launch comes, and how sure that is.
+//! Estimates how long after its begin a request's first launch comes, with a margin.
 
-/// How much a new value moves the mean, and the deviation: as TCP smooths round trips.
-const MEAN_PART: f64 = 1.0 / 8.0;
-const DEVIATION_PART: f64 = 1.0 / 4.0;
+/// Weight of a new value in the mean, and in the deviation: as TCP smooths round-trip times.
+const MEAN_WEIGHT: f64 = 1.0 / 8.0;
+const DEVIATION_WEIGHT: f64 = 1.0 / 4.0;
 
-/// Deviations that the margin is wide.
-const WIDTH: f64 = 4.0;
+/// Margin in deviations.
+const MARGIN_DEVIATIONS: f64 = 4.0;
 
-/// The margin never falls below this: the host's own jitter.
-const LEAST_NS: f64 = 20_000.0;
+/// Smallest margin: the host's own jitter.
+const MIN_MARGIN_NS: f64 = 20_000.0;
 
 /// A smoothed time with a margin that grows with its error.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,32 +16,32 @@ pub(super) struct PreparationEstimate {
     known: Option<(f64, f64)>,
 }
 
-/// What is expected.
+/// A time that is expected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ExpectedTime {
-    /// The mean, in nanoseconds; below nought if requests come before they are announced to.
+    /// The mean, in nanoseconds; negative if requests come before their announced time.
     pub(super) mean_ns: f64,
-    /// How far off a value may well be, in nanoseconds.
+    /// The likely error, in nanoseconds.
     pub(super) margin_ns: f64,
 }
 
 impl PreparationEstimate {
-    /// One more value. What is further off than `limit_ns` counts as that much: one long pause is not to be a habit.
+    /// Records a value, limited to `limit_ns`: one long pause must not move the mean by much.
     pub(super) fn learn(&mut self, value_ns: f64, limit_ns: f64) {
         let value = value_ns.clamp(-limit_ns, limit_ns);
         self.known = Some(match self.known {
             None => (value, value.abs() / 2.0),
             Some((mean, deviation)) => {
                 let error = value - mean;
-                (mean + MEAN_PART * error, deviation + DEVIATION_PART * (error.abs() - deviation))
+                (mean + MEAN_WEIGHT * error, deviation + DEVIATION_WEIGHT * (error.abs() - deviation))
             }
         });
     }
 
-    /// What to expect; `None` before the first value.
+    /// The expected time; `None` before the first value.
     pub(super) fn expected(&self) -> Option<ExpectedTime> {
         let (mean_ns, deviation) = self.known?;
-        Some(ExpectedTime { mean_ns, margin_ns: (WIDTH * deviation).max(LEAST_NS) })
+        Some(ExpectedTime { mean_ns, margin_ns: (MARGIN_DEVIATIONS * deviation).max(MIN_MARGIN_NS) })
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     fn steady_values_give_their_mean_and_the_least_margin() {
         let steady = after(&[300_000.0; 64]);
         assert!((steady.mean_ns - 300_000.0).abs() < 1.0);
-        assert_eq!(steady.margin_ns, LEAST_NS);
+        assert_eq!(steady.margin_ns, MIN_MARGIN_NS);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What to do about holds: pure, the caller brings time and does what is decided.
+//! The decisions about hold kernels. Pure: the caller passes the time and carries the decisions out.
 
 use super::arrival_predictor::ArrivalPredictor;
 use super::benefit_test::BenefitTest;
@@ -6,46 +6,46 @@ use super::conditions::{HoldPlan, HoldRefusal, Settings, Trigger};
 use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
 use super::switch_cost::{HoldTimes, SwitchCost};
 
-/// Requests of more launches than this are held until the program waits: in the gaps between their launches the GPU would
-/// go to somebody else, and a switch there and back costs more than most gaps are long.
-const FEW_LAUNCHES: f64 = 1.5;
+/// If requests have more launches than this, hold kernels last until the program waits. In the gaps between its launches the GPU would
+/// switch to another process, and a switch there and back costs more than most gaps are long.
+const MAX_SINGLE_LAUNCHES: f64 = 1.5;
 
-/// How much one request moves the number of launches expected.
-const LAUNCHES_PART: f64 = 1.0 / 8.0;
+/// Weight of one request in the mean number of launches.
+const LAUNCHES_WEIGHT: f64 = 1.0 / 8.0;
 
-/// A hold is launched at once rather than this much later: that another thread wakes up in time is less sure than this much of
-/// the GPU's time is worth.
-const AT_ONCE_NS: f64 = 500_000.0;
+/// A hold kernel that would start within this time is launched at once. That costs this much GPU time, and avoids the risk that the worker
+/// thread wakes up late.
+const IMMEDIATE_NS: f64 = 500_000.0;
 
-/// A hold lasts at least this much longer than its request is expected to take: requests are late far more often than they are
-/// early, one that comes too late for its hold is switched in a second time, and one that comes ends it at once.
-const LATE_NS: u64 = 400_000;
+/// A hold kernel lasts at least this much longer than the expected arrival. Requests are late far more often than early. A late request
+/// without its hold kernel is switched in a second time, and an early one ends it at once.
+const LATENESS_NS: u64 = 400_000;
 
-/// A request further away than this is not known to come.
-const FURTHEST_NS: u64 = 1_000_000_000;
+/// Longest lead of an announced request.
+const MAX_LEAD_NS: u64 = 1_000_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Work is out, or was never seen to finish.
+    /// Work is on the GPU, or was never observed to finish.
     Running,
-    /// Nothing runs; the next trigger begins a request.
+    /// No work is on the GPU; the next trigger begins a request.
     Armed,
-    /// A request has begun, its first launch is to come.
+    /// A request has begun and its first launch is still to come.
     Begun,
 }
 
-/// The request that has begun, until the GPU is idle again.
+/// The current request, until the GPU is idle again.
 #[derive(Debug, Clone, Copy)]
 struct Request {
     trigger: Trigger,
-    /// The first call that belongs to it, unless that is still to come.
+    /// When its first call was made; `None` while that is still to come.
     began_ns: Option<u64>,
-    /// When its first launch would come if nothing were known.
+    /// When its first launch would come if nothing had been learned.
     announced_ns: u64,
-    /// If nothing of it is there by then, it never was.
+    /// If no call was made by then, the request is forgotten.
     expires_ns: u64,
     held: bool,
-    /// When it was due, if it was foreseen.
+    /// The prediction, if it was predicted.
     predicted: Option<PredictedRequest>,
 }
 
@@ -53,7 +53,7 @@ struct Request {
 #[derive(Debug, Clone, Copy)]
 struct PredictedRequest {
     due_ns: u64,
-    /// The hold to be launched before it; `None` for a request to compare with.
+    /// The hold kernel to be launched before it; `None` for a sample without one.
     hold: Option<HoldPlan>,
     released_by_launch: bool,
 }
@@ -61,15 +61,15 @@ struct PredictedRequest {
 #[derive(Debug, Clone, Copy)]
 struct ActiveHold {
     ticket: u32,
-    /// Released by the first launch; else by a wait.
+    /// Released by the first launch; otherwise by a wait.
     released_by_launch: bool,
 }
 
-/// The state of one device's hints.
+/// The state of one device's hold kernels.
 #[derive(Debug)]
 pub struct HoldKernelState {
     settings: Settings,
-    /// Other processes that may use the GPU; 0 also while this one may not hold.
+    /// Number of contenders; also 0 while hold kernels are not allowed.
     contenders: u64,
     phase: Phase,
     request: Option<Request>,
@@ -80,13 +80,13 @@ pub struct HoldKernelState {
     benefit_tests: [BenefitTest; 3],
     arrivals: ArrivalPredictor,
     predicted: Option<PredictedRequest>,
-    /// Launches of one request, smoothed.
+    /// Moving mean of the launches of one request.
     launches_per_request: f64,
     last_launches: Option<u64>,
 }
 
 impl HoldKernelState {
-    /// A machine that holds nothing until it is allowed to.
+    /// A state in which hold kernels are not allowed yet.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -105,12 +105,12 @@ impl HoldKernelState {
         }
     }
 
-    /// How many other processes may use the GPU; 0 also if this process may not hold.
+    /// Sets the number of contenders; 0 also if hold kernels are not allowed.
     pub fn set_contenders(&mut self, company: u64) {
         self.contenders = company;
     }
 
-    /// Whether holds are allowed.
+    /// Whether hold kernels are allowed.
     pub fn is_allowed(&self) -> bool {
         self.contenders != 0 && (self.settings.automatic || self.settings.by_hint)
     }
@@ -120,51 +120,51 @@ impl HoldKernelState {
         self.phase == Phase::Armed && self.is_allowed()
     }
 
-    /// Whether the next launch is the first of a request.
+    /// Whether the next launch is the first one of a request.
     pub fn has_begun(&self) -> bool {
         self.phase == Phase::Begun
     }
 
-    /// Whether a request was announced or foreseen, and its first call is to come.
+    /// Whether a request was announced or predicted, and its first call is still to come.
     pub fn is_awaited(&self) -> bool {
         self.phase == Phase::Begun && self.request.is_some_and(|request| request.began_ns.is_none())
     }
 
-    /// Whether a hold is out.
+    /// Whether a hold kernel is active or planned.
     pub fn is_active(&self) -> bool {
         self.active.is_some()
     }
 
-    /// Whether the hold of this ticket is out, and not released.
+    /// Whether the hold kernel of this ticket is active or planned, and not released.
     pub fn is_active_ticket(&self, ticket: u32) -> bool {
         self.active.is_some_and(|out| out.ticket == ticket)
     }
 
-    /// A request begins, or will in `lead_ns`.
+    /// Begins a request that arrives now, or in `lead_ns`.
     ///
     /// # Errors
-    /// Why no hold is to be launched.
+    /// Why no hold kernel is to be launched.
     pub fn begin_request(
         &mut self,
         trigger: Trigger,
         now_ns: u64,
         lead_ns: u64,
     ) -> Result<HoldPlan, HoldRefusal> {
-        let called = trigger == Trigger::Hint;
-        if !(if called { self.settings.by_hint } else { self.settings.automatic }) {
+        let is_hint = trigger == Trigger::Hint;
+        if !(if is_hint { self.settings.by_hint } else { self.settings.automatic }) {
             return Err(HoldRefusal::Disabled);
         }
         if self.contenders == 0 {
             return Err(HoldRefusal::NoContenders);
         }
-        if lead_ns > FURTHEST_NS {
+        if lead_ns > MAX_LEAD_NS {
             return Err(HoldRefusal::TooFarAhead);
         }
         self.expire_request(now_ns);
         match self.phase {
             Phase::Running => return Err(HoldRefusal::Running),
             Phase::Begun => {
-                if !called {
+                if !is_hint {
                     let _expected = self.request_arrived(now_ns);
                 }
                 return Err(HoldRefusal::AlreadyBegun);
@@ -178,22 +178,23 @@ impl HoldKernelState {
         self.phase = Phase::Begun;
         self.request = Some(Request {
             trigger,
-            began_ns: (!called).then_some(now_ns),
+            began_ns: (!is_hint).then_some(now_ns),
             announced_ns: now_ns.saturating_add(lead_ns),
             expires_ns: u64::MAX,
             held,
-            // It is there before its hold was launched, unless it is another, which teaches nothing about those that are foreseen.
+            // If it comes near the predicted time, it is the predicted request, before its hold kernel was launched. Otherwise it is another
+            // request, from which nothing is learned about predictions.
             predicted: self
                 .predicted
                 .take()
-                .filter(|foreseen| foreseen.due_ns.abs_diff(now_ns) <= LATE_NS)
-                .map(|foreseen| PredictedRequest { hold: None, ..foreseen }),
+                .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
+                .map(|predicted| PredictedRequest { hold: None, ..predicted }),
         });
         if held { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(HoldRefusal::NotWorthIt) }
     }
 
-    /// The first call of a request that was announced or foreseen is made. `false` if that one never came, and this is another,
-    /// which has yet to begin.
+    /// Records the first call of an announced or predicted request. `false` if that request never came: the call belongs to another one,
+    /// which is still to begin.
     pub fn request_arrived(&mut self, now_ns: u64) -> bool {
         self.expire_request(now_ns);
         if let Some(request) = &mut self.request {
@@ -202,7 +203,7 @@ impl HoldKernelState {
         self.phase != Phase::Armed
     }
 
-    /// Forgets a request that was announced or foreseen and did not come: what comes now is not late for it, and teaches nothing about it.
+    /// Forgets an announced or predicted request that did not come, so that a later request does not count as its late arrival.
     pub fn expire_request(&mut self, now_ns: u64) {
         if self.is_awaited() && self.request.is_some_and(|request| now_ns > request.expires_ns) {
             self.phase = Phase::Armed;
@@ -210,7 +211,7 @@ impl HoldKernelState {
         }
     }
 
-    /// The hold for a request whose trigger is there.
+    /// Plans the hold kernel of a request that was triggered.
     fn plan(&mut self, trigger: Trigger, now_ns: u64, lead_ns: u64) -> HoldPlan {
         let promised = now_ns as f64 + lead_ns as f64;
         let expected = match self.preparation[trigger as usize].expected() {
@@ -218,8 +219,8 @@ impl HoldKernelState {
             None => ExpectedTime { mean_ns: promised, margin_ns: self.settings.budget_ns as f64 },
         };
         let mut hold = self.plan_around(expected, now_ns);
-        if hold.starts_ns as f64 <= now_ns as f64 + AT_ONCE_NS {
-            // As long as it is early.
+        if hold.starts_ns as f64 <= now_ns as f64 + IMMEDIATE_NS {
+            // It lasts longer by the time that it is launched earlier.
             let early = hold.starts_ns.saturating_sub(now_ns);
             hold.timeout_ns = (hold.timeout_ns + early).min(self.settings.budget_ns);
             hold.starts_ns = now_ns;
@@ -227,7 +228,7 @@ impl HoldKernelState {
         self.active =
             Some(ActiveHold { ticket: hold.ticket, released_by_launch: self.is_released_by_launch() });
         if let Some(request) = &mut self.request {
-            // A program that is always late by less teaches by how much.
+            // A request that is late by less than this is still waited for, so that the lateness is learned.
             request.expires_ns = hold
                 .ends_ns(self.switch_cost.whole_ns())
                 .max(request.announced_ns.saturating_add(self.settings.max_learned_ns()));
@@ -235,16 +236,16 @@ impl HoldKernelState {
         hold
     }
 
-    /// When to launch a hold and for how long, if the first launch is expected then: so early that the GPU is ours by that
-    /// time, and so long that an error as large as usual is covered, within the budget.
+    /// Plans a hold kernel for an expected first launch. It starts so early that the GPU is switched by then, and lasts long enough to cover
+    /// the usual error, within the budget.
     fn plan_around(&mut self, expected: ExpectedTime, now_ns: u64) -> HoldPlan {
         let budget = self.settings.budget_ns as f64;
         let ExpectedTime { mean_ns, margin_ns } = expected;
-        // A budget that does not cover the whole margin covers its middle.
+        // If the budget does not cover the whole margin, it covers its middle.
         let starts =
             (mean_ns - margin_ns - self.switch_cost.ns()).max(mean_ns - budget / 2.0).max(now_ns as f64);
         let lasts = if self.is_released_by_launch() {
-            (mean_ns + margin_ns.max(LATE_NS as f64) - starts).clamp(self.switch_cost.ns(), budget)
+            (mean_ns + margin_ns.max(LATENESS_NS as f64) - starts).clamp(self.switch_cost.ns(), budget)
         } else {
             budget
         };
@@ -262,10 +263,10 @@ impl HoldKernelState {
     }
 
     fn is_released_by_launch(&self) -> bool {
-        self.launches_per_request <= FEW_LAUNCHES
+        self.launches_per_request <= MAX_SINGLE_LAUNCHES
     }
 
-    /// The hold for the next request, if that is known to come: to be launched in its time if [`Self::comes_due`] says so.
+    /// Predicts the next request and returns its hold kernel, to be launched at its time if [`Self::take_due`] agrees.
     pub fn predict_next(&mut self, now_ns: u64) -> Option<HoldPlan> {
         self.predicted = None;
         if !self.settings.automatic || self.contenders == 0 {
@@ -277,7 +278,7 @@ impl HoldKernelState {
             None => due,
         };
         let hold = self.plan_around(expected, now_ns);
-        // Requests so close that one hold would follow the other leave nothing to others.
+        // If requests are so close that one hold kernel would follow the other, no GPU time would be left for other clients.
         if hold.starts_ns <= now_ns {
             return None;
         }
@@ -293,33 +294,33 @@ impl HoldKernelState {
         hold
     }
 
-    /// The time of a planned hold has come: whether to launch it.
+    /// Whether a planned hold kernel is to be launched, at its start time.
     pub fn take_due(&mut self, ticket: u32) -> bool {
         if self.is_active_ticket(ticket) {
             return true;
         }
         let armed = self.is_armed();
-        let Some(foreseen) =
-            self.predicted.take_if(|foreseen| foreseen.hold.is_some_and(|hold| hold.ticket == ticket))
+        let Some(predicted) =
+            self.predicted.take_if(|predicted| predicted.hold.is_some_and(|hold| hold.ticket == ticket))
         else {
             return false;
         };
         if armed {
             self.phase = Phase::Begun;
-            self.active = Some(ActiveHold { ticket, released_by_launch: foreseen.released_by_launch });
+            self.active = Some(ActiveHold { ticket, released_by_launch: predicted.released_by_launch });
             self.request = Some(Request {
                 trigger: Trigger::Predicted,
                 began_ns: None,
-                announced_ns: foreseen.due_ns,
-                expires_ns: foreseen.hold.map_or(u64::MAX, |hold| hold.ends_ns(self.switch_cost.whole_ns())),
+                announced_ns: predicted.due_ns,
+                expires_ns: predicted.hold.map_or(u64::MAX, |hold| hold.ends_ns(self.switch_cost.whole_ns())),
                 held: true,
-                predicted: Some(foreseen),
+                predicted: Some(predicted),
             });
         }
         armed
     }
 
-    /// The hold could not be launched.
+    /// Records that the hold kernel could not be launched.
     pub fn launch_failed(&mut self, ticket: u32) {
         if self.active.take_if(|out| out.ticket == ticket).is_some()
             && let Some(request) = &mut self.request
@@ -328,7 +329,7 @@ impl HoldKernelState {
         }
     }
 
-    /// A launch was submitted: what it releases.
+    /// Records a launch. Returns the ticket to release.
     pub fn launch_submitted(&mut self, now_ns: u64) -> Option<u32> {
         self.expire_request(now_ns);
         if self.phase == Phase::Begun
@@ -339,24 +340,24 @@ impl HoldKernelState {
             let limit = self.settings.max_learned_ns() as f64;
             let late = |promised_ns: u64| now_ns as f64 - promised_ns as f64;
             self.preparation[request.trigger as usize].learn(late(request.announced_ns), limit);
-            if let Some(foreseen) = request.predicted.filter(|_| request.trigger != Trigger::Predicted) {
-                self.preparation[Trigger::Predicted as usize].learn(late(foreseen.due_ns), limit);
+            if let Some(predicted) = request.predicted.filter(|_| request.trigger != Trigger::Predicted) {
+                self.preparation[Trigger::Predicted as usize].learn(late(predicted.due_ns), limit);
             }
         }
         self.phase = Phase::Running;
         self.active.take_if(|out| out.released_by_launch).map(|out| out.ticket)
     }
 
-    /// The host is about to wait: for everything of a context, which a hold is part of; or for a part.
+    /// Records a wait of the host: for a whole context, which includes the hold kernel, or for a part. Returns the ticket to release.
     pub fn host_wait_begins(&mut self, whole_context: bool) -> Option<u32> {
-        // A wait before the first launch is for the input, and the hold is to outlast that.
+        // A wait before the first launch is for the input. The hold kernel has to outlast it.
         if !whole_context && self.phase == Phase::Begun {
             return None;
         }
         self.active.take().map(|out| out.ticket)
     }
 
-    /// All work had finished at `now_ns`; `exact` if that is when it did. `launches` have been made since the start.
+    /// Records that all work had finished at `now_ns`; `exact` if it finished at that time. `launches` have been made since the start.
     pub fn work_finished(&mut self, now_ns: u64, exact: bool, launches: u64) {
         if self.phase != Phase::Running {
             return;
@@ -364,12 +365,12 @@ impl HoldKernelState {
         self.phase = Phase::Armed;
         if let Some(before) = self.last_launches.replace(launches) {
             let error = launches.saturating_sub(before) as f64 - self.launches_per_request;
-            self.launches_per_request += LAUNCHES_PART * error;
+            self.launches_per_request += LAUNCHES_WEIGHT * error;
         }
         let Some(request) = self.request.take() else { return };
         let lasted = request.began_ns.filter(|_| exact).map(|began| now_ns.saturating_sub(began));
         let contesting = self.switch_cost.shows_contention();
-        // A request that was foreseen and not held for is what those that were held for are compared with.
+        // A predicted request without a hold kernel is a sample to which those with one are compared.
         let (of, held) = match request.predicted {
             Some(_) => (Trigger::Predicted, request.held && request.trigger == Trigger::Predicted),
             None => (request.trigger, request.held),
@@ -379,7 +380,7 @@ impl HoldKernelState {
         }
     }
 
-    /// What the GPU wrote down about a hold that is over.
+    /// Learns from the times of a hold kernel that has ended.
     pub fn learn_times(&mut self, seen: HoldTimes) {
         self.switch_cost.learn(seen);
     }

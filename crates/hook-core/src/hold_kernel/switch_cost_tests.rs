@@ -43,5 +43,5 @@ fn numbers_that_cannot_be_change_nothing() {
     let mut cost = SwitchCost::default();
     cost.learn(HoldTimes { launched_ns: 9, released_ns: 1, began_gpu_ns: 0, ended_gpu_ns: 1 });
     cost.learn(HoldTimes { launched_ns: 1, released_ns: 9, began_gpu_ns: 5, ended_gpu_ns: 1 });
-    assert_eq!(cost.ns(), ASSUMED_NS);
+    assert_eq!(cost.ns(), INITIAL_NS);
 }

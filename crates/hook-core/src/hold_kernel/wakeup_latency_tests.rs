@@ -5,16 +5,16 @@ const DUE: u64 = 1_000 * MS;
 
 /// Wakes so much late each time, so often.
 fn after(period_ns: u64, late_ns: impl IntoIterator<Item = u64>) -> WakeupLatency {
-    let mut waking = WakeupLatency::new();
+    let mut latency = WakeupLatency::new();
     for (at, late) in late_ns.into_iter().enumerate() {
         let asked = DUE + at as u64 * period_ns;
-        waking.learn(asked, asked + late);
+        latency.learn(asked, asked + late);
     }
-    waking
+    latency
 }
 
-fn ahead(waking: &WakeupLatency) -> u64 {
-    DUE - waking.wake_at(DUE)
+fn ahead(latency: &WakeupLatency) -> u64 {
+    DUE - latency.wake_at(DUE)
 }
 
 #[test]

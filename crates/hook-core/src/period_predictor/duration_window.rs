@@ -1,17 +1,16 @@
-//! A sliding window of durations that answers a quantile of what it holds.
+//! A sliding window of durations that returns a quantile of its records.
 //!
-//! Gemini keeps the maximum of the window, its later version the 90th percentile; both are quantiles of the same sorted
-//! window, so one keeper serves both.
+//! Gemini keeps the maximum of the window, its later version the 90th percentile. Both are quantiles of the same sorted window.
 
 use std::collections::VecDeque;
 
 /// How long a record counts, in whole milliseconds (Gemini's `PREDICT_MAX_KEEP`).
 pub const KEEP_MS: u64 = 3000;
 
-/// Records kept at most. A program with microsecond bursts would otherwise fill memory; 1,024 of them say as much.
+/// Maximum number of records. A program with microsecond bursts would otherwise fill memory; 1,024 records suffice for a quantile.
 pub const CAPACITY: usize = 1024;
 
-/// Which value of the window is the prediction.
+/// The value of the window that is the prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quantile {
     /// The 90th percentile: the record at index `round((n - 1) * 0.9)` of the sorted window.
@@ -37,7 +36,7 @@ impl Default for DurationWindow {
 impl DurationWindow {
     /// Adds a duration of `value_ms` that ended at `now_ns`.
     ///
-    /// Values that are not finite are dropped: they would poison every later prediction.
+    /// Values that are not finite are dropped: they would spoil every later prediction.
     pub fn add(&mut self, now_ns: u64, value_ms: f64) {
         if !value_ms.is_finite() {
             return;
@@ -63,7 +62,7 @@ impl DurationWindow {
         self.sorted.get(index).copied().unwrap_or(0.0)
     }
 
-    /// The lower median, in milliseconds: what is typical rather than what is possible.
+    /// The lower median, in milliseconds: the typical value.
     pub fn median(&mut self, now_ns: u64) -> f64 {
         self.expire(now_ns);
         let index = self.sorted.len().saturating_sub(1) / 2;
