@@ -25,7 +25,7 @@ fn a_handle_with_two_references_is_charged_until_both_are_gone() {
 }
 
 #[test]
-fn an_array_and_a_pointer_of_the_same_number_are_two_things() {
+fn array_and_pointer_of_the_same_number_are_two_allocations() {
     let mut ledger = AllocationTable::new();
     ledger.insert(HandleSpace::Pointer, 5, allocation(1, 0, 0));
     ledger.insert(HandleSpace::Array, 5, allocation(10, 0, 0));
@@ -56,7 +56,7 @@ fn a_destroyed_context_takes_only_its_own_allocations() {
 
 proptest! {
     #[test]
-    fn the_ledger_holds_what_was_inserted_and_not_released(
+    fn table_contains_what_was_inserted_and_not_released(
         steps in proptest::collection::vec((0u8..4, 0u64..6, 1u64..1000, 0u32..2), 0..200),
     ) {
         let mut ledger = AllocationTable::new();

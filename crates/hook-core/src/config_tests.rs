@@ -5,7 +5,7 @@ fn read(settings: &[(&str, &str)]) -> (Config, Vec<Mistake>) {
 }
 
 #[test]
-fn without_settings_the_hook_looks_for_sockets_and_fails_open() {
+fn default_is_the_socket_directory_and_open_on_manager_loss() {
     let (config, mistakes) = read(&[]);
     assert!(mistakes.is_empty());
     assert!(!config.disabled && !config.fail_closed);
@@ -14,7 +14,7 @@ fn without_settings_the_hook_looks_for_sockets_and_fails_open() {
 }
 
 #[test]
-fn every_setting_arrives() {
+fn every_setting_is_read() {
     let (config, mistakes) = read(&[
         ("SLUICE_SOCKET", "/s"),
         ("SLUICE_CLIENT", "be-a"),
@@ -43,7 +43,7 @@ fn every_setting_arrives() {
 }
 
 #[test]
-fn all_mistakes_are_named_at_once_and_leave_the_defaults() {
+fn all_mistakes_are_reported_and_leave_the_defaults() {
     let (config, mistakes) = read(&[
         ("SLUICE_ON_MANAGER_LOSS", "ajar"),
         ("SLUICE_PREDICTOR", "p99"),
@@ -71,7 +71,7 @@ fn gemini_managers_are_listed_by_device() {
 }
 
 #[test]
-fn nothing_is_held_where_launches_wait_for_their_kernels() {
+fn hold_kernels_are_off_where_launches_wait_for_their_kernels() {
     let hints = |settings: &[(&str, &str)]| read(settings).0.hold_kernels;
     assert!(hints(&[]).automatic && hints(&[("CUDA_LAUNCH_BLOCKING", "0")]).automatic);
     let blocking = hints(&[("CUDA_LAUNCH_BLOCKING", "1"), ("SLUICE_HINTS", "auto")]);
@@ -81,7 +81,7 @@ fn nothing_is_held_where_launches_wait_for_their_kernels() {
 }
 
 #[test]
-fn the_kill_switch_is_off_when_it_says_so() {
+fn kill_switch_is_off_for_empty_and_zero() {
     assert!(!read(&[("SLUICE_DISABLE", "0")]).0.disabled);
     assert!(!read(&[("SLUICE_DISABLE", "")]).0.disabled);
     assert!(read(&[("SLUICE_DISABLE", "yes")]).0.disabled);

@@ -100,10 +100,10 @@ impl HoldKernels {
     }
 
     /// Sets the number of contenders; 0 if hold kernels are not allowed. An active hold kernel stays.
-    pub fn set_contenders(&self, company: u64) {
-        if self.contenders.load(Relaxed) != company {
-            self.contenders.store(company, Relaxed);
-            self.with(|state| state.set_contenders(company));
+    pub fn set_contenders(&self, contenders: u64) {
+        if self.contenders.load(Relaxed) != contenders {
+            self.contenders.store(contenders, Relaxed);
+            self.with(|state| state.set_contenders(contenders));
         }
     }
 

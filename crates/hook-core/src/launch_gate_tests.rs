@@ -14,7 +14,7 @@ fn the_gate_is_open_until_the_tick_of_the_deadline() {
 }
 
 #[test]
-fn a_grant_that_was_given_back_is_closed_before_the_manager_has_heard_of_it() {
+fn returned_grant_closes_the_gate_although_the_page_has_a_deadline() {
     let (gate, clock, link) = (LaunchGate::default(), ManualClock::default(), FakeLink::default());
     link.set_deadline(u64::MAX);
     gate.open();
@@ -24,7 +24,7 @@ fn a_grant_that_was_given_back_is_closed_before_the_manager_has_heard_of_it() {
 }
 
 #[test]
-fn a_thread_in_the_middle_of_a_launch_is_seen_until_it_leaves() {
+fn launch_is_in_flight_until_it_leaves() {
     let (gate, shard) = (LaunchGate::default(), ThreadState::new().shard());
     gate.enter(shard);
     assert!(gate.in_flight());

@@ -6,7 +6,7 @@ fn account(limit: u64, fail_closed: bool) -> MemoryAccount<FakeMemory> {
 }
 
 #[test]
-fn the_limit_holds_to_the_byte() {
+fn limit_is_exact_to_the_byte() {
     let memory = account(100, false);
     assert_eq!(memory.reserve(60), Outcome::Governed(()));
     assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
@@ -16,7 +16,7 @@ fn the_limit_holds_to_the_byte() {
 }
 
 #[test]
-fn a_manager_that_returns_learns_what_is_in_use() {
+fn returned_manager_is_told_what_is_in_use() {
     let memory = account(100, false);
     memory.reserve(60);
     memory.link.die();
@@ -28,7 +28,7 @@ fn a_manager_that_returns_learns_what_is_in_use() {
 }
 
 #[test]
-fn without_a_manager_the_last_limit_still_holds() {
+fn last_limit_applies_without_a_manager() {
     let memory = account(100, false);
     memory.reserve(60);
     memory.link.die();
@@ -37,7 +37,7 @@ fn without_a_manager_the_last_limit_still_holds() {
 }
 
 #[test]
-fn a_manager_that_was_never_there_is_passed_or_refused_as_configured() {
+fn allocation_without_any_manager_passes_or_is_refused_as_configured() {
     let open = account(100, false);
     open.link.die();
     assert_eq!(open.reserve(1_000_000), Outcome::Bypassed(Bypass::ManagerGone));

@@ -49,12 +49,12 @@ mod tests {
     }
 
     #[test]
-    fn a_release_with_another_retain_left_is_made_and_one_that_may_be_the_last_is_not() {
+    fn release_is_made_only_if_another_retain_is_left() {
         let retains = RetainCount::new();
         (0..3).for_each(|_| retains.retained());
         assert_eq!([(); 4].map(|()| is_certain(&retains)), [true, true, false, false]);
         retains.retained();
-        assert!(!is_certain(&retains), "what was released unseen is not owed");
+        assert!(!is_certain(&retains), "the unseen release does not count later");
     }
 
     #[test]
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_to_be_the_last_while_another_release_is_made() {
+    fn possibly_last_release_waits_for_a_release_in_progress() {
         let retains = RetainCount::new();
         (0..2).for_each(|_| retains.retained());
         let others_wait = retains.release(|| retains.0.try_lock().is_err());

@@ -27,7 +27,7 @@ fn a_wait_for_the_legacy_stream_leaves_out_streams_that_do_not_block_it() {
 }
 
 #[test]
-fn a_wait_for_one_context_says_nothing_about_another() {
+fn wait_for_one_context_leaves_other_contexts_dirty() {
     let mut set = StreamSet::default();
     set.note(7, created(0), true, 1);
     set.note(8, created(0), true, 1);
@@ -38,13 +38,13 @@ fn a_wait_for_one_context_says_nothing_about_another() {
 }
 
 #[test]
-fn a_stream_that_was_noted_is_found_again_until_it_is_destroyed() {
+fn noted_stream_is_located_until_it_is_destroyed() {
     let mut set = StreamSet::default();
     set.note(7, created(100), false, 1);
     set.note(7, created(0), true, 1);
     set.finished(WaitTarget::Created(created(100)), 2);
     assert_eq!(set.located(created(100)), Some(StreamLocation { context: 7, blocking: false }));
-    assert_eq!(set.located(created(0)), None, "whose default stream it is, the current context says");
+    assert_eq!(set.located(created(0)), None, "the current context determines the default stream");
     set.remove(created(100));
     assert_eq!(set.located(created(100)), None);
     set.note(8, created(100), true, 3);
@@ -58,7 +58,7 @@ fn a_stream_that_was_noted_is_found_again_until_it_is_destroyed() {
 }
 
 #[test]
-fn a_wait_for_a_created_stream_needs_no_context_to_be_known_by() {
+fn wait_for_a_created_stream_needs_no_context() {
     let mut set = StreamSet::default();
     set.note(7, created(100), true, 1);
     set.note(8, created(101), true, 1);
@@ -68,7 +68,7 @@ fn a_wait_for_a_created_stream_needs_no_context_to_be_known_by() {
 }
 
 #[test]
-fn default_streams_of_threads_do_not_pile_up() {
+fn default_streams_of_threads_do_not_accumulate() {
     let mut set = StreamSet::default();
     for thread in 1..100 {
         set.note(7, Stream::new(2, false, thread), true, u64::from(thread));

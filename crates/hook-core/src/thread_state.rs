@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_noted_in_an_older_epoch_is_not_known() {
+    fn stream_of_an_older_epoch_has_to_be_noted_again() {
         let thread = ThreadState::new();
         thread.set_noted(0, 0x7f00_1000, 4);
         assert!(thread.has_noted(0, 0x7f00_1000, 4));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_after_the_context_changed() {
+    fn streams_have_to_be_noted_again_after_a_context_change() {
         let thread = ThreadState::new();
         thread.set_noted(0, 1, 4);
         thread.forget();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_inside_a_call_is_seen_and_a_later_one_is_not() {
+    fn nested_call_is_detected() {
         let thread = ThreadState::new();
         {
             let _outer = thread.enter().expect("the first call enters");

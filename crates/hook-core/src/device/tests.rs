@@ -1,4 +1,4 @@
-//! What the tests of a device share, and the files they are in.
+//! Fixtures of the device's tests.
 
 mod environment;
 mod grants;
@@ -38,15 +38,15 @@ impl<D: Driver, L: TokenLink, C: Clock> Device<'_, D, L, C> {
 
 type TestDevice<'p> = Device<'p, FakeDriver, FakeLink, Arc<ManualClock>>;
 
-/// A device, its clock, and what stands around it.
-struct Bench {
+/// The clock, captures, counters and settings of a device under test.
+struct Fixture {
     clock: Arc<ManualClock>,
     captures: Captures,
     counters: Counters,
     settings: Settings,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::default());
         clock.set(1000 * MS);
@@ -77,7 +77,7 @@ fn is_governed(outcome: &Outcome<LaunchPass<'_>>) -> bool {
     matches!(outcome, Outcome::Governed(_))
 }
 
-/// Submits one launch, and has the stream busy until it is drained.
+/// Submits one launch and makes the stream busy until it is drained.
 fn launch(device: &TestDevice<'_>, thread: &ThreadState, handle: u64) -> bool {
     let governed = is_governed(&device.launch(stream(handle), thread));
     lock(&device.driver.busy).push(handle);

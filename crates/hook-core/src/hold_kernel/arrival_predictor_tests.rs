@@ -13,7 +13,7 @@ fn after(intervals: impl IntoIterator<Item = u64>) -> ArrivalPredictor {
     predictor
 }
 
-/// Ten milliseconds, by turns so much more and less.
+/// Intervals of 10 ms, alternately longer and shorter by `by`.
 fn wavering(by: u64, count: usize) -> impl Iterator<Item = u64> + Clone {
     (0..count).map(move |at| if at % 2 == 0 { 10 * MS + by } else { 10 * MS - by })
 }
@@ -23,21 +23,21 @@ fn steady(count: usize) -> impl Iterator<Item = u64> + Clone {
 }
 
 #[test]
-fn a_steady_pace_is_foreseen() {
+fn regular_intervals_are_predicted() {
     let predictor = after(wavering(30_000, 30));
-    let next = predictor.next().expect("every ten milliseconds");
+    let next = predictor.next().expect("an interval of 10 ms");
     let due = (1_000 + 31 * 10) as f64 * MS as f64;
     assert!((next.mean_ns - due).abs() < 30_000.0, "{next:?}, {due}");
-    assert!(next.margin_ns > 60_000.0, "as wide as the wavering is: {next:?}");
+    assert!(next.margin_ns > 60_000.0, "the margin covers the jitter: {next:?}");
 }
 
 #[test]
-fn a_few_requests_are_no_pace() {
+fn few_requests_are_not_predicted() {
     assert_eq!(after(steady(3)).next(), None);
 }
 
 #[test]
-fn requests_that_come_as_they_like_are_not_foreseen() {
+fn irregular_requests_are_not_predicted() {
     let mut state = 7_u64;
     let mut interval = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -53,7 +53,7 @@ fn requests_that_come_as_they_like_are_not_foreseen() {
 }
 
 #[test]
-fn a_pace_is_foreseen_behind_a_pause_as_before_it() {
+fn prediction_resumes_after_a_pause() {
     for pause in [20 * MS, 2_000 * MS] {
         let next = after(steady(30).chain([pause])).next().expect("is_established");
         let due = (1_300 * MS + pause + 10 * MS) as f64;
@@ -62,27 +62,27 @@ fn a_pace_is_foreseen_behind_a_pause_as_before_it() {
 }
 
 #[test]
-fn a_program_that_does_something_else_and_pauses_goes_on_as_before() {
+fn interval_is_kept_over_two_misses() {
     let other = steady(600).chain([MS, 2_000 * MS]);
     let next = after(other).next().expect("is_established");
     assert!((next.mean_ns - (1_000 + 6_000 + 2_001 + 10) as f64 * MS as f64).abs() < 30_000.0, "{next:?}");
-    // What was never is_established is not remembered.
+    // An interval that was not established is not kept.
     assert_eq!(after(steady(7).chain([MS, 2_000 * MS]).chain(steady(7))).next(), None);
 }
 
 #[test]
-fn who_is_off_again_and_again_is_foreseen_no_more_until_one_is_in_step() {
+fn repeated_misses_stop_predictions_until_one_request_is_in_step() {
     let off = |count: usize| steady(30).chain((0..count).map(|at| (30 + 7 * at as u64) * MS));
     assert!(after(off(2)).next().is_some());
     for count in [3, 4] {
         assert_eq!(after(off(count)).next(), None, "{count} in a row");
         assert!(after(off(count).chain(steady(1))).next().is_some(), "{count} in a row");
     }
-    assert_eq!(after(off(5).chain(steady(1))).next(), None, "another pace is looked for");
+    assert_eq!(after(off(5).chain(steady(1))).next(), None, "a new interval is being learned");
 }
 
 #[test]
-fn one_that_is_late_or_early_costs_the_pace_nothing() {
+fn single_late_or_early_request_keeps_the_interval() {
     for off in [700_000_i64, -700_000] {
         let stumbles = steady(30).chain([(10 * MS).strict_add_signed(off)]);
         let due = |beats: u64| (1_000 + beats * 10) as f64 * MS as f64;
@@ -91,15 +91,15 @@ fn one_that_is_late_or_early_costs_the_pace_nothing() {
         let on_beat = stumbles.clone().chain([(10 * MS).strict_add_signed(-off)]);
         let next = after(on_beat).next().expect("it was");
         assert!((next.mean_ns - due(33)).abs() < 60_000.0, "{next:?}");
-        // Those who count from the last one are followed.
+        // A program that pauses after each request is followed.
         let next = after(stumbles.chain([10 * MS])).next().expect("in step with the last");
         assert!((next.mean_ns - due(33) - off as f64).abs() < 60_000.0, "{next:?}");
     }
 }
 
-/// A delay of 300 us each fifteenth time, by either way to keep pace, which it takes one to learn.
+/// A delay of 300 us in each fifteenth interval, for both kinds of programs. Learning the kind takes one delay.
 #[test]
-fn a_hiccup_of_the_host_hides_no_request_behind_it() {
+fn delay_of_the_host_does_not_spoil_later_predictions() {
     for by_clock in [true, false] {
         let (mut predictor, mut now) = (after(steady(30)), 1_300 * MS);
         for at in 1..200_u64 {
@@ -121,20 +121,20 @@ fn a_hiccup_of_the_host_hides_no_request_behind_it() {
 }
 
 #[test]
-fn who_wavers_ever_more_is_foreseen_with_a_margin_that_grows() {
+fn margin_grows_with_the_jitter_up_to_a_limit() {
     let margin = |by| after(steady(30).chain(wavering(by, 40))).next().map(|next| next.margin_ns);
-    assert!(margin(60_000).expect("still a pace") > 1.5 * margin(20_000).expect("a pace"));
-    assert_eq!(margin(350_000), None, "too wide to hold for");
+    assert!(margin(60_000).expect("still regular") > 1.5 * margin(20_000).expect("regular"));
+    assert_eq!(margin(350_000), None, "the margin is too wide");
 }
 
 #[test]
-fn another_pace_is_found() {
+fn new_interval_is_learned() {
     let predictor = after(steady(30).chain((0..30).map(|_| 4 * MS)));
-    let next = predictor.next().expect("every four milliseconds");
+    let next = predictor.next().expect("an interval of 4 ms");
     assert!((next.mean_ns - (1_300 + 31 * 4) as f64 * MS as f64).abs() < 30_000.0, "{next:?}");
 }
 
 #[test]
-fn requests_minutes_apart_have_no_pace() {
+fn requests_minutes_apart_are_not_predicted() {
     assert_eq!(after((0..30).map(|_| 60_000 * MS)).next(), None);
 }

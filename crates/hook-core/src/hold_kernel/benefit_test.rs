@@ -27,7 +27,7 @@ const MAX_UNOBSERVED: u32 = 8;
 #[derive(Debug, Clone)]
 pub(super) struct BenefitTest {
     default: bool,
-    held: Vec<u64>,
+    with_hold: Vec<u64>,
     without: Vec<u64>,
     unobserved: u32,
     /// Requests until the next sample of the choice other than the default.
@@ -45,7 +45,7 @@ impl BenefitTest {
     pub(super) fn new(default: bool) -> Self {
         Self {
             default,
-            held: Vec::with_capacity(SAMPLES),
+            with_hold: Vec::with_capacity(SAMPLES),
             without: Vec::with_capacity(SAMPLES),
             unobserved: 0,
             spacing_left: 0,
@@ -70,13 +70,13 @@ impl BenefitTest {
                 self.spacing_left -= 1;
                 self.default
             }
-            None => self.held.len() <= self.without.len(),
+            None => self.with_hold.len() <= self.without.len(),
         }
     }
 
     /// Records the end of a request; `lasted_ns` is `None` if its end was not observed. Unless other clients were `contesting` the GPU, the
     /// times do not count against hold kernels.
-    pub(super) fn learn(&mut self, held: bool, lasted_ns: Option<u64>, contesting: bool) {
+    pub(super) fn learn(&mut self, with_hold: bool, lasted_ns: Option<u64>, contesting: bool) {
         if self.current_choice.is_some() {
             return;
         }
@@ -88,21 +88,24 @@ impl BenefitTest {
             return;
         };
         self.unobserved = 0;
-        let (kind, other) =
-            if held { (&mut self.held, self.without.len()) } else { (&mut self.without, self.held.len()) };
+        let (kind, other) = if with_hold {
+            (&mut self.with_hold, self.without.len())
+        } else {
+            (&mut self.without, self.with_hold.len())
+        };
         // In pairs, so that both choices are timed under the same conditions.
         if kind.len() < SAMPLES && kind.len() <= other {
             kind.push(lasted_ns);
             let is_default = self.last_choice.is_some_and(|(choice, _)| choice == self.default);
-            if held != self.default && is_default && !self.contradicted {
+            if with_hold != self.default && is_default && !self.contradicted {
                 self.spacing_left = SAMPLE_SPACING;
             }
         }
-        if self.held.len() == SAMPLES && self.without.len() == SAMPLES {
-            let (held, without) = (median(&mut self.held), median(&mut self.without));
+        if self.with_hold.len() == SAMPLES && self.without.len() == SAMPLES {
+            let (with_hold, without) = (median(&mut self.with_hold), median(&mut self.without));
             let threshold = if self.default { 1.0 + MIN_GAIN } else { 1.0 - MIN_GAIN };
             let not_contested = self.default && !contesting;
-            let choice = held <= without * threshold || not_contested;
+            let choice = with_hold <= without * threshold || not_contested;
             let decided = choice == self.default || self.contradicted;
             self.contradicted = !decided;
             self.clear();
@@ -125,7 +128,7 @@ impl BenefitTest {
     }
 
     fn clear(&mut self) {
-        self.held.clear();
+        self.with_hold.clear();
         self.without.clear();
         self.unobserved = 0;
         self.spacing_left = 0;

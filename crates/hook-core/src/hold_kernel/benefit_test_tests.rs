@@ -1,38 +1,38 @@
 use super::*;
 
-/// Lets `requests` requests go by; returns how many were held.
-fn run(test: &mut BenefitTest, requests: usize, held_ns: u64, plain_ns: u64) -> usize {
+/// Runs `requests` requests; returns how many had a hold kernel.
+fn run(test: &mut BenefitTest, requests: usize, with_ns: u64, without_ns: u64) -> usize {
     (0..requests)
         .map(|at| {
-            let held = test.choose();
-            // A delay now and then, on both sides.
+            let with_hold = test.choose();
+            // A delay now and then, with and without a hold kernel.
             let delay = if at % 7 == 3 { 900_000 } else { 0 };
-            test.learn(held, Some(delay + if held { held_ns } else { plain_ns }), true);
-            usize::from(held)
+            test.learn(with_hold, Some(delay + if with_hold { with_ns } else { without_ns }), true);
+            usize::from(with_hold)
         })
         .sum()
 }
 
 #[test]
-fn holds_that_pay_are_kept_and_few_requests_go_without() {
+fn beneficial_hold_kernels_are_kept_and_few_requests_go_without() {
     let mut test = BenefitTest::new(true);
     run(&mut test, 100, 990_000, 1_030_000);
-    let held = run(&mut test, 10_000, 990_000, 1_030_000);
-    assert!(held >= 9_970, "{held}");
+    let with_hold = run(&mut test, 10_000, 990_000, 1_030_000);
+    assert!(with_hold >= 9_970, "{with_hold}");
 }
 
 #[test]
-fn later_trials_take_a_request_now_and_then() {
+fn later_tests_space_their_samples() {
     let mut test = BenefitTest::new(true);
     run(&mut test, 100, 990_000, 1_030_000);
     for minute in 0..100 {
-        let held = run(&mut test, 600, 990_000, 1_030_000);
-        assert!(held >= 598, "{held} of 600 in minute {minute}");
+        let with_hold = run(&mut test, 600, 990_000, 1_030_000);
+        assert!(with_hold >= 598, "{with_hold} of 600 in minute {minute}");
     }
 }
 
 #[test]
-fn holds_that_pay_no_more_end() {
+fn hold_kernels_end_when_they_stop_being_beneficial() {
     let mut test = BenefitTest::new(true);
     run(&mut test, 100, 990_000, 1_030_000);
     let spread = SAMPLES * (SAMPLE_SPACING as usize + 1);
@@ -41,14 +41,14 @@ fn holds_that_pay_no_more_end() {
 }
 
 #[test]
-fn holds_that_do_not_pay_end() {
+fn hold_kernels_without_benefit_end() {
     let mut test = BenefitTest::new(true);
     run(&mut test, 100, 1_200_000, 1_030_000);
     assert_eq!(run(&mut test, 150, 1_200_000, 1_030_000), 0);
 }
 
 #[test]
-fn what_did_not_pay_is_tried_again_and_kept_once_it_does() {
+fn hold_kernels_are_retried_and_kept_once_beneficial() {
     let mut test = BenefitTest::new(true);
     run(&mut test, 100, 1_200_000, 1_030_000);
     run(&mut test, 300, 900_000, 1_030_000);
@@ -56,7 +56,7 @@ fn what_did_not_pay_is_tried_again_and_kept_once_it_does() {
 }
 
 #[test]
-fn one_trial_alone_does_not_turn_it() {
+fn one_test_does_not_reverse_the_choice() {
     let mut test = BenefitTest::new(true);
     run(&mut test, 2 * SAMPLES, 1_200_000, 1_030_000);
     run(&mut test, 2 * SAMPLES, 1_000_000, 1_030_000);
@@ -64,7 +64,7 @@ fn one_trial_alone_does_not_turn_it() {
 }
 
 #[test]
-fn in_doubt_it_is_the_usual_way() {
+fn equal_times_give_the_default() {
     for default in [true, false] {
         let mut test = BenefitTest::new(default);
         run(&mut test, 2 * SAMPLES, 1_000_000, 1_000_000);
@@ -73,22 +73,22 @@ fn in_doubt_it_is_the_usual_way() {
 }
 
 #[test]
-fn while_nobody_contests_the_gpu_nothing_is_proven_against_holds() {
+fn times_without_contention_do_not_end_hold_kernels() {
     let mut test = BenefitTest::new(true);
     for _ in 0..4 * SAMPLES {
-        let held = test.choose();
-        test.learn(held, Some(if held { 1_200_000 } else { 1_030_000 }), false);
+        let with_hold = test.choose();
+        test.learn(with_hold, Some(if with_hold { 1_200_000 } else { 1_030_000 }), false);
     }
     assert!((0..100).all(|_| test.choose()));
 }
 
 #[test]
-fn requests_whose_end_nobody_sees_are_not_tried_upon_for_ever() {
+fn unobserved_requests_end_the_test_with_the_default() {
     for default in [true, false] {
         let mut test = BenefitTest::new(default);
         for _ in 0..MAX_UNOBSERVED {
-            let held = test.choose();
-            test.learn(held, None, true);
+            let with_hold = test.choose();
+            test.learn(with_hold, None, true);
         }
         assert!((0..1000).all(|_| test.choose() == default));
     }

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hold_that_comes_too_late_leaves_nothing_for_the_next_context_of_the_handle() {
+    fn late_result_of_an_ended_context_does_not_affect_the_next_one_of_its_handle() {
         let mut contexts = HoldContexts::new();
         contexts.request(7);
         contexts.set_prepared(7, Some("stream"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_that_cannot_hold_is_not_tried_again() {
+    fn unable_context_is_not_retried() {
         let mut contexts = HoldContexts::new();
         contexts.request(7);
         contexts.set_prepared(7, Some("stream"));

@@ -52,7 +52,7 @@ mod tests {
     fn after(values: &[f64]) -> ExpectedTime {
         let mut estimate = PreparationEstimate::default();
         values.iter().for_each(|value| estimate.learn(*value, 1e7));
-        estimate.expected().expect("values were learnt")
+        estimate.expected().expect("values were recorded")
     }
 
     #[test]
@@ -71,11 +71,11 @@ mod tests {
     }
 
     #[test]
-    fn one_long_pause_is_not_a_habit() {
+    fn one_long_pause_moves_the_mean_by_a_limited_step() {
         let mut estimate = PreparationEstimate::default();
         (0..64).for_each(|_| estimate.learn(300_000.0, 8e6));
         estimate.learn(1e10, 8e6);
-        let mean = estimate.expected().expect("values were learnt").mean_ns;
+        let mean = estimate.expected().expect("values were recorded").mean_ns;
         assert!(mean < 1_300_000.0, "an eighth of the limit, not of the pause: {mean}");
     }
 

@@ -44,7 +44,7 @@ struct Request {
     announced_ns: u64,
     /// If no call was made by then, the request is forgotten.
     expires_ns: u64,
-    held: bool,
+    with_hold: bool,
     /// The prediction, if it was predicted.
     predicted: Option<PredictedRequest>,
 }
@@ -106,8 +106,8 @@ impl HoldKernelState {
     }
 
     /// Sets the number of contenders; 0 also if hold kernels are not allowed.
-    pub fn set_contenders(&mut self, company: u64) {
-        self.contenders = company;
+    pub fn set_contenders(&mut self, contenders: u64) {
+        self.contenders = contenders;
     }
 
     /// Whether hold kernels are allowed.
@@ -171,7 +171,7 @@ impl HoldKernelState {
             }
             Phase::Armed => {}
         }
-        let held = match trigger {
+        let with_hold = match trigger {
             Trigger::Hint => true,
             _ => self.benefit_tests[trigger as usize].choose(),
         };
@@ -181,7 +181,7 @@ impl HoldKernelState {
             began_ns: (!is_hint).then_some(now_ns),
             announced_ns: now_ns.saturating_add(lead_ns),
             expires_ns: u64::MAX,
-            held,
+            with_hold,
             // If it comes near the predicted time, it is the predicted request, before its hold kernel was launched. Otherwise it is another
             // request, from which nothing is learned about predictions.
             predicted: self
@@ -190,7 +190,7 @@ impl HoldKernelState {
                 .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
                 .map(|predicted| PredictedRequest { hold: None, ..predicted }),
         });
-        if held { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(HoldRefusal::NotWorthIt) }
+        if with_hold { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(HoldRefusal::NotWorthIt) }
     }
 
     /// Records the first call of an announced or predicted request. `false` if that request never came: the call belongs to another one,
@@ -313,7 +313,7 @@ impl HoldKernelState {
                 began_ns: None,
                 announced_ns: predicted.due_ns,
                 expires_ns: predicted.hold.map_or(u64::MAX, |hold| hold.ends_ns(self.switch_cost.whole_ns())),
-                held: true,
+                with_hold: true,
                 predicted: Some(predicted),
             });
         }
@@ -325,7 +325,7 @@ impl HoldKernelState {
         if self.active.take_if(|out| out.ticket == ticket).is_some()
             && let Some(request) = &mut self.request
         {
-            request.held = false;
+            request.with_hold = false;
         }
     }
 
@@ -371,12 +371,12 @@ impl HoldKernelState {
         let lasted = request.began_ns.filter(|_| exact).map(|began| now_ns.saturating_sub(began));
         let contesting = self.switch_cost.shows_contention();
         // A predicted request without a hold kernel is a sample to which those with one are compared.
-        let (of, held) = match request.predicted {
-            Some(_) => (Trigger::Predicted, request.held && request.trigger == Trigger::Predicted),
-            None => (request.trigger, request.held),
+        let (trigger, with_hold) = match request.predicted {
+            Some(_) => (Trigger::Predicted, request.with_hold && request.trigger == Trigger::Predicted),
+            None => (request.trigger, request.with_hold),
         };
-        if let Some(trial) = self.benefit_tests.get_mut(of as usize) {
-            trial.learn(held, lasted, contesting);
+        if let Some(test) = self.benefit_tests.get_mut(trigger as usize) {
+            test.learn(with_hold, lasted, contesting);
         }
     }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A hold that got the GPU after `took`, and was held for 100 us; the GPU's clock is far from the host's.
+/// A hold kernel that got the GPU after `took` and ran for 100 us. The GPU's clock is far from the host's.
 fn hold(took: u64) -> HoldTimes {
     let launched_ns = 5_000_000;
     let began_gpu_ns = 1_700_000_000_000_000_000;
@@ -13,14 +13,14 @@ fn hold(took: u64) -> HoldTimes {
 }
 
 #[test]
-fn the_cost_is_what_was_measured_whatever_the_gpus_clock_says() {
+fn estimate_is_independent_of_the_gpu_clock_offset() {
     let mut cost = SwitchCost::default();
     (0..200).for_each(|_| cost.learn(hold(170_000)));
     assert!((cost.ns() - 170_000.0).abs() < 1_000.0, "{}", cost.ns());
 }
 
 #[test]
-fn a_late_hold_raises_it_faster_than_an_early_one_lowers_it() {
+fn late_hold_kernel_raises_the_estimate_faster_than_an_early_one_lowers_it() {
     let mut cost = SwitchCost::default();
     (0..200).for_each(|_| cost.learn(hold(170_000)));
     cost.learn(hold(370_000));
@@ -30,7 +30,7 @@ fn a_late_hold_raises_it_faster_than_an_early_one_lowers_it() {
 }
 
 #[test]
-fn an_idle_gpu_is_told_from_one_that_is_taken_away() {
+fn idle_gpu_is_distinguished_from_contention() {
     let mut cost = SwitchCost::default();
     (0..50).for_each(|_| cost.learn(hold(8_000)));
     assert!(!cost.shows_contention());
@@ -39,7 +39,7 @@ fn an_idle_gpu_is_told_from_one_that_is_taken_away() {
 }
 
 #[test]
-fn numbers_that_cannot_be_change_nothing() {
+fn inconsistent_times_are_ignored() {
     let mut cost = SwitchCost::default();
     cost.learn(HoldTimes { launched_ns: 9, released_ns: 1, began_gpu_ns: 0, ended_gpu_ns: 1 });
     cost.learn(HoldTimes { launched_ns: 1, released_ns: 9, began_gpu_ns: 5, ended_gpu_ns: 1 });

@@ -1,4 +1,4 @@
-//! The machine through whole requests, and the words that calls look at.
+//! The state through whole requests, and the flags that calls test.
 
 mod benefit;
 mod predicted;
@@ -8,18 +8,18 @@ use super::*;
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-/// A process that serves requests one after another, and the machine beside it.
+/// A process that serves requests one after another, with the state of its hold kernels.
 struct Server {
-    machine: HoldKernelState,
+    state: HoldKernelState,
     now: u64,
     launches: u64,
 }
 
 impl Server {
     fn new() -> Self {
-        let mut machine = HoldKernelState::new(Settings::default());
-        machine.set_contenders(1);
-        let mut server = Self { machine, now: 1_000 * MS, launches: 0 };
+        let mut state = HoldKernelState::new(Settings::default());
+        state.set_contenders(1);
+        let mut server = Self { state, now: 1_000 * MS, launches: 0 };
         server.launch();
         server.finish();
         server
@@ -27,31 +27,31 @@ impl Server {
 
     fn launch(&mut self) -> Option<u32> {
         self.launches += 1;
-        self.machine.launch_submitted(self.now)
+        self.state.launch_submitted(self.now)
     }
 
     fn finish(&mut self) {
-        self.machine.work_finished(self.now, true, self.launches);
+        self.state.work_finished(self.now, true, self.launches);
     }
 
     fn begin(&mut self, trigger: Trigger, lead: u64) -> Result<HoldPlan, HoldRefusal> {
-        self.machine.begin_request(trigger, self.now, lead)
+        self.state.begin_request(trigger, self.now, lead)
     }
 
-    /// A request of one launch, `prepared` after its copy, that takes `held` or `plain` in all.
-    fn request(&mut self, prepared: u64, held: u64, plain: u64) -> Option<HoldPlan> {
+    /// A request of one launch, `prepared` after its copy, that takes `held` or `without` in all.
+    fn request(&mut self, prepared: u64, held: u64, without: u64) -> Option<HoldPlan> {
         let began = self.now;
         let hold = self.begin(Trigger::Copy, 0).ok();
         self.now += prepared;
         assert_eq!(self.launch(), hold.map(|hold| hold.ticket));
-        self.now = began + if hold.is_some() { held } else { plain };
-        assert_eq!(self.machine.host_wait_begins(false), None, "released already");
+        self.now = began + if hold.is_some() { held } else { without };
+        assert_eq!(self.state.host_wait_begins(false), None, "released already");
         self.finish();
         self.now += 8 * MS;
         hold
     }
 
-    /// As many requests as a trial takes, and some: from here on holds pay.
+    /// A server whose first test is over with the result that hold kernels are beneficial.
     fn settled() -> Self {
         let mut server = Self::new();
         (0..50).for_each(|_| _ = server.request(60 * US, 1000 * US, 1100 * US));
@@ -60,37 +60,37 @@ impl Server {
 }
 
 #[test]
-fn a_copy_after_idle_begins_a_hold_that_the_first_launch_releases() {
+fn copy_after_idle_plans_a_hold_kernel_that_the_first_launch_releases() {
     let mut server = Server::new();
-    let hold = server.begin(Trigger::Copy, 0).expect("idle, with company");
-    assert_eq!((hold.starts_ns, hold.timeout_ns), (server.now, 2 * MS), "nothing is known yet");
-    assert!(server.machine.is_active());
+    let hold = server.begin(Trigger::Copy, 0).expect("idle, with contenders");
+    assert_eq!((hold.starts_ns, hold.timeout_ns), (server.now, 2 * MS), "nothing has been learned");
+    assert!(server.state.is_active());
     assert_eq!(
         server.begin(Trigger::Copy, 0),
         Err(HoldRefusal::AlreadyBegun),
         "the second copy of the request"
     );
     assert_eq!(server.launch(), Some(hold.ticket));
-    assert!(!server.machine.is_active());
+    assert!(!server.state.is_active());
     assert_eq!(server.launch(), None);
     assert_eq!(server.begin(Trigger::Copy, 0), Err(HoldRefusal::Running));
 }
 
 #[test]
-fn nothing_is_held_before_the_first_work_has_finished() {
-    let mut machine = HoldKernelState::new(Settings::default());
-    machine.set_contenders(1);
-    assert_eq!(machine.begin_request(Trigger::Copy, 5, 0), Err(HoldRefusal::Running));
+fn no_hold_kernel_before_the_first_work_has_finished() {
+    let mut state = HoldKernelState::new(Settings::default());
+    state.set_contenders(1);
+    assert_eq!(state.begin_request(Trigger::Copy, 5, 0), Err(HoldRefusal::Running));
 }
 
 #[test]
-fn nothing_is_held_without_company_or_leave() {
+fn no_hold_kernel_without_contenders_or_permission() {
     let mut server = Server::new();
-    server.machine.set_contenders(0);
-    assert!(!server.machine.is_armed() && !server.machine.is_allowed());
+    server.state.set_contenders(0);
+    assert!(!server.state.is_armed() && !server.state.is_allowed());
     assert_eq!(server.begin(Trigger::Copy, 0), Err(HoldRefusal::NoContenders));
-    server.machine = HoldKernelState::new(Settings { automatic: false, ..Settings::default() });
-    server.machine.set_contenders(3);
+    server.state = HoldKernelState::new(Settings { automatic: false, ..Settings::default() });
+    server.state.set_contenders(3);
     server.launch();
     server.finish();
     assert_eq!(server.begin(Trigger::Copy, 0), Err(HoldRefusal::Disabled));
@@ -98,31 +98,27 @@ fn nothing_is_held_without_company_or_leave() {
 }
 
 #[test]
-fn a_hold_outlasts_waits_for_the_input_but_not_waits_for_everything() {
+fn hold_kernel_outlasts_stream_waits_but_not_context_waits() {
     let mut server = Server::new();
-    let hold = server.begin(Trigger::Copy, 0).expect("idle, with company");
-    assert_eq!(server.machine.host_wait_begins(false), None);
-    assert_eq!(
-        server.machine.host_wait_begins(true),
-        Some(hold.ticket),
-        "the program would wait for the hold"
-    );
+    let hold = server.begin(Trigger::Copy, 0).expect("idle, with contenders");
+    assert_eq!(server.state.host_wait_begins(false), None);
+    assert_eq!(server.state.host_wait_begins(true), Some(hold.ticket), "the program would wait for the hold");
     assert_eq!(server.launch(), None);
 }
 
 #[test]
-fn a_request_that_launches_nothing_is_not_held_again_until_work_has_come_and_gone() {
+fn request_without_a_launch_gets_no_second_hold_kernel_until_work_has_finished() {
     let mut server = Server::new();
-    let first = server.begin(Trigger::Copy, 0).expect("idle, with company");
-    server.machine.host_wait_begins(true);
+    let first = server.begin(Trigger::Copy, 0).expect("idle, with contenders");
+    server.state.host_wait_begins(true);
     server.now += 100 * MS;
     assert_eq!(server.begin(Trigger::Copy, 0), Err(HoldRefusal::AlreadyBegun));
-    // Whatever else has come to rest, it was not this request.
+    // Other work has finished, not this request.
     server.finish();
     assert_eq!(server.begin(Trigger::Copy, 0), Err(HoldRefusal::AlreadyBegun));
     server.launch();
     server.finish();
-    // One of the two is the trial's: with, then without.
+    // One of the two requests is a sample without a hold kernel.
     let next = server.begin(Trigger::Copy, 0).or_else(|_| {
         server.launch();
         server.finish();
@@ -132,9 +128,9 @@ fn a_request_that_launches_nothing_is_not_held_again_until_work_has_come_and_gon
 }
 
 #[test]
-fn the_timeout_follows_the_preparation_and_never_exceeds_the_budget() {
+fn timeout_follows_the_preparation_time_within_the_budget() {
     let mut server = Server::settled();
-    let steady = server.begin(Trigger::Copy, 0).expect("holds pay").timeout_ns;
+    let steady = server.begin(Trigger::Copy, 0).expect("hold kernels are beneficial").timeout_ns;
     assert!((60 * US..600 * US).contains(&steady), "{steady}");
     server.launch();
     server.finish();
@@ -144,59 +140,59 @@ fn the_timeout_follows_the_preparation_and_never_exceeds_the_budget() {
             assert!(hold.timeout_ns <= 2 * MS);
         }
     }
-    let wavering = server.begin(Trigger::Copy, 0).expect("holds pay").timeout_ns;
+    let wavering = server.begin(Trigger::Copy, 0).expect("hold kernels are beneficial").timeout_ns;
     assert_eq!(wavering, 2 * MS);
 }
 
 #[test]
-fn a_long_preparation_is_not_held_from_its_beginning() {
+fn hold_kernel_of_a_long_preparation_starts_late() {
     let mut server = Server::new();
     (0..100).for_each(|_| _ = server.request(5 * MS, 6 * MS, 7 * MS));
-    let hold = server.begin(Trigger::Copy, 0).expect("holds pay");
+    let hold = server.begin(Trigger::Copy, 0).expect("hold kernels are beneficial");
     let (from, to) = (hold.starts_ns - server.now, hold.starts_ns + hold.timeout_ns - server.now);
     assert!(from > 4 * MS && from < 5 * MS - 300 * US, "early enough to have the GPU by then: {from}");
     assert!(to > 5 * MS, "{to}");
 }
 
 #[test]
-fn where_the_budget_cannot_cover_the_whole_margin_it_covers_the_middle() {
+fn budget_below_the_margin_covers_the_middle() {
     let mut server = Server::new();
     for at in 0..200 {
         server.request(if at % 2 == 0 { 4 * MS } else { 6 * MS }, 7 * MS, 9 * MS);
     }
-    let hold = server.begin(Trigger::Copy, 0).expect("holds pay");
+    let hold = server.begin(Trigger::Copy, 0).expect("hold kernels are beneficial");
     let (from, to) = (hold.starts_ns - server.now, hold.starts_ns + hold.timeout_ns - server.now);
     assert!((3500 * US..4500 * US).contains(&from) && (5500 * US..6500 * US).contains(&to), "{from} to {to}");
 }
 
 #[test]
-fn a_call_is_held_for_the_time_it_names_as_far_as_that_is_true() {
+fn hint_is_corrected_by_the_measured_lateness() {
     let mut server = Server::new();
     for _ in 0..100 {
-        server.begin(Trigger::Hint, 1000 * US).expect("calls are believed");
-        // This program is always 200 us later than it says.
+        server.begin(Trigger::Hint, 1000 * US).expect("controller are accepted");
+        // This program is always 200 us later than announced.
         server.now += 1200 * US;
         assert_eq!(
             server.begin(Trigger::Copy, 0),
             Err(HoldRefusal::AlreadyBegun),
-            "the copy of the request announced"
+            "the copy of the announced request"
         );
         server.launch();
         server.now += MS;
         server.finish();
         server.now += 5 * MS;
     }
-    let hold = server.begin(Trigger::Hint, 1000 * US).expect("calls are believed");
+    let hold = server.begin(Trigger::Hint, 1000 * US).expect("controller are accepted");
     let starts = hold.starts_ns - server.now;
     assert!((700 * US..900 * US).contains(&starts), "cost and margin before 1200 us: {starts}");
     assert!(hold.starts_ns + hold.timeout_ns - server.now > 1200 * US);
 }
 
 #[test]
-fn a_call_not_far_ahead_is_held_at_once_and_until_the_request_is_there() {
+fn hint_shortly_ahead_starts_at_once_and_lasts_until_the_request() {
     let mut server = Server::new();
     for _ in 0..100 {
-        let hold = server.begin(Trigger::Hint, 300 * US).expect("calls are believed");
+        let hold = server.begin(Trigger::Hint, 300 * US).expect("controller are accepted");
         assert_eq!(hold.starts_ns, server.now);
         assert!(hold.timeout_ns > 300 * US, "{}", hold.timeout_ns);
         server.now += 320 * US;
@@ -207,7 +203,7 @@ fn a_call_not_far_ahead_is_held_at_once_and_until_the_request_is_there() {
 }
 
 #[test]
-fn a_call_too_far_ahead_or_in_the_middle_of_work_holds_nothing() {
+fn hint_too_far_ahead_or_during_work_is_refused() {
     let mut server = Server::new();
     assert_eq!(server.begin(Trigger::Hint, 2_000 * MS), Err(HoldRefusal::TooFarAhead));
     server.launch();
@@ -215,45 +211,45 @@ fn a_call_too_far_ahead_or_in_the_middle_of_work_holds_nothing() {
 }
 
 #[test]
-fn requests_of_many_launches_are_held_until_the_program_waits() {
+fn hold_kernel_of_a_request_with_many_launches_lasts_until_the_wait() {
     let mut server = Server::new();
     for _ in 0..30 {
         (0..20).for_each(|_| _ = server.launch());
-        server.machine.host_wait_begins(false);
+        server.state.host_wait_begins(false);
         server.finish();
     }
-    let hold = server.begin(Trigger::Copy, 0).expect("idle, with company");
-    assert_eq!(hold.timeout_ns, 2 * MS, "its end cannot be foretold");
+    let hold = server.begin(Trigger::Copy, 0).expect("idle, with contenders");
+    assert_eq!(hold.timeout_ns, 2 * MS, "its end is unknown");
     assert_eq!(server.launch(), None);
     assert_eq!(server.launch(), None);
-    assert_eq!(server.machine.host_wait_begins(false), Some(hold.ticket));
+    assert_eq!(server.state.host_wait_begins(false), Some(hold.ticket));
 }
 
 #[test]
-fn the_words_say_what_calls_have_to_do() {
-    let hints = HoldKernels::new(Settings::default());
-    hints.work_finished(1, || 1);
-    assert!(!hints.is_allowed() && !hints.is_armed(), "nobody allowed it");
-    hints.set_contenders(1);
-    hints.launch_submitted(5);
-    hints.host_wait_ended(9);
-    hints.work_finished(9, || 1);
-    assert!(hints.is_armed() && hints.watches_launches() && !hints.is_active());
-    let hold = hints.begin_request(Trigger::Copy, 10, 0).expect("idle, with company");
-    assert!(!hints.is_armed() && hints.watches_launches() && hints.is_active());
-    assert_eq!(hints.launch_submitted(20), Some(hold.ticket));
-    assert!(!hints.watches_launches() && !hints.is_active());
+fn flags_tell_which_calls_matter() {
+    let controller = HoldKernels::new(Settings::default());
+    controller.work_finished(1, || 1);
+    assert!(!controller.is_allowed() && !controller.is_armed(), "hold kernels are not allowed yet");
+    controller.set_contenders(1);
+    controller.launch_submitted(5);
+    controller.host_wait_ended(9);
+    controller.work_finished(9, || 1);
+    assert!(controller.is_armed() && controller.watches_launches() && !controller.is_active());
+    let hold = controller.begin_request(Trigger::Copy, 10, 0).expect("idle, with contenders");
+    assert!(!controller.is_armed() && controller.watches_launches() && controller.is_active());
+    assert_eq!(controller.launch_submitted(20), Some(hold.ticket));
+    assert!(!controller.watches_launches() && !controller.is_active());
 }
 
 #[test]
-fn after_a_fork_nothing_is_looked_at_any_more() {
-    let hints = HoldKernels::new(Settings::default());
-    hints.set_contenders(1);
-    hints.launch_submitted(5);
-    hints.work_finished(9, || 1);
-    hints.abandon();
-    assert!(!hints.is_armed());
-    hints.set_contenders(2);
-    hints.work_finished(10, || 2);
-    assert!(!hints.is_armed() && !hints.is_allowed());
+fn abandoned_controller_stays_off() {
+    let controller = HoldKernels::new(Settings::default());
+    controller.set_contenders(1);
+    controller.launch_submitted(5);
+    controller.work_finished(9, || 1);
+    controller.abandon();
+    assert!(!controller.is_armed());
+    controller.set_contenders(2);
+    controller.work_finished(10, || 2);
+    assert!(!controller.is_armed() && !controller.is_allowed());
 }

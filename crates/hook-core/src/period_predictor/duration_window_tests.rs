@@ -10,7 +10,7 @@ fn an_empty_window_predicts_nothing() {
 }
 
 #[test]
-fn a_record_counts_for_three_seconds_and_the_millisecond_it_is_in() {
+fn record_expires_after_three_seconds_and_its_millisecond() {
     let mut keeper = DurationWindow::default();
     keeper.add(0, 7.0);
     assert_eq!(keeper.predict(3000 * MS + 999_999, Quantile::Maximum), 7.0);
@@ -29,14 +29,14 @@ fn the_percentile_leaves_one_outlier_in_eleven_out() {
 }
 
 #[test]
-fn a_value_that_is_no_number_is_not_kept() {
+fn value_that_is_not_finite_is_dropped() {
     let mut keeper = DurationWindow::default();
     keeper.add(0, f64::NAN);
     keeper.add(0, f64::INFINITY);
     assert_eq!(keeper.predict(0, Quantile::Maximum), 0.0);
 }
 
-/// What the window should answer, by sorting a copy of everything ever recorded.
+/// The expected quantile, by sorting a copy of all records.
 fn naive(records: &[(u64, f64)], now_ns: u64, quantile: Quantile) -> f64 {
     let mut window: Vec<f64> = records
         .iter()
@@ -56,7 +56,7 @@ fn naive(records: &[(u64, f64)], now_ns: u64, quantile: Quantile) -> f64 {
 
 proptest! {
     #[test]
-    fn the_window_answers_as_a_sorted_copy_would(
+    fn quantile_equals_that_of_a_sorted_copy(
         steps in proptest::collection::vec((0u64..400 * MS, 0.0f64..500.0), 1..200),
         wait in 0u64..4000 * MS,
     ) {

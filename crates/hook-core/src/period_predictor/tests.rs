@@ -25,7 +25,7 @@ fn a_pause_longer_than_the_threshold_starts_another_long_burst() {
 }
 
 #[test]
-fn an_interrupted_period_leaves_no_record() {
+fn interrupted_period_leaves_no_record() {
     let mut windows = PeriodPredictor::new(WINDOW_MERGE_MS, Quantile::P90);
     windows.record_start(0);
     windows.interrupt();
@@ -49,7 +49,7 @@ fn a_full_burst_is_doubled_only_for_a_program_that_does_not_pause() {
     assert_eq!(estimate_full_burst(30.0, 2.0), 30.0);
 }
 
-/// The rules of a predictor over plain lists: what the reference keeps, without windows that slide.
+/// The rules of a predictor over plain lists, without sliding windows.
 #[derive(Default)]
 struct Naive {
     begin: Option<u64>,

@@ -1,11 +1,11 @@
-//! Grants: asked for, used, measured, given back.
+//! Grants: requested, used, measured, returned.
 
 use super::*;
 
 #[test]
-fn the_first_launch_asks_once_and_later_ones_pass_without_asking() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn first_launch_requests_a_grant_and_later_ones_pass() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     assert!(launch(&device, &thread, 100));
     assert_eq!(device.link.sent().len(), 1);
     assert!(device.try_launch(stream(100), &thread).is_ok());
@@ -14,37 +14,37 @@ fn the_first_launch_asks_once_and_later_ones_pass_without_asking() {
 }
 
 #[test]
-fn a_launch_after_the_deadline_is_held_until_the_last_grant_has_drained() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn launch_after_the_deadline_waits_until_the_last_grant_has_drained() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     launch(&device, &thread, 100);
-    bench.clock.advance(100 * MS);
+    fixture.clock.advance(100 * MS);
     assert!(device.try_launch(stream(100), &thread).is_err());
     std::thread::scope(|scope| {
         let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::new())));
         while device.lock().waiting_launches == 0 {
             std::thread::yield_now();
         }
-        assert_eq!(device.link.sent().len(), 1, "nothing is asked while work of the last grant runs");
+        assert_eq!(device.link.sent().len(), 1, "no request while work of the last grant runs");
         device.driver.drain_ns.store(3 * MS, SeqCst);
         device.track();
         assert!(held.join().expect("the launch returns"));
     });
     let sent = device.link.sent();
-    assert_eq!(sent.len(), 2, "report and question are one message");
+    assert_eq!(sent.len(), 2, "report and request are one message");
     assert_eq!(used(&device, 1), (103.0, 3.0));
-    let ask = sent[1].1.expect("a question with the report");
+    let ask = sent[1].1.expect("a request with the report");
     assert_eq!((ask.overuse_ms, ask.next_burst_ms), (3.0, 206.0), "it never paused, so the burst was cut");
 }
 
 #[test]
-fn a_grant_that_nobody_wants_any_more_is_given_back_at_its_deadline() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn unused_grant_is_returned_at_its_deadline() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     launch(&device, &thread, 100);
-    bench.clock.advance(10 * MS);
+    fixture.clock.advance(10 * MS);
     wait_for(&device, 100);
-    bench.clock.advance(200 * MS);
+    fixture.clock.advance(200 * MS);
     device.track();
     device.track();
     let sent = device.link.sent();
@@ -59,15 +59,15 @@ fn a_grant_that_nobody_wants_any_more_is_given_back_at_its_deadline() {
 
 #[test]
 fn only_the_busy_time_of_several_bursts_is_charged() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     for _ in 0..3 {
         launch(&device, &thread, 100);
-        bench.clock.advance(2 * MS);
+        fixture.clock.advance(2 * MS);
         wait_for(&device, 100);
-        bench.clock.advance(5 * MS);
+        fixture.clock.advance(5 * MS);
     }
-    bench.clock.advance(100 * MS);
+    fixture.clock.advance(100 * MS);
     device.track();
     device.track();
     assert_eq!(used(&device, 1), (6.0, 0.0));
@@ -75,30 +75,30 @@ fn only_the_busy_time_of_several_bursts_is_charged() {
 
 #[test]
 fn events_measure_a_grant_that_was_one_burst() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     launch(&device, &thread, 100);
-    bench.clock.advance(100 * MS);
+    fixture.clock.advance(100 * MS);
     device.driver.drain_ns.store(7 * MS, SeqCst);
     device.driver.elapsed_ns.store(104 * MS, SeqCst);
     device.track();
     device.track();
     assert_eq!(used(&device, 1), (104.0, 4.0), "GPU time, not the time at which the tracker woke up");
-    assert_eq!(device.driver.live_marks.load(SeqCst), 0, "every event comes back");
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0, "every event is returned");
 }
 
 #[test]
-fn what_the_host_takes_to_notice_the_end_of_a_burst_is_not_charged() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn delay_of_the_host_at_the_end_of_a_burst_is_not_charged() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     device.driver.elapsed_ns.store(4 * MS, SeqCst);
-    // Bursts of 4 ms on the GPU that the host sees end after 5, most of them not measured.
+    // Bursts of 4 ms on the GPU whose end the host notices after 5 ms. Most of them are not measured.
     for _ in 0..15 {
         launch(&device, &thread, 100);
-        bench.clock.advance(5 * MS);
+        fixture.clock.advance(5 * MS);
         wait_for(&device, 100);
     }
-    bench.clock.advance(100 * MS);
+    fixture.clock.advance(100 * MS);
     device.track();
     device.track();
     let (used_ms, _) = used(&device, 1);
@@ -107,15 +107,15 @@ fn what_the_host_takes_to_notice_the_end_of_a_burst_is_not_charged() {
 }
 
 #[test]
-fn short_bursts_are_not_slowed_down_by_measuring_each() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn short_bursts_are_measured_rarely() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     for _ in 0..90 {
         launch(&device, &thread, 100);
         wait_for(&device, 100);
-        bench.clock.advance(MS);
+        fixture.clock.advance(MS);
     }
-    // While one burst goes on, neither are its waits.
+    // Nor does each wait of one burst record an event.
     launch(&device, &thread, 100);
     for _ in 0..90 {
         let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)));
@@ -126,20 +126,20 @@ fn short_bursts_are_not_slowed_down_by_measuring_each() {
 }
 
 #[test]
-fn a_measurement_of_one_burst_is_not_taken_for_that_of_another() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn measurement_applies_to_its_own_burst_only() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     device.driver.elapsed_ns.store(50 * MS, SeqCst);
     // The wait for two streams leaves the burst unmeasured, and the next begins too soon to be measured.
     launch(&device, &thread, 100);
     launch(&device, &thread, 101);
-    bench.clock.advance(MS);
+    fixture.clock.advance(MS);
     wait_for(&device, 100);
     lock(&device.driver.busy).clear();
     device.end_wait(device.begin_wait(WaitTarget::Context(7)), true);
-    bench.clock.advance(2 * MS);
+    fixture.clock.advance(2 * MS);
     launch(&device, &thread, 100);
-    bench.clock.advance(97 * MS);
+    fixture.clock.advance(97 * MS);
     device.driver.drain_ns.store(2 * MS, SeqCst);
     device.track();
     device.track();
@@ -150,59 +150,59 @@ fn a_measurement_of_one_burst_is_not_taken_for_that_of_another() {
 
 #[test]
 fn a_wait_that_fails_ends_no_burst() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     launch(&device, &thread, 100);
-    bench.clock.advance(MS);
+    fixture.clock.advance(MS);
     let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)));
     device.end_wait(wait, false);
     assert!(device.lock().is_busy());
 }
 
 #[test]
-fn an_idle_holder_gives_the_token_back_when_others_wait() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn idle_holder_returns_the_token_when_other_clients_wait() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     launch(&device, &thread, 100);
-    bench.clock.advance(MS);
+    fixture.clock.advance(MS);
     wait_for(&device, 100);
-    bench.clock.advance(10 * MS);
+    fixture.clock.advance(10 * MS);
     device.track();
-    assert_eq!(device.link.sent().len(), 1, "nobody else wants it");
+    assert_eq!(device.link.sent().len(), 1, "no other client waits");
     device.link.contended.store(true, SeqCst);
     device.track();
     device.track();
     assert_eq!(used(&device, 1), (1.0, 0.0));
-    assert!(device.try_launch(stream(100), &thread).is_err(), "what was given back is not used");
+    assert!(device.try_launch(stream(100), &thread).is_err(), "a returned grant is not used");
 }
 
 #[test]
-fn a_holder_that_was_idle_for_a_moment_only_keeps_the_token() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn holder_keeps_the_token_below_the_idle_time() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     device.link.contended.store(true, SeqCst);
     launch(&device, &thread, 100);
-    bench.clock.advance(MS);
+    fixture.clock.advance(MS);
     wait_for(&device, 100);
-    bench.clock.advance(bench.settings.idle_ns - 1);
+    fixture.clock.advance(fixture.settings.idle_ns - 1);
     device.track();
     device.track();
     assert_eq!(device.link.sent().len(), 1);
-    bench.clock.advance(1);
+    fixture.clock.advance(1);
     device.track();
     device.track();
     assert_eq!(device.link.sent().len(), 2);
 }
 
 #[test]
-fn a_program_known_for_long_pauses_gives_the_token_back_at_once() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn program_with_long_windows_returns_the_token_at_once() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     for _ in 0..4 {
         launch(&device, &thread, 100);
-        bench.clock.advance(MS);
+        fixture.clock.advance(MS);
         wait_for(&device, 100);
-        bench.clock.advance(9 * MS);
+        fixture.clock.advance(9 * MS);
     }
     device.link.contended.store(true, SeqCst);
     launch(&device, &thread, 100);
@@ -213,44 +213,44 @@ fn a_program_known_for_long_pauses_gives_the_token_back_at_once() {
 }
 
 #[test]
-fn a_program_that_never_waits_is_found_idle_by_asking_the_driver() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn idleness_without_waits_is_found_by_querying_the_driver() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     device.link.contended.store(true, SeqCst);
     launch(&device, &thread, 100);
-    bench.clock.advance(MS);
+    fixture.clock.advance(MS);
     device.track();
-    bench.clock.advance(MS);
+    fixture.clock.advance(MS);
     device.track();
     assert_eq!(device.link.sent().len(), 1, "the stream has work");
-    bench.clock.advance(5 * MS);
+    fixture.clock.advance(5 * MS);
     lock(&device.driver.busy).clear();
     device.track();
-    bench.clock.advance(MS);
+    fixture.clock.advance(MS);
     device.track();
     device.track();
     assert_eq!(used(&device, 1), (7.0, 0.0));
 }
 
 #[test]
-fn the_driver_is_not_asked_about_a_program_that_launches_all_the_time() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn driver_is_not_queried_while_launches_go_on() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     device.link.contended.store(true, SeqCst);
     for _ in 0..10 {
         launch(&device, &thread, 100);
-        bench.clock.advance(MS);
+        fixture.clock.advance(MS);
         device.track();
     }
-    assert_eq!(device.driver.asked.load(SeqCst), 0);
+    assert_eq!(device.driver.queries.load(SeqCst), 0);
 }
 
 #[test]
-fn a_burst_that_only_just_fits_a_quota_asks_early_once_and_then_begins() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn burst_that_barely_fits_renews_the_grant_early_once() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     launch(&device, &thread, 100);
-    bench.clock.advance(99 * MS + MS / 2);
+    fixture.clock.advance(99 * MS + MS / 2);
     wait_for(&device, 100);
     device.link.contended.store(true, SeqCst);
     // Each answer takes a millisecond, after which a burst of 99.5 ms does not fit into what is left of 100 ms.
@@ -262,20 +262,20 @@ fn a_burst_that_only_just_fits_a_quota_asks_early_once_and_then_begins() {
         }
         assert!(held.join().expect("the launch returns"));
     });
-    assert!(bench.counters.grants.load(SeqCst) <= 3);
+    assert!(fixture.counters.grants.load(SeqCst) <= 3);
 }
 
 #[test]
-fn a_burst_that_does_not_fit_any_more_asks_before_it_begins() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn burst_beyond_the_rest_of_the_grant_renews_it_first() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     for _ in 0..4 {
         launch(&device, &thread, 100);
-        bench.clock.advance(20 * MS);
+        fixture.clock.advance(20 * MS);
         wait_for(&device, 100);
     }
-    bench.clock.advance(10 * MS);
-    // 10 ms are left of the grant, somebody waits, and the program's bursts take 20.
+    fixture.clock.advance(10 * MS);
+    // 10 ms are left of the grant, another client waits, and the program's bursts take 20 ms.
     device.link.contended.store(true, SeqCst);
     std::thread::scope(|scope| {
         let held = scope.spawn(|| launch(&device, &ThreadState::new(), 100));
@@ -286,18 +286,18 @@ fn a_burst_that_does_not_fit_any_more_asks_before_it_begins() {
         assert!(held.join().expect("the launch returns"));
     });
     assert_eq!(used(&device, 1), (80.0, 0.0));
-    assert_eq!(bench.counters.grants.load(SeqCst), 2);
+    assert_eq!(fixture.counters.grants.load(SeqCst), 2);
 }
 
 #[test]
-fn a_burst_that_fits_no_quota_does_not_ask_for_ever() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn burst_that_fits_no_quota_begins_all_the_same() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     launch(&device, &thread, 100);
-    bench.clock.advance(99 * MS);
+    fixture.clock.advance(99 * MS);
     wait_for(&device, 100);
     device.link.quota_ms.store(50, SeqCst);
-    bench.clock.advance(100 * MS);
+    fixture.clock.advance(100 * MS);
     device.track();
     device.track();
     assert!(launch(&device, &thread, 100), "bursts take 99 ms and the quota is 50");
@@ -305,31 +305,31 @@ fn a_burst_that_fits_no_quota_does_not_ask_for_ever() {
 }
 
 #[test]
-fn the_drain_waits_for_a_launch_that_had_passed_the_gate() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
+fn drain_waits_for_a_launch_in_flight() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
     let pass = device.launch(stream(100), &thread);
-    bench.clock.advance(100 * MS);
+    fixture.clock.advance(100 * MS);
     device.track();
-    // The clock goes on with every look at the launch, so nobody has to let it go: at the end the drain loses patience.
-    let began = bench.clock.now_ns();
+    // Each check of the drain advances the clock, so the drain ends by its timeout.
+    let began = fixture.clock.now_ns();
     device.track();
-    assert!(bench.clock.now_ns() - began >= 10 * MS, "the launch was not waited for");
+    assert!(fixture.clock.now_ns() - began >= 10 * MS, "the launch was not waited for");
     drop(pass);
     assert_eq!(device.link.sent().len(), 2);
 }
 
 #[test]
-fn a_standing_grant_rings_when_work_arrives_and_not_for_each_launch() {
-    let bench = Bench::new();
-    let device = bench.detached();
+fn unlimited_grant_wakes_the_manager_per_burst_and_not_per_launch() {
+    let fixture = Fixture::new();
+    let device = fixture.detached();
     let thread = ThreadState::new();
-    device.link.standing.store(true, SeqCst);
+    device.link.unlimited.store(true, SeqCst);
     device.track();
     for _ in 0..3 {
         launch(&device, &thread, 100);
         launch(&device, &thread, 100);
-        bench.clock.advance(MS);
+        fixture.clock.advance(MS);
         wait_for(&device, 100);
     }
     assert_eq!(device.link.wakeups.load(SeqCst), 3);
@@ -338,30 +338,30 @@ fn a_standing_grant_rings_when_work_arrives_and_not_for_each_launch() {
 }
 
 #[test]
-fn who_never_asks_keeps_no_records_for_a_question() {
-    for standing in [true, false] {
-        let bench = Bench::new();
-        let (device, thread) = (bench.detached(), ThreadState::new());
-        device.link.standing.store(standing, SeqCst);
+fn unlimited_grant_keeps_no_burst_records() {
+    for unlimited in [true, false] {
+        let fixture = Fixture::new();
+        let (device, thread) = (fixture.detached(), ThreadState::new());
+        device.link.unlimited.store(unlimited, SeqCst);
         device.link.quota_ms.store(1000, SeqCst);
         device.track();
         for _ in 0..3 {
             assert!(launch(&device, &thread, 100));
-            bench.clock.advance(MS);
+            fixture.clock.advance(MS);
             wait_for(&device, 100);
-            bench.clock.advance(MS);
+            fixture.clock.advance(MS);
         }
-        let now = bench.clock.now_ns();
+        let now = fixture.clock.now_ns();
         let known = device.lock().burst.predict_single(now) > 0.0;
-        assert_eq!(known, !standing);
+        assert_eq!(known, !unlimited);
     }
 }
 
 #[test]
-fn a_thousand_threads_share_one_question() {
-    let bench = Bench::new();
-    let device = bench.device();
-    device.link.holds_answers.store(true, SeqCst);
+fn thousand_threads_share_one_grant_request() {
+    let fixture = Fixture::new();
+    let device = fixture.device();
+    device.link.withholds_answers.store(true, SeqCst);
     let governed = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..1000)
             .map(|at| {
@@ -372,29 +372,29 @@ fn a_thousand_threads_share_one_question() {
         while device.lock().waiting_launches < 1000 {
             std::thread::yield_now();
         }
-        device.link.holds_answers.store(false, SeqCst);
+        device.link.withholds_answers.store(false, SeqCst);
         threads.into_iter().map(|thread| thread.join()).filter(|done| matches!(done, Ok(true))).count()
     });
     assert_eq!(governed, 1000);
     assert_eq!(device.link.sent().len(), 1);
-    assert_eq!(device.link.received.load(SeqCst), 1, "one thread waits for the answer, the others for it");
+    assert_eq!(device.link.received.load(SeqCst), 1, "one thread reads the answer for all");
 }
 
 #[test]
-fn a_grant_that_comes_while_the_tracker_is_on_its_way_to_sleep_is_not_slept_through() {
-    let bench = Bench::new();
-    let (device, thread) = (bench.device(), ThreadState::new());
-    let (now, looks) = (bench.clock.now_ns(), std::sync::atomic::AtomicU64::new(0));
+fn grant_that_opens_just_before_the_tracker_sleeps_wakes_it() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    let (now, polls) = (fixture.clock.now_ns(), std::sync::atomic::AtomicU64::new(0));
     let began = std::time::Instant::now();
     device.run_tracker(
-        || looks.load(SeqCst) == 2,
+        || polls.load(SeqCst) == 2,
         || {
-            if looks.fetch_add(1, SeqCst) == 0 {
+            if polls.fetch_add(1, SeqCst) == 0 {
                 assert!(launch(&device, &thread, 100));
-                // Makes the sleep that nobody ends longer than a second.
-                bench.clock.set(now - 900 * MS);
+                // Makes a sleep that is not interrupted longer than a second.
+                fixture.clock.set(now - 900 * MS);
             } else {
-                bench.clock.set(now + 1000 * MS);
+                fixture.clock.set(now + 1000 * MS);
             }
         },
     );
