@@ -1,4 +1,4 @@
-//! What tests and tools can ask a process that runs under the hook.
+//! The exported counters of a process under the hook, for tests and tools.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,7 +6,7 @@ use sluice_hook_core::outcome::Bypass;
 
 use crate::process::{self, COUNTERS};
 
-/// Writes up to `capacity` counters and returns how many there are: launches, allocations refused, grants, panics stopped,
+/// Writes up to `capacity` counters and returns how many there are: launches, allocations refused, grants, panics caught,
 /// then bypassed calls by reason.
 ///
 /// # Safety
@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn sluice_hook_counters(counters: *mut u64, capacit
     let all = fixed.into_iter().chain(Bypass::ALL.iter().map(|reason| COUNTERS.bypassed(*reason)));
     if !counters.is_null() {
         for (at, value) in all.take(capacity).enumerate() {
-            // SAFETY: `at` is below `capacity`, for which the caller vouches.
+            // SAFETY: `at` is below `capacity`, so the caller guarantees that it is writable.
             unsafe { counters.add(at).write(value) };
         }
     }

@@ -1,9 +1,9 @@
-//! Gets a latency-critical process onto the GPU before its kernels are there: a kernel that holds the context there from the
-//! request's first copy, or from the program's hint, until its own kernels have been submitted. When, and for how long, is
-//! decided in `sluice_hook_core::hint`; here are the driver's part and the calls from the program's.
+//! Switches the GPU to a latency-critical process before its kernels arrive. A hold kernel keeps the context on the GPU from the first copy
+//! of a request, or from the program's hint, until the request's own kernels have been submitted. `sluice_hook_core::hold_kernel` decides
+//! when and for how long; this module makes the driver calls and contains the entry points of the program's calls.
 //!
-//! Holds run on a stream of their own, through the real driver's functions only: they are no launches of the program's, take
-//! none of its memory, and end by themselves.
+//! Hold kernels run on a stream of their own, through the real driver's functions only. They are not counted as launches of the program,
+//! use none of its memory, and end by themselves.
 
 mod active;
 mod contexts;
@@ -28,44 +28,44 @@ use contexts::Contexts;
 use resources::Resources;
 use worker::ScheduledHold;
 
-/// Some device of this process has been told that it may hold.
-static ANYWHERE: AtomicBool = AtomicBool::new(false);
+/// Some device of this process is latency-critical and has contenders.
+static ANY_ALLOWED: AtomicBool = AtomicBool::new(false);
 
-/// Holds launched, and holds released by the host.
-static LAUNCHED: AtomicU64 = AtomicU64::new(0);
-static RELEASED: AtomicU64 = AtomicU64::new(0);
-/// Of those launched, the ones that were planned for later; how late they were, in nanoseconds: all together, and the latest.
-static PLANNED: AtomicU64 = AtomicU64::new(0);
-static LATE_NS: AtomicU64 = AtomicU64::new(0);
-static LATEST_NS: AtomicU64 = AtomicU64::new(0);
-/// Planned for later, and not launched when their time had come: the request was there, or the last one not over.
-static MISSED: AtomicU64 = AtomicU64::new(0);
+/// Hold kernels launched, and hold kernels released by the host.
+static LAUNCHED_COUNT: AtomicU64 = AtomicU64::new(0);
+static RELEASED_COUNT: AtomicU64 = AtomicU64::new(0);
+/// Of those launched, the ones planned for later; their lateness in nanoseconds, as sum and maximum.
+static SCHEDULED_COUNT: AtomicU64 = AtomicU64::new(0);
+static LATENESS_SUM_NS: AtomicU64 = AtomicU64::new(0);
+static LATENESS_MAX_NS: AtomicU64 = AtomicU64::new(0);
+/// Planned for later and not launched at their time: the request had arrived, or the last one was not over.
+static NOT_LAUNCHED_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// A hold that begins within this is taken for work by the manager from now on, so that it hands the GPU to nobody shortly before; one that
-/// begins later is from its begin. So what a hint that no request follows costs others is bounded, however far ahead it was given.
-const NOTICE_NS: u64 = 1_000_000;
+/// A hold kernel that starts within this time counts as work for the manager from now on, so that the manager does not hand the GPU to
+/// another client shortly before. A later one counts from its start. So a hint without a request has a bounded cost, whatever its lead.
+const ACTIVITY_LEAD_NS: u64 = 1_000_000;
 
-/// How long after its end a hold is given up that neither a launch nor a wait has released.
-const PATIENCE_NS: u64 = 1_000_000;
+/// After this time beyond its end, a hold kernel that neither a launch nor a wait has released is given up.
+const EXPIRY_MARGIN_NS: u64 = 1_000_000;
 
-/// Why a hint was not followed.
+/// Why no hold kernel was planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldError {
-    /// Nothing is governed here.
+    /// The process or the device is not governed.
     Bypassed(Bypass),
     /// The process is not latency-critical.
     NotCritical,
-    /// A capture is under way.
+    /// A capture is in progress.
     Capturing,
-    /// The context is being made ready; the next hint may find it so.
+    /// The context's resources are being made; a later call may succeed.
     Preparing,
-    /// The driver or the context does not let us.
+    /// The driver or the context does not support it.
     Unable,
-    /// The rules of `hint`.
+    /// The controller refused.
     Refused(HoldRefusal),
 }
 
-/// A copy is about to be submitted.
+/// Called before a copy is submitted.
 #[inline]
 pub(crate) fn before_copy(is_input: impl FnOnce() -> bool) {
     if let Some(managed) = device_for(HoldKernels::watches_copies) {
@@ -82,29 +82,29 @@ fn on_copy(managed: &'static Managed, is_input: impl FnOnce() -> bool) {
     });
 }
 
-/// A request's first call is about to be made, perhaps: begins a hold, or tells that the request is there for which one was begun.
+/// Called before the possible first call of a request: begins the request, or records the arrival of an announced or predicted one.
 fn request_arrives(managed: &'static Managed, trigger: Trigger) {
-    let hints = managed.device.hold_kernels();
-    if hints.is_armed() || !hints.request_arrived(HostClock.now_ns()) {
+    let controller = managed.device.hold_kernels();
+    if controller.is_armed() || !controller.request_arrived(HostClock.now_ns()) {
         let _held = begin_hold(managed, trigger, 0);
     }
 }
 
 /// Calls `real`, which is a launch that has to be noted.
 pub(crate) fn launch(managed: &'static Managed, real: impl FnOnce() -> CUresult) -> CUresult {
-    let hints = managed.device.hold_kernels();
+    let controller = managed.device.hold_kernels();
     guarded((), || {
-        if refresh_contenders(managed).is_ok() && hints.watches_launches() {
+        if refresh_contenders(managed).is_ok() && controller.watches_launches() {
             request_arrives(managed, Trigger::Launch);
         }
     });
     let result = real();
-    if hints.watches_launches() || hints.is_active() {
+    if controller.watches_launches() || controller.is_active() {
         guarded((), || {
             let now = HostClock.now_ns();
-            let first = hints.watches_launches();
-            release_hold(managed, hints.launch_submitted(now));
-            if first && ANYWHERE.load(Relaxed) {
+            let first = controller.watches_launches();
+            release_hold(managed, controller.launch_submitted(now));
+            if first && ANY_ALLOWED.load(Relaxed) {
                 schedule_predicted(managed, now);
             }
         });
@@ -112,7 +112,7 @@ pub(crate) fn launch(managed: &'static Managed, real: impl FnOnce() -> CUresult)
     result
 }
 
-/// Has a hold launched before the next request, if that is known to come.
+/// Schedules a hold kernel for the next request, if that is predicted.
 fn schedule_predicted(managed: &'static Managed, now_ns: u64) {
     if let Some(hold) = managed.device.hold_kernels().predict_next(now_ns)
         && let Some(context) = gpu::current_context()
@@ -121,7 +121,7 @@ fn schedule_predicted(managed: &'static Managed, now_ns: u64) {
     }
 }
 
-/// The host is about to wait for the GPU: for everything of a context, or for a part.
+/// Called before the host waits for the GPU, for a whole context or for a part.
 #[inline]
 pub(crate) fn before_wait(whole_context: bool) {
     if let Some(managed) = device_for(HoldKernels::is_active) {
@@ -134,7 +134,7 @@ fn on_wait(managed: &'static Managed, whole_context: bool) {
     guarded((), || release_hold(managed, managed.device.hold_kernels().host_wait_begins(whole_context)));
 }
 
-/// The program says that a request will be there in `lead_us`.
+/// Handles the program's announcement of a request in `lead_us`.
 pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
     guarded(Err(HoldError::Bypassed(Bypass::InternalError)), || {
         process::passing().map_err(HoldError::Bypassed)?;
@@ -148,21 +148,22 @@ pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
             | HoldError::Refused(HoldRefusal::NoContenders | HoldRefusal::NotWorthIt),
         ) = result
         {
-            // A hold counts as work. Where there is none the others can still be told to keep theirs back.
+            // A hold kernel counts as work. Without one, other clients can still be told to hold their work back.
             managed.device.link().announce_request(at_ns);
         }
         result
     })
 }
 
-/// Keeps holds away from a context that is about to end, perhaps; until dropped.
+/// Keeps hold kernels away from a context that may be about to end, until the result is dropped.
 pub(crate) fn begin_context_end(context: u64) -> ContextEnd {
     let preparing = contexts::preparing();
     let mut contexts = contexts::lock();
     if let Some(resources) = contexts.ready(context) {
-        // The end of the context would wait for a hold.
+        // The end of the context would wait for a hold kernel.
         let page = resources.page();
-        for managed in process::devices().filter(|managed| managed.out.page().is_some_and(|out| out.is(page)))
+        for managed in
+            process::devices().filter(|managed| managed.active_hold.page().is_some_and(|out| out.is(page)))
         {
             release_hold(managed, managed.device.hold_kernels().host_wait_begins(true));
         }
@@ -170,7 +171,7 @@ pub(crate) fn begin_context_end(context: u64) -> ContextEnd {
     ContextEnd { context, contexts, _preparing: preparing }
 }
 
-/// See [`context_may_end`].
+/// See [`begin_context_end`].
 pub(crate) struct ContextEnd {
     context: u64,
     contexts: MutexGuard<'static, Contexts>,
@@ -178,22 +179,21 @@ pub(crate) struct ContextEnd {
 }
 
 impl ContextEnd {
-    /// It has ended.
+    /// Forgets the context, which has ended.
     pub(crate) fn ended(mut self) {
         if let Some(resources) = self.contexts.remove(self.context) {
-            resources.page().give_back();
+            resources.page().recycle();
         }
     }
 }
 
-/// Gives up a hold that has ended by itself, with no request behind it, and counts those that are over. Called by the tracker from
-/// time to time.
+/// Gives up a hold kernel that ended without a request, and counts hold kernels that are over. Called by the tracker from time to time.
 pub(crate) fn expire_and_count(managed: &Managed) {
-    if managed.out.is_overdue() {
-        managed.out.clear_expected_work(managed);
+    if managed.active_hold.is_overdue() {
+        managed.active_hold.clear_expected_work(managed);
     }
-    if managed.out.has_uncounted_hold()
-        && let Some(page) = managed.out.page()
+    if managed.active_hold.has_uncounted_hold()
+        && let Some(page) = managed.active_hold.page()
         && let Some(mut contexts) = contexts::try_lock()
         && let Some(resources) = contexts.all_ready().find(|resources| resources.page().is(page))
     {
@@ -201,59 +201,66 @@ pub(crate) fn expire_and_count(managed: &Managed) {
     }
 }
 
-/// Counts the last hold of a context, whose time has passed.
+/// Counts the last hold kernel of a context, whose time has passed.
 fn count(managed: &Managed, resources: &mut Resources) {
-    let Some(over) = resources.take_finished() else { return };
-    managed.out.set_counted();
-    managed.device.link().count_hold(over.held_ns);
-    if let Some(seen) = over.seen {
-        managed.device.hold_kernels().learn_times(seen);
+    let Some(finished) = resources.take_finished() else { return };
+    managed.active_hold.set_counted();
+    managed.device.link().count_hold(finished.held_ns);
+    if let Some(times) = finished.times {
+        managed.device.hold_kernels().learn_times(times);
     }
 }
 
-/// Counts for those who ask: holds launched, released, planned for later, by how much those were late in all and at most, in nanoseconds;
-/// those that were planned in vain.
+/// The counters of [`crate::api::sluice_hook_holds`].
 pub(crate) fn counts() -> [u64; 6] {
-    [&LAUNCHED, &RELEASED, &PLANNED, &LATE_NS, &LATEST_NS, &MISSED].map(|count| count.load(Relaxed))
+    [
+        &LAUNCHED_COUNT,
+        &RELEASED_COUNT,
+        &SCHEDULED_COUNT,
+        &LATENESS_SUM_NS,
+        &LATENESS_MAX_NS,
+        &NOT_LAUNCHED_COUNT,
+    ]
+    .map(|count| count.load(Relaxed))
 }
 
-/// The device that a call of this thread concerns, if its hints `want` to know.
+/// The device of this thread's call, if its controller `wants` the call.
 #[inline]
-fn device_for(want: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static Managed> {
+fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static Managed> {
     let managed = match process::only_device() {
         Some(managed) => managed,
-        None if ANYWHERE.load(Relaxed) => process::device_for_call()?,
+        None if ANY_ALLOWED.load(Relaxed) => process::device_for_call()?,
         None => return None,
     };
-    want(managed.device.hold_kernels()).then_some(managed)
+    wants(managed.device.hold_kernels()).then_some(managed)
 }
 
-/// Tells the hints what the manager says, and whether this process may hold at all.
+/// Passes the manager's number of contenders to the controller. `Err` if this process may not use hold kernels.
 fn refresh_contenders(managed: &Managed) -> Result<(), HoldError> {
-    let company = managed.device.link().critical_company();
-    managed.device.hold_kernels().set_contenders(company.unwrap_or(0));
-    match company {
+    let contenders = managed.device.link().critical_company();
+    managed.device.hold_kernels().set_contenders(contenders.unwrap_or(0));
+    match contenders {
         None => Err(HoldError::NotCritical),
         Some(0) => Err(HoldError::Refused(HoldRefusal::NoContenders)),
         Some(_) => {
-            ANYWHERE.store(true, Relaxed);
+            ANY_ALLOWED.store(true, Relaxed);
             Ok(())
         }
     }
 }
 
-/// Begins a hold in the current context, if all agree.
+/// Begins a request in the current context and launches or schedules its hold kernel.
 fn begin_hold(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<HoldPlan, HoldError> {
     if CAPTURES.any() {
         return Err(HoldError::Capturing);
     }
     refresh_contenders(managed)?;
-    let hints = managed.device.hold_kernels();
-    if !hints.is_allowed() {
+    let controller = managed.device.hold_kernels();
+    if !controller.is_allowed() {
         return Err(HoldError::Refused(HoldRefusal::Disabled));
     }
     let context = gpu::current_context().ok_or(HoldError::Bypassed(Bypass::NoContext))?;
-    // Somebody else is at it: then this is not the request's first call, or the context is about to end.
+    // If another thread has the lock, this is not the request's first call, or the context is about to end.
     let mut contexts = contexts::try_lock().ok_or(HoldError::Refused(HoldRefusal::AlreadyBegun))?;
     let now = HostClock.now_ns();
     let resources = match contexts.get(context) {
@@ -268,15 +275,15 @@ fn begin_hold(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Resu
         }
     };
     count(managed, resources);
-    hints.expire_request(now);
-    if hints.is_armed() {
-        // Before the machine says yes: from then on another thread's launch may release.
-        managed.out.set(resources.page());
+    controller.expire_request(now);
+    if controller.is_armed() {
+        // Set before the controller agrees: from then on another thread's launch may release it.
+        managed.active_hold.set(resources.page());
     }
-    let hold = hints.begin_request(trigger, now, lead_ns).map_err(HoldError::Refused)?;
-    if hold.starts_ns <= now + NOTICE_NS {
-        managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
-        managed.out.expect_end(hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
+    let hold = controller.begin_request(trigger, now, lead_ns).map_err(HoldError::Refused)?;
+    if hold.starts_ns <= now + ACTIVITY_LEAD_NS {
+        managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
+        managed.active_hold.expect_end(hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
     }
     if hold.starts_ns > now {
         drop(contexts);
@@ -287,45 +294,45 @@ fn begin_hold(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Resu
     Ok(hold)
 }
 
-/// Launches a hold whose time has come, if it is still wanted.
+/// Launches a hold kernel whose time has come, if it is still needed.
 fn launch_scheduled(managed: &Managed, context: u64, hold: HoldPlan) {
     if CAPTURES.any() || refresh_contenders(managed).is_err() {
         return;
     }
     let mut contexts = contexts::lock();
-    let hints = managed.device.hold_kernels();
+    let controller = managed.device.hold_kernels();
     let Some(resources) = contexts.ready(context) else {
-        // It has ended meanwhile: not even its handle may be given to the driver.
-        hints.launch_failed(hold.ticket);
+        // The context has ended meanwhile: not even its handle may be passed to the driver.
+        controller.launch_failed(hold.ticket);
         return;
     };
     count(managed, resources);
-    if hints.is_armed() {
-        // As in `begin`: from then on a launch may release.
-        managed.out.set(resources.page());
+    if controller.is_armed() {
+        // As in `begin_hold`: from then on a launch may release it.
+        managed.active_hold.set(resources.page());
     }
-    if hints.take_due(hold.ticket) {
-        managed.out.expect_work(managed, hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
-        managed.out.expect_end(hold.starts_ns + hold.timeout_ns + PATIENCE_NS);
+    if controller.take_due(hold.ticket) {
+        managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
+        managed.active_hold.expect_end(hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
         let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);
-        PLANNED.fetch_add(1, Relaxed);
-        LATE_NS.fetch_add(late_ns, Relaxed);
-        LATEST_NS.fetch_max(late_ns, Relaxed);
+        SCHEDULED_COUNT.fetch_add(1, Relaxed);
+        LATENESS_SUM_NS.fetch_add(late_ns, Relaxed);
+        LATENESS_MAX_NS.fetch_max(late_ns, Relaxed);
         gpu::within(context, || launch_in(&mut contexts, managed, context, hold));
     } else {
-        MISSED.fetch_add(1, Relaxed);
+        NOT_LAUNCHED_COUNT.fetch_add(1, Relaxed);
     }
 }
 
 fn launch_in(contexts: &mut Contexts, managed: &Managed, context: u64, hold: HoldPlan) {
     let launched = process::with_thread(|thread| {
-        // Should the driver reach one launch function through another, that is no launch of the program's.
+        // If the driver calls one launch function from another, that is not a launch of the program.
         let _inside = thread.enter();
         let resources = contexts.ready(context);
         resources.is_some_and(|resources| resources.launch(hold.ticket, hold.timeout_ns, HostClock.now_ns()))
     });
     if launched {
-        LAUNCHED.fetch_add(1, Relaxed);
+        LAUNCHED_COUNT.fetch_add(1, Relaxed);
     } else {
         managed.device.hold_kernels().launch_failed(hold.ticket);
         contexts.set_unable(context);
@@ -333,9 +340,9 @@ fn launch_in(contexts: &mut Contexts, managed: &Managed, context: u64, hold: Hol
 }
 
 fn release_hold(managed: &Managed, ticket: Option<u32>) {
-    if let (Some(ticket), Some(page)) = (ticket, managed.out.page()) {
+    if let (Some(ticket), Some(page)) = (ticket, managed.active_hold.page()) {
         page.release(ticket, HostClock.now_ns());
-        RELEASED.fetch_add(1, Relaxed);
-        managed.out.clear_expected_work(managed);
+        RELEASED_COUNT.fetch_add(1, Relaxed);
+        managed.active_hold.clear_expected_work(managed);
     }
 }

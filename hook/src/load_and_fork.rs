@@ -1,8 +1,8 @@
-//! What happens when the library is loaded, and in the child of a fork.
+//! The handlers that run when the library is loaded, and in the child of a fork.
 
 use crate::{process, symbols};
 
-/// Runs when the loader has mapped us, before or after other libraries' constructors.
+/// Runs when the loader has mapped this library, before or after other libraries' constructors.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
@@ -13,8 +13,8 @@ extern "C" fn at_load() {
     let _registered = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
-/// The child has one thread, no tracker, and the parent's descriptors. The CUDA driver does not work in it if the parent
-/// had used it, so neither do we; if the parent had not, there is nothing to undo and the child starts afresh.
+/// The child has one thread, no tracker, and the parent's descriptors. If the parent had used the CUDA driver, the driver does not work
+/// in the child, and neither does the hook. If it had not, there is nothing to undo and the child starts afresh.
 extern "C" fn in_child() {
     process::after_fork();
 }

@@ -1,6 +1,6 @@
-//! What this process has: configuration, the devices it uses, its allocations and captures.
+//! The state of this process: configuration, devices, allocations and captures.
 //!
-//! Devices are made when first needed and never freed. The fork child sets one flag, after which every call passes.
+//! Devices are made when first needed and never freed. In the child of a fork one flag is set, after which every call bypasses.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ use crate::gpu::{self, Gpu};
 use crate::link::{Address, ClientIdentity, MemoryConnection, TokenConnection};
 use crate::{groups, hold_kernel, log, preempt, tracker_thread};
 
-/// Devices a process can see.
+/// Maximum number of devices that a process can see.
 pub(crate) const MAX_DEVICES: usize = 64;
 
-/// Calls by outcome.
+/// Counters by outcome.
 pub(crate) static COUNTERS: Counters = Counters::new();
-/// Stream captures under way.
+/// Stream captures in progress.
 pub(crate) static CAPTURES: Captures = Captures::new();
 
 static LEDGER: Mutex<AllocationTable> = Mutex::new(AllocationTable::new());
@@ -37,34 +37,34 @@ static SETUP: AtomicPtr<Setup> = AtomicPtr::new(std::ptr::null_mut());
 static DEVICES: [AtomicPtr<Managed>; MAX_DEVICES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_DEVICES];
 /// The device, if the process sees only one and it is managed.
-static SINGLE: AtomicPtr<Managed> = AtomicPtr::new(std::ptr::null_mut());
-/// Devices the process sees; 0 until asked.
-static COUNT: AtomicI32 = AtomicI32::new(0);
+static ONLY_DEVICE: AtomicPtr<Managed> = AtomicPtr::new(std::ptr::null_mut());
+/// Number of devices that the process sees; 0 until queried.
+static DEVICE_COUNT: AtomicI32 = AtomicI32::new(0);
 /// Bit n: device n has no manager.
 static UNMANAGED: AtomicU64 = AtomicU64::new(0);
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// What the thread remembers. Constant and without a destructor: using it costs an address computation.
+    /// The state of this thread. Constant and without a destructor: access costs an address computation.
     static THREAD: ThreadState = const { ThreadState::new() };
-    /// The thread is setting a device up.
+    /// This thread is setting a device up.
     static SETTING_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The gate and token client of a real device.
+/// A device with the real driver and clock.
 pub(crate) type GpuDevice = Device<'static, Gpu, TokenConnection, HostClock>;
 
-/// One device with its manager.
+/// One device with its connections to the manager.
 pub(crate) struct Managed {
     pub(crate) device: GpuDevice,
     pub(crate) memory: MemoryAccount<MemoryConnection>,
     pub(crate) ordinal: u32,
-    pub(crate) out: hold_kernel::ActiveHold,
+    pub(crate) active_hold: hold_kernel::ActiveHold,
     tracked: AtomicBool,
 }
 
 impl Managed {
-    /// Starts the tracker if it does not run: it keeps the connections, so whoever launches or holds memory needs it.
+    /// Starts the tracker if it does not run: it keeps the connections, which launches and allocations need.
     pub(crate) fn track(&'static self) {
         if !self.tracked.load(Acquire) && !self.tracked.swap(true, AcqRel) && !tracker_thread::start(self) {
             self.device.bypass_all();
@@ -72,7 +72,7 @@ impl Managed {
     }
 }
 
-/// What was configured.
+/// The configuration and what follows from it.
 struct Setup {
     config: Config,
     name: Name,
@@ -80,7 +80,7 @@ struct Setup {
     disabled: bool,
 }
 
-/// Runs `call` with the calling thread's memory.
+/// Runs `call` with the state of the calling thread.
 #[inline]
 pub(crate) fn with_thread<R>(call: impl FnOnce(&ThreadState) -> R) -> R {
     THREAD.with(call)
@@ -95,26 +95,26 @@ pub(crate) fn ledger() -> MutexGuard<'static, AllocationTable> {
 #[inline]
 pub(crate) fn only_device() -> Option<&'static Managed> {
     // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    unsafe { SINGLE.load(Acquire).as_ref() }
+    unsafe { ONLY_DEVICE.load(Acquire).as_ref() }
 }
 
 /// The managed device of the calling thread's context, ready for launches.
 #[cold]
 pub(crate) fn device_for_launch() -> Result<&'static Managed, Bypass> {
     passing()?;
-    // Asked once: a process with several devices comes here for each launch.
+    // Queried once: a process with several devices comes here for each launch.
     count_devices();
-    // Without a current context the launch may still go to a stream's; with one device there is no doubt whose gate it is.
-    let only = || (COUNT.load(Relaxed) == 1).then_some(0);
+    // Without a current context the launch may still go to a stream's context. With one device its gate is the only one.
+    let only = || (DEVICE_COUNT.load(Relaxed) == 1).then_some(0);
     let managed = device_of(gpu::current_device().or_else(only).ok_or(Bypass::NoContext)?)?;
     managed.track();
-    if COUNT.load(Relaxed) == 1 {
-        SINGLE.store(std::ptr::from_ref(managed).cast_mut(), Release);
+    if DEVICE_COUNT.load(Relaxed) == 1 {
+        ONLY_DEVICE.store(std::ptr::from_ref(managed).cast_mut(), Release);
     }
     Ok(managed)
 }
 
-/// The device that a wait of the calling thread concerns, if it is in use.
+/// The device that a call of this thread concerns, if it is in use.
 pub(crate) fn device_for_call() -> Option<&'static Managed> {
     if has_forked() {
         return None;
@@ -190,7 +190,7 @@ pub(crate) fn passing() -> Result<(), Bypass> {
     }
 }
 
-/// Counts a bypassed call, here and where the manager sees it.
+/// Counts a bypassed call, in this process and on the report page.
 #[cold]
 pub(crate) fn count_bypass(reason: Bypass) {
     COUNTERS.bypass(reason);
@@ -208,13 +208,13 @@ pub(crate) fn has_forked() -> bool {
 
 /// Whether the process is known to see one device only. Does not call the driver.
 pub(crate) fn sees_one_device() -> bool {
-    COUNT.load(Relaxed) == 1
+    DEVICE_COUNT.load(Relaxed) == 1
 }
 
-/// Asks the driver how many devices the process sees, once.
+/// Queries the driver for the number of devices, once.
 pub(crate) fn count_devices() {
-    if COUNT.load(Relaxed) == 0 {
-        COUNT.store(gpu::device_count().unwrap_or(0), Relaxed);
+    if DEVICE_COUNT.load(Relaxed) == 0 {
+        DEVICE_COUNT.store(gpu::device_count().unwrap_or(0), Relaxed);
     }
 }
 
@@ -242,10 +242,7 @@ fn make_device(ordinal: CUdevice) -> Option<Managed> {
     let ordinal = u32::try_from(ordinal).ok()?;
     let address = address(&setup.config.managers, at, &uuid)?;
     let identity = ClientIdentity { name: setup.name, ordinal, uuid };
-    log(format_args!(
-        "device {ordinal} has its manager at {address:?}, client name {:?}",
-        setup.name.as_str()
-    ));
+    log(format_args!("device {ordinal}: manager={address:?} client={:?}", setup.name.as_str()));
     let settings = Settings {
         idle_ns: setup.config.idle_us * 1000,
         quantile: setup.config.quantile,
@@ -259,7 +256,7 @@ fn make_device(ordinal: CUdevice) -> Option<Managed> {
         device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),
         memory: MemoryAccount::new(memory, setup.config.fail_closed),
         ordinal,
-        out: hold_kernel::ActiveHold::none(),
+        active_hold: hold_kernel::ActiveHold::none(),
         tracked: AtomicBool::new(false),
     })
 }
@@ -292,20 +289,20 @@ fn setup() -> &'static Setup {
     unsafe { setup.as_ref() }.unwrap_or_else(set_up)
 }
 
-/// Reads the configuration. Two threads may do it at once; the first one's stays.
+/// Reads the configuration. If two threads do it at once, the first result stays.
 #[cold]
 fn set_up() -> &'static Setup {
     let (config, mistakes) = Config::read(|name| std::env::var(name).ok());
-    // Ours is a copy of the standard library for this library alone: the program's own panics are not touched.
+    // This library has a copy of the standard library of its own: the program's own panic hook is not touched.
     std::panic::set_hook(Box::new(|_| {}));
     let log_file = config.log.as_deref().and_then(log::open);
     for mistake in mistakes {
         log::line(log_file.as_ref(), format_args!("{mistake}"));
     }
-    let claimed = config.client.clone().unwrap_or_else(host_name);
+    let name = config.client.clone().unwrap_or_else(host_name);
     let disabled = config.disabled || has_disable_file(&config.managers);
     let fresh =
-        Box::into_raw(Box::new(Setup { name: Name::shortened(&claimed), config, log: log_file, disabled }));
+        Box::into_raw(Box::new(Setup { name: Name::shortened(&name), config, log: log_file, disabled }));
     match SETUP.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
         // SAFETY: `fresh` is valid and from here on shared and never freed.
         Ok(_) => unsafe { &*fresh },
@@ -319,7 +316,7 @@ fn set_up() -> &'static Setup {
     }
 }
 
-/// The kill switch as a file, beside the sockets.
+/// Whether the kill switch exists as a file beside the sockets.
 fn has_disable_file(managers: &Managers) -> bool {
     let directory: Option<&Path> = match managers {
         Managers::Socket(path) => path.parent(),

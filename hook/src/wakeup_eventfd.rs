@@ -1,6 +1,6 @@
-//! The eventfd that the manager listens to. It lies among the descriptors of a stranger's process, which may close it and open an
-//! eventfd of its own under the same number. So it is marked, and a look at the mark comes before each ring; where that cannot be, and before
-//! it is closed, it is known by the kernel's number of it, which takes a look into /proc.
+//! The eventfd by which the hook wakes the manager. The program may close its descriptor and open an eventfd of its own under the same
+//! number. So the hook marks its eventfd and checks the mark before each write. If marking fails, and before the descriptor is closed, the
+//! hook compares the kernel's number of the eventfd, which takes a read from /proc.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -10,20 +10,20 @@ use sluice_sys::eventfd;
 
 use crate::log::above_standard;
 
-/// A doorbell, or none. Closing it takes atomics only, so that the child of a fork can.
+/// A wake-up eventfd, or none. Closing it takes atomics only, so that the child of a fork can do it.
 #[derive(Debug)]
 pub(crate) struct WakeupEventfd {
     fd: AtomicI32,
     id: AtomicU64,
-    /// What it is marked with; [`UNMARKED`] if that was refused.
+    /// Its mark; [`UNMARKED`] if marking failed.
     mark: AtomicU32,
-    /// Held while it is rung or hung: one that is closed between the look and the write may be somebody else's by then.
+    /// Held while it is written or replaced: after a close between check and write the number may belong to another file.
     in_use: Mutex<()>,
 }
 
 const UNMARKED: u32 = u32::MAX;
 
-/// Marks given so far: two doorbells of a process are not to be taken for each other.
+/// Number of marks given: two wake-up eventfds of a process must differ.
 static MARKS_GIVEN: AtomicU32 = AtomicU32::new(0);
 
 impl WakeupEventfd {
@@ -36,8 +36,8 @@ impl WakeupEventfd {
         }
     }
 
-    /// Takes the doorbell of a new attachment, in place of the one before. One that cannot be told from others is not kept:
-    /// without a doorbell the manager looks from time to time.
+    /// Stores the wake-up eventfd of a new attachment in place of the previous one. One that cannot be identified is not kept: without it
+    /// the manager polls.
     pub(crate) fn replace(&self, fd: Option<&OwnedFd>) {
         let _in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         self.close();
@@ -52,23 +52,23 @@ impl WakeupEventfd {
         }
     }
 
-    /// Rings it.
+    /// Wakes the manager.
     pub(crate) fn signal(&self) {
         let _in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         let fd = self.fd.load(Acquire);
         if self.has_our_mark(fd) {
             let one = 1_u64.to_ne_bytes();
-            // SAFETY: eight bytes are readable, and the descriptor is an eventfd that wants them.
+            // SAFETY: eight bytes are readable, and the descriptor is an eventfd, which takes eight bytes.
             let _written = unsafe { libc::write(fd, one.as_ptr().cast(), one.len()) };
         }
     }
 
-    /// Closes it, unless somebody else has done so and the number is another's. In the child of a fork, and by [`Self::hang`].
+    /// Closes it, unless the program has closed it and the number is another file's. Called in the child of a fork, and by [`Self::replace`].
     pub(crate) fn close(&self) {
         let fd = self.fd.load(Acquire);
         let ours = self.is_ours(fd);
         if self.fd.swap(-1, AcqRel) == fd && ours {
-            // SAFETY: the descriptor is ours, and the swap took it away from everybody else.
+            // SAFETY: the descriptor is the hook's, and the swap took it away from all other threads.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
         }
     }
@@ -76,13 +76,13 @@ impl WakeupEventfd {
     fn has_our_mark(&self, fd: RawFd) -> bool {
         match self.mark.load(Acquire) {
             UNMARKED => self.is_ours(fd),
-            // SAFETY: only looked at, which fails if nobody has it open.
+            // SAFETY: used for a query only, which fails if the number is not open.
             mark => fd >= 0 && eventfd::has_mark(unsafe { BorrowedFd::borrow_raw(fd) }, mark),
         }
     }
 
     fn is_ours(&self, fd: RawFd) -> bool {
-        // SAFETY: only looked at, which fails if nobody has it open.
+        // SAFETY: used for a query only, which fails if the number is not open.
         fd >= 0 && eventfd::id(unsafe { BorrowedFd::borrow_raw(fd) }) == Some(self.id.load(Acquire))
     }
 }

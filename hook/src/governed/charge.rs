@@ -1,4 +1,4 @@
-//! The steps that all allocations share: reserve, let the driver allocate, remember; and back.
+//! The steps that all allocations and frees share: reserve, call the driver, record; and in reverse.
 
 use sluice_driver_api::CUresult;
 use sluice_hook_core::allocations::{Allocation, AllocationKind, HandleSpace};
@@ -11,7 +11,7 @@ use crate::hold_kernel;
 use crate::preempt;
 use crate::process::{self, COUNTERS, Managed};
 
-/// What is about to be allocated.
+/// An allocation that is about to be made.
 #[derive(Clone, Copy)]
 pub(crate) struct AllocationRequest {
     pub(crate) bytes: u64,
@@ -34,8 +34,8 @@ enum Admission {
 
 /// Allocates with `real`, charged to `device`, or to the current device if that is `None`.
 ///
-/// `made` reads the handle that the driver has written, and what the allocation really takes where that differs from what
-/// was wanted. `undo` frees the allocation again if the difference does not fit.
+/// `made` reads the handle that the driver has written, and the real size of the allocation, which may differ from the requested size.
+/// `undo` frees the allocation if the difference does not fit.
 pub(crate) fn allocate(
     wanted: AllocationRequest,
     device: Option<i32>,
@@ -43,7 +43,7 @@ pub(crate) fn allocate(
     made: impl FnOnce() -> (u64, u64),
     undo: impl FnOnce(u64),
 ) -> CUresult {
-    // The driver may reach one allocation function through another; the outer one is charged.
+    // The driver may call one allocation function from another; only the outer one is charged.
     process::with_thread(|thread| {
         let Some(_inside) = thread.enter() else {
             process::count_bypass(Bypass::Nested);
@@ -98,7 +98,7 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
     }
 }
 
-/// Enters the allocation at its real size; `false` if the part that was not reserved does not fit.
+/// Records the allocation at its real size; `false` if the part that was not reserved does not fit.
 fn settle(reserved: &Reserved, wanted: AllocationRequest, handle: u64, bytes: u64) -> bool {
     let memory = &reserved.managed.memory;
     if bytes > reserved.bytes {
@@ -127,15 +127,15 @@ fn settle(reserved: &Reserved, wanted: AllocationRequest, handle: u64, bytes: u6
 /// Whether a call may wait for the GPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// For everything that may use the memory.
+    /// It waits for all work that may use the memory.
     Yes,
-    /// It is ordered in a stream, or counts references.
+    /// It is ordered in a stream, or only drops a reference.
     No,
 }
 
-/// Frees with `real`, and gives the charge back if that succeeded.
+/// Frees with `real`, and releases the charge if that succeeded.
 ///
-/// The entry is taken out first: once the driver has freed it, another thread may be given the same address.
+/// The entry is removed first: once the driver has freed the memory, another thread may get the same address.
 pub(crate) fn free(
     space: HandleSpace,
     handle: u64,
@@ -169,7 +169,7 @@ pub(crate) fn free(
     })
 }
 
-/// Gives the charge of an allocation back to the device it was charged to.
+/// Releases the charge of an allocation on the device that was charged.
 pub(crate) fn release(allocation: Allocation) {
     if let Some(managed) = process::in_use(allocation.device) {
         managed.memory.release(allocation.bytes);

@@ -1,4 +1,4 @@
-//! Contexts: which one is current, and the end of one with everything in it.
+//! Contexts: which one is current, and the end of a context with everything in it.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
@@ -17,12 +17,12 @@ pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// Functions that make a context on a device: the channel groups allocated meanwhile are that device's.
+/// Functions that make a context on a device: channel groups allocated during the call belong to that device.
 pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
     groups::with_context_creation(device, || changes_current(real))
 }
 
-/// `cuCtxDestroy` and its relatives.
+/// `cuCtxDestroy` and similar functions.
 pub(crate) fn destroy(context: CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
     let context = context.expose_provenance() as u64;
     ending(context, ContextMemory::GoesToo, real, has_ended)
@@ -35,13 +35,13 @@ pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) 
         // SAFETY: the program says that the handle is a green context; `context` is writable.
         let _found = unsafe { get(&raw mut context, green) };
     }
-    // The memory of a green context is its device's.
+    // The memory of a green context belongs to its device.
     let context = context.expose_provenance() as u64;
     ending(context, ContextMemory::Stays, real, has_ended)
 }
 
-/// Whether a call that ends a context has ended it. The driver documents that such calls may also return what an earlier
-/// launch ended with; the context is gone all the same.
+/// Whether a call that ends a context has ended it. The driver documents that such calls may also return the error of an earlier
+/// launch; the context has ended all the same.
 pub(super) fn has_ended(result: CUresult) -> bool {
     const OF_EARLIER_LAUNCHES: [CUresult; 10] = [
         CUresult::ERROR_ECC_UNCORRECTABLE,
@@ -58,15 +58,15 @@ pub(super) fn has_ended(result: CUresult) -> bool {
     result == CUresult::SUCCESS || OF_EARLIER_LAUNCHES.contains(&result)
 }
 
-/// What becomes of the memory allocated in a context that ends.
+/// Whether the memory that was allocated in a context ends with it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ContextMemory {
     GoesToo,
     Stays,
 }
 
-/// Calls `real`, which may end the context, with nobody using its streams or events; if `ended`, they are forgotten and its
-/// memory is released.
+/// Calls `real`, which may end the context, while no thread of the hook uses its streams or events. If `ended`, they are forgotten and the
+/// context's memory is released.
 pub(super) fn ending(
     context: u64,
     memory: ContextMemory,

@@ -1,4 +1,4 @@
-//! Frees: the charge goes back when the driver has freed.
+//! Frees: the charge is released when the driver has freed the memory.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
@@ -48,7 +48,7 @@ macro_rules! ordered {
                     || Work::Small,
                     // SAFETY: the program's arguments, unchanged.
                     || unsafe { real(pointer, stream) },
-                    // SAFETY: the same on the stream that this one means.
+                    // SAFETY: the same on the stream that replaces this one.
                     |on| unsafe { real(pointer, on) },
                     // SAFETY: as above, when the commands in front of it have been submitted.
                     || Box::new(move |on| unsafe { real(pointer, on) }),

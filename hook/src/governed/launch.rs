@@ -1,4 +1,4 @@
-//! Launches wait at the gate.
+//! Launches pass the launch gate.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
@@ -11,11 +11,11 @@ use super::guarded;
 use crate::hold_kernel;
 use crate::process::{self, Managed};
 
-/// Calls `real` when the gate lets the launch on `stream` through.
+/// Calls `real` when the launch gate lets the launch on `stream` pass.
 #[inline]
 pub(crate) fn call(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     process::with_thread(|thread| {
-        // The driver may reach one launch function through another; the outer one has the leave already.
+        // The driver may call one launch function from another; the outer one has already passed.
         let Some(_inside) = thread.enter() else {
             process::count_bypass(Bypass::Nested);
             return real();
@@ -56,13 +56,13 @@ fn slow(
     let outcome =
         guarded(Outcome::Bypassed(Bypass::InternalError), || managed.device.acquire(stream, thread, pass));
     match outcome {
-        // The first launch of a request is always one of these: it begins a burst, which has to be noted.
+        // The first launch of a request always takes this path: it begins a burst, which has to be noted.
         Outcome::Governed(_pass) => hold_kernel::launch(managed, real),
         Outcome::Bypassed(reason) => {
             process::count_bypass(reason);
             real()
         }
-        // A launch is never refused; if it were, the driver's word would count.
+        // A launch is never refused; if it were, the driver's result would apply.
         Outcome::Refused(_) => real(),
     }
 }
@@ -113,7 +113,7 @@ pub(crate) mod stream_of {
     }
     pub(crate) use cuGraphLaunch as cuGraphLaunch_ptsz;
 
-    /// The launches of one call may be on several devices; the calling thread's own is the one that is asked.
+    /// The launches of one call may go to several devices; the gate of the calling thread's device applies.
     pub(crate) fn cuLaunchCooperativeKernelMultiDevice(
         list: *mut CUDA_LAUNCH_PARAMS,
         count: c_uint,

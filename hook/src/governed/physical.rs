@@ -1,4 +1,4 @@
-//! Physical memory (`cuMemCreate`): charged until its last handle is released and its last mapping gone.
+//! Physical memory (`cuMemCreate`): charged until its last handle is released and its last mapping has ended.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_ulonglong, c_void};
@@ -30,7 +30,7 @@ pub(crate) unsafe fn cuMemCreate(
 ) -> CUresult {
     // SAFETY: the program passes null, which the driver refuses, or readable properties.
     let location = unsafe { prop.as_ref() }.map(|prop| prop.location);
-    // Memory of the host is no memory of a GPU.
+    // Host memory is not charged to a GPU.
     let device = location.filter(|location| location.kind == LOCATION_DEVICE).map(|location| location.id);
     let bytes = if device.is_some() { size as u64 } else { 0 };
     allocate(
@@ -73,7 +73,7 @@ pub(crate) unsafe fn retain(
     result
 }
 
-/// `cuMemMap`: a mapping keeps the memory as a handle does.
+/// `cuMemMap`: a mapping keeps the memory allocated, as a handle does.
 ///
 /// # Safety
 /// As the driver documents it.

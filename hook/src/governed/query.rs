@@ -1,4 +1,4 @@
-//! How much memory there is: the limit is the total, and what is left of it is free.
+//! Queries of the memory size: the limit is the total, and the unused part of it is free.
 
 use std::ffi::c_uint;
 
@@ -86,7 +86,7 @@ pub(crate) unsafe fn cuDeviceTotalMem(
     result
 }
 
-/// (free, total) as the limit makes it; as the driver says if there is no limit to be had.
+/// (free, total) under the limit; the driver's values if no limit is known.
 fn limited(
     managed: impl FnOnce() -> Result<&'static Managed, Bypass>,
     physical_free: u64,

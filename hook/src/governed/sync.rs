@@ -1,4 +1,4 @@
-//! Waits of the host for the GPU: they tell which streams are idle.
+//! Waits of the host for the GPU: they show which streams are idle.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUstream};
@@ -28,15 +28,15 @@ pub(crate) fn stream(stream: CUstream, per_thread: bool, real: impl FnOnce() -> 
     observed(real, || waited_for(stream))
 }
 
-/// `cuEventSynchronize`. Which stream the event was recorded on is not known, so nothing is concluded from it; the tracker
-/// finds out by itself.
+/// `cuEventSynchronize`. The stream on which the event was recorded is not known, so no stream is marked as finished; the tracker finds
+/// out.
 pub(crate) fn event(real: impl FnOnce() -> CUresult) -> CUresult {
     hold_kernel::before_wait(false);
     blocking(real)
 }
 
-/// A copy that returns when it is done, or anything else that may wait for the GPU. Only copies to the host's memory surely do
-/// so: others may be staged, or be ordered by the GPU alone.
+/// A synchronous copy, or another function that may wait for the GPU. Only copies to host memory are certain to wait: others may be staged,
+/// or be ordered by the GPU alone.
 pub(crate) fn copy(symbol: &'static str, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     if !symbol.contains("toH") {
         if symbol.starts_with("cuMemcpy") {
@@ -51,7 +51,7 @@ pub(crate) fn copy(symbol: &'static str, per_thread: bool, real: impl FnOnce() -
     observed(real, || waited_for(stream))
 }
 
-/// Everything before the wait has finished when the wait for this stream returns.
+/// All work before the wait has finished when the wait for this stream returns.
 fn waited_for(stream: Stream) -> Option<WaitTarget> {
     match stream.kind {
         StreamKind::Created => Some(WaitTarget::Created(stream)),
@@ -84,7 +84,7 @@ pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// Calls `real`, and tells the device what is being waited for before and after it.
+/// Calls `real`, and reports the wait to the device before and after it.
 fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce() -> Option<WaitTarget>) -> CUresult {
     let begun: Option<(&'static Managed, HostWait)> = guarded(None, || {
         let managed = process::device_for_call()?;

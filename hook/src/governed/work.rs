@@ -1,4 +1,4 @@
-//! Work that waits at no gate: copies, memsets and other commands of streams; and questions whether something is done.
+//! Work that passes no launch gate: copies, memsets and other stream commands; and polls for completion.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
@@ -7,7 +7,7 @@ use sluice_hook_core::platform::Stream;
 use super::guarded;
 use crate::process;
 
-/// Calls `real`, which gives a command to `stream`.
+/// Calls `real`, which submits a command to `stream`.
 #[inline]
 pub(crate) fn call(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     let Some(managed) = process::device_for_call() else { return real() };
@@ -23,7 +23,7 @@ pub(crate) fn call(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CU
     result
 }
 
-/// Calls `real`, which asks whether something is done.
+/// Calls `real`, which polls whether work is finished.
 #[inline]
 pub(crate) fn asked(real: impl FnOnce() -> CUresult) -> CUresult {
     let result = real();

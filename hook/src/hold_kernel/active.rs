@@ -1,4 +1,4 @@
-//! The hold that is out: the page to release it by, and what the manager is told meanwhile.
+//! The active hold kernel: the page by which it is released, and the activity that is reported to the manager for it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
@@ -9,13 +9,13 @@ use super::page::HoldPage;
 use crate::clock::HostClock;
 use crate::process::Managed;
 
-/// The hold that a device has out, and that the manager takes for work.
+/// The active hold kernel of a device, which the manager counts as work.
 #[derive(Debug)]
 pub(crate) struct ActiveHold {
     page: AtomicPtr<c_void>,
-    /// Until when the manager is to think that there is work; 0 if it need not for a hold's sake.
+    /// Until when the manager is told that there is work; 0 if not for a hold kernel.
     until_ns: AtomicU64,
-    /// When the last hold is over if it ever got the GPU; 0 if that is known and counted.
+    /// When the last hold kernel is over, if it ever got the GPU; 0 if it has been counted.
     over_ns: AtomicU64,
 }
 
@@ -38,39 +38,39 @@ impl ActiveHold {
         self.page.store(page.address(), Release);
     }
 
-    /// A request is on its way: nobody else is to be given the GPU now.
+    /// Reports activity, because a request is about to arrive and no other client is to get the GPU.
     pub(super) fn expect_work(&self, managed: &Managed, until_ns: u64) {
-        // Counted first: whoever gives it up meanwhile takes away what is there.
+        // Counted first: a thread that clears it meanwhile removes exactly this count.
         managed.device.begin_blocking();
         if self.until_ns.swap(until_ns.max(1), AcqRel) != 0 {
             managed.device.end_blocking();
         }
     }
 
-    /// A hold will be over at this time.
+    /// Records when the hold kernel will be over.
     pub(super) fn expect_end(&self, over_ns: u64) {
         self.over_ns.store(over_ns.max(1), Release);
     }
 
-    /// It was over, and counted.
+    /// Records that the hold kernel was over and was counted.
     pub(super) fn set_counted(&self) {
         self.over_ns.store(0, Release);
     }
 
-    /// Whether a hold that is over has not been counted.
+    /// Whether a hold kernel that is over has not been counted.
     pub(super) fn has_uncounted_hold(&self) -> bool {
         let over_ns = self.over_ns.load(Acquire);
         over_ns != 0 && HostClock.now_ns() > over_ns
     }
 
-    /// It is there, or given up.
+    /// Ends the activity: the request has arrived, or was given up.
     pub(super) fn clear_expected_work(&self, managed: &Managed) {
         if self.until_ns.swap(0, AcqRel) != 0 {
             managed.device.end_blocking();
         }
     }
 
-    /// Whether it should have been there by now.
+    /// Whether the request should have arrived by now.
     pub(super) fn is_overdue(&self) -> bool {
         let until_ns = self.until_ns.load(Relaxed);
         until_ns != 0 && HostClock.now_ns() > until_ns

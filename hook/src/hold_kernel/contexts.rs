@@ -1,4 +1,4 @@
-//! The contexts of this process that can hold, and those that are being made ready for it.
+//! The contexts of this process with resources for hold kernels, and those whose resources are being made.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -7,13 +7,13 @@ use sluice_hook_core::hold_kernel;
 use super::resources::Resources;
 
 static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts::new());
-/// Held while a context is made ready, and while one may end.
+/// Held while resources of a context are made, and while a context may end.
 static PREPARING: Mutex<()> = Mutex::new(());
 
-/// See [`hint::Contexts`].
+/// See [`sluice_hook_core::hold_kernel::HoldContexts`].
 pub(super) type Contexts = hold_kernel::HoldContexts<Resources>;
 
-/// The contexts, unless another thread is busy with them: nobody waits here on the way to a launch.
+/// The contexts, unless another thread has the lock: no thread waits here on the way to a launch.
 pub(super) fn try_lock() -> Option<MutexGuard<'static, Contexts>> {
     match CONTEXTS.try_lock() {
         Ok(contexts) => Some(contexts),
@@ -27,7 +27,7 @@ pub(super) fn lock() -> MutexGuard<'static, Contexts> {
     CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// No context ends and no other is made ready while this is held.
+/// While this is held, no context ends and no resources are made.
 pub(super) fn preparing() -> MutexGuard<'static, ()> {
     PREPARING.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! The page that a context's holds watch: the host's memory, mapped into the GPU's.
+//! The page that a context's hold kernels poll: host memory, mapped into the GPU's address space.
 //!
-//! It is ours and never unmapped, so that whoever releases needs no lock, whatever becomes of the context meanwhile; pages of
-//! contexts that are gone are used again. A child process shares it, which keeps the parent's writes in place.
+//! The hook owns the page and never unmaps it, so a release needs no lock, even if the context ends meanwhile. Pages of contexts that have
+//! ended are reused. A child process shares the page, so the parent's writes stay in place.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
@@ -9,24 +9,24 @@ use std::sync::{Mutex, PoisonError};
 use sluice_hook_core::hold_kernel::HoldTimes;
 use sluice_sys::page::{SharedPage, WORDS};
 
-/// Offset of what the second kernel of a hold watches and writes, in bytes. See `kernel.ptx` for the rest of the layout.
+/// Byte offset of the words of the second kernel. See `kernel.ptx` for the rest of the layout.
 pub(super) const SECOND: u64 = 256;
 
-/// In 64-bit words: what the kernel writes.
-const OF_TICKET: usize = 8;
+/// Indices of 64-bit words that the kernel writes.
+const TICKET: usize = 8;
 const BEGAN: usize = 9;
 const ENDED: usize = 10;
-/// In 64-bit words: the host's notes, away from the GPU's cache lines.
+/// Index of the 64-bit word of the host, away from the GPU's cache lines.
 const RELEASED_NS: usize = 256;
 
 static UNUSED: Mutex<Vec<HoldPage>> = Mutex::new(Vec::new());
 
-/// One such page.
+/// The page of one context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HoldPage(&'static [AtomicU64; WORDS]);
 
 impl HoldPage {
-    /// A page of zeroes; `None` if the system has none.
+    /// A page of zeroes; `None` if the system has no memory.
     pub(super) fn new() -> Option<Self> {
         let used = UNUSED.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let page = match used {
@@ -37,8 +37,8 @@ impl HoldPage {
         Some(page)
     }
 
-    /// The page of a context that is gone.
-    pub(super) fn give_back(self) {
+    /// Returns the page of a context that has ended.
+    pub(super) fn recycle(self) {
         UNUSED.lock().unwrap_or_else(PoisonError::into_inner).push(self);
     }
 
@@ -52,34 +52,34 @@ impl HoldPage {
 
     pub(super) const BYTES: usize = WORDS * 8;
 
-    /// From a pointer that [`Self::address`] gave.
+    /// The page at an address that [`Self::address`] returned.
     ///
     /// # Safety
-    /// The pointer is such a one.
+    /// The address was returned by [`Self::address`].
     pub(super) unsafe fn at(address: *mut std::ffi::c_void) -> Self {
-        // SAFETY: as the caller promises, this is the address of a page that is never unmapped.
+        // SAFETY: as the caller guarantees, this is the address of a page that is never unmapped.
         Self(unsafe { &*address.cast() })
     }
 
-    /// Lets the hold of this ticket, and all before it, end.
+    /// Releases the hold kernel of this ticket and all earlier ones.
     pub(super) fn release(self, ticket: u32, now_ns: u64) {
         self.0[RELEASED_NS].store(now_ns, Relaxed);
         self.word().store(ticket, Release);
     }
 
-    /// A hold is about to be launched.
+    /// Clears the begin time before a hold kernel is launched.
     pub(super) fn prepare(self) {
         self.0[BEGAN].store(0, Release);
     }
 
-    /// Whether the last hold has got the GPU.
+    /// Whether the last hold kernel has got the GPU.
     pub(super) fn has_begun(self) -> bool {
         self.0[BEGAN].load(Acquire) != 0
     }
 
-    /// Both ends of the hold of this ticket, if the host released it.
+    /// The times of the hold kernel of this ticket, if the host released it.
     pub(super) fn times(self, ticket: u32, launched_ns: u64) -> Option<HoldTimes> {
-        let of_ticket = self.0[OF_TICKET].load(Acquire);
+        let of_ticket = self.0[TICKET].load(Acquire);
         (of_ticket == u64::from(ticket)).then(|| HoldTimes {
             launched_ns,
             released_ns: self.0[RELEASED_NS].load(Relaxed),
@@ -89,7 +89,7 @@ impl HoldPage {
     }
 
     fn word(self) -> &'static AtomicU32 {
-        // SAFETY: the first 32 bits of the first word, accessed as such by us and by the GPU only.
+        // SAFETY: the first 32 bits of the first word, accessed as such by the hook and the GPU only.
         unsafe { &*self.address().cast::<AtomicU32>() }
     }
 }

@@ -1,4 +1,4 @@
-//! What holds need in one context: a stream beside the program's, the kernel, and the page.
+//! The resources of hold kernels in one context: a stream of its own, the kernel, and the page.
 
 use std::ffi::{c_uint, c_void};
 
@@ -10,13 +10,13 @@ use super::page::{HoldPage, SECOND};
 use crate::gpu::{self, pointer};
 use crate::real;
 
-/// The kernel, for any GPU since sm_70.
+/// The kernel's code, for any GPU since sm_70.
 const MODULE: &str = concat!(include_str!("kernel.ptx"), "\0");
 
 const NON_BLOCKING: c_uint = 1;
 const REGISTER_DEVICEMAP: c_uint = 2;
 
-/// Resources of one context. They go with it: nothing is destroyed one by one.
+/// Resources of one context. They end with the context: none is destroyed separately.
 #[derive(Debug)]
 pub(super) struct Resources {
     stream: u64,
@@ -27,7 +27,7 @@ pub(super) struct Resources {
     last: Option<LaunchedHold>,
 }
 
-/// A hold that was launched.
+/// A hold kernel that was launched.
 #[derive(Debug, Clone, Copy)]
 struct LaunchedHold {
     ticket: u32,
@@ -35,18 +35,18 @@ struct LaunchedHold {
     timeout_ns: u64,
 }
 
-/// A hold that is over.
+/// A hold kernel that is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FinishedHold {
     /// How long it had the GPU, in nanoseconds.
     pub(super) held_ns: u64,
-    /// What the GPU wrote down, if the host released it.
-    pub(super) seen: Option<HoldTimes>,
+    /// The times that it recorded, if the host released it.
+    pub(super) times: Option<HoldTimes>,
 }
 
 impl Resources {
-    /// Makes everything for `context` and runs the kernel once, so that the first hold finds it loaded. Takes milliseconds.
-    /// `None` if the driver or the context does not let us.
+    /// Makes the resources of `context` and runs the kernel once, so that it is loaded before its first use. Takes milliseconds.
+    /// `None` if the driver or the context does not support it.
     pub(super) fn make(context: u64) -> Option<Self> {
         gpu::within(context, || {
             let table = real::table();
@@ -57,7 +57,7 @@ impl Resources {
             let page = HoldPage::new()?;
             let mut stream = std::ptr::null_mut();
             let mut device_address = 0;
-            // SAFETY: the page is ours, whole and never unmapped; the pointers are writable; the context is current.
+            // SAFETY: the page is the hook's, whole and never unmapped; the pointers are writable; the context is current.
             let made = unsafe {
                 register(page.address(), HoldPage::BYTES, REGISTER_DEVICEMAP) == CUresult::SUCCESS
                     && device_pointer(&raw mut device_address, page.address(), 0) == CUresult::SUCCESS
@@ -70,15 +70,15 @@ impl Resources {
                 device_address,
                 last: None,
             };
-            // Released before it is launched: tickets count from 1.
+            // This ticket counts as released before the launch: tickets count from 1.
             let ran = made
                 && resources.launch(0, 0, 0)
                 // SAFETY: the stream was made above, in the current context.
                 && unsafe { stream_wait(stream) } == CUresult::SUCCESS;
             if !ran {
-                // SAFETY: a page that is not registered is refused, which is nobody's concern.
+                // SAFETY: the driver refuses a page that is not registered, which has no effect.
                 let _unregistered = unsafe { unregister(page.address()) };
-                page.give_back();
+                page.recycle();
                 return None;
             }
             resources.last = None;
@@ -91,26 +91,26 @@ impl Resources {
         self.page
     }
 
-    /// Launches a hold in the current context: a kernel that waits, and a second one behind it that does not. Without work
-    /// that is pending behind the first, the GPU takes the context off again while it waits.
+    /// Launches a hold kernel in the current context: one kernel that polls, and a second one behind it that ends at once. Without pending
+    /// work behind the first kernel, the GPU switches the context out while the kernel sleeps.
     pub(super) fn launch(&mut self, ticket: u32, timeout_ns: u64, now_ns: u64) -> bool {
         self.last = Some(LaunchedHold { ticket, at_ns: now_ns, timeout_ns });
         self.page.prepare();
         self.launch_one(0, ticket, timeout_ns) && self.launch_one(SECOND, ticket, 0)
     }
 
-    /// The last hold, once, if it is over. The caller knows that its time has passed: one that has begun and that the host did not
-    /// release has ended by itself.
+    /// Takes the last hold kernel if it is over. The caller knows that its time has passed: if it began and the host did not release it,
+    /// it ended by its timeout.
     pub(super) fn take_finished(&mut self) -> Option<FinishedHold> {
         let LaunchedHold { ticket, at_ns, timeout_ns } = self.last?;
-        let seen = self.page.times(ticket, at_ns);
-        let held_ns = match seen {
-            Some(seen) => seen.held_ns(),
+        let times = self.page.times(ticket, at_ns);
+        let held_ns = match times {
+            Some(times) => times.held_ns(),
             None if self.page.has_begun() => timeout_ns,
             None => return None,
         };
         self.last = None;
-        Some(FinishedHold { held_ns, seen })
+        Some(FinishedHold { held_ns, times })
     }
 
     fn launch_one(&self, offset: u64, ticket: u32, timeout_ns: u64) -> bool {
@@ -139,7 +139,7 @@ impl Resources {
     }
 }
 
-/// The kernel, loaded into the current context.
+/// Loads the kernel into the current context.
 fn load() -> Option<CUfunction> {
     let table = real::table();
     let (load, get) = (table.cuModuleLoadData?, table.cuModuleGetFunction?);

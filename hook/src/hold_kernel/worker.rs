@@ -1,5 +1,5 @@
-//! The thread that makes contexts ready (the driver compiles the kernel, which takes milliseconds and a stack of some size)
-//! and launches the holds that are for later. It is started when first needed.
+//! The thread that makes the resources of contexts and launches scheduled hold kernels. It is started when first needed. The driver compiles
+//! the kernel on this thread, which takes milliseconds and a large stack.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,18 +16,21 @@ use crate::clock::HostClock;
 use crate::process::{self, CAPTURES, COUNTERS, Managed};
 use crate::{gpu, preempt, thread};
 
-/// What the driver's compiler may need.
-const STACK: usize = 8 << 20;
+/// Stack size for the driver's compiler.
+const STACK_BYTES: usize = 8 << 20;
 
-/// How long to wait for the end of a capture before looking again.
-const CAPTURE_PAUSE_NS: u64 = 10_000_000;
+/// How long to wait for the end of a capture between two checks.
+const CAPTURE_CHECK_NS: u64 = 10_000_000;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
-static WORK: Mutex<Tasks> =
-    Mutex::new(Tasks { prepare: false, later: Vec::new(), waking: WakeupLatency::new() });
-static CALL: Condvar = Condvar::new();
+static TASKS: Mutex<Tasks> = Mutex::new(Tasks {
+    is_preparation_due: false,
+    scheduled: Vec::new(),
+    wakeup_latency: WakeupLatency::new(),
+});
+static TASK_ADDED: Condvar = Condvar::new();
 
-/// A hold that is for later.
+/// A hold kernel that is to be launched later.
 pub(super) struct ScheduledHold {
     pub(super) managed: &'static Managed,
     pub(super) context: u64,
@@ -35,32 +38,32 @@ pub(super) struct ScheduledHold {
 }
 
 struct Tasks {
-    prepare: bool,
-    later: Vec<ScheduledHold>,
-    waking: WakeupLatency,
+    is_preparation_due: bool,
+    scheduled: Vec<ScheduledHold>,
+    wakeup_latency: WakeupLatency,
 }
 
-/// Has the contexts that stand at `Preparing` made ready.
+/// Makes the resources of the contexts in state `Preparing`.
 pub(super) fn prepare() {
-    call(|work| work.prepare = true);
+    add_task(|tasks| tasks.is_preparation_due = true);
 }
 
-/// Has a hold launched when its time comes.
-pub(super) fn launch_later(later: ScheduledHold) {
-    call(|work| work.later.push(later));
+/// Launches a hold kernel when its time comes.
+pub(super) fn launch_later(scheduled: ScheduledHold) {
+    add_task(|tasks| tasks.scheduled.push(scheduled));
 }
 
-fn call(change: impl FnOnce(&mut Tasks)) {
-    change(&mut WORK.lock().unwrap_or_else(PoisonError::into_inner));
-    CALL.notify_one();
+fn add_task(change: impl FnOnce(&mut Tasks)) {
+    change(&mut TASKS.lock().unwrap_or_else(PoisonError::into_inner));
+    TASK_ADDED.notify_one();
     if !STARTED.load(Acquire) && !STARTED.swap(true, AcqRel) {
-        let started = thread::start(STACK, body, std::ptr::null_mut());
-        // Tried again at the next call.
+        let started = thread::start(STACK_BYTES, run_thread, std::ptr::null_mut());
+        // Tried again at the next task.
         STARTED.store(started, Release);
     }
 }
 
-extern "C" fn body(_: *mut c_void) -> *mut c_void {
+extern "C" fn run_thread(_: *mut c_void) -> *mut c_void {
     thread::settle_in(c"sluice-hold");
     gpu::relax_capture_mode();
     loop {
@@ -71,55 +74,55 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     }
 }
 
-/// One thing to do, or a wait for it.
+/// Does one task, or waits for one.
 fn step() {
-    let mut work = WORK.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut tasks = TASKS.lock().unwrap_or_else(PoisonError::into_inner);
     let now = HostClock.now_ns();
-    if let Some(due) = work.later.iter().position(|later| later.hold.starts_ns <= now) {
-        let later = work.later.swap_remove(due);
-        drop(work);
-        super::launch_scheduled(later.managed, later.context, later.hold);
+    if let Some(due) = tasks.scheduled.iter().position(|scheduled| scheduled.hold.starts_ns <= now) {
+        let scheduled = tasks.scheduled.swap_remove(due);
+        drop(tasks);
+        super::launch_scheduled(scheduled.managed, scheduled.context, scheduled.hold);
         return;
     }
-    if work.prepare && !CAPTURES.any() {
-        work.prepare = false;
-        drop(work);
+    if tasks.is_preparation_due && !CAPTURES.any() {
+        tasks.is_preparation_due = false;
+        drop(tasks);
         while prepare_one() {}
         return;
     }
-    let due = work.later.iter().map(|later| later.hold.starts_ns).min();
-    let woken = due.map(|due| work.waking.wake_at(due));
+    let due = tasks.scheduled.iter().map(|scheduled| scheduled.hold.starts_ns).min();
+    let woken = due.map(|due| tasks.wakeup_latency.wake_at(due));
     match woken {
         Some(at) if at <= now => {
-            // What is left is too short to sleep, and nobody may wait for the lock meanwhile.
-            drop(work);
+            // The rest is too short to sleep. The lock is dropped so that no thread waits for it meanwhile.
+            drop(tasks);
             while due.is_some_and(|due| HostClock.now_ns() < due) {
                 std::hint::spin_loop();
             }
         }
-        _ if work.prepare => {
-            let at = woken.unwrap_or(u64::MAX).min(now + CAPTURE_PAUSE_NS);
-            drop(CALL.wait_timeout(work, Duration::from_nanos(at - now)));
+        _ if tasks.is_preparation_due => {
+            let at = woken.unwrap_or(u64::MAX).min(now + CAPTURE_CHECK_NS);
+            drop(TASK_ADDED.wait_timeout(tasks, Duration::from_nanos(at - now)));
         }
         Some(at) => {
-            let waited = CALL.wait_timeout(work, Duration::from_nanos(at - now));
-            let (mut work, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            let waited = TASK_ADDED.wait_timeout(tasks, Duration::from_nanos(at - now));
+            let (mut tasks, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             if waited.timed_out() {
-                work.waking.learn(at, HostClock.now_ns());
+                tasks.wakeup_latency.learn(at, HostClock.now_ns());
             }
         }
-        None => drop(CALL.wait(work)),
+        None => drop(TASK_ADDED.wait(tasks)),
     }
 }
 
 fn prepare_one() -> bool {
-    // Whoever ends a context waits for this one.
+    // A thread that ends a context waits until this one has finished.
     let _preparing = contexts::preparing();
     let Some(context) = contexts::lock().next_to_prepare() else { return false };
     let made = preempt::load_into(context, || Resources::make(context));
     process::log(format_args!(
-        "context {context:#x}: {}",
-        if made.is_some() { "ready to hold" } else { "cannot hold" }
+        "context {context:#x} {}",
+        if made.is_some() { "is ready to hold the GPU" } else { "cannot hold the GPU" }
     ));
     contexts::lock().set_prepared(context, made);
     true

@@ -22,11 +22,11 @@ use super::{Address, ClientIdentity, Payload};
 use crate::descriptor::Descriptor;
 use crate::log::above_standard;
 
-/// How long a TCP manager may take to accept.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+/// How long connecting to a TCP manager may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Answers that came too late to be of use are skipped, up to this many in a row.
-const STALE_ANSWERS: usize = 16;
+/// Maximum number of successive answers to abandoned requests, which are skipped.
+const MAX_STALE_ANSWERS: usize = 16;
 
 /// A connection, or none.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Socket {
         Self { fd: Descriptor::none(), next_id: AtomicI32::new(0) }
     }
 
-    /// Connects, in place of whatever was connected.
+    /// Connects; an existing connection is closed.
     pub(super) fn connect(&self, address: &Address) -> Result<(), LinkError> {
         self.close();
         let stream: OwnedFd = match address {
@@ -53,7 +53,7 @@ impl Socket {
         self.set_receive_timeout(Some(HOOK_PATIENCE))
     }
 
-    /// Attaches to a manager of ours; returns the pages it handed out, grant page first, and what else it sent.
+    /// Attaches to a pod-manager; returns the descriptors that it sent, grant page first.
     pub(super) fn attach(
         &self,
         identity: &ClientIdentity,
@@ -75,7 +75,7 @@ impl Socket {
         }
     }
 
-    /// Sends a request with a payload and its descriptors beside it; returns its number.
+    /// Sends a request with a payload and its descriptors; returns its number.
     pub(super) fn send_payload(
         &self,
         identity: &ClientIdentity,
@@ -114,7 +114,7 @@ impl Socket {
         id: i32,
         kind: RequestKind,
     ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
-        for _ in 0..STALE_ANSWERS {
+        for _ in 0..MAX_STALE_ANSWERS {
             let (frame, fds) = self.with(read_frame)?;
             let Response { id: of, body } =
                 Response::decode(&frame, kind).map_err(|_| LinkError::Malformed)?;
@@ -134,11 +134,11 @@ impl Socket {
         let kind = Request { name: identity.name, id: 0, body }.body.kind();
         let (id, frame) = self.request(identity, body)?;
         let answer = self.send(&frame).and_then(|()| self.answer(id, kind));
-        // After a failure in the middle of a conversation nothing on this connection means what it says.
+        // After a failure in the middle of an exchange, later bytes on this connection have no defined meaning.
         answer.map(|(body, _)| body).inspect_err(|_| self.close())
     }
 
-    /// How long to wait for answers; `None` for ever.
+    /// Sets how long to wait for answers; `None` for no limit.
     pub(super) fn set_receive_timeout(&self, limit: Option<Duration>) -> Result<(), LinkError> {
         let limit = limit.unwrap_or(Duration::ZERO);
         let time = libc::timeval {
@@ -161,11 +161,11 @@ impl Socket {
         })
     }
 
-    /// Whether the peer has neither closed the connection nor gone away, without waiting.
+    /// Whether the peer still has the connection open, without waiting.
     pub(super) fn is_alive(&self) -> bool {
         let Some(fd) = self.fd.checked() else { return false };
         let mut byte = 0u8;
-        // SAFETY: one byte is writable; should the program close the descriptor just now, this gives an error or looks at a byte.
+        // SAFETY: one byte is writable. If the program closes the descriptor at this moment, this fails or peeks at a byte.
         let seen = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
         match seen {
             0 => false,
@@ -177,12 +177,12 @@ impl Socket {
         }
     }
 
-    /// A copy of the descriptor, for somebody who waits for the connection's end.
+    /// A copy of the descriptor, for a thread that waits for the end of the connection.
     pub(super) fn duplicate(&self) -> Option<OwnedFd> {
         self.with(|fd| above_standard(fd).ok_or(LinkError::Malformed)).ok()
     }
 
-    /// Ends the connection for everybody who has a copy of it, and closes it.
+    /// Shuts the connection down for all copies of the descriptor, and closes it.
     pub(super) fn shut_down(&self) {
         self.fd.shut_down();
     }
@@ -193,9 +193,9 @@ impl Socket {
     }
 
     fn with<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> Result<T, LinkError>) -> Result<T, LinkError> {
-        // What the program has opened under the number of one that it closed is not to be written to.
+        // If the program closed the descriptor, its number may belong to a file of the program, which must not be written to.
         let Some(fd) = self.fd.checked() else { return Err(LinkError::Gone { errno: libc::ENOTCONN }) };
-        // SAFETY: the descriptor is open: of us only the owner of the connection closes it, and does so between calls.
+        // SAFETY: the descriptor is open: inside the hook only the owner of the connection closes it, and does so between calls.
         call(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
@@ -232,7 +232,7 @@ fn read_frame(fd: BorrowedFd<'_>) -> Result<([u8; RESPONSE_LEN], Vec<OwnedFd>), 
 
 fn connect_tcp(ip: &str, port: u16) -> io::Result<OwnedFd> {
     let ip: Ipv4Addr = ip.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
-    let stream = TcpStream::connect_timeout(&SocketAddrV4::new(ip, port).into(), CONNECT_PATIENCE)?;
+    let stream = TcpStream::connect_timeout(&SocketAddrV4::new(ip, port).into(), CONNECT_TIMEOUT)?;
     stream.set_nodelay(true)?;
     Ok(stream.into())
 }

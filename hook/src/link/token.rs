@@ -1,4 +1,4 @@
-//! The token connection of one device, and the pages that came with it.
+//! The token connection of one device, and the pages that the manager sent over it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
@@ -20,30 +20,30 @@ use crate::wakeup_eventfd::WakeupEventfd;
 
 type Words = [AtomicU64; WORDS];
 
-/// What is looked at before there is a page: no grant.
-static BLANK: Words = [const { AtomicU64::new(0) }; WORDS];
+/// The grant page before there is one: no grant.
+static NO_GRANT_PAGE: Words = [const { AtomicU64::new(0) }; WORDS];
 
-/// Which way [`TokenLink::fail_closed`] goes: nobody said.
-const UNSAID: u8 = 2;
+/// Value of `fail_closed` before the first attachment.
+const UNKNOWN: u8 = 2;
 
-/// The connection over which a device's grants come.
+/// The connection over which a device's grants are requested.
 #[derive(Debug)]
 pub(crate) struct TokenConnection {
     address: Address,
     identity: ClientIdentity,
     socket: Socket,
     announcer: Announcer,
-    asked: AtomicI32,
-    /// Pages of the last attachment. Older ones stay mapped: a launch may be looking at them.
+    request_id: AtomicI32,
+    /// Pages of the last attachment. Older ones stay mapped: a launch may be reading them.
     grant: AtomicPtr<Words>,
     report: AtomicPtr<Words>,
     fail_closed: AtomicU8,
     attached: AtomicBool,
-    /// For managers without pages: what turns a quota into a deadline.
+    /// For managers without pages: converts a deadline into ticks.
     calibration: Mutex<Option<Calibration>>,
     reported_busy_ns: AtomicU64,
-    /// Where the manager listens if its page says so.
-    doorbell: WakeupEventfd,
+    /// Wakes the manager, if its page asks for that.
+    wakeup: WakeupEventfd,
 }
 
 impl TokenConnection {
@@ -53,39 +53,39 @@ impl TokenConnection {
             announcer: Announcer::new(identity.ordinal),
             identity,
             socket: Socket::closed(),
-            asked: AtomicI32::new(0),
-            grant: AtomicPtr::new((&raw const BLANK).cast_mut()),
+            request_id: AtomicI32::new(0),
+            grant: AtomicPtr::new((&raw const NO_GRANT_PAGE).cast_mut()),
             report: AtomicPtr::new(std::ptr::null_mut()),
-            fail_closed: AtomicU8::new(UNSAID),
+            fail_closed: AtomicU8::new(UNKNOWN),
             attached: AtomicBool::new(false),
             calibration: Mutex::new(None),
             reported_busy_ns: AtomicU64::new(0),
-            doorbell: WakeupEventfd::none(),
+            wakeup: WakeupEventfd::none(),
         }
     }
 
     /// Closes the descriptors in the child of a fork.
     pub(crate) fn close_in_child(&self) {
         self.socket.close();
-        self.doorbell.close();
+        self.wakeup.close();
         self.announcer.close_in_child();
     }
 
-    /// How many other processes may use the GPU; `None` if this one is not latency-critical.
+    /// The number of contenders; `None` if this process is not latency-critical.
     pub(crate) fn critical_company(&self) -> Option<u64> {
         let grant = self.grant_view();
         (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.company())
     }
 
-    /// Says what this process's gates hold back, [`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or nothing, and of how many
-    /// streams.
+    /// Reports what this process's stream gates stop ([`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or 0), and how many
+    /// streams they gate.
     pub(crate) fn say_gates(&self, gates: u64, streams: u64) {
         if let Some(report) = self.report_view() {
             report.set_gates(gates, streams);
         }
     }
 
-    /// Says that a request will be there at `at_ns`, if this process is latency-critical: others hold theirs back meanwhile.
+    /// Announces a request at `at_ns`, if this process is latency-critical: the manager then closes other clients' stream gates.
     pub(crate) fn announce_request(&self, at_ns: u64) {
         if self.critical_company().is_some()
             && let Some(report) = self.report_view()
@@ -95,7 +95,7 @@ impl TokenConnection {
         }
     }
 
-    /// The word that says whether gates are wanted and shut; `None` without a manager that has one.
+    /// The word with which the manager requests and closes stream gates; `None` if the manager has no such word.
     pub(crate) fn gate(&self) -> Option<&'static AtomicU64> {
         if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
             return None;
@@ -104,14 +104,14 @@ impl TokenConnection {
         unsafe { &*self.grant.load(Acquire) }.get(GATE)
     }
 
-    /// Counts a bypassed call where the manager can see it.
+    /// Counts a bypassed call on the report page.
     pub(crate) fn count_bypass(&self, reason: Bypass) {
         if let Some(report) = self.report_view() {
             report.count_bypass(reason.index());
         }
     }
 
-    /// Counts a hold's time on the GPU where the manager can see it.
+    /// Counts the GPU time of a hold kernel on the report page.
     pub(crate) fn count_hold(&self, ns: u64) {
         if let Some(report) = self.report_view() {
             report.add_hold_ns(ns);
@@ -131,7 +131,7 @@ impl TokenConnection {
 
     fn attach(&self) -> Result<Attached, LinkError> {
         let pages = match self.attach_with_contexts() {
-            // A manager that does not read our payload has told us so and hung up.
+            // A manager that cannot read the payload has refused it and closed the connection.
             Err(LinkError::NotAdmitted { status }) if status == AttachStatus::BadPayload as i32 => {
                 self.announcer.skip_recovery();
                 self.socket.connect(&self.address)?;
@@ -146,7 +146,7 @@ impl TokenConnection {
             attached => attached?,
         };
         let [grant, report, more @ ..] = pages.as_slice() else { return Err(LinkError::Malformed) };
-        self.doorbell.replace(more.first());
+        self.wakeup.replace(more.first());
         let grant = keep_mapped(SharedPage::map(grant.as_fd(), Access::ReadOnly).map_err(link_error)?);
         let report = keep_mapped(SharedPage::map(report.as_fd(), Access::ReadWrite).map_err(link_error)?);
         let view = GrantView::new(grant);
@@ -163,16 +163,16 @@ impl TokenConnection {
         self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.with_contexts(announced))
     }
 
-    /// A Gemini manager has no pages: the deadline is kept on one of our own. It understands no announcements either.
+    /// Attaches to a Gemini manager. It has no pages, so the hook keeps the deadline on a page of its own, and takes no announcements.
     fn attach_gemini(&self) -> Result<Attached, LinkError> {
         let mut calibration = self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
         if calibration.is_none() && sluice_sys::tsc::invariant() {
             *calibration = Calibration::measure();
         }
-        if std::ptr::eq(self.grant.load(Acquire), &raw const BLANK) {
+        if std::ptr::eq(self.grant.load(Acquire), &raw const NO_GRANT_PAGE) {
             let page = keep_mapped(SharedPage::anonymous().map_err(link_error)?);
             GrantView::new(page).init();
-            // Such a manager never says whether others wait: assume it.
+            // Such a manager never reports whether other clients wait, so they are assumed to.
             GrantView::new(page).set_contended(true);
             self.grant.store(std::ptr::from_ref(page).cast_mut(), Release);
         }
@@ -219,7 +219,7 @@ impl TokenLink for TokenConnection {
 
     fn disconnect(&self) {
         self.attached.store(false, Release);
-        // Whoever waits for the end of the connection has a copy of it.
+        // The shutdown also reaches the copy that the recovery thread waits on.
         self.socket.shut_down();
     }
 
@@ -249,13 +249,13 @@ impl TokenLink for TokenConnection {
             add(RequestBody::Yield { used_ms, overuse_ms })?;
         }
         if let Some(GrantRequest { overuse_ms, next_burst_ms }) = ask {
-            self.asked.store(add(RequestBody::Quota { overuse_ms, next_burst_ms })?, Release);
+            self.request_id.store(add(RequestBody::Quota { overuse_ms, next_burst_ms })?, Release);
         }
         self.socket.send(&frames[..length])
     }
 
     fn receive(&self) -> Result<f64, LinkError> {
-        let (answer, _) = self.socket.answer(self.asked.load(Acquire), RequestKind::Quota)?;
+        let (answer, _) = self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota)?;
         let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Malformed) };
         if matches!(self.address, Address::Tcp(..)) {
             self.open_own_page(quota_ms);
@@ -279,7 +279,7 @@ impl TokenLink for TokenConnection {
 
     fn fail_closed(&self) -> Option<bool> {
         match self.fail_closed.load(Acquire) {
-            UNSAID => None,
+            UNKNOWN => None,
             said => Some(said != 0),
         }
     }
@@ -296,7 +296,7 @@ impl TokenLink for TokenConnection {
 
     fn wake_manager(&self) {
         if self.grant_view().armed() {
-            self.doorbell.signal();
+            self.wakeup.signal();
         }
     }
 
