@@ -121,7 +121,7 @@ extern "C" fn run_thread(recovery: *mut c_void) -> *mut c_void {
     // SAFETY: the argument is the value that `watch` passed, which is never freed.
     let recovery: &'static GroupRecovery = unsafe { &*recovery.cast::<GroupRecovery>() };
     // SAFETY: concerns the calling thread only; the name is a C string of at most 15 bytes.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"sluice-guard".as_ptr()) };
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"sluice-recover".as_ptr()) };
     recovery.run();
     std::ptr::null_mut()
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_comm::attach::ContextHandles;
@@ -13,11 +13,12 @@ use sluice_nvrm::sniff::{Found, Params, Registry, Unannounced, observe};
 use sluice_nvrm::transport::CONTROL_DEVICE;
 use sluice_sys::kind::{self, Kind};
 
+use crate::leaked::Leaked;
 use crate::log::above_standard;
 use crate::{process, real};
 
 /// Made when first needed, never freed. The child of a fork does not use its parent's, whose lock may be held forever.
-static REGISTRY: AtomicPtr<Mutex<Registry>> = AtomicPtr::new(std::ptr::null_mut());
+static REGISTRY: Leaked<Mutex<Registry>> = Leaked::none();
 /// The registry's count of changes, readable without its lock.
 static REGISTRY_CHANGES: AtomicU64 = AtomicU64::new(0);
 /// Count of changes of the announcement.
@@ -45,7 +46,7 @@ pub(crate) fn announcement_changes() -> u64 {
 /// Observes an ioctl that returned 0. `before` is [`registry_changes`] from before the ioctl.
 ///
 /// # Safety
-/// `argument` is the block that `request` promises, which the driver has read and written.
+/// `argument` is the block that `request` declares, which the driver has read and written.
 pub(crate) unsafe fn observe_ioctl(
     fd: RawFd,
     request: Request,
@@ -65,10 +66,10 @@ pub(crate) unsafe fn observe_ioctl(
     let Some(seen) = observe(request, block.bytes()) else { return };
     let mut room = [0; Params::MAX_LEN];
     let mut params: &[u8] = &[];
-    if let Some(wanted) = seen.params() {
-        let into = room.get_mut(..wanted.len).unwrap_or_default();
+    if let Some(params_at) = seen.params() {
+        let into = room.get_mut(..params_at.len).unwrap_or_default();
         // SAFETY: the driver has read parameters of this size at this address and returned success.
-        unsafe { copy(wanted.address, into) };
+        unsafe { copy(params_at.address, into) };
         params = into;
     }
     if INSIDE.replace(true) {
@@ -114,7 +115,7 @@ pub(crate) fn with_context_creation<R>(device: CUdevice, call: impl FnOnce() -> 
 
 /// In the child of a fork: the parent's groups do not belong to it. Only atomics.
 pub(crate) fn after_fork() {
-    REGISTRY.store(std::ptr::null_mut(), Release);
+    REGISTRY.forget();
     REGISTRY_CHANGES.store(0, Release);
     INSIDE.set(false);
     CREATING.set(None);
@@ -187,25 +188,8 @@ fn is_driver(fd: c_int) -> bool {
 }
 
 fn registry() -> MutexGuard<'static, Registry> {
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    let registry = unsafe { REGISTRY.load(Acquire).as_ref() }.unwrap_or_else(make);
+    let registry = REGISTRY.get().unwrap_or_else(|| REGISTRY.publish(Mutex::default()));
     registry.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cold]
-fn make() -> &'static Mutex<Registry> {
-    let fresh = Box::into_raw(Box::default());
-    match REGISTRY.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
-        // SAFETY: `fresh` is valid and from here on shared and never freed.
-        Ok(_) => unsafe { &*fresh },
-        Err(first) => {
-            // SAFETY: `fresh` was not published, so this is its only owner; `first` was and is never freed.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*first
-            }
-        }
-    }
 }
 
 /// Makes all trackers check for changed announcements.
@@ -240,7 +224,7 @@ impl Block {
 /// The request and its block, also if they are wrapped in a transfer request.
 ///
 /// # Safety
-/// As [`look`].
+/// As [`observe_ioctl`].
 unsafe fn block(request: Request, argument: *const c_void) -> Option<(Request, Block)> {
     // SAFETY: as the caller guarantees.
     let block = unsafe { Block::copied(request, argument.expose_provenance() as u64) }?;

@@ -6,13 +6,14 @@
 //! use none of its memory, and end by themselves.
 
 mod active;
+mod context_end;
 mod contexts;
+mod counters;
 mod page;
 mod resources;
 mod worker;
 
-use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use sluice_driver_api::CUresult;
 use sluice_hook_core::hold_kernel::{ContextState, HoldKernels, HoldPlan, HoldRefusal, Trigger};
@@ -24,22 +25,14 @@ use crate::governed::guarded;
 use crate::gpu;
 use crate::process::{self, CAPTURES, Managed};
 pub(crate) use active::ActiveHold;
+pub(crate) use context_end::{ContextEnd, begin_context_end};
 use contexts::Contexts;
+pub(crate) use counters::counts;
 use resources::Resources;
 use worker::ScheduledHold;
 
 /// Some device of this process is latency-critical and has contenders.
 static ANY_ALLOWED: AtomicBool = AtomicBool::new(false);
-
-/// Hold kernels launched, and hold kernels released by the host.
-static LAUNCHED_COUNT: AtomicU64 = AtomicU64::new(0);
-static RELEASED_COUNT: AtomicU64 = AtomicU64::new(0);
-/// Of those launched, the ones planned for later; their lateness in nanoseconds, as sum and maximum.
-static SCHEDULED_COUNT: AtomicU64 = AtomicU64::new(0);
-static LATENESS_SUM_NS: AtomicU64 = AtomicU64::new(0);
-static LATENESS_MAX_NS: AtomicU64 = AtomicU64::new(0);
-/// Planned for later and not launched at their time: the request had arrived, or the last one was not over.
-static NOT_LAUNCHED_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// A hold kernel that starts within this time counts as work for the manager from now on, so that the manager does not hand the GPU to
 /// another client shortly before. A later one counts from its start. So a hint without a request has a bounded cost, whatever its lead.
@@ -155,38 +148,6 @@ pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
     })
 }
 
-/// Keeps hold kernels away from a context that may be about to end, until the result is dropped.
-pub(crate) fn begin_context_end(context: u64) -> ContextEnd {
-    let preparing = contexts::preparing();
-    let mut contexts = contexts::lock();
-    if let Some(resources) = contexts.ready(context) {
-        // The end of the context would wait for a hold kernel.
-        let page = resources.page();
-        for managed in
-            process::devices().filter(|managed| managed.active_hold.page().is_some_and(|out| out.is(page)))
-        {
-            release_hold(managed, managed.device.hold_kernels().host_wait_begins(true));
-        }
-    }
-    ContextEnd { context, contexts, _preparing: preparing }
-}
-
-/// See [`begin_context_end`].
-pub(crate) struct ContextEnd {
-    context: u64,
-    contexts: MutexGuard<'static, Contexts>,
-    _preparing: MutexGuard<'static, ()>,
-}
-
-impl ContextEnd {
-    /// Forgets the context, which has ended.
-    pub(crate) fn ended(mut self) {
-        if let Some(resources) = self.contexts.remove(self.context) {
-            resources.page().recycle();
-        }
-    }
-}
-
 /// Gives up a hold kernel that ended without a request, and counts hold kernels that are over. Called by the tracker from time to time.
 pub(crate) fn expire_and_count(managed: &Managed) {
     if managed.active_hold.is_overdue() {
@@ -209,19 +170,6 @@ fn count(managed: &Managed, resources: &mut Resources) {
     if let Some(times) = finished.times {
         managed.device.hold_kernels().learn_times(times);
     }
-}
-
-/// The counters of [`crate::api::sluice_hook_holds`].
-pub(crate) fn counts() -> [u64; 6] {
-    [
-        &LAUNCHED_COUNT,
-        &RELEASED_COUNT,
-        &SCHEDULED_COUNT,
-        &LATENESS_SUM_NS,
-        &LATENESS_MAX_NS,
-        &NOT_LAUNCHED_COUNT,
-    ]
-    .map(|count| count.load(Relaxed))
 }
 
 /// The device of this thread's call, if its controller `wants` the call.
@@ -315,12 +263,10 @@ fn launch_scheduled(managed: &Managed, context: u64, hold: HoldPlan) {
         managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
         managed.active_hold.expect_end(hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
         let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);
-        SCHEDULED_COUNT.fetch_add(1, Relaxed);
-        LATENESS_SUM_NS.fetch_add(late_ns, Relaxed);
-        LATENESS_MAX_NS.fetch_max(late_ns, Relaxed);
+        counters::count_scheduled(late_ns);
         gpu::within(context, || launch_in(&mut contexts, managed, context, hold));
     } else {
-        NOT_LAUNCHED_COUNT.fetch_add(1, Relaxed);
+        counters::NOT_LAUNCHED.fetch_add(1, Relaxed);
     }
 }
 
@@ -332,7 +278,7 @@ fn launch_in(contexts: &mut Contexts, managed: &Managed, context: u64, hold: Hol
         resources.is_some_and(|resources| resources.launch(hold.ticket, hold.timeout_ns, HostClock.now_ns()))
     });
     if launched {
-        LAUNCHED_COUNT.fetch_add(1, Relaxed);
+        counters::LAUNCHED.fetch_add(1, Relaxed);
     } else {
         managed.device.hold_kernels().launch_failed(hold.ticket);
         contexts.set_unable(context);
@@ -342,7 +288,7 @@ fn launch_in(contexts: &mut Contexts, managed: &Managed, context: u64, hold: Hol
 fn release_hold(managed: &Managed, ticket: Option<u32>) {
     if let (Some(ticket), Some(page)) = (ticket, managed.active_hold.page()) {
         page.release(ticket, HostClock.now_ns());
-        RELEASED_COUNT.fetch_add(1, Relaxed);
+        counters::RELEASED.fetch_add(1, Relaxed);
         managed.active_hold.clear_expected_work(managed);
     }
 }

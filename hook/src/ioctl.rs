@@ -69,12 +69,12 @@ unsafe fn perhaps_nvidia(fd: c_int, number: c_ulong, argument: *mut c_void, requ
     }
     if result == 0 {
         let errno = Errno::now();
-        let looked = catch_unwind(AssertUnwindSafe(|| {
+        let observed = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: the file is checked first. If it is the driver's, the driver has accepted the request, so the argument is the block
             // that the number declares. The argument of another file is not read.
             unsafe { groups::observe_ioctl(fd, request, argument, before, simulated) };
         }));
-        if looked.is_err() {
+        if observed.is_err() {
             let _given_up = catch_unwind(groups::disable_after_panic);
         }
         errno.put_back();

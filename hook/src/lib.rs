@@ -10,7 +10,7 @@
 //! * `real` finds the real driver; `gpu`, `link` and `clock` implement the traits of `sluice_hook_core`.
 //! * `hold_kernel` switches the GPU to a latency-critical process before its kernels arrive.
 //! * `preempt` stops and restores streams, for the program or for the manager.
-//! * `process` owns the state of this process: configuration, devices, allocations. `load_and_fork` runs at load and at fork.
+//! * `process` owns the state of this process: configuration, devices, allocations; `leaked` holds values that are made once. `load_and_fork` runs at load and at fork.
 
 mod api;
 mod clock;
@@ -23,6 +23,7 @@ mod group_recovery;
 mod groups;
 mod hold_kernel;
 mod ioctl;
+mod leaked;
 mod link;
 mod load_and_fork;
 mod log;

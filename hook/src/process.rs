@@ -2,16 +2,15 @@
 //!
 //! Devices are made when first needed and never freed. In the child of a fork one flag is set, after which every call bypasses.
 
+mod setup;
+
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluice_comm::Name;
 use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::allocations::AllocationTable;
 use sluice_hook_core::captures::Captures;
-use sluice_hook_core::config::{Config, Managers};
 use sluice_hook_core::counters::Counters;
 use sluice_hook_core::device::{Device, Settings};
 use sluice_hook_core::memory::MemoryAccount;
@@ -19,10 +18,11 @@ use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::thread_state::ThreadState;
 
 use crate::clock::HostClock;
-use crate::descriptor::Descriptor;
 use crate::gpu::{self, Gpu};
-use crate::link::{Address, ClientIdentity, MemoryConnection, TokenConnection};
+use crate::leaked::Leaked;
+use crate::link::{ClientIdentity, MemoryConnection, TokenConnection};
 use crate::{groups, hold_kernel, log, preempt, tracker_thread};
+use setup::{manager_address, setup};
 
 /// Maximum number of devices that a process can see.
 pub(crate) const MAX_DEVICES: usize = 64;
@@ -32,12 +32,10 @@ pub(crate) static COUNTERS: Counters = Counters::new();
 /// Stream captures in progress.
 pub(crate) static CAPTURES: Captures = Captures::new();
 
-static LEDGER: Mutex<AllocationTable> = Mutex::new(AllocationTable::new());
-static SETUP: AtomicPtr<Setup> = AtomicPtr::new(std::ptr::null_mut());
-static DEVICES: [AtomicPtr<Managed>; MAX_DEVICES] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_DEVICES];
+static ALLOCATIONS: Mutex<AllocationTable> = Mutex::new(AllocationTable::new());
+static DEVICES: [Leaked<Managed>; MAX_DEVICES] = [const { Leaked::none() }; MAX_DEVICES];
 /// The device, if the process sees only one and it is managed.
-static ONLY_DEVICE: AtomicPtr<Managed> = AtomicPtr::new(std::ptr::null_mut());
+static ONLY_DEVICE: Leaked<Managed> = Leaked::none();
 /// Number of devices that the process sees; 0 until queried.
 static DEVICE_COUNT: AtomicI32 = AtomicI32::new(0);
 /// Bit n: device n has no manager.
@@ -72,14 +70,6 @@ impl Managed {
     }
 }
 
-/// The configuration and what follows from it.
-struct Setup {
-    config: Config,
-    name: Name,
-    log: Option<Descriptor>,
-    disabled: bool,
-}
-
 /// Runs `call` with the state of the calling thread.
 #[inline]
 pub(crate) fn with_thread<R>(call: impl FnOnce(&ThreadState) -> R) -> R {
@@ -87,15 +77,14 @@ pub(crate) fn with_thread<R>(call: impl FnOnce(&ThreadState) -> R) -> R {
 }
 
 /// The allocations of this process.
-pub(crate) fn ledger() -> MutexGuard<'static, AllocationTable> {
-    LEDGER.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn allocations() -> MutexGuard<'static, AllocationTable> {
+    ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The one managed device of a process that sees one device and has launched on it.
 #[inline]
 pub(crate) fn only_device() -> Option<&'static Managed> {
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    unsafe { ONLY_DEVICE.load(Acquire).as_ref() }
+    ONLY_DEVICE.get()
 }
 
 /// The managed device of the calling thread's context, ready for launches.
@@ -109,7 +98,7 @@ pub(crate) fn device_for_launch() -> Result<&'static Managed, Bypass> {
     let managed = device_of(gpu::current_device().or_else(only).ok_or(Bypass::NoContext)?)?;
     managed.track();
     if DEVICE_COUNT.load(Relaxed) == 1 {
-        ONLY_DEVICE.store(std::ptr::from_ref(managed).cast_mut(), Release);
+        ONLY_DEVICE.share(managed);
     }
     Ok(managed)
 }
@@ -136,8 +125,7 @@ pub(crate) fn device_of(ordinal: CUdevice) -> Result<&'static Managed, Bypass> {
     passing()?;
     let at = usize::try_from(ordinal).map_err(|_| Bypass::NotManaged)?;
     let slot = DEVICES.get(at).ok_or(Bypass::NotManaged)?;
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    if let Some(managed) = unsafe { slot.load(Acquire).as_ref() } {
+    if let Some(managed) = slot.get() {
         return Ok(managed);
     }
     if UNMANAGED.load(Acquire) & (1 << at) != 0 {
@@ -152,31 +140,17 @@ pub(crate) fn device_of(ordinal: CUdevice) -> Result<&'static Managed, Bypass> {
         UNMANAGED.fetch_or(1 << at, AcqRel);
         return Err(Bypass::NotManaged);
     };
-    let made = Box::into_raw(Box::new(made));
-    match slot.compare_exchange(std::ptr::null_mut(), made, AcqRel, Acquire) {
-        // SAFETY: `made` is valid and from here on shared and never freed.
-        Ok(_) => Ok(unsafe { &*made }),
-        Err(first) => {
-            // SAFETY: `made` was not published, so this is its only owner; `first` was and is never freed.
-            unsafe {
-                drop(Box::from_raw(made));
-                Ok(&*first)
-            }
-        }
-    }
+    Ok(slot.publish(made))
 }
 
 /// The device of an ordinal if it is in use.
 pub(crate) fn in_use(ordinal: u32) -> Option<&'static Managed> {
-    let slot = DEVICES.get(usize::try_from(ordinal).ok()?)?;
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    unsafe { slot.load(Acquire).as_ref() }
+    DEVICES.get(usize::try_from(ordinal).ok()?)?.get()
 }
 
 /// All devices in use.
 pub(crate) fn devices() -> impl Iterator<Item = &'static Managed> {
-    // SAFETY: the pointers are null or come from `Box::into_raw` and are never freed.
-    DEVICES.iter().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
+    DEVICES.iter().filter_map(Leaked::get)
 }
 
 /// `Err` with the reason if nothing is governed in this process.
@@ -240,7 +214,7 @@ fn make_device(ordinal: CUdevice) -> Option<Managed> {
     let uuid = gpu::device_uuid(ordinal)?;
     let at = usize::try_from(ordinal).ok()?;
     let ordinal = u32::try_from(ordinal).ok()?;
-    let address = address(&setup.config.managers, at, &uuid)?;
+    let address = manager_address(&setup.config.managers, at, &uuid)?;
     let identity = ClientIdentity { name: setup.name, ordinal, uuid };
     log(format_args!("device {ordinal}: manager={address:?} client={:?}", setup.name.as_str()));
     let settings = Settings {
@@ -259,80 +233,4 @@ fn make_device(ordinal: CUdevice) -> Option<Managed> {
         active_hold: hold_kernel::ActiveHold::none(),
         tracked: AtomicBool::new(false),
     })
-}
-
-/// Where a device's manager listens; `None` if it has none.
-fn address(managers: &Managers, ordinal: usize, uuid: &[u8; 16]) -> Option<Address> {
-    match managers {
-        Managers::Socket(path) => Some(Address::Unix(path.clone())),
-        Managers::Tcp(list) => list.get(ordinal).map(|(ip, port)| Address::Tcp(ip.clone(), *port)),
-        Managers::Directory { path, explicit } => {
-            let uuid = format_uuid(uuid);
-            let named = |prefix: &str| -> PathBuf { path.join(format!("{prefix}{uuid}.sock")) };
-            let candidates = [named("GPU-"), named("MIG-"), named("")];
-            let found = candidates.iter().find(|path| path.exists()).cloned();
-            let [usual, ..] = candidates;
-            found.or_else(|| explicit.then_some(usual)).map(Address::Unix)
-        }
-    }
-}
-
-/// A UUID as NVIDIA's tools write it.
-fn format_uuid(uuid: &[u8; 16]) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]].map(hex).join("-")
-}
-
-fn setup() -> &'static Setup {
-    let setup = SETUP.load(Acquire);
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    unsafe { setup.as_ref() }.unwrap_or_else(set_up)
-}
-
-/// Reads the configuration. If two threads do it at once, the first result stays.
-#[cold]
-fn set_up() -> &'static Setup {
-    let (config, mistakes) = Config::read(|name| std::env::var(name).ok());
-    // This library has a copy of the standard library of its own: the program's own panic hook is not touched.
-    std::panic::set_hook(Box::new(|_| {}));
-    let log_file = config.log.as_deref().and_then(log::open);
-    for mistake in mistakes {
-        log::line(log_file.as_ref(), format_args!("{mistake}"));
-    }
-    let name = config.client.clone().unwrap_or_else(host_name);
-    let disabled = config.disabled || has_disable_file(&config.managers);
-    let fresh =
-        Box::into_raw(Box::new(Setup { name: Name::shortened(&name), config, log: log_file, disabled }));
-    match SETUP.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
-        // SAFETY: `fresh` is valid and from here on shared and never freed.
-        Ok(_) => unsafe { &*fresh },
-        Err(first) => {
-            // SAFETY: `fresh` was not published, so this is its only owner; `first` was and is never freed.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*first
-            }
-        }
-    }
-}
-
-/// Whether the kill switch exists as a file beside the sockets.
-fn has_disable_file(managers: &Managers) -> bool {
-    let directory: Option<&Path> = match managers {
-        Managers::Socket(path) => path.parent(),
-        Managers::Directory { path, .. } => Some(path),
-        Managers::Tcp(_) => None,
-    };
-    directory.is_some_and(|directory| directory.join("disable").exists())
-}
-
-fn host_name() -> String {
-    let mut buffer = [0u8; 256];
-    // SAFETY: the buffer is writable for its length; one byte is kept for the NUL.
-    let got = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
-    let name = std::ffi::CStr::from_bytes_until_nul(&buffer).ok().and_then(|name| name.to_str().ok());
-    match name {
-        Some(name) if got == 0 && !name.is_empty() => name.to_owned(),
-        _ => "unnamed".to_owned(),
-    }
 }

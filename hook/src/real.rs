@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicPtr, Ordering::*};
 
 use sluice_driver_api::{CUresult, RealDriver};
 
+use crate::leaked::Leaked;
 use crate::symbols;
 
-static TABLE: AtomicPtr<RealDriver> = AtomicPtr::new(std::ptr::null_mut());
+static TABLE: Leaked<RealDriver> = Leaked::none();
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// `sluiceSimIoctl` of the library that was opened.
 static SIMULATED: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -36,15 +37,13 @@ thread_local! {
 /// The real driver's functions; none if there is no driver.
 #[inline]
 pub(crate) fn table() -> &'static RealDriver {
-    let table = TABLE.load(Acquire);
-    // SAFETY: the pointer is null or comes from `Box::into_raw` in `find`, and is never freed.
-    unsafe { table.as_ref() }.unwrap_or_else(find)
+    TABLE.get().unwrap_or_else(find)
 }
 
 /// The result of a function that the real driver does not have.
 #[cold]
 pub(crate) fn missing() -> CUresult {
-    if TABLE.load(Acquire).is_null() { CUresult::ERROR_NO_DEVICE } else { CUresult::ERROR_NOT_FOUND }
+    if TABLE.get().is_none() { CUresult::ERROR_NO_DEVICE } else { CUresult::ERROR_NOT_FOUND }
 }
 
 /// The address that the real driver's own symbol table gives for `symbol`.
@@ -80,18 +79,7 @@ fn find() -> &'static RealDriver {
     let table = unsafe { RealDriver::load(|symbol| symbols::real_dlsym(handle, symbol)) };
     HANDLE.store(handle, Release);
     SIMULATED.store(symbols::real_dlsym(handle, c"sluiceSimIoctl"), Release);
-    let fresh = Box::into_raw(Box::new(table));
-    match TABLE.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
-        // SAFETY: `fresh` is valid and from here on shared and never freed.
-        Ok(_) => unsafe { &*fresh },
-        Err(first) => {
-            // SAFETY: `fresh` was not published, so this is its only owner; `first` was published and is never freed.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*first
-            }
-        }
-    }
+    TABLE.publish(table)
 }
 
 fn open_any() -> Option<*mut c_void> {

@@ -20,7 +20,7 @@ pub struct Config {
     pub managers: Managers,
     /// `SLUICE_CLIENT`, else `POD_NAME`, else the host name: the name that the process reports. The manager identifies the client itself.
     pub client: Option<String>,
-    /// `SLUICE_ON_MANAGER_LOSS`: `open` (default) or `closed`, until the manager's grant page says otherwise.
+    /// `SLUICE_ON_MANAGER_LOSS`: `open` (default) or `closed`, until the manager's grant page states otherwise.
     pub fail_closed: bool,
     /// `SLUICE_REAL_LIBCUDA`: the driver library to use instead of the one that the search finds.
     pub real_libcuda: Option<PathBuf>,

@@ -18,6 +18,7 @@ mod benefit_test;
 mod conditions;
 mod contexts;
 mod preparation_estimate;
+mod request;
 mod state;
 mod switch_cost;
 mod wakeup_latency;

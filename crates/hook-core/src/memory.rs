@@ -26,7 +26,7 @@ pub struct MemoryAccount<L> {
 }
 
 impl<L: MemoryLink> MemoryAccount<L> {
-    /// An empty account. `fail_closed` applies until the manager says otherwise.
+    /// An empty account. `fail_closed` applies until the manager states otherwise.
     pub fn new(link: L, fail_closed: bool) -> Self {
         Self {
             link,

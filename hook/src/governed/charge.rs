@@ -37,7 +37,7 @@ enum Admission {
 /// `made` reads the handle that the driver has written, and the real size of the allocation, which may differ from the requested size.
 /// `undo` frees the allocation if the difference does not fit.
 pub(crate) fn allocate(
-    wanted: AllocationRequest,
+    request: AllocationRequest,
     device: Option<i32>,
     real: impl FnOnce() -> CUresult,
     made: impl FnOnce() -> (u64, u64),
@@ -49,7 +49,7 @@ pub(crate) fn allocate(
             process::count_bypass(Bypass::Nested);
             return real();
         };
-        let leave = guarded(Admission::Uncharged, || reserve(wanted.bytes, device));
+        let leave = guarded(Admission::Uncharged, || reserve(request.bytes, device));
         let reserved = match leave {
             Admission::Uncharged => return preempt::beside(real),
             Admission::Refused => return CUresult::ERROR_OUT_OF_MEMORY,
@@ -61,7 +61,7 @@ pub(crate) fn allocate(
             return result;
         }
         let (handle, bytes) = made();
-        if guarded(true, || settle(&reserved, wanted, handle, bytes)) {
+        if guarded(true, || settle(&reserved, request, handle, bytes)) {
             return result;
         }
         undo(handle);
@@ -99,7 +99,7 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
 }
 
 /// Records the allocation at its real size; `false` if the part that was not reserved does not fit.
-fn settle(reserved: &Reserved, wanted: AllocationRequest, handle: u64, bytes: u64) -> bool {
+fn settle(reserved: &Reserved, request: AllocationRequest, handle: u64, bytes: u64) -> bool {
     let memory = &reserved.managed.memory;
     if bytes > reserved.bytes {
         if let Outcome::Refused(_) = memory.reserve(bytes - reserved.bytes) {
@@ -110,14 +110,14 @@ fn settle(reserved: &Reserved, wanted: AllocationRequest, handle: u64, bytes: u6
     } else {
         memory.release(reserved.bytes - bytes);
     }
-    let context = match wanted.kind {
+    let context = match request.kind {
         AllocationKind::Linear | AllocationKind::Managed | AllocationKind::Array => {
             gpu::current_context().unwrap_or(0)
         }
         AllocationKind::StreamOrdered | AllocationKind::Physical => 0,
     };
     let allocation = Allocation { bytes, device: reserved.managed.ordinal, context };
-    let replaced = process::ledger().insert(wanted.space, handle, allocation);
+    let replaced = process::allocations().insert(request.space, handle, allocation);
     if let Some(replaced) = replaced {
         release(replaced);
     }
@@ -126,7 +126,7 @@ fn settle(reserved: &Reserved, wanted: AllocationRequest, handle: u64, bytes: u6
 
 /// Whether a call may wait for the GPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum MayWait {
     /// It waits for all work that may use the memory.
     Yes,
     /// It is ordered in a stream, or only drops a reference.
@@ -139,7 +139,7 @@ pub(crate) enum Waits {
 pub(crate) fn free(
     space: HandleSpace,
     handle: u64,
-    waits: Waits,
+    waits: MayWait,
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
     process::with_thread(|thread| {
@@ -148,20 +148,20 @@ pub(crate) fn free(
             return real();
         }
         let taken = guarded(None, || {
-            let mut ledger = process::ledger();
-            let known = ledger.get(space, handle).is_some();
-            known.then(|| ledger.release(space, handle))
+            let mut allocations = process::allocations();
+            let known = allocations.get(space, handle).is_some();
+            known.then(|| allocations.release(space, handle))
         });
         let result = match waits {
-            Waits::No => real(),
-            Waits::Yes => {
+            MayWait::No => real(),
+            MayWait::Yes => {
                 hold_kernel::before_wait(true);
                 super::sync::blocking(|| preempt::settle(real))
             }
         };
         let Some(taken) = taken else { return result };
         guarded((), || match taken {
-            _ if result != CUresult::SUCCESS => process::ledger().restore(space, handle, taken),
+            _ if result != CUresult::SUCCESS => process::allocations().restore(space, handle, taken),
             Some(allocation) => release(allocation),
             None => {}
         });

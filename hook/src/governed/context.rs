@@ -32,7 +32,7 @@ pub(crate) fn destroy(context: CUcontext, real: impl FnOnce() -> CUresult) -> CU
 pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) -> CUresult {
     let mut context = std::ptr::null_mut();
     if let Some(get) = real::table().cuCtxFromGreenCtx {
-        // SAFETY: the program says that the handle is a green context; `context` is writable.
+        // SAFETY: the program passes the handle of a green context; `context` is writable.
         let _found = unsafe { get(&raw mut context, green) };
     }
     // The memory of a green context belongs to its device.
@@ -97,7 +97,7 @@ pub(super) fn ending(
     drop(guards);
     if ended && memory == ContextMemory::GoesToo {
         guarded((), || {
-            let freed = process::ledger().remove_context(context);
+            let freed = process::allocations().remove_context(context);
             for (device, bytes) in freed {
                 if let Some(managed) = process::in_use(device) {
                     managed.memory.release(bytes);

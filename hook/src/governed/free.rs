@@ -5,7 +5,7 @@ use sluice_driver_api::types::*;
 use sluice_hook_core::allocations::HandleSpace;
 use sluice_preempt::command::Work;
 
-use super::charge::{Waits, free};
+use super::charge::{MayWait, free};
 use crate::preempt;
 
 pub(crate) use super::physical::cuMemRelease;
@@ -21,7 +21,7 @@ macro_rules! frees {
         ) -> CUresult {
             let number: fn($handle) -> u64 = $number;
             // SAFETY: the program's arguments, unchanged.
-            free(HandleSpace::$space, number(handle), Waits::$waits, || unsafe { real(handle $(, $argument)*) })
+            free(HandleSpace::$space, number(handle), MayWait::$waits, || unsafe { real(handle $(, $argument)*) })
         }
     )* };
 }
@@ -42,7 +42,7 @@ macro_rules! ordered {
             pointer: CUdeviceptr,
             stream: CUstream,
         ) -> CUresult {
-            free(HandleSpace::Pointer, pointer, Waits::No, || {
+            free(HandleSpace::Pointer, pointer, MayWait::No, || {
                 preempt::order(
                     (Some(stream), $per_thread),
                     || Work::Small,

@@ -51,7 +51,7 @@ pub(crate) unsafe fn cuMemRelease(
     handle: Handle,
 ) -> CUresult {
     // SAFETY: the program's argument, unchanged.
-    charge::free(HandleSpace::Physical, handle, charge::Waits::No, || unsafe { real(handle) })
+    charge::free(HandleSpace::Physical, handle, charge::MayWait::No, || unsafe { real(handle) })
 }
 
 /// `cuMemRetainAllocationHandle`: one more handle.
@@ -68,7 +68,7 @@ pub(crate) unsafe fn retain(
     if result == CUresult::SUCCESS && !process::has_forked() {
         // SAFETY: the driver has succeeded, so it has written the handle.
         let handle = unsafe { *handle };
-        guarded((), || process::ledger().retain(HandleSpace::Physical, handle));
+        guarded((), || process::allocations().retain(HandleSpace::Physical, handle));
     }
     result
 }
@@ -89,9 +89,9 @@ pub(crate) unsafe fn map(
     let result = unsafe { real(pointer, size, offset, handle, flags) };
     if result == CUresult::SUCCESS && !process::has_forked() {
         guarded((), || {
-            let mut ledger = process::ledger();
-            if ledger.get(HandleSpace::Physical, handle).is_some() {
-                ledger.retain(HandleSpace::Physical, handle);
+            let mut allocations = process::allocations();
+            if allocations.get(HandleSpace::Physical, handle).is_some() {
+                allocations.retain(HandleSpace::Physical, handle);
                 mappings(|all| all.insert(pointer, (pointer.saturating_add(size as u64), handle)));
             }
         });
@@ -122,7 +122,7 @@ pub(crate) unsafe fn unmap(
                 inside
             });
             for (_, handle) in gone {
-                let freed = process::ledger().release(HandleSpace::Physical, handle);
+                let freed = process::allocations().release(HandleSpace::Physical, handle);
                 freed.into_iter().for_each(charge::release);
             }
         });

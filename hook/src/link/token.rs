@@ -280,7 +280,7 @@ impl TokenLink for TokenConnection {
     fn fail_closed(&self) -> Option<bool> {
         match self.fail_closed.load(Acquire) {
             UNKNOWN => None,
-            said => Some(said != 0),
+            value => Some(value != 0),
         }
     }
 

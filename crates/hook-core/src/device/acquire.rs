@@ -78,10 +78,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         let became_active = self.report_activity(&mut state, now);
         state.streams.note(located.context, stream, located.blocking, epoch);
-        let standing = state.grant.is_unlimited();
+        let unlimited = state.grant.is_unlimited();
         let (grant, burst) = (state.grant.number, state.grant.bursts);
         let due = burst == 1 || now >= state.next_measure_ns;
-        let measure = begins && due && !standing && !self.captures.any();
+        let measure = begins && due && !unlimited && !self.captures.any();
         if measure {
             state.next_measure_ns = now + MEASURE_INTERVAL_NS;
         }

@@ -19,7 +19,7 @@ pub struct Settings {
     pub idle_ns: u64,
     /// The quantile that the predictors return.
     pub quantile: Quantile,
-    /// Block launches while there is no manager, until the manager's page says otherwise.
+    /// Block launches while there is no manager, until the manager's page states otherwise.
     pub fail_closed: bool,
     /// How long a launch waits for the drain of the last grant. The drain may be waiting for that same launch.
     pub stall_ns: u64,

@@ -1,8 +1,11 @@
 //! Fixtures of the device's tests.
 
+mod activity;
 mod environment;
 mod grants;
-mod work;
+mod idleness;
+mod measurement;
+mod ungated_work;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -94,4 +97,9 @@ fn wait_for(device: &TestDevice<'_>, handle: u64) {
 fn used(device: &TestDevice<'_>, at: usize) -> (f64, f64) {
     let used = device.link.sent()[at].0.expect("a report of the grant");
     (used.used_ms, used.overuse_ms)
+}
+
+/// The activity that was reported, without the times.
+fn reported(device: &TestDevice<'_>) -> Vec<bool> {
+    lock(&device.link.activity).iter().map(|(busy, _)| *busy).collect()
 }

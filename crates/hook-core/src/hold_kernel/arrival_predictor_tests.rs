@@ -55,7 +55,7 @@ fn irregular_requests_are_not_predicted() {
 #[test]
 fn prediction_resumes_after_a_pause() {
     for pause in [20 * MS, 2_000 * MS] {
-        let next = after(steady(30).chain([pause])).next().expect("is_established");
+        let next = after(steady(30).chain([pause])).next().expect("an established interval");
         let due = (1_300 * MS + pause + 10 * MS) as f64;
         assert!((next.mean_ns - due).abs() < 30_000.0, "{next:?}");
     }
@@ -64,7 +64,7 @@ fn prediction_resumes_after_a_pause() {
 #[test]
 fn interval_is_kept_over_two_misses() {
     let other = steady(600).chain([MS, 2_000 * MS]);
-    let next = after(other).next().expect("is_established");
+    let next = after(other).next().expect("an established interval");
     assert!((next.mean_ns - (1_000 + 6_000 + 2_001 + 10) as f64 * MS as f64).abs() < 30_000.0, "{next:?}");
     // An interval that was not established is not kept.
     assert_eq!(after(steady(7).chain([MS, 2_000 * MS]).chain(steady(7))).next(), None);
@@ -86,10 +86,10 @@ fn single_late_or_early_request_keeps_the_interval() {
     for off in [700_000_i64, -700_000] {
         let stumbles = steady(30).chain([(10 * MS).strict_add_signed(off)]);
         let due = |beats: u64| (1_000 + beats * 10) as f64 * MS as f64;
-        let next = after(stumbles.clone()).next().expect("the next is on the by_clock_grid");
+        let next = after(stumbles.clone()).next().expect("the next is on the clock");
         assert!((next.mean_ns - due(32)).abs() < 60_000.0, "{next:?}");
         let on_beat = stumbles.clone().chain([(10 * MS).strict_add_signed(-off)]);
-        let next = after(on_beat).next().expect("it was");
+        let next = after(on_beat).next().expect("the request was on the clock");
         assert!((next.mean_ns - due(33)).abs() < 60_000.0, "{next:?}");
         // A program that pauses after each request is followed.
         let next = after(stumbles.chain([10 * MS])).next().expect("in step with the last");
@@ -107,7 +107,7 @@ fn delay_of_the_host_does_not_spoil_later_predictions() {
             let delay = if at % 15 == 0 { 300_000 } else { 0 };
             predictor.learn(now + delay);
             now += if by_clock { 0 } else { delay };
-            let next = predictor.next().expect("is_established");
+            let next = predictor.next().expect("an established interval");
             if at <= 16 {
                 continue;
             }

@@ -59,24 +59,18 @@ impl HoldPlan {
 }
 
 /// Why no hold kernel is to be launched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldRefusal {
     /// The configuration does not allow it, or the process is not latency-critical.
-    #[error("hold kernels are off")]
     Disabled,
     /// No other client uses the GPU.
-    #[error("no other client uses the GPU")]
     NoContenders,
     /// The process has work on the GPU.
-    #[error("the GPU is in use by this process")]
     Running,
     /// The request has already begun.
-    #[error("the request has already begun")]
     AlreadyBegun,
     /// Hold kernels do not shorten requests, or this request is a sample without one.
-    #[error("the request goes without a hold kernel")]
     NotWorthIt,
     /// The lead is longer than one second.
-    #[error("the request is more than one second ahead")]
     TooFarAhead,
 }

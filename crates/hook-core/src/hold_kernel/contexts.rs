@@ -25,7 +25,7 @@ impl<R> HoldContexts<R> {
 
     /// The state of a context; `None` if no hold kernel was requested for it, or it has ended.
     pub fn get(&mut self, context: u64) -> Option<&mut ContextState<R>> {
-        self.0.iter_mut().find(|(known, _)| *known == context).map(|(_, standing)| standing)
+        self.0.iter_mut().find(|(known, _)| *known == context).map(|(_, state)| state)
     }
 
     /// The resources of a context that can run hold kernels.
@@ -38,7 +38,7 @@ impl<R> HoldContexts<R> {
 
     /// The resources of all contexts that can run hold kernels.
     pub fn all_ready(&mut self) -> impl Iterator<Item = &mut R> {
-        self.0.iter_mut().filter_map(|(_, standing)| match standing {
+        self.0.iter_mut().filter_map(|(_, state)| match state {
             ContextState::Ready(resources) => Some(resources),
             ContextState::Preparing | ContextState::Unable => None,
         })
@@ -67,7 +67,7 @@ impl<R> HoldContexts<R> {
 
     /// The next context whose resources are to be made.
     pub fn next_to_prepare(&self) -> Option<u64> {
-        let waiting = self.0.iter().find(|(_, standing)| matches!(standing, ContextState::Preparing));
+        let waiting = self.0.iter().find(|(_, state)| matches!(state, ContextState::Preparing));
         waiting.map(|(context, _)| *context)
     }
 

@@ -4,6 +4,7 @@ use super::arrival_predictor::ArrivalPredictor;
 use super::benefit_test::BenefitTest;
 use super::conditions::{HoldPlan, HoldRefusal, Settings, Trigger};
 use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
+use super::request::{ActiveHold, Phase, PredictedRequest, Request};
 use super::switch_cost::{HoldTimes, SwitchCost};
 
 /// If requests have more launches than this, hold kernels last until the program waits. In the gaps between its launches the GPU would
@@ -23,47 +24,6 @@ const LATENESS_NS: u64 = 400_000;
 
 /// Longest lead of an announced request.
 const MAX_LEAD_NS: u64 = 1_000_000_000;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Work is on the GPU, or was never observed to finish.
-    Running,
-    /// No work is on the GPU; the next trigger begins a request.
-    Armed,
-    /// A request has begun and its first launch is still to come.
-    Begun,
-}
-
-/// The current request, until the GPU is idle again.
-#[derive(Debug, Clone, Copy)]
-struct Request {
-    trigger: Trigger,
-    /// When its first call was made; `None` while that is still to come.
-    began_ns: Option<u64>,
-    /// When its first launch would come if nothing had been learned.
-    announced_ns: u64,
-    /// If no call was made by then, the request is forgotten.
-    expires_ns: u64,
-    with_hold: bool,
-    /// The prediction, if it was predicted.
-    predicted: Option<PredictedRequest>,
-}
-
-/// A request that is expected at a certain time.
-#[derive(Debug, Clone, Copy)]
-struct PredictedRequest {
-    due_ns: u64,
-    /// The hold kernel to be launched before it; `None` for a sample without one.
-    hold: Option<HoldPlan>,
-    released_by_launch: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct ActiveHold {
-    ticket: u32,
-    /// Released by the first launch; otherwise by a wait.
-    released_by_launch: bool,
-}
 
 /// The state of one device's hold kernels.
 #[derive(Debug)]
@@ -213,10 +173,10 @@ impl HoldKernelState {
 
     /// Plans the hold kernel of a request that was triggered.
     fn plan(&mut self, trigger: Trigger, now_ns: u64, lead_ns: u64) -> HoldPlan {
-        let promised = now_ns as f64 + lead_ns as f64;
+        let announced = now_ns as f64 + lead_ns as f64;
         let expected = match self.preparation[trigger as usize].expected() {
-            Some(after) => ExpectedTime { mean_ns: promised + after.mean_ns, ..after },
-            None => ExpectedTime { mean_ns: promised, margin_ns: self.settings.budget_ns as f64 },
+            Some(after) => ExpectedTime { mean_ns: announced + after.mean_ns, ..after },
+            None => ExpectedTime { mean_ns: announced, margin_ns: self.settings.budget_ns as f64 },
         };
         let mut hold = self.plan_around(expected, now_ns);
         if hold.starts_ns as f64 <= now_ns as f64 + IMMEDIATE_NS {

@@ -99,7 +99,7 @@ fn missing_request_does_not_move_later_predictions() {
     for burst in 10..20 {
         let (ahead, next) = every_ten_ms(&mut server, burst * 1_000 * MS, 20, None);
         assert!(ahead >= 18, "{ahead} of 20 in burst {burst}, one of which may be a sample without");
-        let hold = server.state.predict_next(server.now).expect("believed");
+        let hold = server.state.predict_next(server.now).expect("an established interval");
         assert!((200 * US..800 * US).contains(&(next - hold.starts_ns)), "{} before", next - hold.starts_ns);
         server.now = hold.starts_ns;
         assert!(server.state.take_due(hold.ticket));

@@ -11,11 +11,6 @@ fn unlimited(fixture: &Fixture) -> TestDevice<'_> {
     device
 }
 
-/// The activity that was reported, without the times.
-fn reported(device: &TestDevice<'_>) -> Vec<bool> {
-    lock(&device.link.activity).iter().map(|(busy, _)| *busy).collect()
-}
-
 /// Submits a copy that does not finish.
 fn copy(device: &TestDevice<'_>, thread: &ThreadState, handle: u64) {
     let noted = device.needs_note(stream(handle), thread) && device.begin_work(stream(handle), thread);
