@@ -1,11 +1,11 @@
-//! How the library is linked.
+//! Linker arguments of the library.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    // Our own references to functions we export mean ours, whoever else was preloaded in front of us.
+    // References of this library to functions that it exports bind to this library, whatever libraries are preloaded before it.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
-    // Programs that are linked with it, under whichever of its names, find the one that was preloaded: there are never two.
+    // Programs that link with it, under any of its names, find the preloaded copy: there are never two.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libsluice.so");
-    // The tracker's thread runs in this code: a program that closes its handle must not unmap it.
+    // The tracker's thread runs in this code: it must stay mapped when a program closes its handle.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

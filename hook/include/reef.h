@@ -2,19 +2,19 @@
  *
  *   c++ program.cpp -lcudareef -lcuda        (libcudareef.so is another name of libsluice.so)
  *
- * The library has to come before libcuda. A program that is linked so runs by itself, and under Sluice's preload as well: there is
- * one copy of the library then. What the functions do is written in sluice.h.
+ * The library has to come before libcuda. A program linked like this runs by itself and under Sluice's preload; in both cases there is
+ * one copy of the library. sluice.h describes the functions.
  *
- * Programs written for REEF's documentation compile. Where that documentation contradicts itself, this is what is meant:
+ * Programs written for REEF's documentation compile. Where that documentation contradicts itself, this header applies these rules:
  *   - its example calls cudaCreateStream; the function is cudaStreamCreate;
- *   - it preempts hp_stream, for which preemption was never enabled, and says that it preempts lp_stream; that gives
- *     REEF_NOT_ENABLED here, and preempts nothing. `reef::Preempted` below cannot forget to restore what it has preempted;
+ *   - it preempts hp_stream, for which preemption was never enabled, although its text names lp_stream. That returns
+ *     REEF_NOT_ENABLED and preempts no stream. `reef::Preempted` below always restores the stream that it preempted;
  *   - it disables preemption for hp_stream, for which it was never enabled: REEF_NOT_ENABLED as well; see `reef::Enabled`;
- *   - RFconfig uses PreemptLevel, which is declared behind it;
- *   - "after preempt(stream) the other stream is not disturbed" holds from the moment at which the stream stands: with
+ *   - RFconfig uses PreemptLevel, which is declared after it;
+ *   - "after preempt(stream) the other stream is not disturbed" applies from the moment at which the stream has stopped: with
  *     synchronize = true when the call returns, without it some time later;
- *   - PreemptAll, there "not supported", is asked for like the other levels: each level falls back to the next lower one where the
- *     GPU or the driver cannot do it. `reef::supportedLevel` says so beforehand, `Achieved` afterwards. */
+ *   - PreemptAll, there "not supported", is requested like the other levels. Each level falls back to the next lower one if the
+ *     GPU or the driver does not support it. `reef::supportedLevel` reports that in advance, `Achieved` afterwards. */
 #ifndef REEF_H
 #define REEF_H
 
@@ -33,14 +33,14 @@ typedef struct CUstream_st *CUstream;
 
 namespace reef {
 
-/* How early a preempted stream stops. */
+/* The point at which a preempted stream stops. */
 enum PreemptLevel {
-    PreemptHostQueue = SLUICE_LEVEL_HOST,     /* when all that was handed to the GPU is done */
-    PreemptDeviceQueue = SLUICE_LEVEL_DEVICE, /* when the running kernel is done */
+    PreemptHostQueue = SLUICE_LEVEL_HOST,     /* when all submitted work is finished */
+    PreemptDeviceQueue = SLUICE_LEVEL_DEVICE, /* when the running kernel has finished */
     PreemptAll = SLUICE_LEVEL_FULL            /* in the middle of a kernel, until another stream of the context needs the GPU */
 };
 
-/* What became of a call: the numbers of sluice_result. */
+/* The result of a call: the numbers of sluice_result. */
 enum RFresult {
     REEF_SUCCESS = SLUICE_OK,
     REEF_INVALID_CONFIG = SLUICE_INVALID,
@@ -57,23 +57,23 @@ enum RFresult {
     REEF_INVALID_STREAM = SLUICE_INVALID_STREAM
 };
 
-/* How a stream is preempted. From C++14 on what is left out of braces has the value given here. */
+/* The preemption configuration of a stream. From C++14 on, members omitted from the braces have the default given here. */
 struct RFconfig {
-    size_t queueSize REEF_DEFAULT(32);   /* commands that the GPU has been given and not finished, at most */
+    size_t queueSize REEF_DEFAULT(32);   /* maximum of submitted, unfinished commands */
     size_t batchSize REEF_DEFAULT(8);    /* commands per completion mark, 1 to queueSize */
-    int32_t taskTimeout REEF_DEFAULT(-1); /* in microseconds: idle for so long, the task is taken for finished; negative: never */
+    int32_t taskTimeout REEF_DEFAULT(-1); /* idle time in microseconds after which the task counts as finished; negative: never */
     PreemptLevel preemptLevel REEF_DEFAULT(PreemptHostQueue);
 };
 
 static const RFconfig defaultConfig = {32, 8, -1, PreemptHostQueue};
 
-/* A preemption that was carried out. */
+/* The result of a preemption. */
 struct Achieved {
     PreemptLevel level;         /* the level in effect: that of the configuration, or a lower one */
     unsigned long long took_ns; /* from the call to its return */
 };
 
-/* Called when a task is taken for finished, on a thread of the library's, which it must not keep. */
+/* Called when a task counts as finished, on a thread of the library, so it must return soon. */
 typedef void (*TaskFinished)(CUstream stream, void *argument);
 
 /* Enables preemption for a stream, or changes its configuration. */
@@ -92,12 +92,12 @@ inline RFresult enablePreemption(CUstream cuStream, RFconfig config = defaultCon
     return static_cast<RFresult>(sluice_preemption_enable(cuStream, &wanted));
 }
 
-/* Ends it. A preempted stream goes on. */
+/* Disables preemption. A preempted stream is restored. */
 inline RFresult disablePreemption(CUstream cuStream) {
     return static_cast<RFresult>(sluice_preemption_disable(cuStream));
 }
 
-/* Suspends a stream; with `synchronize` it stands when the call returns. */
+/* Stops a stream; with `synchronize` it has stopped when the call returns. */
 inline RFresult preempt(CUstream cuStream, bool synchronize = false, Achieved *achieved = nullptr) {
     sluice_preemption done = sluice_preemption();
     const sluice_result result = sluice_preempt(cuStream, synchronize, &done);
@@ -108,10 +108,10 @@ inline RFresult preempt(CUstream cuStream, bool synchronize = false, Achieved *a
     return static_cast<RFresult>(result);
 }
 
-/* Lets a stream go on. */
+/* Restores a stream. */
 inline RFresult restore(CUstream cuStream) { return static_cast<RFresult>(sluice_restore(cuStream)); }
 
-/* The highest level that a stream can be preempted at; `why`, if given, says why it is not a higher one, or is null. */
+/* Writes the highest level at which a stream can be preempted. `why`, if given, receives the reason why it is not higher, or null. */
 inline RFresult supportedLevel(CUstream cuStream, PreemptLevel *level, const char **why = nullptr) {
     int highest = SLUICE_LEVEL_HOST;
     const sluice_result result = sluice_preemption_level(cuStream, &highest, why);
@@ -119,7 +119,7 @@ inline RFresult supportedLevel(CUstream cuStream, PreemptLevel *level, const cha
     return static_cast<RFresult>(result);
 }
 
-/* A stream can be preempted for as long as this lives. */
+/* Enables preemption of a stream for its lifetime. */
 class Enabled {
 public:
     explicit Enabled(CUstream cuStream, RFconfig config = defaultConfig)
@@ -130,7 +130,7 @@ public:
     Enabled(const Enabled &) = delete;
     Enabled &operator=(const Enabled &) = delete;
 
-    /* What became of enabling it. */
+    /* The result of enabling it. */
     RFresult result() const { return result_; }
 
 private:
@@ -138,21 +138,21 @@ private:
     RFresult result_;
 };
 
-/* A stream is preempted for as long as this lives, if it could be. */
+/* Preempts a stream for its lifetime, if that succeeded. */
 class Preempted {
 public:
     explicit Preempted(CUstream cuStream, bool synchronize = false)
         : stream_(cuStream), achieved_(), result_(preempt(cuStream, synchronize, &achieved_)) {}
     ~Preempted() {
-        /* After a timeout it is preempted as well, only not stopped yet. */
+        /* After a timeout it is also preempted, but has not stopped yet. */
         if (result_ == REEF_SUCCESS || result_ == REEF_TIMEOUT) restore(stream_);
     }
     Preempted(const Preempted &) = delete;
     Preempted &operator=(const Preempted &) = delete;
 
-    /* What became of preempting it. */
+    /* The result of preempting it. */
     RFresult result() const { return result_; }
-    /* The level in effect and the time it took; of no meaning unless `result()` is REEF_SUCCESS. */
+    /* The level in effect and the time it took; valid only if `result()` is REEF_SUCCESS. */
     Achieved achieved() const { return achieved_; }
 
 private:
@@ -163,7 +163,7 @@ private:
 
 } /* namespace reef */
 
-/* Written both ways. */
+/* The documentation uses both spellings. */
 using reef::REEF_SUCCESS;
 
 #undef REEF_DEFAULT

@@ -1,5 +1,5 @@
-//! A descriptor of ours in a stranger's process: programs close descriptors that they have not opened, and open others under the
-//! same number.
+//! A descriptor of the hook in another program's process. Programs close descriptors that they have not opened, and then open others under
+//! the same number.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::*};
@@ -10,7 +10,7 @@ use sluice_sys::kind::Identity;
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     fd: AtomicI32,
-    /// The file that it was opened for; both are 0 where that cannot be asked.
+    /// The file for which it was opened; both are 0 if the system does not tell.
     device: AtomicU64,
     inode: AtomicU64,
 }
@@ -20,7 +20,7 @@ impl Descriptor {
         Self { fd: AtomicI32::new(-1), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
     }
 
-    /// Takes a descriptor over, in place of the one that there is.
+    /// Takes ownership of a descriptor, and closes the previous one.
     pub(crate) fn set(&self, fd: OwnedFd) {
         self.close();
         let Identity { device, inode } = identity(fd.as_fd()).unwrap_or(UNKNOWN);
@@ -34,31 +34,31 @@ impl Descriptor {
         self.fd.load(Acquire)
     }
 
-    /// Whether the number still leads to the file that it was opened for.
+    /// Whether the number still refers to the file for which it was opened.
     pub(crate) fn is_ours(&self) -> bool {
         let fd = self.raw();
         let opened = Identity { device: self.device.load(Acquire), inode: self.inode.load(Acquire) };
-        // SAFETY: only looked at, which fails if nobody has it open.
+        // SAFETY: used for a query only, which fails if the number is not open.
         fd >= 0 && (opened == UNKNOWN || identity(unsafe { BorrowedFd::borrow_raw(fd) }) == Some(opened))
     }
 
-    /// Its number, if that still leads to the file that it was opened for.
-    pub(crate) fn ours(&self) -> Option<RawFd> {
+    /// Its number, if that still refers to the file for which it was opened.
+    pub(crate) fn checked(&self) -> Option<RawFd> {
         self.is_ours().then(|| self.raw())
     }
 
-    /// Closes it, unless somebody else has done so and the number is another's.
+    /// Closes it, unless the program has closed it and the number now belongs to another file.
     pub(crate) fn close(&self) {
         let ours = self.is_ours();
         let fd = self.fd.swap(-1, AcqRel);
         if fd >= 0 && ours {
-            // SAFETY: the descriptor is ours, and the swap took it away from everybody else.
+            // SAFETY: the descriptor is the hook's, and the swap took it away from all other threads.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
         }
     }
 
-    /// Ends the connection of a socket for everybody who has a copy of it, and closes it.
-    pub(crate) fn end(&self) {
+    /// Shuts a socket's connection down for all copies of the descriptor, and closes it.
+    pub(crate) fn shut_down(&self) {
         if self.is_ours() {
             // SAFETY: harmless on any descriptor.
             let _ended = unsafe { libc::shutdown(self.raw(), libc::SHUT_RDWR) };
@@ -73,7 +73,7 @@ impl Drop for Descriptor {
     }
 }
 
-/// Where the system does not tell.
+/// The identity where the system does not tell one.
 const UNKNOWN: Identity = Identity { device: 0, inode: 0 };
 
 fn identity(fd: BorrowedFd<'_>) -> Option<Identity> {

@@ -1,7 +1,7 @@
 //! The exported driver API: one function for each row of the table.
 //!
 //! `forward` rows go straight to the real driver. Every other row makes one call into [`crate::governed`], with the real
-//! function beside its arguments. A row whose symbol needs more than its policy word says has an arm of its own.
+//! function beside its arguments. A symbol that needs more than its policy word tells has an arm of its own.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 #![allow(clippy::too_many_arguments, reason = "the signatures are the driver's")]
@@ -44,8 +44,8 @@ const fn is_copy(symbol: &str) -> bool {
     begins(symbol, "cuMemcpy")
 }
 
-/// Whether a function loads something, or may: the driver then waits for all that it has of the context. (It has been seen not to for
-/// `cuModuleGetFunction`; what is asked of a module is in the context with it, and a library's kernels need no context.)
+/// Whether a function loads code, or may. The driver then waits for all the work that it has of the context. (It was observed not to wait
+/// in `cuModuleGetFunction`: a module's functions are in the context with it, and a library's kernels need no context.)
 const fn loads(symbol: &str) -> bool {
     let is_of_code = begins(symbol, "cuModule")
         || begins(symbol, "cuLibrary")
@@ -60,7 +60,7 @@ const fn moves(symbol: &str) -> bool {
 }
 
 macro_rules! exports {
-    // What each row does: its real function, its variant and its arguments are given.
+    // The body of each row, from its real function, its variant and its arguments.
     (@body launch $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {{
         let stream = (governed::launch::stream_of::$symbol($($a),*), exports!(@ptsz $variant));
         governed::launch::call(stream.0, stream.1, || {
@@ -88,7 +88,7 @@ macro_rules! exports {
     (@body sync cuStreamSynchronize_ptsz $real:ident $variant:ident ($stream:ident)) => {
         governed::sync::stream($stream, true, || preempt::synchronize($stream, true, || unsafe { $real($stream) }))
     };
-    // What is unloaded or taken back may be used by commands that wait.
+    // Waiting commands may use what is unloaded or unregistered.
     (@body sync cuModuleUnload $real:ident $variant:ident ($($a:ident)*)) => {
         exports!(@unloaded cuModuleUnload $real $variant ($($a)*))
     };
@@ -103,7 +103,7 @@ macro_rules! exports {
     };
     (@body sync $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
         governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || {
-            // The other waits are for the driver, and order nothing.
+            // The other waits are inside the driver and order nothing.
             if const { is_copy(stringify!($symbol)) } {
                 preempt::turn(
                     (None, exports!(@ptsz $variant)),
@@ -173,7 +173,7 @@ macro_rules! exports {
     (@query $real:ident $variant:ident $stream:ident) => {
         governed::work::asked(|| preempt::query($stream, exports!(@ptsz $variant), || unsafe { $real($stream) }))
     };
-    // Names two streams, neither of them in place of the other.
+    // Names two streams, and neither can replace the other.
     (@body ask cuStreamCopyAttributes $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
     (@body ask $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
         preempt::ask(
@@ -255,7 +255,7 @@ macro_rules! exports {
     (@body context $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
         governed::context::changes_current(|| unsafe { $real($($a),*) })
     };
-    // New streams tell nothing that is not learned from launches and waits.
+    // Creating a stream shows nothing that launches and waits do not show.
     (@body stream $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
     (@body event cuEventCreate $real:ident $variant:ident ($event:ident $flags:ident)) => {
         preempt::events::create($event, $flags, || unsafe { $real($event, $flags) })
@@ -263,7 +263,7 @@ macro_rules! exports {
     (@body event cuIpcOpenEventHandle $real:ident $variant:ident ($event:ident $handle:ident)) => {
         preempt::events::opened($event, || unsafe { $real($event, $handle) })
     };
-    // Known as shared since it was made.
+    // The event is known to be shared since it was made.
     (@body event cuIpcGetEventHandle $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
     (@body event cuEventRecord $real:ident $variant:ident ($event:ident $stream:ident)) => {
         exports!(@record $real $variant $event $stream 0 ())
@@ -312,7 +312,7 @@ macro_rules! exports {
     (@body event $symbol:ident $real:ident $variant:ident ($event:ident)) => {
         preempt::events::destroy($event, || unsafe { $real($event) })
     };
-    // Physical memory stays allocated while it is mapped, so mappings are references to be counted.
+    // Physical memory stays allocated while it is mapped, so mappings count as references.
     (@body forward cuMemRetainAllocationHandle $real:ident $variant:ident ($handle:ident $address:ident)) => {
         unsafe { governed::physical::retain($real, $handle, $address) }
     };

@@ -1,4 +1,4 @@
-//! What governed functions do, by policy word. Each file holds one; none of it runs for a `forward` row.
+//! The behaviour of governed functions, by policy word: one file for each. None of it runs for a `forward` row.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
@@ -26,7 +26,7 @@ use sluice_hook_core::outcome::Bypass;
 
 use crate::process;
 
-/// Runs the hook's own part of a call; a panic in it is counted and answered with `otherwise`.
+/// Runs the hook's own part of a call. A panic in it is counted, and the result is `otherwise`.
 pub(crate) fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     let _uncancelled = Uncancelled::begin();
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
@@ -43,8 +43,8 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of glibc.
 const CANCEL_DISABLE: c_int = 1;
 
-/// While this lives the thread is not cancelled: our waits would be cancellation points where the driver has none, and
-/// being cancelled in this library ends the whole process.
+/// While this lives the thread cannot be cancelled. The hook's waits would be cancellation points where the driver has none, and a
+/// cancellation inside this library ends the whole process.
 struct Uncancelled {
     before: c_int,
 }

@@ -1,30 +1,30 @@
 //! The real driver behind the core's [`Driver`] trait.
 //!
-//! Contexts, streams and events cross the trait as numbers. The core promises not to use a stream after its destruction has
-//! been announced, and the callers in [`crate::governed`] announce it before they call the driver.
+//! Contexts, streams and events cross the trait as numbers. The core does not use a stream after its destruction was announced, and the
+//! callers in [`crate::governed`] announce it before they call the driver.
 
 use std::sync::{Mutex, PoisonError};
 
 use sluice_driver_api::types::*;
-use sluice_hook_core::platform::{Driver, Located, Mark, Stream, StreamKind};
+use sluice_hook_core::platform::{Driver, Mark, Stream, StreamKind, StreamLocation};
 
 use crate::{preempt, real};
 
 const EVENT_BLOCKING_SYNC: c_uint = 1;
 const STREAM_NON_BLOCKING: c_uint = 1;
 
-/// Events kept for the next grant.
-const POOL: usize = 64;
+/// Maximum number of events kept for reuse.
+const MAX_POOLED_EVENTS: usize = 64;
 
-/// The driver, and events that wait to be used again.
+/// The driver, and events kept for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Gpu {
     pool: Mutex<Vec<Mark>>,
 }
 
 impl Driver for Gpu {
-    fn locate(&self, stream: Stream) -> Option<Located> {
-        // A created stream says where the launch goes, whatever context is current.
+    fn locate(&self, stream: Stream) -> Option<StreamLocation> {
+        // A created stream determines where the launch goes, whatever context is current.
         let of_stream = if stream.kind == StreamKind::Created { stream_context(stream) } else { None };
         let context = of_stream.or_else(current_context)?;
         let blocking = stream.kind != StreamKind::Created || {
@@ -34,7 +34,7 @@ impl Driver for Gpu {
                 real::table().cuStreamGetFlags.map(|get| unsafe { get(handle(stream), &raw mut flags) });
             asked == Some(CUresult::SUCCESS) && flags & STREAM_NON_BLOCKING == 0
         };
-        Some(Located { context, blocking })
+        Some(StreamLocation { context, blocking })
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {
@@ -63,7 +63,7 @@ impl Driver for Gpu {
 
     fn wait(&self, mark: Mark) {
         within(mark.context, || {
-            // SAFETY: the event is ours, and alive until its context is destroyed, which waits for the drain.
+            // SAFETY: the event is the hook's, and alive until its context is destroyed, which waits for the drain.
             real::table().cuEventSynchronize.map(|wait| unsafe { wait(pointer(mark.event)) })
         });
     }
@@ -74,7 +74,7 @@ impl Driver for Gpu {
         }
         let elapsed = real::table().cuEventElapsedTime?;
         let mut ms = 0f32;
-        // SAFETY: both events are ours, alive, and of one context; `ms` is writable.
+        // SAFETY: both events are the hook's, alive, and of one context; `ms` is writable.
         let asked =
             within(from.context, || unsafe { elapsed(&raw mut ms, pointer(from.event), pointer(to.event)) });
         #[expect(
@@ -88,13 +88,13 @@ impl Driver for Gpu {
 
     fn discard(&self, mark: Mark) {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if pool.len() < POOL {
+        if pool.len() < MAX_POOLED_EVENTS {
             pool.push(mark);
             return;
         }
         drop(pool);
         within(mark.context, || {
-            // SAFETY: the event is ours and used no more.
+            // SAFETY: the event is the hook's and no longer used.
             real::table().cuEventDestroy_v2.map(|destroy| unsafe { destroy(pointer(mark.event)) })
         });
     }
@@ -109,7 +109,7 @@ impl Driver for Gpu {
         let query = real::table().cuStreamQuery?;
         // SAFETY: the stream is alive, see the module's header.
         let status = within(context, || unsafe { query(handle(stream)) })?;
-        // A context with an error runs nothing any more.
+        // A context with an error runs nothing.
         Some(status != CUresult::ERROR_NOT_READY)
     }
 
@@ -122,7 +122,7 @@ impl Driver for Gpu {
 }
 
 impl Gpu {
-    /// Forgets the events of a context that has taken them with it.
+    /// Forgets the events of a context that has ended.
     pub(crate) fn forget_context(&self, context: u64) {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).retain(|mark| mark.context != context);
     }
@@ -182,8 +182,8 @@ pub(crate) fn device_uuid(device: CUdevice) -> Option<[u8; 16]> {
     (asked == CUresult::SUCCESS).then_some(uuid.bytes)
 }
 
-/// Lets the tracker's calls go on while the program captures a graph: they touch no stream that is being captured.
-pub(crate) fn stand_aside_from_captures() {
+/// Permits driver calls of this thread while the program captures a graph: they use no stream that is being captured.
+pub(crate) fn relax_capture_mode() {
     const RELAXED: CUstreamCaptureMode = 2;
     let mut mode = RELAXED;
     if let Some(exchange) = real::table().cuThreadExchangeStreamCaptureMode {
@@ -198,7 +198,7 @@ pub(crate) fn within<T>(context: u64, call: impl FnOnce() -> T) -> Option<T> {
         return Some(call());
     }
     let (push, pop) = (real::table().cuCtxPushCurrent_v2?, real::table().cuCtxPopCurrent_v2?);
-    // SAFETY: the context is alive: its destruction waits for whoever uses it here.
+    // SAFETY: the context is alive: its destruction waits for the threads that use it here.
     if unsafe { push(pointer(context)) } != CUresult::SUCCESS {
         return None;
     }

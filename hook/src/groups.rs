@@ -1,9 +1,9 @@
-//! The channel groups of this process, as its ioctls tell of them, and what a manager is told.
+//! The channel groups of this process, derived from its ioctls, and their announcement to managers.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_comm::attach::ContextHandles;
@@ -13,62 +13,63 @@ use sluice_nvrm::sniff::{Found, Params, Registry, Unannounced, observe};
 use sluice_nvrm::transport::CONTROL_DEVICE;
 use sluice_sys::kind::{self, Kind};
 
+use crate::leaked::Leaked;
 use crate::log::above_standard;
 use crate::{process, real};
 
-/// Made when first needed, never freed; the child of a fork leaves its parent's alone, whose lock may be held for ever.
-static REGISTRY: AtomicPtr<Mutex<Registry>> = AtomicPtr::new(std::ptr::null_mut());
-/// The registry's count of changes, to be read without its lock.
-static CHANGES: AtomicU64 = AtomicU64::new(0);
-/// Counts changes of what is announced.
-static NEWS: AtomicU64 = AtomicU64::new(0);
-/// Nothing is looked at any more.
-static OFF: AtomicBool = AtomicBool::new(false);
+/// Made when first needed, never freed. The child of a fork does not use its parent's, whose lock may be held forever.
+static REGISTRY: Leaked<Mutex<Registry>> = Leaked::none();
+/// The registry's count of changes, readable without its lock.
+static REGISTRY_CHANGES: AtomicU64 = AtomicU64::new(0);
+/// Count of changes of the announcement.
+static ANNOUNCEMENT_CHANGES: AtomicU64 = AtomicU64::new(0);
+/// Ioctls are no longer observed.
+static STOPPED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The device for which the thread is making a context.
+    /// The device for which this thread is making a context.
     static CREATING: Cell<Option<u32>> = const { Cell::new(None) };
-    /// The thread is in the registry; a signal's handler may come here again.
+    /// This thread is inside the registry; a signal handler may enter again.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Changes of the registry so far.
-pub(crate) fn changes() -> u64 {
-    CHANGES.load(Acquire)
+/// Number of changes of the registry.
+pub(crate) fn registry_changes() -> u64 {
+    REGISTRY_CHANGES.load(Acquire)
 }
 
-/// Changes of what is to be announced so far.
-pub(crate) fn news() -> u64 {
-    NEWS.load(Acquire)
+/// Number of changes of the announcement.
+pub(crate) fn announcement_changes() -> u64 {
+    ANNOUNCEMENT_CHANGES.load(Acquire)
 }
 
-/// Looks at an ioctl that returned 0 and keeps what it says. `before` is [`changes`] from before it.
+/// Observes an ioctl that returned 0. `before` is [`registry_changes`] from before the ioctl.
 ///
 /// # Safety
-/// `argument` is the block that `request` promises, which the driver has read and written.
-pub(crate) unsafe fn look(
+/// `argument` is the block that `request` declares, which the driver has read and written.
+pub(crate) unsafe fn observe_ioctl(
     fd: RawFd,
     request: Request,
     argument: *const c_void,
     before: u64,
     simulated: bool,
 ) {
-    if OFF.load(Acquire) {
+    if STOPPED.load(Acquire) {
         return;
     }
-    // Others use such request numbers for their own purposes, and no address of theirs is to be followed.
+    // Other drivers use the same request numbers, and their addresses must not be followed.
     if !simulated && !is_driver(fd) {
         return;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: as the caller guarantees.
     let Some((request, block)) = (unsafe { block(request, argument) }) else { return };
     let Some(seen) = observe(request, block.bytes()) else { return };
     let mut room = [0; Params::MAX_LEN];
     let mut params: &[u8] = &[];
-    if let Some(wanted) = seen.params() {
-        let into = room.get_mut(..wanted.len).unwrap_or_default();
-        // SAFETY: the driver has read parameters of this size at this address, and said that all was well.
-        unsafe { copy(wanted.address, into) };
+    if let Some(params_at) = seen.params() {
+        let into = room.get_mut(..params_at.len).unwrap_or_default();
+        // SAFETY: the driver has read parameters of this size at this address and returned success.
+        unsafe { copy(params_at.address, into) };
         params = into;
     }
     if INSIDE.replace(true) {
@@ -77,91 +78,91 @@ pub(crate) unsafe fn look(
     let changed = {
         let mut registry = registry();
         let changed = registry.note(&seen, params, fd, CREATING.get(), before);
-        CHANGES.store(registry.changes(), Release);
+        REGISTRY_CHANGES.store(registry.changes(), Release);
         changed
     };
     INSIDE.set(false);
     if changed {
-        NEWS.fetch_add(1, AcqRel);
-        // A context in the making is told of when it is made.
+        ANNOUNCEMENT_CHANGES.fetch_add(1, AcqRel);
+        // A context in the making is announced when it is complete.
         if CREATING.get().is_none() {
-            spread();
+            wake_trackers();
         }
     }
 }
 
-/// The look at an ioctl panicked: what is known may be wrong from here on, so nothing is announced any more, and the manager is told to
-/// let go of what was.
-pub(crate) fn failed() {
+/// Stops observing after a panic: the registry may be wrong from here on. So nothing is announced any more, and the manager is announcement to
+/// release what was announced.
+pub(crate) fn disable_after_panic() {
     process::COUNTERS.panics.fetch_add(1, Relaxed);
-    OFF.store(true, Release);
-    NEWS.fetch_add(1, AcqRel);
+    STOPPED.store(true, Release);
+    ANNOUNCEMENT_CHANGES.fetch_add(1, AcqRel);
     INSIDE.set(false);
-    spread();
+    wake_trackers();
 }
 
 /// Runs a call that makes a context on `device`.
-pub(crate) fn creating<R>(device: CUdevice, call: impl FnOnce() -> R) -> R {
+pub(crate) fn with_context_creation<R>(device: CUdevice, call: impl FnOnce() -> R) -> R {
     let outer = CREATING.replace(u32::try_from(device).ok());
-    let before = news();
+    let before = announcement_changes();
     let result = call();
     CREATING.set(outer);
-    if news() != before {
-        spread();
+    if announcement_changes() != before {
+        wake_trackers();
     }
     result
 }
 
-/// In the child of a fork: the parent's groups are not ours. Only atomics.
+/// In the child of a fork: the parent's groups do not belong to it. Only atomics.
 pub(crate) fn after_fork() {
-    REGISTRY.store(std::ptr::null_mut(), Release);
-    CHANGES.store(0, Release);
+    REGISTRY.forget();
+    REGISTRY_CHANGES.store(0, Release);
     INSIDE.set(false);
     CREATING.set(None);
 }
 
-/// Tells one announcement from another.
+/// The identity of an announcement.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct AnnouncementKey {
     numbers: Vec<u64>,
     contexts: Vec<ContextHandles>,
 }
 
-/// What is announced of a device: groups, and copies of the descriptors through which they are controlled.
+/// The announcement of a device: groups, and copies of their control descriptors.
 #[derive(Debug, Default)]
-pub(crate) struct Announced {
+pub(crate) struct Announcement {
     pub(crate) contexts: Vec<ContextHandles>,
     pub(crate) fds: Vec<OwnedFd>,
-    /// Which groups these are, and their channels: equal means that nothing has changed.
-    pub(crate) state: State,
+    /// The groups and their channels. If it is equal, nothing has changed.
+    pub(crate) state: AnnouncementKey,
 }
 
 /// All groups of a device, or none if not all of them can be controlled. Does not call the driver.
-pub(crate) fn announced(ordinal: u32) -> Result<Announced, Unannounced> {
-    if OFF.load(Acquire) {
-        return Ok(Announced::default());
+pub(crate) fn announcement(ordinal: u32) -> Result<Announcement, Unannounced> {
+    if STOPPED.load(Acquire) {
+        return Ok(Announcement::default());
     }
-    let told = registry().announcement(ordinal, process::sees_one_device())?;
-    let fds: Option<Vec<OwnedFd>> = told.descriptors.iter().map(|fd| control(*fd)).collect();
-    // A descriptor that the program has closed takes its groups with it.
-    let Some(fds) = fds else { return Ok(Announced::default()) };
-    let state = State { numbers: told.numbers, contexts: told.contexts.clone() };
-    Ok(Announced { contexts: told.contexts, fds, state })
+    let announcement = registry().announcement(ordinal, process::sees_one_device())?;
+    let fds: Option<Vec<OwnedFd>> = announcement.descriptors.iter().map(|fd| control(*fd)).collect();
+    // If the program has closed a descriptor, its groups cannot be controlled.
+    let Some(fds) = fds else { return Ok(Announcement::default()) };
+    let state = AnnouncementKey { numbers: announcement.numbers, contexts: announcement.contexts.clone() };
+    Ok(Announcement { contexts: announcement.contexts, fds, state })
 }
 
-/// What is known, for the log.
+/// Logs the registry.
 pub(crate) fn log() {
     process::log(format_args!("channel groups: {}", registry()));
 }
 
-/// The groups that a manager of this device may have stopped, also those of which nothing is announced any more: what was announced before
-/// may stand. One that has gone unseen since says so when it is to be started.
+/// The groups that a manager of this device may have disabled. They include groups that are no longer announced, because an earlier
+/// announcement may still be in effect. If a group no longer exists, its control fails with that error.
 pub(crate) fn of_device(ordinal: u32) -> Vec<Found> {
     let groups = registry().groups();
     groups.into_iter().filter(|found| found.owner.is_none_or(|owner| owner == ordinal)).collect()
 }
 
-/// A copy of a descriptor of the program's, if it still is a control descriptor.
+/// A copy of one of the program's descriptors, if that still is a control descriptor.
 pub(crate) fn control(fd: RawFd) -> Option<OwnedFd> {
     if fd < 0 {
         return None;
@@ -182,40 +183,23 @@ fn is_control(fd: BorrowedFd<'_>) -> bool {
 }
 
 fn is_driver(fd: c_int) -> bool {
-    // SAFETY: the driver has just answered on it; statx fails if it was closed since.
+    // SAFETY: the driver has just answered on it; statx fails if the program has closed it since.
     is_control(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 fn registry() -> MutexGuard<'static, Registry> {
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    let registry = unsafe { REGISTRY.load(Acquire).as_ref() }.unwrap_or_else(make);
+    let registry = REGISTRY.get().unwrap_or_else(|| REGISTRY.publish(Mutex::default()));
     registry.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cold]
-fn make() -> &'static Mutex<Registry> {
-    let fresh = Box::into_raw(Box::default());
-    match REGISTRY.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
-        // SAFETY: `fresh` is valid and from here on shared and never freed.
-        Ok(_) => unsafe { &*fresh },
-        Err(first) => {
-            // SAFETY: `fresh` was not published, so this is its only owner; `first` was and is never freed.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*first
-            }
-        }
-    }
-}
-
-/// Has the trackers look for what is new.
-fn spread() {
-    for managed in process::all() {
+/// Makes all trackers check for changed announcements.
+fn wake_trackers() {
+    for managed in process::devices() {
         managed.device.wake_tracker();
     }
 }
 
-/// A copy of a block.
+/// A copy of an ioctl's argument block.
 struct Block {
     room: [u8; MAX_BLOCK_LEN],
     len: usize,
@@ -227,7 +211,7 @@ impl Block {
     unsafe fn copied(request: Request, address: u64) -> Option<Self> {
         let len = usize::from(request.len);
         let mut block = Self { room: [0; MAX_BLOCK_LEN], len };
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         unsafe { copy(address, block.room.get_mut(..len)?) };
         Some(block)
     }
@@ -237,12 +221,12 @@ impl Block {
     }
 }
 
-/// The request and its block, also where they come at one remove.
+/// The request and its block, also if they are wrapped in a transfer request.
 ///
 /// # Safety
-/// As [`look`].
+/// As [`observe_ioctl`].
 unsafe fn block(request: Request, argument: *const c_void) -> Option<(Request, Block)> {
-    // SAFETY: as the caller promises.
+    // SAFETY: as the caller guarantees.
     let block = unsafe { Block::copied(request, argument.expose_provenance() as u64) }?;
     if request != Request::XFER {
         return Some((request, block));
@@ -260,7 +244,7 @@ unsafe fn copy(address: u64, into: &mut [u8]) {
     if from.is_null() {
         return;
     }
-    // SAFETY: as the caller promises; what is ours does not overlap what is the program's.
+    // SAFETY: as the caller guarantees; the hook's buffer does not overlap the program's memory.
     unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
 }
 
@@ -283,10 +267,10 @@ mod tests {
             let compute = GroupParams { engine: engine::GR0 }.encode();
             registry().note(&made(parent, object, kind), &compute, 9, Some(0), 0);
         }
-        let before = news();
-        failed();
-        assert_ne!(news(), before, "the manager is told");
-        assert!(announced(0).is_ok_and(|announced| announced.contexts.is_empty()));
+        let before = announcement_changes();
+        disable_after_panic();
+        assert_ne!(announcement_changes(), before, "the manager is announcement");
+        assert!(announcement(0).is_ok_and(|announced| announced.contexts.is_empty()));
         let known: Vec<_> = of_device(0).into_iter().map(|found| found.handles.channel_group).collect();
         assert_eq!(known, [4]);
         assert!(of_device(1).is_empty());

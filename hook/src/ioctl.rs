@@ -1,6 +1,6 @@
-//! `ioctl`: every call goes to the next definition; of those to the NVIDIA driver the accepted ones are looked at.
+//! `ioctl`: passes every call to the next definition, and observes the NVIDIA driver's requests that succeeded.
 //!
-//! Runs in strangers' processes before `main`, in forked children and on any thread. What is not the driver's request is
+//! It runs in other programs' processes before `main`, in forked children and on any thread. A request that is not the NVIDIA driver's is
 //! passed on after one comparison: no lock, no allocation, no thread-local storage.
 
 use std::ffi::{c_int, c_ulong, c_void};
@@ -12,7 +12,7 @@ use crate::{groups, real, symbols};
 
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 
-/// libc's `ioctl`. Variadic there, with at most one more argument, which travels in the third argument register either way.
+/// libc's `ioctl`. It is variadic there, with at most one more argument. That argument is in the third argument register in both cases.
 ///
 /// # Safety
 /// As libc documents it.
@@ -27,7 +27,7 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, number: c_ulong, argument: *mut
     }
 }
 
-/// The `ioctl` behind ours.
+/// The next definition of `ioctl` after this library's.
 ///
 /// # Safety
 /// As libc documents it.
@@ -53,7 +53,7 @@ unsafe fn perhaps_nvidia(fd: c_int, number: c_ulong, argument: *mut c_void, requ
         // SAFETY: the caller's arguments, unchanged.
         return unsafe { next(fd, number, argument) };
     }
-    let before = groups::changes();
+    let before = groups::registry_changes();
     let errno = Errno::now();
     // SAFETY: the caller's arguments, unchanged.
     let mut result = unsafe { next(fd, number, argument) };
@@ -69,13 +69,13 @@ unsafe fn perhaps_nvidia(fd: c_int, number: c_ulong, argument: *mut c_void, requ
     }
     if result == 0 {
         let errno = Errno::now();
-        let looked = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: if the file is the driver's, which is looked at first, it has accepted the request, and the argument is
-            // the block that the number promises; of another file's argument nothing is read.
-            unsafe { groups::look(fd, request, argument, before, simulated) };
+        let observed = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the file is checked first. If it is the driver's, the driver has accepted the request, so the argument is the block
+            // that the number declares. The argument of another file is not read.
+            unsafe { groups::observe_ioctl(fd, request, argument, before, simulated) };
         }));
-        if looked.is_err() {
-            let _given_up = catch_unwind(groups::failed);
+        if observed.is_err() {
+            let _given_up = catch_unwind(groups::disable_after_panic);
         }
         errno.put_back();
     }

@@ -1,35 +1,36 @@
-//! `libsluice.so`: exports the CUDA driver API, governs what has to be governed, and hands everything to the real driver.
+//! `libsluice.so`: exports the CUDA driver API, applies the client's share and memory limit, and calls the real driver.
 //!
-//! Loaded into strangers' processes by `LD_PRELOAD` or `/etc/ld.so.preload`, or found as `libcuda.so.1` in front of the real
-//! one (shim). Nothing in here may end the process, print, leave descriptors 0-2 or signal masks changed, or let a panic out.
+//! Programs load it by `LD_PRELOAD` or `/etc/ld.so.preload`, or find it as `libcuda.so.1` in front of the real one (shim). So nothing in
+//! this crate may end the process, print, change descriptors 0-2 or signal masks, or let a panic out.
 //!
-//! * `exports` expands the table: every symbol, and the way each policy word goes to [`governed`].
-//! * `symbols` interposes `dlsym` and `dlvsym`; `governed::lookup` does `cuGetProcAddress`.
-//! * `ioctl` lets every call through and looks at those that the NVIDIA driver has accepted; `groups` keeps what they tell of
-//!   the process's channel groups, `guard` starts them again when the manager that may have stopped them is lost.
-//! * `real` finds the real driver; `gpu`, `link` and `clock` stand behind the traits of `sluice_hook_core`.
-//! * `hold` gets a latency-critical process onto the GPU before its kernels are there.
-//! * `preempt` stops streams and lets them go on, for the program itself or for the manager.
-//! * `process` owns what this process has: configuration, devices, ledger; `start` runs at load and at fork.
+//! * `exports` expands the table of driver functions: every symbol, and what each policy word calls in [`governed`].
+//! * `symbols` interposes `dlsym` and `dlvsym`; `governed::lookup` replaces the answers of `cuGetProcAddress`.
+//! * `ioctl` passes every call on and observes those that the NVIDIA driver accepted. `groups` derives the process's channel groups from
+//!   them. `group_recovery` enables the groups again when the connection to the manager that may have disabled them is lost.
+//! * `real` finds the real driver; `gpu`, `link` and `clock` implement the traits of `sluice_hook_core`.
+//! * `hold_kernel` switches the GPU to a latency-critical process before its kernels arrive.
+//! * `preempt` stops and restores streams, for the program or for the manager.
+//! * `process` owns the state of this process: configuration, devices, allocations; `leaked` holds values that are made once. `load_and_fork` runs at load and at fork.
 
 mod api;
 mod clock;
+mod counters_export;
 mod descriptor;
-mod doorbell;
 mod exports;
 mod governed;
 mod gpu;
+mod group_recovery;
 mod groups;
-mod guard;
-mod hold;
+mod hold_kernel;
 mod ioctl;
+mod leaked;
 mod link;
+mod load_and_fork;
 mod log;
 mod preempt;
 mod process;
 mod real;
-mod report;
-mod start;
 mod symbols;
 mod thread;
-mod tracker;
+mod tracker_thread;
+mod wakeup_eventfd;

@@ -1,4 +1,4 @@
-//! Connections to a manager: where it is, and the two ways to talk to it.
+//! Connections to a manager: its address, the token connection and the memory connection.
 
 mod announce;
 mod memory;
@@ -14,40 +14,40 @@ pub(crate) use token::TokenConnection;
 use sluice_comm::Name;
 use sluice_comm::attach::{AttachPayload, ContextHandles};
 
-use crate::groups::Announced;
+use crate::groups::Announcement;
 
 /// Where a manager listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// One of ours, on a unix socket.
+    /// A pod-manager, on a unix socket.
     Unix(PathBuf),
-    /// One that speaks Gemini's protocol.
+    /// A manager with Gemini's protocol.
     Tcp(String, u16),
 }
 
-/// Who we say we are, on one device.
+/// The identity that this process reports, on one device.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity {
+pub(crate) struct ClientIdentity {
     pub(crate) name: Name,
     pub(crate) ordinal: u32,
     pub(crate) uuid: [u8; 16],
 }
 
-/// What travels beside an ATTACH: the bytes of the payload, and the descriptors that its contexts name.
+/// The payload of an ATTACH: its bytes, and the descriptors that its contexts name.
 #[derive(Debug)]
 struct Payload {
     bytes: Vec<u8>,
     fds: Vec<OwnedFd>,
 }
 
-impl Identity {
-    /// Who we are, and nothing of contexts: understood by every manager.
+impl ClientIdentity {
+    /// The identity without contexts, which every manager understands.
     fn plain(&self) -> Payload {
         Payload { bytes: self.payload(Vec::new()).encode_first(), fds: Vec::new() }
     }
 
-    /// Who we are, with the contexts that may be controlled.
-    fn with_contexts(&self, announced: Announced) -> Payload {
+    /// The identity with the contexts that the manager may control.
+    fn with_contexts(&self, announced: Announcement) -> Payload {
         Payload { bytes: self.payload(announced.contexts).encode(), fds: announced.fds }
     }
 

@@ -1,4 +1,4 @@
-//! A log file, if one was asked for. Only rare events are written; never anything on a launch.
+//! The log file, if one is configured. Only rare events are logged, never a launch.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::descriptor::Descriptor;
 
-/// Opens the file for appending, away from the descriptors that belong to the program.
+/// Opens the file for appending, with a descriptor away from the program's.
 pub(crate) fn open(path: &Path) -> Option<Descriptor> {
     let file = OpenOptions::new().append(true).create(true).open(path).ok()?;
     let kept = Descriptor::none();
@@ -16,9 +16,9 @@ pub(crate) fn open(path: &Path) -> Option<Descriptor> {
     Some(kept)
 }
 
-/// Writes one line. Failure is nobody's concern.
+/// Writes one line. A failure is ignored.
 pub(crate) fn line(file: Option<&Descriptor>, text: std::fmt::Arguments<'_>) {
-    // A program may have closed the file, and what has its number may be one of our own connections.
+    // If the program has closed the file, its number may belong to one of the hook's connections.
     if let Some(file) = file.filter(|file| file.is_ours()) {
         // SAFETY: open, as has just been seen, and not closed by this value.
         let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(file.raw()) });
@@ -29,13 +29,13 @@ pub(crate) fn line(file: Option<&Descriptor>, text: std::fmt::Arguments<'_>) {
     }
 }
 
-/// A copy of a descriptor that is none of 0-2 and closed on exec; away from the low numbers if possible, because programs
-/// close those, or rely on which comes next.
+/// A copy of a descriptor that is none of 0-2 and closed on exec. It has a high number if possible, because programs close low numbers or
+/// rely on which number comes next.
 pub(crate) fn above_standard(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
     [200, 3].into_iter().find_map(|least| {
         // SAFETY: duplicating a descriptor that is borrowed, and so open.
         let copy = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
-        // SAFETY: the descriptor was made just above and belongs to nobody else.
+        // SAFETY: the descriptor was made just above and has no other owner.
         (copy >= 0).then(|| unsafe { OwnedFd::from_raw_fd(copy) })
     })
 }

@@ -1,143 +1,131 @@
-//! What this process has: configuration, the devices it uses, its allocations and captures.
+//! The state of this process: configuration, devices, allocations and captures.
 //!
-//! Devices are made when first needed and never freed. The fork child sets one flag, after which every call passes.
+//! Devices are made when first needed and never freed. In the child of a fork one flag is set, after which every call bypasses.
+
+mod setup;
 
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluice_comm::Name;
 use sluice_driver_api::types::CUdevice;
+use sluice_hook_core::allocations::AllocationTable;
 use sluice_hook_core::captures::Captures;
-use sluice_hook_core::config::{Config, Managers};
 use sluice_hook_core::counters::Counters;
 use sluice_hook_core::device::{Device, Settings};
-use sluice_hook_core::ledger::Ledger;
-use sluice_hook_core::memory::Memory;
+use sluice_hook_core::memory::MemoryAccount;
 use sluice_hook_core::outcome::Bypass;
-use sluice_hook_core::thread::Thread;
+use sluice_hook_core::thread_state::ThreadState;
 
 use crate::clock::HostClock;
-use crate::descriptor::Descriptor;
 use crate::gpu::{self, Gpu};
-use crate::link::{Address, Identity, MemoryConnection, TokenConnection};
-use crate::{groups, hold, log, preempt, tracker};
+use crate::leaked::Leaked;
+use crate::link::{ClientIdentity, MemoryConnection, TokenConnection};
+use crate::{groups, hold_kernel, log, preempt, tracker_thread};
+use setup::{manager_address, setup};
 
-/// Devices a process can see.
+/// Maximum number of devices that a process can see.
 pub(crate) const MAX_DEVICES: usize = 64;
 
-/// Calls by outcome.
+/// Counters by outcome.
 pub(crate) static COUNTERS: Counters = Counters::new();
-/// Stream captures under way.
+/// Stream captures in progress.
 pub(crate) static CAPTURES: Captures = Captures::new();
 
-static LEDGER: Mutex<Ledger> = Mutex::new(Ledger::new());
-static SETUP: AtomicPtr<Setup> = AtomicPtr::new(std::ptr::null_mut());
-static DEVICES: [AtomicPtr<Managed>; MAX_DEVICES] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_DEVICES];
+static ALLOCATIONS: Mutex<AllocationTable> = Mutex::new(AllocationTable::new());
+static DEVICES: [Leaked<Managed>; MAX_DEVICES] = [const { Leaked::none() }; MAX_DEVICES];
 /// The device, if the process sees only one and it is managed.
-static SINGLE: AtomicPtr<Managed> = AtomicPtr::new(std::ptr::null_mut());
-/// Devices the process sees; 0 until asked.
-static COUNT: AtomicI32 = AtomicI32::new(0);
+static ONLY_DEVICE: Leaked<Managed> = Leaked::none();
+/// Number of devices that the process sees; 0 until queried.
+static DEVICE_COUNT: AtomicI32 = AtomicI32::new(0);
 /// Bit n: device n has no manager.
 static UNMANAGED: AtomicU64 = AtomicU64::new(0);
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// What the thread remembers. Constant and without a destructor: using it costs an address computation.
-    static THREAD: Thread = const { Thread::new() };
-    /// The thread is setting a device up.
+    /// The state of this thread. Constant and without a destructor: access costs an address computation.
+    static THREAD: ThreadState = const { ThreadState::new() };
+    /// This thread is setting a device up.
     static SETTING_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The gate and token client of a real device.
+/// A device with the real driver and clock.
 pub(crate) type GpuDevice = Device<'static, Gpu, TokenConnection, HostClock>;
 
-/// One device with its manager.
+/// One device with its connections to the manager.
 pub(crate) struct Managed {
     pub(crate) device: GpuDevice,
-    pub(crate) memory: Memory<MemoryConnection>,
+    pub(crate) memory: MemoryAccount<MemoryConnection>,
     pub(crate) ordinal: u32,
-    pub(crate) out: hold::Out,
+    pub(crate) active_hold: hold_kernel::ActiveHold,
     tracked: AtomicBool,
 }
 
 impl Managed {
-    /// Starts the tracker if it does not run: it keeps the connections, so whoever launches or holds memory needs it.
+    /// Starts the tracker if it does not run: it keeps the connections, which launches and allocations need.
     pub(crate) fn track(&'static self) {
-        if !self.tracked.load(Acquire) && !self.tracked.swap(true, AcqRel) && !tracker::start(self) {
-            self.device.stand_aside();
+        if !self.tracked.load(Acquire) && !self.tracked.swap(true, AcqRel) && !tracker_thread::start(self) {
+            self.device.bypass_all();
         }
     }
 }
 
-/// What was configured.
-struct Setup {
-    config: Config,
-    name: Name,
-    log: Option<Descriptor>,
-    disabled: bool,
-}
-
-/// Runs `call` with the calling thread's memory.
+/// Runs `call` with the state of the calling thread.
 #[inline]
-pub(crate) fn with_thread<R>(call: impl FnOnce(&Thread) -> R) -> R {
+pub(crate) fn with_thread<R>(call: impl FnOnce(&ThreadState) -> R) -> R {
     THREAD.with(call)
 }
 
 /// The allocations of this process.
-pub(crate) fn ledger() -> MutexGuard<'static, Ledger> {
-    LEDGER.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn allocations() -> MutexGuard<'static, AllocationTable> {
+    ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The one managed device of a process that sees one device and has launched on it.
 #[inline]
-pub(crate) fn single() -> Option<&'static Managed> {
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    unsafe { SINGLE.load(Acquire).as_ref() }
+pub(crate) fn only_device() -> Option<&'static Managed> {
+    ONLY_DEVICE.get()
 }
 
 /// The managed device of the calling thread's context, ready for launches.
 #[cold]
-pub(crate) fn launching() -> Result<&'static Managed, Bypass> {
+pub(crate) fn device_for_launch() -> Result<&'static Managed, Bypass> {
     passing()?;
-    // Asked once: a process with several devices comes here for each launch.
+    // Queried once: a process with several devices comes here for each launch.
     count_devices();
-    // Without a current context the launch may still go to a stream's; with one device there is no doubt whose gate it is.
-    let only = || (COUNT.load(Relaxed) == 1).then_some(0);
-    let managed = managed(gpu::current_device().or_else(only).ok_or(Bypass::NoContext)?)?;
+    // Without a current context the launch may still go to a stream's context. With one device its gate is the only one.
+    let only = || (DEVICE_COUNT.load(Relaxed) == 1).then_some(0);
+    let managed = device_of(gpu::current_device().or_else(only).ok_or(Bypass::NoContext)?)?;
     managed.track();
-    if COUNT.load(Relaxed) == 1 {
-        SINGLE.store(std::ptr::from_ref(managed).cast_mut(), Release);
+    if DEVICE_COUNT.load(Relaxed) == 1 {
+        ONLY_DEVICE.share(managed);
     }
     Ok(managed)
 }
 
-/// The device that a wait of the calling thread concerns, if it is in use.
-pub(crate) fn for_waits() -> Option<&'static Managed> {
+/// The device that a call of this thread concerns, if it is in use.
+pub(crate) fn device_for_call() -> Option<&'static Managed> {
     if has_forked() {
         return None;
     }
-    single().or_else(|| in_use(u32::try_from(gpu::current_device()?).ok()?))
+    only_device().or_else(|| in_use(u32::try_from(gpu::current_device()?).ok()?))
 }
 
 /// The managed device of the calling thread's context.
-pub(crate) fn current() -> Result<&'static Managed, Bypass> {
+pub(crate) fn current_device() -> Result<&'static Managed, Bypass> {
     passing()?;
-    match single() {
+    match only_device() {
         Some(managed) => Ok(managed),
-        None => managed(gpu::current_device().ok_or(Bypass::NoContext)?),
+        None => device_of(gpu::current_device().ok_or(Bypass::NoContext)?),
     }
 }
 
 /// The device of an ordinal, with its manager.
-pub(crate) fn managed(ordinal: CUdevice) -> Result<&'static Managed, Bypass> {
+pub(crate) fn device_of(ordinal: CUdevice) -> Result<&'static Managed, Bypass> {
     passing()?;
     let at = usize::try_from(ordinal).map_err(|_| Bypass::NotManaged)?;
     let slot = DEVICES.get(at).ok_or(Bypass::NotManaged)?;
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    if let Some(managed) = unsafe { slot.load(Acquire).as_ref() } {
+    if let Some(managed) = slot.get() {
         return Ok(managed);
     }
     if UNMANAGED.load(Acquire) & (1 << at) != 0 {
@@ -146,37 +134,23 @@ pub(crate) fn managed(ordinal: CUdevice) -> Result<&'static Managed, Bypass> {
     if SETTING_UP.replace(true) {
         return Err(Bypass::Nested);
     }
-    let made = make(ordinal);
+    let made = make_device(ordinal);
     SETTING_UP.set(false);
     let Some(made) = made else {
         UNMANAGED.fetch_or(1 << at, AcqRel);
         return Err(Bypass::NotManaged);
     };
-    let made = Box::into_raw(Box::new(made));
-    match slot.compare_exchange(std::ptr::null_mut(), made, AcqRel, Acquire) {
-        // SAFETY: `made` is valid and from here on shared and never freed.
-        Ok(_) => Ok(unsafe { &*made }),
-        Err(first) => {
-            // SAFETY: `made` was not published, so this is its only owner; `first` was and is never freed.
-            unsafe {
-                drop(Box::from_raw(made));
-                Ok(&*first)
-            }
-        }
-    }
+    Ok(slot.publish(made))
 }
 
 /// The device of an ordinal if it is in use.
 pub(crate) fn in_use(ordinal: u32) -> Option<&'static Managed> {
-    let slot = DEVICES.get(usize::try_from(ordinal).ok()?)?;
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    unsafe { slot.load(Acquire).as_ref() }
+    DEVICES.get(usize::try_from(ordinal).ok()?)?.get()
 }
 
 /// All devices in use.
-pub(crate) fn all() -> impl Iterator<Item = &'static Managed> {
-    // SAFETY: the pointers are null or come from `Box::into_raw` and are never freed.
-    DEVICES.iter().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
+pub(crate) fn devices() -> impl Iterator<Item = &'static Managed> {
+    DEVICES.iter().filter_map(Leaked::get)
 }
 
 /// `Err` with the reason if nothing is governed in this process.
@@ -190,12 +164,12 @@ pub(crate) fn passing() -> Result<(), Bypass> {
     }
 }
 
-/// Counts a bypassed call, here and where the manager sees it.
+/// Counts a bypassed call, in this process and on the report page.
 #[cold]
 pub(crate) fn count_bypass(reason: Bypass) {
     COUNTERS.bypass(reason);
     if reason != Bypass::Forked
-        && let Some(managed) = single()
+        && let Some(managed) = only_device()
     {
         managed.device.link().count_bypass(reason);
     }
@@ -208,13 +182,13 @@ pub(crate) fn has_forked() -> bool {
 
 /// Whether the process is known to see one device only. Does not call the driver.
 pub(crate) fn sees_one_device() -> bool {
-    COUNT.load(Relaxed) == 1
+    DEVICE_COUNT.load(Relaxed) == 1
 }
 
-/// Asks the driver how many devices the process sees, once.
+/// Queries the driver for the number of devices, once.
 pub(crate) fn count_devices() {
-    if COUNT.load(Relaxed) == 0 {
-        COUNT.store(gpu::device_count().unwrap_or(0), Relaxed);
+    if DEVICE_COUNT.load(Relaxed) == 0 {
+        DEVICE_COUNT.store(gpu::device_count().unwrap_or(0), Relaxed);
     }
 }
 
@@ -222,7 +196,7 @@ pub(crate) fn count_devices() {
 pub(crate) fn after_fork() {
     groups::after_fork();
     preempt::after_fork();
-    for managed in all() {
+    for managed in devices() {
         FORKED.store(true, Release);
         managed.device.abandon();
         managed.device.link().close_in_child();
@@ -235,107 +209,28 @@ pub(crate) fn log(text: std::fmt::Arguments<'_>) {
     log::line(setup().log.as_ref(), text);
 }
 
-fn make(ordinal: CUdevice) -> Option<Managed> {
+fn make_device(ordinal: CUdevice) -> Option<Managed> {
     let setup = setup();
     let uuid = gpu::device_uuid(ordinal)?;
     let at = usize::try_from(ordinal).ok()?;
     let ordinal = u32::try_from(ordinal).ok()?;
-    let address = address(&setup.config.managers, at, &uuid)?;
-    let identity = Identity { name: setup.name, ordinal, uuid };
-    log(format_args!(
-        "device {ordinal} has its manager at {address:?}, client name {:?}",
-        setup.name.as_str()
-    ));
+    let address = manager_address(&setup.config.managers, at, &uuid)?;
+    let identity = ClientIdentity { name: setup.name, ordinal, uuid };
+    log(format_args!("device {ordinal}: manager={address:?} client={:?}", setup.name.as_str()));
     let settings = Settings {
         idle_ns: setup.config.idle_us * 1000,
         quantile: setup.config.quantile,
         fail_closed: setup.config.fail_closed,
-        hints: setup.config.hints,
+        hold_kernels: setup.config.hold_kernels,
         ..Settings::default()
     };
     let token = TokenConnection::new(address.clone(), identity.clone());
     let memory = MemoryConnection::new(address, identity);
     Some(Managed {
         device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),
-        memory: Memory::new(memory, setup.config.fail_closed),
+        memory: MemoryAccount::new(memory, setup.config.fail_closed),
         ordinal,
-        out: hold::Out::none(),
+        active_hold: hold_kernel::ActiveHold::none(),
         tracked: AtomicBool::new(false),
     })
-}
-
-/// Where a device's manager listens; `None` if it has none.
-fn address(managers: &Managers, ordinal: usize, uuid: &[u8; 16]) -> Option<Address> {
-    match managers {
-        Managers::Socket(path) => Some(Address::Unix(path.clone())),
-        Managers::Tcp(list) => list.get(ordinal).map(|(ip, port)| Address::Tcp(ip.clone(), *port)),
-        Managers::Directory { path, explicit } => {
-            let uuid = dashed(uuid);
-            let named = |prefix: &str| -> PathBuf { path.join(format!("{prefix}{uuid}.sock")) };
-            let candidates = [named("GPU-"), named("MIG-"), named("")];
-            let found = candidates.iter().find(|path| path.exists()).cloned();
-            let [usual, ..] = candidates;
-            found.or_else(|| explicit.then_some(usual)).map(Address::Unix)
-        }
-    }
-}
-
-/// A UUID as NVIDIA's tools write it.
-fn dashed(uuid: &[u8; 16]) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]].map(hex).join("-")
-}
-
-fn setup() -> &'static Setup {
-    let setup = SETUP.load(Acquire);
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    unsafe { setup.as_ref() }.unwrap_or_else(set_up)
-}
-
-/// Reads the configuration. Two threads may do it at once; the first one's stays.
-#[cold]
-fn set_up() -> &'static Setup {
-    let (config, mistakes) = Config::read(|name| std::env::var(name).ok());
-    // Ours is a copy of the standard library for this library alone: the program's own panics are not touched.
-    std::panic::set_hook(Box::new(|_| {}));
-    let log_file = config.log.as_deref().and_then(log::open);
-    for mistake in mistakes {
-        log::line(log_file.as_ref(), format_args!("{mistake}"));
-    }
-    let claimed = config.client.clone().unwrap_or_else(host_name);
-    let disabled = config.disabled || switched_off(&config.managers);
-    let fresh =
-        Box::into_raw(Box::new(Setup { name: Name::shortened(&claimed), config, log: log_file, disabled }));
-    match SETUP.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
-        // SAFETY: `fresh` is valid and from here on shared and never freed.
-        Ok(_) => unsafe { &*fresh },
-        Err(first) => {
-            // SAFETY: `fresh` was not published, so this is its only owner; `first` was and is never freed.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*first
-            }
-        }
-    }
-}
-
-/// The kill switch as a file, beside the sockets.
-fn switched_off(managers: &Managers) -> bool {
-    let directory: Option<&Path> = match managers {
-        Managers::Socket(path) => path.parent(),
-        Managers::Directory { path, .. } => Some(path),
-        Managers::Tcp(_) => None,
-    };
-    directory.is_some_and(|directory| directory.join("disable").exists())
-}
-
-fn host_name() -> String {
-    let mut buffer = [0u8; 256];
-    // SAFETY: the buffer is writable for its length; one byte is kept for the NUL.
-    let got = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
-    let name = std::ffi::CStr::from_bytes_until_nul(&buffer).ok().and_then(|name| name.to_str().ok());
-    match name {
-        Some(name) if got == 0 && !name.is_empty() => name.to_owned(),
-        _ => "unnamed".to_owned(),
-    }
 }

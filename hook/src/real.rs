@@ -1,4 +1,4 @@
-//! The real driver: where it is, and its functions.
+//! The real driver: its library and its functions.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsString, c_int, c_ulong, c_void};
@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicPtr, Ordering::*};
 
 use sluice_driver_api::{CUresult, RealDriver};
 
+use crate::leaked::Leaked;
 use crate::symbols;
 
-static TABLE: AtomicPtr<RealDriver> = AtomicPtr::new(std::ptr::null_mut());
+static TABLE: Leaked<RealDriver> = Leaked::none();
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// `sluiceSimIoctl` of the library that was opened.
 static SIMULATED: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static NOTHING: RealDriver = RealDriver::EMPTY;
 
-/// Where driver packages and container runtimes put the library.
-const STANDARD_PLACES: &[&CStr] = &[
+/// Paths at which driver packages and container runtimes install the library.
+const STANDARD_PATHS: &[&CStr] = &[
     c"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
     c"/lib/x86_64-linux-gnu/libcuda.so.1",
     c"/usr/lib64/libcuda.so.1",
@@ -29,22 +30,20 @@ const STANDARD_PLACES: &[&CStr] = &[
 ];
 
 thread_local! {
-    /// The thread is looking for the library; a constructor of something it loads may call the driver.
-    static LOOKING: Cell<bool> = const { Cell::new(false) };
+    /// This thread is loading the library; a constructor of a library that it loads may call the driver.
+    static LOADING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The real driver's functions; none if there is no driver.
 #[inline]
 pub(crate) fn table() -> &'static RealDriver {
-    let table = TABLE.load(Acquire);
-    // SAFETY: the pointer is null or comes from `Box::into_raw` in `find`, which nobody frees.
-    unsafe { table.as_ref() }.unwrap_or_else(find)
+    TABLE.get().unwrap_or_else(find)
 }
 
-/// What a function returns that the real driver does not have.
+/// The result of a function that the real driver does not have.
 #[cold]
 pub(crate) fn missing() -> CUresult {
-    if TABLE.load(Acquire).is_null() { CUresult::ERROR_NO_DEVICE } else { CUresult::ERROR_NOT_FOUND }
+    if TABLE.get().is_none() { CUresult::ERROR_NO_DEVICE } else { CUresult::ERROR_NOT_FOUND }
 }
 
 /// The address that the real driver's own symbol table gives for `symbol`.
@@ -57,55 +56,44 @@ pub(crate) fn symbol(symbol: &CStr) -> *mut c_void {
 /// The simulated driver's own `ioctl`.
 pub(crate) type SimulatedIoctl = unsafe extern "C" fn(c_int, c_ulong, *mut c_void) -> c_int;
 
-/// The simulated driver's `ioctl`, if a driver is open and it is the simulated one. Opens nothing and looks nothing up: who
-/// asks may be inside the loader.
+/// The simulated driver's `ioctl`, if a driver is open and it is the simulated one. Opens nothing and looks no symbol up, because the
+/// calling thread may be inside the loader.
 pub(crate) fn simulated_ioctl() -> Option<SimulatedIoctl> {
     let found = SIMULATED.load(Acquire);
     // SAFETY: only the simulator's library has a function of this name, and this is its signature.
     (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, SimulatedIoctl>(found) })
 }
 
-/// Finds the library and reads its symbols. Without a lock, because loading runs other libraries' constructors; two
-/// threads may both do it, and the first one's table stays.
+/// Finds the library and reads its symbols. Without a lock, because loading runs other libraries' constructors. If two threads do it at
+/// once, the first table stays.
 #[cold]
 fn find() -> &'static RealDriver {
-    if LOOKING.replace(true) {
+    if LOADING.replace(true) {
         return &NOTHING;
     }
     let found = open_any();
-    LOOKING.set(false);
+    LOADING.set(false);
     let Some(handle) = found else { return &NOTHING };
-    // SAFETY: symbols of a library that is the driver (it defines cuInit and is not us) are functions with the ABI that the
+    // SAFETY: symbols of a library that is the driver (it defines cuInit and is not this hook) are functions with the ABI that the
     // table states, and the handle is never closed.
     let table = unsafe { RealDriver::load(|symbol| symbols::real_dlsym(handle, symbol)) };
     HANDLE.store(handle, Release);
     SIMULATED.store(symbols::real_dlsym(handle, c"sluiceSimIoctl"), Release);
-    let fresh = Box::into_raw(Box::new(table));
-    match TABLE.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
-        // SAFETY: `fresh` is valid and from here on shared and never freed.
-        Ok(_) => unsafe { &*fresh },
-        Err(first) => {
-            // SAFETY: `fresh` was not published, so this is its only owner; `first` was published and is never freed.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*first
-            }
-        }
-    }
+    TABLE.publish(table)
 }
 
 fn open_any() -> Option<*mut c_void> {
     if let Some(path) = std::env::var_os("SLUICE_REAL_LIBCUDA").filter(|path| !path.is_empty()) {
-        // Whoever names a library means that one and no other.
+        // A configured path excludes all others.
         return open(&c_string(path)?, 0);
     }
     loaded_already()
         .or_else(|| open(c"libcuda.so.1", 0))
         .or_else(|| library_path().iter().find_map(|path| open(path, 0)))
-        .or_else(|| STANDARD_PLACES.iter().find_map(|path| open(path, 0)))
+        .or_else(|| STANDARD_PATHS.iter().find_map(|path| open(path, 0)))
 }
 
-/// The driver that the program itself has loaded, whichever file that was.
+/// The driver file that the program itself has loaded.
 fn loaded_already() -> Option<*mut c_void> {
     symbols::driver_path_seen().and_then(|path| open(&path, libc::RTLD_NOLOAD))
 }

@@ -1,8 +1,8 @@
-//! `dlsym` and `dlvsym`: hands out our wrapper where the real look-up would have found a governed driver function.
+//! `dlsym` and `dlvsym`: return the hook's wrapper where the real look-up would have found a governed driver function.
 //!
-//! Both are naked functions that ask a helper and then *jump* to the real function, so that it sees the program's return
-//! address: `RTLD_NEXT` and `RTLD_DEFAULT` depend on who asks. Everything here may run before `main`, inside the loader and
-//! inside a memory allocator, so nothing here allocates, locks or uses thread-local storage.
+//! Both are naked functions that call a helper and then *jump* to the real function, so that it sees the program's return address: the
+//! meaning of `RTLD_NEXT` and `RTLD_DEFAULT` depends on the caller. All this code may run before `main`, inside the loader and inside a
+//! memory allocator, so it does not allocate, lock or use thread-local storage.
 
 mod elf;
 
@@ -13,7 +13,7 @@ use sluice_driver_api::ENTRIES;
 
 use crate::exports::EXPORTS;
 
-/// The version of this hook's interface; the symbol is how one copy of the hook recognises another.
+/// The version of this hook's interface. By this symbol one copy of the hook recognises another.
 #[unsafe(no_mangle)]
 pub(crate) static sluice_hook_marker: u32 = 1;
 
@@ -24,7 +24,7 @@ static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_IOCTL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Where the driver that the program uses is mapped, once we have seen one of its symbols.
+/// Base address of the driver that the program uses, once one of its symbols was seen.
 static DRIVER_BASE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// Its name; the loader keeps the string for as long as the library is loaded.
 static DRIVER_NAME: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
@@ -32,11 +32,11 @@ static DRIVER_NAME: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 /// Whether this library was loaded under the driver's name: 0 unknown, 1 no, 2 yes.
 static SHIM: AtomicU8 = AtomicU8::new(0);
 
-/// What a helper tells its naked function, in `rax` and `rdx`.
+/// The result of a helper for its naked function, in `rax` and `rdx`.
 #[repr(C)]
 struct Answer {
     address: *mut c_void,
-    /// 0: ask the real function.
+    /// 0: call the real function.
     decided: usize,
 }
 
@@ -48,7 +48,7 @@ impl Answer {
     }
 }
 
-/// `dlsym` of libc, with our wrappers for governed driver functions.
+/// libc's `dlsym`, with wrappers for governed driver functions.
 ///
 /// # Safety
 /// As libc documents it.
@@ -75,7 +75,7 @@ pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) 
     )
 }
 
-/// `dlvsym` of libc, with our wrappers for governed driver functions.
+/// libc's `dlvsym`, with wrappers for governed driver functions.
 ///
 /// # Safety
 /// As libc documents it.
@@ -127,18 +127,18 @@ extern "C" fn answer_dlvsym(handle: *mut c_void, name: *const c_char, version: *
     })
 }
 
-/// What to answer a look-up, where `real` asks the real function on our behalf.
+/// The answer to a look-up; `real` calls the real function.
 fn answer(
     handle: *mut c_void,
     name: *const c_char,
     real: impl Fn(*mut c_void, *const c_char) -> *mut c_void,
 ) -> Answer {
     let Some(index) = known(name) else { return Answer::PASS };
-    let pseudo = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
-    let found = if pseudo { std::ptr::null_mut() } else { real(handle, name) };
-    if pseudo || elf::is_ours(found) {
-        // The scope asked for begins before us or with us, and so finds our exports first, whether or not there is a
-        // driver behind them. Under the driver's name that is right; else only a driver's symbol counts.
+    let is_pseudo_handle = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
+    let found = if is_pseudo_handle { std::ptr::null_mut() } else { real(handle, name) };
+    if is_pseudo_handle || elf::is_ours(found) {
+        // The searched scope begins with this library or before it, so it finds this library's exports, whether or not there is a driver
+        // behind them. Under the driver's name that is right; otherwise only a driver's symbol counts.
         if is_shim() {
             return Answer::PASS;
         }
@@ -152,14 +152,14 @@ fn answer(
     }
 }
 
-/// The row of a name that is in the table.
+/// The table's row of a name.
 fn known(name: *const c_char) -> Option<usize> {
     if name.is_null() {
         return None;
     }
     // SAFETY: the caller of dlsym passes a C string; bytes are read one by one and never behind its end.
     let mut bytes = (0..).map(|at| unsafe { *name.add(at).cast::<u8>() });
-    // Names of the driver go on with a capital letter; those of its libraries (cudaMalloc, cublasCreate) do not.
+    // Names of the driver continue with a capital letter; those of CUDA's libraries (cudaMalloc, cublasCreate) do not.
     let is_driver_name = bytes.next() == Some(b'c')
         && bytes.next() == Some(b'u')
         && bytes.next().is_some_and(|b| b.is_ascii_uppercase());
@@ -174,7 +174,7 @@ fn known(name: *const c_char) -> Option<usize> {
     Some(offset / size_of::<sluice_driver_api::Entry>())
 }
 
-/// Our function for a row, if it does more than the driver's.
+/// The exported function of a row, if it does more than the driver's.
 pub(crate) fn wrapper(index: usize) -> Option<*mut c_void> {
     EXPORTS.get(index).filter(|export| export.governed).map(|export| export.address.cast_mut())
 }
@@ -203,7 +203,7 @@ fn is_named_like_driver(path: *const c_char) -> bool {
     name.starts_with(b"libcuda.so")
 }
 
-/// Whether this library stands in for the driver under its name.
+/// Whether this library replaces the driver under its name.
 fn is_shim() -> bool {
     match SHIM.load(Relaxed) {
         0 => {
@@ -216,7 +216,7 @@ fn is_shim() -> bool {
     }
 }
 
-/// The name of the driver file that the program has loaded, if any.
+/// The path of the driver file that the program has loaded, if any.
 pub(crate) fn driver_path_seen() -> Option<CString> {
     if DRIVER_BASE.load(Acquire).is_null() && !is_shim() {
         let next = real_dlsym(libc::RTLD_NEXT, c"cuInit");
@@ -230,7 +230,7 @@ pub(crate) fn driver_path_seen() -> Option<CString> {
     Some(unsafe { CStr::from_ptr(name) }.to_owned())
 }
 
-/// libc's dlsym, asked by this library.
+/// libc's dlsym, for calls of this library.
 pub(crate) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
     prepare();
     // SAFETY: `prepare` stored the address of libc's dlsym, or of `nothing`, which takes any arguments.
@@ -239,7 +239,7 @@ pub(crate) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
     unsafe { dlsym(handle, name.as_ptr()) }
 }
 
-/// The `ioctl` behind ours; null if there is none.
+/// The next definition of `ioctl`; null if there is none.
 #[inline]
 pub(crate) fn real_ioctl() -> *mut c_void {
     let found = REAL_IOCTL.load(Acquire);
@@ -250,7 +250,7 @@ pub(crate) fn real_ioctl() -> *mut c_void {
     found
 }
 
-/// Finds libc's own functions, once. Two threads that do it at once store the same.
+/// Finds libc's own functions, once. Two threads that do it at once store the same addresses.
 pub(crate) fn prepare() {
     if REAL_DLSYM.load(Acquire).is_null() {
         let found = elf::find([c"dlsym", c"dlvsym", c"ioctl"]);
@@ -262,7 +262,7 @@ pub(crate) fn prepare() {
     }
 }
 
-/// Stands in for a libc without the function: finds nothing.
+/// Replaces a function that libc does not have: returns null.
 extern "C" fn nothing() -> *mut c_void {
     std::ptr::null_mut()
 }

@@ -1,24 +1,24 @@
-//! Threads of ours in a stranger's process: detached, with a stack of the size that we choose, and out of the way of its signals.
+//! Threads of the hook in another program's process: detached, with a chosen stack size, and with signals blocked.
 //!
-//! What is sent to the process is for the program's threads. What a thread does to itself is not blocked: the kernel ends a process at a
-//! blocked fault without the program's handler, which may be the one that writes its crash report, having been asked.
+//! Signals to the process are for the program's threads. Faults of a thread itself are not blocked: the kernel ends a process at a blocked
+//! fault without calling the program's handler, and that handler may write the program's crash report.
 
 use std::ffi::{CStr, c_int, c_void};
 
-/// Enough for the driver's calls; threads of programs with a small stack limit must still start.
+/// Enough for the driver's calls. Small, so that threads also start in programs with a small stack limit.
 pub(crate) const SMALL_STACK: usize = 256 * 1024;
 
-/// Signals that a thread brings on itself.
+/// Signals that a thread raises by its own faults.
 const FAULTS: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// What a thread does with its argument.
+/// The function that a thread runs with its argument.
 pub(crate) type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// Starts a thread with a stack of so many bytes; `false` if the system gives none. The argument must be valid for as long as the thread uses it.
+/// Starts a thread with a stack of `stack` bytes; `false` if the system refuses. The argument must be valid as long as the thread uses it.
 pub(crate) fn start(stack: usize, body: Body, argument: *mut c_void) -> bool {
-    // SAFETY: the attributes are initialised before use and destroyed once; masks are valid for the calls; the argument is
-    // the body's affair. The signal mask is put back, and a thread inherits the one that its creator had.
+    // SAFETY: the attributes are initialised before use and destroyed once; masks are valid for the calls; `body` defines the argument.
+    // The signal mask is restored, and a thread inherits the mask that its creator had.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_attr_init(&raw mut attributes) != 0 {
@@ -41,8 +41,8 @@ pub(crate) fn start(stack: usize, body: Body, argument: *mut c_void) -> bool {
     }
 }
 
-/// Names the calling thread (at most 15 bytes) and makes its timers exact: what our threads wait for is microseconds apart,
-/// and the default slack of 50 would be most of that.
+/// Names the calling thread (at most 15 bytes) and sets its timer slack to 1 ns. The hook's threads sleep for microseconds, and the default
+/// slack is 50 µs.
 pub(crate) fn settle_in(name: &CStr) {
     // SAFETY: both calls concern the calling thread only; the name is a C string.
     unsafe {

@@ -1,7 +1,7 @@
-//! Which streams the program is capturing into graphs.
+//! The streams that the program is capturing into graphs.
 //!
-//! While a capture is active anywhere in the process, touching the legacy stream could invalidate it, so the tracker has
-//! to know. The count is kept from the begin and end calls; a stream drawn into a capture by an event is asked about.
+//! While a capture is active anywhere in the process, a call on the legacy stream could invalidate it, so the tracker must know of it.
+//! The count follows the begin and end calls. Whether an event drew another stream into a capture is queried from the driver.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
@@ -19,12 +19,12 @@ impl Captures {
         Self { count: AtomicUsize::new(0), streams: Mutex::new(Vec::new()) }
     }
 
-    /// A capture is about to begin on the stream. Called before the driver, so that no tracker call falls in between.
+    /// Begins a capture on the stream. Called before the driver, so that no call of the tracker falls in between.
     pub fn begin(&self, stream: u64) {
         self.change(|streams| streams.push(stream));
     }
 
-    /// The capture on the stream is over, or never began, or the stream is gone.
+    /// Ends the capture on the stream: it is over, never began, or the stream was destroyed.
     pub fn end(&self, stream: u64) {
         self.change(|streams| {
             if let Some(at) = streams.iter().position(|captured| *captured == stream) {
@@ -33,7 +33,7 @@ impl Captures {
         });
     }
 
-    /// Whether anything is being captured.
+    /// Whether any stream is being captured.
     pub fn any(&self) -> bool {
         self.count.load(SeqCst) != 0
     }

@@ -1,56 +1,56 @@
-//! Configuration of the hook from environment variables. Nothing here is a limit: limits come from the manager.
+//! The hook's configuration from environment variables. It contains no limits: limits come from the manager.
 //!
 //! Parsing takes a look-up function instead of the environment and reports every mistake. A setting with a mistake keeps
-//! its default, because a library in a stranger's process cannot refuse to start.
+//! its default, because a library in another program's process cannot refuse to start.
 
 use std::path::PathBuf;
 
-use crate::hint;
-use crate::predictor::Quantile;
+use crate::hold_kernel;
+use crate::period_predictor::Quantile;
 
-/// Where the unix sockets are looked for, one `<gpu-uuid>.sock` for each GPU.
+/// The default directory of the unix sockets, one `<gpu-uuid>.sock` for each GPU.
 pub const DEFAULT_SOCKET_DIR: &str = "/run/sluice";
 
-/// What the hook does.
+/// The hook's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// `SLUICE_DISABLE`: the kill switch; anything but empty or `0` turns the hook off.
+    /// `SLUICE_DISABLE`: the kill switch; any value but empty or `0` turns the hook off.
     pub disabled: bool,
-    /// How to reach the managers.
+    /// Where the managers listen.
     pub managers: Managers,
-    /// `SLUICE_CLIENT`, else `POD_NAME`: the name to claim. The manager decides who we are. Host name if unset.
+    /// `SLUICE_CLIENT`, else `POD_NAME`, else the host name: the name that the process reports. The manager identifies the client itself.
     pub client: Option<String>,
-    /// `SLUICE_ON_MANAGER_LOSS`: `open` (default) or `closed`, until the manager's grant page says otherwise.
+    /// `SLUICE_ON_MANAGER_LOSS`: `open` (default) or `closed`, until the manager's grant page states otherwise.
     pub fail_closed: bool,
-    /// `SLUICE_REAL_LIBCUDA`: the driver library to use instead of the one found.
+    /// `SLUICE_REAL_LIBCUDA`: the driver library to use instead of the one that the search finds.
     pub real_libcuda: Option<PathBuf>,
     /// `SLUICE_PREDICTOR`: `p90` (default) or `max`.
     pub quantile: Quantile,
     /// `SLUICE_LOG`: file to append to; nothing is logged by default.
     pub log: Option<PathBuf>,
-    /// `SLUICE_IDLE_US`: how long a program must be idle before it gives its token back, 1 to 10,000,000, default 500.
+    /// `SLUICE_IDLE_US`: idle time after which the token is returned, 1 to 10,000,000 µs, default 500.
     pub idle_us: u64,
-    /// `SLUICE_HINTS`: `auto` (default), `api` (only what the program asks for) or `off`.
-    pub hints: hint::Settings,
+    /// `SLUICE_HINTS`: `auto` (default), `api` (only hold kernels that the program requests) or `off`.
+    pub hold_kernels: hold_kernel::Settings,
 }
 
-/// How to reach the managers.
+/// Where the managers listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Managers {
-    /// `SLUICE_SOCKET`: one unix socket, for whichever single GPU is visible.
+    /// `SLUICE_SOCKET`: one unix socket, for the single visible GPU.
     Socket(PathBuf),
     /// `SLUICE_SOCKET_DIR`: a directory with one `<gpu-uuid>.sock` for each GPU.
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Whether it was asked for. If not, a GPU without a socket is simply not managed.
+        /// Whether it was configured. If not, a GPU without a socket is not managed.
         explicit: bool,
     },
     /// `POD_MANAGER_IP`, `POD_MANAGER_PORT`: Gemini's managers on TCP, by device ordinal.
     Tcp(Vec<(String, u16)>),
 }
 
-/// One setting that made no sense.
+/// A setting with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={value:?}: expected {expected}, used the default")]
 pub struct Mistake {
@@ -58,7 +58,7 @@ pub struct Mistake {
     pub variable: &'static str,
     /// Its value.
     pub value: String,
-    /// What would have been right.
+    /// The values that are valid.
     pub expected: &'static str,
 }
 
@@ -84,7 +84,7 @@ impl Config {
             ),
             log: reader.text("SLUICE_LOG").map(PathBuf::from),
             idle_us: reader.idle_us(),
-            hints: reader.hints(),
+            hold_kernels: reader.hints(),
         };
         (config, reader.mistakes)
     }
@@ -104,7 +104,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         self.mistakes.push(Mistake { variable, value, expected });
     }
 
-    /// The value of the word given; that of the first word if none, or a wrong one, was.
+    /// The value that belongs to the given word; the default if the variable is unset or has another value.
     fn choice<T: Copy + Default>(
         &mut self,
         variable: &'static str,
@@ -133,10 +133,10 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         }
     }
 
-    fn hints(&mut self) -> hint::Settings {
+    fn hints(&mut self) -> hold_kernel::Settings {
         let words = [("auto", (true, true)), ("api", (false, true)), ("off", (false, false))];
         let (automatic, by_call) = match self.text("SLUICE_HINTS") {
-            // A launch that returns when its kernel is done would wait for the hold itself.
+            // A launch that returns when its kernel is done would wait for the hold kernel itself.
             _ if self.text("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0") => (false, false),
             None => words[0].1,
             Some(value) => words.iter().find(|(word, _)| *word == value).map_or_else(
@@ -147,7 +147,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 |(_, chosen)| *chosen,
             ),
         };
-        hint::Settings { automatic, by_call, ..hint::Settings::default() }
+        hold_kernel::Settings { automatic, by_hint: by_call, ..hold_kernel::Settings::default() }
     }
 
     fn managers(&mut self) -> Managers {
@@ -163,7 +163,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         }
     }
 
-    /// One manager for each port of the list, or for each address if there are more of those.
+    /// One manager for each port of the list, or for each address if there are more addresses.
     fn tcp(&mut self) -> Option<Vec<(String, u16)>> {
         const DEFAULT_PORT: u16 = 50052;
         let (ips, ports) = (self.text("POD_MANAGER_IP"), self.text("POD_MANAGER_PORT"));
@@ -208,102 +208,5 @@ fn list(value: &str) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(settings: &[(&str, &str)]) -> (Config, Vec<Mistake>) {
-        Config::read(|name| settings.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
-    }
-
-    #[test]
-    fn without_settings_the_hook_looks_for_sockets_and_fails_open() {
-        let (config, mistakes) = read(&[]);
-        assert!(mistakes.is_empty());
-        assert!(!config.disabled && !config.fail_closed);
-        assert_eq!(config.managers, Managers::Directory { path: DEFAULT_SOCKET_DIR.into(), explicit: false });
-        assert_eq!((config.idle_us, config.quantile), (500, Quantile::P90));
-    }
-
-    #[test]
-    fn every_setting_arrives() {
-        let (config, mistakes) = read(&[
-            ("SLUICE_SOCKET", "/s"),
-            ("SLUICE_CLIENT", "be-a"),
-            ("POD_NAME", "other"),
-            ("SLUICE_ON_MANAGER_LOSS", "closed"),
-            ("SLUICE_DISABLE", "1"),
-            ("SLUICE_REAL_LIBCUDA", "/x/libcuda.so.1"),
-            ("SLUICE_PREDICTOR", "max"),
-            ("SLUICE_LOG", "/l"),
-            ("SLUICE_IDLE_US", "2000"),
-            ("SLUICE_HINTS", "api"),
-        ]);
-        assert!(mistakes.is_empty());
-        let expected = Config {
-            disabled: true,
-            managers: Managers::Socket("/s".into()),
-            client: Some("be-a".into()),
-            fail_closed: true,
-            real_libcuda: Some("/x/libcuda.so.1".into()),
-            quantile: Quantile::Maximum,
-            log: Some("/l".into()),
-            idle_us: 2000,
-            hints: hint::Settings { automatic: false, ..hint::Settings::default() },
-        };
-        assert_eq!(config, expected);
-    }
-
-    #[test]
-    fn all_mistakes_are_named_at_once_and_leave_the_defaults() {
-        let (config, mistakes) = read(&[
-            ("SLUICE_ON_MANAGER_LOSS", "ajar"),
-            ("SLUICE_PREDICTOR", "p99"),
-            ("SLUICE_IDLE_US", "-1"),
-            ("SLUICE_HINTS", "on"),
-            ("POD_MANAGER_PORT", "50051,x"),
-        ]);
-        let names: Vec<_> = mistakes.iter().map(|mistake| mistake.variable).collect();
-        assert_eq!(
-            names,
-            [
-                "POD_MANAGER_PORT",
-                "SLUICE_ON_MANAGER_LOSS",
-                "SLUICE_PREDICTOR",
-                "SLUICE_IDLE_US",
-                "SLUICE_HINTS"
-            ]
-        );
-        assert_eq!(config, read(&[]).0);
-        assert!(mistakes[1].to_string().contains("SLUICE_ON_MANAGER_LOSS=\"ajar\": expected open or closed"));
-    }
-
-    #[test]
-    fn gemini_managers_are_listed_by_device() {
-        let managers = |settings: &[(&str, &str)]| read(settings).0.managers;
-        assert_eq!(
-            managers(&[("POD_MANAGER_PORT", "50051,50052")]),
-            Managers::Tcp(vec![("127.0.0.1".into(), 50051), ("127.0.0.1".into(), 50052)])
-        );
-        assert_eq!(
-            managers(&[("POD_MANAGER_IP", "10.0.0.7")]),
-            Managers::Tcp(vec![("10.0.0.7".into(), 50052)])
-        );
-    }
-
-    #[test]
-    fn nothing_is_held_where_launches_wait_for_their_kernels() {
-        let hints = |settings: &[(&str, &str)]| read(settings).0.hints;
-        assert!(hints(&[]).automatic && hints(&[("CUDA_LAUNCH_BLOCKING", "0")]).automatic);
-        let blocking = hints(&[("CUDA_LAUNCH_BLOCKING", "1"), ("SLUICE_HINTS", "auto")]);
-        assert!(!blocking.automatic && !blocking.by_call);
-        let off = hints(&[("SLUICE_HINTS", "off")]);
-        assert!(!off.automatic && !off.by_call);
-    }
-
-    #[test]
-    fn the_kill_switch_is_off_when_it_says_so() {
-        assert!(!read(&[("SLUICE_DISABLE", "0")]).0.disabled);
-        assert!(!read(&[("SLUICE_DISABLE", "")]).0.disabled);
-        assert!(read(&[("SLUICE_DISABLE", "yes")]).0.disabled);
-    }
-}
+#[path = "config_tests.rs"]
+mod tests;

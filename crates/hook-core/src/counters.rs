@@ -1,4 +1,4 @@
-//! Counters of this process, by outcome. Relaxed: they are read for reports, never to decide anything.
+//! Counters of this process, by outcome. Relaxed: they are read for reports, never for decisions.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,7 +7,7 @@ use crate::outcome::Bypass;
 /// Number of bypass counters, as the report page has them.
 pub const BYPASS_SLOTS: usize = 32;
 
-/// What happened in this process since it started.
+/// Counters since the start of the process.
 #[derive(Debug)]
 pub struct Counters {
     bypassed: [AtomicU64; BYPASS_SLOTS],
@@ -15,7 +15,7 @@ pub struct Counters {
     pub refused: AtomicU64,
     /// Grants received.
     pub grants: AtomicU64,
-    /// Panics stopped at the border.
+    /// Panics caught at the exported functions.
     pub panics: AtomicU64,
 }
 

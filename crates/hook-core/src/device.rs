@@ -1,38 +1,39 @@
-//! One GPU as this process uses it: gate, grant, tracker.
+//! One GPU as this process uses it: launch gate, grant, tracker.
 //!
-//! The life of a grant:
+//! The states of a grant:
 //! ```text
-//!  Detached ──connect──▶ Closed ──ask──▶ Asking ──answer──▶ Open ──deadline, idle──▶ Draining ──yield──▶ Closed
-//!     ▲                                                                                          (or Asking again)
-//!     └───────────────────────── any failure of the connection: Lost, then connect ─────────────────┘
+//!  Detached ─connect─▶ Closed ─request─▶ Requested ─answer─▶ Open ─deadline, idle─▶ Draining ─yield─▶ Closed
+//!     ▲                                                                                       (or Requested again)
+//!     └──────────────────────── any failure of the connection: Lost, then connect ──────────────────────┘
 //! ```
-//! Application threads call [`Device::launch`]; one tracker thread calls [`Device::run_tracker`]. Application threads ask
-//! and wait for the answer; only the tracker connects, drains and yields.
+//! Application threads call [`Device::try_launch`] and, if that fails, [`Device::acquire`]. One tracker thread calls
+//! [`Device::run_tracker`]. Application threads request grants and wait for the answer; only the tracker connects, drains and
+//! yields.
 
+mod acquire;
 mod drain;
+mod host_waits;
 mod state;
 mod tracker;
-mod waits;
-mod wanting;
-mod work;
+mod ungated_work;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+pub use host_waits::HostWait;
 pub use state::Settings;
 use state::State;
-pub use tracker::Pause;
-pub use waits::Wait;
+pub use tracker::NextStep;
 
 use crate::captures::Captures;
 use crate::counters::Counters;
-use crate::gate::Gate;
-use crate::hint::Hints;
-use crate::outcome::{Bypass, Outcome};
+use crate::hold_kernel::HoldKernels;
+use crate::launch_gate::LaunchGate;
+use crate::outcome::Bypass;
 use crate::platform::{Clock, Driver, Stream, TokenLink};
-use crate::thread::Thread;
+use crate::thread_state::ThreadState;
 
-/// Gate and token client of one GPU.
+/// Launch gate and token connection of one GPU.
 #[derive(Debug)]
 pub struct Device<'p, D, L, C> {
     ordinal: u32,
@@ -42,37 +43,37 @@ pub struct Device<'p, D, L, C> {
     captures: &'p Captures,
     counters: &'p Counters,
     settings: Settings,
-    gate: Gate,
-    hints: Hints,
-    /// 0 to govern, else 1 + the index of the reason to let everything pass.
-    passing: AtomicU8,
-    /// What the manager was told: there is something to do.
-    active: AtomicBool,
-    /// The program asks again and again whether something is done, and has nothing else to do.
-    asking: AtomicBool,
-    /// When it last asked, in nanoseconds.
-    asked_ns: AtomicU64,
-    /// Threads in the middle of submitting work that passes no gate. Counted up with the lock, down without.
-    submitting: AtomicUsize,
+    gate: LaunchGate,
+    hold_kernels: HoldKernels,
+    /// 0 to govern calls; else 1 + the index of the reason for which all calls bypass.
+    bypass: AtomicU8,
+    /// The activity that was last reported to the manager: whether this process has GPU work.
+    reported_active: AtomicBool,
+    /// The program polls for the completion of work, and has no other work that is known.
+    polling: AtomicBool,
+    /// When the program last polled, in nanoseconds.
+    polled_ns: AtomicU64,
+    /// Threads that submit work which passes no launch gate. Incremented with the lock held, decremented without it.
+    submitting_ungated: AtomicUsize,
     state: Mutex<State>,
-    /// Threads that want to launch wait here.
-    wanting: Condvar,
-    /// The tracker waits here.
-    tracking: Condvar,
-    /// Held while stream handles of the program are used by the tracker, and while the program destroys one.
-    handles: Mutex<()>,
+    /// Threads that wait for a grant sleep here.
+    launch_waiters: Condvar,
+    /// The tracker sleeps here.
+    tracker_wakeup: Condvar,
+    /// Held while the tracker uses the program's stream handles, and while the program destroys one.
+    handles_lock: Mutex<()>,
     /// Held during a whole drain, and while the program destroys a context.
-    draining: Mutex<()>,
+    drain_lock: Mutex<()>,
 }
 
-/// Leave to submit one launch. The launch counts as being submitted until this is dropped.
+/// Permission to submit one launch. Until it is dropped the launch counts as in flight.
 #[derive(Debug)]
-pub struct Pass<'g> {
-    gate: &'g Gate,
+pub struct LaunchPass<'g> {
+    gate: &'g LaunchGate,
     shard: usize,
 }
 
-impl Drop for Pass<'_> {
+impl Drop for LaunchPass<'_> {
     #[inline]
     fn drop(&mut self) {
         self.gate.leave(self.shard);
@@ -80,7 +81,7 @@ impl Drop for Pass<'_> {
 }
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
-    /// A device that has not met its manager yet.
+    /// A device that is not connected to its manager yet.
     pub fn new(
         ordinal: u32,
         (driver, link, clock): (D, L, C),
@@ -94,73 +95,64 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             clock,
             captures,
             counters,
-            gate: Gate::default(),
-            hints: Hints::new(settings.hints),
-            passing: AtomicU8::new(0),
-            active: AtomicBool::new(false),
-            asking: AtomicBool::new(false),
-            asked_ns: AtomicU64::new(0),
-            submitting: AtomicUsize::new(0),
+            gate: LaunchGate::default(),
+            hold_kernels: HoldKernels::new(settings.hold_kernels),
+            bypass: AtomicU8::new(0),
+            reported_active: AtomicBool::new(false),
+            polling: AtomicBool::new(false),
+            polled_ns: AtomicU64::new(0),
+            submitting_ungated: AtomicUsize::new(0),
             state: Mutex::new(State::new(&settings)),
             settings,
-            wanting: Condvar::new(),
-            tracking: Condvar::new(),
-            handles: Mutex::new(()),
-            draining: Mutex::new(()),
+            launch_waiters: Condvar::new(),
+            tracker_wakeup: Condvar::new(),
+            handles_lock: Mutex::new(()),
+            drain_lock: Mutex::new(()),
         }
     }
 
-    /// Asks leave for one launch on `stream`; waits for a grant if there is none.
-    #[inline]
-    pub fn launch(&self, stream: Stream, thread: &Thread) -> Outcome<Pass<'_>> {
-        match self.launch_at_once(stream, thread) {
-            Ok(pass) => Outcome::Governed(pass),
-            Err(pass) => self.launch_slowly(stream, thread, pass),
-        }
-    }
-
-    /// The launch path: `Ok` while a grant is valid and the thread has launched on the stream within it.
+    /// The launch path: `Ok` while a grant is valid and this thread has launched on the stream within it.
     ///
-    /// Takes no lock, allocates nothing, makes no system call and cannot panic. `Err` is for [`Self::launch_slowly`].
+    /// Takes no lock, allocates nothing, makes no system call and cannot panic. `Err` is for [`Self::acquire`].
     ///
     /// # Errors
-    /// The launch has to be noted, or to wait.
+    /// The launch has to be noted or has to wait for a grant.
     #[inline]
-    pub fn launch_at_once(&self, stream: Stream, thread: &Thread) -> Result<Pass<'_>, Pass<'_>> {
+    pub fn try_launch(&self, stream: Stream, thread: &ThreadState) -> Result<LaunchPass<'_>, LaunchPass<'_>> {
         let shard = thread.shard();
         self.gate.enter(shard);
-        let pass = Pass { gate: &self.gate, shard };
+        let pass = LaunchPass { gate: &self.gate, shard };
         if self.gate.is_open(&self.clock, &self.link)
-            && thread.knows(self.ordinal, stream.handle, self.gate.epoch())
+            && thread.has_noted(self.ordinal, stream.handle, self.gate.epoch())
         {
             return Ok(pass);
         }
         Err(pass)
     }
 
-    /// Launches begun.
+    /// Launches begun since the start.
     pub fn launches(&self) -> u64 {
         self.gate.launches()
     }
 
-    /// Closes the gate for ever, in the child of a fork: the grant belongs to the parent.
+    /// Closes the launch gate for good, in the child of a fork: the grant belongs to the parent.
     pub fn abandon(&self) {
-        self.pass_for(Some(Bypass::Forked));
+        self.set_bypass(Some(Bypass::Forked));
         self.gate.close();
-        self.hints.abandon();
+        self.hold_kernels.abandon();
     }
 
-    /// Lets everything pass from here on: the hook failed inside.
-    pub fn stand_aside(&self) {
-        // Under the lock, so that nobody begins to wait between the two lines.
+    /// Lets all calls bypass from here on, because the hook failed internally.
+    pub fn bypass_all(&self) {
+        // With the lock held, so that no thread begins to wait between the two lines.
         let _state = self.lock();
-        self.pass_for(Some(Bypass::InternalError));
-        self.wanting.notify_all();
+        self.set_bypass(Some(Bypass::InternalError));
+        self.launch_waiters.notify_all();
     }
 
-    /// The hints.
-    pub fn hints(&self) -> &Hints {
-        &self.hints
+    /// The controller of the hold kernels.
+    pub fn hold_kernels(&self) -> &HoldKernels {
+        &self.hold_kernels
     }
 
     /// The driver.
@@ -177,15 +169,15 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reason for which everything passes, if it does.
-    fn passing(&self) -> Option<Bypass> {
-        let index = usize::from(self.passing.load(SeqCst)).checked_sub(1)?;
+    /// The reason for which all calls bypass, if they do.
+    fn bypass_reason(&self) -> Option<Bypass> {
+        let index = usize::from(self.bypass.load(SeqCst)).checked_sub(1)?;
         Bypass::ALL.get(index).copied()
     }
 
-    fn pass_for(&self, reason: Option<Bypass>) {
+    fn set_bypass(&self, reason: Option<Bypass>) {
         let word = reason.map_or(0, |reason| u8::try_from(reason.index() + 1).unwrap_or(u8::MAX));
-        self.passing.store(word, SeqCst);
+        self.bypass.store(word, SeqCst);
     }
 
     fn is_open(&self) -> bool {

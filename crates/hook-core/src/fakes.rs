@@ -9,7 +9,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A clock that stands until it is set; ticks are nanoseconds.
+/// A clock that stands still until it is set; ticks are nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct ManualClock(AtomicU64);
 
@@ -38,35 +38,35 @@ impl Clock for ManualClock {
     }
 }
 
-/// A manager that grants `quota_ms` to every question and writes down what it was told.
+/// A manager that grants `quota_ms` to every request and records what it receives.
 #[derive(Debug, Default)]
 pub(crate) struct FakeLink {
     pub(crate) deadline: AtomicU64,
     pub(crate) contended: AtomicBool,
     pub(crate) closed: AtomicBool,
-    pub(crate) standing: AtomicBool,
+    pub(crate) unlimited: AtomicBool,
     pub(crate) dead: AtomicBool,
     pub(crate) legacy: AtomicBool,
     pub(crate) quota_ms: AtomicU64,
-    pub(crate) rings: AtomicU64,
-    pub(crate) company: AtomicU64,
-    /// What it was told of activity.
+    pub(crate) wakeups: AtomicU64,
+    pub(crate) contenders: AtomicU64,
+    /// The reported activity.
     pub(crate) activity: Mutex<Vec<(bool, u64)>>,
-    /// Times it was asked whether there is something to announce.
-    pub(crate) asked_for_news: AtomicU64,
-    /// What is to be announced does not get through.
-    pub(crate) refuses_news: AtomicBool,
+    /// Calls of `announce`.
+    pub(crate) announcements: AtomicU64,
+    /// Announcements fail.
+    pub(crate) fails_announcements: AtomicBool,
     pub(crate) connects: AtomicU64,
-    /// Times it was asked whether the manager is there.
-    pub(crate) alive_asked: AtomicUsize,
+    /// Calls of `is_alive`.
+    pub(crate) liveness_checks: AtomicUsize,
     pub(crate) busy_ns: AtomicU64,
     /// Answers read.
     pub(crate) received: AtomicU64,
     /// Answers are not sent yet.
-    pub(crate) holds_answers: AtomicBool,
-    /// How long an answer is on its way, the grant running.
+    pub(crate) withholds_answers: AtomicBool,
+    /// How long an answer takes while the grant runs.
     pub(crate) delay_ns: AtomicU64,
-    pub(crate) sent: Mutex<Vec<(Option<Used>, Option<Ask>)>>,
+    pub(crate) sent: Mutex<Vec<(Option<GrantUsage>, Option<GrantRequest>)>>,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
 }
 
@@ -75,7 +75,7 @@ impl FakeLink {
         self.deadline.store(deadline, SeqCst);
     }
 
-    pub(crate) fn sent(&self) -> Vec<(Option<Used>, Option<Ask>)> {
+    pub(crate) fn sent(&self) -> Vec<(Option<GrantUsage>, Option<GrantRequest>)> {
         lock(&self.sent).clone()
     }
 
@@ -88,18 +88,18 @@ impl TokenLink for FakeLink {
     fn connect(&self) -> Result<Attached, LinkError> {
         self.connects.fetch_add(1, SeqCst);
         self.check()?;
-        self.set_deadline(if self.standing.load(SeqCst) { u64::MAX } else { 0 });
-        Ok(Attached { by_ticks: true, takes_yield: !self.legacy.load(SeqCst) })
+        self.set_deadline(if self.unlimited.load(SeqCst) { u64::MAX } else { 0 });
+        Ok(Attached { deadline_in_ticks: true, accepts_yield: !self.legacy.load(SeqCst) })
     }
 
     fn disconnect(&self) {}
 
     fn is_alive(&self) -> bool {
-        self.alive_asked.fetch_add(1, SeqCst);
+        self.liveness_checks.fetch_add(1, SeqCst);
         !self.dead.load(SeqCst)
     }
 
-    fn send(&self, used: Option<Used>, ask: Option<Ask>) -> Result<(), LinkError> {
+    fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError> {
         self.check()?;
         lock(&self.sent).push((used, ask));
         Ok(())
@@ -111,7 +111,7 @@ impl TokenLink for FakeLink {
         let now = lock(&self.clock).as_ref().map_or(0, |clock| clock.now_ns());
         self.set_deadline(now + quota_ms * 1_000_000);
         self.received.fetch_add(1, SeqCst);
-        while self.holds_answers.load(SeqCst) {
+        while self.withholds_answers.load(SeqCst) {
             std::thread::yield_now();
         }
         if let Some(clock) = lock(&self.clock).as_ref() {
@@ -137,28 +137,28 @@ impl TokenLink for FakeLink {
     }
 
     fn announce(&self) -> Result<(), LinkError> {
-        self.asked_for_news.fetch_add(1, SeqCst);
-        if self.refuses_news.load(SeqCst) { Err(LinkError::Gone { errno: 32 }) } else { Ok(()) }
+        self.announcements.fetch_add(1, SeqCst);
+        if self.fails_announcements.load(SeqCst) { Err(LinkError::Gone { errno: 32 }) } else { Ok(()) }
     }
 
     fn set_activity(&self, busy: bool, now_ns: u64) {
         lock(&self.activity).push((busy, now_ns));
     }
 
-    fn company(&self) -> u64 {
-        self.company.load(SeqCst)
+    fn contenders(&self) -> u64 {
+        self.contenders.load(SeqCst)
     }
 
-    fn ring(&self, standing: bool) {
-        self.rings.fetch_add(u64::from(standing), SeqCst);
+    fn wake_manager(&self) {
+        self.wakeups.fetch_add(1, SeqCst);
     }
 
-    fn report(&self, busy_ns: u64, _progress_ns: u64, _launches: u64) {
+    fn report_busy(&self, busy_ns: u64) {
         self.busy_ns.store(busy_ns, SeqCst);
     }
 }
 
-/// A driver whose streams have work until they are told otherwise. A mark's event is the clock when it was waited for.
+/// A driver whose streams have work until a test removes it. The event of a mark is the stream's handle.
 #[derive(Debug, Default)]
 pub(crate) struct FakeDriver {
     pub(crate) busy: Mutex<Vec<u64>>,
@@ -169,15 +169,15 @@ pub(crate) struct FakeDriver {
     pub(crate) drain_ns: AtomicU64,
     pub(crate) elapsed_ns: AtomicU64,
     pub(crate) live_marks: AtomicU64,
-    /// Streams asked about.
-    pub(crate) asked: AtomicU64,
+    /// Queries of streams.
+    pub(crate) queries: AtomicU64,
     pub(crate) no_context: AtomicBool,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
 }
 
 impl Driver for FakeDriver {
-    fn locate(&self, _stream: Stream) -> Option<Located> {
-        (!self.no_context.load(SeqCst)).then_some(Located { context: 7, blocking: true })
+    fn locate(&self, _stream: Stream) -> Option<StreamLocation> {
+        (!self.no_context.load(SeqCst)).then_some(StreamLocation { context: 7, blocking: true })
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {
@@ -207,7 +207,7 @@ impl Driver for FakeDriver {
     }
 
     fn is_idle(&self, _context: u64, stream: Stream) -> Option<bool> {
-        self.asked.fetch_add(1, SeqCst);
+        self.queries.fetch_add(1, SeqCst);
         (stream.kind != StreamKind::PerThread).then(|| !lock(&self.busy).contains(&stream.handle))
     }
 

@@ -1,25 +1,38 @@
-//! What the hook does, in safe Rust: gate, predictors, streams, allocations and the client side of the token.
+//! The hook's decisions, in safe Rust: launch gate, grant acquisition, idle tracking, memory accounting, hold kernels.
 //!
-//! Nothing here calls the driver, a socket or a clock; those stand behind the traits of [`platform`]. The crate `hook`
-//! implements them in the process it was loaded into, tests implement them as fakes.
+//! Nothing in this crate calls the driver, a socket or a clock. These are behind the traits of [`platform`]. The crate `hook`
+//! implements the traits in the process that loaded it; the unit tests implement them as fakes.
+//!
+//! * [`device::Device`]: one GPU of this process. Launches pass its [`launch_gate::LaunchGate`]; a launch without a valid
+//!   grant acquires one; a tracker thread ends grants.
+//! * [`memory::MemoryAccount`], [`allocations::AllocationTable`]: bytes charged to the client, and for which allocation.
+//! * [`hold_kernel::HoldKernels`]: when to keep the GPU switched to a latency-critical process, and for how long.
+//! * [`outcome::Outcome`]: each governed call is governed, bypassed for a named reason, or refused.
+//!
+//! ```
+//! use sluice_hook_core::memory::visible_memory;
+//!
+//! // A client with a limit of 10 bytes that uses 3 sees 7 of 10 bytes free, on a GPU of 1000 bytes.
+//! assert_eq!(visible_memory(3, 10, 100, 1000), (7, 10));
+//! ```
 
 #![forbid(unsafe_code)]
 
-pub mod array;
+pub mod allocations;
+pub mod array_size;
 pub mod captures;
 pub mod config;
 pub mod counters;
 pub mod device;
-pub mod gate;
-pub mod hint;
-pub mod ledger;
+pub mod hold_kernel;
+pub mod launch_gate;
 pub mod memory;
 pub mod outcome;
+pub mod period_predictor;
 pub mod platform;
-pub mod predictor;
-pub mod retains;
+pub mod retain_count;
 pub mod streams;
-pub mod thread;
+pub mod thread_state;
 
 #[cfg(test)]
 mod fakes;

@@ -1,8 +1,8 @@
-//! Memory of one device: reserve before the driver allocates, release after it freed.
+//! The memory account of one device: reserve before the driver allocates, release after it freed.
 //!
 //! The manager's answer is exact across the processes of a client because the reservation is made before the driver is
-//! called. While the manager is away, the last limit it gave holds for this process alone; the connection that follows
-//! tells it what is in use.
+//! called. While the manager is away, its last limit holds for this process alone. The next connection reports what is in
+//! use.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
@@ -15,18 +15,18 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// The memory account of this process on one device.
 #[derive(Debug)]
-pub struct Memory<L> {
+pub struct MemoryAccount<L> {
     link: L,
     fail_closed: bool,
-    /// Bytes this process holds or is about to allocate, as the manager would be told.
+    /// Bytes that this process holds or is about to allocate, as the next manager would be told.
     charged: AtomicU64,
     limit: AtomicU64,
-    /// Makes (connection, charge) change together, so that an attachment never tells a stale sum.
+    /// Makes (connection, charge) change together, so that an attachment never reports a stale sum.
     order: Mutex<()>,
 }
 
-impl<L: MemoryLink> Memory<L> {
-    /// An empty account. `fail_closed` holds until the manager says otherwise.
+impl<L: MemoryLink> MemoryAccount<L> {
+    /// An empty account. `fail_closed` applies until the manager states otherwise.
     pub fn new(link: L, fail_closed: bool) -> Self {
         Self {
             link,
@@ -37,13 +37,13 @@ impl<L: MemoryLink> Memory<L> {
         }
     }
 
-    /// Asks for `bytes` before the driver is called. After `Governed` the caller must allocate, or [`release`](Self::release).
+    /// Reserves `bytes` before the driver is called. After `Governed` the caller must allocate, or [`release`](Self::release).
     ///
-    /// `Bypassed` is charged as well: the next manager is told, and the free is the same.
+    /// `Bypassed` is charged as well: the next manager is told of it, and freeing it is the same.
     pub fn reserve(&self, bytes: u64) -> Outcome<()> {
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        // A connection that breaks under the question may be one to a manager that was replaced: ask once more.
-        let ask = || self.ensure().and_then(|()| self.link.reserve(bytes));
+        // A connection that breaks during the request may lead to a manager that was replaced: reserve once more.
+        let ask = || self.ensure_connected().and_then(|()| self.link.reserve(bytes));
         let verdict = ask().or_else(|_| ask());
         let outcome = match verdict {
             Ok(true) => Outcome::Governed(()),
@@ -56,7 +56,7 @@ impl<L: MemoryLink> Memory<L> {
         outcome
     }
 
-    /// Gives back what was freed, or reserved in vain.
+    /// Releases bytes that were freed, or reserved for an allocation that failed.
     pub fn release(&self, bytes: u64) {
         if bytes == 0 {
             return;
@@ -65,7 +65,7 @@ impl<L: MemoryLink> Memory<L> {
         let charged = self.charged.load(SeqCst);
         self.charged.store(charged.saturating_sub(bytes), SeqCst);
         if self.link.is_alive() {
-            // If it fails, the next connection tells the sum, in which these bytes are missing already.
+            // If this fails, the next connection reports the sum, which no longer includes these bytes.
             let _told = self.link.release(bytes);
         }
     }
@@ -73,7 +73,7 @@ impl<L: MemoryLink> Memory<L> {
     /// (used, limit) of the client, over all its processes, in bytes; `None` if no manager answers.
     pub fn usage(&self) -> Option<(u64, u64)> {
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ensure()
+        self.ensure_connected()
             .and_then(|()| self.link.usage())
             .inspect(|(_, limit)| self.limit.store(*limit, SeqCst))
             .ok()
@@ -89,15 +89,15 @@ impl<L: MemoryLink> Memory<L> {
         self.charged.load(SeqCst)
     }
 
-    /// Connects again if the manager was lost and this process holds memory it should know of.
-    pub fn keep_attached(&self) {
+    /// Connects again if the manager was lost and this process holds memory.
+    pub fn reattach_if_lost(&self) {
         if self.charged() != 0 && !self.link.is_alive() {
             let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-            let _attached = self.ensure();
+            let _attached = self.ensure_connected();
         }
     }
 
-    fn ensure(&self) -> Result<(), LinkError> {
+    fn ensure_connected(&self) -> Result<(), LinkError> {
         if self.link.is_alive() {
             return Ok(());
         }
@@ -122,69 +122,14 @@ impl<L: MemoryLink> Memory<L> {
     }
 }
 
-/// What `cuMemGetInfo` tells a program: (free, total) in bytes.
+/// The answer of `cuMemGetInfo` to the program: (free, total) in bytes.
 ///
-/// The total is the limit, and no more is free than the GPU really has.
+/// The total is the limit. The free memory is never more than the GPU has.
 pub fn visible_memory(used: u64, limit: u64, physical_free: u64, physical_total: u64) -> (u64, u64) {
     let total = limit.min(physical_total);
     (total.saturating_sub(used).min(physical_free), total)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fakes::FakeMemory;
-
-    fn account(limit: u64, fail_closed: bool) -> Memory<FakeMemory> {
-        Memory::new(FakeMemory::new(limit), fail_closed)
-    }
-
-    #[test]
-    fn the_limit_holds_to_the_byte() {
-        let memory = account(100, false);
-        assert_eq!(memory.reserve(60), Outcome::Governed(()));
-        assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
-        assert_eq!(memory.reserve(40), Outcome::Governed(()));
-        memory.release(40);
-        assert_eq!(memory.usage(), Some((60, 100)));
-    }
-
-    #[test]
-    fn a_manager_that_returns_learns_what_is_in_use() {
-        let memory = account(100, false);
-        memory.reserve(60);
-        memory.link.die();
-        memory.release(10);
-        assert_eq!(memory.reserve(5), Outcome::Bypassed(Bypass::ManagerGone));
-        memory.link.return_empty();
-        memory.keep_attached();
-        assert_eq!(memory.usage(), Some((55, 100)));
-    }
-
-    #[test]
-    fn without_a_manager_the_last_limit_still_holds() {
-        let memory = account(100, false);
-        memory.reserve(60);
-        memory.link.die();
-        assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
-        assert_eq!(memory.reserve(40), Outcome::Bypassed(Bypass::ManagerGone));
-    }
-
-    #[test]
-    fn a_manager_that_was_never_there_is_passed_or_refused_as_configured() {
-        let open = account(100, false);
-        open.link.die();
-        assert_eq!(open.reserve(1_000_000), Outcome::Bypassed(Bypass::ManagerGone));
-        let closed = account(100, true);
-        closed.link.die();
-        assert_eq!(closed.reserve(1), Outcome::Refused(Refusal::MemoryLimit));
-    }
-
-    #[test]
-    fn a_program_sees_its_limit_and_what_is_left_of_it() {
-        assert_eq!(visible_memory(3, 10, 100, 1000), (7, 10));
-        assert_eq!(visible_memory(3, 10, 5, 1000), (5, 10), "no more than the GPU has");
-        assert_eq!(visible_memory(30, 10, 100, 1000), (0, 10), "used beyond the limit does not wrap");
-        assert_eq!(visible_memory(3, 5000, 100, 1000), (100, 1000), "a limit above the GPU is the GPU");
-    }
-}
+#[path = "memory_tests.rs"]
+mod tests;

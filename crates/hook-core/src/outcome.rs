@@ -1,6 +1,6 @@
-//! How a call through the hook ended: governed, bypassed for a named reason, or refused.
+//! The outcome of a call through the hook: governed, bypassed for a named reason, or refused.
 
-/// How one call ended. Every call of a governed function is counted under exactly one of these.
+/// The outcome of one call. Every call of a governed function is counted under exactly one outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<T> {
     /// The rules were applied and the call went on.
@@ -20,7 +20,7 @@ pub enum Refusal {
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+) => {
-        /// Why a call was let through without being governed.
+        /// Why a call bypassed the rules.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(usize)]
         pub enum Bypass { $($(#[doc = $doc])+ $name,)+ }
@@ -42,13 +42,13 @@ reasons! {
     Disabled = "disabled",
     /// No manager is configured for this GPU.
     NotManaged = "not_managed",
-    /// The manager does not answer and the client is to go on without it.
+    /// The manager does not answer, and the client is configured to go on without it.
     ManagerGone = "manager_gone",
     /// The manager answered and does not admit this client.
     NotAdmitted = "not_admitted",
     /// The stream is being captured: the call records a graph node and runs nothing.
     Capture = "capture",
-    /// The calling thread has no current context: the driver will say so.
+    /// The calling thread has no current context: the driver returns the error.
     NoContext = "no_context",
     /// The call came from inside another governed call.
     Nested = "nested",
@@ -56,9 +56,9 @@ reasons! {
     Forked = "forked",
     /// The end of the last grant waits for GPU work that may itself wait for this launch.
     DrainStalled = "drain_stalled",
-    /// The driver handed out a function whose signature the table does not know.
+    /// The driver returned a function whose signature the table does not contain.
     UnknownAbi = "unknown_abi",
-    /// The hook failed inside and stood aside.
+    /// The hook failed internally.
     InternalError = "internal_error",
 }
 

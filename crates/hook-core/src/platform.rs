@@ -1,8 +1,8 @@
-//! What the core asks of the process it runs in: a clock, the GPU driver, and the manager.
+//! Traits of the process in which the hook runs: a clock, the GPU driver, and the connections to the manager.
 
 use std::fmt::Debug;
 
-/// Time, as a parameter.
+/// A clock, so that tests can set the time.
 pub trait Clock {
     /// CLOCK_MONOTONIC, in nanoseconds.
     fn now_ns(&self) -> u64;
@@ -14,28 +14,28 @@ pub trait Clock {
     fn pause(&self, ns: u64);
 }
 
-/// Which stream, told apart as far as the gate has to.
+/// The kind of a stream, as far as the launch gate distinguishes kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StreamKind {
     /// A stream that the program created.
     Created,
     /// The legacy default stream of the current context.
     Legacy,
-    /// The calling thread's default stream: no other thread can name it.
+    /// The calling thread's default stream. No other thread has a name for it.
     PerThread,
 }
 
 /// A stream as a launch names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stream {
-    /// The driver's handle; for per-thread default streams the thread's number in the upper half as well.
+    /// The driver's handle; for per-thread default streams the thread's number is in the upper half.
     pub handle: u64,
-    /// What kind of stream the handle means.
+    /// The kind of stream that the handle names.
     pub kind: StreamKind,
 }
 
 impl Stream {
-    /// The stream that `handle` means in an entry point whose default stream is the calling thread's own (`_ptsz`) or not.
+    /// The stream that `handle` names in an entry point. With `per_thread_default` (`_ptsz`) 0 names the calling thread's own stream.
     #[inline]
     pub fn new(handle: u64, per_thread_default: bool, thread_id: u32) -> Self {
         match handle {
@@ -61,12 +61,12 @@ impl Stream {
     }
 }
 
-/// Where a stream lives and how it orders itself.
+/// The context of a stream, and how the stream is ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Located {
+pub struct StreamLocation {
     /// The stream's context.
     pub context: u64,
-    /// Whether the legacy default stream waits for it.
+    /// Whether the legacy default stream waits for this stream.
     pub blocking: bool,
 }
 
@@ -79,40 +79,40 @@ pub struct Mark {
     pub event: u64,
 }
 
-/// The GPU driver, as far as gate and tracker need it. All of it may be called from any thread.
+/// The GPU driver, as far as launch gate and tracker need it. All functions may be called from any thread.
 pub trait Driver {
-    /// Context and flags of a stream the calling thread is about to use; `None` without a current context.
-    fn locate(&self, stream: Stream) -> Option<Located>;
+    /// Context and flags of a stream that the calling thread is about to use; `None` without a current context.
+    fn locate(&self, stream: Stream) -> Option<StreamLocation>;
 
     /// Whether calls on `stream` are recorded into a graph instead of run.
     fn is_capturing(&self, stream: Stream) -> bool;
 
-    /// Records a timing event after everything submitted to the stream; `None` if the driver would not.
+    /// Records a timing event after everything submitted to the stream; `None` if the driver refuses.
     fn mark(&self, context: u64, stream: Stream) -> Option<Mark>;
 
     /// Waits until the GPU has reached the mark.
     fn wait(&self, mark: Mark);
 
-    /// GPU time between two marks that were both reached.
+    /// GPU time between two marks that the GPU has reached.
     fn elapsed_ns(&self, from: Mark, to: Mark) -> Option<u64>;
 
-    /// Gives a mark back.
+    /// Returns a mark for reuse.
     fn discard(&self, mark: Mark);
 
-    /// Whether the stream has nothing left to do; `None` if that cannot be asked from this thread.
+    /// Whether the stream has no work left; `None` if this thread cannot query it.
     fn is_idle(&self, context: u64, stream: Stream) -> Option<bool>;
 
     /// Waits for everything submitted to the context.
     fn drain_context(&self, context: u64);
 }
 
-/// Why a manager could not be used.
+/// Why a manager cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// Nobody listens, or the connection broke.
+    /// No process listens, or the connection broke.
     #[error("manager is gone (errno {errno})")]
     Gone {
-        /// The system's reason; 0 for an orderly close.
+        /// The error number; 0 for an orderly close.
         errno: i32,
     },
     /// The manager refused the attachment.
@@ -121,107 +121,106 @@ pub enum LinkError {
         /// The status of its answer.
         status: i32,
     },
-    /// The manager's bytes made no sense.
+    /// The manager's bytes could not be decoded.
     #[error("manager sent a malformed answer")]
     Malformed,
 }
 
-/// A token connection that has just been made.
+/// Properties of a token connection that has just been made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attached {
     /// Whether deadlines are compared as ticks (else as nanoseconds).
-    pub by_ticks: bool,
+    pub deadline_in_ticks: bool,
     /// Whether the manager understands YIELD (a Gemini manager does not).
-    pub takes_yield: bool,
+    pub accepts_yield: bool,
 }
 
 /// What a finished grant used, in milliseconds of GPU time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Used {
+pub struct GrantUsage {
     /// Busy time of all bursts.
     pub used_ms: f64,
-    /// How much of it lay behind the deadline.
+    /// The part of it that lay after the deadline.
     pub overuse_ms: f64,
 }
 
 /// A request for the next grant, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ask {
-    /// How far the last grant overran.
+pub struct GrantRequest {
+    /// The overrun of the last grant.
     pub overuse_ms: f64,
-    /// How long the program would run if nobody stopped it; 0 if unknown.
+    /// How long the program would run without a quota; 0 if unknown.
     pub next_burst_ms: f64,
 }
 
-/// The token connection to one manager, and the pages it handed out.
+/// The token connection to one manager, and the pages that the manager sent.
 pub trait TokenLink: Debug {
-    /// Connects and attaches; replaces whatever connection there was.
+    /// Connects and attaches; replaces an existing connection.
     fn connect(&self) -> Result<Attached, LinkError>;
 
     /// Closes the connection.
     fn disconnect(&self);
 
-    /// Whether the peer is still there, without waiting.
+    /// Whether the connection still exists, without waiting.
     fn is_alive(&self) -> bool;
 
-    /// Reports a finished grant, asks for the next one, or both, in one write.
-    fn send(&self, used: Option<Used>, ask: Option<Ask>) -> Result<(), LinkError>;
+    /// Reports a finished grant, requests the next one, or both, in one write.
+    fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError>;
 
-    /// Waits for the answer to an [`Ask`]: the quota in milliseconds. The grant page is up to date when it returns.
+    /// Waits for the answer to a [`GrantRequest`]: the quota in milliseconds. The grant page is up to date when this returns.
     fn receive(&self) -> Result<f64, LinkError>;
 
-    /// The grant's deadline as ticks; 0 none, `u64::MAX` a standing grant. One acquiring load.
+    /// The grant's deadline in ticks; 0 without a grant, `u64::MAX` for an unlimited grant. One acquiring load.
     fn deadline_ticks(&self) -> u64;
 
-    /// The grant's deadline as CLOCK_MONOTONIC nanoseconds; 0 none, `u64::MAX` a standing grant.
+    /// The grant's deadline as CLOCK_MONOTONIC nanoseconds; 0 without a grant, `u64::MAX` for an unlimited grant.
     fn deadline_ns(&self) -> u64;
 
-    /// Whether somebody else waits for the GPU.
+    /// Whether another client waits for the GPU.
     fn contended(&self) -> bool;
 
-    /// What the manager wants to happen when it is lost; `None` if it never said.
+    /// Whether launches are blocked while the manager is away, by the manager's choice; `None` if it was never attached.
     fn fail_closed(&self) -> Option<bool>;
 
-    /// Tells the manager of driver handles that it has not been told of, if there are any. Called often, and under a lock:
-    /// it must not call the driver.
+    /// Announces driver handles that have not been announced yet, if there are any. Called often, with a lock held: it must not call the
+    /// driver.
     ///
     /// # Errors
-    /// The connection is of no more use.
+    /// The connection cannot be used any longer.
     fn announce(&self) -> Result<(), LinkError> {
         Ok(())
     }
 
-    /// Tells the manager whether there is GPU work that is not known to have finished, since `now_ns`. Never two at once.
+    /// Reports whether there is GPU work that is not known to have finished, since `now_ns`. Never called by two threads at once.
     fn set_activity(&self, busy: bool, now_ns: u64);
 
-    /// How many others may use the GPU now, by the manager's word.
-    fn company(&self) -> u64;
+    /// Number of other clients that contend for the GPU, as the manager reports it.
+    fn contenders(&self) -> u64;
 
-    /// Tells the manager that work arrived on an idle client, after [`Self::set_activity`]. `standing`: it has not asked for
-    /// leave.
-    fn ring(&self, standing: bool);
+    /// Wakes the manager if it has asked for that: work arrived on an idle process. Called after [`Self::set_activity`].
+    fn wake_manager(&self);
 
-    /// Publishes GPU time used since attach, the last progress and all launches.
-    fn report(&self, busy_ns: u64, progress_ns: u64, launches: u64);
+    /// Publishes the GPU time that this process used since it started, in nanoseconds.
+    fn report_busy(&self, busy_ns: u64);
 }
 
 /// The memory connection to one manager.
 pub trait MemoryLink: Debug {
-    /// Connects and attaches, telling how much this process holds.
+    /// Connects and attaches, and reports how many bytes this process holds.
     fn connect(&self, used_bytes: u64) -> Result<(), LinkError>;
 
-    /// Whether a connection exists that has not broken.
+    /// Whether there is a connection that has not broken.
     fn is_alive(&self) -> bool;
 
     /// (used, limit) in bytes, over all processes of the client.
     fn usage(&self) -> Result<(u64, u64), LinkError>;
 
-    /// Asks for `bytes` more; `false` if they do not fit.
+    /// Reserves `bytes` more; `false` if they do not fit.
     fn reserve(&self, bytes: u64) -> Result<bool, LinkError>;
 
-    /// Gives `bytes` back.
+    /// Releases `bytes`.
     fn release(&self, bytes: u64) -> Result<(), LinkError>;
 
-    /// What the manager wants to happen when it is lost; `None` if it never said.
+    /// Whether allocations are refused while the manager is away, by the manager's choice; `None` if it was never attached.
     fn fail_closed(&self) -> Option<bool>;
 }

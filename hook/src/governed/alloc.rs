@@ -4,9 +4,9 @@ use std::ffi::c_uint;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_hook_core::ledger::{DriverKind, Space};
+use sluice_hook_core::allocations::{AllocationKind, HandleSpace};
 
-use super::charge::{Wanted, allocate};
+use super::charge::{AllocationRequest, allocate};
 #[allow(unused_imports, reason = "found by type")]
 use crate::preempt::{Arg, Other};
 use crate::real;
@@ -16,14 +16,14 @@ pub(crate) use super::arrays::{
 };
 pub(crate) use super::physical::cuMemCreate;
 
-/// What every driver so far rounds the rows of pitched memory up to; the real pitch is settled afterwards.
-const USUAL_PITCH: u64 = 512;
+/// All drivers so far round the rows of pitched memory up to this. The real pitch is settled after the allocation.
+const PITCH_ALIGNMENT: u64 = 512;
 
-fn linear(bytes: u64, kind: DriverKind) -> Wanted {
-    Wanted { bytes, space: Space::Pointer, kind }
+fn linear(bytes: u64, kind: AllocationKind) -> AllocationRequest {
+    AllocationRequest { bytes, space: HandleSpace::Pointer, kind }
 }
 
-/// Functions with the address first and the size second: their names, how an address is written, and by which kind of call.
+/// Functions with the address first and the size second: their names, the address type, and the kind of allocation.
 macro_rules! sized {
     (@own $name:ident) => { stringify!($name).ends_with("_ptsz") };
     ($($name:ident($address:ty, $size:ty $(, $argument:ident: $kind:ty)*) $backing:ident;)*) => { $(
@@ -37,9 +37,9 @@ macro_rules! sized {
         ) -> CUresult {
             let wanted = bytes as u64;
             allocate(
-                linear(wanted, DriverKind::$backing),
+                linear(wanted, AllocationKind::$backing),
                 None,
-                // SAFETY: the program's arguments; a stream that stands for another is as good as that.
+                // SAFETY: the program's arguments; a stream that replaces another is as valid.
                 || unsafe { real(pointer, bytes $(, Arg($argument).at_once(sized!(@own $name)))*) },
                 // SAFETY: the driver has succeeded, so it has written the address.
                 || (u64::from(unsafe { *pointer }), wanted),
@@ -71,7 +71,7 @@ pub(crate) unsafe fn cuMemAllocPitch(
 ) -> CUresult {
     let rows = u64::from(height);
     allocate(
-        linear(expected(u64::from(width), rows), DriverKind::Linear),
+        linear(expected(u64::from(width), rows), AllocationKind::Linear),
         None,
         // SAFETY: the program's arguments, unchanged.
         || unsafe { real(pointer, pitch, width, height, element) },
@@ -93,7 +93,7 @@ pub(crate) unsafe fn cuMemAllocPitch_v2(
 ) -> CUresult {
     let rows = height as u64;
     allocate(
-        linear(expected(width as u64, rows), DriverKind::Linear),
+        linear(expected(width as u64, rows), AllocationKind::Linear),
         None,
         // SAFETY: the program's arguments, unchanged.
         || unsafe { real(pointer, pitch, width, height, element) },
@@ -104,13 +104,13 @@ pub(crate) unsafe fn cuMemAllocPitch_v2(
 }
 
 fn expected(width: u64, rows: u64) -> u64 {
-    width.checked_next_multiple_of(USUAL_PITCH).unwrap_or(u64::MAX).saturating_mul(rows)
+    width.checked_next_multiple_of(PITCH_ALIGNMENT).unwrap_or(u64::MAX).saturating_mul(rows)
 }
 
-/// Frees pitched memory whose rows turned out to be too wide for the limit.
+/// Frees pitched memory whose real size does not fit into the limit.
 fn give_up(pointer: u64) {
     if let Some(free) = real::table().cuMemFree_v2 {
-        // SAFETY: the driver has just allocated it, and the program has not been told.
+        // SAFETY: the driver has just allocated it, and the program does not have the address yet.
         let _freed = unsafe { free(pointer) };
     }
 }

@@ -1,4 +1,4 @@
-//! Stream captures are counted, so that nobody touches a stream at the wrong time.
+//! Stream captures are counted, so that no thread of the hook uses a stream while that would invalidate a capture.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
@@ -7,7 +7,7 @@ use sluice_hook_core::platform::Stream;
 use super::guarded;
 use crate::process::{self, CAPTURES};
 
-/// Begin-capture and end-capture functions, told apart by name.
+/// Begin-capture and end-capture functions, distinguished by name.
 pub(crate) fn call(
     symbol: &'static str,
     stream: CUstream,
@@ -22,9 +22,9 @@ pub(crate) fn call(
 fn begin(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
     guarded((), || {
         CAPTURES.begin(stream);
-        // From here on every launch has to be looked at, and the tracker has to have finished with the legacy stream.
-        for managed in process::all() {
-            managed.device.capture_begins();
+        // From here on every launch takes the slow path, and the tracker has stopped using the legacy stream.
+        for managed in process::devices() {
+            managed.device.prepare_capture();
         }
     });
     let result = real();
@@ -36,7 +36,7 @@ fn begin(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
 
 fn end(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
     let result = real();
-    // Only these leave the capture active.
+    // Only these results leave the capture active.
     let goes_on =
         [CUresult::ERROR_STREAM_CAPTURE_WRONG_THREAD, CUresult::ERROR_INVALID_VALUE].contains(&result);
     if !goes_on {

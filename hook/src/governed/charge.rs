@@ -1,22 +1,22 @@
-//! The steps that all allocations share: reserve, let the driver allocate, remember; and back.
+//! The steps that all allocations and frees share: reserve, call the driver, record; and in reverse.
 
 use sluice_driver_api::CUresult;
-use sluice_hook_core::ledger::{Allocation, Backing, DriverKind, Space};
+use sluice_hook_core::allocations::{Allocation, AllocationKind, HandleSpace};
 use sluice_hook_core::outcome::{Bypass, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::guarded;
 use crate::gpu;
-use crate::hold;
+use crate::hold_kernel;
 use crate::preempt;
 use crate::process::{self, COUNTERS, Managed};
 
-/// What is about to be allocated.
+/// An allocation that is about to be made.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct AllocationRequest {
     pub(crate) bytes: u64,
-    pub(crate) space: Space,
-    pub(crate) kind: DriverKind,
+    pub(crate) space: HandleSpace,
+    pub(crate) kind: AllocationKind,
 }
 
 /// Bytes reserved for one allocation that the driver has not made yet.
@@ -26,7 +26,7 @@ struct Reserved {
 }
 
 /// Whether an allocation may go to the driver.
-enum Leave {
+enum Admission {
     Reserved(Reserved),
     Uncharged,
     Refused,
@@ -34,26 +34,26 @@ enum Leave {
 
 /// Allocates with `real`, charged to `device`, or to the current device if that is `None`.
 ///
-/// `made` reads the handle that the driver has written, and what the allocation really takes where that differs from what
-/// was wanted. `undo` frees the allocation again if the difference does not fit.
+/// `made` reads the handle that the driver has written, and the real size of the allocation, which may differ from the requested size.
+/// `undo` frees the allocation if the difference does not fit.
 pub(crate) fn allocate(
-    wanted: Wanted,
+    request: AllocationRequest,
     device: Option<i32>,
     real: impl FnOnce() -> CUresult,
     made: impl FnOnce() -> (u64, u64),
     undo: impl FnOnce(u64),
 ) -> CUresult {
-    // The driver may reach one allocation function through another; the outer one is charged.
+    // The driver may call one allocation function from another; only the outer one is charged.
     process::with_thread(|thread| {
         let Some(_inside) = thread.enter() else {
             process::count_bypass(Bypass::Nested);
             return real();
         };
-        let leave = guarded(Leave::Uncharged, || reserve(wanted.bytes, device));
+        let leave = guarded(Admission::Uncharged, || reserve(request.bytes, device));
         let reserved = match leave {
-            Leave::Uncharged => return preempt::beside(real),
-            Leave::Refused => return CUresult::ERROR_OUT_OF_MEMORY,
-            Leave::Reserved(reserved) => reserved,
+            Admission::Uncharged => return preempt::beside(real),
+            Admission::Refused => return CUresult::ERROR_OUT_OF_MEMORY,
+            Admission::Reserved(reserved) => reserved,
         };
         let result = preempt::beside(real);
         if result != CUresult::SUCCESS {
@@ -61,7 +61,7 @@ pub(crate) fn allocate(
             return result;
         }
         let (handle, bytes) = made();
-        if guarded(true, || settle(&reserved, wanted, handle, bytes)) {
+        if guarded(true, || settle(&reserved, request, handle, bytes)) {
             return result;
         }
         undo(handle);
@@ -69,37 +69,37 @@ pub(crate) fn allocate(
     })
 }
 
-fn reserve(bytes: u64, device: Option<i32>) -> Leave {
+fn reserve(bytes: u64, device: Option<i32>) -> Admission {
     if bytes == 0 {
-        return Leave::Uncharged;
+        return Admission::Uncharged;
     }
     let managed = match device {
-        Some(device) => process::managed(device),
-        None => process::current(),
+        Some(device) => process::device_of(device),
+        None => process::current_device(),
     };
     let managed = match managed {
         Ok(managed) => managed,
         Err(reason) => {
             process::count_bypass(reason);
-            return Leave::Uncharged;
+            return Admission::Uncharged;
         }
     };
     managed.track();
     match managed.memory.reserve(bytes) {
-        Outcome::Governed(()) => Leave::Reserved(Reserved { managed, bytes }),
+        Outcome::Governed(()) => Admission::Reserved(Reserved { managed, bytes }),
         Outcome::Bypassed(reason) => {
             process::count_bypass(reason);
-            Leave::Reserved(Reserved { managed, bytes })
+            Admission::Reserved(Reserved { managed, bytes })
         }
         Outcome::Refused(_) => {
             COUNTERS.refused.fetch_add(1, Relaxed);
-            Leave::Refused
+            Admission::Refused
         }
     }
 }
 
-/// Enters the allocation at its real size; `false` if the part that was not reserved does not fit.
-fn settle(reserved: &Reserved, wanted: Wanted, handle: u64, bytes: u64) -> bool {
+/// Records the allocation at its real size; `false` if the part that was not reserved does not fit.
+fn settle(reserved: &Reserved, request: AllocationRequest, handle: u64, bytes: u64) -> bool {
     let memory = &reserved.managed.memory;
     if bytes > reserved.bytes {
         if let Outcome::Refused(_) = memory.reserve(bytes - reserved.bytes) {
@@ -110,17 +110,14 @@ fn settle(reserved: &Reserved, wanted: Wanted, handle: u64, bytes: u64) -> bool 
     } else {
         memory.release(reserved.bytes - bytes);
     }
-    let context = match wanted.kind {
-        DriverKind::Linear | DriverKind::Managed | DriverKind::Array => gpu::current_context().unwrap_or(0),
-        DriverKind::StreamOrdered | DriverKind::Physical => 0,
+    let context = match request.kind {
+        AllocationKind::Linear | AllocationKind::Managed | AllocationKind::Array => {
+            gpu::current_context().unwrap_or(0)
+        }
+        AllocationKind::StreamOrdered | AllocationKind::Physical => 0,
     };
-    let allocation = Allocation {
-        bytes,
-        device: reserved.managed.ordinal,
-        context,
-        backing: Backing::Driver { kind: wanted.kind },
-    };
-    let replaced = process::ledger().insert(wanted.space, handle, allocation);
+    let allocation = Allocation { bytes, device: reserved.managed.ordinal, context };
+    let replaced = process::allocations().insert(request.space, handle, allocation);
     if let Some(replaced) = replaced {
         release(replaced);
     }
@@ -129,37 +126,42 @@ fn settle(reserved: &Reserved, wanted: Wanted, handle: u64, bytes: u64) -> bool 
 
 /// Whether a call may wait for the GPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waits {
-    /// For everything that may use the memory.
+pub(crate) enum MayWait {
+    /// It waits for all work that may use the memory.
     Yes,
-    /// It is ordered in a stream, or counts references.
+    /// It is ordered in a stream, or only drops a reference.
     No,
 }
 
-/// Frees with `real`, and gives the charge back if that succeeded.
+/// Frees with `real`, and releases the charge if that succeeded.
 ///
-/// The entry is taken out first: once the driver has freed it, another thread may be given the same address.
-pub(crate) fn free(space: Space, handle: u64, waits: Waits, real: impl FnOnce() -> CUresult) -> CUresult {
+/// The entry is removed first: once the driver has freed the memory, another thread may get the same address.
+pub(crate) fn free(
+    space: HandleSpace,
+    handle: u64,
+    waits: MayWait,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
     process::with_thread(|thread| {
         let Some(_inside) = thread.enter() else { return real() };
         if process::has_forked() {
             return real();
         }
         let taken = guarded(None, || {
-            let mut ledger = process::ledger();
-            let known = ledger.get(space, handle).is_some();
-            known.then(|| ledger.release(space, handle))
+            let mut allocations = process::allocations();
+            let known = allocations.get(space, handle).is_some();
+            known.then(|| allocations.release(space, handle))
         });
         let result = match waits {
-            Waits::No => real(),
-            Waits::Yes => {
-                hold::before_wait(true);
+            MayWait::No => real(),
+            MayWait::Yes => {
+                hold_kernel::before_wait(true);
                 super::sync::blocking(|| preempt::settle(real))
             }
         };
         let Some(taken) = taken else { return result };
         guarded((), || match taken {
-            _ if result != CUresult::SUCCESS => process::ledger().restore(space, handle, taken),
+            _ if result != CUresult::SUCCESS => process::allocations().restore(space, handle, taken),
             Some(allocation) => release(allocation),
             None => {}
         });
@@ -167,7 +169,7 @@ pub(crate) fn free(space: Space, handle: u64, waits: Waits, real: impl FnOnce() 
     })
 }
 
-/// Gives the charge of an allocation back to the device it was charged to.
+/// Releases the charge of an allocation on the device that was charged.
 pub(crate) fn release(allocation: Allocation) {
     if let Some(managed) = process::in_use(allocation.device) {
         managed.memory.release(allocation.bytes);

@@ -1,11 +1,11 @@
-//! Contexts: which one is current, and the end of one with everything in it.
+//! Contexts: which one is current, and the end of a context with everything in it.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
 
 use super::guarded;
 use crate::groups;
-use crate::hold;
+use crate::hold_kernel;
 use crate::preempt;
 use crate::process;
 use crate::real;
@@ -17,31 +17,31 @@ pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// Functions that make a context on a device: the channel groups allocated meanwhile are that device's.
+/// Functions that make a context on a device: channel groups allocated during the call belong to that device.
 pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    groups::creating(device, || changes_current(real))
+    groups::with_context_creation(device, || changes_current(real))
 }
 
-/// `cuCtxDestroy` and its relatives.
+/// `cuCtxDestroy` and similar functions.
 pub(crate) fn destroy(context: CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
     let context = context.expose_provenance() as u64;
-    ending(context, Memory::GoesToo, real, has_ended)
+    ending(context, ContextMemory::GoesToo, real, has_ended)
 }
 
 /// `cuGreenCtxDestroy`.
 pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) -> CUresult {
     let mut context = std::ptr::null_mut();
     if let Some(get) = real::table().cuCtxFromGreenCtx {
-        // SAFETY: the program says that the handle is a green context; `context` is writable.
+        // SAFETY: the program passes the handle of a green context; `context` is writable.
         let _found = unsafe { get(&raw mut context, green) };
     }
-    // The memory of a green context is its device's.
+    // The memory of a green context belongs to its device.
     let context = context.expose_provenance() as u64;
-    ending(context, Memory::Stays, real, has_ended)
+    ending(context, ContextMemory::Stays, real, has_ended)
 }
 
-/// Whether a call that ends a context has ended it. The driver documents that such calls may also return what an earlier
-/// launch ended with; the context is gone all the same.
+/// Whether a call that ends a context has ended it. The driver documents that such calls may also return the error of an earlier
+/// launch; the context has ended all the same.
 pub(super) fn has_ended(result: CUresult) -> bool {
     const OF_EARLIER_LAUNCHES: [CUresult; 10] = [
         CUresult::ERROR_ECC_UNCORRECTABLE,
@@ -58,18 +58,18 @@ pub(super) fn has_ended(result: CUresult) -> bool {
     result == CUresult::SUCCESS || OF_EARLIER_LAUNCHES.contains(&result)
 }
 
-/// What becomes of the memory allocated in a context that ends.
+/// Whether the memory that was allocated in a context ends with it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Memory {
+pub(super) enum ContextMemory {
     GoesToo,
     Stays,
 }
 
-/// Calls `real`, which may end the context, with nobody using its streams or events; if `ended`, they are forgotten and its
-/// memory is released.
+/// Calls `real`, which may end the context, while no thread of the hook uses its streams or events. If `ended`, they are forgotten and the
+/// context's memory is released.
 pub(super) fn ending(
     context: u64,
-    memory: Memory,
+    memory: ContextMemory,
     real: impl FnOnce() -> CUresult,
     ended: impl FnOnce(CUresult) -> bool,
 ) -> CUresult {
@@ -78,15 +78,15 @@ pub(super) fn ending(
     }
     preempt::context_ends(context);
     let guards: Vec<_> =
-        guarded(Vec::new(), || process::all().map(|managed| managed.device.hold_contexts()).collect());
-    let held = guarded(None, || Some(hold::context_may_end(context)));
+        guarded(Vec::new(), || process::devices().map(|managed| managed.device.lock_contexts()).collect());
+    let held = guarded(None, || Some(hold_kernel::begin_context_end(context)));
     let result = changes_current(|| super::sync::blocking_all(real));
     let ended = ended(result);
     if ended {
         guarded((), || preempt::context_ended(context));
         guarded((), || {
-            held.into_iter().for_each(hold::MayEnd::ended);
-            for managed in process::all() {
+            held.into_iter().for_each(hold_kernel::ContextEnd::ended);
+            for managed in process::devices() {
                 managed.device.forget_context(context);
                 managed.device.driver().forget_context(context);
             }
@@ -95,9 +95,9 @@ pub(super) fn ending(
         preempt::context_stays(context);
     }
     drop(guards);
-    if ended && memory == Memory::GoesToo {
+    if ended && memory == ContextMemory::GoesToo {
         guarded((), || {
-            let freed = process::ledger().remove_context(context);
+            let freed = process::allocations().remove_context(context);
             for (device, bytes) in freed {
                 if let Some(managed) = process::in_use(device) {
                     managed.memory.release(bytes);

@@ -1,22 +1,22 @@
-//! Copies behind the calling thread's back. The first one into the GPU's memory after a pause is a request's input.
+//! Asynchronous copies. The first copy into GPU memory after a pause is the input of a request.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 
-use crate::hold;
+use crate::hold_kernel;
 
-/// Calls `real`; before it, a hold begins if the copy brings input and one is due.
+/// Calls `real`. Before that, a copy of input may begin a request and its hold kernel.
 #[inline]
 pub(crate) fn call(
     (stream, per_thread): (CUstream, bool),
     is_input: impl FnOnce() -> bool,
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    hold::before_copy(is_input);
+    hold_kernel::before_copy(is_input);
     super::work::call(stream, per_thread, real)
 }
 
-/// Whether a copy goes from the host to the GPU. Asked only when that would begin a hold.
+/// Whether a copy goes from the host to the GPU. Called only if that would begin a request.
 pub(crate) mod is_input {
     use std::ffi::{c_uint, c_ulonglong, c_void};
 
@@ -143,11 +143,11 @@ pub(crate) mod is_input {
         kind == HOST || kind == UNIFIED && is_on_host(unified)
     }
 
-    /// Whether a unified address is the host's. The driver knows nothing of memory that it did not pin.
+    /// Whether a unified address belongs to the host. The driver does not know host memory that it did not pin.
     fn is_on_host(address: CUdeviceptr) -> bool {
         let mut kind: CUmemorytype = 0;
         let ask = real::table().cuPointerGetAttribute;
-        // SAFETY: the attribute is an unsigned int, and `kind` is writable; any address may be asked about.
+        // SAFETY: the attribute is an unsigned int, and `kind` is writable; any address may be queried.
         let asked =
             ask.map(|ask| unsafe { ask((&raw mut kind).cast(), CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) });
         !(asked == Some(CUresult::SUCCESS) && kind == DEVICE)

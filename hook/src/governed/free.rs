@@ -1,11 +1,11 @@
-//! Frees: the charge goes back when the driver has freed.
+//! Frees: the charge is released when the driver has freed the memory.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_hook_core::ledger::Space;
+use sluice_hook_core::allocations::HandleSpace;
 use sluice_preempt::command::Work;
 
-use super::charge::{Waits, free};
+use super::charge::{MayWait, free};
 use crate::preempt;
 
 pub(crate) use super::physical::cuMemRelease;
@@ -21,7 +21,7 @@ macro_rules! frees {
         ) -> CUresult {
             let number: fn($handle) -> u64 = $number;
             // SAFETY: the program's arguments, unchanged.
-            free(Space::$space, number(handle), Waits::$waits, || unsafe { real(handle $(, $argument)*) })
+            free(HandleSpace::$space, number(handle), MayWait::$waits, || unsafe { real(handle $(, $argument)*) })
         }
     )* };
 }
@@ -42,13 +42,13 @@ macro_rules! ordered {
             pointer: CUdeviceptr,
             stream: CUstream,
         ) -> CUresult {
-            free(Space::Pointer, pointer, Waits::No, || {
+            free(HandleSpace::Pointer, pointer, MayWait::No, || {
                 preempt::order(
                     (Some(stream), $per_thread),
                     || Work::Small,
                     // SAFETY: the program's arguments, unchanged.
                     || unsafe { real(pointer, stream) },
-                    // SAFETY: the same on the stream that this one means.
+                    // SAFETY: the same on the stream that replaces this one.
                     |on| unsafe { real(pointer, on) },
                     // SAFETY: as above, when the commands in front of it have been submitted.
                     || Box::new(move |on| unsafe { real(pointer, on) }),

@@ -1,28 +1,28 @@
-//! Launches wait at the gate.
+//! Launches pass the launch gate.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
-use sluice_hook_core::device::Pass;
+use sluice_hook_core::device::LaunchPass;
 use sluice_hook_core::outcome::{Bypass, Outcome};
 use sluice_hook_core::platform::Stream;
-use sluice_hook_core::thread::Thread;
+use sluice_hook_core::thread_state::ThreadState;
 
 use super::guarded;
-use crate::hold;
+use crate::hold_kernel;
 use crate::process::{self, Managed};
 
-/// Calls `real` when the gate lets the launch on `stream` through.
+/// Calls `real` when the launch gate lets the launch on `stream` pass.
 #[inline]
 pub(crate) fn call(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     process::with_thread(|thread| {
-        // The driver may reach one launch function through another; the outer one has the leave already.
+        // The driver may call one launch function from another; the outer one has already passed.
         let Some(_inside) = thread.enter() else {
             process::count_bypass(Bypass::Nested);
             return real();
         };
         let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());
-        let Some(managed) = process::single() else { return first(stream, thread, real) };
-        match managed.device.launch_at_once(stream, thread) {
+        let Some(managed) = process::only_device() else { return first(stream, thread, real) };
+        match managed.device.try_launch(stream, thread) {
             Ok(_pass) => real(),
             Err(pass) => slow(managed, stream, thread, pass, real),
         }
@@ -31,10 +31,10 @@ pub(crate) fn call(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CU
 
 /// A launch before the device is known to be the only one.
 #[cold]
-fn first(stream: Stream, thread: &Thread, real: impl FnOnce() -> CUresult) -> CUresult {
-    let managed = guarded(Err(Bypass::InternalError), process::launching);
+fn first(stream: Stream, thread: &ThreadState, real: impl FnOnce() -> CUresult) -> CUresult {
+    let managed = guarded(Err(Bypass::InternalError), process::device_for_launch);
     match managed {
-        Ok(managed) => match managed.device.launch_at_once(stream, thread) {
+        Ok(managed) => match managed.device.try_launch(stream, thread) {
             Ok(_pass) => real(),
             Err(pass) => slow(managed, stream, thread, pass, real),
         },
@@ -49,21 +49,20 @@ fn first(stream: Stream, thread: &Thread, real: impl FnOnce() -> CUresult) -> CU
 fn slow(
     managed: &'static Managed,
     stream: Stream,
-    thread: &Thread,
-    pass: Pass<'static>,
+    thread: &ThreadState,
+    pass: LaunchPass<'static>,
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    let outcome = guarded(Outcome::Bypassed(Bypass::InternalError), || {
-        managed.device.launch_slowly(stream, thread, pass)
-    });
+    let outcome =
+        guarded(Outcome::Bypassed(Bypass::InternalError), || managed.device.acquire(stream, thread, pass));
     match outcome {
-        // The first launch of a request is always one of these: it begins a burst, which has to be noted.
-        Outcome::Governed(_pass) => hold::launch(managed, real),
+        // The first launch of a request always takes this path: it begins a burst, which has to be noted.
+        Outcome::Governed(_pass) => hold_kernel::launch(managed, real),
         Outcome::Bypassed(reason) => {
             process::count_bypass(reason);
             real()
         }
-        // A launch is never refused; if it were, the driver's word would count.
+        // A launch is never refused; if it were, the driver's result would apply.
         Outcome::Refused(_) => real(),
     }
 }
@@ -114,7 +113,7 @@ pub(crate) mod stream_of {
     }
     pub(crate) use cuGraphLaunch as cuGraphLaunch_ptsz;
 
-    /// The launches of one call may be on several devices; the calling thread's own is the one that is asked.
+    /// The launches of one call may go to several devices; the gate of the calling thread's device applies.
     pub(crate) fn cuLaunchCooperativeKernelMultiDevice(
         list: *mut CUDA_LAUNCH_PARAMS,
         count: c_uint,

@@ -1,7 +1,7 @@
-//! `cuGetProcAddress`: the way in which every modern CUDA runtime finds the driver.
+//! `cuGetProcAddress`: every modern CUDA runtime finds the driver's functions by it.
 //!
-//! The key is (name, version, flags). The real driver answers first; its answer is replaced only if it is the very function
-//! whose signature the table's row states. Anything else has an ABI we do not know and passes.
+//! The key is (name, version, flags). The real driver answers first. Its answer is replaced only if it is the very function whose
+//! signature the table's row states. Any other function has an unknown ABI and is passed on.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -66,14 +66,14 @@ unsafe fn replace(
     if result != CUresult::SUCCESS || symbol.is_null() || pfn.is_null() {
         return;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: as the caller guarantees.
     let (name, found) = unsafe { (CStr::from_ptr(symbol), *pfn) };
     if found.is_null() {
         return;
     }
     let replacement = guarded(None, || wrapper_for(name.to_str().ok()?, version, flags, found));
     if let Some(replacement) = replacement {
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         unsafe { *pfn = replacement };
     }
 }

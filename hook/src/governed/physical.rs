@@ -1,4 +1,4 @@
-//! Physical memory (`cuMemCreate`): charged until its last handle is released and its last mapping gone.
+//! Physical memory (`cuMemCreate`): charged until its last handle is released and its last mapping has ended.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_ulonglong, c_void};
@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_hook_core::ledger::{DriverKind, Space};
+use sluice_hook_core::allocations::{AllocationKind, HandleSpace};
 
-use super::charge::{self, Wanted, allocate};
+use super::charge::{self, AllocationRequest, allocate};
 use super::guarded;
 use crate::process;
 
@@ -30,11 +30,11 @@ pub(crate) unsafe fn cuMemCreate(
 ) -> CUresult {
     // SAFETY: the program passes null, which the driver refuses, or readable properties.
     let location = unsafe { prop.as_ref() }.map(|prop| prop.location);
-    // Memory of the host is no memory of a GPU.
+    // Host memory is not charged to a GPU.
     let device = location.filter(|location| location.kind == LOCATION_DEVICE).map(|location| location.id);
     let bytes = if device.is_some() { size as u64 } else { 0 };
     allocate(
-        Wanted { bytes, space: Space::Physical, kind: DriverKind::Physical },
+        AllocationRequest { bytes, space: HandleSpace::Physical, kind: AllocationKind::Physical },
         device,
         // SAFETY: the program's arguments, unchanged.
         || unsafe { real(handle, size, prop, flags) },
@@ -51,7 +51,7 @@ pub(crate) unsafe fn cuMemRelease(
     handle: Handle,
 ) -> CUresult {
     // SAFETY: the program's argument, unchanged.
-    charge::free(Space::Physical, handle, charge::Waits::No, || unsafe { real(handle) })
+    charge::free(HandleSpace::Physical, handle, charge::MayWait::No, || unsafe { real(handle) })
 }
 
 /// `cuMemRetainAllocationHandle`: one more handle.
@@ -68,12 +68,12 @@ pub(crate) unsafe fn retain(
     if result == CUresult::SUCCESS && !process::has_forked() {
         // SAFETY: the driver has succeeded, so it has written the handle.
         let handle = unsafe { *handle };
-        guarded((), || process::ledger().retain(Space::Physical, handle));
+        guarded((), || process::allocations().retain(HandleSpace::Physical, handle));
     }
     result
 }
 
-/// `cuMemMap`: a mapping keeps the memory as a handle does.
+/// `cuMemMap`: a mapping keeps the memory allocated, as a handle does.
 ///
 /// # Safety
 /// As the driver documents it.
@@ -89,9 +89,9 @@ pub(crate) unsafe fn map(
     let result = unsafe { real(pointer, size, offset, handle, flags) };
     if result == CUresult::SUCCESS && !process::has_forked() {
         guarded((), || {
-            let mut ledger = process::ledger();
-            if ledger.get(Space::Physical, handle).is_some() {
-                ledger.retain(Space::Physical, handle);
+            let mut allocations = process::allocations();
+            if allocations.get(HandleSpace::Physical, handle).is_some() {
+                allocations.retain(HandleSpace::Physical, handle);
                 mappings(|all| all.insert(pointer, (pointer.saturating_add(size as u64), handle)));
             }
         });
@@ -122,7 +122,7 @@ pub(crate) unsafe fn unmap(
                 inside
             });
             for (_, handle) in gone {
-                let freed = process::ledger().release(Space::Physical, handle);
+                let freed = process::allocations().release(HandleSpace::Physical, handle);
                 freed.into_iter().for_each(charge::release);
             }
         });

@@ -1,23 +1,23 @@
-//! Primary contexts: a device has one, which all of a process share. It ends with its last release, or when it is reset.
+//! Primary contexts: each device has one, which all users in a process share. It ends with its last release, or when it is reset.
 //!
-//! Before it may end everything of it has to run, also what is held ([`ending`]): nothing that each of many users should do. So the
-//! program's retains are counted.
+//! Before a call that may end it, all its work has to run, including preempted work ([`ending`]). A release that is not the last must not
+//! do that, so the program's retains are counted.
 
 use std::cell::Cell;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUdevice;
-use sluice_hook_core::retains::Retains;
+use sluice_hook_core::retain_count::RetainCount;
 
-use super::context::{Memory, create, ending, has_ended};
+use super::context::{ContextMemory, create, ending, has_ended};
 use crate::process::{self, MAX_DEVICES};
 use crate::real;
 
-/// By device.
-static RETAINS: [Retains; MAX_DEVICES] = [const { Retains::new() }; MAX_DEVICES];
+/// The retains of each device.
+static RETAINS: [RetainCount; MAX_DEVICES] = [const { RetainCount::new() }; MAX_DEVICES];
 
 thread_local! {
-    /// The thread is in the driver's part of one of these calls: what the driver calls meanwhile is part of it.
+    /// The thread is inside the driver's part of one of these calls. Calls that the driver makes meanwhile are part of it.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn release(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUre
     if INSIDE.get() || is_active(device) != Some(true) {
         return real();
     }
-    // A lock may have been held when this process was forked.
+    // Another thread may have held the lock when this process was forked.
     let made = match retains(device) {
         Some(retains) if !process::has_forked() => retains.release(real),
         _ => Err(real),
@@ -50,23 +50,24 @@ pub(crate) fn release(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUre
         Err(real) => real,
     };
     match primary(device) {
-        // Whatever it returns: see `has_ended`.
-        Some(context) => ending(context, Memory::GoesToo, real, |_| is_active(device) == Some(false)),
+        // Regardless of the result: see `has_ended`.
+        Some(context) => ending(context, ContextMemory::GoesToo, real, |_| is_active(device) == Some(false)),
         None => real(),
     }
 }
 
-/// `cuDevicePrimaryCtxReset`: ends the context, whoever has retained it.
+/// `cuDevicePrimaryCtxReset`: ends the context, however often it was retained.
 pub(crate) fn reset(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
     let real = || inside(real);
     if INSIDE.get() {
         return real();
     }
-    // Whether the driver goes on counting is not known, nor on which side of the reset a retain is that is made meanwhile.
-    let forget = || retains(device).filter(|_| !process::has_forked()).into_iter().for_each(Retains::forget);
+    // It is unknown whether the driver keeps its count over a reset, and how a concurrent retain is ordered against the reset.
+    let forget =
+        || retains(device).filter(|_| !process::has_forked()).into_iter().for_each(RetainCount::forget);
     forget();
     let result = match primary(device) {
-        Some(context) => ending(context, Memory::GoesToo, real, |result| {
+        Some(context) => ending(context, ContextMemory::GoesToo, real, |result| {
             has_ended(result) || is_active(device) == Some(false)
         }),
         None => real(),
@@ -75,7 +76,7 @@ pub(crate) fn reset(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresu
     result
 }
 
-fn retains(device: CUdevice) -> Option<&'static Retains> {
+fn retains(device: CUdevice) -> Option<&'static RetainCount> {
     RETAINS.get(usize::try_from(device).ok()?)
 }
 
@@ -103,10 +104,10 @@ fn primary(device: CUdevice) -> Option<u64> {
     let retain = table.cuDevicePrimaryCtxRetain?;
     let mut context = std::ptr::null_mut();
     inside(|| {
-        // SAFETY: `context` is writable; the reference taken is given back at once, and is not the last one.
+        // SAFETY: `context` is writable; the reference taken is released at once, and is not the last one.
         let retained = unsafe { retain(&raw mut context, device) };
         (retained == CUresult::SUCCESS).then(|| {
-            // SAFETY: gives back the reference taken above.
+            // SAFETY: releases the reference taken above.
             let _released = unsafe { release(device) };
             context.expose_provenance() as u64
         })

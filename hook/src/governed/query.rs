@@ -1,4 +1,4 @@
-//! How much memory there is: the limit is the total, and what is left of it is free.
+//! Queries of the memory size: the limit is the total, and the unused part of it is free.
 
 use std::ffi::c_uint;
 
@@ -22,7 +22,7 @@ pub(crate) unsafe fn cuMemGetInfo_v2(
     if result == CUresult::SUCCESS {
         // SAFETY: the driver has succeeded, so it has written both.
         unsafe {
-            let seen = limited(process::current, *free as u64, *total as u64);
+            let seen = limited(process::current_device, *free as u64, *total as u64);
             (*free, *total) = (seen.0.try_into().unwrap_or(*free), seen.1.try_into().unwrap_or(*total));
         }
     }
@@ -41,7 +41,7 @@ pub(crate) unsafe fn cuMemGetInfo(
     if result == CUresult::SUCCESS {
         // SAFETY: the driver has succeeded, so it has written both.
         unsafe {
-            let seen = limited(process::current, u64::from(*free), u64::from(*total));
+            let seen = limited(process::current_device, u64::from(*free), u64::from(*total));
             (*free, *total) = (seen.0.try_into().unwrap_or(*free), seen.1.try_into().unwrap_or(*total));
         }
     }
@@ -60,7 +60,7 @@ pub(crate) unsafe fn cuDeviceTotalMem_v2(
     if result == CUresult::SUCCESS {
         // SAFETY: the driver has succeeded, so it has written the size.
         unsafe {
-            let (_, total) = limited(|| process::managed(device), 0, *bytes as u64);
+            let (_, total) = limited(|| process::device_of(device), 0, *bytes as u64);
             *bytes = total.try_into().unwrap_or(*bytes);
         }
     }
@@ -79,14 +79,14 @@ pub(crate) unsafe fn cuDeviceTotalMem(
     if result == CUresult::SUCCESS {
         // SAFETY: the driver has succeeded, so it has written the size.
         unsafe {
-            let (_, total) = limited(|| process::managed(device), 0, u64::from(*bytes));
+            let (_, total) = limited(|| process::device_of(device), 0, u64::from(*bytes));
             *bytes = total.try_into().unwrap_or(*bytes);
         }
     }
     result
 }
 
-/// (free, total) as the limit makes it; as the driver says if there is no limit to be had.
+/// (free, total) under the limit; the driver's values if no limit is known.
 fn limited(
     managed: impl FnOnce() -> Result<&'static Managed, Bypass>,
     physical_free: u64,

@@ -1,4 +1,4 @@
-//! Destruction of streams: no handle may be used after it.
+//! Destruction of streams: after it no thread of the hook uses the handle.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
@@ -13,9 +13,9 @@ pub(crate) fn destroy(stream: CUstream, real: impl FnOnce() -> CUresult) -> CUre
     if process::passing().is_err() {
         return real();
     }
-    // A stream belongs to one device, but which one is not worth a question to the driver.
+    // A stream belongs to one device, but finding out which one would cost a driver call.
     let guards: Vec<_> = guarded(Vec::new(), || {
-        let guards = process::all().map(|managed| managed.device.forget_stream(stream)).collect();
+        let guards = process::devices().map(|managed| managed.device.forget_stream(stream)).collect();
         if CAPTURES.any() {
             CAPTURES.end(stream.handle);
         }

@@ -1,97 +1,98 @@
-//! Waits of the host for the GPU: they tell which streams are idle.
+//! Waits of the host for the GPU: they show which streams are idle.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUstream};
-use sluice_hook_core::device::Wait;
+use sluice_hook_core::device::HostWait;
 use sluice_hook_core::platform::{Stream, StreamKind};
-use sluice_hook_core::streams::Waited;
+use sluice_hook_core::streams::WaitTarget;
 
 use super::guarded;
 use crate::gpu;
-use crate::hold;
+use crate::hold_kernel;
 use crate::process::{self, Managed};
 
 /// `cuCtxSynchronize` of the current context, or of the one given.
 pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
-    hold::before_wait(true);
+    hold_kernel::before_wait(true);
     observed(real, || {
         let context =
             context.filter(|context| !context.is_null()).map(|context| context.expose_provenance() as u64);
-        context.or_else(gpu::current_context).map(Waited::Context)
+        context.or_else(gpu::current_context).map(WaitTarget::Context)
     })
 }
 
 /// `cuStreamSynchronize`.
 pub(crate) fn stream(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
-    hold::before_wait(false);
+    hold_kernel::before_wait(false);
     observed(real, || waited_for(stream))
 }
 
-/// `cuEventSynchronize`. Which stream the event was recorded on is not known, so nothing is concluded from it; the tracker
-/// finds out by itself.
+/// `cuEventSynchronize`. The stream on which the event was recorded is not known, so no stream is marked as finished; the tracker finds
+/// out.
 pub(crate) fn event(real: impl FnOnce() -> CUresult) -> CUresult {
-    hold::before_wait(false);
+    hold_kernel::before_wait(false);
     blocking(real)
 }
 
-/// A copy that returns when it is done, or anything else that may wait for the GPU. Only copies to the host's memory surely do
-/// so: others may be staged, or be ordered by the GPU alone.
+/// A synchronous copy, or another function that may wait for the GPU. Only copies to host memory are certain to wait: others may be staged,
+/// or be ordered by the GPU alone.
 pub(crate) fn copy(symbol: &'static str, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
     if !symbol.contains("toH") {
         if symbol.starts_with("cuMemcpy") {
-            hold::before_copy(|| symbol.contains("HtoD") || symbol.contains("HtoA"));
+            hold_kernel::before_copy(|| symbol.contains("HtoD") || symbol.contains("HtoA"));
         } else {
-            hold::before_wait(true);
+            hold_kernel::before_wait(true);
         }
         return blocking(real);
     }
-    hold::before_wait(false);
+    hold_kernel::before_wait(false);
     let stream = process::with_thread(|thread| Stream::new(0, per_thread, thread.id()));
     observed(real, || waited_for(stream))
 }
 
-/// Everything before the wait has finished when the wait for this stream returns.
-fn waited_for(stream: Stream) -> Option<Waited> {
+/// All work before the wait has finished when the wait for this stream returns.
+fn waited_for(stream: Stream) -> Option<WaitTarget> {
     match stream.kind {
-        StreamKind::Created => Some(Waited::Created(stream)),
-        StreamKind::Legacy => gpu::current_context().map(Waited::Legacy),
-        StreamKind::PerThread => gpu::current_context().map(|context| Waited::Stream(context, stream)),
+        StreamKind::Created => Some(WaitTarget::Created(stream)),
+        StreamKind::Legacy => gpu::current_context().map(WaitTarget::Legacy),
+        StreamKind::PerThread => gpu::current_context().map(|context| WaitTarget::Stream(context, stream)),
     }
 }
 
 /// Calls `real`, which may wait for the GPU.
 pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
     let managed: Option<&'static Managed> = guarded(None, || {
-        let managed = process::for_waits()?;
-        managed.device.block_begins();
+        let managed = process::device_for_call()?;
+        managed.device.begin_blocking();
         Some(managed)
     });
     let result = real();
     if let Some(managed) = managed {
-        guarded((), || managed.device.block_ended());
+        guarded((), || managed.device.end_blocking());
     }
     result
 }
 
 /// Calls `real`, which may wait for any GPU.
 pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
-    let begun: Vec<&'static Managed> =
-        guarded(Vec::new(), || process::all().inspect(|managed| managed.device.block_begins()).collect());
+    let begun: Vec<&'static Managed> = guarded(Vec::new(), || {
+        process::devices().inspect(|managed| managed.device.begin_blocking()).collect()
+    });
     let result = real();
-    guarded((), || begun.into_iter().for_each(|managed| managed.device.block_ended()));
+    guarded((), || begun.into_iter().for_each(|managed| managed.device.end_blocking()));
     result
 }
 
-/// Calls `real`, and tells the device what is being waited for before and after it.
-fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce() -> Option<Waited>) -> CUresult {
-    let begun: Option<(&'static Managed, Wait)> = guarded(None, || {
-        let managed = process::for_waits()?;
-        Some((managed, managed.device.wait_begins(what()?)))
+/// Calls `real`, and reports the wait to the device before and after it.
+fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce() -> Option<WaitTarget>) -> CUresult {
+    let begun: Option<(&'static Managed, HostWait)> = guarded(None, || {
+        let managed = process::device_for_call()?;
+        Some((managed, managed.device.begin_wait(what()?)))
     });
     let result = real();
     if let Some((managed, wait)) = begun {
-        guarded((), || managed.device.wait_ended(wait, result == CUresult::SUCCESS));
+        guarded((), || managed.device.end_wait(wait, result == CUresult::SUCCESS));
     }
     result
 }

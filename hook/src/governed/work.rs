@@ -1,4 +1,4 @@
-//! Work that waits at no gate: copies, memsets and other commands of streams; and questions whether something is done.
+//! Work that passes no launch gate: copies, memsets and other stream commands; and polls for completion.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
@@ -7,30 +7,30 @@ use sluice_hook_core::platform::Stream;
 use super::guarded;
 use crate::process;
 
-/// Calls `real`, which gives a command to `stream`.
+/// Calls `real`, which submits a command to `stream`.
 #[inline]
 pub(crate) fn call(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
-    let Some(managed) = process::for_waits() else { return real() };
+    let Some(managed) = process::device_for_call() else { return real() };
     let begun = process::with_thread(|thread| {
         let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());
-        managed.device.is_news(stream, thread)
-            && guarded(false, || managed.device.work_begins(stream, thread))
+        managed.device.needs_note(stream, thread)
+            && guarded(false, || managed.device.begin_work(stream, thread))
     });
     let result = real();
     if begun {
-        guarded((), || managed.device.work_ended());
+        guarded((), || managed.device.end_submission());
     }
     result
 }
 
-/// Calls `real`, which asks whether something is done.
+/// Calls `real`, which polls whether work is finished.
 #[inline]
 pub(crate) fn asked(real: impl FnOnce() -> CUresult) -> CUresult {
     let result = real();
-    if let Some(managed) = process::for_waits() {
+    if let Some(managed) = process::device_for_call() {
         match result {
-            CUresult::ERROR_NOT_READY => guarded((), || managed.device.asked_in_vain()),
-            CUresult::SUCCESS => guarded((), || managed.device.asked_well()),
+            CUresult::ERROR_NOT_READY => guarded((), || managed.device.poll_found_unfinished()),
+            CUresult::SUCCESS => guarded((), || managed.device.poll_found_finished()),
             _ => {}
         }
     }

@@ -1,112 +1,115 @@
-//! What the manager of a device has been told of our channel groups, and what not yet.
+//! The announcements of channel groups to a device's manager: what was sent, and what has changed since.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_hook_core::platform::LinkError;
 
 use super::socket::Socket;
-use crate::groups::{self, Announced, State};
-use crate::guard::Guard;
+use crate::group_recovery::GroupRecovery;
+use crate::groups::{self, Announcement, AnnouncementKey};
 use crate::process;
 
 /// Announces the groups of one device, each change once.
 #[derive(Debug)]
 pub(super) struct Announcer {
     ordinal: u32,
-    guard: &'static Guard,
-    told: Mutex<Told>,
+    recovery: &'static GroupRecovery,
+    last: Mutex<AnnouncementState>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
-    /// The news that were looked at last.
-    news: u64,
-    /// What was announced.
-    state: State,
+struct AnnouncementState {
+    /// [`groups::announcement_changes`] at the last announcement.
+    changes: u64,
+    /// The identity of the last announcement.
+    state: AnnouncementKey,
     /// The manager does not understand announcements.
     refused: bool,
-    /// Why nothing is announced was logged.
-    complained: bool,
+    /// The reason for which nothing is announced has been logged.
+    has_logged: bool,
 }
 
 impl Announcer {
     pub(super) fn new(ordinal: u32) -> Self {
-        // Devices are never freed, and the guard's thread outlives a connection.
-        let guard = Box::leak(Box::new(Guard::new(ordinal)));
-        Self { ordinal, guard, told: Mutex::default() }
+        // Never freed: the recovery thread outlives a connection.
+        let recovery = Box::leak(Box::new(GroupRecovery::new(ordinal)));
+        Self { ordinal, recovery, last: Mutex::default() }
     }
 
-    /// Everything, for a manager that has just been connected to.
-    pub(super) fn first(&self, socket: &Socket) -> Announced {
+    /// The whole announcement, for a manager that was just connected.
+    pub(super) fn first(&self, socket: &Socket) -> Announcement {
         process::count_devices();
-        let mut told = self.lock();
-        *told = Told { complained: told.complained, ..Told::default() };
-        told.news = groups::news();
-        self.compose(&mut told, socket)
+        let mut last = self.lock();
+        *last = AnnouncementState { has_logged: last.has_logged, ..AnnouncementState::default() };
+        last.changes = groups::announcement_changes();
+        self.compose(&mut last, socket)
     }
 
-    /// Everything, if it is not what was announced last.
+    /// The whole announcement, if it differs from the last one.
     ///
     /// # Errors
-    /// The connection is of no more use: what was announced over it is no longer guarded, as the program has closed the guard's
-    /// copy. Only its end makes the manager forget what it may control.
-    pub(super) fn next(&self, socket: &Socket) -> Result<Option<Announced>, LinkError> {
-        let mut told = self.lock();
-        if told.state != State::default() && !self.guard.is_watching() {
+    /// The connection cannot be used any longer: the program closed the recovery thread's copy, so the announced groups would not be
+    /// recovered. Only the end of the connection makes the manager release them.
+    pub(super) fn next(&self, socket: &Socket) -> Result<Option<Announcement>, LinkError> {
+        let mut last = self.lock();
+        if last.state != AnnouncementKey::default() && !self.recovery.is_watching() {
             return Err(LinkError::Gone { errno: libc::EBADF });
         }
-        let news = groups::news();
-        if told.refused || std::mem::replace(&mut told.news, news) == news {
+        let changes = groups::announcement_changes();
+        if last.refused || std::mem::replace(&mut last.changes, changes) == changes {
             return Ok(None);
         }
-        let before = std::mem::take(&mut told.state);
-        let announced = self.compose(&mut told, socket);
-        Ok((before != told.state).then_some(announced))
+        let before = std::mem::take(&mut last.state);
+        let announced = self.compose(&mut last, socket);
+        Ok((before != last.state).then_some(announced))
     }
 
-    /// The manager is one that takes no announcements.
+    /// Records that the manager takes no announcements.
     pub(super) fn refused(&self) {
-        *self.lock() = Told { refused: true, ..Told::default() };
+        *self.lock() = AnnouncementState { refused: true, ..AnnouncementState::default() };
     }
 
-    /// The manager does not know us, whatever it was told.
-    pub(super) fn dismiss(&self) {
-        self.guard.dismiss();
+    /// Records that the manager refused this process, so there is nothing to recover.
+    pub(super) fn skip_recovery(&self) {
+        self.recovery.skip_recovery();
     }
 
-    /// Waits until our groups run as if there had never been a manager.
-    pub(super) fn recovered(&self) {
-        self.guard.wait();
+    /// Waits until all groups are enabled and have their own time slices.
+    pub(super) fn wait_until_recovered(&self) {
+        self.recovery.wait_until_recovered();
     }
 
     /// In the child of a fork: only atomics and close().
     pub(super) fn close_in_child(&self) {
-        self.guard.close_in_child();
+        self.recovery.close_in_child();
     }
 
-    fn compose(&self, told: &mut Told, socket: &Socket) -> Announced {
-        let announced = groups::announced(self.ordinal).unwrap_or_else(|why| {
-            if !std::mem::replace(&mut told.complained, true) {
-                process::log(format_args!("device {}: contexts cannot be controlled: {why}", self.ordinal));
+    fn compose(&self, last: &mut AnnouncementState, socket: &Socket) -> Announcement {
+        let announced = groups::announcement(self.ordinal).unwrap_or_else(|why| {
+            if !std::mem::replace(&mut last.has_logged, true) {
+                process::log(format_args!(
+                    "device {}: channel groups are not announced: {why}",
+                    self.ordinal
+                ));
             }
-            Announced::default()
+            Announcement::default()
         });
         groups::log();
-        // Nobody may stop what nobody would start again.
-        let announced = if announced.contexts.is_empty() || self.guard.watch(|| socket.copy()) {
+        // A group may only be announced if a thread can enable it again.
+        let announced = if announced.contexts.is_empty() || self.recovery.watch(|| socket.duplicate()) {
             announced
         } else {
             process::log(format_args!(
-                "device {}: contexts are not announced: no thread to guard them",
+                "device {}: channel groups are not announced: the recovery thread could not be started",
                 self.ordinal
             ));
-            Announced::default()
+            Announcement::default()
         };
-        told.state.clone_from(&announced.state);
+        last.state.clone_from(&announced.state);
         announced
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, AnnouncementState> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,21 +6,21 @@ use sluice_comm::{Channel, RequestBody, ResponseBody};
 use sluice_hook_core::platform::{LinkError, MemoryLink};
 
 use super::socket::Socket;
-use super::{Address, Identity};
+use super::{Address, ClientIdentity};
 
 /// The connection over which memory is reserved and released.
 #[derive(Debug)]
 pub(crate) struct MemoryConnection {
     address: Address,
-    identity: Identity,
+    identity: ClientIdentity,
     socket: Socket,
-    /// A Gemini scheduler grants every reservation; its limit is ours to keep. Bytes held over this connection.
+    /// A Gemini scheduler grants every reservation, so the hook applies its limit. Bytes held over this connection.
     held: AtomicU64,
     limit: AtomicU64,
 }
 
 impl MemoryConnection {
-    pub(crate) fn new(address: Address, identity: Identity) -> Self {
+    pub(crate) fn new(address: Address, identity: ClientIdentity) -> Self {
         let (held, limit) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
         Self { address, identity, socket: Socket::closed(), held, limit }
     }
@@ -47,7 +47,7 @@ impl MemoryLink for MemoryConnection {
         self.socket.connect(&self.address)?;
         let attached = if self.is_gemini() {
             self.held.store(used_bytes, Relaxed);
-            // What is in use already is told as if it were being allocated.
+            // What is in use already is reported as if it were being allocated.
             if used_bytes == 0 { Ok(()) } else { self.update(used_bytes, true).map(|_| ()) }
         } else {
             self.socket
@@ -65,7 +65,7 @@ impl MemoryLink for MemoryConnection {
         match self.socket.round_trip(&self.identity, RequestBody::MemLimit)? {
             ResponseBody::MemLimit { used, limit } => {
                 self.limit.store(limit, Relaxed);
-                // A Gemini scheduler without a pod manager keeps no account and says 0.
+                // A Gemini scheduler without a pod manager keeps no account and returns 0.
                 let held = if self.is_gemini() { self.held.load(Relaxed) } else { 0 };
                 Ok((used.max(held), limit))
             }

@@ -18,15 +18,15 @@ use sluice_comm::{
 use sluice_hook_core::platform::LinkError;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
 
-use super::{Address, Identity, Payload};
+use super::{Address, ClientIdentity, Payload};
 use crate::descriptor::Descriptor;
 use crate::log::above_standard;
 
-/// How long a TCP manager may take to accept.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+/// How long connecting to a TCP manager may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Answers that came too late to be of use are skipped, up to this many in a row.
-const STALE_ANSWERS: usize = 16;
+/// Maximum number of successive answers to abandoned requests, which are skipped.
+const MAX_STALE_ANSWERS: usize = 16;
 
 /// A connection, or none.
 #[derive(Debug)]
@@ -40,23 +40,23 @@ impl Socket {
         Self { fd: Descriptor::none(), next_id: AtomicI32::new(0) }
     }
 
-    /// Connects, in place of whatever was connected.
+    /// Connects; an existing connection is closed.
     pub(super) fn connect(&self, address: &Address) -> Result<(), LinkError> {
         self.close();
         let stream: OwnedFd = match address {
             Address::Unix(path) => UnixStream::connect(path).map(OwnedFd::from),
             Address::Tcp(ip, port) => connect_tcp(ip, *port),
         }
-        .map_err(gone)?;
-        let ours = above_standard(stream.as_fd()).ok_or_else(|| gone(io::Error::last_os_error()))?;
+        .map_err(link_error)?;
+        let ours = above_standard(stream.as_fd()).ok_or_else(|| link_error(io::Error::last_os_error()))?;
         self.fd.set(ours);
-        self.patience(Some(HOOK_PATIENCE))
+        self.set_receive_timeout(Some(HOOK_PATIENCE))
     }
 
-    /// Attaches to a manager of ours; returns the pages it handed out, grant page first, and what else it sent.
+    /// Attaches to a pod-manager; returns the descriptors that it sent, grant page first.
     pub(super) fn attach(
         &self,
-        identity: &Identity,
+        identity: &ClientIdentity,
         channel: Channel,
         used_bytes: u64,
         payload: &Payload,
@@ -75,18 +75,18 @@ impl Socket {
         }
     }
 
-    /// Sends a request with a payload and its descriptors beside it; returns its number.
+    /// Sends a request with a payload and its descriptors; returns its number.
     pub(super) fn send_payload(
         &self,
-        identity: &Identity,
+        identity: &ClientIdentity,
         body: RequestBody,
         payload: &Payload,
     ) -> Result<i32, LinkError> {
-        let memfd = sluice_sys::memfd::sealed("sluice-attach", &payload.bytes).map_err(gone)?;
+        let memfd = sluice_sys::memfd::sealed("sluice-attach", &payload.bytes).map_err(link_error)?;
         let fds: Vec<_> = std::iter::once(&memfd).chain(&payload.fds).map(AsFd::as_fd).collect();
         let (id, frame) = self.request(identity, body)?;
         self.with(|fd| {
-            let sent = send_with_fds(fd, &frame, &fds).map_err(gone)?;
+            let sent = send_with_fds(fd, &frame, &fds).map_err(link_error)?;
             self.send_rest(fd, &frame, sent)
         })?;
         Ok(id)
@@ -95,7 +95,7 @@ impl Socket {
     /// Numbers and encodes a request.
     pub(super) fn request(
         &self,
-        identity: &Identity,
+        identity: &ClientIdentity,
         body: RequestBody,
     ) -> Result<(i32, [u8; 80]), LinkError> {
         let id = self.next_id.fetch_add(1, Relaxed);
@@ -114,7 +114,7 @@ impl Socket {
         id: i32,
         kind: RequestKind,
     ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
-        for _ in 0..STALE_ANSWERS {
+        for _ in 0..MAX_STALE_ANSWERS {
             let (frame, fds) = self.with(read_frame)?;
             let Response { id: of, body } =
                 Response::decode(&frame, kind).map_err(|_| LinkError::Malformed)?;
@@ -128,18 +128,18 @@ impl Socket {
     /// Sends one request and waits for its answer.
     pub(super) fn round_trip(
         &self,
-        identity: &Identity,
+        identity: &ClientIdentity,
         body: RequestBody,
     ) -> Result<ResponseBody, LinkError> {
         let kind = Request { name: identity.name, id: 0, body }.body.kind();
         let (id, frame) = self.request(identity, body)?;
         let answer = self.send(&frame).and_then(|()| self.answer(id, kind));
-        // After a failure in the middle of a conversation nothing on this connection means what it says.
+        // After a failure in the middle of an exchange, later bytes on this connection have no defined meaning.
         answer.map(|(body, _)| body).inspect_err(|_| self.close())
     }
 
-    /// How long to wait for answers; `None` for ever.
-    pub(super) fn patience(&self, limit: Option<Duration>) -> Result<(), LinkError> {
+    /// Sets how long to wait for answers; `None` for no limit.
+    pub(super) fn set_receive_timeout(&self, limit: Option<Duration>) -> Result<(), LinkError> {
         let limit = limit.unwrap_or(Duration::ZERO);
         let time = libc::timeval {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
@@ -157,15 +157,15 @@ impl Socket {
                     length,
                 )
             };
-            if set == 0 { Ok(()) } else { Err(gone(io::Error::last_os_error())) }
+            if set == 0 { Ok(()) } else { Err(link_error(io::Error::last_os_error())) }
         })
     }
 
-    /// Whether the peer has neither closed the connection nor gone away, without waiting.
+    /// Whether the peer still has the connection open, without waiting.
     pub(super) fn is_alive(&self) -> bool {
-        let Some(fd) = self.fd.ours() else { return false };
+        let Some(fd) = self.fd.checked() else { return false };
         let mut byte = 0u8;
-        // SAFETY: one byte is writable; should the program close the descriptor just now, this gives an error or looks at a byte.
+        // SAFETY: one byte is writable. If the program closes the descriptor at this moment, this fails or peeks at a byte.
         let seen = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
         match seen {
             0 => false,
@@ -177,14 +177,14 @@ impl Socket {
         }
     }
 
-    /// A copy of the descriptor, for somebody who waits for the connection's end.
-    pub(super) fn copy(&self) -> Option<OwnedFd> {
+    /// A copy of the descriptor, for a thread that waits for the end of the connection.
+    pub(super) fn duplicate(&self) -> Option<OwnedFd> {
         self.with(|fd| above_standard(fd).ok_or(LinkError::Malformed)).ok()
     }
 
-    /// Ends the connection for everybody who has a copy of it, and closes it.
-    pub(super) fn end(&self) {
-        self.fd.end();
+    /// Shuts the connection down for all copies of the descriptor, and closes it.
+    pub(super) fn shut_down(&self) {
+        self.fd.shut_down();
     }
 
     /// Closes the connection, if there is one. Allowed in the child of a fork.
@@ -193,9 +193,9 @@ impl Socket {
     }
 
     fn with<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> Result<T, LinkError>) -> Result<T, LinkError> {
-        // What the program has opened under the number of one that it closed is not to be written to.
-        let Some(fd) = self.fd.ours() else { return Err(LinkError::Gone { errno: libc::ENOTCONN }) };
-        // SAFETY: the descriptor is open: of us only the owner of the connection closes it, and does so between calls.
+        // If the program closed the descriptor, its number may belong to a file of the program, which must not be written to.
+        let Some(fd) = self.fd.checked() else { return Err(LinkError::Gone { errno: libc::ENOTCONN }) };
+        // SAFETY: the descriptor is open: inside the hook only the owner of the connection closes it, and does so between calls.
         call(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
@@ -204,7 +204,7 @@ impl Socket {
             match send_with_fds(fd, rest, &[]) {
                 Ok(more) => sent += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(gone(error)),
+                Err(error) => return Err(link_error(error)),
             }
         }
         Ok(())
@@ -222,7 +222,7 @@ fn read_frame(fd: BorrowedFd<'_>) -> Result<([u8; RESPONSE_LEN], Vec<OwnedFd>), 
                 received.extend(fds);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(gone(error)),
+            Err(error) => return Err(link_error(error)),
         }
         if let Some(frame) = reader.next() {
             return Ok((frame, received));
@@ -232,11 +232,11 @@ fn read_frame(fd: BorrowedFd<'_>) -> Result<([u8; RESPONSE_LEN], Vec<OwnedFd>), 
 
 fn connect_tcp(ip: &str, port: u16) -> io::Result<OwnedFd> {
     let ip: Ipv4Addr = ip.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
-    let stream = TcpStream::connect_timeout(&SocketAddrV4::new(ip, port).into(), CONNECT_PATIENCE)?;
+    let stream = TcpStream::connect_timeout(&SocketAddrV4::new(ip, port).into(), CONNECT_TIMEOUT)?;
     stream.set_nodelay(true)?;
     Ok(stream.into())
 }
 
-pub(super) fn gone(error: io::Error) -> LinkError {
+pub(super) fn link_error(error: io::Error) -> LinkError {
     LinkError::Gone { errno: error.raw_os_error().unwrap_or(0) }
 }

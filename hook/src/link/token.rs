@@ -1,4 +1,4 @@
-//! The token connection of one device, and the pages that came with it.
+//! The token connection of one device, and the pages that the manager sent over it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
@@ -9,95 +9,93 @@ use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
 use sluice_comm::{AttachStatus, Channel, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::outcome::Bypass;
-use sluice_hook_core::platform::{Ask, Attached, LinkError, TokenLink, Used};
+use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
 use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
 use super::announce::Announcer;
-use super::socket::{Socket, gone};
-use super::{Address, Identity};
-use crate::doorbell::Doorbell;
+use super::socket::{Socket, link_error};
+use super::{Address, ClientIdentity};
+use crate::wakeup_eventfd::WakeupEventfd;
 
 type Words = [AtomicU64; WORDS];
 
-/// What is looked at before there is a page: no grant.
-static BLANK: Words = [const { AtomicU64::new(0) }; WORDS];
+/// The grant page before there is one: no grant.
+static NO_GRANT_PAGE: Words = [const { AtomicU64::new(0) }; WORDS];
 
-/// Which way [`TokenLink::fail_closed`] goes: nobody said.
-const UNSAID: u8 = 2;
+/// Value of `fail_closed` before the first attachment.
+const UNKNOWN: u8 = 2;
 
-/// The connection over which a device's grants come.
+/// The connection over which a device's grants are requested.
 #[derive(Debug)]
 pub(crate) struct TokenConnection {
     address: Address,
-    identity: Identity,
+    identity: ClientIdentity,
     socket: Socket,
     announcer: Announcer,
-    asked: AtomicI32,
-    /// Pages of the last attachment. Older ones stay mapped: a launch may be looking at them.
+    request_id: AtomicI32,
+    /// Pages of the last attachment. Older ones stay mapped: a launch may be reading them.
     grant: AtomicPtr<Words>,
     report: AtomicPtr<Words>,
     fail_closed: AtomicU8,
     attached: AtomicBool,
-    /// For managers without pages: what turns a quota into a deadline.
+    /// For managers without pages: converts a deadline into ticks.
     calibration: Mutex<Option<Calibration>>,
-    told_busy_ns: AtomicU64,
-    told_launches: AtomicU64,
-    /// Where the manager listens if its page says so.
-    doorbell: Doorbell,
+    reported_busy_ns: AtomicU64,
+    /// Wakes the manager, if its page asks for that.
+    wakeup: WakeupEventfd,
 }
 
 impl TokenConnection {
-    pub(crate) fn new(address: Address, identity: Identity) -> Self {
+    pub(crate) fn new(address: Address, identity: ClientIdentity) -> Self {
         Self {
             address,
             announcer: Announcer::new(identity.ordinal),
             identity,
             socket: Socket::closed(),
-            asked: AtomicI32::new(0),
-            grant: AtomicPtr::new((&raw const BLANK).cast_mut()),
+            request_id: AtomicI32::new(0),
+            grant: AtomicPtr::new((&raw const NO_GRANT_PAGE).cast_mut()),
             report: AtomicPtr::new(std::ptr::null_mut()),
-            fail_closed: AtomicU8::new(UNSAID),
+            fail_closed: AtomicU8::new(UNKNOWN),
             attached: AtomicBool::new(false),
             calibration: Mutex::new(None),
-            told_busy_ns: AtomicU64::new(0),
-            told_launches: AtomicU64::new(0),
-            doorbell: Doorbell::none(),
+            reported_busy_ns: AtomicU64::new(0),
+            wakeup: WakeupEventfd::none(),
         }
     }
 
     /// Closes the descriptors in the child of a fork.
     pub(crate) fn close_in_child(&self) {
         self.socket.close();
-        self.doorbell.close();
+        self.wakeup.close();
         self.announcer.close_in_child();
     }
 
-    /// How many other processes may use the GPU; `None` if this one is not latency-critical.
+    /// The number of contenders; `None` if this process is not latency-critical.
     pub(crate) fn critical_company(&self) -> Option<u64> {
         let grant = self.grant_view();
         (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.company())
     }
 
-    /// Says what this process's gates hold back, [`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or nothing, and of how many
-    /// streams.
+    /// Reports what this process's stream gates stop ([`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or 0), and how many
+    /// streams they gate.
     pub(crate) fn say_gates(&self, gates: u64, streams: u64) {
         if let Some(report) = self.report_view() {
             report.set_gates(gates, streams);
         }
     }
 
-    /// Says that a request will be there at `at_ns`, if this process is latency-critical: others hold theirs back meanwhile.
+    /// Announces a request at `at_ns`, if this process is latency-critical: the manager then closes other clients' stream gates.
     pub(crate) fn announce_request(&self, at_ns: u64) {
         if self.critical_company().is_some()
             && let Some(report) = self.report_view()
         {
             report.announce(sluice_sys::clock::monotonic_ns(), at_ns);
-            self.ring(false);
+            self.wake_manager();
         }
     }
 
-    /// The word that says whether gates are wanted and shut; `None` without a manager that has one.
+    /// The word with which the manager requests and closes stream gates; `None` if the manager has no such word.
     pub(crate) fn gate(&self) -> Option<&'static AtomicU64> {
         if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
             return None;
@@ -106,14 +104,14 @@ impl TokenConnection {
         unsafe { &*self.grant.load(Acquire) }.get(GATE)
     }
 
-    /// Counts a bypassed call where the manager can see it.
+    /// Counts a bypassed call on the report page.
     pub(crate) fn count_bypass(&self, reason: Bypass) {
         if let Some(report) = self.report_view() {
             report.count_bypass(reason.index());
         }
     }
 
-    /// Counts a hold's time on the GPU where the manager can see it.
+    /// Counts the GPU time of a hold kernel on the report page.
     pub(crate) fn count_hold(&self, ns: u64) {
         if let Some(report) = self.report_view() {
             report.add_hold_ns(ns);
@@ -133,31 +131,31 @@ impl TokenConnection {
 
     fn attach(&self) -> Result<Attached, LinkError> {
         let pages = match self.attach_with_contexts() {
-            // A manager that does not read our payload has told us so and hung up.
+            // A manager that cannot read the payload has refused it and closed the connection.
             Err(LinkError::NotAdmitted { status }) if status == AttachStatus::BadPayload as i32 => {
-                self.announcer.dismiss();
+                self.announcer.skip_recovery();
                 self.socket.connect(&self.address)?;
                 let pages = self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.plain())?;
                 self.announcer.refused();
                 pages
             }
             Err(refused @ LinkError::NotAdmitted { .. }) => {
-                self.announcer.dismiss();
+                self.announcer.skip_recovery();
                 return Err(refused);
             }
             attached => attached?,
         };
         let [grant, report, more @ ..] = pages.as_slice() else { return Err(LinkError::Malformed) };
-        self.doorbell.hang(more.first());
-        let grant = keep(SharedPage::map(grant.as_fd(), Access::ReadOnly).map_err(gone)?);
-        let report = keep(SharedPage::map(report.as_fd(), Access::ReadWrite).map_err(gone)?);
+        self.wakeup.replace(more.first());
+        let grant = keep_mapped(SharedPage::map(grant.as_fd(), Access::ReadOnly).map_err(link_error)?);
+        let report = keep_mapped(SharedPage::map(report.as_fd(), Access::ReadWrite).map_err(link_error)?);
         let view = GrantView::new(grant);
         view.check().map_err(|_| LinkError::Malformed)?;
         ReportView::new(report).check().map_err(|_| LinkError::Malformed)?;
         self.fail_closed.store(u8::from(view.fail_closed()), Release);
         self.grant.store(std::ptr::from_ref(grant).cast_mut(), Release);
         self.report.store(std::ptr::from_ref(report).cast_mut(), Release);
-        Ok(Attached { by_ticks: view.tsc_valid(), takes_yield: true })
+        Ok(Attached { deadline_in_ticks: view.tsc_valid(), accepts_yield: true })
     }
 
     fn attach_with_contexts(&self) -> Result<Vec<OwnedFd>, LinkError> {
@@ -165,22 +163,22 @@ impl TokenConnection {
         self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.with_contexts(announced))
     }
 
-    /// A Gemini manager has no pages: the deadline is kept on one of our own. It understands no announcements either.
-    fn adopt(&self) -> Result<Attached, LinkError> {
+    /// Attaches to a Gemini manager. It has no pages, so the hook keeps the deadline on a page of its own, and takes no announcements.
+    fn attach_gemini(&self) -> Result<Attached, LinkError> {
         let mut calibration = self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
         if calibration.is_none() && sluice_sys::tsc::invariant() {
             *calibration = Calibration::measure();
         }
-        if std::ptr::eq(self.grant.load(Acquire), &raw const BLANK) {
-            let page = keep(SharedPage::anonymous().map_err(gone)?);
+        if std::ptr::eq(self.grant.load(Acquire), &raw const NO_GRANT_PAGE) {
+            let page = keep_mapped(SharedPage::anonymous().map_err(link_error)?);
             GrantView::new(page).init();
-            // Such a manager never says whether others wait: assume it.
+            // Such a manager never reports whether other clients wait, so they are assumed to.
             GrantView::new(page).set_contended(true);
             self.grant.store(std::ptr::from_ref(page).cast_mut(), Release);
         }
         self.grant_view().close();
         self.announcer.refused();
-        Ok(Attached { by_ticks: calibration.is_some(), takes_yield: false })
+        Ok(Attached { deadline_in_ticks: calibration.is_some(), accepts_yield: false })
     }
 
     fn open_own_page(&self, quota_ms: f64) {
@@ -200,20 +198,20 @@ impl TokenConnection {
 impl TokenLink for TokenConnection {
     fn connect(&self) -> Result<Attached, LinkError> {
         self.disconnect();
-        self.announcer.recovered();
+        self.announcer.wait_until_recovered();
         self.socket.connect(&self.address)?;
         let attached = match self.address {
             Address::Unix(_) => self.attach(),
-            Address::Tcp(..) => self.adopt(),
+            Address::Tcp(..) => self.attach_gemini(),
         };
-        match attached.and_then(|attached| self.socket.patience(None).map(|()| attached)) {
+        match attached.and_then(|attached| self.socket.set_receive_timeout(None).map(|()| attached)) {
             Ok(attached) => {
-                self.told_busy_ns.store(0, Relaxed);
+                self.reported_busy_ns.store(0, Relaxed);
                 self.attached.store(true, Release);
                 Ok(attached)
             }
             Err(error) => {
-                self.socket.end();
+                self.socket.shut_down();
                 Err(error)
             }
         }
@@ -221,8 +219,8 @@ impl TokenLink for TokenConnection {
 
     fn disconnect(&self) {
         self.attached.store(false, Release);
-        // Whoever waits for the end of the connection has a copy of it.
-        self.socket.end();
+        // The shutdown also reaches the copy that the recovery thread waits on.
+        self.socket.shut_down();
     }
 
     fn announce(&self) -> Result<(), LinkError> {
@@ -238,7 +236,7 @@ impl TokenLink for TokenConnection {
         self.attached.load(Acquire) && self.socket.is_alive()
     }
 
-    fn send(&self, used: Option<Used>, ask: Option<Ask>) -> Result<(), LinkError> {
+    fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError> {
         let mut frames = [0u8; 160];
         let mut length = 0;
         let mut add = |body| -> Result<i32, LinkError> {
@@ -247,17 +245,17 @@ impl TokenLink for TokenConnection {
             length += frame.len();
             Ok(id)
         };
-        if let Some(Used { used_ms, overuse_ms }) = used {
+        if let Some(GrantUsage { used_ms, overuse_ms }) = used {
             add(RequestBody::Yield { used_ms, overuse_ms })?;
         }
-        if let Some(Ask { overuse_ms, next_burst_ms }) = ask {
-            self.asked.store(add(RequestBody::Quota { overuse_ms, next_burst_ms })?, Release);
+        if let Some(GrantRequest { overuse_ms, next_burst_ms }) = ask {
+            self.request_id.store(add(RequestBody::Quota { overuse_ms, next_burst_ms })?, Release);
         }
         self.socket.send(&frames[..length])
     }
 
     fn receive(&self) -> Result<f64, LinkError> {
-        let (answer, _) = self.socket.answer(self.asked.load(Acquire), RequestKind::Quota)?;
+        let (answer, _) = self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota)?;
         let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Malformed) };
         if matches!(self.address, Address::Tcp(..)) {
             self.open_own_page(quota_ms);
@@ -281,8 +279,8 @@ impl TokenLink for TokenConnection {
 
     fn fail_closed(&self) -> Option<bool> {
         match self.fail_closed.load(Acquire) {
-            UNSAID => None,
-            said => Some(said != 0),
+            UNKNOWN => None,
+            value => Some(value != 0),
         }
     }
 
@@ -292,28 +290,23 @@ impl TokenLink for TokenConnection {
         }
     }
 
-    fn company(&self) -> u64 {
+    fn contenders(&self) -> u64 {
         self.grant_view().company()
     }
 
-    fn ring(&self, standing: bool) {
-        if let Some(report) = self.report_view().filter(|_| standing) {
-            report.ring();
-        }
+    fn wake_manager(&self) {
         if self.grant_view().armed() {
-            self.doorbell.ring();
+            self.wakeup.signal();
         }
     }
 
-    fn report(&self, busy_ns: u64, progress_ns: u64, launches: u64) {
+    fn report_busy(&self, busy_ns: u64) {
         let Some(report) = self.report_view() else { return };
-        report.add_busy_ns(busy_ns.saturating_sub(self.told_busy_ns.swap(busy_ns, Relaxed)));
-        report.add_launches(launches.saturating_sub(self.told_launches.swap(launches, Relaxed)));
-        report.progress_at(progress_ns);
+        report.add_busy_ns(busy_ns.saturating_sub(self.reported_busy_ns.swap(busy_ns, Relaxed)));
     }
 }
 
 /// Keeps a page mapped for the rest of the process.
-fn keep(page: SharedPage) -> &'static Words {
+fn keep_mapped(page: SharedPage) -> &'static Words {
     Box::leak(Box::new(page)).words()
 }

@@ -1,6 +1,6 @@
 //! Finds libc's `dlsym` in the loaded objects' own symbol tables.
 //!
-//! We export `dlsym` and `dlvsym`, so asking the loader for either by name would find ourselves.
+//! This library exports `dlsym` and `dlvsym`, so looking them up through the loader would find this library.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -22,7 +22,7 @@ struct DynamicEntry {
     value: u64,
 }
 
-/// Where an address lies, as dladdr says.
+/// The object that contains an address, from dladdr.
 pub(super) fn place(address: *const c_void) -> Option<Dl_info> {
     if address.is_null() {
         return None;
@@ -41,18 +41,18 @@ pub(super) fn is_ours(address: *const c_void) -> bool {
 
 struct Search<const N: usize> {
     names: [&'static CStr; N],
-    /// Found in an object behind this one: what a preloaded library is expected to call on to.
+    /// Found in an object behind this one, which is the next definition.
     behind: [*mut c_void; N],
-    /// Found anywhere but here.
+    /// Found in any object but this one.
     anywhere: [*mut c_void; N],
     passed_us: bool,
 }
 
-/// The functions of these names in the first object behind this library that defines them, else in any other object.
+/// The functions of these names in the first object behind this library that defines them, otherwise in any other object.
 pub(super) fn find<const N: usize>(names: [&'static CStr; N]) -> [*mut c_void; N] {
     let none = [std::ptr::null_mut(); N];
     let mut search = Search { names, behind: none, anywhere: none, passed_us: false };
-    // SAFETY: the callback gets our search back as its third argument, for the length of this call.
+    // SAFETY: the callback gets this search as its third argument, for the length of this call.
     unsafe { libc::dl_iterate_phdr(Some(visit::<N>), (&raw mut search).cast()) };
     std::array::from_fn(
         |at| if search.behind[at].is_null() { search.anywhere[at] } else { search.behind[at] },
@@ -76,7 +76,7 @@ unsafe extern "C" fn visit<const N: usize>(info: *mut dl_phdr_info, _: usize, se
     }
     let Some(dynamic) = headers.iter().find(|header| header.p_type == PT_DYNAMIC) else { return 0 };
     let dynamic = std::ptr::with_exposed_provenance(address(base.wrapping_add(dynamic.p_vaddr)));
-    // SAFETY: the header says where the object's dynamic section is mapped.
+    // SAFETY: the header states where the object's dynamic section is mapped.
     let Some(symbols) = (unsafe { Symbols::read(base, dynamic) }) else { return 0 };
     for at in 0..N {
         // SAFETY: the tables belong to a loaded object.
@@ -131,7 +131,7 @@ impl Symbols {
     /// # Safety
     /// The tables are those of a loaded object.
     unsafe fn find(&self, name: &CStr) -> *mut c_void {
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         unsafe {
             if !self.gnu_hash.is_null() {
                 self.find_by_gnu_hash(name)
@@ -183,9 +183,9 @@ impl Symbols {
             .unwrap_or(std::ptr::null_mut())
     }
 
-    /// The address of the symbol at a place of the table, if it is a function of that name which the object defines.
+    /// The address of the symbol at an index of the table, if it is a function of that name which the object defines.
     unsafe fn matches(&self, at: u32, name: &CStr) -> *mut c_void {
-        // SAFETY: the place comes from the object's own hash table, and names are C strings in its string table.
+        // SAFETY: the index comes from the object's own hash table, and names are C strings in its string table.
         unsafe {
             let symbol = &*self.table.add(at as usize);
             let is_function = symbol.st_info & 0xf == STT_FUNC && symbol.st_shndx != 0;

@@ -1,24 +1,24 @@
-//! The end of a grant: let launches in progress through, wait for the GPU, measure, report.
+//! The end of a grant: wait for launches in flight, wait for the GPU, measure, report.
 
 use std::sync::PoisonError;
 
 use super::Device;
 use super::state::{Measured, Phase, State};
-use crate::platform::{Clock, Driver, Mark, StreamKind, TokenLink, Used};
+use crate::platform::{Clock, Driver, GrantUsage, Mark, StreamKind, TokenLink};
 use crate::streams;
 
-/// How long a thread in the middle of a launch is waited for. The driver may hold it until the GPU has room, and what it
-/// waits for may be a launch that waits at the gate.
-const SETTLE_NS: u64 = 10_000_000;
+/// How long to wait for a launch in flight. The driver may block it until the GPU has room, and the GPU may wait for a launch that is
+/// itself waiting at the launch gate.
+const LAUNCH_TIMEOUT_NS: u64 = 10_000_000;
 
-/// How long to leave the processor to a thread in the middle of a launch.
-const SETTLE_PAUSE_NS: u64 = 5_000;
+/// How long to sleep between two checks for launches in flight.
+const LAUNCH_CHECK_NS: u64 = 5_000;
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
-    /// Ends the grant. The phase is `Draining` and the gate closed.
+    /// Ends the grant. The phase is `Draining` and the launch gate closed.
     pub(super) fn drain(&self) {
-        let whole = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
-        self.settle();
+        let draining = self.drain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wait_for_launches();
         let (marks, contexts, begin) = self.mark_all();
         for context in contexts {
             self.driver.drain_context(context);
@@ -34,36 +34,36 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         for mark in marks.into_iter().chain(begin.map(|begin| begin.mark)) {
             self.driver.discard(mark);
         }
-        drop(whole);
+        drop(draining);
         let mut state = self.lock();
-        // A connection lost meanwhile has closed the books already.
+        // If the connection was lost in the meantime, the grant has already been settled.
         if state.phase == Phase::Draining {
-            self.close_books(&mut state, now, gpu);
+            self.settle_grant(&mut state, now, gpu);
         }
     }
 
-    /// Waits for threads that had passed the gate before it closed.
-    fn settle(&self) {
+    /// Waits for threads that passed the launch gate before it closed.
+    fn wait_for_launches(&self) {
         let began = self.clock.now_ns();
-        while self.gate.in_flight() && self.clock.now_ns().saturating_sub(began) < SETTLE_NS {
-            self.clock.pause(SETTLE_PAUSE_NS);
+        while self.gate.in_flight() && self.clock.now_ns().saturating_sub(began) < LAUNCH_TIMEOUT_NS {
+            self.clock.pause(LAUNCH_CHECK_NS);
         }
     }
 
-    /// Records an event on every stream that may still have work; contexts that have to be drained whole come apart.
+    /// Records an event on every stream that may have work. Returns the contexts that have to be drained whole separately.
     fn mark_all(&self) -> (Vec<Mark>, Vec<u64>, Option<Measured>) {
-        let _handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let _handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let (used, mut marks, begin) = {
             let mut state = self.lock();
-            let used: Vec<streams::Used> = state.streams.all().to_vec();
+            let used: Vec<streams::UsedStream> = state.streams.all().to_vec();
             state.streams.clear();
-            (used, std::mem::take(&mut state.orphans), state.grant.measured.take())
+            (used, std::mem::take(&mut state.orphaned_marks), state.grant.measured.take())
         };
         let capturing = self.captures.any();
         let mut contexts = Vec::new();
         for used in used {
             match used.stream.kind {
-                // Either would touch, and so invalidate, a capture of the program.
+                // An event on either stream would invalidate the program's capture.
                 StreamKind::Legacy | StreamKind::PerThread if capturing => {}
                 StreamKind::PerThread => {
                     if used.is_dirty() && !contexts.contains(&used.context) {
@@ -72,7 +72,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 }
                 StreamKind::Created if capturing && self.driver.is_capturing(used.stream) => {}
                 StreamKind::Legacy | StreamKind::Created => {
-                    // A launch that raced with a wait leaves a stream that looks clean and is not.
+                    // A launch that raced with a wait leaves a stream that is marked clean but has work.
                     if used.is_dirty() || self.driver.is_idle(used.context, used.stream) == Some(false) {
                         marks.extend(self.driver.mark(used.context, used.stream));
                     }
@@ -82,43 +82,39 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         (marks, contexts, begin)
     }
 
-    /// Works out what the grant used and tells the manager; asks again at once if somebody waits.
-    fn close_books(&self, state: &mut State, now: u64, gpu: Option<(Measured, u64)>) {
+    /// Computes what the grant used and reports it to the manager. Requests the next grant at once if a launch waits.
+    fn settle_grant(&self, state: &mut State, now: u64, gpu: Option<(Measured, u64)>) {
         let mut end = state.grant.idle_since_ns.unwrap_or(now);
         if state.is_busy() {
-            // What the events measured is exact for the burst that they began with.
+            // The events' measurement is exact only for the burst at whose begin they were recorded.
             let exact = gpu.filter(|(begin, _)| begin.burst == state.grant.bursts);
             end = exact.map_or(now, |(begin, elapsed)| now.min(begin.at_ns.saturating_add(elapsed)));
             state.end_burst(end, exact.map(|(_, elapsed)| elapsed));
-            self.tell_activity(state, now);
-            self.report(state, end);
+            self.report_activity(state, now);
+            self.link.report_busy(state.total_busy_ns);
         }
         let overrun_ns =
             if state.grant.bursts == 0 { 0 } else { end.saturating_sub(state.grant.deadline_ns) };
-        let used = Used { used_ms: ms(state.grant.busy_ns), overuse_ms: ms(overrun_ns) };
+        let used = GrantUsage { used_ms: ms(state.grant.busy_ns), overuse_ms: ms(overrun_ns) };
         state.overuse_ms = used.overuse_ms;
-        let told = state.takes_yield.then_some(used);
-        if state.wanting > 0 {
-            self.ask(state, told);
-        } else if told.is_some() {
+        let report = state.accepts_yield.then_some(used);
+        if state.waiting_launches > 0 {
+            self.request_grant(state, report);
+        } else if report.is_some() {
             state.phase = Phase::Closed;
             state.window.interrupt();
-            if let Err(error) = self.link.send(told, None) {
-                self.lose(state, error);
+            if let Err(error) = self.link.send(report, None) {
+                self.handle_loss(state, error);
             }
         } else {
             state.phase = Phase::Closed;
         }
-        // One of the threads that wait will read the answer, and wake the others when it is there.
-        if state.phase == Phase::Asking {
-            self.wanting.notify_one();
+        // One of the waiting threads reads the answer and then wakes the others.
+        if state.phase == Phase::Requested {
+            self.launch_waiters.notify_one();
         } else {
-            self.wanting.notify_all();
+            self.launch_waiters.notify_all();
         }
-    }
-
-    pub(super) fn report(&self, state: &State, progress_ns: u64) {
-        self.link.report(state.total_busy_ns, progress_ns, self.gate.launches());
     }
 }
 

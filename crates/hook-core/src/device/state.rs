@@ -1,30 +1,30 @@
-//! What a device knows, behind one lock that is never held across a wait, a driver call or an answer from the manager.
+//! The state of a device, behind one lock. The lock is never held across a wait, a driver call or an answer from the manager.
 
-use crate::hint;
+use crate::hold_kernel;
+use crate::period_predictor::{BURST_MERGE_MS, PeriodPredictor, Quantile, WINDOW_MERGE_MS};
 use crate::platform::Mark;
-use crate::predictor::{BURST_MERGE_MS, Predictor, Quantile, WINDOW_MERGE_MS};
 use crate::streams::StreamSet;
 
-/// How often a burst is measured by events, besides the first of each grant, and how often a wait marks the end of one.
-/// An event costs some microseconds, so this keeps them near a thousandth of the time.
-pub(super) const MEASURE_NS: u64 = 10_000_000;
+/// Least time between two bursts that events measure, besides the first burst of each grant, and between two waits that record an end.
+/// An event costs some microseconds, so measuring takes about a thousandth of the time.
+pub(super) const MEASURE_INTERVAL_NS: u64 = 10_000_000;
 
-/// How much the newest measurement counts against all before.
-const NEWEST: f64 = 0.25;
+/// Weight of the newest measurement against all earlier ones.
+const MEASUREMENT_GAIN: f64 = 0.25;
 
 /// Settings of a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Idle for this long, the token is given back, in nanoseconds.
+    /// After this idle time the token is returned, in nanoseconds.
     pub idle_ns: u64,
-    /// What the predictors answer.
+    /// The quantile that the predictors return.
     pub quantile: Quantile,
-    /// Hold launches without a manager, until the manager's page says otherwise.
+    /// Block launches while there is no manager, until the manager's page states otherwise.
     pub fail_closed: bool,
-    /// How long a launch waits for the drain of the last grant, which may be waiting for that very launch.
+    /// How long a launch waits for the drain of the last grant. The drain may be waiting for that same launch.
     pub stall_ns: u64,
-    /// How a latency-critical process gets the GPU early.
-    pub hints: hint::Settings,
+    /// When hold kernels are used.
+    pub hold_kernels: hold_kernel::Settings,
 }
 
 impl Default for Settings {
@@ -34,25 +34,25 @@ impl Default for Settings {
             quantile: Quantile::P90,
             fail_closed: false,
             stall_ns: 5_000_000_000,
-            hints: hint::Settings::default(),
+            hold_kernels: hold_kernel::Settings::default(),
         }
     }
 }
 
-/// Where the device stands with its manager.
+/// The state of the device towards its manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Not connected yet.
+    /// Never connected.
     Detached,
-    /// Attached, and no grant is held or asked for.
+    /// Attached; no grant is held or requested.
     Closed,
-    /// A grant was asked for; the answer has not been read.
-    Asking,
-    /// A grant is held. Whether its deadline has passed is the page's to say.
+    /// A grant was requested and the answer has not been read.
+    Requested,
+    /// A grant is held. The grant page tells whether its deadline has passed.
     Open,
-    /// The grant is over and its work is finishing.
+    /// The grant has ended and its work is finishing.
     Draining,
-    /// The manager went away; the tracker tries again at the time given.
+    /// The connection was lost; the tracker connects again at the given time.
     Lost {
         /// When to connect again.
         retry_ns: u64,
@@ -63,18 +63,18 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
     pub(super) mark: Mark,
-    /// The host's time of it.
+    /// When the event was recorded, by the host's clock.
     pub(super) at_ns: u64,
-    /// Which burst of the grant.
+    /// Number of the burst within the grant.
     pub(super) burst: u64,
 }
 
 /// The grant held, or the last one.
 #[derive(Debug, Default)]
 pub(super) struct Grant {
-    /// Counts grants of this process.
+    /// Number of the grant in this process, from 1.
     pub(super) number: u64,
-    /// `u64::MAX` for a standing grant.
+    /// `u64::MAX` for an unlimited grant.
     pub(super) deadline_ns: u64,
     pub(super) quota_ms: f64,
     /// GPU time of the bursts that ended within the grant.
@@ -83,19 +83,19 @@ pub(super) struct Grant {
     pub(super) bursts: u64,
     /// The begin of a burst that events measure.
     pub(super) measured: Option<Measured>,
-    /// Since when nothing runs; the grant's begin if nothing has.
+    /// When the last work ended; the grant's begin if there was no work.
     pub(super) idle_since_ns: Option<u64>,
-    /// Whether a typical pause is long enough to give the token back at once.
-    pub(super) give_back: bool,
+    /// The typical window is long enough to return the token at once.
+    pub(super) return_at_once: bool,
 }
 
 impl Grant {
-    /// The begin of the last burst, if that is the one being measured.
-    pub(super) fn measured_now(&self) -> Option<Measured> {
+    /// The begin of the last burst, if that burst is being measured.
+    pub(super) fn current_measurement(&self) -> Option<Measured> {
         self.measured.filter(|measured| measured.burst == self.bursts)
     }
 
-    pub(super) fn is_standing(&self) -> bool {
+    pub(super) fn is_unlimited(&self) -> bool {
         self.deadline_ns == u64::MAX
     }
 }
@@ -104,93 +104,93 @@ impl Grant {
 pub(super) struct State {
     pub(super) phase: Phase,
     /// A thread waits for the manager's answer.
-    pub(super) reading: bool,
+    pub(super) is_answer_awaited: bool,
     /// Threads inside calls that wait for the GPU.
-    pub(super) blocked: usize,
-    /// Since when the tracker has met some at each of its looks.
-    pub(super) waiting_since_ns: Option<u64>,
-    /// The program asks again and again whether something is done.
-    pub(super) asking: bool,
-    /// What the manager was told: there is work.
-    pub(super) told_busy: bool,
-    /// Threads that wait to launch.
-    pub(super) wanting: usize,
-    /// The tracker was called since it last looked: it may have been on its way to sleep, where no call reaches it.
-    pub(super) called: bool,
-    /// The drain under way has been given up as stalled by a waiting launch.
-    pub(super) stalled: bool,
-    pub(super) burst: Predictor,
-    pub(super) window: Predictor,
+    pub(super) blocked_threads: usize,
+    /// Since when each poll of the tracker has found blocked threads.
+    pub(super) blocked_since_ns: Option<u64>,
+    /// The program polls for the completion of work.
+    pub(super) polling: bool,
+    /// The activity that was last reported to the manager.
+    pub(super) reported_active: bool,
+    /// Threads that wait for a grant.
+    pub(super) waiting_launches: usize,
+    /// The tracker was woken since its last step. The wake-up may have come before it slept, when no notification reaches it.
+    pub(super) tracker_woken: bool,
+    /// A waiting launch has found that the drain in progress has stalled.
+    pub(super) drain_stalled: bool,
+    pub(super) burst: PeriodPredictor,
+    pub(super) window: PeriodPredictor,
     pub(super) grant: Grant,
     pub(super) streams: StreamSet,
-    /// Marks recorded on streams that were destroyed with work on them.
-    pub(super) orphans: Vec<Mark>,
-    pub(super) takes_yield: bool,
-    /// Overrun of the last grant, to be told with the next question.
+    /// Events recorded on streams that were destroyed with work on them.
+    pub(super) orphaned_marks: Vec<Mark>,
+    pub(super) accepts_yield: bool,
+    /// Overrun of the last grant, reported with the next request.
     pub(super) overuse_ms: f64,
     /// GPU time used since the start.
     pub(super) total_busy_ns: u64,
     pub(super) retry_wait_ns: u64,
-    /// Looks at a standing grant in a row that found nothing to do.
-    pub(super) idle_looks: u32,
-    /// When the connection of a standing grant is looked at again.
-    pub(super) alive_ns: u64,
-    /// Launches seen by the tracker's last look.
-    pub(super) seen_launches: u64,
-    /// GPU time of a burst in proportion to its time on the host, which is longer by what the host takes to notice the
-    /// end: from the bursts measured, for those not measured.
-    pub(super) gpu_part: f64,
+    /// Successive polls of an unlimited grant that found no activity.
+    pub(super) idle_polls: u32,
+    /// When the connection is next checked under an unlimited grant.
+    pub(super) next_liveness_ns: u64,
+    /// Launches begun, at the tracker's last poll.
+    pub(super) last_launches: u64,
+    /// GPU time of a burst divided by its duration on the host. The host notices the end late, so this is below 1. Learned from measured
+    /// bursts, applied to the others.
+    pub(super) gpu_fraction: f64,
     /// When the next burst is to be measured.
-    pub(super) measure_ns: u64,
-    /// When a wait is to mark the end of a burst again.
-    pub(super) mark_end_ns: u64,
+    pub(super) next_measure_ns: u64,
+    /// When a wait may record the end of a burst again.
+    pub(super) next_mark_end_ns: u64,
 }
 
 impl State {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             phase: Phase::Detached,
-            reading: false,
-            blocked: 0,
-            waiting_since_ns: None,
-            asking: false,
-            told_busy: false,
-            wanting: 0,
-            called: false,
-            stalled: false,
-            burst: Predictor::new(BURST_MERGE_MS, settings.quantile),
-            window: Predictor::new(WINDOW_MERGE_MS, settings.quantile),
+            is_answer_awaited: false,
+            blocked_threads: 0,
+            blocked_since_ns: None,
+            polling: false,
+            reported_active: false,
+            waiting_launches: 0,
+            tracker_woken: false,
+            drain_stalled: false,
+            burst: PeriodPredictor::new(BURST_MERGE_MS, settings.quantile),
+            window: PeriodPredictor::new(WINDOW_MERGE_MS, settings.quantile),
             grant: Grant::default(),
             streams: StreamSet::default(),
-            orphans: Vec::new(),
-            takes_yield: true,
+            orphaned_marks: Vec::new(),
+            accepts_yield: true,
             overuse_ms: 0.0,
             total_busy_ns: 0,
             retry_wait_ns: 0,
-            idle_looks: 0,
-            alive_ns: 0,
-            seen_launches: 0,
-            gpu_part: 1.0,
-            measure_ns: 0,
-            mark_end_ns: 0,
+            idle_polls: 0,
+            next_liveness_ns: 0,
+            last_launches: 0,
+            gpu_fraction: 1.0,
+            next_measure_ns: 0,
+            next_mark_end_ns: 0,
         }
     }
 
-    /// Whether GPU work is running, as far as is known.
+    /// Whether GPU work is known to run.
     pub(super) fn is_busy(&self) -> bool {
         self.burst.running_since().is_some()
     }
 
-    /// Whether the manager is to take this process for one that has something to do: a thread that waits for the GPU, or asks
-    /// whether it is done, may wait for work that no call has told of.
+    /// Whether the manager is to count this process as active. A thread that waits for the GPU, or polls for completion, may wait for work
+    /// that no call reported.
     pub(super) fn is_active(&self) -> bool {
-        self.is_busy() || self.blocked > 0 || self.asking
+        self.is_busy() || self.blocked_threads > 0 || self.polling
     }
 
-    /// A burst begins. Who holds a standing grant never asks, so nothing is learned for a question: records are kept in some ten
-    /// thousand bytes, and after a pause none of them is near.
+    /// Begins a burst. A holder of an unlimited grant never sends a request, so nothing is recorded for one. Keeping records would touch
+    /// ten thousand bytes, which after a pause are in no cache.
     pub(super) fn begin_burst(&mut self, now_ns: u64) {
-        if self.grant.is_standing() {
+        if self.grant.is_unlimited() {
             self.window.interrupt();
         } else {
             self.window.record_stop(now_ns);
@@ -198,23 +198,23 @@ impl State {
         self.burst.record_start(now_ns);
         self.grant.bursts += 1;
         self.grant.idle_since_ns = None;
-        self.grant.give_back = false;
+        self.grant.return_at_once = false;
     }
 
-    /// The running burst ended at `end_ns`, having used the GPU for `measured_ns`, if that was measured.
+    /// Ends the running burst at `end_ns`. It used the GPU for `measured_ns`, if it was measured.
     pub(super) fn end_burst(&mut self, end_ns: u64, measured_ns: Option<u64>) {
         let Some(begin_ns) = self.burst.running_since() else { return };
         let lasted = end_ns.saturating_sub(begin_ns);
         let busy_ns = match measured_ns.map(|ns| ns.min(lasted)) {
             Some(ns) => {
                 let part = ns as f64 / lasted.max(1) as f64;
-                self.gpu_part += NEWEST * (part - self.gpu_part);
+                self.gpu_fraction += MEASUREMENT_GAIN * (part - self.gpu_fraction);
                 ns
             }
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u64")]
-            None => (lasted as f64 * self.gpu_part) as u64,
+            None => (lasted as f64 * self.gpu_fraction) as u64,
         };
-        if self.grant.is_standing() {
+        if self.grant.is_unlimited() {
             self.burst.interrupt();
         } else {
             self.burst.record_stop(end_ns);

@@ -1,15 +1,19 @@
-//! What the tests of a device share, and the files they are in.
+//! Fixtures of the device's tests.
 
+mod activity;
+mod environment;
 mod grants;
-mod surroundings;
-mod work;
+mod idleness;
+mod measurement;
+mod ungated_work;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
 use crate::fakes::{FakeDriver, FakeLink, ManualClock, lock};
-use crate::streams::Waited;
+use crate::outcome::Outcome;
+use crate::streams::WaitTarget;
 
 const MS: u64 = 1_000_000;
 
@@ -25,17 +29,27 @@ impl Clock for Arc<ManualClock> {
     }
 }
 
+impl<D: Driver, L: TokenLink, C: Clock> Device<'_, D, L, C> {
+    /// Lets one launch pass, after waiting for a grant if there is none: the two steps of the exported functions.
+    fn launch(&self, stream: Stream, thread: &ThreadState) -> Outcome<LaunchPass<'_>> {
+        match self.try_launch(stream, thread) {
+            Ok(pass) => Outcome::Governed(pass),
+            Err(pass) => self.acquire(stream, thread, pass),
+        }
+    }
+}
+
 type TestDevice<'p> = Device<'p, FakeDriver, FakeLink, Arc<ManualClock>>;
 
-/// A device, its clock, and what stands around it.
-struct Bench {
+/// The clock, captures, counters and settings of a device under test.
+struct Fixture {
     clock: Arc<ManualClock>,
     captures: Captures,
     counters: Counters,
     settings: Settings,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::default());
         clock.set(1000 * MS);
@@ -62,12 +76,12 @@ fn stream(handle: u64) -> Stream {
     Stream::new(handle, false, 1)
 }
 
-fn is_governed(outcome: &Outcome<Pass<'_>>) -> bool {
+fn is_governed(outcome: &Outcome<LaunchPass<'_>>) -> bool {
     matches!(outcome, Outcome::Governed(_))
 }
 
-/// Submits one launch, and has the stream busy until it is drained.
-fn launch(device: &TestDevice<'_>, thread: &Thread, handle: u64) -> bool {
+/// Submits one launch and makes the stream busy until it is drained.
+fn launch(device: &TestDevice<'_>, thread: &ThreadState, handle: u64) -> bool {
     let governed = is_governed(&device.launch(stream(handle), thread));
     lock(&device.driver.busy).push(handle);
     governed
@@ -75,12 +89,17 @@ fn launch(device: &TestDevice<'_>, thread: &Thread, handle: u64) -> bool {
 
 /// The program waits for a stream and the GPU has finished.
 fn wait_for(device: &TestDevice<'_>, handle: u64) {
-    let wait = device.wait_begins(Waited::Stream(7, stream(handle)));
+    let wait = device.begin_wait(WaitTarget::Stream(7, stream(handle)));
     lock(&device.driver.busy).retain(|busy| *busy != handle);
-    device.wait_ended(wait, true);
+    device.end_wait(wait, true);
 }
 
 fn used(device: &TestDevice<'_>, at: usize) -> (f64, f64) {
     let used = device.link.sent()[at].0.expect("a report of the grant");
     (used.used_ms, used.overuse_ms)
+}
+
+/// The activity that was reported, without the times.
+fn reported(device: &TestDevice<'_>) -> Vec<bool> {
+    lock(&device.link.activity).iter().map(|(busy, _)| *busy).collect()
 }

@@ -1,0 +1,258 @@
+//! The slow path of a launch: note its stream, or acquire a grant.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::state::{MEASURE_INTERVAL_NS, Measured, Phase, State};
+use super::{Device, LaunchPass};
+use crate::outcome::{Bypass, Outcome};
+use crate::period_predictor::estimate_full_burst;
+use crate::platform::{Clock, Driver, GrantRequest, Stream, StreamLocation, TokenLink};
+use crate::thread_state::ThreadState;
+
+/// How often a waiting launch checks whether the drain has stalled.
+const STALL_CHECK: Duration = Duration::from_millis(50);
+
+/// The result of noting a launch.
+enum NoteResult {
+    /// The launch may be submitted.
+    Yes,
+    /// The grant has ended, or is too short for the burst that begins.
+    NoGrant,
+    /// The calling thread has no context to launch in.
+    NoContext,
+}
+
+impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
+    /// Lets a launch pass that [`Self::try_launch`] refused: waits for a grant if there is none, then notes the stream.
+    #[cold]
+    pub fn acquire<'s>(
+        &'s self,
+        stream: Stream,
+        thread: &ThreadState,
+        mut pass: LaunchPass<'s>,
+    ) -> Outcome<LaunchPass<'s>> {
+        if self.captures.any() && self.driver.is_capturing(stream) {
+            return Outcome::Bypassed(Bypass::Capture);
+        }
+        let mut may_renew_early = true;
+        loop {
+            if let Some(reason) = self.bypass_reason() {
+                return Outcome::Bypassed(reason);
+            }
+            if self.is_open() {
+                match self.note(stream, thread, may_renew_early) {
+                    NoteResult::Yes => return Outcome::Governed(pass),
+                    NoteResult::NoContext => return Outcome::Bypassed(Bypass::NoContext),
+                    // A burst that is longer than every quota would request grants without end.
+                    NoteResult::NoGrant => may_renew_early = false,
+                }
+            }
+            // A waiting launch does not count as in flight; otherwise the drain would wait for it.
+            drop(pass);
+            if let Err(reason) = self.wait_for_grant() {
+                return Outcome::Bypassed(reason);
+            }
+            self.gate.enter(thread.shard());
+            pass = LaunchPass { gate: &self.gate, shard: thread.shard() };
+        }
+    }
+
+    /// Adds the launch's stream to the streams of the grant, and begins a burst if no work runs.
+    fn note(&self, stream: Stream, thread: &ThreadState, may_renew_early: bool) -> NoteResult {
+        let Some((located, mut state)) = self.locate(stream) else { return NoteResult::NoContext };
+        let now = self.clock.now_ns();
+        // Read with the lock held: a wait that ends after this point sees the launch as later than itself.
+        let epoch = self.gate.epoch();
+        if state.phase != Phase::Open {
+            return NoteResult::NoGrant;
+        }
+        let begins = !state.is_busy();
+        if begins {
+            if may_renew_early && self.should_renew_early(&mut state, now) {
+                self.begin_drain(&mut state);
+                return NoteResult::NoGrant;
+            }
+            state.begin_burst(now);
+        }
+        let became_active = self.report_activity(&mut state, now);
+        state.streams.note(located.context, stream, located.blocking, epoch);
+        let unlimited = state.grant.is_unlimited();
+        let (grant, burst) = (state.grant.number, state.grant.bursts);
+        let due = burst == 1 || now >= state.next_measure_ns;
+        let measure = begins && due && !unlimited && !self.captures.any();
+        if measure {
+            state.next_measure_ns = now + MEASURE_INTERVAL_NS;
+        }
+        drop(state);
+        if became_active {
+            self.link.wake_manager();
+        }
+        if measure {
+            self.measure(located.context, stream, grant, burst, now);
+        }
+        // During a capture every launch takes the slow path.
+        if !self.captures.any() {
+            thread.set_noted(self.ordinal, stream.handle, epoch);
+        }
+        NoteResult::Yes
+    }
+
+    /// The location of `stream`, and the locked state. Calls the driver without the lock, once for each stream that the program created.
+    pub(super) fn locate(&self, stream: Stream) -> Option<(StreamLocation, MutexGuard<'_, State>)> {
+        let state = self.lock();
+        if let Some(located) = state.streams.located(stream) {
+            return Some((located, state));
+        }
+        drop(state);
+        let located = self.driver.locate(stream)?;
+        Some((located, self.lock()))
+    }
+
+    /// Reports changed activity to the manager. `true` if the process became active: the caller then wakes the manager, without the lock.
+    pub(super) fn report_activity(&self, state: &mut State, now: u64) -> bool {
+        let active = state.is_active();
+        if std::mem::replace(&mut state.reported_active, active) == active {
+            return false;
+        }
+        self.reported_active.store(active, Relaxed);
+        self.link.set_activity(active, now);
+        active
+    }
+
+    /// Whether the burst that begins would run past the deadline and would fit into a new quota.
+    fn should_renew_early(&self, state: &mut State, now: u64) -> bool {
+        if state.grant.is_unlimited() {
+            return false;
+        }
+        let predicted_ms = state.burst.predict_single(now);
+        let left_ms = self.link.deadline_ns().saturating_sub(now) as f64 / 1e6;
+        // If no other client waits, the manager extends the deadline.
+        self.link.contended() && predicted_ms >= left_ms && predicted_ms < state.grant.quota_ms
+    }
+
+    /// Records an event at the begin of a burst of the grant.
+    fn measure(&self, context: u64, stream: Stream, grant: u64, burst: u64, now: u64) {
+        let Some(mark) = self.driver.mark(context, stream) else { return };
+        let mut state = self.lock();
+        let fresh = Measured { mark, at_ns: now, burst };
+        let unused = if (state.grant.number, state.grant.bursts) == (grant, burst) {
+            state.grant.measured.replace(fresh)
+        } else {
+            Some(fresh)
+        };
+        drop(state);
+        if let Some(unused) = unused {
+            self.driver.discard(unused.mark);
+        }
+    }
+
+    /// Waits until a grant is open; `Err` if the launch is to bypass.
+    fn wait_for_grant(&self) -> Result<(), Bypass> {
+        let began = self.clock.now_ns();
+        let mut state = self.lock();
+        state.waiting_launches += 1;
+        let result = loop {
+            if let Some(reason) = self.bypass_reason() {
+                break Err(reason);
+            }
+            state = match state.phase {
+                Phase::Open if self.is_open() => break Ok(()),
+                Phase::Open => {
+                    self.begin_drain(&mut state);
+                    self.wait_for_drain(state)
+                }
+                Phase::Draining => {
+                    if state.drain_stalled
+                        || self.clock.now_ns().saturating_sub(began) >= self.settings.stall_ns
+                    {
+                        state.drain_stalled = true;
+                        break Err(Bypass::DrainStalled);
+                    }
+                    self.wait_for_drain(state)
+                }
+                Phase::Closed => {
+                    self.request_grant(&mut state, None);
+                    state
+                }
+                Phase::Requested if !state.is_answer_awaited => self.read_answer(state),
+                Phase::Requested | Phase::Detached | Phase::Lost { .. } => {
+                    self.launch_waiters.wait(state).unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        };
+        state.waiting_launches -= 1;
+        result
+    }
+
+    /// Waits for the drain in progress, for at most [`STALL_CHECK`].
+    fn wait_for_drain<'s>(&'s self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        let woken = self.launch_waiters.wait_timeout(state, STALL_CHECK);
+        woken.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Requests a grant, in one write with the report of the last grant if there is one.
+    pub(super) fn request_grant(&self, state: &mut State, used: Option<crate::platform::GrantUsage>) {
+        let now = self.clock.now_ns();
+        let (burst_ms, window_ms) = (state.burst.predict_merged(now), state.window.predict_merged(now));
+        let request = GrantRequest {
+            overuse_ms: state.overuse_ms,
+            next_burst_ms: estimate_full_burst(burst_ms, window_ms),
+        };
+        // The manager causes the pause from here to the grant, so it is no property of the program.
+        state.window.interrupt();
+        state.overuse_ms = 0.0;
+        match self.link.send(used, Some(request)) {
+            Ok(()) => state.phase = Phase::Requested,
+            Err(error) => self.handle_loss(state, error),
+        }
+    }
+
+    /// Reads the manager's answer for all waiting threads, without the lock.
+    fn read_answer<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        state.is_answer_awaited = true;
+        drop(state);
+        let answer = self.link.receive();
+        let mut state = self.lock();
+        state.is_answer_awaited = false;
+        match answer {
+            // The connection was lost and replaced in the meantime, so the answer belongs to an abandoned request.
+            _ if state.phase != Phase::Requested => {}
+            Ok(quota_ms) => self.open_grant(&mut state, quota_ms),
+            Err(error) => self.handle_loss(&mut state, error),
+        }
+        self.launch_waiters.notify_all();
+        state
+    }
+
+    /// Begins a grant.
+    pub(super) fn open_grant(&self, state: &mut State, quota_ms: f64) {
+        let stale = state.grant.measured.take();
+        let number = state.grant.number + 1;
+        let now = self.clock.now_ns();
+        state.grant = super::state::Grant {
+            number,
+            deadline_ns: self.link.deadline_ns(),
+            quota_ms,
+            idle_since_ns: Some(now),
+            ..Default::default()
+        };
+        state.phase = Phase::Open;
+        self.counters.grants.fetch_add(1, Relaxed);
+        self.gate.open();
+        self.wake_tracker_locked(state);
+        if let Some(stale) = stale {
+            self.driver.discard(stale.mark);
+        }
+    }
+
+    /// Ends the grant: closes the launch gate and leaves the rest to the tracker.
+    pub(super) fn begin_drain(&self, state: &mut State) {
+        self.gate.close();
+        self.refresh_deadline(state);
+        state.phase = Phase::Draining;
+        state.drain_stalled = false;
+        self.wake_tracker_locked(state);
+    }
+}

@@ -1,0 +1,171 @@
+//! What the program's waits and destructions show: idle streams and invalid handles.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use super::Device;
+use super::state::{MEASURE_INTERVAL_NS, Phase, State};
+use crate::platform::{Clock, Driver, Mark, Stream, StreamKind, TokenLink};
+use crate::streams::WaitTarget;
+
+/// If the median window is at least this many idle times, the token is returned as soon as a burst ends.
+const LONG_WINDOW_FACTOR: u64 = 2;
+
+/// A wait of the host for the GPU.
+#[derive(Debug)]
+pub struct HostWait {
+    what: WaitTarget,
+    epoch: u64,
+    end: Option<Mark>,
+}
+
+impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
+    /// Begins a wait of the host for `what`. Launches from here on are distinguished from those that the wait covers.
+    pub fn begin_wait(&self, what: WaitTarget) -> HostWait {
+        let is_measured = self.start_blocking();
+        let epoch = self.gate.next_epoch();
+        HostWait { what, epoch, end: if is_measured { self.mark_end(what) } else { None } }
+    }
+
+    /// Records an event at the end of a burst that is being measured, if the wait covers all of it.
+    fn mark_end(&self, what: WaitTarget) -> Option<Mark> {
+        let _handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now_ns();
+        let mut state = self.lock();
+        if !is_measured(&state) || now < state.next_mark_end_ns || self.captures.any() {
+            return None;
+        }
+        let used = *state.streams.only_dirty().filter(|used| what.covers(used))?;
+        state.next_mark_end_ns = now + MEASURE_INTERVAL_NS;
+        drop(state);
+        // The default stream of another thread has no name in this thread.
+        let nameable = used.stream.kind != StreamKind::PerThread
+            || what == WaitTarget::Stream(used.context, used.stream);
+        if nameable { self.driver.mark(used.context, used.stream) } else { None }
+    }
+
+    /// Ends a wait; `succeeded` if the GPU has finished the work that the wait covers.
+    pub fn end_wait(&self, wait: HostWait, succeeded: bool) {
+        let now = self.clock.now_ns();
+        self.hold_kernels.host_wait_ended(now);
+        let measured = wait.end.filter(|_| succeeded).and_then(|end| {
+            let begin = self.lock().grant.current_measurement()?;
+            self.driver.elapsed_ns(begin.mark, end)
+        });
+        if let Some(end) = wait.end {
+            self.driver.discard(end);
+        }
+        let mut state = self.lock();
+        if succeeded && state.phase == Phase::Open && state.is_busy() {
+            state.streams.finished(wait.what, wait.epoch);
+            self.end_burst_if_clean(&mut state, now, measured);
+        }
+        self.stop_blocking(&mut state, now);
+    }
+
+    /// Begins a call that may wait for the GPU, for any work. Until [`Self::end_blocking`] the manager counts the process as active.
+    pub fn begin_blocking(&self) {
+        self.start_blocking();
+    }
+
+    /// Ends the call.
+    pub fn end_blocking(&self) {
+        let now = self.clock.now_ns();
+        self.stop_blocking(&mut self.lock(), now);
+    }
+
+    /// Counts a blocked thread. Returns whether the running burst is being measured.
+    fn start_blocking(&self) -> bool {
+        let now = self.clock.now_ns();
+        let mut state = self.lock();
+        state.blocked_threads += 1;
+        let became_active = self.report_activity(&mut state, now);
+        let is_measured = is_measured(&state);
+        drop(state);
+        if became_active {
+            self.link.wake_manager();
+        }
+        is_measured
+    }
+
+    fn stop_blocking(&self, state: &mut State, now: u64) {
+        state.blocked_threads = state.blocked_threads.saturating_sub(1);
+        self.report_activity(state, now);
+    }
+
+    /// Ends the running burst if no stream has work left. Wakes the tracker if the token should be returned at once.
+    pub(super) fn end_burst_if_clean(&self, state: &mut State, now: u64, measured_ns: Option<u64>) {
+        if state.streams.any_dirty() || !state.orphaned_marks.is_empty() {
+            return;
+        }
+        state.end_burst(now, measured_ns);
+        self.report_activity(state, now);
+        // The next launch begins a burst and has to take the slow path.
+        self.gate.next_epoch();
+        self.hold_kernels.work_finished(now, || self.gate.launches());
+        if state.grant.is_unlimited() {
+            // The tracker reports at each of its polls.
+            return;
+        }
+        self.link.report_busy(state.total_busy_ns);
+        if !state.accepts_yield || !self.link.contended() {
+            return;
+        }
+        let long_ms = (LONG_WINDOW_FACTOR * self.settings.idle_ns) as f64 / 1e6;
+        if state.window.predict_median(now) >= long_ms {
+            state.grant.return_at_once = true;
+            self.wake_tracker_locked(state);
+        }
+    }
+
+    /// Prepares for a capture: every launch takes the slow path from here on, and the tracker has stopped using streams.
+    pub fn prepare_capture(&self) {
+        self.gate.next_epoch();
+        drop(self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Prepares for the destruction of a stream: records an event behind its remaining work, so that the handle is not needed again.
+    ///
+    /// The guard must live until the driver's call has returned. Until then the tracker uses no stream handle.
+    pub fn forget_stream(&self, stream: Stream) -> MutexGuard<'_, ()> {
+        let handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let removed = self.lock().streams.remove(stream);
+        if let Some(used) = removed.filter(|used| used.is_dirty()) {
+            let capturing = self.captures.any() && self.driver.is_capturing(stream);
+            let mark = if capturing { None } else { self.driver.mark(used.context, used.stream) };
+            if let Some(mark) = mark {
+                self.lock().orphaned_marks.push(mark);
+            }
+        }
+        // Another stream may get the same handle and has to be noted separately.
+        self.gate.next_epoch();
+        handles
+    }
+
+    /// Prepares for a call that may end a context. Waits for a drain in progress.
+    ///
+    /// The guards must live until the driver's call has returned, and [`Self::forget_context`] has been called if the context ended.
+    pub fn lock_contexts(&self) -> (MutexGuard<'_, ()>, MutexGuard<'_, ()>) {
+        let draining = self.drain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        (draining, handles)
+    }
+
+    /// Forgets a context that has ended, with all its streams and events. None of them is passed to the driver again.
+    pub fn forget_context(&self, context: u64) {
+        let now = self.clock.now_ns();
+        let mut state = self.lock();
+        state.streams.remove_context(context);
+        state.orphaned_marks.retain(|mark| mark.context != context);
+        state.grant.measured.take_if(|measured| measured.mark.context == context);
+        if state.is_busy() {
+            self.end_burst_if_clean(&mut state, now, None);
+        }
+        drop(state);
+        self.gate.next_epoch();
+    }
+}
+
+/// Whether events measure the running burst. Bursts of an unlimited grant are not measured.
+fn is_measured(state: &State) -> bool {
+    state.phase == Phase::Open && state.is_busy() && state.grant.current_measurement().is_some()
+}

@@ -1,0 +1,240 @@
+//! Captures, destroyed handles, lost managers and forks.
+
+use super::*;
+
+#[test]
+fn captured_launch_bypasses_and_its_streams_are_not_touched() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    fixture.captures.begin(100);
+    device.prepare_capture();
+    lock(&device.driver.capturing).push(100);
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::Capture)));
+    assert_eq!(device.link.sent().len(), 0, "a captured launch needs no grant");
+    assert!(is_governed(&device.launch(stream(0), &thread)), "the legacy stream is not being captured");
+    fixture.clock.advance(200 * MS);
+    device.track();
+    device.track();
+    assert_eq!(
+        *lock(&device.driver.marked),
+        [0u64; 0],
+        "an event on the legacy stream would end the capture"
+    );
+}
+
+#[test]
+fn beginning_capture_sends_noted_streams_to_the_slow_path() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    launch(&device, &thread, 100);
+    fixture.captures.begin(100);
+    device.prepare_capture();
+    lock(&device.driver.capturing).push(100);
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::Capture)));
+}
+
+#[test]
+fn a_destroyed_stream_is_drained_without_its_handle() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    launch(&device, &thread, 100);
+    drop(device.forget_stream(stream(100)));
+    lock(&device.driver.marked).clear();
+    device.driver.drain_ns.store(MS, SeqCst);
+    fixture.clock.advance(100 * MS);
+    device.track();
+    device.track();
+    assert_eq!(*lock(&device.driver.marked), [0u64; 0]);
+    assert_eq!(used(&device, 1), (101.0, 1.0), "the drain waited for its work");
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+}
+
+#[test]
+fn context_that_did_not_end_is_still_drained() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    launch(&device, &thread, 100);
+    drop(device.lock_contexts());
+    fixture.clock.advance(100 * MS);
+    device.driver.drain_ns.store(3 * MS, SeqCst);
+    device.track();
+    device.track();
+    assert_eq!(used(&device, 1), (103.0, 3.0));
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+}
+
+#[test]
+fn handles_of_a_destroyed_context_are_not_used() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    launch(&device, &thread, 100);
+    drop(device.forget_stream(stream(100)));
+    launch(&device, &thread, 101);
+    let guards = device.lock_contexts();
+    device.forget_context(7);
+    drop(guards);
+    let live_before = device.driver.live_marks.load(SeqCst);
+    lock(&device.driver.marked).clear();
+    fixture.clock.advance(200 * MS);
+    device.track();
+    device.track();
+    assert_eq!(*lock(&device.driver.marked), [0u64; 0]);
+    assert_eq!(device.driver.live_marks.load(SeqCst), live_before, "not even discarded");
+}
+
+#[test]
+fn the_default_stream_of_a_thread_is_drained_with_its_context() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    assert!(is_governed(&device.launch(Stream::new(0, true, thread.id()), &thread)));
+    lock(&device.driver.marked).clear();
+    fixture.clock.advance(100 * MS);
+    device.track();
+    device.track();
+    assert_eq!(*lock(&device.driver.drained), [7]);
+    assert_eq!(*lock(&device.driver.marked), [0u64; 0]);
+}
+
+#[test]
+fn launches_bypass_a_lost_manager_until_it_returns() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    device.link.dead.store(true, SeqCst);
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
+    device.track();
+    device.link.dead.store(false, SeqCst);
+    fixture.clock.advance(2000 * MS);
+    device.track();
+    assert!(is_governed(&device.launch(stream(100), &thread)));
+}
+
+#[test]
+fn launches_wait_for_a_lost_manager_with_fail_closed() {
+    let fixture = Fixture::new();
+    let device = fixture.device();
+    device.link.closed.store(true, SeqCst);
+    device.link.dead.store(true, SeqCst);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::new())));
+        while !matches!(device.lock().phase, state::Phase::Lost { .. }) {
+            std::thread::yield_now();
+        }
+        for _ in 0..5 {
+            device.track();
+            fixture.clock.advance(1000 * MS);
+        }
+        assert!(!held.is_finished());
+        device.link.dead.store(false, SeqCst);
+        device.track();
+        assert!(held.join().expect("the launch returns"));
+    });
+    assert_eq!(fixture.counters.bypassed(Bypass::ManagerGone), 0);
+}
+
+#[test]
+fn connect_attempts_back_off_up_to_a_second() {
+    let fixture = Fixture::new();
+    let device = fixture.detached();
+    device.link.dead.store(true, SeqCst);
+    let mut pauses = Vec::new();
+    device.track();
+    for _ in 0..8 {
+        let NextStep::At(at) = device.track() else { panic!("the tracker pauses before it connects again") };
+        pauses.push((at - fixture.clock.now_ns()) / MS);
+        fixture.clock.set(at);
+        device.track();
+    }
+    assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000]);
+}
+
+#[test]
+fn loss_of_the_manager_is_detected_under_an_unlimited_grant() {
+    let fixture = Fixture::new();
+    let device = fixture.detached();
+    device.link.unlimited.store(true, SeqCst);
+    device.track();
+    assert!(is_governed(&device.launch(stream(100), &ThreadState::new())));
+    assert_eq!(device.link.sent().len(), 0, "an unlimited grant is not requested");
+    device.link.dead.store(true, SeqCst);
+    device.track();
+    assert!(matches!(device.lock().phase, state::Phase::Lost { .. }));
+}
+
+#[test]
+fn gemini_manager_gets_the_overrun_with_the_next_request_and_no_report() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.detached(), ThreadState::new());
+    device.link.legacy.store(true, SeqCst);
+    device.track();
+    launch(&device, &thread, 100);
+    fixture.clock.advance(100 * MS);
+    device.driver.drain_ns.store(4 * MS, SeqCst);
+    device.track();
+    device.track();
+    launch(&device, &thread, 100);
+    let sent = device.link.sent();
+    assert_eq!(sent.len(), 2);
+    assert!(sent.iter().all(|(used, _)| used.is_none()));
+    assert_eq!(sent[1].1.map(|ask| ask.overuse_ms), Some(4.0));
+}
+
+#[test]
+fn launch_bypasses_a_stalled_drain() {
+    let mut fixture = Fixture::new();
+    fixture.settings.stall_ns = 0;
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    launch(&device, &thread, 100);
+    fixture.clock.advance(100 * MS);
+    device.track();
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::DrainStalled)));
+}
+
+#[test]
+fn launch_without_a_context_bypasses_to_the_driver() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    device.driver.no_context.store(true, SeqCst);
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::NoContext)));
+}
+
+#[test]
+fn launch_after_a_fork_bypasses_the_parents_grant() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    launch(&device, &thread, 100);
+    device.abandon();
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::Forked)));
+}
+
+#[test]
+fn announcements_are_sent_at_each_step_while_attached() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::new());
+    let asked = || device.link.announcements.swap(0, SeqCst);
+    assert_eq!(asked(), 0, "the attachment included everything known");
+    device.track();
+    assert_eq!(asked(), 1, "without a grant");
+    launch(&device, &thread, 100);
+    device.track();
+    assert_eq!(asked(), 1, "under a grant");
+    device.link.dead.store(true, SeqCst);
+    fixture.clock.advance(200 * MS);
+    device.track();
+    device.track();
+    asked();
+    device.track();
+    assert_eq!(asked(), 0, "no manager is attached");
+}
+
+#[test]
+fn failed_announcement_reconnects() {
+    let fixture = Fixture::new();
+    let device = fixture.device();
+    device.link.fails_announcements.store(true, SeqCst);
+    device.track();
+    assert_eq!(device.bypass_reason(), Some(Bypass::ManagerGone));
+    device.link.fails_announcements.store(false, SeqCst);
+    fixture.clock.advance(100 * MS);
+    device.track();
+    assert_eq!((device.bypass_reason(), device.link.connects.load(SeqCst)), (None, 2));
+}

@@ -1,0 +1,208 @@
+//! Switches the GPU to a latency-critical process before its kernels arrive.
+//!
+//! A context switch takes longer than many requests need for their preparation. A *hold kernel* polls a word in host memory. It is
+//! launched when a request arrives and brings the process's context onto the GPU while the input is still being copied. The host
+//! releases it when the request's own kernels have been submitted.
+//!
+//! ```text
+//!  Running ──all work finished──▶ Armed ──first copy or launch, or a hint──▶ Begun ──first launch──▶ Running
+//!                                         the hold kernel is planned here            it is released here, at a wait,
+//!                                                                                    or by its timeout
+//! ```
+//! If requests arrive at regular intervals, the hold kernel is launched before the next one is due.
+//! The program's calls go through [`HoldKernels`]: one relaxed load where there is nothing to do. [`HoldKernelState`] takes the
+//! decisions; it uses no clock, no driver and no lock.
+
+mod arrival_predictor;
+mod benefit_test;
+mod conditions;
+mod contexts;
+mod preparation_estimate;
+mod request;
+mod state;
+mod switch_cost;
+mod wakeup_latency;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use conditions::{HoldPlan, HoldRefusal, Settings, Trigger};
+pub use contexts::{ContextState, HoldContexts};
+pub use state::HoldKernelState;
+pub use switch_cost::HoldTimes;
+pub use wakeup_latency::WakeupLatency;
+
+/// The next copy or launch may begin a request.
+const ARMED: u32 = 1 << 0;
+/// The next launch is the first of its request.
+const BEGUN: u32 = 1 << 1;
+/// A hold kernel is active or planned.
+const ACTIVE: u32 = 1 << 2;
+/// Hold kernels are allowed, so the ends of bursts are recorded.
+const ALLOWED: u32 = 1 << 3;
+/// Permanently off: this is the child of a fork, or the driver failed.
+const ABANDONED: u32 = 1 << 4;
+/// A request was announced or predicted, and its first call is still to come.
+const AWAITED: u32 = 1 << 5;
+
+/// The controller of one device's hold kernels.
+#[derive(Debug)]
+pub struct HoldKernels {
+    /// The flags above, which the program's calls test.
+    word: AtomicU32,
+    /// The last argument of [`Self::set_contenders`].
+    contenders: AtomicU64,
+    /// When the last wait of the host ended. The end of a burst is exact if a wait ended at the same time.
+    wait_ended_ns: AtomicU64,
+    state: Mutex<HoldKernelState>,
+}
+
+impl HoldKernels {
+    /// A controller that is off until [`Self::set_contenders`] is called.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            contenders: AtomicU64::new(0),
+            wait_ended_ns: AtomicU64::new(0),
+            state: Mutex::new(HoldKernelState::new(settings)),
+        }
+    }
+
+    /// Whether a copy may begin a request, or be the first call of an announced or predicted one.
+    #[inline]
+    pub fn watches_copies(&self) -> bool {
+        self.has(ARMED | AWAITED)
+    }
+
+    /// Whether a copy or a launch may begin a request.
+    #[inline]
+    pub fn is_armed(&self) -> bool {
+        self.has(ARMED)
+    }
+
+    /// Whether a launch may begin a request, or is the first launch of one.
+    #[inline]
+    pub fn watches_launches(&self) -> bool {
+        self.has(ARMED | BEGUN)
+    }
+
+    /// Whether a wait of the host may have to release a hold kernel.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.has(ACTIVE)
+    }
+
+    /// Whether hold kernels are allowed.
+    pub fn is_allowed(&self) -> bool {
+        self.has(ALLOWED)
+    }
+
+    /// Sets the number of contenders; 0 if hold kernels are not allowed. An active hold kernel stays.
+    pub fn set_contenders(&self, contenders: u64) {
+        if self.contenders.load(Relaxed) != contenders {
+            self.contenders.store(contenders, Relaxed);
+            self.with(|state| state.set_contenders(contenders));
+        }
+    }
+
+    /// Begins a request that arrives now, or in `lead_ns`. Returns the hold kernel to be launched for it.
+    ///
+    /// # Errors
+    /// [`HoldRefusal`] tells why no hold kernel is to be launched.
+    pub fn begin_request(
+        &self,
+        trigger: Trigger,
+        now_ns: u64,
+        lead_ns: u64,
+    ) -> Result<HoldPlan, HoldRefusal> {
+        self.with(|state| state.begin_request(trigger, now_ns, lead_ns))
+    }
+
+    /// Records that the first call of an announced or predicted request was made at `now_ns`. Later calls have no effect. `false` if that
+    /// request never came: the call belongs to another request, which is still to begin.
+    pub fn request_arrived(&self, now_ns: u64) -> bool {
+        !self.has(AWAITED) || self.with(|state| state.request_arrived(now_ns))
+    }
+
+    /// Forgets an announced or predicted request that has not come in time.
+    pub fn expire_request(&self, now_ns: u64) {
+        if self.has(AWAITED) {
+            self.with(|state| state.expire_request(now_ns));
+        }
+    }
+
+    /// Tells, at the start time of a planned hold kernel, whether it is still to be launched.
+    pub fn take_due(&self, ticket: u32) -> bool {
+        self.with(|state| state.take_due(ticket))
+    }
+
+    /// Predicts the next request and returns its hold kernel. At its start time the caller calls [`Self::take_due`].
+    pub fn predict_next(&self, now_ns: u64) -> Option<HoldPlan> {
+        self.with(|state| state.predict_next(now_ns))
+    }
+
+    /// Records that the driver refused to launch the hold kernel.
+    pub fn launch_failed(&self, ticket: u32) {
+        self.with(|state| state.launch_failed(ticket));
+    }
+
+    /// Records a launch at `now_ns`. Returns the ticket of the hold kernel to release.
+    pub fn launch_submitted(&self, now_ns: u64) -> Option<u32> {
+        self.with(|state| state.launch_submitted(now_ns))
+    }
+
+    /// Records that the host begins to wait, for a whole context or for a part. Returns the ticket of the hold kernel to release.
+    pub fn host_wait_begins(&self, whole_context: bool) -> Option<u32> {
+        self.with(|state| state.host_wait_begins(whole_context))
+    }
+
+    /// Records that a wait of the host ended at `now_ns`.
+    pub fn host_wait_ended(&self, now_ns: u64) {
+        self.wait_ended_ns.store(now_ns, Relaxed);
+    }
+
+    /// Records that all work had finished at `now_ns`. `launches` returns the launches since the start and is called only if needed.
+    pub fn work_finished(&self, now_ns: u64, launches: impl FnOnce() -> u64) {
+        if self.is_allowed() {
+            let (exact, launches) = (self.wait_ended_ns.load(Relaxed) == now_ns, launches());
+            self.with(|state| state.work_finished(now_ns, exact, launches));
+        }
+    }
+
+    /// Learns from the times of a hold kernel that has ended.
+    pub fn learn_times(&self, seen: HoldTimes) {
+        self.with(|state| state.learn_times(seen));
+    }
+
+    /// Turns hold kernels off for good: in the child of a fork, or if the driver cannot launch them. Takes no lock.
+    pub fn abandon(&self) {
+        self.word.store(ABANDONED, SeqCst);
+    }
+
+    fn has(&self, bits: u32) -> bool {
+        self.word.load(Relaxed) & bits != 0
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut HoldKernelState) -> T) -> T {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        let word = [
+            (state.is_armed(), ARMED),
+            (state.has_begun(), BEGUN),
+            (state.is_active(), ACTIVE),
+            (state.is_allowed(), ALLOWED),
+            (state.is_awaited(), AWAITED),
+        ];
+        let word = word.iter().filter(|(holds, _)| *holds).fold(0, |all, (_, bit)| all | bit);
+        // The flag stays set, even if another thread was in this function when it was set.
+        let _abandoned = self.word.fetch_update(Release, Relaxed, |now| (now != ABANDONED).then_some(word));
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HoldKernelState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,347 @@
+//! The decisions about hold kernels. Pure: the caller passes the time and carries the decisions out.
+
+use super::arrival_predictor::ArrivalPredictor;
+use super::benefit_test::BenefitTest;
+use super::conditions::{HoldPlan, HoldRefusal, Settings, Trigger};
+use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
+use super::request::{ActiveHold, Phase, PredictedRequest, Request};
+use super::switch_cost::{HoldTimes, SwitchCost};
+
+/// If requests have more launches than this, hold kernels last until the program waits. In the gaps between its launches the GPU would
+/// switch to another process, and a switch there and back costs more than most gaps are long.
+const MAX_SINGLE_LAUNCHES: f64 = 1.5;
+
+/// Weight of one request in the mean number of launches.
+const LAUNCHES_WEIGHT: f64 = 1.0 / 8.0;
+
+/// A hold kernel that would start within this time is launched at once. That costs this much GPU time, and avoids the risk that the worker
+/// thread wakes up late.
+const IMMEDIATE_NS: f64 = 500_000.0;
+
+/// A hold kernel lasts at least this much longer than the expected arrival. Requests are late far more often than early. A late request
+/// without its hold kernel is switched in a second time, and an early one ends it at once.
+const LATENESS_NS: u64 = 400_000;
+
+/// Longest lead of an announced request.
+const MAX_LEAD_NS: u64 = 1_000_000_000;
+
+/// The state of one device's hold kernels.
+#[derive(Debug)]
+pub struct HoldKernelState {
+    settings: Settings,
+    /// Number of contenders; also 0 while hold kernels are not allowed.
+    contenders: u64,
+    phase: Phase,
+    request: Option<Request>,
+    active: Option<ActiveHold>,
+    ticket: u32,
+    preparation: [PreparationEstimate; 4],
+    switch_cost: SwitchCost,
+    benefit_tests: [BenefitTest; 3],
+    arrivals: ArrivalPredictor,
+    predicted: Option<PredictedRequest>,
+    /// Moving mean of the launches of one request.
+    launches_per_request: f64,
+    last_launches: Option<u64>,
+}
+
+impl HoldKernelState {
+    /// A state in which hold kernels are not allowed yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            contenders: 0,
+            phase: Phase::Running,
+            request: None,
+            active: None,
+            ticket: 0,
+            preparation: [PreparationEstimate::default(); 4],
+            switch_cost: SwitchCost::default(),
+            benefit_tests: [BenefitTest::new(true), BenefitTest::new(false), BenefitTest::new(true)],
+            arrivals: ArrivalPredictor::default(),
+            predicted: None,
+            launches_per_request: 1.0,
+            last_launches: None,
+        }
+    }
+
+    /// Sets the number of contenders; 0 also if hold kernels are not allowed.
+    pub fn set_contenders(&mut self, contenders: u64) {
+        self.contenders = contenders;
+    }
+
+    /// Whether hold kernels are allowed.
+    pub fn is_allowed(&self) -> bool {
+        self.contenders != 0 && (self.settings.automatic || self.settings.by_hint)
+    }
+
+    /// Whether the next copy or launch would begin a request.
+    pub fn is_armed(&self) -> bool {
+        self.phase == Phase::Armed && self.is_allowed()
+    }
+
+    /// Whether the next launch is the first one of a request.
+    pub fn has_begun(&self) -> bool {
+        self.phase == Phase::Begun
+    }
+
+    /// Whether a request was announced or predicted, and its first call is still to come.
+    pub fn is_awaited(&self) -> bool {
+        self.phase == Phase::Begun && self.request.is_some_and(|request| request.began_ns.is_none())
+    }
+
+    /// Whether a hold kernel is active or planned.
+    pub fn is_active(&self) -> bool {
+        self.active.is_some()
+    }
+
+    /// Whether the hold kernel of this ticket is active or planned, and not released.
+    pub fn is_active_ticket(&self, ticket: u32) -> bool {
+        self.active.is_some_and(|out| out.ticket == ticket)
+    }
+
+    /// Begins a request that arrives now, or in `lead_ns`.
+    ///
+    /// # Errors
+    /// Why no hold kernel is to be launched.
+    pub fn begin_request(
+        &mut self,
+        trigger: Trigger,
+        now_ns: u64,
+        lead_ns: u64,
+    ) -> Result<HoldPlan, HoldRefusal> {
+        let is_hint = trigger == Trigger::Hint;
+        if !(if is_hint { self.settings.by_hint } else { self.settings.automatic }) {
+            return Err(HoldRefusal::Disabled);
+        }
+        if self.contenders == 0 {
+            return Err(HoldRefusal::NoContenders);
+        }
+        if lead_ns > MAX_LEAD_NS {
+            return Err(HoldRefusal::TooFarAhead);
+        }
+        self.expire_request(now_ns);
+        match self.phase {
+            Phase::Running => return Err(HoldRefusal::Running),
+            Phase::Begun => {
+                if !is_hint {
+                    let _expected = self.request_arrived(now_ns);
+                }
+                return Err(HoldRefusal::AlreadyBegun);
+            }
+            Phase::Armed => {}
+        }
+        let with_hold = match trigger {
+            Trigger::Hint => true,
+            _ => self.benefit_tests[trigger as usize].choose(),
+        };
+        self.phase = Phase::Begun;
+        self.request = Some(Request {
+            trigger,
+            began_ns: (!is_hint).then_some(now_ns),
+            announced_ns: now_ns.saturating_add(lead_ns),
+            expires_ns: u64::MAX,
+            with_hold,
+            // If it comes near the predicted time, it is the predicted request, before its hold kernel was launched. Otherwise it is another
+            // request, from which nothing is learned about predictions.
+            predicted: self
+                .predicted
+                .take()
+                .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
+                .map(|predicted| PredictedRequest { hold: None, ..predicted }),
+        });
+        if with_hold { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(HoldRefusal::NotWorthIt) }
+    }
+
+    /// Records the first call of an announced or predicted request. `false` if that request never came: the call belongs to another one,
+    /// which is still to begin.
+    pub fn request_arrived(&mut self, now_ns: u64) -> bool {
+        self.expire_request(now_ns);
+        if let Some(request) = &mut self.request {
+            request.began_ns.get_or_insert(now_ns);
+        }
+        self.phase != Phase::Armed
+    }
+
+    /// Forgets an announced or predicted request that did not come, so that a later request does not count as its late arrival.
+    pub fn expire_request(&mut self, now_ns: u64) {
+        if self.is_awaited() && self.request.is_some_and(|request| now_ns > request.expires_ns) {
+            self.phase = Phase::Armed;
+            (self.request, self.active) = (None, None);
+        }
+    }
+
+    /// Plans the hold kernel of a request that was triggered.
+    fn plan(&mut self, trigger: Trigger, now_ns: u64, lead_ns: u64) -> HoldPlan {
+        let announced = now_ns as f64 + lead_ns as f64;
+        let expected = match self.preparation[trigger as usize].expected() {
+            Some(after) => ExpectedTime { mean_ns: announced + after.mean_ns, ..after },
+            None => ExpectedTime { mean_ns: announced, margin_ns: self.settings.budget_ns as f64 },
+        };
+        let mut hold = self.plan_around(expected, now_ns);
+        if hold.starts_ns as f64 <= now_ns as f64 + IMMEDIATE_NS {
+            // It lasts longer by the time that it is launched earlier.
+            let early = hold.starts_ns.saturating_sub(now_ns);
+            hold.timeout_ns = (hold.timeout_ns + early).min(self.settings.budget_ns);
+            hold.starts_ns = now_ns;
+        }
+        self.active =
+            Some(ActiveHold { ticket: hold.ticket, released_by_launch: self.is_released_by_launch() });
+        if let Some(request) = &mut self.request {
+            // A request that is late by less than this is still waited for, so that the lateness is learned.
+            request.expires_ns = hold
+                .ends_ns(self.switch_cost.whole_ns())
+                .max(request.announced_ns.saturating_add(self.settings.max_learned_ns()));
+        }
+        hold
+    }
+
+    /// Plans a hold kernel for an expected first launch. It starts so early that the GPU is switched by then, and lasts long enough to cover
+    /// the usual error, within the budget.
+    fn plan_around(&mut self, expected: ExpectedTime, now_ns: u64) -> HoldPlan {
+        let budget = self.settings.budget_ns as f64;
+        let ExpectedTime { mean_ns, margin_ns } = expected;
+        // If the budget does not cover the whole margin, it covers its middle.
+        let starts =
+            (mean_ns - margin_ns - self.switch_cost.ns()).max(mean_ns - budget / 2.0).max(now_ns as f64);
+        let lasts = if self.is_released_by_launch() {
+            (mean_ns + margin_ns.max(LATENESS_NS as f64) - starts).clamp(self.switch_cost.ns(), budget)
+        } else {
+            budget
+        };
+        self.ticket = self.ticket.wrapping_add(1).max(1);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between now and a second later, and between 0 and the budget"
+        )]
+        HoldPlan {
+            ticket: self.ticket,
+            starts_ns: starts as u64,
+            timeout_ns: (lasts as u64).min(self.settings.budget_ns),
+        }
+    }
+
+    fn is_released_by_launch(&self) -> bool {
+        self.launches_per_request <= MAX_SINGLE_LAUNCHES
+    }
+
+    /// Predicts the next request and returns its hold kernel, to be launched at its time if [`Self::take_due`] agrees.
+    pub fn predict_next(&mut self, now_ns: u64) -> Option<HoldPlan> {
+        self.predicted = None;
+        if !self.settings.automatic || self.contenders == 0 {
+            return None;
+        }
+        let due = self.arrivals.next()?;
+        let expected = match self.preparation[Trigger::Predicted as usize].expected() {
+            Some(after) => ExpectedTime { mean_ns: due.mean_ns + after.mean_ns, ..after },
+            None => due,
+        };
+        let hold = self.plan_around(expected, now_ns);
+        // If requests are so close that one hold kernel would follow the other, no GPU time would be left for other clients.
+        if hold.starts_ns <= now_ns {
+            return None;
+        }
+        let hold = Some(hold).filter(|_| self.benefit_tests[Trigger::Predicted as usize].choose());
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a clock's value some intervals of at most a second ahead"
+        )]
+        let due_ns = due.mean_ns as u64;
+        self.predicted =
+            Some(PredictedRequest { due_ns, hold, released_by_launch: self.is_released_by_launch() });
+        hold
+    }
+
+    /// Whether a planned hold kernel is to be launched, at its start time.
+    pub fn take_due(&mut self, ticket: u32) -> bool {
+        if self.is_active_ticket(ticket) {
+            return true;
+        }
+        let armed = self.is_armed();
+        let Some(predicted) =
+            self.predicted.take_if(|predicted| predicted.hold.is_some_and(|hold| hold.ticket == ticket))
+        else {
+            return false;
+        };
+        if armed {
+            self.phase = Phase::Begun;
+            self.active = Some(ActiveHold { ticket, released_by_launch: predicted.released_by_launch });
+            self.request = Some(Request {
+                trigger: Trigger::Predicted,
+                began_ns: None,
+                announced_ns: predicted.due_ns,
+                expires_ns: predicted.hold.map_or(u64::MAX, |hold| hold.ends_ns(self.switch_cost.whole_ns())),
+                with_hold: true,
+                predicted: Some(predicted),
+            });
+        }
+        armed
+    }
+
+    /// Records that the hold kernel could not be launched.
+    pub fn launch_failed(&mut self, ticket: u32) {
+        if self.active.take_if(|out| out.ticket == ticket).is_some()
+            && let Some(request) = &mut self.request
+        {
+            request.with_hold = false;
+        }
+    }
+
+    /// Records a launch. Returns the ticket to release.
+    pub fn launch_submitted(&mut self, now_ns: u64) -> Option<u32> {
+        self.expire_request(now_ns);
+        if self.phase == Phase::Begun
+            && let Some(request) = &mut self.request
+        {
+            let began_ns = *request.began_ns.get_or_insert(now_ns);
+            self.arrivals.learn(began_ns);
+            let limit = self.settings.max_learned_ns() as f64;
+            let late = |promised_ns: u64| now_ns as f64 - promised_ns as f64;
+            self.preparation[request.trigger as usize].learn(late(request.announced_ns), limit);
+            if let Some(predicted) = request.predicted.filter(|_| request.trigger != Trigger::Predicted) {
+                self.preparation[Trigger::Predicted as usize].learn(late(predicted.due_ns), limit);
+            }
+        }
+        self.phase = Phase::Running;
+        self.active.take_if(|out| out.released_by_launch).map(|out| out.ticket)
+    }
+
+    /// Records a wait of the host: for a whole context, which includes the hold kernel, or for a part. Returns the ticket to release.
+    pub fn host_wait_begins(&mut self, whole_context: bool) -> Option<u32> {
+        // A wait before the first launch is for the input. The hold kernel has to outlast it.
+        if !whole_context && self.phase == Phase::Begun {
+            return None;
+        }
+        self.active.take().map(|out| out.ticket)
+    }
+
+    /// Records that all work had finished at `now_ns`; `exact` if it finished at that time. `launches` have been made since the start.
+    pub fn work_finished(&mut self, now_ns: u64, exact: bool, launches: u64) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        self.phase = Phase::Armed;
+        if let Some(before) = self.last_launches.replace(launches) {
+            let error = launches.saturating_sub(before) as f64 - self.launches_per_request;
+            self.launches_per_request += LAUNCHES_WEIGHT * error;
+        }
+        let Some(request) = self.request.take() else { return };
+        let lasted = request.began_ns.filter(|_| exact).map(|began| now_ns.saturating_sub(began));
+        let contesting = self.switch_cost.shows_contention();
+        // A predicted request without a hold kernel is a sample to which those with one are compared.
+        let (trigger, with_hold) = match request.predicted {
+            Some(_) => (Trigger::Predicted, request.with_hold && request.trigger == Trigger::Predicted),
+            None => (request.trigger, request.with_hold),
+        };
+        if let Some(test) = self.benefit_tests.get_mut(trigger as usize) {
+            test.learn(with_hold, lasted, contesting);
+        }
+    }
+
+    /// Learns from the times of a hold kernel that has ended.
+    pub fn learn_times(&mut self, seen: HoldTimes) {
+        self.switch_cost.learn(seen);
+    }
+}

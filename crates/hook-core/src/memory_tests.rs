@@ -1,0 +1,55 @@
+use super::*;
+use crate::fakes::FakeMemory;
+
+fn account(limit: u64, fail_closed: bool) -> MemoryAccount<FakeMemory> {
+    MemoryAccount::new(FakeMemory::new(limit), fail_closed)
+}
+
+#[test]
+fn limit_is_exact_to_the_byte() {
+    let memory = account(100, false);
+    assert_eq!(memory.reserve(60), Outcome::Governed(()));
+    assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
+    assert_eq!(memory.reserve(40), Outcome::Governed(()));
+    memory.release(40);
+    assert_eq!(memory.usage(), Some((60, 100)));
+}
+
+#[test]
+fn returned_manager_is_told_what_is_in_use() {
+    let memory = account(100, false);
+    memory.reserve(60);
+    memory.link.die();
+    memory.release(10);
+    assert_eq!(memory.reserve(5), Outcome::Bypassed(Bypass::ManagerGone));
+    memory.link.return_empty();
+    memory.reattach_if_lost();
+    assert_eq!(memory.usage(), Some((55, 100)));
+}
+
+#[test]
+fn last_limit_applies_without_a_manager() {
+    let memory = account(100, false);
+    memory.reserve(60);
+    memory.link.die();
+    assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
+    assert_eq!(memory.reserve(40), Outcome::Bypassed(Bypass::ManagerGone));
+}
+
+#[test]
+fn allocation_without_any_manager_passes_or_is_refused_as_configured() {
+    let open = account(100, false);
+    open.link.die();
+    assert_eq!(open.reserve(1_000_000), Outcome::Bypassed(Bypass::ManagerGone));
+    let closed = account(100, true);
+    closed.link.die();
+    assert_eq!(closed.reserve(1), Outcome::Refused(Refusal::MemoryLimit));
+}
+
+#[test]
+fn a_program_sees_its_limit_and_what_is_left_of_it() {
+    assert_eq!(visible_memory(3, 10, 100, 1000), (7, 10));
+    assert_eq!(visible_memory(3, 10, 5, 1000), (5, 10), "no more than the GPU has");
+    assert_eq!(visible_memory(30, 10, 100, 1000), (0, 10), "used beyond the limit does not wrap");
+    assert_eq!(visible_memory(3, 5000, 100, 1000), (100, 1000), "a limit above the GPU is the GPU");
+}

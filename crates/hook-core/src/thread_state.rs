@@ -1,0 +1,139 @@
+//! What one application thread remembers between calls, so that its launches need no shared data.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use crate::launch_gate::SHARDS;
+
+/// Streams that a thread remembers. If a thread uses more in turn, some of its launches take the slow path.
+const REMEMBERED: usize = 16;
+
+/// Threads count launches only in shards below this number.
+static SHARDS_IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// Number of the launch gate's shards in use. Not exact while a thread makes its first call.
+pub(crate) fn shards_in_use() -> usize {
+    SHARDS_IN_USE.load(Relaxed)
+}
+
+/// The state of one thread. It has no destructor, so it may be thread-local in a library that other programs load.
+#[derive(Debug)]
+pub struct ThreadState {
+    id: Cell<u32>,
+    inside: Cell<bool>,
+    known: [Cell<(u64, u64, u32)>; REMEMBERED],
+}
+
+impl ThreadState {
+    /// A thread that has noted nothing.
+    pub const fn new() -> Self {
+        Self {
+            id: Cell::new(0),
+            inside: Cell::new(false),
+            known: [const { Cell::new((0, 0, 0)) }; REMEMBERED],
+        }
+    }
+
+    /// The number of this thread, from 1 on.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        let id = self.id.get();
+        if id != 0 { id } else { self.first_id() }
+    }
+
+    #[cold]
+    fn first_id(&self) -> u32 {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let id = NEXT.fetch_add(1, Relaxed).max(1);
+        self.id.set(id);
+        SHARDS_IN_USE.fetch_max(self.shard() + 1, Relaxed);
+        id
+    }
+
+    /// The shard of the launch gate in which this thread counts.
+    #[inline]
+    pub fn shard(&self) -> usize {
+        self.id() as usize % SHARDS
+    }
+
+    /// Whether a launch on `stream` of device `device` has been noted in `epoch`.
+    #[inline]
+    pub fn has_noted(&self, device: u32, stream: u64, epoch: u64) -> bool {
+        self.known[slot(stream)].get() == (stream, epoch, device)
+    }
+
+    /// Remembers that a launch on `stream` was noted in `epoch`.
+    pub fn set_noted(&self, device: u32, stream: u64, epoch: u64) {
+        self.known[slot(stream)].set((stream, epoch, device));
+    }
+
+    /// Forgets all streams: the current context may have changed, and with it the meaning of a handle like 0.
+    pub fn forget(&self) {
+        for known in &self.known {
+            known.set((0, 0, 0));
+        }
+    }
+
+    /// Enters a governed call; `None` if the thread is inside one already, because the driver called an exported function.
+    #[inline]
+    pub fn enter(&self) -> Option<GovernedCall<'_>> {
+        if self.inside.replace(true) { None } else { Some(GovernedCall(&self.inside)) }
+    }
+}
+
+impl Default for ThreadState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Marks the thread as inside a governed call until it is dropped.
+#[derive(Debug)]
+pub struct GovernedCall<'a>(&'a Cell<bool>);
+
+impl Drop for GovernedCall<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// Handles are small numbers or addresses of objects, whose low bits are the same.
+#[inline]
+fn slot(stream: u64) -> usize {
+    #[expect(clippy::cast_possible_truncation, reason = "reduced below 16")]
+    let slot = ((stream ^ (stream >> 5) ^ (stream >> 12)) as usize) % REMEMBERED;
+    slot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stream_of_an_older_epoch_has_to_be_noted_again() {
+        let thread = ThreadState::new();
+        thread.set_noted(0, 0x7f00_1000, 4);
+        assert!(thread.has_noted(0, 0x7f00_1000, 4));
+        assert!(!thread.has_noted(0, 0x7f00_1000, 5));
+        assert!(!thread.has_noted(1, 0x7f00_1000, 4), "the same handle on another device is another stream");
+    }
+
+    #[test]
+    fn streams_have_to_be_noted_again_after_a_context_change() {
+        let thread = ThreadState::new();
+        thread.set_noted(0, 1, 4);
+        thread.forget();
+        assert!(!thread.has_noted(0, 1, 4));
+    }
+
+    #[test]
+    fn nested_call_is_detected() {
+        let thread = ThreadState::new();
+        {
+            let _outer = thread.enter().expect("the first call enters");
+            assert!(thread.enter().is_none());
+        }
+        assert!(thread.enter().is_some());
+    }
+}

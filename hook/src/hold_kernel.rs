@@ -1,0 +1,294 @@
+//! Switches the GPU to a latency-critical process before its kernels arrive. A hold kernel keeps the context on the GPU from the first copy
+//! of a request, or from the program's hint, until the request's own kernels have been submitted. `sluice_hook_core::hold_kernel` decides
+//! when and for how long; this module makes the driver calls and contains the entry points of the program's calls.
+//!
+//! Hold kernels run on a stream of their own, through the real driver's functions only. They are not counted as launches of the program,
+//! use none of its memory, and end by themselves.
+
+mod active;
+mod context_end;
+mod contexts;
+mod counters;
+mod page;
+mod resources;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, Ordering::*};
+
+use sluice_driver_api::CUresult;
+use sluice_hook_core::hold_kernel::{ContextState, HoldKernels, HoldPlan, HoldRefusal, Trigger};
+use sluice_hook_core::outcome::Bypass;
+use sluice_hook_core::platform::Clock;
+
+use crate::clock::HostClock;
+use crate::governed::guarded;
+use crate::gpu;
+use crate::process::{self, CAPTURES, Managed};
+pub(crate) use active::ActiveHold;
+pub(crate) use context_end::{ContextEnd, begin_context_end};
+use contexts::Contexts;
+pub(crate) use counters::counts;
+use resources::Resources;
+use worker::ScheduledHold;
+
+/// Some device of this process is latency-critical and has contenders.
+static ANY_ALLOWED: AtomicBool = AtomicBool::new(false);
+
+/// A hold kernel that starts within this time counts as work for the manager from now on, so that the manager does not hand the GPU to
+/// another client shortly before. A later one counts from its start. So a hint without a request has a bounded cost, whatever its lead.
+const ACTIVITY_LEAD_NS: u64 = 1_000_000;
+
+/// After this time beyond its end, a hold kernel that neither a launch nor a wait has released is given up.
+const EXPIRY_MARGIN_NS: u64 = 1_000_000;
+
+/// Why no hold kernel was planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HoldError {
+    /// The process or the device is not governed.
+    Bypassed(Bypass),
+    /// The process is not latency-critical.
+    NotCritical,
+    /// A capture is in progress.
+    Capturing,
+    /// The context's resources are being made; a later call may succeed.
+    Preparing,
+    /// The driver or the context does not support it.
+    Unable,
+    /// The controller refused.
+    Refused(HoldRefusal),
+}
+
+/// Called before a copy is submitted.
+#[inline]
+pub(crate) fn before_copy(is_input: impl FnOnce() -> bool) {
+    if let Some(managed) = device_for(HoldKernels::watches_copies) {
+        on_copy(managed, is_input);
+    }
+}
+
+#[cold]
+fn on_copy(managed: &'static Managed, is_input: impl FnOnce() -> bool) {
+    guarded((), || {
+        if is_input() {
+            request_arrives(managed, Trigger::Copy);
+        }
+    });
+}
+
+/// Called before the possible first call of a request: begins the request, or records the arrival of an announced or predicted one.
+fn request_arrives(managed: &'static Managed, trigger: Trigger) {
+    let controller = managed.device.hold_kernels();
+    if controller.is_armed() || !controller.request_arrived(HostClock.now_ns()) {
+        let _held = begin_hold(managed, trigger, 0);
+    }
+}
+
+/// Calls `real`, which is a launch that has to be noted.
+pub(crate) fn launch(managed: &'static Managed, real: impl FnOnce() -> CUresult) -> CUresult {
+    let controller = managed.device.hold_kernels();
+    guarded((), || {
+        if refresh_contenders(managed).is_ok() && controller.watches_launches() {
+            request_arrives(managed, Trigger::Launch);
+        }
+    });
+    let result = real();
+    if controller.watches_launches() || controller.is_active() {
+        guarded((), || {
+            let now = HostClock.now_ns();
+            let first = controller.watches_launches();
+            release_hold(managed, controller.launch_submitted(now));
+            if first && ANY_ALLOWED.load(Relaxed) {
+                schedule_predicted(managed, now);
+            }
+        });
+    }
+    result
+}
+
+/// Schedules a hold kernel for the next request, if that is predicted.
+fn schedule_predicted(managed: &'static Managed, now_ns: u64) {
+    if let Some(hold) = managed.device.hold_kernels().predict_next(now_ns)
+        && let Some(context) = gpu::current_context()
+    {
+        worker::launch_later(ScheduledHold { managed, context, hold });
+    }
+}
+
+/// Called before the host waits for the GPU, for a whole context or for a part.
+#[inline]
+pub(crate) fn before_wait(whole_context: bool) {
+    if let Some(managed) = device_for(HoldKernels::is_active) {
+        on_wait(managed, whole_context);
+    }
+}
+
+#[cold]
+fn on_wait(managed: &'static Managed, whole_context: bool) {
+    guarded((), || release_hold(managed, managed.device.hold_kernels().host_wait_begins(whole_context)));
+}
+
+/// Handles the program's announcement of a request in `lead_us`.
+pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
+    guarded(Err(HoldError::Bypassed(Bypass::InternalError)), || {
+        process::passing().map_err(HoldError::Bypassed)?;
+        let managed = process::current_device().map_err(HoldError::Bypassed)?;
+        let lead_ns = u64::from(lead_us) * 1000;
+        let at_ns = HostClock.now_ns().saturating_add(lead_ns);
+        let result = begin_hold(managed, Trigger::Hint, lead_ns);
+        if let Err(
+            HoldError::Preparing
+            | HoldError::Unable
+            | HoldError::Refused(HoldRefusal::NoContenders | HoldRefusal::NotWorthIt),
+        ) = result
+        {
+            // A hold kernel counts as work. Without one, other clients can still be told to hold their work back.
+            managed.device.link().announce_request(at_ns);
+        }
+        result
+    })
+}
+
+/// Gives up a hold kernel that ended without a request, and counts hold kernels that are over. Called by the tracker from time to time.
+pub(crate) fn expire_and_count(managed: &Managed) {
+    if managed.active_hold.is_overdue() {
+        managed.active_hold.clear_expected_work(managed);
+    }
+    if managed.active_hold.has_uncounted_hold()
+        && let Some(page) = managed.active_hold.page()
+        && let Some(mut contexts) = contexts::try_lock()
+        && let Some(resources) = contexts.all_ready().find(|resources| resources.page().is(page))
+    {
+        count(managed, resources);
+    }
+}
+
+/// Counts the last hold kernel of a context, whose time has passed.
+fn count(managed: &Managed, resources: &mut Resources) {
+    let Some(finished) = resources.take_finished() else { return };
+    managed.active_hold.set_counted();
+    managed.device.link().count_hold(finished.held_ns);
+    if let Some(times) = finished.times {
+        managed.device.hold_kernels().learn_times(times);
+    }
+}
+
+/// The device of this thread's call, if its controller `wants` the call.
+#[inline]
+fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static Managed> {
+    let managed = match process::only_device() {
+        Some(managed) => managed,
+        None if ANY_ALLOWED.load(Relaxed) => process::device_for_call()?,
+        None => return None,
+    };
+    wants(managed.device.hold_kernels()).then_some(managed)
+}
+
+/// Passes the manager's number of contenders to the controller. `Err` if this process may not use hold kernels.
+fn refresh_contenders(managed: &Managed) -> Result<(), HoldError> {
+    let contenders = managed.device.link().critical_company();
+    managed.device.hold_kernels().set_contenders(contenders.unwrap_or(0));
+    match contenders {
+        None => Err(HoldError::NotCritical),
+        Some(0) => Err(HoldError::Refused(HoldRefusal::NoContenders)),
+        Some(_) => {
+            ANY_ALLOWED.store(true, Relaxed);
+            Ok(())
+        }
+    }
+}
+
+/// Begins a request in the current context and launches or schedules its hold kernel.
+fn begin_hold(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<HoldPlan, HoldError> {
+    if CAPTURES.any() {
+        return Err(HoldError::Capturing);
+    }
+    refresh_contenders(managed)?;
+    let controller = managed.device.hold_kernels();
+    if !controller.is_allowed() {
+        return Err(HoldError::Refused(HoldRefusal::Disabled));
+    }
+    let context = gpu::current_context().ok_or(HoldError::Bypassed(Bypass::NoContext))?;
+    // If another thread has the lock, this is not the request's first call, or the context is about to end.
+    let mut contexts = contexts::try_lock().ok_or(HoldError::Refused(HoldRefusal::AlreadyBegun))?;
+    let now = HostClock.now_ns();
+    let resources = match contexts.get(context) {
+        Some(ContextState::Ready(resources)) => resources,
+        Some(ContextState::Preparing) => return Err(HoldError::Preparing),
+        Some(ContextState::Unable) => return Err(HoldError::Unable),
+        None => {
+            contexts.request(context);
+            drop(contexts);
+            worker::prepare();
+            return Err(HoldError::Preparing);
+        }
+    };
+    count(managed, resources);
+    controller.expire_request(now);
+    if controller.is_armed() {
+        // Set before the controller agrees: from then on another thread's launch may release it.
+        managed.active_hold.set(resources.page());
+    }
+    let hold = controller.begin_request(trigger, now, lead_ns).map_err(HoldError::Refused)?;
+    if hold.starts_ns <= now + ACTIVITY_LEAD_NS {
+        managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
+        managed.active_hold.expect_end(hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
+    }
+    if hold.starts_ns > now {
+        drop(contexts);
+        worker::launch_later(ScheduledHold { managed, context, hold });
+    } else {
+        launch_in(&mut contexts, managed, context, hold);
+    }
+    Ok(hold)
+}
+
+/// Launches a hold kernel whose time has come, if it is still needed.
+fn launch_scheduled(managed: &Managed, context: u64, hold: HoldPlan) {
+    if CAPTURES.any() || refresh_contenders(managed).is_err() {
+        return;
+    }
+    let mut contexts = contexts::lock();
+    let controller = managed.device.hold_kernels();
+    let Some(resources) = contexts.ready(context) else {
+        // The context has ended meanwhile: not even its handle may be passed to the driver.
+        controller.launch_failed(hold.ticket);
+        return;
+    };
+    count(managed, resources);
+    if controller.is_armed() {
+        // As in `begin_hold`: from then on a launch may release it.
+        managed.active_hold.set(resources.page());
+    }
+    if controller.take_due(hold.ticket) {
+        managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
+        managed.active_hold.expect_end(hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
+        let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);
+        counters::count_scheduled(late_ns);
+        gpu::within(context, || launch_in(&mut contexts, managed, context, hold));
+    } else {
+        counters::NOT_LAUNCHED.fetch_add(1, Relaxed);
+    }
+}
+
+fn launch_in(contexts: &mut Contexts, managed: &Managed, context: u64, hold: HoldPlan) {
+    let launched = process::with_thread(|thread| {
+        // If the driver calls one launch function from another, that is not a launch of the program.
+        let _inside = thread.enter();
+        let resources = contexts.ready(context);
+        resources.is_some_and(|resources| resources.launch(hold.ticket, hold.timeout_ns, HostClock.now_ns()))
+    });
+    if launched {
+        counters::LAUNCHED.fetch_add(1, Relaxed);
+    } else {
+        managed.device.hold_kernels().launch_failed(hold.ticket);
+        contexts.set_unable(context);
+    }
+}
+
+fn release_hold(managed: &Managed, ticket: Option<u32>) {
+    if let (Some(ticket), Some(page)) = (ticket, managed.active_hold.page()) {
+        page.release(ticket, HostClock.now_ns());
+        counters::RELEASED.fetch_add(1, Relaxed);
+        managed.active_hold.clear_expected_work(managed);
+    }
+}

@@ -1,0 +1,78 @@
+//! The active hold kernel: the page by which it is released, and the activity that is reported to the manager for it.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+
+use sluice_hook_core::platform::Clock;
+
+use super::page::HoldPage;
+use crate::clock::HostClock;
+use crate::process::Managed;
+
+/// The active hold kernel of a device, which the manager counts as work.
+#[derive(Debug)]
+pub(crate) struct ActiveHold {
+    page: AtomicPtr<c_void>,
+    /// Until when the manager is told that there is work; 0 if not for a hold kernel.
+    until_ns: AtomicU64,
+    /// When the last hold kernel is over, if it ever got the GPU; 0 if it has been counted.
+    over_ns: AtomicU64,
+}
+
+impl ActiveHold {
+    pub(crate) const fn none() -> Self {
+        Self {
+            page: AtomicPtr::new(std::ptr::null_mut()),
+            until_ns: AtomicU64::new(0),
+            over_ns: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn page(&self) -> Option<HoldPage> {
+        let page = self.page.load(Acquire);
+        // SAFETY: not null, so it is the address that `set` stored.
+        (!page.is_null()).then(|| unsafe { HoldPage::at(page) })
+    }
+
+    pub(super) fn set(&self, page: HoldPage) {
+        self.page.store(page.address(), Release);
+    }
+
+    /// Reports activity, because a request is about to arrive and no other client is to get the GPU.
+    pub(super) fn expect_work(&self, managed: &Managed, until_ns: u64) {
+        // Counted first: a thread that clears it meanwhile removes exactly this count.
+        managed.device.begin_blocking();
+        if self.until_ns.swap(until_ns.max(1), AcqRel) != 0 {
+            managed.device.end_blocking();
+        }
+    }
+
+    /// Records when the hold kernel will be over.
+    pub(super) fn expect_end(&self, over_ns: u64) {
+        self.over_ns.store(over_ns.max(1), Release);
+    }
+
+    /// Records that the hold kernel was over and was counted.
+    pub(super) fn set_counted(&self) {
+        self.over_ns.store(0, Release);
+    }
+
+    /// Whether a hold kernel that is over has not been counted.
+    pub(super) fn has_uncounted_hold(&self) -> bool {
+        let over_ns = self.over_ns.load(Acquire);
+        over_ns != 0 && HostClock.now_ns() > over_ns
+    }
+
+    /// Ends the activity: the request has arrived, or was given up.
+    pub(super) fn clear_expected_work(&self, managed: &Managed) {
+        if self.until_ns.swap(0, AcqRel) != 0 {
+            managed.device.end_blocking();
+        }
+    }
+
+    /// Whether the request should have arrived by now.
+    pub(super) fn is_overdue(&self) -> bool {
+        let until_ns = self.until_ns.load(Relaxed);
+        until_ns != 0 && HostClock.now_ns() > until_ns
+    }
+}

@@ -1,0 +1,153 @@
+//! The resources of hold kernels in one context: a stream of its own, the kernel, and the page.
+
+use std::ffi::{c_uint, c_void};
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::*;
+use sluice_hook_core::hold_kernel::HoldTimes;
+
+use super::page::{HoldPage, SECOND};
+use crate::gpu::{self, pointer};
+use crate::real;
+
+/// The kernel's code, for any GPU since sm_70.
+const MODULE: &str = concat!(include_str!("kernel.ptx"), "\0");
+
+const NON_BLOCKING: c_uint = 1;
+const REGISTER_DEVICEMAP: c_uint = 2;
+
+/// Resources of one context. They end with the context: none is destroyed separately.
+#[derive(Debug)]
+pub(super) struct Resources {
+    stream: u64,
+    kernel: u64,
+    page: HoldPage,
+    device_address: CUdeviceptr,
+    /// The last launch, until it was found to be over.
+    last: Option<LaunchedHold>,
+}
+
+/// A hold kernel that was launched.
+#[derive(Debug, Clone, Copy)]
+struct LaunchedHold {
+    ticket: u32,
+    at_ns: u64,
+    timeout_ns: u64,
+}
+
+/// A hold kernel that is over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FinishedHold {
+    /// How long it had the GPU, in nanoseconds.
+    pub(super) held_ns: u64,
+    /// The times that it recorded, if the host released it.
+    pub(super) times: Option<HoldTimes>,
+}
+
+impl Resources {
+    /// Makes the resources of `context` and runs the kernel once, so that it is loaded before its first use. Takes milliseconds.
+    /// `None` if the driver or the context does not support it.
+    pub(super) fn make(context: u64) -> Option<Self> {
+        gpu::within(context, || {
+            let table = real::table();
+            let (stream_create, stream_wait) = (table.cuStreamCreate?, table.cuStreamSynchronize?);
+            let (register, unregister) = (table.cuMemHostRegister_v2?, table.cuMemHostUnregister?);
+            let (device_pointer, _launch) = (table.cuMemHostGetDevicePointer_v2?, table.cuLaunchKernel?);
+            let kernel = load()?;
+            let page = HoldPage::new()?;
+            let mut stream = std::ptr::null_mut();
+            let mut device_address = 0;
+            // SAFETY: the page is the hook's, whole and never unmapped; the pointers are writable; the context is current.
+            let made = unsafe {
+                register(page.address(), HoldPage::BYTES, REGISTER_DEVICEMAP) == CUresult::SUCCESS
+                    && device_pointer(&raw mut device_address, page.address(), 0) == CUresult::SUCCESS
+                    && stream_create(&raw mut stream, NON_BLOCKING) == CUresult::SUCCESS
+            };
+            let mut resources = Self {
+                stream: stream.expose_provenance() as u64,
+                kernel: kernel.expose_provenance() as u64,
+                page,
+                device_address,
+                last: None,
+            };
+            // This ticket counts as released before the launch: tickets count from 1.
+            let ran = made
+                && resources.launch(0, 0, 0)
+                // SAFETY: the stream was made above, in the current context.
+                && unsafe { stream_wait(stream) } == CUresult::SUCCESS;
+            if !ran {
+                // SAFETY: the driver refuses a page that is not registered, which has no effect.
+                let _unregistered = unsafe { unregister(page.address()) };
+                page.recycle();
+                return None;
+            }
+            resources.last = None;
+            Some(resources)
+        })
+        .flatten()
+    }
+
+    pub(super) fn page(&self) -> HoldPage {
+        self.page
+    }
+
+    /// Launches a hold kernel in the current context: one kernel that polls, and a second one behind it that ends at once. Without pending
+    /// work behind the first kernel, the GPU switches the context out while the kernel sleeps.
+    pub(super) fn launch(&mut self, ticket: u32, timeout_ns: u64, now_ns: u64) -> bool {
+        self.last = Some(LaunchedHold { ticket, at_ns: now_ns, timeout_ns });
+        self.page.prepare();
+        self.launch_one(0, ticket, timeout_ns) && self.launch_one(SECOND, ticket, 0)
+    }
+
+    /// Takes the last hold kernel if it is over. The caller knows that its time has passed: if it began and the host did not release it,
+    /// it ended by its timeout.
+    pub(super) fn take_finished(&mut self) -> Option<FinishedHold> {
+        let LaunchedHold { ticket, at_ns, timeout_ns } = self.last?;
+        let times = self.page.times(ticket, at_ns);
+        let held_ns = match times {
+            Some(times) => times.held_ns(),
+            None if self.page.has_begun() => timeout_ns,
+            None => return None,
+        };
+        self.last = None;
+        Some(FinishedHold { held_ns, times })
+    }
+
+    fn launch_one(&self, offset: u64, ticket: u32, timeout_ns: u64) -> bool {
+        let Some(launch) = real::table().cuLaunchKernel else { return false };
+        let (mut word, mut value, mut timeout) = (self.device_address + offset, ticket, timeout_ns);
+        let mut params: [*mut c_void; 3] =
+            [(&raw mut word).cast(), (&raw mut value).cast(), (&raw mut timeout).cast()];
+        // SAFETY: kernel and stream are alive with their context, which is current; the three parameters are what the kernel
+        // takes, and are copied before the call returns.
+        let launched = unsafe {
+            launch(
+                pointer(self.kernel),
+                1,
+                1,
+                1,
+                1,
+                1,
+                1,
+                0,
+                pointer(self.stream),
+                params.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        launched == CUresult::SUCCESS
+    }
+}
+
+/// Loads the kernel into the current context.
+fn load() -> Option<CUfunction> {
+    let table = real::table();
+    let (load, get) = (table.cuModuleLoadData?, table.cuModuleGetFunction?);
+    let (mut module, mut kernel) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the text ends with a NUL; the pointers are writable; the context is current.
+    let loaded = unsafe {
+        load(&raw mut module, MODULE.as_ptr().cast()) == CUresult::SUCCESS
+            && get(&raw mut kernel, module, c"sluice_hold".as_ptr()) == CUresult::SUCCESS
+    };
+    loaded.then_some(kernel)
+}

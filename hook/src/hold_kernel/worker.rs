@@ -1,0 +1,129 @@
+//! The thread that makes the resources of contexts and launches scheduled hold kernels. It is started when first needed. The driver compiles
+//! the kernel on this thread, which takes milliseconds and a large stack.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use sluice_hook_core::hold_kernel::{HoldPlan, WakeupLatency};
+use sluice_hook_core::platform::Clock;
+
+use super::contexts;
+use super::resources::Resources;
+use crate::clock::HostClock;
+use crate::process::{self, CAPTURES, COUNTERS, Managed};
+use crate::{gpu, preempt, thread};
+
+/// Stack size for the driver's compiler.
+const STACK_BYTES: usize = 8 << 20;
+
+/// How long to wait for the end of a capture between two checks.
+const CAPTURE_CHECK_NS: u64 = 10_000_000;
+
+static STARTED: AtomicBool = AtomicBool::new(false);
+static TASKS: Mutex<Tasks> = Mutex::new(Tasks {
+    is_preparation_due: false,
+    scheduled: Vec::new(),
+    wakeup_latency: WakeupLatency::new(),
+});
+static TASK_ADDED: Condvar = Condvar::new();
+
+/// A hold kernel that is to be launched later.
+pub(super) struct ScheduledHold {
+    pub(super) managed: &'static Managed,
+    pub(super) context: u64,
+    pub(super) hold: HoldPlan,
+}
+
+struct Tasks {
+    is_preparation_due: bool,
+    scheduled: Vec<ScheduledHold>,
+    wakeup_latency: WakeupLatency,
+}
+
+/// Makes the resources of the contexts in state `Preparing`.
+pub(super) fn prepare() {
+    add_task(|tasks| tasks.is_preparation_due = true);
+}
+
+/// Launches a hold kernel when its time comes.
+pub(super) fn launch_later(scheduled: ScheduledHold) {
+    add_task(|tasks| tasks.scheduled.push(scheduled));
+}
+
+fn add_task(change: impl FnOnce(&mut Tasks)) {
+    change(&mut TASKS.lock().unwrap_or_else(PoisonError::into_inner));
+    TASK_ADDED.notify_one();
+    if !STARTED.load(Acquire) && !STARTED.swap(true, AcqRel) {
+        let started = thread::start(STACK_BYTES, run_thread, std::ptr::null_mut());
+        // Tried again at the next task.
+        STARTED.store(started, Release);
+    }
+}
+
+extern "C" fn run_thread(_: *mut c_void) -> *mut c_void {
+    thread::settle_in(c"sluice-hold");
+    gpu::relax_capture_mode();
+    loop {
+        if catch_unwind(AssertUnwindSafe(step)).is_err() {
+            COUNTERS.panics.fetch_add(1, Relaxed);
+            process::devices().for_each(|managed| managed.device.hold_kernels().abandon());
+        }
+    }
+}
+
+/// Does one task, or waits for one.
+fn step() {
+    let mut tasks = TASKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = HostClock.now_ns();
+    if let Some(due) = tasks.scheduled.iter().position(|scheduled| scheduled.hold.starts_ns <= now) {
+        let scheduled = tasks.scheduled.swap_remove(due);
+        drop(tasks);
+        super::launch_scheduled(scheduled.managed, scheduled.context, scheduled.hold);
+        return;
+    }
+    if tasks.is_preparation_due && !CAPTURES.any() {
+        tasks.is_preparation_due = false;
+        drop(tasks);
+        while prepare_one() {}
+        return;
+    }
+    let due = tasks.scheduled.iter().map(|scheduled| scheduled.hold.starts_ns).min();
+    let woken = due.map(|due| tasks.wakeup_latency.wake_at(due));
+    match woken {
+        Some(at) if at <= now => {
+            // The rest is too short to sleep. The lock is dropped so that no thread waits for it meanwhile.
+            drop(tasks);
+            while due.is_some_and(|due| HostClock.now_ns() < due) {
+                std::hint::spin_loop();
+            }
+        }
+        _ if tasks.is_preparation_due => {
+            let at = woken.unwrap_or(u64::MAX).min(now + CAPTURE_CHECK_NS);
+            drop(TASK_ADDED.wait_timeout(tasks, Duration::from_nanos(at - now)));
+        }
+        Some(at) => {
+            let waited = TASK_ADDED.wait_timeout(tasks, Duration::from_nanos(at - now));
+            let (mut tasks, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            if waited.timed_out() {
+                tasks.wakeup_latency.learn(at, HostClock.now_ns());
+            }
+        }
+        None => drop(TASK_ADDED.wait(tasks)),
+    }
+}
+
+fn prepare_one() -> bool {
+    // A thread that ends a context waits until this one has finished.
+    let _preparing = contexts::preparing();
+    let Some(context) = contexts::lock().next_to_prepare() else { return false };
+    let made = preempt::load_into(context, || Resources::make(context));
+    process::log(format_args!(
+        "context {context:#x} {}",
+        if made.is_some() { "is ready to hold the GPU" } else { "cannot hold the GPU" }
+    ));
+    contexts::lock().set_prepared(context, made);
+    true
+}
