@@ -15,5 +15,5 @@ async fn want_of_descriptors_is_not_the_managers_fault() {
     setrlimit(Resource::RLIMIT_NOFILE, 0, hard).unwrap();
     let outcome = ask().await;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
-    assert!(matches!(outcome, Err(ControlError::Ours { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(ControlError::LocalResources { .. })), "{outcome:?}");
 }

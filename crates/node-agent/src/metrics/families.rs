@@ -1,6 +1,7 @@
-//! From facts to Prometheus's series.
+//! The Prometheus series, built from the facts of one moment.
 //!
-//! Counters of a client begin anew with its manager's process; Prometheus knows such resets from restarts of any program.
+//! Counters of a client start at 0 with its manager's process. Prometheus handles such resets as it does for any
+//! restarted program.
 
 use prometheus::core::{Collector, GenericGaugeVec};
 use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
@@ -9,17 +10,17 @@ use sluice_placement::inventory::Gpu;
 use sluice_proto::control::{Class, Client, ClientUsage, SnapshotResponse};
 
 use super::Facts;
-use super::steering;
-use crate::managers::State;
+use super::channel_groups;
+use crate::managers::ManagerState;
 
 /// Labels of every series of a client.
 const CLIENT: [&str; 5] = ["namespace", "pod", "container", "gpu", "node"];
 const GPU: [&str; 2] = ["gpu", "node"];
 
-/// Adds all series to a registry that has none of them.
+/// Registers all series with an empty registry.
 ///
 /// # Errors
-/// If a name is already taken.
+/// A name is already taken.
 pub fn register(facts: &Facts, registry: &Registry) -> prometheus::Result<()> {
     let clients = Clients::new(registry)?;
     let gpus = Gpus::new(registry)?;
@@ -140,7 +141,7 @@ impl Clients {
 
     fn add(&self, gpu: &str, snapshot: &SnapshotResponse, facts: &Facts) {
         for usage in &snapshot.clients {
-            // What was left out has neither limits nor a future; its processes are about to lose their connections.
+            // A client that was removed has no limits any more, and its processes are about to be disconnected.
             if let Some(client) = usage.client.as_ref().filter(|_| !usage.left_out) {
                 self.add_client(gpu, client, usage, facts);
             }
@@ -202,7 +203,7 @@ struct Gpus {
     restarts: IntCounterVec,
     self_test: IntGaugeVec,
     refused: IntCounterVec,
-    steering: steering::Series,
+    steering: channel_groups::Series,
 }
 
 impl Gpus {
@@ -249,7 +250,7 @@ impl Gpus {
                 "Connections that the pod-manager refused",
                 &["gpu", "node", "reason"],
             )?,
-            steering: steering::Series::new(registry)?,
+            steering: channel_groups::Series::new(registry)?,
         })
     }
 
@@ -270,7 +271,7 @@ impl Gpus {
         self.clients.with_label_values(&own).set(whole(clients.len()));
         let manager = facts.managers.get(&gpu.uuid);
         let answers = facts.snapshots.get(&gpu.uuid).is_some_and(Result::is_ok);
-        let serves = manager.is_some_and(|manager| manager.state == State::Serving);
+        let serves = manager.is_some_and(|manager| manager.state == ManagerState::Serving);
         self.up.with_label_values(&own).set(i64::from(answers && serves));
         self.restarts.with_label_values(&own).inc_by(manager.map_or(0, |manager| manager.restarts));
         if let Some(manager) = manager {
@@ -296,7 +297,7 @@ fn seconds(ns: u64) -> f64 {
     std::time::Duration::from_nanos(ns).as_secs_f64()
 }
 
-/// As a gauge has it; a number that is too large for one is shown as the largest.
+/// Value of a gauge; a number that is too large is shown as the largest.
 fn whole(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What the agent needs to know of a pod, and nothing that changes with every heartbeat.
+//! The properties of a pod that the agent needs. None of them changes with every heartbeat.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ pub struct PodView {
     pub name: String,
     /// It has succeeded or failed: its containers have ended and none will start again.
     pub has_ended: bool,
-    /// When it was bound to this node, seconds since 1970; the creation where that is not said.
+    /// When it was bound to this node, seconds since 1970; the creation time if the status does not say.
     pub bound_at: i64,
     /// When it was created, seconds since 1970.
     pub created_at: i64,
     /// Its annotations under `sluice.dev/`.
     pub annotations: BTreeMap<String, String>,
-    /// The container that holds the GPU for long: metrics of the pod carry its name.
+    /// The container that holds the GPU: the pod's metrics carry its name.
     pub container: String,
-    /// Names of its containers by their runtime's id.
+    /// Names of its containers by the runtime's id.
     pub container_names: BTreeMap<String, String>,
 }
 
@@ -88,7 +88,7 @@ fn container_names(status: &PodStatus) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for container in lists.into_iter().flatten().flatten() {
         for id in ids(container) {
-            // `containerd://0123…`: the cgroup has only what follows.
+            // `containerd://0123…`: the cgroup contains only the part behind `://`.
             let id = id.split_once("://").map_or(id, |(_, id)| id);
             names.insert(id.to_owned(), container.name.clone());
         }

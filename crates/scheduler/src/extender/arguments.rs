@@ -26,8 +26,8 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", default_value = keys::SCHEDULER_NAME)]
     pub scheduler_name: String,
     /// Fill GPUs one after the other, or keep pods apart.
-    #[arg(long, value_enum, default_value_t = Laying::Binpack)]
-    pub strategy: Laying,
+    #[arg(long, value_enum, default_value_t = StrategyArgument::Binpack)]
+    pub strategy: StrategyArgument,
     /// Nodes offered for a pod that has soft preferences among nodes, all held until it is bound. Other pods get the
     /// single best one, and the kube-scheduler skips its scoring.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=100))]
@@ -51,18 +51,18 @@ pub struct Arguments {
 
 /// How pods are laid over GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Laying {
+pub enum StrategyArgument {
     /// Fill GPUs one after the other.
     Binpack,
     /// As few pods on a GPU as possible.
     Spread,
 }
 
-impl From<Laying> for Strategy {
-    fn from(laying: Laying) -> Self {
+impl From<StrategyArgument> for Strategy {
+    fn from(laying: StrategyArgument) -> Self {
         match laying {
-            Laying::Binpack => Self::Binpack,
-            Laying::Spread => Self::Spread,
+            StrategyArgument::Binpack => Self::Binpack,
+            StrategyArgument::Spread => Self::Spread,
         }
     }
 }

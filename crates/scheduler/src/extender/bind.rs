@@ -16,10 +16,10 @@ use sluice_placement::{CannotBind, Choice};
 
 use super::events::Assignment;
 use super::extender::{BIND_AFTERMATH, Extender};
+use super::leadership::LeadershipState;
 use super::metrics::Outcome;
 use super::objects::Pod;
-use super::pods;
-use super::role::State;
+use super::pod_watch;
 use super::wire::{ExtenderBindingArgs, ExtenderBindingResult};
 
 /// How often the API server is asked how a bind ended.
@@ -51,7 +51,7 @@ impl Extender {
     async fn bind_to_the_end(self: &Arc<Self>, args: &ExtenderBindingArgs) -> Result<(), (Outcome, String)> {
         // Counted before the question whether we lead: who has seen us stop and nothing under way sees nothing more begin.
         let _sending = self.begin_sending();
-        if self.role.state() != State::Active {
+        if self.leadership.state() != LeadershipState::Active {
             return Err((Outcome::Inactive, "Sluice's extender is not active".to_owned()));
         }
         let was_unknown = self.is_binding(args);
@@ -115,7 +115,7 @@ impl Extender {
                 Ok(Ok(Some(pod))) if pod.uid() == Some(&*args.pod_uid) => {
                     if pod.node().is_some() || pod.has_ended() {
                         self.state().binds.remove(&args.pod_uid);
-                        return pods::take_in(&self, &pod);
+                        return pod_watch::apply_pod(&self, &pod);
                     }
                     if is_over {
                         return self.abandon(&args, number);
@@ -142,7 +142,7 @@ impl Extender {
         let mut state = self.state();
         state.binds.remove(&args.pod_uid);
         if state.index.bound(&args.pod_uid, &args.node) {
-            state.unseen.insert(args.pod_uid.clone());
+            state.unobserved_binds.insert(args.pod_uid.clone());
         }
     }
 

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::events::Events;
-use super::look::Looker;
+use super::leadership::Leadership;
 use super::metrics::Metrics;
-use super::role::Role;
-use super::state::State;
+use super::placement_state::PlacementState;
+use super::recheck::Recheck;
 
 /// How the extender decides.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(crate) struct Policy {
     pub(crate) reservation: Duration,
     pub(crate) bind_timeout: Duration,
     /// How long a question waits for us to become active.
-    pub(crate) patience: Duration,
+    pub(crate) activation_timeout: Duration,
     /// How long after the beginning of a term its lists begin: a bind that the last leader sent before its end has been
     /// carried out by then.
     pub(crate) settle: Duration,
@@ -44,11 +44,11 @@ pub(crate) struct Extender {
     pub(crate) policy: Policy,
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
-    pub(crate) role: Role,
+    pub(crate) leadership: Leadership,
     pub(crate) metrics: Metrics,
     pub(crate) events: Events,
-    pub(super) looker: Looker,
-    state: Mutex<State>,
+    pub(super) recheck: Recheck,
+    state: Mutex<PlacementState>,
     /// Counts what the watches changed.
     changes: watch::Sender<u64>,
     /// Binds that are being sent.
@@ -59,15 +59,15 @@ pub(crate) struct Extender {
 
 impl Extender {
     pub(crate) fn new(policy: Policy, client: kube::Client, metrics: Metrics, events: Events) -> Self {
-        let state = State::new(policy.strategy);
+        let state = PlacementState::new(policy.strategy);
         Self {
             policy,
             client,
             clock: Clock::start(),
-            role: Role::new(),
+            leadership: Leadership::new(),
             metrics,
             events,
-            looker: Looker::new(),
+            recheck: Recheck::new(),
             state: Mutex::new(state),
             changes: watch::Sender::new(0),
             sending: watch::Sender::new(0),
@@ -75,7 +75,7 @@ impl Extender {
         }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, PlacementState> {
         // Every change of the index is whole before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::extender::Extender;
+use super::leadership::LeadershipState;
 use super::metrics::Outcome;
-use super::role::State;
 use super::wire::{ExtenderArgs, ExtenderFilterResult, HostPriority, NodeName, Pod};
 
 /// Up to so many nodes are refused GPU by GPU. With more, nodes that lack the same have the same words, for the
@@ -31,12 +31,12 @@ const MAX_SCORE: i64 = 10;
 impl Extender {
     /// Answers filter.
     pub(crate) async fn filter(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
-        match self.role.wait_active(self.policy.patience).await {
-            State::Active => self.decide(args).await,
-            State::Syncing => {
+        match self.leadership.wait_until_active(self.policy.activation_timeout).await {
+            LeadershipState::Active => self.decide(args).await,
+            LeadershipState::Syncing => {
                 (failure("Sluice's extender is still reading the state of the cluster"), Outcome::Inactive)
             }
-            State::Standby => (
+            LeadershipState::Standby => (
                 failure("Sluice's extender is on standby: its kube-scheduler does not hold the lease"),
                 Outcome::Inactive,
             ),
@@ -74,14 +74,14 @@ impl Extender {
         if !could_change(&offer) {
             return offer;
         }
-        self.look_at_ending(asked, demand, names.iter().map(|name| &*name.0)).await;
+        self.recheck_deleting(asked, demand, names.iter().map(|name| &*name.0)).await;
         if is_news(&mut changes) {
             offer = self.place(pod, demand, names);
         }
         if !could_change(&offer) {
             return offer;
         }
-        self.look_at_all(asked).await;
+        self.recheck_all(asked).await;
         if is_news(&mut changes) {
             offer = self.place(pod, demand, names);
         }

@@ -94,8 +94,8 @@ async fn serve_metrics(State(page): State<Page>) -> Response {
 
 /// Ready once the cluster has been seen, on standby too: a standby can take over.
 async fn readyz(State(page): State<Page>) -> Response {
-    if page.extender.role.has_seen_the_cluster() {
-        (StatusCode::OK, format!("{:?}\n", page.extender.role.state()).to_lowercase()).into_response()
+    if page.extender.leadership.has_seen_the_cluster() {
+        (StatusCode::OK, format!("{:?}\n", page.extender.leadership.state()).to_lowercase()).into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "nodes and pods have not been listed yet\n").into_response()
     }

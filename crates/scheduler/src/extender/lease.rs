@@ -35,11 +35,11 @@ pub(crate) async fn follow(extender: &Extender, namespace: &str, name: &str, pod
                 let renewal = Some((spec.holder_identity.clone(), spec.renew_time.clone()));
                 if last_renewal != renewal {
                     last_renewal = renewal;
-                    take_in(extender, &spec, pod_name);
+                    apply_pod(extender, &spec, pod_name);
                 }
             }
-            Ok(watcher::Event::Delete(_)) => extender.role.set_leading(false),
-            Ok(watcher::Event::InitDone) if !was_listed => extender.role.set_leading(false),
+            Ok(watcher::Event::Delete(_)) => extender.leadership.set_leading(false),
+            Ok(watcher::Event::InitDone) if !was_listed => extender.leadership.set_leading(false),
             Ok(watcher::Event::InitDone) => {}
             Err(error) => {
                 extender.metrics.watch_errors.inc();
@@ -50,13 +50,13 @@ pub(crate) async fn follow(extender: &Extender, namespace: &str, name: &str, pod
 }
 
 /// A renewal, or another holder.
-fn take_in(extender: &Extender, spec: &LeaseSpec, pod_name: &str) {
+fn apply_pod(extender: &Extender, spec: &LeaseSpec, pod_name: &str) {
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
     let leads = is_ours(holder, pod_name);
     tracing::debug!(holder, leads, "lease");
     let seconds = spec.lease_duration_seconds.unwrap_or(LEASE_SECONDS);
     let lasting = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-    extender.role.set_leader(leads, holder, Some(lasting));
+    extender.leadership.set_leader(leads, holder, Some(lasting));
 }
 
 /// A kube-scheduler's identity is its host name, `_` and a random UUID.

@@ -6,8 +6,8 @@ use prometheus::{Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, O
 use sluice_placement::GpuUse;
 
 use super::extender::Extender;
-use super::look::Look;
-use super::role;
+use super::leadership;
+use super::recheck::RecheckOutcome;
 
 /// How a question was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(crate) struct Metrics {
     pub(crate) bind_seconds: Histogram,
     filters: IntCounterVec,
     binds: IntCounterVec,
-    looks: IntCounterVec,
+    rechecks: IntCounterVec,
     pub(crate) expired: IntCounter,
     pub(crate) watch_errors: IntCounter,
     pub(crate) events_left_out: IntCounter,
@@ -91,7 +91,7 @@ impl Metrics {
             )?,
             filters: counters("sluice_scheduler_filters_total", "Filter calls by outcome.")?,
             binds: counters("sluice_scheduler_binds_total", "Bind calls by outcome.")?,
-            looks: counters(
+            rechecks: counters(
                 "sluice_scheduler_second_looks_total",
                 "Questions to the API server, before a pod was refused, whether those in its way are still there.",
             )?,
@@ -119,8 +119,8 @@ impl Metrics {
     }
 
     /// The API server was asked about pods in the way of one that was to be refused.
-    pub(crate) fn looked(&self, look: Look) {
-        self.looks.with_label_values(&[look.name()]).inc();
+    pub(crate) fn rechecked(&self, outcome: RecheckOutcome) {
+        self.rechecks.with_label_values(&[outcome.name()]).inc();
     }
 
     fn text(&self) -> prometheus::Result<String> {
@@ -139,7 +139,7 @@ pub(crate) fn page(extender: &Extender, most_gpus: usize) -> Result<String, prom
             state.index.uses().map(|(node, uses)| (node.to_string(), uses)).collect();
         (state.index.counts(), uses)
     };
-    let active = u64::from(extender.role.state() == role::State::Active);
+    let active = u64::from(extender.leadership.state() == leadership::LeadershipState::Active);
     gauge(
         &mut page,
         "sluice_scheduler_active",

@@ -7,26 +7,24 @@
 mod arguments;
 mod bind;
 mod clock;
-mod ending;
 mod events;
 #[expect(clippy::module_inception, reason = "the extender itself, among the parts of the extender")]
 mod extender;
-mod feed;
 mod filter;
 mod http;
+mod leadership;
 mod lease;
-mod left;
-mod look;
 mod metrics;
-mod nodes;
+mod node_watch;
 mod objects;
-mod pods;
-mod role;
+mod placement_state;
+mod pod_watch;
+mod recheck;
 mod run;
-mod state;
 #[cfg(test)]
 mod tests;
+mod watch_loop;
 mod wire;
 
-pub use arguments::{Arguments, Laying, Lease};
+pub use arguments::{Arguments, Lease, StrategyArgument};
 pub use run::run;

@@ -7,17 +7,17 @@
 mod admission;
 mod arguments;
 mod certificates;
+mod compatibility;
 mod containers;
-mod debugging;
-mod fitness;
+mod ephemeral_containers;
 mod patch;
 mod plan;
+mod pod_request;
 mod review;
 mod serve;
 mod status;
 #[cfg(test)]
 mod tests;
-mod wish;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -32,8 +32,8 @@ use tracing::info;
 pub use arguments::Arguments;
 
 use self::certificates::files::Files;
-use self::certificates::keeper::{Clock, Keeper};
 use self::certificates::kubernetes::Kubernetes;
+use self::certificates::renewer::{CertificateRenewer, Clock};
 use self::certificates::tls;
 use self::status::Status;
 
@@ -46,10 +46,11 @@ const GRACE: Duration = Duration::from_secs(10);
 /// What keeps it from starting.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let status = Arc::new(Status::new().context("cannot make metrics")?);
-    let server = RustlsConfig::from_config(tls::none_yet()?);
+    let server = RustlsConfig::from_config(tls::without_certificate()?);
     let stop = CancellationToken::new();
     let (webhook, probes) = (listen(arguments.listen)?, listen(arguments.metrics)?);
-    let keeper = keep(&arguments, server.clone(), Arc::clone(&status), stop.clone()).await?;
+    let renewer =
+        start_certificate_task(&arguments, server.clone(), Arc::clone(&status), stop.clone()).await?;
 
     let admission = serve::Admission { settings: arguments.settings(), status: Arc::clone(&status) };
     let handle = Handle::new();
@@ -72,7 +73,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let (webhook, probes, signal) = tokio::join!(webhook, probes, leave);
     webhook.context("the webhook's listener failed")?;
     probes.context("the listener for probes failed")?;
-    keeper.await.context("the keeper of certificates failed")?;
+    renewer.await.context("the renewer of certificates failed")?;
     signal
 }
 
@@ -84,7 +85,7 @@ fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Starts whoever keeps the certificate.
-async fn keep(
+async fn start_certificate_task(
     arguments: &Arguments,
     server: RustlsConfig,
     status: Arc<Status>,
@@ -103,8 +104,8 @@ async fn keep(
         validating: arguments.validating_configuration.clone(),
     };
     let clock: Clock = Arc::new(|| jiff::Timestamp::now().as_second());
-    let keeper = Keeper { cluster, policy: arguments.policy(), clock, server, status };
-    Ok(tokio::spawn(keeper.run(interval, stop)))
+    let renewer = CertificateRenewer { cluster, policy: arguments.policy(), clock, server, status };
+    Ok(tokio::spawn(renewer.run(interval, stop)))
 }
 
 async fn wait_for_signal() -> anyhow::Result<()> {

@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::json;
 use sluice_placement::annotations::{Mistake, Mistakes, keys, kubeshare};
 
-use super::containers::{self, Place};
-use super::fitness;
+use super::compatibility;
+use super::containers::{self, PodContainer};
 use super::patch::{self, Operation};
-use super::wish::wish;
+use super::pod_request::read_pod_request;
 
 /// Who schedules the pods that name no scheduler.
 pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -39,41 +39,45 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
     let Some(spec) = &pod.spec else {
         return Ok(None);
     };
-    let places = Place::all(spec);
+    let containers = PodContainer::all(spec);
     let labels = pod.metadata.labels.iter().flatten();
     let from_kubeshare = labels.into_iter().any(|(label, _)| label.starts_with(kubeshare::PREFIX));
-    let mut mistakes = fitness::unfit(spec, from_kubeshare);
-    let wish = match wish(pod, &places) {
+    let mut mistakes = compatibility::scheduling_mistakes(spec, from_kubeshare);
+    let requested = match read_pod_request(pod, &containers) {
         Ok(None) => return Ok(released(spec, from_kubeshare)),
-        Ok(Some(wish)) => wish,
+        Ok(Some(requested)) => requested,
         Err(more) => return Err(with(mistakes, more)),
     };
-    let chosen = containers::chosen(pod, &places, &wish.request).unwrap_or_else(|more| {
+    let chosen = containers::chosen(pod, &containers, &requested.request).unwrap_or_else(|more| {
         mistakes.extend(more);
         Vec::new()
     });
     // Without a choice there is no telling whose variable is wrong.
-    for place in places.iter().filter(|_| !chosen.is_empty()) {
-        let chosen = chosen.contains(&place.container.name);
-        mistakes.extend(fitness::own_devices(place, chosen));
+    for container in containers.iter().filter(|_| !chosen.is_empty()) {
+        let chosen = chosen.contains(&container.spec.name);
+        mistakes.extend(compatibility::device_mistakes(container, chosen));
         if chosen {
-            mistakes.extend(fitness::own_seats(place, wish.request.seats()));
+            mistakes.extend(compatibility::slot_mistakes(container, requested.request.seats()));
         }
     }
     if let Some(mistakes) = Mistakes::some(mistakes) {
         return Err(mistakes);
     }
-    let mut annotations = wish.added;
-    if wish.request.containers.is_empty() {
+    let mut annotations = requested.added;
+    if requested.request.containers.is_empty() {
         // Written down, so that containers which other webhooks put first do not change it.
         annotations.insert(keys::CONTAINER.to_owned(), chosen.join(","));
     }
     let mut operations = of_pod(pod, spec, &annotations, settings);
-    for place in &places {
-        operations.extend(of_container(place, chosen.contains(&place.container.name), wish.request.seats()));
+    for container in &containers {
+        operations.extend(of_container(
+            container,
+            chosen.contains(&container.spec.name),
+            requested.request.seats(),
+        ));
     }
-    let mut warnings = wish.warnings;
-    warnings.extend(fitness::cautions(&wish.request, spec, &places));
+    let mut warnings = requested.warnings;
+    warnings.extend(compatibility::warnings_for(&requested.request, spec, &containers));
     Ok(Some(Plan { patch: operations, warnings }))
 }
 
@@ -106,12 +110,12 @@ fn of_pod(
     operations
 }
 
-fn of_container(place: &Place<'_>, chosen: bool, seats: u32) -> Vec<Operation> {
-    let path = place.path();
-    let mut operations = if chosen { patch::seats(&path, place.container, seats) } else { Vec::new() };
-    if place.visible().next().is_none() {
+fn of_container(container: &PodContainer<'_>, chosen: bool, seats: u32) -> Vec<Operation> {
+    let path = container.path();
+    let mut operations = if chosen { patch::seats(&path, container.spec, seats) } else { Vec::new() };
+    if container.visible().next().is_none() {
         let variable = if chosen { containers::assigned_variable() } else { containers::void_variable() };
-        operations.push(patch::variable(&path, place.container.env.is_some(), variable));
+        operations.push(patch::variable(&path, container.spec.env.is_some(), variable));
     }
     operations
 }

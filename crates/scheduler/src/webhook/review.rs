@@ -87,7 +87,7 @@ impl Request {
 
 /// What comes of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Decision {
     /// None of our business.
     #[default]
     NotOurs,
@@ -133,7 +133,7 @@ impl Answer {
     ///
     /// # Errors
     /// If the patch cannot be written as JSON.
-    pub(super) fn new(uid: String, verdict: Verdict) -> Result<Self, serde_json::Error> {
+    pub(super) fn new(uid: String, decision: Decision) -> Result<Self, serde_json::Error> {
         let mut response = Response {
             uid,
             allowed: true,
@@ -142,16 +142,16 @@ impl Answer {
             patch: None,
             warnings: Vec::new(),
         };
-        match verdict {
-            Verdict::NotOurs => {}
-            Verdict::Admitted { patch, warnings } => {
+        match decision {
+            Decision::NotOurs => {}
+            Decision::Admitted { patch, warnings } => {
                 if !patch.is_empty() {
                     response.patch_type = Some("JSONPatch");
                     response.patch = Some(ByteString(serde_json::to_vec(&patch)?));
                 }
                 response.warnings = warnings;
             }
-            Verdict::Refused(message) => {
+            Decision::Refused(message) => {
                 response.allowed = false;
                 response.status = Some(Status { code: 422, reason: "Invalid", message });
             }

@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use super::cluster::{Cluster, GIB, SOON, assigned, names, node, pod};
 use super::fake_api::{Api, Fault, NODES, PODS};
-use super::world::{GIB, SOON, World, assigned, names, node, pod};
 
 const PODS_IN_THE_BURST: usize = 200;
 const AT_ONCE: usize = 16;
@@ -32,13 +32,13 @@ fn pod_number(number: usize) -> Value {
 }
 
 /// Tries until the API has the pod bound, as a scheduler would.
-async fn schedule(pod: Value, world: Arc<Mutex<Arc<World>>>, api: Arc<Api>) {
+async fn schedule(pod: Value, cluster: Arc<Mutex<Arc<Cluster>>>, api: Arc<Api>) {
     let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
     loop {
-        let world = world.lock().await.clone();
-        let answer = world.filter(&pod, &NODE_NAMES).await;
+        let cluster = cluster.lock().await.clone();
+        let answer = cluster.filter(&pod, &NODE_NAMES).await;
         if let Some(node) = names(&answer).first() {
-            world.bind(&pod, node).await;
+            cluster.bind(&pod, node).await;
         }
         if assigned(&api, &name).is_some() {
             return;
@@ -93,7 +93,7 @@ async fn two_hundred_pods_at_once_through_failures_and_a_restart_get_each_gpu_on
     let counter = binds.clone();
     *api.fault.lock().unwrap() = Box::new(move || fault(counter.fetch_add(1, Ordering::Relaxed)));
 
-    let world = Arc::new(Mutex::new(Arc::new(World::leading(client.clone()).await)));
+    let cluster = Arc::new(Mutex::new(Arc::new(Cluster::leading(client.clone()).await)));
     let mut burst = JoinSet::new();
     let mut waiting = (0..PODS_IN_THE_BURST).map(pod_number);
     let mut done = 0;
@@ -103,16 +103,16 @@ async fn two_hundred_pods_at_once_through_failures_and_a_restart_get_each_gpu_on
             && let Some(pod) = waiting.next()
         {
             api.put(PODS, pod.clone());
-            burst.spawn(schedule(pod, world.clone(), api.clone()));
+            burst.spawn(schedule(pod, cluster.clone(), api.clone()));
         }
         let Ok(Some(one)) = tokio::time::timeout(SOON, burst.join_next()).await else { break };
         one.unwrap();
         done += 1;
         if done == PODS_IN_THE_BURST / 3 || done == PODS_IN_THE_BURST / 2 {
             // Nobody asks while the new one starts: the kube-scheduler has no extender.
-            let mut current = world.lock().await;
+            let mut current = cluster.lock().await;
             current.kill().await;
-            *current = Arc::new(World::leading(client.clone()).await);
+            *current = Arc::new(Cluster::leading(client.clone()).await);
             restarts += 1;
         }
     }
@@ -124,11 +124,11 @@ async fn two_hundred_pods_at_once_through_failures_and_a_restart_get_each_gpu_on
             "{gpu}: {milli} {memory} {pods}"
         );
     }
-    let world = world.lock().await.clone();
-    world
+    let cluster = cluster.lock().await.clone();
+    cluster
         .until("all binds are seen", |extender| extender.state().index.counts() == (0, PODS_IN_THE_BURST))
         .await;
-    let state = world.extender.state();
+    let state = cluster.extender.state();
     let known = state.index.uses().flat_map(|(_, uses)| uses).filter(|one| one.pods > 0);
     let known: BTreeMap<String, (u64, u64, u32)> =
         known.map(|one| (one.gpu.to_string(), (one.milli, one.memory_bytes, one.pods))).collect();

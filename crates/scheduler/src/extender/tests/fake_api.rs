@@ -32,7 +32,7 @@ pub(super) enum Fault {
 pub(super) struct Api {
     inner: Mutex<Inner>,
     version: watch::Sender<u64>,
-    /// Lists and questions about single pods are not answered.
+    /// ListSchedule and questions about single pods are not answered.
     pub(super) silent: AtomicBool,
     /// Decides what goes wrong with each bind.
     pub(super) fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,

@@ -2,8 +2,8 @@
 
 mod burst;
 mod calls;
+mod cluster;
+mod expiry;
 mod fake_api;
 mod json;
-mod stale;
-mod time;
-mod world;
+mod recheck;

@@ -1,4 +1,4 @@
-//! What the keeper of certificates needs of a cluster; the tests have one of their own.
+//! What the renewer of certificates needs of a cluster; the tests have one of their own.
 
 use super::rotation::Material;
 

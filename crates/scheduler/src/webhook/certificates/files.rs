@@ -28,7 +28,7 @@ impl Files {
     pub(in crate::webhook) async fn run(self, interval: Duration, stop: CancellationToken) {
         let mut served = None;
         while !stop.is_cancelled() {
-            match self.look(served.as_ref()).await {
+            match self.reload_if_changed(served.as_ref()).await {
                 Ok(pair) => served = Some(pair),
                 Err(error) => {
                     self.status.certificate_failed();
@@ -46,7 +46,7 @@ impl Files {
     ///
     /// # Errors
     /// When the files cannot be read or are no certificate and key.
-    pub(in crate::webhook) async fn look(&self, served: Option<&Pair>) -> anyhow::Result<Pair> {
+    pub(in crate::webhook) async fn reload_if_changed(&self, served: Option<&Pair>) -> anyhow::Result<Pair> {
         let read = |name: &'static str| {
             let path = self.folder.join(name);
             async move { tokio::fs::read(&path).await.with_context(|| path.display().to_string()) }

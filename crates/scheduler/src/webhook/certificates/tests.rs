@@ -14,7 +14,7 @@ use super::cluster::{Cluster, Stored, Written};
 use super::expiry;
 use super::files::Files;
 use super::issue::{Authority, Serving};
-use super::keeper::Keeper;
+use super::renewer::CertificateRenewer;
 use super::rotation::{Material, Policy};
 use super::tls;
 use crate::webhook::status::Status;
@@ -26,7 +26,7 @@ const START: i64 = 1_800_000_000;
 
 /// A cluster with one Secret and two webhook configurations.
 #[derive(Debug, Default)]
-pub(in crate::webhook) struct Fake {
+pub(in crate::webhook) struct FakeCluster {
     state: Mutex<State>,
 }
 
@@ -41,13 +41,13 @@ struct State {
     writes: usize,
 }
 
-impl Fake {
+impl FakeCluster {
     pub(in crate::webhook) fn bundle(&self) -> String {
         self.state.lock().unwrap().bundles[0].clone()
     }
 }
 
-impl Cluster for Arc<Fake> {
+impl Cluster for Arc<FakeCluster> {
     async fn read(&self) -> anyhow::Result<Stored> {
         let state = self.state.lock().unwrap();
         anyhow::ensure!(!state.down, "the API server is away");
@@ -85,13 +85,16 @@ fn policy() -> Policy {
 }
 
 /// A replica, at the time that the clock says.
-pub(in crate::webhook) fn keeper(cluster: &Arc<Fake>, clock: &Arc<AtomicI64>) -> Keeper<Arc<Fake>> {
+pub(in crate::webhook) fn renewer(
+    cluster: &Arc<FakeCluster>,
+    clock: &Arc<AtomicI64>,
+) -> CertificateRenewer<Arc<FakeCluster>> {
     let clock = Arc::clone(clock);
-    Keeper {
+    CertificateRenewer {
         cluster: Arc::clone(cluster),
         policy: policy(),
         clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-        server: RustlsConfig::from_config(tls::none_yet().unwrap()),
+        server: RustlsConfig::from_config(tls::without_certificate().unwrap()),
         status: Arc::new(Status::new().unwrap()),
     }
 }
@@ -120,20 +123,20 @@ fn accepts(bundle: &str, serving: &Serving, now: i64) -> Result<(), String> {
 
 #[tokio::test]
 async fn the_first_look_makes_stores_publishes_and_serves() {
-    let (cluster, clock) = (Arc::new(Fake::default()), clock(START));
-    let keeper = keeper(&cluster, &clock);
-    let material = keeper.look(None).await.unwrap();
+    let (cluster, clock) = (Arc::new(FakeCluster::default()), clock(START));
+    let renewer = renewer(&cluster, &clock);
+    let material = renewer.renew_if_due(None).await.unwrap();
     accepts(&cluster.bundle(), material.serving(), START).unwrap();
     assert!(accepts(&cluster.bundle(), material.serving(), START + 31 * DAY).is_err(), "it ends");
-    let again = keeper.look(Some(&material)).await.unwrap();
+    let again = renewer.renew_if_due(Some(&material)).await.unwrap();
     assert_eq!(again, material);
     assert_eq!(cluster.state.lock().unwrap().writes, 1, "a second look finds nothing to do");
 }
 
 #[tokio::test]
 async fn over_years_no_api_server_meets_a_certificate_that_it_does_not_trust() {
-    let (cluster, clock) = (Arc::new(Fake::default()), clock(START));
-    let replicas = [keeper(&cluster, &clock), keeper(&cluster, &clock)];
+    let (cluster, clock) = (Arc::new(FakeCluster::default()), clock(START));
+    let replicas = [renewer(&cluster, &clock), renewer(&cluster, &clock)];
     let mut served: [Option<Material>; 2] = [None, None];
     let (mut authorities, mut certificates) = (Vec::new(), 0);
     for step in 0..(3 * 365 * 2) {
@@ -142,7 +145,7 @@ async fn over_years_no_api_server_meets_a_certificate_that_it_does_not_trust() {
         clock.store(now, Ordering::SeqCst);
         let replica = usize::try_from(step % 2).unwrap();
         let believed = cluster.bundle();
-        let material = replicas[replica].look(served[replica].as_ref()).await.unwrap();
+        let material = replicas[replica].renew_if_due(served[replica].as_ref()).await.unwrap();
         certificates +=
             usize::from(served[replica].as_ref().is_none_or(|old| old.serving() != material.serving()));
         served[replica] = Some(material);
@@ -168,51 +171,51 @@ async fn over_years_no_api_server_meets_a_certificate_that_it_does_not_trust() {
 
 #[tokio::test]
 async fn an_authority_signs_only_after_it_was_published_for_a_while() {
-    let (cluster, clock) = (Arc::new(Fake::default()), clock(START));
-    let keeper = keeper(&cluster, &clock);
-    let first = keeper.look(None).await.unwrap();
+    let (cluster, clock) = (Arc::new(FakeCluster::default()), clock(START));
+    let renewer = renewer(&cluster, &clock);
+    let first = renewer.renew_if_due(None).await.unwrap();
     let at = |now: i64| clock.store(now, Ordering::SeqCst);
     at(START + 201 * DAY);
-    let published = keeper.look(Some(&first)).await.unwrap();
+    let published = renewer.renew_if_due(Some(&first)).await.unwrap();
     assert_eq!(published.authorities.len(), 2);
     assert_eq!(published.serving().signed_by, first.authorities[0].name);
     at(START + 201 * DAY + HOUR / 2);
-    let early = keeper.look(Some(&published)).await.unwrap();
+    let early = renewer.renew_if_due(Some(&published)).await.unwrap();
     assert_eq!(early.serving(), published.serving());
     // Somebody keeps the new authority out of one configuration: it waits, however long.
     cluster.state.lock().unwrap().bundles[1] = first.bundle();
     at(START + 201 * DAY + 2 * HOUR);
-    let held = keeper.look(Some(&early)).await.unwrap();
+    let held = renewer.renew_if_due(Some(&early)).await.unwrap();
     assert_eq!(held.serving().signed_by, first.authorities[0].name);
-    let signed = keeper.look(Some(&held)).await.unwrap();
+    let signed = renewer.renew_if_due(Some(&held)).await.unwrap();
     assert_eq!(signed.serving().signed_by, published.authorities[1].name);
     assert_eq!(signed.authorities[0].key, None, "the old one signs no more");
 }
 
 #[tokio::test]
 async fn of_two_replicas_that_begin_at_once_one_wins_and_both_serve_it() {
-    let (cluster, clock) = (Arc::new(Fake::default()), clock(START));
+    let (cluster, clock) = (Arc::new(FakeCluster::default()), clock(START));
     let rival = policy().advance(None, &[], START).unwrap();
     cluster.state.lock().unwrap().rivals.push(rival.clone());
-    let material = keeper(&cluster, &clock).look(None).await.unwrap();
+    let material = renewer(&cluster, &clock).renew_if_due(None).await.unwrap();
     assert_eq!(material, rival);
     assert_eq!(cluster.bundle(), rival.bundle());
 }
 
 #[tokio::test]
 async fn what_others_break_is_mended_at_the_next_look() {
-    let (cluster, clock) = (Arc::new(Fake::default()), clock(START));
-    let keeper = keeper(&cluster, &clock);
-    let first = keeper.look(None).await.unwrap();
+    let (cluster, clock) = (Arc::new(FakeCluster::default()), clock(START));
+    let renewer = renewer(&cluster, &clock);
+    let first = renewer.renew_if_due(None).await.unwrap();
     cluster.state.lock().unwrap().bundles[1].clear();
-    keeper.look(Some(&first)).await.unwrap();
+    renewer.renew_if_due(Some(&first)).await.unwrap();
     assert_eq!(cluster.state.lock().unwrap().bundles[1], first.bundle());
     cluster.state.lock().unwrap().secret = Some("{broken".to_owned());
-    let second = keeper.look(Some(&first)).await.unwrap();
+    let second = renewer.renew_if_due(Some(&first)).await.unwrap();
     assert_ne!(second, first);
     accepts(&cluster.bundle(), second.serving(), START).unwrap();
     cluster.state.lock().unwrap().down = true;
-    let error = keeper.look(Some(&second)).await.unwrap_err();
+    let error = renewer.renew_if_due(Some(&second)).await.unwrap_err();
     assert_eq!(format!("{error:#}"), "cannot read the Secret: the API server is away");
 }
 
@@ -247,29 +250,29 @@ async fn files_are_served_again_when_they_change_and_kept_when_they_break() {
         std::fs::write(folder.path().join("tls.crt"), &serving.certificate).unwrap();
         std::fs::write(folder.path().join("tls.key"), &serving.key).unwrap();
     };
-    let server = RustlsConfig::from_config(tls::none_yet().unwrap());
+    let server = RustlsConfig::from_config(tls::without_certificate().unwrap());
     let status = Arc::new(Status::new().unwrap());
     let files =
         Files { folder: folder.path().to_owned(), server: server.clone(), status: Arc::clone(&status) };
-    let error = files.look(None).await.unwrap_err();
+    let error = files.reload_if_changed(None).await.unwrap_err();
     assert!(format!("{error:#}").contains("tls.crt"), "{error:#}");
     assert_eq!(status.ready(), Err("no certificate yet"));
 
     let (first, second) =
         (policy().advance(None, &[], START).unwrap(), policy().advance(None, &[], START).unwrap());
     write(first.serving());
-    let none_yet = server.get_inner();
-    let pair = files.look(None).await.unwrap();
+    let without_certificate = server.get_inner();
+    let pair = files.reload_if_changed(None).await.unwrap();
     let with_first = server.get_inner();
-    assert!(!Arc::ptr_eq(&none_yet, &with_first));
+    assert!(!Arc::ptr_eq(&without_certificate, &with_first));
     assert_eq!(status.ready(), Ok(()));
-    files.look(Some(&pair)).await.unwrap();
+    files.reload_if_changed(Some(&pair)).await.unwrap();
     assert!(Arc::ptr_eq(&with_first, &server.get_inner()), "nothing changed");
 
     std::fs::write(folder.path().join("tls.crt"), &second.serving().certificate).unwrap();
-    files.look(Some(&pair)).await.unwrap_err();
+    files.reload_if_changed(Some(&pair)).await.unwrap_err();
     assert!(Arc::ptr_eq(&with_first, &server.get_inner()), "certificate and key of different pairs");
     write(second.serving());
-    files.look(Some(&pair)).await.unwrap();
+    files.reload_if_changed(Some(&pair)).await.unwrap();
     assert!(!Arc::ptr_eq(&with_first, &server.get_inner()));
 }

@@ -28,7 +28,7 @@ pub(in crate::webhook) fn config(certificate: &[u8], key: &[u8]) -> anyhow::Resu
 ///
 /// # Errors
 /// Never with ring's defaults.
-pub(in crate::webhook) fn none_yet() -> anyhow::Result<Arc<ServerConfig>> {
+pub(in crate::webhook) fn without_certificate() -> anyhow::Result<Arc<ServerConfig>> {
     Ok(Arc::new(builder()?.with_no_client_auth().with_cert_resolver(Arc::new(Nothing))))
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Settings, Verdict, mutate, mutate_with, patch, patched, pod, single, validate, warnings};
+use super::{Decision, Settings, mutate, mutate_with, patch, patched, pod, single, validate, warnings};
 
 fn assigned() -> Value {
     json!({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {
@@ -98,7 +98,7 @@ fn a_sidecar_that_comes_later_and_goes_first_changes_no_choice() {
     let proxy = json!({"name": "istio-proxy", "image": "proxy"});
     object["spec"]["containers"].as_array_mut().unwrap().insert(0, proxy);
     assert_eq!(patch(&object), json!([add("/spec/containers/0/env", json!([void()]))]));
-    let Verdict::Refused(message) = validate(&object) else { panic!("a container without void passed") };
+    let Decision::Refused(message) = validate(&object) else { panic!("a container without void passed") };
     assert!(message.contains("another webhook took it away"), "{message}");
 }
 
@@ -133,9 +133,9 @@ fn pods_that_asked_kubeshare_for_no_gpu_go_to_the_default_scheduler() {
         let mut object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": labels}, "spec": single()});
         object["spec"]["schedulerName"] = json!("kubeshare-scheduler");
         assert_eq!(patch(&object), json!([add("/spec/schedulerName", "default-scheduler")]));
-        let Verdict::Refused(_) = validate(&object) else { panic!("a pod that nobody schedules passed") };
+        let Decision::Refused(_) = validate(&object) else { panic!("a pod that nobody schedules passed") };
         let object = patched(&object);
-        assert_eq!((mutate(&object), validate(&object)), (Verdict::NotOurs, Verdict::NotOurs));
+        assert_eq!((mutate(&object), validate(&object)), (Decision::NotOurs, Decision::NotOurs));
     }
 }
 
@@ -183,7 +183,7 @@ fn whole_gpus_take_a_seat_each() {
 fn a_runtime_class_is_set_where_the_administrator_says_so_and_the_user_nothing() {
     let settings = Settings { runtime_class: Some("nvidia".to_owned()) };
     let class = |object: &Value| match mutate_with(object, &settings) {
-        Verdict::Admitted { patch, .. } => {
+        Decision::Admitted { patch, .. } => {
             let patch = serde_json::to_value(patch).unwrap();
             let found =
                 patch.as_array().unwrap().iter().find(|op| op["path"] == "/spec/runtimeClassName").cloned();
@@ -203,8 +203,8 @@ fn pods_that_ask_for_nothing_are_none_of_our_business() {
     let mut labelled = plain.clone();
     labelled["metadata"]["labels"] = json!({"sharedgpu/gpu_request": "0", "sharedgpu/gpu_limit": "0"});
     for object in [plain, labelled] {
-        assert_eq!(mutate(&object), Verdict::NotOurs);
-        assert_eq!(validate(&object), Verdict::NotOurs);
+        assert_eq!(mutate(&object), Decision::NotOurs);
+        assert_eq!(validate(&object), Decision::NotOurs);
     }
 }
 

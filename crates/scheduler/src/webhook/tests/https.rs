@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
-use super::super::certificates::tests::{Fake, NAME, keeper};
+use super::super::certificates::tests::{FakeCluster, NAME, renewer};
 use super::super::plan::Settings;
 use super::super::serve;
 use super::super::status::{self, Status};
@@ -71,16 +71,16 @@ fn base64(text: &str) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews_are_answered_and_connections_outlive_a_new_certificate() {
     let now = jiff::Timestamp::now().as_second();
-    let (cluster, clock) = (Arc::new(Fake::default()), Arc::new(AtomicI64::new(now)));
-    let keeper = keeper(&cluster, &clock);
-    let first = keeper.look(None).await.unwrap();
+    let (cluster, clock) = (Arc::new(FakeCluster::default()), Arc::new(AtomicI64::new(now)));
+    let renewer = renewer(&cluster, &clock);
+    let first = renewer.renew_if_due(None).await.unwrap();
     let status = Arc::new(Status::new().unwrap());
     let admission = serve::Admission { settings: Settings::default(), status: Arc::clone(&status) };
     let listener = super::super::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = listener.local_addr().unwrap();
     let handle = Handle::new();
     let service = serve::router(Arc::new(admission)).into_make_service();
-    let server = axum_server::from_tcp_rustls(listener, keeper.server.clone())
+    let server = axum_server::from_tcp_rustls(listener, renewer.server.clone())
         .unwrap()
         .handle(handle.clone())
         .serve(service);
@@ -97,7 +97,7 @@ async fn reviews_are_answered_and_connections_outlive_a_new_certificate() {
 
     // A serving certificate is renewed while that connection stays open.
     clock.store(now + 21 * DAY, Ordering::SeqCst);
-    let second = keeper.look(Some(&first)).await.unwrap();
+    let second = renewer.renew_if_due(Some(&first)).await.unwrap();
     assert_ne!(first, second);
     let bundle = cluster.bundle();
     tokio::task::spawn_blocking(move || {

@@ -1,16 +1,16 @@
 //! The webhooks, from pods in JSON to patches and refusals in JSON.
 
-mod bad;
 mod changes;
 mod golden;
 mod https;
 mod properties;
+mod refusals;
 
 use serde_json::{Value, json};
 
 use super::admission;
 use super::plan::Settings;
-use super::review::{Operation, Request, Verdict};
+use super::review::{Decision, Operation, Request};
 
 /// A pod as a user would write it: annotations (without the prefix), and the spec.
 fn pod(annotations: &[(&str, &str)], spec: &Value) -> Value {
@@ -41,22 +41,22 @@ fn request(operation: &str, object: &Value, old: &Value) -> Request {
     request
 }
 
-fn mutate_with(object: &Value, settings: &Settings) -> Verdict {
+fn mutate_with(object: &Value, settings: &Settings) -> Decision {
     admission::mutate(&request("CREATE", object, &Value::Null), settings)
 }
 
-fn mutate(object: &Value) -> Verdict {
+fn mutate(object: &Value) -> Decision {
     mutate_with(object, &Settings::default())
 }
 
-fn validate(object: &Value) -> Verdict {
+fn validate(object: &Value) -> Decision {
     admission::validate(&request("CREATE", object, &Value::Null), &Settings::default())
 }
 
 /// The patch as JSON.
 fn patch(object: &Value) -> Value {
     match mutate(object) {
-        Verdict::Admitted { patch, warnings } => {
+        Decision::Admitted { patch, warnings } => {
             assert!(warnings.is_empty(), "warnings are the validating webhook's");
             serde_json::to_value(patch).unwrap()
         }
@@ -88,15 +88,15 @@ fn apply(object: &mut Value, patch: &Value) {
 
 /// Why the pod is refused, by both webhooks alike.
 fn refused(object: &Value) -> String {
-    let Verdict::Refused(message) = mutate(object) else { panic!("{object} was not refused") };
-    assert_eq!(validate(object), Verdict::Refused(message.clone()));
+    let Decision::Refused(message) = mutate(object) else { panic!("{object} was not refused") };
+    assert_eq!(validate(object), Decision::Refused(message.clone()));
     message
 }
 
 /// What the user is told beside the admission.
 fn warnings(object: &Value) -> Vec<String> {
     match validate(&patched(object)) {
-        Verdict::Admitted { patch, warnings } if patch.is_empty() => warnings,
+        Decision::Admitted { patch, warnings } if patch.is_empty() => warnings,
         other => panic!("{other:?}"),
     }
 }
