@@ -1,4 +1,4 @@
-//! Shows what the agent sees of this machine's GPUs, and what happens to them while it runs: `gpus [SECONDS]`.
+//! Prints the GPUs that the agent sees on this machine, and their events for a while: `gpus [SECONDS]`.
 #![allow(clippy::print_stdout, reason = "it is what the example is for")]
 
 use std::sync::Arc;
@@ -17,12 +17,12 @@ async fn main() -> anyhow::Result<()> {
     println!("{}", serde_json::to_string_pretty(&*watched.inventory.borrow())?);
     println!("not shared: {:?}", *watched.skipped.borrow());
     let mut events = watched.events.subscribe();
-    let told = async {
+    let print_events = async {
         while let Ok(one) = events.recv().await {
             println!("{one:?}");
         }
     };
-    let _ = tokio::time::timeout(Duration::from_secs(seconds), told).await;
+    let _ = tokio::time::timeout(Duration::from_secs(seconds), print_events).await;
     println!("Xid events reach us: {}", *watched.listens.borrow());
     println!("{}", watched.inventory.borrow().to_annotation()?);
     stop.cancel();

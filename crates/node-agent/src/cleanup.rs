@@ -32,9 +32,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 enum Blocker {
     #[error("pods still have the library mounted: {0:?}")]
     Mounted(BTreeSet<Version>),
-    #[error("an agent still serves this node: {} answers", .0.display())]
+    #[error("an agent still serves this node: {} accepts connections", .0.display())]
     Served(PathBuf),
-    #[error("cannot see what is in use: {0}")]
+    #[error("cannot find out what is in use: {0}")]
     Unknown(String),
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn clean(
         let mut logged = None;
         while let Some(blocker) = find_blocker(config, &client, usage.clone()).await {
             if logged.as_ref() != Some(&blocker) {
-                info!(%blocker, "waiting");
+                info!(%blocker, "the cleanup waits");
                 logged = Some(blocker);
             }
             tokio::time::sleep(CHECK_EVERY).await;
@@ -63,7 +63,7 @@ pub(crate) async fn clean(
         for folder in [&config.state_folder, &config.socket_folder] {
             remove(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
         }
-        info!("nothing of Sluice is left on this node");
+        info!("Sluice is removed from this node");
         Ok(())
     };
     stop.run_until_cancelled(all).await.unwrap_or(Ok(()))
@@ -75,7 +75,7 @@ async fn remove_metadata(client: Client, node: &str) {
         warn!(%why, "cannot remove the node's annotation and labels");
         tokio::time::sleep(backoff.next_delay()).await;
     }
-    info!(node, "annotation and labels are removed");
+    info!(node, "removed the node's annotation and labels");
 }
 
 /// Returns what the cleanup has to wait for; `None` if nothing.
@@ -90,7 +90,7 @@ async fn find_blocker(config: &Config, client: &Client, usage: Usage) -> Option<
         Err(why) => return Some(Blocker::Unknown(why.to_string())),
     };
     let library = Library::new(config.library_folder());
-    let looked = tokio::task::spawn_blocking(move || {
+    let result = tokio::task::spawn_blocking(move || {
         let ours = library.versions().map_err(|why| why.to_string())?;
         if ours.is_empty() {
             return Ok(BTreeSet::new());
@@ -98,7 +98,7 @@ async fn find_blocker(config: &Config, client: &Client, usage: Usage) -> Option<
         let used = usage.versions_of(|uid| pods.contains(uid)).map_err(|why| why.to_string())?;
         Ok(ours.intersection(&used).cloned().collect())
     });
-    match looked.await {
+    match result.await {
         Ok(Ok(used)) => (!used.is_empty()).then_some(Blocker::Mounted(used)),
         Ok(Err(why)) => Some(Blocker::Unknown(why)),
         Err(why) => Some(Blocker::Unknown(why.to_string())),
@@ -135,7 +135,7 @@ fn remove(folder: &Path) -> std::io::Result<()> {
     }
     match fs::remove_dir(folder) {
         Err(why) if why.kind() == ErrorKind::ResourceBusy => {
-            info!(folder = %folder.display(), "left empty: it is mounted");
+            info!(folder = %folder.display(), "kept the empty folder: it is a mount point");
             Ok(())
         }
         outcome => outcome,
@@ -148,7 +148,7 @@ mod tests {
     use k8s_openapi::api::core::v1::PodStatus;
 
     #[test]
-    fn a_pod_that_has_ended_keeps_nothing() {
+    fn ended_pod_does_not_block_the_cleanup() {
         let in_phase = |phase: &str| {
             let status = PodStatus { phase: Some(phase.into()), ..PodStatus::default() };
             Pod { status: Some(status), ..Pod::default() }
@@ -159,16 +159,16 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_never_had_an_agent_has_nothing_to_wait_for() {
+    fn absent_library_folder_has_no_versions_and_unreadable_one_is_an_error() {
         let root = tempfile::tempdir().unwrap();
         assert!(Library::new(root.path().join("lib")).versions().unwrap().is_empty());
         let no_folder = root.path().join("file");
         fs::write(&no_folder, "x").unwrap();
-        assert!(Library::new(no_folder).versions().is_err(), "what cannot be read is not taken for nothing");
+        assert!(Library::new(no_folder).versions().is_err(), "an unreadable folder does not count as empty");
     }
 
     #[test]
-    fn a_folder_goes_with_all_that_is_in_it_and_an_absent_one_is_no_error() {
+    fn folder_is_removed_with_its_content_and_absent_folder_is_no_error() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("sluice");
         fs::create_dir_all(folder.join("lib/abc")).unwrap();

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use crate::{gpus, managers};
 
 /// Allowed number of device slots per GPU; each is a pod that may share the GPU.
-const SEATS: std::ops::RangeInclusive<u32> = 1..=1000;
+const SLOTS: std::ops::RangeInclusive<u32> = 1..=1000;
 
 /// `sluice node-agent`: serve one node.
 ///
@@ -21,7 +21,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// Pods that may share one GPU, 1 to 1000
-    #[arg(long, value_name = "SEATS", default_value = "10")]
+    #[arg(long, value_name = "SLOTS", default_value = "10")]
     seats_per_gpu: String,
     /// What programs do while no manager answers: open (launch without grants) or closed (hold their launches)
     #[arg(long, value_name = "open|closed")]
@@ -85,7 +85,7 @@ pub struct Config {
     /// This node's name.
     pub node: String,
     /// Pods that may share one GPU.
-    pub seats_per_gpu: u32,
+    pub slots_per_gpu: u32,
     /// What programs do while no manager answers; `None` leaves the programs' own default.
     pub on_manager_loss: Option<OnManagerLoss>,
     /// Address of the HTTP pages.
@@ -170,8 +170,8 @@ impl Config {
         if node.is_empty() {
             wrong("node", "", "the node's name, there or in NODE_NAME");
         }
-        let seats = u32::from_str(&arguments.seats_per_gpu).ok().filter(|seats| SEATS.contains(seats));
-        if seats.is_none() {
+        let slots = u32::from_str(&arguments.seats_per_gpu).ok().filter(|slots| SLOTS.contains(slots));
+        if slots.is_none() {
             wrong("seats-per-gpu", &arguments.seats_per_gpu, "a number from 1 to 1000");
         }
         let on_manager_loss = match arguments.on_manager_loss.as_deref() {
@@ -200,10 +200,10 @@ impl Config {
                 wrong(flag, &path.to_string_lossy(), "an absolute path");
             }
         }
-        match (seats, http, mistakes.is_empty()) {
-            (Some(seats_per_gpu), Some(http), true) => Ok(Self {
+        match (slots, http, mistakes.is_empty()) {
+            (Some(slots_per_gpu), Some(http), true) => Ok(Self {
                 node,
-                seats_per_gpu,
+                slots_per_gpu,
                 on_manager_loss,
                 http,
                 library: arguments.library.clone(),
@@ -222,60 +222,5 @@ impl Config {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
-
-    fn read(flags: &[&str], node: Option<&str>) -> Result<Config, ConfigMistakes> {
-        let flags = [&["agent"], flags].concat();
-        let arguments = Program::try_parse_from(flags).unwrap().arguments;
-        Config::read(&arguments, |name| node.filter(|_| name == "NODE_NAME").map(str::to_owned))
-    }
-
-    #[test]
-    fn without_flags_everything_is_as_on_every_node() {
-        let config = read(&[], Some("n1")).unwrap();
-        assert_eq!((config.node.as_str(), config.seats_per_gpu, config.task), ("n1", 10, Task::Serve));
-        assert_eq!(config.http, "0.0.0.0:9400".parse().unwrap());
-        assert_eq!(config.control_folder(), PathBuf::from("/var/lib/sluice/control"));
-        assert_eq!(config.on_manager_loss, None);
-    }
-
-    #[test]
-    fn every_mistake_is_named_at_once_with_what_is_allowed() {
-        let flags = ["--seats-per-gpu=0", "--on-manager-loss=maybe", "--http=9400", "--state-folder=here"];
-        let said = read(&flags, None).unwrap_err().to_string();
-        for part in [
-            "--node",
-            "NODE_NAME",
-            "--seats-per-gpu is \"0\"",
-            "1 to 1000",
-            "--on-manager-loss is \"maybe\"",
-            "--http is \"9400\"",
-            "--state-folder is \"here\"",
-        ] {
-            assert!(said.contains(part), "{part} is not in {said}");
-        }
-    }
-
-    #[test]
-    fn a_flag_goes_before_the_variable_and_manager_arguments_pass_through() {
-        let flags = [
-            "--node=flag",
-            "--manager-argument=--window-ms=500",
-            "--on-manager-loss=closed",
-            "--cleanup",
-            "--stay",
-        ];
-        let config = read(&flags, Some("variable")).unwrap();
-        assert_eq!((config.node.as_str(), config.on_manager_loss), ("flag", Some(OnManagerLoss::Closed)));
-        assert_eq!(config.manager_arguments, ["--window-ms=500"]);
-        assert_eq!(config.task, Task::Cleanup { stay: true });
-    }
-}
+#[path = "config_tests.rs"]
+mod tests;

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_control_folder_that_others_could_read_is_closed() {
+    fn existing_control_folder_gets_a_private_mode() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("control");
         fs::create_dir(&path).unwrap();

@@ -56,7 +56,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     raise_descriptor_limit();
-    let program = std::env::current_exe().context("cannot find our own program")?;
+    let program = std::env::current_exe().context("cannot find the program of this process")?;
     let listener = TcpListener::bind(config.http)
         .await
         .with_context(|| format!("cannot listen on --http {}", config.http))?;
@@ -86,7 +86,7 @@ fn stopped_by_signals() -> anyhow::Result<CancellationToken> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("told to end");
+        tracing::info!("received a signal to end");
         cancel.cancel();
     });
     Ok(stop)

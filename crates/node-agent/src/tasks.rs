@@ -29,20 +29,20 @@ impl AgentTasks {
     pub(crate) fn spawn_graceful<E: Into<anyhow::Error>>(
         &mut self,
         name: &'static str,
-        part: impl Future<Output = Result<(), E>> + Send + 'static,
+        task: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
-        self.graceful.spawn(async move { (name, part.await.map_err(Into::into)) });
+        self.graceful.spawn(async move { (name, task.await.map_err(Into::into)) });
     }
 
     /// Spawns a task that never ends by itself and may be dropped at any moment.
     pub(crate) fn spawn_abortable(
         &mut self,
         name: &'static str,
-        part: impl Future<Output = ()> + Send + 'static,
+        task: impl Future<Output = ()> + Send + 'static,
     ) {
         self.abortable.spawn(async move {
-            part.await;
-            (name, Err(anyhow::anyhow!("it has nothing to work on any more")))
+            task.await;
+            (name, Err(anyhow::anyhow!("its input ended")))
         });
     }
 
@@ -69,21 +69,21 @@ impl AgentTasks {
         let all = async {
             while let Some(ended) = self.graceful.join_next().await {
                 if !matches!(ended, Ok((_, Ok(())))) {
-                    warn!(why = format!("{:#}", explain(ended)), "a part of the agent did not end well");
+                    warn!(why = format!("{:#}", explain(ended)), "a task of the agent failed while ending");
                 }
             }
         };
         if tokio::time::timeout(END_WITHIN, all).await.is_err() {
-            warn!(after_s = END_WITHIN.as_secs(), "not everything ended in time");
+            warn!(after_s = END_WITHIN.as_secs(), "some tasks did not end in time");
         }
     }
 }
 
 fn explain(ended: Result<Ended, JoinError>) -> anyhow::Error {
     match ended {
-        Ok((part, Ok(()))) => anyhow::anyhow!("{part}: it ended although nobody said so"),
-        Ok((part, Err(why))) => why.context(part),
-        Err(why) => anyhow::Error::new(why).context("a part of the agent failed"),
+        Ok((task, Ok(()))) => anyhow::anyhow!("{task}: it ended without being told to"),
+        Ok((task, Err(why))) => why.context(task),
+        Err(why) => anyhow::Error::new(why).context("a task of the agent failed"),
     }
 }
 
@@ -93,23 +93,23 @@ mod tests {
     use std::future::pending;
 
     #[tokio::test]
-    async fn a_part_that_fails_is_named_with_its_reason() {
+    async fn failed_task_is_named_with_its_reason() {
         let mut tasks = AgentTasks::new(CancellationToken::new());
         tasks.spawn_abortable("sleeper", pending());
         tasks.spawn_graceful("plugin", async { Err(std::io::Error::other("the folder is gone")) });
-        let said = format!("{:#}", tasks.wait().await.unwrap_err());
-        assert_eq!(said, "plugin: the folder is gone");
+        let message = format!("{:#}", tasks.wait().await.unwrap_err());
+        assert_eq!(message, "plugin: the folder is gone");
     }
 
     #[tokio::test]
-    async fn a_part_that_ends_unasked_is_a_failure_too() {
+    async fn task_that_ends_on_its_own_is_a_failure() {
         let mut tasks = AgentTasks::new(CancellationToken::new());
         tasks.spawn_abortable("pods", async {});
         assert!(format!("{:#}", tasks.wait().await.unwrap_err()).starts_with("pods: "));
     }
 
     #[tokio::test]
-    async fn at_the_end_those_that_have_something_to_put_in_order_are_waited_for() {
+    async fn end_waits_for_graceful_tasks() {
         let stop = CancellationToken::new();
         let mut tasks = AgentTasks::new(stop.clone());
         let (tidied, is_tidied) = tokio::sync::oneshot::channel();

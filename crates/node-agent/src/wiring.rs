@@ -66,13 +66,14 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let Environment { client, gpus, program, listener } = environment;
     let (node, stop) = (config.node.clone(), tasks.stop.clone());
     let installed = install(config).await?;
-    let (assigner, board) = (ClientAssigner::default(), ManagerStatuses::default());
+    let (assigner, statuses) = (ClientAssigner::default(), ManagerStatuses::default());
     let (sets, assignments) = (assigner.sets.subscribe(), assigner.assignments.subscribe());
     let inventory = InventorySlot::default();
     let (pods_known, pods) = watch::channel(None);
     let (registered, is_registered) = watch::channel(false);
-    let launch = launch(config, program);
-    let tester = tests(config, &launch).then(|| Tester::new(tools(config, &launch), Arc::clone(&gpus)));
+    let command = command(config, program);
+    let tester = wants_self_tests(config, &command)
+        .then(|| Tester::new(self_test_tools(config, &command), Arc::clone(&gpus)));
     let registry = Registry::new();
     let plugin_metrics = device_plugin::Metrics::register(&registry)?;
     let sources = Sources {
@@ -81,21 +82,21 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         pods: pods.clone(),
         assignments: assignments.clone(),
         sets: sets.clone(),
-        board: board.clone(),
-        launch: launch.clone(),
+        statuses: statuses.clone(),
+        command: command.clone(),
     };
     let readiness = Readiness {
         inventory: Arc::clone(&inventory),
         plugin: is_registered,
         pods: pods.clone(),
-        managers: board.watch(),
+        managers: statuses.watch(),
     };
     tasks.spawn_graceful("http", http::serve(listener, Pages { sources, readiness, registry }, stop.clone()));
     tasks.spawn_abortable("pods", informer::follow(client.clone(), node.clone(), pods_known));
-    let (tell, notices) = EventQueue::new();
-    tasks.spawn_abortable("events", events::send(client.clone(), node.clone(), notices));
+    let (event_queue, pending_events) = EventQueue::new();
+    tasks.spawn_abortable("events", events::send(client.clone(), node.clone(), pending_events));
 
-    let settings = config.gpu.settings(config.seats_per_gpu);
+    let settings = config.gpu.settings(config.slots_per_gpu);
     let watched = tokio::select! {
         watched = gpus::watch(gpus, settings, stop.clone()) => watched,
         failed = tasks.wait() => return failed,
@@ -104,32 +105,32 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let Some(watched) = watched else { return Ok(()) };
     let gpus = inventory.get_or_init(|| watched.inventory).clone();
 
-    let refusals = tell.clone();
+    let refusals = event_queue.clone();
     let refused = move |pod: &PodView, why: &Refusal| {
         refusals.publish(about_pod(pod), Reason::GpuRefused, format!("this pod gets no GPU: {why}"));
     };
     tasks.spawn_abortable("assigner", assigner.run(pods.clone(), gpus.clone(), refused));
-    tasks.spawn_abortable("marks", node_metadata::reconcile(client, node.clone(), gpus.clone()));
+    tasks.spawn_abortable("node metadata", node_metadata::reconcile(client, node.clone(), gpus.clone()));
     tasks.spawn_abortable(
-        "self-test news",
-        health_events::publish_self_tests(node.clone(), board.watch(), tell.clone()),
+        "self-test events",
+        health_events::publish_self_tests(node.clone(), statuses.watch(), event_queue.clone()),
     );
     tasks.spawn_abortable(
-        "news",
+        "health events",
         health_events::publish_health_changes(
             node.clone(),
             gpus.clone(),
             assignments,
             sets.clone(),
             pods,
-            tell,
+            event_queue,
         ),
     );
     let instance = managers::instance_id().context("cannot read a random identity")?;
-    let settings = managers::Settings { tester, ..managers::Settings::new(launch, instance) };
+    let settings = managers::Settings { tester, ..managers::Settings::new(command, instance) };
     tasks.spawn_graceful(
         "managers",
-        infallible(managers::supervise(settings, gpus.clone(), sets, board, stop.clone())),
+        infallible(managers::supervise(settings, gpus.clone(), sets, statuses, stop.clone())),
     );
     let settings = plugin_settings(config, &installed);
     tasks.spawn_graceful(
@@ -141,7 +142,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         "library",
         infallible(collect_periodically(library, installed, usage(config), COLLECT_EVERY, stop)),
     );
-    info!(node, "the node is served");
+    info!(node, "serving the node");
     Ok(())
 }
 
@@ -154,7 +155,7 @@ async fn infallible(part: impl Future<Output = ()>) -> anyhow::Result<()> {
 async fn install(config: &Config) -> anyhow::Result<Installed> {
     let (library, source) = (Library::new(config.library_folder()), config.library.clone());
     let installed = tokio::task::spawn_blocking(move || library.install(&source)).await?;
-    installed.context("cannot give pods their library")
+    installed.context("cannot install the library for pods")
 }
 
 /// How to find the library versions that pods use.
@@ -166,7 +167,7 @@ pub(crate) fn usage(config: &Config) -> Usage {
     }
 }
 
-fn launch(config: &Config, program: PathBuf) -> ManagerCommand {
+fn command(config: &Config, program: PathBuf) -> ManagerCommand {
     let mut arguments = config.managers.arguments();
     arguments.extend_from_slice(&config.manager_arguments);
     if let Some(behaviour) = config.on_manager_loss {
@@ -174,25 +175,25 @@ fn launch(config: &Config, program: PathBuf) -> ManagerCommand {
     }
     ManagerCommand {
         program,
-        sockets: config.socket_folder.clone(),
-        controls: config.control_folder(),
+        socket_folder: config.socket_folder.clone(),
+        control_folder: config.control_folder(),
         simulated: config.managers.simulated(),
         arguments,
     }
 }
 
 /// Whether GPUs are self-tested. They are not if an operator gives the managers a result.
-fn tests(config: &Config, launch: &ManagerCommand) -> bool {
+fn wants_self_tests(config: &Config, command: &ManagerCommand) -> bool {
     let given = |argument: &OsString| argument.to_string_lossy().starts_with("--self-test");
-    config.managers.tests() && !launch.arguments.iter().any(given)
+    config.managers.tests() && !command.arguments.iter().any(given)
 }
 
-fn tools(config: &Config, launch: &ManagerCommand) -> Tools {
+fn self_test_tools(config: &Config, command: &ManagerCommand) -> Tools {
     Tools {
-        program: launch.program.clone(),
+        program: command.program.clone(),
         library: config.library.clone(),
         folder: config.self_test_folder(),
-        simulated: launch.simulated,
+        simulated: command.simulated,
     }
 }
 

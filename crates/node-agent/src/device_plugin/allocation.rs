@@ -71,10 +71,10 @@ impl Provision {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The container request names no slot.
-    #[error("a container request names no seat")]
+    #[error("a container request names no device slot")]
     NoSlot,
     /// The slot was never listed, or is not listed any more.
-    #[error("{id:?} is no seat of this node, which has {total} (sluice-seat-0 to sluice-seat-<n>)")]
+    #[error("{id:?} is no device slot of this node, which has {total} (sluice-seat-0 to sluice-seat-<n>)")]
     Unknown {
         /// The requested id.
         id: String,
@@ -82,7 +82,7 @@ pub enum Refusal {
         total: u64,
     },
     /// Too few GPUs are healthy.
-    #[error("{id} is unhealthy: only {healthy} of this node's {total} seats have a healthy GPU")]
+    #[error("{id} is unhealthy: only {healthy} of this node's {total} device slots have a healthy GPU")]
     Unhealthy {
         /// The requested id.
         id: String,
@@ -92,7 +92,7 @@ pub enum Refusal {
         total: u64,
     },
     /// The same slot appears twice in the request.
-    #[error("{id} is asked for twice")]
+    #[error("{id} is requested twice")]
     Duplicate {
         /// The requested id.
         id: String,

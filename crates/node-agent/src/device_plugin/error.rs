@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// Our socket's name belongs to something that is not a socket.
     #[error("device plugin: {} is no socket: move it away", path.display())]
-    InTheWay {
+    NotASocket {
         /// The name.
         path: PathBuf,
     },
@@ -40,7 +40,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The sender of the GPU inventory was dropped.
-    #[error("device plugin: the GPU inventory has ended")]
+    #[error("device plugin: the GPU inventory ended")]
     NoInventory,
     /// The gRPC server ended by itself.
     #[error("device plugin: the server on {} ended: {why}", path.display())]

@@ -27,10 +27,10 @@ impl SocketIdentity {
         let about = match fs::symlink_metadata(path) {
             Ok(about) => about,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(Error::system("look at", path)(why)),
+            Err(why) => return Err(Error::system("examine", path)(why)),
         };
         if !about.file_type().is_socket() {
-            return Err(Error::InTheWay { path: path.to_owned() });
+            return Err(Error::NotASocket { path: path.to_owned() });
         }
         let made = (about.mtime(), about.mtime_nsec());
         Ok(Some(Self { device: about.dev(), inode: about.ino(), made }))
@@ -47,7 +47,7 @@ impl FolderWatch {
     /// Starts the watch. Every later change is seen.
     pub(super) fn watch(path: &Path) -> Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)
-            .map_err(Error::system("start to watch", path))?;
+            .map_err(Error::system("start watching", path))?;
         let changes = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVE;
         let end = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_ONLYDIR;
         inotify.add_watch(path, changes | end).map_err(Error::system("watch", path))?;

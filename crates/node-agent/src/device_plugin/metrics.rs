@@ -12,7 +12,7 @@ pub struct Metrics {
     pub(super) allocate: Histogram,
     pub(super) registrations: IntCounterVec,
     pub(super) registered: IntGauge,
-    pub(super) seats: IntGaugeVec,
+    pub(super) slots: IntGaugeVec,
 }
 
 impl Metrics {
@@ -23,13 +23,13 @@ impl Metrics {
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let allocate = HistogramOpts::new(
             "sluice_device_plugin_allocate_seconds",
-            "Time from kubelet's Allocate request to our answer.",
+            "Time from kubelet's Allocate request to the answer, seconds.",
         );
         let registrations = Opts::new(
             "sluice_device_plugin_registrations_total",
             "Attempts to register the plugin with kubelet, by outcome (ok, error).",
         );
-        let seats = Opts::new(
+        let slots = Opts::new(
             "sluice_device_plugin_seats",
             "DeviceSlots of the node by health (healthy, unhealthy), held or not.",
         );
@@ -38,9 +38,9 @@ impl Metrics {
             registrations: IntCounterVec::new(registrations, &["outcome"])?,
             registered: IntGauge::new(
                 "sluice_device_plugin_registered",
-                "1 while kubelet knows the plugin.",
+                "1 while the plugin is registered with kubelet, else 0.",
             )?,
-            seats: IntGaugeVec::new(seats, &["health"])?,
+            slots: IntGaugeVec::new(slots, &["health"])?,
         };
         for outcome in ["ok", "error"] {
             metrics.registrations.with_label_values(&[outcome]);
@@ -48,7 +48,7 @@ impl Metrics {
         registry.register(Box::new(metrics.allocate.clone()))?;
         registry.register(Box::new(metrics.registrations.clone()))?;
         registry.register(Box::new(metrics.registered.clone()))?;
-        registry.register(Box::new(metrics.seats.clone()))?;
+        registry.register(Box::new(metrics.slots.clone()))?;
         Ok(metrics)
     }
 }

@@ -89,7 +89,7 @@ impl PluginServer {
     pub(super) async fn stop(mut self) {
         self.stop.cancel();
         if tokio::time::timeout(GRACE, &mut self.server).await.is_err() {
-            tracing::warn!(socket = %self.path.display(), "a client keeps its connection; cutting it off");
+            tracing::warn!(socket = %self.path.display(), "the server did not end in time; aborting it");
         }
         let removed = match self.socket_owner() {
             Ok(SocketOwner::Ours) => remove(&self.path),

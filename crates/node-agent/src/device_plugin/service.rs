@@ -58,7 +58,7 @@ impl Drop for StreamGuard {
 /// State of one ListAndWatch stream.
 struct SlotStream {
     inventory: watch::Receiver<NodeInventory>,
-    told: Option<DeviceSlots>,
+    sent: Option<DeviceSlots>,
     stop: CancellationToken,
     _guard: StreamGuard,
 }
@@ -71,8 +71,8 @@ impl SlotStream {
             if self.stop.is_cancelled() {
                 return None;
             }
-            if self.told != Some(slots) {
-                self.told = Some(slots);
+            if self.sent != Some(slots) {
+                self.sent = Some(slots);
                 return Some((slots, self));
             }
             self.stop.run_until_cancelled(self.inventory.changed()).await?.ok()?;
@@ -92,14 +92,14 @@ impl DevicePlugin for PluginService {
     type ListAndWatchStream = BoxStream<'static, Result<ListAndWatchResponse, Status>>;
 
     async fn list_and_watch(&self, _: Request<Empty>) -> Result<Response<Self::ListAndWatchStream>, Status> {
-        let listening = SlotStream {
+        let stream_state = SlotStream {
             inventory: self.inventory.clone(),
-            told: None,
+            sent: None,
             stop: self.stop.clone(),
             _guard: StreamGuard::new(&self.streams),
         };
-        let lists = stream::unfold(listening, SlotStream::next).map(|slots| {
-            tracing::info!(total = slots.total, healthy = slots.healthy, "telling kubelet the seats");
+        let lists = stream::unfold(stream_state, SlotStream::next).map(|slots| {
+            tracing::info!(total = slots.total, healthy = slots.healthy, "sent the device slots to kubelet");
             Ok(ListAndWatchResponse { devices: slots.devices() })
         });
         Ok(Response::new(lists.boxed()))
@@ -109,7 +109,7 @@ impl DevicePlugin for PluginService {
         &self,
         _: Request<PreferredAllocationRequest>,
     ) -> Result<Response<PreferredAllocationResponse>, Status> {
-        Err(Status::unimplemented("all seats are alike: there is nothing to prefer"))
+        Err(Status::unimplemented("all device slots are equal: there is no preference"))
     }
 
     async fn allocate(
@@ -121,7 +121,7 @@ impl DevicePlugin for PluginService {
         match self.provision.answer(slots, request.get_ref()) {
             Ok(answer) => Ok(Response::new(answer)),
             Err(refusal) => {
-                tracing::warn!(%refusal, "kubelet asks for what it cannot get");
+                tracing::warn!(%refusal, "refused an Allocate request of kubelet");
                 Err(Status::invalid_argument(refusal.to_string()))
             }
         }

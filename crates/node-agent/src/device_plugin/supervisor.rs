@@ -129,7 +129,7 @@ impl PluginSupervisor {
             Some(SocketOwner::Ours) => {}
             Some(SocketOwner::Foreign) => return Err(Error::TakenOver { path: self.socket.clone() }),
             Some(SocketOwner::Missing) => {
-                tracing::info!(socket = %self.socket.display(), "our socket was removed; making a new one");
+                tracing::info!(socket = %self.socket.display(), "our socket was removed; creating a new one");
                 self.stop_server().await;
                 self.server = Some(self.serve()?);
             }
@@ -221,7 +221,7 @@ impl PluginSupervisor {
         let slots = DeviceSlots::of(&self.inventory.borrow_and_update());
         let unhealthy = slots.total.saturating_sub(slots.healthy);
         for (health, count) in [("healthy", slots.healthy), ("unhealthy", unhealthy)] {
-            self.metrics.seats.with_label_values(&[health]).set(i64::try_from(count).unwrap_or(i64::MAX));
+            self.metrics.slots.with_label_values(&[health]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 }

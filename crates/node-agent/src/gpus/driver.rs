@@ -32,7 +32,7 @@ pub trait GpuDriver: Send + Sync + 'static {
     /// # Errors
     /// The driver does not answer, does not know the GPU, or does not count its processes.
     fn usage(&self, uuid: &str) -> Result<Usage, DriverUnavailable> {
-        Err(DriverUnavailable(format!("it does not say who uses {uuid}")))
+        Err(DriverUnavailable(format!("it does not report the processes on {uuid}")))
     }
 }
 

@@ -103,7 +103,7 @@ impl GpuDriver for FakeDriver {
                 Ok(report) => report,
                 Err(RecvTimeoutError::Timeout) => DriverEvent::Quiet,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(DriverUnavailable("nobody reports".into()));
+                    return Err(DriverUnavailable("the test has dropped the sender".into()));
                 }
             };
             if on_event(report).is_break() {

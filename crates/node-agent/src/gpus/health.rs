@@ -42,7 +42,7 @@ impl fmt::Display for Fault {
             Fault::NeedsRecovery(recovery) => write!(out, "the driver asks for recovery: {recovery}"),
             Fault::Vanished => out.write_str("the driver no longer lists this GPU"),
             Fault::Mig => out.write_str("GPU is in MIG mode"),
-            Fault::Failed(why) => write!(out, "asking the GPU failed: {why}"),
+            Fault::Failed(why) => write!(out, "querying the GPU failed: {why}"),
             Fault::DriverUnavailable(why) => write!(out, "the NVIDIA driver does not answer: {why}"),
         }
     }

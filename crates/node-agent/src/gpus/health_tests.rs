@@ -1,4 +1,4 @@
-//! The rule of one GPU's health, case by case and over all sequences of observations.
+//! The health of one GPU, case by case and over all sequences of observations.
 
 use super::*;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ fn after(observations: &[Observation]) -> Health {
 }
 
 #[test]
-fn a_critical_xid_makes_it_unhealthy_at_once_and_in_words() {
+fn critical_xid_makes_gpu_unhealthy_with_a_reason() {
     let health = after(&[Observation::Good, Observation::CriticalXid(79)]);
     assert_eq!(health, Health::Unhealthy { reason: Fault::Xid(79), since_ns: 1 });
     assert_eq!(
@@ -20,7 +20,7 @@ fn a_critical_xid_makes_it_unhealthy_at_once_and_in_words() {
 }
 
 #[test]
-fn recovery_takes_good_looks_in_a_row() {
+fn recovery_needs_consecutive_good_scans() {
     use Observation::{Bad, CriticalXid, Good};
     let nearly = [CriticalXid(79), Good, Good];
     assert!(
@@ -32,10 +32,10 @@ fn recovery_takes_good_looks_in_a_row() {
 }
 
 #[test]
-fn a_needed_reset_keeps_it_unhealthy_however_often_it_answers() {
+fn needed_reset_keeps_gpu_unhealthy() {
     let asks = Observation::Bad(Fault::NeedsRecovery(Recovery::Reset));
     let health = after(&[vec![Observation::CriticalXid(48)], vec![asks.clone(); 20]].concat());
-    // The Xid says why; the action alone is told where there was none.
+    // The Xid is the reason; the recovery action is reported only without an Xid.
     assert_eq!(health.reason(), Some(&Fault::Xid(48)));
     assert_eq!(
         after(&[asks]).reason().map(ToString::to_string).as_deref(),
@@ -44,7 +44,7 @@ fn a_needed_reset_keeps_it_unhealthy_however_often_it_answers() {
 }
 
 #[test]
-fn the_latest_xid_is_the_reason_and_the_first_fault_the_beginning() {
+fn latest_xid_is_the_reason_and_first_fault_the_beginning() {
     let health = after(&[Observation::Bad(Fault::Lost), Observation::Good, Observation::CriticalXid(95)]);
     assert_eq!(health, Health::Unhealthy { reason: Fault::Xid(95), since_ns: 0 });
 }
@@ -59,7 +59,7 @@ fn observation() -> impl Strategy<Value = Observation> {
 
 proptest! {
     #[test]
-    fn it_is_healthy_exactly_if_enough_good_looks_followed_the_last_fault(
+    fn healthy_exactly_if_enough_good_scans_follow_the_last_fault(
         observations in prop::collection::vec(observation(), 0..40), needed in 1..6u32,
     ) {
         let needed = NonZeroU32::new(needed).unwrap();
@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn the_beginning_is_that_of_the_last_stretch_without_health(observations in prop::collection::vec(observation(), 0..40)) {
+    fn unhealthy_period_begins_with_its_first_fault(observations in prop::collection::vec(observation(), 0..40)) {
         let mut health = Health::Healthy;
         let mut began = None;
         for (now, one) in (0..).zip(observations) {

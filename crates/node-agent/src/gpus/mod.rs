@@ -5,12 +5,12 @@
 //! * [`xid`] explains the driver's error numbers and which of them are the GPU's fault.
 //! * [`health`] is the state machine of one GPU. Pure.
 //! * [`registry`] holds all GPUs of the node: observations in, inventory and events out. Pure.
-//! * [`watcher`] does the I/O: it scans at intervals, waits for Xid events on a thread of its own, and publishes.
+//! * [`watcher`] does the I/O: it scans at intervals and publishes; `xid_listener` waits for Xid events on a thread.
 //!
 //! # Example
 //! ```ignore
 //! let gpus = Arc::new(gpus::NvmlDriver::new(flags.paths()));                // or gpus::fake::FakeDriver::healthy(2)
-//! let watched = gpus::watch(gpus, flags.settings(seats), stop /* CancellationToken */).await; // none if stopped
+//! let watched = gpus::watch(gpus, flags.settings(slots), stop /* CancellationToken */).await; // none if stopped
 //! let inventory: tokio::sync::watch::Receiver<NodeInventory> = watched.inventory.clone();
 //! let events: tokio::sync::broadcast::Receiver<gpus::GpuEvent> = watched.events.subscribe();
 //! ```
@@ -33,6 +33,7 @@ pub mod registry;
 pub mod watcher;
 pub mod xid;
 mod xid_events;
+mod xid_listener;
 
 pub use driver::GpuDriver;
 pub use flags::Flags;

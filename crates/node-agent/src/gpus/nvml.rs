@@ -170,10 +170,10 @@ impl GpuDriver for NvmlDriver {
 
     fn usage(&self, uuid: &str) -> Result<Usage, DriverUnavailable> {
         let nvml = self.open()?;
-        let asked = nvml.sys_driver_version().and_then(|driver| {
+        let usage = nvml.sys_driver_version().and_then(|driver| {
             let processes = nvml.device_by_uuid(uuid)?.running_compute_processes_count()?;
             Ok(Usage { driver, processes })
         });
-        asked.map_err(|why| DriverUnavailable(why.to_string()))
+        usage.map_err(|why| DriverUnavailable(why.to_string()))
     }
 }

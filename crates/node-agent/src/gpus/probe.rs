@@ -37,7 +37,7 @@ pub(super) fn scan_all(nvml: &Nvml, probe: &Probe<'_>) -> Result<Vec<ScannedGpu>
         let found = nvml.device_by_index(index).and_then(|device| probe.scan(&device, index, &mut ends));
         scanned.push(found.unwrap_or_else(|error| ScannedGpu::Unidentified { index, why: fault(error) }));
     }
-    let places: BTreeMap<String, String> = scanned
+    let addresses: BTreeMap<String, String> = scanned
         .iter()
         .filter_map(|found_gpu| match found_gpu {
             ScannedGpu::Known(gpu, _) => Some((gpu.uuid.clone(), gpu.pci.clone())),
@@ -46,7 +46,7 @@ pub(super) fn scan_all(nvml: &Nvml, probe: &Probe<'_>) -> Result<Vec<ScannedGpu>
         .collect();
     for found_gpu in &mut scanned {
         if let ScannedGpu::Known(gpu, _) = found_gpu {
-            gpu.nvlink = peers(&gpu.uuid, &places, &ends);
+            gpu.nvlink = peers(&gpu.uuid, &addresses, &ends);
         }
     }
     Ok(scanned)
@@ -67,8 +67,8 @@ impl Probe<'_> {
         if device.mig_mode().is_ok_and(|mode| mode.current != 0) {
             return Ok(ScannedGpu::Mig { uuid, index });
         }
-        let place = device.pci_info()?;
-        let pci = address(place.domain, place.bus, place.device);
+        let info = device.pci_info()?;
+        let pci = address(info.domain, info.bus, info.device);
         ends.insert(uuid.clone(), ends_of_links(device));
         let gpu = Gpu {
             uuid,
@@ -138,16 +138,16 @@ fn ends_of_links(device: &Device<'_>) -> BTreeSet<String> {
 /// still leads to a switch. The best available assumption is that all GPUs of the machine share it.
 fn peers(
     uuid: &str,
-    places: &BTreeMap<String, String>,
+    addresses: &BTreeMap<String, String>,
     ends: &BTreeMap<String, BTreeSet<String>>,
 ) -> Vec<String> {
     let none = BTreeSet::new();
     let own = ends.get(uuid).unwrap_or(&none);
-    let is_peer = |(other, place): &(&String, &String)| {
+    let is_peer = |(other, pci): &(&String, &String)| {
         let shares_switch = || ends.get(*other).is_some_and(|theirs| !theirs.is_disjoint(own));
-        other.as_str() != uuid && (own.contains(*place) || shares_switch())
+        other.as_str() != uuid && (own.contains(*pci) || shares_switch())
     };
-    places.iter().filter(is_peer).map(|(other, _)| other.clone()).collect()
+    addresses.iter().filter(is_peer).map(|(other, _)| other.clone()).collect()
 }
 
 fn condition(device: &Device<'_>) -> Condition {

@@ -1,4 +1,4 @@
-//! What is computed from NVML's and sysfs's answers.
+//! Values computed from the answers of NVML and sysfs.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,10 +13,10 @@ fn set(ends: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn peers_are_at_the_other_end_or_behind_the_same_switch() {
-    let places = ["a", "b", "c", "d"].map(|gpu| (gpu, format!("place-{gpu}")));
+    let addresses = ["a", "b", "c", "d"].map(|gpu| (gpu, format!("place-{gpu}")));
     let ends =
         map(&[("a", set(&["place-b", "switch-1"])), ("c", set(&["switch-1"])), ("d", set(&["switch-2"]))]);
-    let of = |gpu| peers(gpu, &map(&places), &ends);
+    let of = |gpu| peers(gpu, &map(&addresses), &ends);
     assert_eq!(
         [of("a"), of("c"), of("d")],
         [vec!["b".to_owned(), "c".to_owned()], vec!["a".to_owned()], vec![]]
@@ -39,14 +39,14 @@ fn addresses_are_as_in_sysfs() {
 
 proptest! {
     #[test]
-    fn one_bit_is_found_wherever_it_is(bit in 0..256u32) {
+    fn single_bit_is_found_at_any_position(bit in 0..256u32) {
         let mut words = [0; NODE_WORDS];
         words[usize::try_from(bit / 64).unwrap()] = 1 << (bit % 64);
         prop_assert_eq!(only_bit(&words), Some(bit));
     }
 
     #[test]
-    fn no_text_breaks_the_reader_of_numa_nodes(text in ".{0,20}") {
+    fn parse_numa_accepts_any_text(text in ".{0,20}") {
         let _ = parse_numa(&text);
     }
 }

@@ -64,7 +64,7 @@ struct RegisteredGpu {
 /// A scan that has begun: its sequence number, and whether it counts towards recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scan {
-    place: u64,
+    sequence: u64,
     purpose: ScanPurpose,
 }
 
@@ -84,20 +84,20 @@ pub struct GpuRegistry {
     members: Vec<RegisteredGpu>,
     skipped: Vec<Skipped>,
     /// Sequence number of the last scan begun or fault observed, to order the two.
-    place: u64,
+    sequence: u64,
 }
 
 impl GpuRegistry {
     /// No GPU yet. `needed` consecutive good scans make an unhealthy GPU healthy again.
     pub fn new(policy: Policy, needed: NonZeroU32) -> Self {
-        Self { policy, needed, members: Vec::new(), skipped: Vec::new(), place: 0 }
+        Self { policy, needed, members: Vec::new(), skipped: Vec::new(), sequence: 0 }
     }
 
     /// The node's inventory now.
-    pub fn inventory(&self, seats_per_gpu: u32) -> NodeInventory {
+    pub fn inventory(&self, slots_per_gpu: u32) -> NodeInventory {
         let mut gpus: Vec<_> = self.members.iter().map(RegisteredGpu::as_inventory).collect();
         gpus.sort_by(|one, other| (one.index, &one.uuid).cmp(&(other.index, &other.uuid)));
-        NodeInventory::new(seats_per_gpu, gpus)
+        NodeInventory::new(slots_per_gpu, gpus)
     }
 
     /// GPUs that the driver lists and the inventory leaves out.
@@ -107,8 +107,8 @@ impl GpuRegistry {
 
     /// Begins a scan; [`Self::finish_scan`] takes its result.
     pub fn begin_scan(&mut self, purpose: ScanPurpose) -> Scan {
-        self.place += 1;
-        Scan { place: self.place, purpose }
+        self.sequence += 1;
+        Scan { sequence: self.sequence, purpose }
     }
 
     /// Applies the result of a scan.
@@ -156,10 +156,10 @@ impl GpuRegistry {
                 }
             }
         }
-        let mute =
+        let unidentified =
             self.skipped.iter().find(|skipped| skipped.uuid.is_none()).map(|skipped| skipped.reason.clone());
         for index in seen.iter().enumerate().filter(|(_, seen)| !**seen).map(|(index, _)| index) {
-            let why = mute.clone().unwrap_or(Fault::Vanished);
+            let why = unidentified.clone().unwrap_or(Fault::Vanished);
             events.extend(self.observe(index, Observation::Bad(why), now_ns));
         }
         events
@@ -198,7 +198,7 @@ impl GpuRegistry {
         match condition {
             Condition::Bad(why) => self.observe(index, Observation::Bad(why), now_ns),
             // A good result from before the fault says nothing about the time after it.
-            Condition::Good if self.members[index].last_fault > scan.place => None,
+            Condition::Good if self.members[index].last_fault > scan.sequence => None,
             Condition::Good if scan.purpose == ScanPurpose::Prompted => None,
             Condition::Good => self.observe(index, Observation::Good, now_ns),
         }
@@ -208,8 +208,8 @@ impl GpuRegistry {
         let needed = self.needed;
         let member = &mut self.members[index];
         if observation != Observation::Good {
-            self.place += 1;
-            member.last_fault = self.place;
+            self.sequence += 1;
+            member.last_fault = self.sequence;
         }
         let before = std::mem::take(&mut member.health);
         let (was, since) = (before.reason().cloned(), before.since_ns());

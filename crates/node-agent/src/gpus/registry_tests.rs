@@ -1,4 +1,4 @@
-//! What the node's GPUs become by scans and Xids.
+//! How scans and Xids change the node's GPUs.
 
 use super::super::fake::gpu;
 use super::*;
@@ -14,7 +14,7 @@ fn good(indices: &[u32]) -> Result<Vec<ScannedGpu>, DriverUnavailable> {
     Ok(indices.iter().map(|index| known(*index, Condition::Good)).collect())
 }
 
-/// A registry that has seen GPUs 0 and 1, and the time that passes with each step.
+/// A registry that has seen GPUs 0 and 1, and a clock that advances with each step.
 struct Node {
     registry: GpuRegistry,
     now: u64,
@@ -49,14 +49,14 @@ impl Node {
 }
 
 #[test]
-fn an_xid_hits_its_own_gpu_and_is_told_with_what_it_did() {
+fn critical_xid_affects_only_its_gpu_and_is_reported_with_its_effect() {
     let mut node = Node::new();
     let (uuid, reason) = (gpu(1).uuid, Fault::Xid(79));
-    let told = [
+    let expected = [
         GpuEvent::Xid { uuid: Some(uuid.clone()), code: 79, class: Class::Critical },
         GpuEvent::Unhealthy { uuid: uuid.clone(), reason: reason.clone() },
     ];
-    assert_eq!(node.record_xid(Some(1), 79), told);
+    assert_eq!(node.record_xid(Some(1), 79), expected);
     assert_eq!(node.healthy(), [0]);
     assert_eq!(node.scan(good(&[0, 1])), []);
     assert_eq!(node.scan(good(&[0, 1])), [GpuEvent::Healthy { uuid, was: reason, after_ns: 2 }]);
@@ -64,7 +64,7 @@ fn an_xid_hits_its_own_gpu_and_is_told_with_what_it_did() {
 }
 
 #[test]
-fn programs_faults_change_nothing_whoever_they_are_told_of() {
+fn application_xids_never_change_health() {
     let mut node = Node::new();
     let before = node.registry.inventory(1);
     for code in super::super::xid::APPLICATION_XIDS {
@@ -75,14 +75,14 @@ fn programs_faults_change_nothing_whoever_they_are_told_of() {
 }
 
 #[test]
-fn a_critical_xid_of_nobody_knows_whom_suspects_all() {
+fn critical_xid_without_gpu_makes_all_gpus_unhealthy() {
     let mut node = Node::new();
     assert_eq!(node.record_xid(None, 79).len(), 3);
     assert!(node.healthy().is_empty());
 }
 
 #[test]
-fn a_look_that_began_before_the_xid_does_not_speak_for_the_gpu() {
+fn scan_that_began_before_the_xid_does_not_count() {
     let mut node = Node::new();
     let before = node.registry.begin_scan(ScanPurpose::Scheduled);
     node.record_xid(Some(0), 48);
@@ -94,7 +94,7 @@ fn a_look_that_began_before_the_xid_does_not_speak_for_the_gpu() {
 }
 
 #[test]
-fn looks_that_an_xid_prompted_find_what_is_bad_and_prove_nothing_good() {
+fn prompted_scans_find_faults_but_do_not_count_towards_recovery() {
     let mut node = Node::new();
     node.record_xid(Some(0), 79);
     for _ in 0..10 {
@@ -112,7 +112,7 @@ fn looks_that_an_xid_prompted_find_what_is_bad_and_prove_nothing_good() {
 }
 
 #[test]
-fn a_gpu_that_vanishes_stays_in_the_inventory_and_comes_back_by_its_uuid() {
+fn vanished_gpu_stays_in_the_inventory_and_returns_by_its_uuid() {
     let mut node = Node::new();
     node.scan(good(&[0]));
     assert_eq!(node.reason(1).as_deref(), Some("the driver no longer lists this GPU"));
@@ -126,7 +126,7 @@ fn a_gpu_that_vanishes_stays_in_the_inventory_and_comes_back_by_its_uuid() {
 }
 
 #[test]
-fn a_mute_gpu_is_the_one_that_is_missing() {
+fn unidentified_gpu_is_matched_with_the_missing_one() {
     let mut node = Node::new();
     node.scan(Ok(vec![known(0, Condition::Good), ScannedGpu::Unidentified { index: 1, why: Fault::Lost }]));
     assert_eq!(node.reason(1).as_deref(), Some("GPU is lost: it does not answer the driver"));
@@ -136,17 +136,17 @@ fn a_mute_gpu_is_the_one_that_is_missing() {
 }
 
 #[test]
-fn a_driver_that_fails_takes_all_and_gives_all_back() {
+fn failed_driver_makes_all_gpus_unhealthy_until_it_recovers() {
     let mut node = Node::new();
-    let told = node.scan(Err(DriverUnavailable("it is being updated".into())));
-    assert_eq!((told.len(), node.healthy().len()), (2, 0));
-    assert_eq!(node.scan(Err(DriverUnavailable("it is being updated".into()))), [], "told once");
+    let events = node.scan(Err(DriverUnavailable("it is being updated".into())));
+    assert_eq!((events.len(), node.healthy().len()), (2, 0));
+    assert_eq!(node.scan(Err(DriverUnavailable("it is being updated".into()))), [], "reported once");
     node.scan(good(&[0, 1]));
     assert_eq!(node.scan(good(&[0, 1])).len(), 2);
 }
 
 #[test]
-fn mig_is_skipped_from_the_beginning_and_a_sickness_later() {
+fn mig_gpu_is_skipped_at_the_start_and_unhealthy_later() {
     let mut node = Node::new();
     let mig = |index: u32| ScannedGpu::Mig { uuid: gpu(index).uuid, index };
     node.scan(Ok(vec![known(0, Condition::Good), mig(1), mig(2)]));
@@ -181,10 +181,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn news_tell_every_change_of_health_and_no_gpu_is_ever_forgotten(steps in prop::collection::vec(step(), 0..40)) {
+    fn events_report_every_change_of_health_and_no_gpu_disappears(steps in prop::collection::vec(step(), 0..40)) {
         let mut node = Node::new();
         let mut known_then = 2;
-        let mut told: std::collections::BTreeMap<String, bool> = [0, 1].map(|index| (gpu(index).uuid, true)).into();
+        let mut reported: std::collections::BTreeMap<String, bool> = [0, 1].map(|index| (gpu(index).uuid, true)).into();
         for step in steps {
             let events = match step {
                 Step::Scan(conditions) => {
@@ -196,9 +196,9 @@ proptest! {
             };
             for one in events {
                 match one {
-                    GpuEvent::Appeared { uuid } => drop(told.insert(uuid, true)),
-                    GpuEvent::Unhealthy { uuid, .. } => drop(told.insert(uuid, false)),
-                    GpuEvent::Healthy { uuid, .. } => drop(told.insert(uuid, true)),
+                    GpuEvent::Appeared { uuid } => drop(reported.insert(uuid, true)),
+                    GpuEvent::Unhealthy { uuid, .. } => drop(reported.insert(uuid, false)),
+                    GpuEvent::Healthy { uuid, .. } => drop(reported.insert(uuid, true)),
                     GpuEvent::Xid { .. } => {}
                 }
             }
@@ -206,7 +206,7 @@ proptest! {
             prop_assert!(gpus.len() >= known_then);
             known_then = gpus.len();
             let now = gpus.iter().map(|gpu| (gpu.uuid.clone(), gpu.healthy)).collect();
-            prop_assert_eq!(&told, &now);
+            prop_assert_eq!(&reported, &now);
             prop_assert!(gpus.iter().all(|gpu| gpu.healthy == gpu.unhealthy_reason.is_none()));
         }
     }

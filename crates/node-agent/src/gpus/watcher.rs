@@ -2,7 +2,6 @@
 //! Xids on a thread of its own. No driver call is made on a thread of the runtime.
 
 use std::num::NonZeroU32;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +12,16 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::driver::{DriverEvent, DriverUnavailable, GpuDriver, ScannedGpu};
+use super::driver::{DriverUnavailable, GpuDriver, ScannedGpu};
 use super::registry::{GpuEvent, GpuRegistry, Scan, ScanPurpose, Skipped};
 use super::xid::{self, Class, Policy};
+use super::xid_listener::{ListenerMessage, listen};
 
 /// How GPUs are watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Device slots that the node offers per healthy GPU; copied into the inventory.
-    pub seats_per_gpu: u32,
+    pub slots_per_gpu: u32,
     /// Time between two scans.
     pub scan_every: Duration,
     /// Consecutive good scans that make an unhealthy GPU healthy again.
@@ -35,7 +35,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            seats_per_gpu: 10,
+            slots_per_gpu: 10,
             scan_every: Duration::from_secs(5),
             good_scans: NonZeroU32::MIN.saturating_add(2),
             answer_timeout: Duration::from_secs(30),
@@ -59,8 +59,6 @@ pub struct GpuWatch {
 
 /// Number of events that a slow receiver may lag behind.
 const EVENTS_KEPT: usize = 1_024;
-/// Delay after the driver refused to deliver events.
-const LISTEN_RETRY: Duration = Duration::from_secs(1);
 
 /// Starts to watch. Returns when the driver has answered for the first time; `None` if `stop` was cancelled before.
 pub async fn watch(
@@ -70,7 +68,7 @@ pub async fn watch(
 ) -> Option<GpuWatch> {
     let mut registry = GpuRegistry::new(settings.policy.clone(), settings.good_scans);
     let began = Instant::now();
-    let mut complaint = None;
+    let mut logged = None;
     loop {
         let scan = registry.begin_scan(ScanPurpose::Scheduled);
         let result = tokio::select! {
@@ -83,9 +81,9 @@ pub async fn watch(
                 events.iter().for_each(log_event);
                 break;
             }
-            Err(why) if complaint.as_ref() != Some(&why) => {
-                tracing::warn!("no GPUs yet: {why}; asking again every {:?}", settings.scan_every);
-                complaint = Some(why);
+            Err(why) if logged.as_ref() != Some(&why) => {
+                tracing::warn!("no GPUs yet: {why}; retrying every {:?}", settings.scan_every);
+                logged = Some(why);
             }
             Err(_) => {}
         }
@@ -94,7 +92,7 @@ pub async fn watch(
             () = tokio::time::sleep(settings.scan_every) => {}
         }
     }
-    let (inventory, inventory_seen) = watch::channel(registry.inventory(settings.seats_per_gpu));
+    let (inventory, inventory_seen) = watch::channel(registry.inventory(settings.slots_per_gpu));
     let (skipped, skipped_seen) = watch::channel(Vec::new());
     let (listens, listens_seen) = watch::channel(false);
     let events = broadcast::Sender::new(EVENTS_KEPT);
@@ -104,57 +102,16 @@ pub async fn watch(
         listens: listens_seen,
         events: events.clone(),
     };
-    let (heard_by_thread, heard) = mpsc::unbounded_channel();
+    let (sender, messages) = mpsc::unbounded_channel();
     let (listener, stopped) = (gpus.clone(), stop.clone());
     let thread = std::thread::Builder::new().name("gpu-events".into());
-    if let Err(error) = thread.spawn(move || listen(listener.as_ref(), &heard_by_thread, &stopped)) {
-        tracing::error!("no thread to wait for Xid events, only polling is left: {error}");
+    if let Err(error) = thread.spawn(move || listen(listener.as_ref(), &sender, &stopped)) {
+        tracing::error!("no thread to wait for Xid events, only scans find faults: {error}");
     }
     let watcher = Watcher { gpus, settings, registry, began, inventory, skipped, listens, events };
     watcher.publish();
-    tokio::spawn(watcher.run(heard, stop));
+    tokio::spawn(watcher.run(messages, stop));
     Some(watched)
-}
-
-/// A message of the thread that waits for Xids.
-enum ListenerMessage {
-    Xid {
-        uuid: Option<String>,
-        code: u64,
-    },
-    Listening,
-    /// Waiting for events failed. A scan may find the reason.
-    Failed,
-}
-
-fn listen(gpus: &dyn GpuDriver, heard: &mpsc::UnboundedSender<ListenerMessage>, stop: &CancellationToken) {
-    let is_over = || stop.is_cancelled() || heard.is_closed();
-    let mut complaint = None;
-    while !is_over() {
-        let result = gpus.listen(&mut |report| {
-            let told = match report {
-                DriverEvent::Listening => Some(ListenerMessage::Listening),
-                DriverEvent::Xid { uuid, code } => Some(ListenerMessage::Xid { uuid, code }),
-                DriverEvent::Quiet => None,
-            };
-            if let Some(told) = told {
-                // This fails only if the watcher is gone, which the loop condition detects.
-                let _ = heard.send(told);
-            }
-            if is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        match result {
-            Ok(()) => complaint = None,
-            Err(why) => {
-                let _ = heard.send(ListenerMessage::Failed);
-                if complaint.as_ref() != Some(&why) {
-                    tracing::warn!("cannot wait for Xid events: {why}; trying again every {LISTEN_RETRY:?}");
-                    complaint = Some(why);
-                }
-                std::thread::sleep(LISTEN_RETRY);
-            }
-        }
-    }
 }
 
 type Answer = Result<Vec<ScannedGpu>, DriverUnavailable>;
@@ -165,7 +122,7 @@ fn ask(gpus: &Arc<dyn GpuDriver>) -> JoinHandle<Answer> {
 }
 
 fn join(result: Result<Answer, tokio::task::JoinError>) -> Answer {
-    result.unwrap_or_else(|error| Err(DriverUnavailable(format!("asking it ended in a panic: {error}"))))
+    result.unwrap_or_else(|error| Err(DriverUnavailable(format!("the query panicked: {error}"))))
 }
 
 struct Watcher {
@@ -188,7 +145,7 @@ struct RunningScan {
 }
 
 impl Watcher {
-    async fn run(mut self, mut heard: mpsc::UnboundedReceiver<ListenerMessage>, stop: CancellationToken) {
+    async fn run(mut self, mut messages: mpsc::UnboundedReceiver<ListenerMessage>, stop: CancellationToken) {
         let mut ticks =
             tokio::time::interval_at(Instant::now() + self.settings.scan_every, self.settings.scan_every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -207,11 +164,11 @@ impl Watcher {
             }
             let events = tokio::select! {
                 () = stop.cancelled() => return,
-                Some(heard) = heard.recv() => {
-                    scan_requested |= self.needs_scan(&heard);
-                    let listens = !matches!(heard, ListenerMessage::Failed);
+                Some(message) = messages.recv() => {
+                    scan_requested |= self.needs_scan(&message);
+                    let listens = !matches!(message, ListenerMessage::Failed);
                     self.listens.send_if_modified(|old| replace_if_new(old, listens));
-                    match heard {
+                    match message {
                         ListenerMessage::Xid { uuid, code } => self.registry.record_xid(uuid.as_deref(), code, self.now_ns()),
                         ListenerMessage::Listening | ListenerMessage::Failed => Vec::new(),
                     }
@@ -241,8 +198,8 @@ impl Watcher {
     }
 
     /// Programs can cause Xids of their own at any rate. These say nothing about the GPU.
-    fn needs_scan(&self, heard: &ListenerMessage) -> bool {
-        match heard {
+    fn needs_scan(&self, message: &ListenerMessage) -> bool {
+        match message {
             ListenerMessage::Xid { code, .. } => self.settings.policy.class(*code) != Class::Application,
             ListenerMessage::Listening | ListenerMessage::Failed => true,
         }
@@ -258,12 +215,12 @@ impl Watcher {
     }
 
     fn publish(&self) {
-        let inventory = self.registry.inventory(self.settings.seats_per_gpu);
+        let inventory = self.registry.inventory(self.settings.slots_per_gpu);
         self.inventory.send_if_modified(|old| replace_if_new(old, inventory));
         let skipped = self.registry.skipped().to_vec();
         self.skipped.send_if_modified(|old| {
             for one in skipped.iter().filter(|one| !old.contains(one)) {
-                let name = one.uuid.as_deref().unwrap_or("which does not say who it is");
+                let name = one.uuid.as_deref().unwrap_or("without identity");
                 tracing::warn!("GPU {} ({name}) is not shared: {}", one.index, one.reason);
             }
             replace_if_new(old, skipped)
@@ -312,13 +269,13 @@ fn log_event(events: &GpuEvent) {
         }
         GpuEvent::Xid { uuid, code, class } => {
             let uuid = uuid.as_deref().unwrap_or("unknown");
-            let words = xid::describe(*code);
+            let description = xid::describe(*code);
             match class {
                 Class::Application => {
-                    tracing::info!(gpu = uuid, "{words}: a program's fault, the GPU stays healthy")
+                    tracing::info!(gpu = uuid, "{description}: a program's fault, the GPU stays healthy")
                 }
-                Class::PendingEvent => tracing::info!(gpu = uuid, "{words}"),
-                Class::Critical => tracing::error!(gpu = uuid, "{words}"),
+                Class::Informational => tracing::info!(gpu = uuid, "{description}"),
+                Class::Critical => tracing::error!(gpu = uuid, "{description}"),
             }
         }
     }

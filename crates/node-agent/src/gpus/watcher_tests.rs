@@ -1,16 +1,17 @@
-//! The watcher with GPUs that say what the test wants. Nothing here waits for a time: intervals are a millisecond, and what
-//! has to happen is waited for.
+//! The watcher with a fake driver. No test depends on time: intervals are a millisecond, and each test waits for the
+//! expected event.
 
-use super::super::driver::Condition;
+use super::super::driver::{Condition, DriverEvent};
 use super::super::fake::{FakeDriver, gpu};
 use super::super::health::Fault;
 use super::*;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 fn settings() -> Settings {
-    Settings { seats_per_gpu: 3, scan_every: Duration::from_millis(1), ..Settings::default() }
+    Settings { slots_per_gpu: 3, scan_every: Duration::from_millis(1), ..Settings::default() }
 }
 
 async fn watching(gpus: &Arc<FakeDriver>) -> (GpuWatch, CancellationToken) {
@@ -24,7 +25,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn the_inventory_is_there_at_once_and_follows_loss_and_return() {
+async fn inventory_is_available_at_once_and_follows_loss_and_return() {
     let gpus = Arc::new(FakeDriver::healthy(2));
     let (mut watched, stop) = watching(&gpus).await;
     assert_eq!(watched.inventory.borrow().seats(), 6);
@@ -34,11 +35,11 @@ async fn the_inventory_is_there_at_once_and_follows_loss_and_return() {
     gpus.set_condition(1, Condition::Good);
     soon(watched.inventory.wait_for(|now| now.seats() == 6)).await.unwrap();
     stop.cancel();
-    assert!(soon(watched.inventory.changed()).await.is_err(), "nobody publishes after the end");
+    assert!(soon(watched.inventory.changed()).await.is_err(), "nothing is published after the end");
 }
 
 #[tokio::test]
-async fn a_driver_that_is_not_there_yet_is_waited_for() {
+async fn watch_waits_for_an_absent_driver() {
     let gpus = Arc::new(FakeDriver::answering(Err(DriverUnavailable("not yet".into()))));
     let stop = CancellationToken::new();
     let mut watching = Box::pin(watch(gpus.clone(), settings(), stop.clone()));
@@ -51,7 +52,7 @@ async fn a_driver_that_is_not_there_yet_is_waited_for() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_wakes_nobody() {
+async fn application_xids_do_not_change_the_inventory() {
     let gpus = Arc::new(FakeDriver::healthy(1));
     let (mut watched, _stop) = watching(&gpus).await;
     watched.inventory.mark_unchanged();
@@ -59,13 +60,13 @@ async fn what_changes_nothing_wakes_nobody() {
     for code in [13, 31, 43] {
         gpus.report_xid(0, code);
         assert!(
-            matches!(soon(events.recv()).await.unwrap(), GpuEvent::Xid { code: told, .. } if told == code)
+            matches!(soon(events.recv()).await.unwrap(), GpuEvent::Xid { code: reported, .. } if reported == code)
         );
     }
     assert!(!watched.inventory.has_changed().unwrap());
 }
 
-/// A driver whose second scan hangs until the test lets it go, or has failed.
+/// A driver whose second scan blocks until the test releases it or has failed.
 struct Hanging {
     scans: AtomicUsize,
     release: Mutex<Receiver<()>>,
@@ -85,7 +86,7 @@ impl GpuDriver for Hanging {
 }
 
 #[tokio::test]
-async fn a_driver_that_hangs_is_no_driver_and_is_asked_only_once() {
+async fn hanging_driver_counts_as_unavailable_and_is_called_once() {
     let (let_go, release) = channel();
     let gpus = Arc::new(Hanging { scans: AtomicUsize::new(0), release: Mutex::new(release) });
     let settings = Settings { answer_timeout: Duration::from_millis(10), ..settings() };
@@ -104,7 +105,7 @@ async fn a_driver_that_hangs_is_no_driver_and_is_asked_only_once() {
 }
 
 #[tokio::test]
-async fn a_look_that_panics_is_a_reason_and_not_the_end() {
+async fn panicking_scan_is_a_fault_and_later_scans_go_on() {
     struct Panicking(AtomicUsize);
     impl GpuDriver for Panicking {
         fn inventory(&self) -> Result<Vec<ScannedGpu>, DriverUnavailable> {
@@ -123,15 +124,15 @@ async fn a_look_that_panics_is_a_reason_and_not_the_end() {
     let mut watched =
         watch(Arc::new(Panicking(AtomicUsize::new(0))), settings(), stop.clone()).await.unwrap();
     let mut events = watched.events.subscribe();
-    let told = soon(events.recv()).await;
+    let event = soon(events.recv()).await;
     assert!(
-        matches!(told, Ok(GpuEvent::Unhealthy { reason: Fault::DriverUnavailable(why), .. }) if why.contains("panic"))
+        matches!(event, Ok(GpuEvent::Unhealthy { reason: Fault::DriverUnavailable(why), .. }) if why.contains("panic"))
     );
     soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap();
     stop.cancel();
 }
 
-/// A GPU that was sick once, beside one of which Xids are heard without end.
+/// A GPU that was unhealthy once, beside one that reports Xids without end.
 struct Noisy {
     scans: AtomicUsize,
     code: u64,
@@ -140,7 +141,7 @@ struct Noisy {
 impl GpuDriver for Noisy {
     fn inventory(&self) -> Result<Vec<ScannedGpu>, DriverUnavailable> {
         let is_first = self.scans.fetch_add(1, Ordering::Relaxed) == 0;
-        let bad = Condition::Bad(Fault::DriverUnavailable("sick".into()));
+        let bad = Condition::Bad(Fault::DriverUnavailable("faulty".into()));
         Ok(vec![ScannedGpu::Known(gpu(0), if is_first { bad } else { Condition::Good })])
     }
 
@@ -156,7 +157,7 @@ impl GpuDriver for Noisy {
 }
 
 #[tokio::test]
-async fn a_gpu_recovers_however_many_xids_are_heard_meanwhile() {
+async fn gpu_recovers_during_a_flood_of_xids() {
     for code in [13, 79] {
         let gpus = Arc::new(Noisy { scans: AtomicUsize::new(0), code });
         let stop = CancellationToken::new();

@@ -18,7 +18,7 @@ pub enum Class {
     /// A program's fault: the GPU is as healthy as before.
     Application,
     /// Only a scan of the GPU can tell.
-    PendingEvent,
+    Informational,
     /// The GPU gets no new work.
     Critical,
 }
@@ -43,7 +43,7 @@ impl Policy {
         } else if self.ignored.contains(&code) || APPLICATION_XIDS.contains(&code) {
             Class::Application
         } else if code == RECOVERY_ACTION_CHANGED {
-            Class::PendingEvent
+            Class::Informational
         } else {
             Class::Critical
         }
@@ -97,8 +97,7 @@ pub fn parse_list(text: &str) -> Result<Vec<u64>, String> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts
         .map(|part| {
-            part.parse()
-                .map_err(|_| format!("{part:?} is no Xid: a list of numbers is wanted, such as 13,31"))
+            part.parse().map_err(|_| format!("{part:?} is no Xid: expected a list of numbers, such as 13,31"))
         })
         .collect()
 }
@@ -109,7 +108,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn programs_faults_are_told_from_the_gpus() {
+    fn application_xids_differ_from_critical_ones() {
         let policy = Policy::default();
         assert!(APPLICATION_XIDS.iter().all(|code| policy.class(*code) == Class::Application));
         assert!(
@@ -117,11 +116,11 @@ mod tests {
                 .iter()
                 .all(|code| policy.class(*code) == Class::Critical)
         );
-        assert_eq!(policy.class(154), Class::PendingEvent);
+        assert_eq!(policy.class(154), Class::Informational);
     }
 
     #[test]
-    fn the_operators_lists_change_the_class_and_critical_wins() {
+    fn operator_lists_change_the_class_and_critical_wins() {
         let policy = Policy::new([63, 92, 31], [31, 154]);
         let classes = [63, 92, 31, 154, 13].map(|code| policy.class(code));
         use Class::{Application, Critical};
@@ -129,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_name_the_number_also_where_nothing_is_known() {
+    fn descriptions_contain_the_number_of_unknown_xids() {
         assert_eq!(describe(79), "Xid 79: GPU has fallen off the bus");
         assert_eq!(describe(12_345), "Xid 12345");
     }
 
     proptest! {
         #[test]
-        fn lists_are_read_as_written_and_nothing_else_is(codes: Vec<u64>, other in "[0-9]{0,3}[a-z.-][a-z0-9]{0,5}") {
+        fn lists_round_trip_and_other_text_is_refused(codes: Vec<u64>, other in "[0-9]{0,3}[a-z.-][a-z0-9]{0,5}") {
             let text = codes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
             prop_assert_eq!(parse_list(&text), Ok(codes));
             let wrong = format!("13,{other}");

@@ -55,26 +55,26 @@ pub(super) fn listen(
 
 /// An event set for every GPU that has events, and their UUIDs by index.
 fn register(nvml: &Nvml) -> Result<(EventSet<'_>, Vec<Option<String>>), NvmlError> {
-    let mut deaf = Vec::new();
+    let mut without_events = Vec::new();
     // A failed registration consumes the set. So the GPUs that cannot register are found one by one.
-    'anew: loop {
+    'retry: loop {
         let mut set = nvml.create_event_set()?;
         let mut uuids = Vec::new();
         for index in 0..nvml.device_count()? {
             uuids.push(None);
             let Ok(device) = nvml.device_by_index(index) else { continue };
             let has_xids = |types: EventTypes| types.contains(EventTypes::CRITICAL_XID_ERROR);
-            if deaf.contains(&index) || !device.supported_event_types().is_ok_and(has_xids) {
+            if without_events.contains(&index) || !device.supported_event_types().is_ok_and(has_xids) {
                 continue;
             }
             match device.register_events(EventTypes::CRITICAL_XID_ERROR, set) {
                 Ok(with_this) => set = with_this,
                 Err(error) => {
                     tracing::warn!(
-                        "GPU {index} cannot report Xid events, only polling is left for it: {error}"
+                        "GPU {index} cannot report Xid events, only scans find its faults: {error}"
                     );
-                    deaf.push(index);
-                    continue 'anew;
+                    without_events.push(index);
+                    continue 'retry;
                 }
             }
             if let (Some(last), Ok(uuid)) = (uuids.last_mut(), device.uuid()) {

@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// The name belongs to something that Sluice did not create.
     #[error("{} is {found}, where {wanted} of Sluice's belongs: move it away", path.display())]
-    InTheWay {
+    ForeignEntry {
         /// The name.
         path: PathBuf,
         /// What was found.
@@ -32,7 +32,7 @@ pub enum Error {
     },
     /// The image's library is not a shared library.
     #[error("{} is no shared library: the image is damaged", path.display())]
-    NoLibrary {
+    NotALibrary {
         /// The file.
         path: PathBuf,
     },

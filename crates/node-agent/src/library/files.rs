@@ -12,7 +12,7 @@ use std::path::Path;
 pub(super) const UNFINISHED: &str = ".unfinished-";
 
 /// What a file has to be.
-pub(super) struct Wanted<'a> {
+pub(super) struct FileSpec<'a> {
     pub(super) name: &'static str,
     pub(super) content: &'a [u8],
     pub(super) mode: u32,
@@ -30,7 +30,7 @@ pub(super) fn find(path: &Path) -> Result<Found> {
     let about = match fs::symlink_metadata(path) {
         Ok(about) => about,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-        Err(why) => return Err(Error::disk("look at", path)(why)),
+        Err(why) => return Err(Error::disk("examine", path)(why)),
     };
     Ok(if about.is_dir() {
         Found::Folder(about)
@@ -49,7 +49,7 @@ pub(super) fn check_owner(path: &Path, about: &Metadata, wanted: &'static str) -
         return Ok(());
     }
     let found = format!("owned by user {}", about.uid());
-    Err(Error::InTheWay { path: path.to_owned(), found, wanted })
+    Err(Error::ForeignEntry { path: path.to_owned(), found, wanted })
 }
 
 /// Sets exactly this mode, independent of the umask, unless the entry has it already.
@@ -62,12 +62,12 @@ pub(super) fn set_mode(path: &Path, about: &Metadata, mode: u32) -> Result<()> {
 
 pub(super) fn make_folder(path: &Path, mode: u32) -> Result<()> {
     fs::create_dir(path).map_err(Error::disk("make", path))?;
-    let about = fs::symlink_metadata(path).map_err(Error::disk("look at", path))?;
+    let about = fs::symlink_metadata(path).map_err(Error::disk("examine", path))?;
     set_mode(path, &about, mode)
 }
 
 /// Writes a file under a temporary name, makes it durable, then renames it.
-pub(super) fn write_file(folder: &Path, wanted: &Wanted<'_>) -> Result<()> {
+pub(super) fn write_file(folder: &Path, wanted: &FileSpec<'_>) -> Result<()> {
     let unfinished = folder.join(format!("{UNFINISHED}{}", wanted.name));
     let path = folder.join(wanted.name);
     remove(&unfinished)?;

@@ -1,7 +1,7 @@
 //! Installs the image's library into the host's folder.
 
 use super::error::{Error, Result};
-use super::files::{self, Found, Wanted};
+use super::files::{self, FileSpec, Found};
 use super::version::Version;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ pub struct Installed {
     /// Its folder on the host.
     pub folder: PathBuf,
     /// A shared lock on the folder. The kernel releases it with the process, so a killed agent leaves none behind.
-    _claim: Arc<File>,
+    _lock: Arc<File>,
 }
 
 impl Installed {
@@ -69,13 +69,13 @@ impl Library {
     pub fn install(&self, source: &Path) -> Result<Installed> {
         let content = fs::read(source).map_err(Error::disk("read", source))?;
         if !content.starts_with(ELF) {
-            return Err(Error::NoLibrary { path: source.to_owned() });
+            return Err(Error::NotALibrary { path: source.to_owned() });
         }
         let version = Version::of(&content);
         let preload = format!("{CONTAINER_ROOT}/{version}/{LIBRARY_FILE}\n");
         let files = [
-            Wanted { name: LIBRARY_FILE, content: &content, mode: LIBRARY_MODE },
-            Wanted { name: PRELOAD_FILE, content: preload.as_bytes(), mode: PRELOAD_MODE },
+            FileSpec { name: LIBRARY_FILE, content: &content, mode: LIBRARY_MODE },
+            FileSpec { name: PRELOAD_FILE, content: preload.as_bytes(), mode: PRELOAD_MODE },
         ];
         let _lock = self.lock()?;
         let folder = self.root.join(&version);
@@ -86,12 +86,12 @@ impl Library {
                 files::set_mode(&folder, &about, FOLDER_MODE)?;
                 repair(&folder, &files)?;
             }
-            Found::File(_) => return Err(in_the_way(&folder, "a file", "a folder")),
-            Found::Other(found) => return Err(in_the_way(&folder, found, "a folder")),
+            Found::File(_) => return Err(foreign_entry(&folder, "a file", "a folder")),
+            Found::Other(found) => return Err(foreign_entry(&folder, found, "a folder")),
         }
-        let claim = File::open(&folder).map_err(Error::disk("open", &folder))?;
-        claim.lock_shared().map_err(Error::disk("lock", &folder))?;
-        Ok(Installed { version, folder, _claim: Arc::new(claim) })
+        let lock = File::open(&folder).map_err(Error::disk("open", &folder))?;
+        lock.lock_shared().map_err(Error::disk("lock", &folder))?;
+        Ok(Installed { version, folder, _lock: Arc::new(lock) })
     }
 
     /// The versions that have a folder; none if no agent ever ran. Other names are ignored.
@@ -139,13 +139,13 @@ impl Library {
                 files::check_owner(root, &about, "a folder")?;
                 files::set_mode(root, &about, FOLDER_MODE)
             }
-            Found::File(_) => Err(in_the_way(root, "a file", "a folder")),
-            Found::Other(found) => Err(in_the_way(root, found, "a folder")),
+            Found::File(_) => Err(foreign_entry(root, "a file", "a folder")),
+            Found::Other(found) => Err(foreign_entry(root, found, "a folder")),
             Found::Nothing => made.map_err(Error::disk("make", root)),
         }
     }
 
-    fn create(&self, folder: &Path, version: &Version, files: &[Wanted<'_>]) -> Result<()> {
+    fn create(&self, folder: &Path, version: &Version, files: &[FileSpec<'_>]) -> Result<()> {
         let unfinished = self.root.join(format!("{}{version}", files::UNFINISHED));
         files::make_folder(&unfinished, FOLDER_MODE)?;
         for wanted in files {
@@ -158,7 +158,7 @@ impl Library {
 }
 
 /// Replaces damaged files one by one. Pods that have the folder mounted see intact files again.
-fn repair(folder: &Path, files: &[Wanted<'_>]) -> Result<()> {
+fn repair(folder: &Path, files: &[FileSpec<'_>]) -> Result<()> {
     for wanted in files {
         let path = folder.join(wanted.name);
         match files::find(&path)? {
@@ -169,17 +169,17 @@ fn repair(folder: &Path, files: &[Wanted<'_>]) -> Result<()> {
                 if content == wanted.content {
                     files::set_mode(&path, &about, wanted.mode)?;
                 } else {
-                    tracing::warn!(path = %path.display(), "is damaged; replacing it");
+                    tracing::warn!(path = %path.display(), "replacing a damaged file");
                     files::write_file(folder, wanted)?;
                 }
             }
-            Found::Folder(_) => return Err(in_the_way(&path, "a folder", "a file")),
-            Found::Other(found) => return Err(in_the_way(&path, found, "a file")),
+            Found::Folder(_) => return Err(foreign_entry(&path, "a folder", "a file")),
+            Found::Other(found) => return Err(foreign_entry(&path, found, "a file")),
         }
     }
     files::sync_folder(folder)
 }
 
-fn in_the_way(path: &Path, found: &str, wanted: &'static str) -> Error {
-    Error::InTheWay { path: path.to_owned(), found: found.to_owned(), wanted }
+fn foreign_entry(path: &Path, found: &str, wanted: &'static str) -> Error {
+    Error::ForeignEntry { path: path.to_owned(), found: found.to_owned(), wanted }
 }

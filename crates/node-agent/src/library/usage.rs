@@ -82,15 +82,16 @@ impl Usage {
         // The checkpoint's checksum is a hash of Go's printed structures, which only Go can compute. Kubelet writes
         // the file atomically, and a damaged file is not valid JSON or not a valid message.
         let checkpoint: Checkpoint =
-            serde_json::from_slice(&text).map_err(|why| self.strange(why.to_string()))?;
+            serde_json::from_slice(&text).map_err(|why| self.unreadable_checkpoint(why.to_string()))?;
         let mut versions = BTreeSet::new();
         for entry in checkpoint.data.entries.unwrap_or_default() {
             if entry.resource != self.resource || !is_there(&entry.pod) {
                 continue;
             }
-            let strange =
-                |why| self.strange(format!("pod {}, container {}: {why}", entry.pod, entry.container));
-            versions.extend(given(&entry).map_err(strange)?);
+            let strange = |why| {
+                self.unreadable_checkpoint(format!("pod {}, container {}: {why}", entry.pod, entry.container))
+            };
+            versions.extend(allocated_versions(&entry).map_err(strange)?);
         }
         Ok(versions)
     }
@@ -124,13 +125,13 @@ impl Usage {
         UsageError::Read { path: self.checkpoint.clone(), source }
     }
 
-    fn strange(&self, why: String) -> UsageError {
+    fn unreadable_checkpoint(&self, why: String) -> UsageError {
         UsageError::Checkpoint { path: self.checkpoint.clone(), why }
     }
 }
 
 /// The versions that a container was given. Each of our answers names one, so none means that the entry was misread.
-fn given(entry: &Entry) -> Result<BTreeSet<Version>, String> {
+fn allocated_versions(entry: &Entry) -> Result<BTreeSet<Version>, String> {
     let answer =
         ContainerAllocateResponse::decode(entry.answer.0.as_slice()).map_err(|why| why.to_string())?;
     let versions: BTreeSet<_> =

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_names_in_lower_case_are_versions() {
+    fn only_complete_lower_case_digests_are_versions() {
         let name = Version::of(b"x").as_str().to_owned();
         for wrong in
             ["", &name[1..], &name.to_uppercase(), &format!("{name}0"), &name.replace(&name[..1], "g")]

@@ -21,7 +21,7 @@ pub enum ControlError {
         why: String,
     },
     /// The agent itself has run out of descriptors or memory. This says nothing about the manager.
-    #[error("cannot reach the manager at {}, for want of our own: {why}", socket.display())]
+    #[error("cannot reach the manager at {}, because the agent lacks a resource: {why}", socket.display())]
     LocalResources {
         /// The control socket.
         socket: PathBuf,
@@ -76,16 +76,16 @@ async fn within<T>(
 /// connection.
 async fn connect(socket: &Path) -> Result<PodManagerClient<Channel>, ControlError> {
     let unreachable = |why: tonic::transport::Error| {
-        let mut words = why.to_string();
+        let mut text = why.to_string();
         let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&why);
         while let Some(deeper) = cause {
             if let Some(want) = deeper.downcast_ref::<io::Error>().and_then(own_want) {
                 return ControlError::LocalResources { socket: socket.to_owned(), why: want };
             }
-            words = format!("{words}: {deeper}");
+            text = format!("{text}: {deeper}");
             cause = deeper.source();
         }
-        ControlError::Unreachable { socket: socket.to_owned(), why: words }
+        ControlError::Unreachable { socket: socket.to_owned(), why: text }
     };
     let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).map_err(unreachable)?;
     Ok(PodManagerClient::new(endpoint.connect().await.map_err(unreachable)?))

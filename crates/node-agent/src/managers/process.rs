@@ -15,7 +15,7 @@ use tracing::warn;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Largest number of GPUs of a node that a manager takes into account.
-const MOST_NODE_GPUS: usize = 64;
+const MAX_NODE_GPUS: usize = 64;
 
 /// How the manager of each GPU is started.
 #[derive(Debug, Clone)]
@@ -23,9 +23,9 @@ pub struct ManagerCommand {
     /// The `sluice` program.
     pub program: PathBuf,
     /// Folder of the sockets that pods reach: `<gpu-uuid>.sock` in it.
-    pub sockets: PathBuf,
+    pub socket_folder: PathBuf,
     /// Folder of the control sockets that only the agent reaches.
-    pub controls: PathBuf,
+    pub control_folder: PathBuf,
     /// Whether descriptors of a simulator are accepted as control descriptors.
     pub simulated: bool,
     /// Further arguments of `sluice pod-manager`.
@@ -36,26 +36,27 @@ impl ManagerCommand {
     /// The socket that the processes on this GPU attach to.
     #[must_use]
     pub fn socket(&self, gpu: &str) -> PathBuf {
-        self.sockets.join(format!("{gpu}.sock"))
+        self.socket_folder.join(format!("{gpu}.sock"))
     }
 
     /// The control socket of this GPU's manager.
     #[must_use]
     pub fn control(&self, gpu: &str) -> PathBuf {
-        self.controls.join(format!("{gpu}.sock"))
+        self.control_folder.join(format!("{gpu}.sock"))
     }
 
     /// Starts the manager of a GPU. `node_gpus` is the number of the node's GPUs, whose managers lock the driver for
     /// each other. `escrow` is the manager's end of the escrow socket, `result` the file with the GPU's self-test
     /// result.
+    ///
     /// Its output goes where the agent's output goes. It dies with this process (`--parent`), and by the kernel's rule
     /// also with the *thread* that starts it. So call this on a thread that lasts, as tokio's workers do.
     pub(crate) fn start(
         &self,
         gpu: &str,
         node_gpus: usize,
-        custody: Option<OwnedFd>,
-        verdict: Option<&Path>,
+        escrow: Option<OwnedFd>,
+        result: Option<&Path>,
     ) -> std::io::Result<Child> {
         let mut command = Command::new(&self.program);
         command
@@ -64,11 +65,11 @@ impl ManagerCommand {
             .arg(self.socket(gpu))
             .arg("--control")
             .arg(self.control(gpu))
-            .args(["--node-gpus", &node_gpus.clamp(1, MOST_NODE_GPUS).to_string()])
+            .args(["--node-gpus", &node_gpus.clamp(1, MAX_NODE_GPUS).to_string()])
             .args(&self.arguments)
-            .args(verdict.map(|file| [OsStr::new("--self-test"), file.as_os_str()]).into_iter().flatten())
-            .args(custody.is_some().then_some("--custody"))
-            .stdin(custody.map_or_else(Stdio::null, Stdio::from))
+            .args(result.map(|file| [OsStr::new("--self-test"), file.as_os_str()]).into_iter().flatten())
+            .args(escrow.is_some().then_some("--custody"))
+            .stdin(escrow.map_or_else(Stdio::null, Stdio::from))
             .kill_on_drop(true);
         // A preload that is meant for hooked processes must not affect the manager.
         command.env_remove("LD_PRELOAD");
@@ -86,7 +87,7 @@ pub(crate) async fn end(gpu: &str, child: &mut Child) -> std::io::Result<ExitSta
     if let Ok(ended) = tokio::time::timeout(GRACE, child.wait()).await {
         return ended;
     }
-    warn!(gpu, grace_s = GRACE.as_secs(), "the pod-manager does not end when asked; killing it");
+    warn!(gpu, grace_s = GRACE.as_secs(), "the pod-manager did not end after SIGTERM; killing it");
     child.kill().await?;
     child.wait().await
 }

@@ -31,9 +31,9 @@ pub fn instance_id() -> std::io::Result<String> {
 pub(crate) struct ManagerReconciler {
     pub(crate) gpu: String,
     pub(crate) settings: Settings,
-    pub(crate) board: ManagerStatuses,
+    pub(crate) statuses: ManagerStatuses,
     pub(crate) sets: ClientSetsWatch,
-    /// The node's GPUs. A manager is told their number when it starts.
+    /// The node's GPUs. A manager is sent their number when it starts.
     pub(crate) inventory: watch::Receiver<NodeInventory>,
     /// Generation of the last push, across all processes of this manager.
     pub(crate) generation: u64,
@@ -65,26 +65,22 @@ impl ManagerReconciler {
                 backoff.succeeded();
             }
             let delay = backoff.next_delay();
-            self.board.update(&self.gpu, |status| {
+            self.statuses.update(&self.gpu, |status| {
                 status.state = ManagerState::BackingOff;
                 status.pid = None;
                 status.generation = None;
             });
-            info!(
-                gpu = self.gpu,
-                delay_ms = delay.as_millis(),
-                "the pod-manager is started again after a pause"
-            );
+            info!(gpu = self.gpu, delay_ms = delay.as_millis(), "the pod-manager is restarted after a delay");
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}
                 () = stop.cancelled() => break,
             }
-            self.board.update(&self.gpu, |status| {
+            self.statuses.update(&self.gpu, |status| {
                 status.state = ManagerState::Starting;
                 status.restarts += 1;
             });
         }
-        self.board.remove(&self.gpu);
+        self.statuses.remove(&self.gpu);
     }
 
     /// Runs the GPU's self-test if it is wanted, its result is unknown, and the GPU is healthy.
@@ -92,14 +88,14 @@ impl ManagerReconciler {
         let healthy = self.inventory.borrow().gpu(&self.gpu).is_some_and(|gpu| gpu.healthy);
         self.self_test.run_if_unknown(self.settings.tester.as_ref(), &self.gpu, healthy).await;
         let outcome = self.self_test.outcome();
-        self.board.update(&self.gpu, |status| status.self_test = outcome.clone());
+        self.statuses.update(&self.gpu, |status| status.self_test = outcome.clone());
     }
 
     /// Runs one manager process from its start to its end.
     async fn run_process(&mut self, stop: &CancellationToken) -> RunEnd {
         let node_gpus = self.inventory.borrow().gpus.len();
         let (escrow, socket) = self.start_escrow();
-        let mut child = match self.settings.launch.start(
+        let mut child = match self.settings.command.start(
             &self.gpu,
             node_gpus,
             socket,
@@ -107,12 +103,12 @@ impl ManagerReconciler {
         ) {
             Ok(child) => child,
             Err(why) => {
-                warn!(gpu = self.gpu, %why, program = %self.settings.launch.program.display(), "cannot start the pod-manager");
+                warn!(gpu = self.gpu, %why, program = %self.settings.command.program.display(), "cannot start the pod-manager");
                 return RunEnd::Ended(Err(why));
             }
         };
         let pid = child.id();
-        self.board.update(&self.gpu, |status| status.pid = pid);
+        self.statuses.update(&self.gpu, |status| status.pid = pid);
         info!(gpu = self.gpu, pid, "pod-manager started");
         let end = tokio::select! {
             ended = child.wait() => RunEnd::Ended(ended),
@@ -125,9 +121,9 @@ impl ManagerReconciler {
                 warn!(gpu = self.gpu, pid, %why, "the pod-manager cannot be waited for")
             }
             RunEnd::Unresponsive => {
-                warn!(gpu = self.gpu, pid, "the pod-manager runs but does not answer; it is killed");
+                warn!(gpu = self.gpu, pid, "the pod-manager runs but does not answer; killing it");
                 if let Err(why) = child.kill().await {
-                    warn!(gpu = self.gpu, pid, %why, "cannot kill it");
+                    warn!(gpu = self.gpu, pid, %why, "cannot kill the pod-manager");
                 }
             }
             RunEnd::Stopped => {
@@ -145,10 +141,10 @@ impl ManagerReconciler {
 
     /// Starts the escrow of the next manager; also returns the manager's end of its socket.
     fn start_escrow(&self) -> (Option<Escrow>, Option<OwnedFd>) {
-        match Escrow::start(&self.gpu, self.settings.launch.simulated) {
+        match Escrow::start(&self.gpu, self.settings.command.simulated) {
             Ok((escrow, socket)) => (Some(escrow), Some(socket)),
             Err(why) => {
-                warn!(gpu = self.gpu, %why, "whom the pod-manager leaves stopped has to help himself");
+                warn!(gpu = self.gpu, %why, "no descriptor escrow for this pod-manager; only the hooks re-enable their channel groups");
                 (None, None)
             }
         }
@@ -157,17 +153,17 @@ impl ManagerReconciler {
     /// Sends the manager its clients now and at each change. Returns only if the manager has not answered for too
     /// long.
     async fn push_clients(&mut self) {
-        let socket = self.settings.launch.control(&self.gpu);
-        let mut told: Option<Vec<Client>> = None;
-        let mut heard = Instant::now();
+        let socket = self.settings.command.control(&self.gpu);
+        let mut sent: Option<Vec<Client>> = None;
+        let mut answered_at = Instant::now();
         let mut backoff = Backoff::new(self.settings.push_first, self.settings.push_most);
         loop {
             let wanted = self.desired_clients();
             let outcome = match wanted {
-                Some(clients) if told.as_ref() != Some(&clients) => {
+                Some(clients) if sent.as_ref() != Some(&clients) => {
                     let outcome = self.push(&socket, clients.clone()).await;
                     if outcome.is_ok() {
-                        told = Some(clients);
+                        sent = Some(clients);
                     }
                     outcome
                 }
@@ -176,15 +172,15 @@ impl ManagerReconciler {
             };
             let pause = match outcome {
                 Ok(()) => {
-                    heard = Instant::now();
+                    answered_at = Instant::now();
                     backoff.succeeded();
                     self.settings.check_every
                 }
                 Err(why) => {
                     if matches!(why, ControlError::Refused(_) | ControlError::LocalResources { .. }) {
-                        heard = Instant::now();
+                        answered_at = Instant::now();
                     }
-                    if heard.elapsed() >= self.settings.unresponsive_after {
+                    if answered_at.elapsed() >= self.settings.unresponsive_after {
                         return;
                     }
                     backoff.next_delay()
@@ -213,18 +209,18 @@ impl ManagerReconciler {
         let outcome = control_client::set_clients(socket, request, self.settings.answer_within).await;
         match &outcome {
             Ok(in_force) => {
-                info!(gpu = self.gpu, generation, clients = count, "the pod-manager has its clients");
-                self.board.update(&self.gpu, |status| {
+                info!(gpu = self.gpu, generation, clients = count, "the pod-manager accepted its clients");
+                self.statuses.update(&self.gpu, |status| {
                     status.state = ManagerState::Serving;
                     status.generation = Some(*in_force);
                 });
             }
             Err(why @ ControlError::Refused(_)) => {
-                warn!(gpu = self.gpu, generation, clients = count, %why, "the pod-manager does not take its clients");
-                self.board.update(&self.gpu, |status| status.state = ManagerState::Outdated);
+                warn!(gpu = self.gpu, generation, clients = count, %why, "the pod-manager refused its clients");
+                self.statuses.update(&self.gpu, |status| status.state = ManagerState::Outdated);
             }
             // A process that was just started does not listen yet. That is no fault.
-            Err(why) => tracing::debug!(gpu = self.gpu, generation, %why, "clients not handed over yet"),
+            Err(why) => tracing::debug!(gpu = self.gpu, generation, %why, "clients not sent yet"),
         }
         outcome.map(drop)
     }

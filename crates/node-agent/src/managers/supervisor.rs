@@ -18,7 +18,7 @@ use crate::self_test::Tester;
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// How a manager is started.
-    pub launch: ManagerCommand,
+    pub command: ManagerCommand,
     /// Identity of this run of the agent.
     pub instance: String,
     /// Tests GPUs before their managers start; `None` if tests are off.
@@ -44,9 +44,9 @@ pub struct Settings {
 impl Settings {
     /// Settings with the usual times.
     #[must_use]
-    pub fn new(launch: ManagerCommand, instance: String) -> Self {
+    pub fn new(command: ManagerCommand, instance: String) -> Self {
         Self {
-            launch,
+            command,
             instance,
             tester: None,
             restart_first: Duration::from_millis(100),
@@ -72,27 +72,27 @@ pub async fn supervise(
     settings: Settings,
     mut inventory: watch::Receiver<NodeInventory>,
     sets: ClientSetsWatch,
-    board: ManagerStatuses,
+    statuses: ManagerStatuses,
     stop: CancellationToken,
 ) {
-    let mut kept: BTreeMap<String, RunningManager> = BTreeMap::new();
+    let mut running: BTreeMap<String, RunningManager> = BTreeMap::new();
     loop {
         let gpus: Vec<String> =
             inventory.borrow_and_update().gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
-        let gone: Vec<String> = kept.keys().filter(|gpu| !gpus.contains(gpu)).cloned().collect();
+        let gone: Vec<String> = running.keys().filter(|gpu| !gpus.contains(gpu)).cloned().collect();
         for gpu in gone {
             info!(gpu, "the GPU is gone; its pod-manager ends");
-            if let Some(manager) = kept.remove(&gpu) {
+            if let Some(manager) = running.remove(&gpu) {
                 manager.end().await;
             }
         }
         for gpu in gpus {
-            kept.entry(gpu).or_insert_with_key(|gpu| {
-                board.add(gpu);
+            running.entry(gpu).or_insert_with_key(|gpu| {
+                statuses.add(gpu);
                 let reconciler = ManagerReconciler {
                     gpu: gpu.clone(),
                     settings: settings.clone(),
-                    board: board.clone(),
+                    statuses: statuses.clone(),
                     sets: sets.clone(),
                     inventory: inventory.clone(),
                     generation: 0,
@@ -108,10 +108,10 @@ pub async fn supervise(
             () = stop.cancelled() => break,
         }
     }
-    for manager in kept.values() {
+    for manager in running.values() {
         manager.stop.cancel();
     }
-    for manager in kept.into_values() {
+    for manager in running.into_values() {
         manager.end().await;
     }
 }

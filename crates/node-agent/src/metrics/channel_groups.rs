@@ -24,62 +24,75 @@ impl Series {
             let labels = [&["gpu", "node"], more].concat();
             take(registry, IntCounterVec::new(Opts::new(name, help), &labels))
         };
-        let level = Opts::new("sluice_level", "Processes by what makes them give way");
+        let level =
+            Opts::new("sluice_level", "Attached processes, by the mechanism that makes them yield the GPU");
         Ok(Self {
-            turns: of_gpu("sluice_turns_total", "Turns kept by the GPU's own controls", &[])?,
+            turns: of_gpu(
+                "sluice_turns_total",
+                "Quanta enforced by enabling and disabling channel groups",
+                &[],
+            )?,
             forced: of_gpu(
                 "sluice_hand_overs_forced_total",
-                "Hand-overs made while a latency-critical process was busy, or about to be",
+                "Hand-offs of the GPU while a latency-critical process was busy, or about to be",
                 &[],
             )?,
             given_up: of_gpu(
                 "sluice_steering_given_up_total",
-                "Processes that take turns by token because a control of their pod failed",
+                "Processes scheduled by token because a driver control of their pod failed",
                 &[],
             )?,
             descriptors_refused: of_gpu(
                 "sluice_control_descriptors_refused_total",
-                "Descriptors sent by pods' processes that lead to no driver",
+                "Descriptors announced by pods' processes that are no control descriptors",
                 &[],
             )?,
             announcements_refused: of_gpu(
                 "sluice_announcements_refused_total",
-                "Announcements of contexts not looked at, for their pod had made too many",
+                "Announcements of contexts that were ignored because their pod made too many",
                 &[],
             )?,
             gate_changes: of_gpu(
                 "sluice_gate_changes_total",
-                "Changes of the gates of best-effort processes",
+                "Changes of the stream gates of best-effort processes",
                 &["to"],
             )?,
             preemptions: of_gpu(
                 "sluice_preemptions_total",
-                "Times a process was to give way",
+                "Pre-emptions of a process, by level and outcome",
                 &["level", "outcome"],
             )?,
-            controls: of_gpu("sluice_controls_total", "Controls of channel groups", &["control", "outcome"])?,
+            controls: of_gpu(
+                "sluice_controls_total",
+                "Driver controls of channel groups, by kind and outcome",
+                &["control", "outcome"],
+            )?,
             level: take(registry, IntGaugeVec::new(level, &["gpu", "node", "level"]))?,
         })
     }
 
     /// Adds the counts that the manager of a GPU reported.
-    pub(super) fn add(&self, own: [&str; 2], said: &Steering) {
-        self.turns.with_label_values(&own).inc_by(said.turns);
-        self.forced.with_label_values(&own).inc_by(said.hand_overs_forced);
-        self.given_up.with_label_values(&own).inc_by(said.given_up);
-        self.descriptors_refused.with_label_values(&own).inc_by(said.descriptors_refused);
-        self.announcements_refused.with_label_values(&own).inc_by(said.announcements_refused);
+    pub(super) fn add(&self, own: [&str; 2], reported: &Steering) {
+        self.turns.with_label_values(&own).inc_by(reported.turns);
+        self.forced.with_label_values(&own).inc_by(reported.hand_overs_forced);
+        self.given_up.with_label_values(&own).inc_by(reported.given_up);
+        self.descriptors_refused.with_label_values(&own).inc_by(reported.descriptors_refused);
+        self.announcements_refused.with_label_values(&own).inc_by(reported.announcements_refused);
         let [gpu, node] = own;
-        for made in &said.controls {
-            self.controls.with_label_values(&[gpu, node, &made.control, &made.outcome]).inc_by(made.count);
+        for control in &reported.controls {
+            self.controls
+                .with_label_values(&[gpu, node, &control.control, &control.outcome])
+                .inc_by(control.count);
         }
-        for one in &said.preemptions {
-            self.preemptions.with_label_values(&[gpu, node, &one.level, &one.outcome]).inc_by(one.count);
+        for preemption in &reported.preemptions {
+            self.preemptions
+                .with_label_values(&[gpu, node, &preemption.level, &preemption.outcome])
+                .inc_by(preemption.count);
         }
-        for (to, changes) in &said.gate_changes {
+        for (to, changes) in &reported.gate_changes {
             self.gate_changes.with_label_values(&[gpu, node, to]).inc_by(*changes);
         }
-        for (level, processes) in &said.levels {
+        for (level, processes) in &reported.levels {
             self.level.with_label_values(&[gpu, node, level]).set(i64::from(*processes));
         }
     }

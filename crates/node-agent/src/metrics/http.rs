@@ -87,6 +87,6 @@ async fn readyz(Shared(state): Shared<Arc<PageState>>) -> Response {
     if missing.is_empty() {
         return "ok\n".into_response();
     }
-    let lines: String = missing.iter().map(|(_, words)| format!("{words}\n")).collect();
+    let lines: String = missing.iter().map(|(_, text)| format!("{text}\n")).collect();
     (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
 }

@@ -4,13 +4,15 @@
 //! * [`scrape`]: asks all managers concurrently, each with a deadline. A manager that hangs costs only its own series.
 //! * [`families`]: turns the facts into Prometheus's series. Pure, and built anew for each scrape: a pod that ended
 //!   leaves no series.
+//!   The series are in `client_families`, `gpu_families` and `channel_groups`.
 //! * [`state`]: the same facts as JSON, with the wanted clients beside those in force.
 //! * [`readiness`]: what the node still lacks before it can take pods.
 //! * [`http`]: the server.
-//! * [`channel_groups`]: series about channel-group scheduling.
 
 mod channel_groups;
+mod client_families;
 pub mod families;
+mod gpu_families;
 pub mod http;
 pub mod readiness;
 pub mod scrape;

@@ -40,25 +40,25 @@ impl Readiness {
     pub fn missing(&self) -> Vec<(Component, String)> {
         let mut missing = Vec::new();
         if self.inventory.get().is_none() {
-            missing.push((Component::Gpus, "the NVIDIA driver has not told of its GPUs".to_owned()));
+            missing.push((Component::Gpus, "the NVIDIA driver has not reported its GPUs".to_owned()));
         }
         if !*self.plugin.borrow() {
             missing.push((
                 Component::Plugin,
-                "kubelet has not taken the device plugin's registration".to_owned(),
+                "kubelet has not accepted the device plugin's registration".to_owned(),
             ));
         }
         if self.pods.borrow().is_none() {
-            missing.push((Component::Pods, "the API server has not told of the node's pods".to_owned()));
+            missing.push((Component::Pods, "the API server has not listed the node's pods".to_owned()));
         }
         for (gpu, status) in self.managers.borrow().iter() {
-            let words = match status.state {
+            let text = match status.state {
                 ManagerState::Serving => continue,
-                ManagerState::Starting => "has not taken its clients yet",
-                ManagerState::Outdated => "does not take its clients",
-                ManagerState::BackingOff => "has ended and is started again soon",
+                ManagerState::Starting => "has not accepted its clients yet",
+                ManagerState::Outdated => "refuses its clients",
+                ManagerState::BackingOff => "has ended and is restarted soon",
             };
-            missing.push((Component::Managers, format!("the pod-manager of {gpu} {words}")));
+            missing.push((Component::Managers, format!("the pod-manager of {gpu} {text}")));
         }
         missing
     }
@@ -71,7 +71,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn it_is_ready_when_nothing_is_missing_and_says_what_is_until_then() {
+    fn readiness_lists_each_missing_component_until_none_is_missing() {
         let plugin = watch::Sender::new(false);
         let inventory = InventorySlot::default();
         let (pods, managers) = (watch::Sender::new(None), watch::Sender::new(BTreeMap::new()));

@@ -30,9 +30,9 @@ pub struct Sources {
     /// The clients that the managers should have.
     pub sets: ClientSetsWatch,
     /// The status of the managers.
-    pub board: ManagerStatuses,
+    pub statuses: ManagerStatuses,
     /// The paths of their control sockets.
-    pub launch: ManagerCommand,
+    pub command: ManagerCommand,
 }
 
 /// The facts of one moment.
@@ -57,9 +57,9 @@ pub struct Facts {
 impl Sources {
     /// Asks all managers concurrently.
     pub async fn gather(&self) -> Facts {
-        let managers = self.board.now();
+        let managers = self.statuses.now();
         let asked = managers.keys().map(|gpu| async move {
-            let answer = managers::snapshot(&self.launch.control(gpu), DEADLINE).await;
+            let answer = managers::snapshot(&self.command.control(gpu), DEADLINE).await;
             (gpu.clone(), answer.map_err(|why| why.to_string()))
         });
         let snapshots = join_all(asked).await.into_iter().collect();

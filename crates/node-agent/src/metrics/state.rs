@@ -136,7 +136,7 @@ impl From<&Facts> for StatePage {
 
 fn gpu_state(gpu: &sluice_placement::inventory::Gpu, facts: &Facts) -> GpuState {
     let snapshot = facts.snapshots.get(&gpu.uuid);
-    let said = snapshot.and_then(|snapshot| snapshot.as_ref().ok());
+    let reported = snapshot.and_then(|snapshot| snapshot.as_ref().ok());
     let wanted = facts.sets.as_ref().and_then(|sets| sets.get(&gpu.uuid));
     GpuState {
         uuid: gpu.uuid.clone(),
@@ -146,12 +146,12 @@ fn gpu_state(gpu: &sluice_placement::inventory::Gpu, facts: &Facts) -> GpuState 
         memory_bytes: gpu.memory_bytes,
         manager: facts.managers.get(&gpu.uuid).cloned(),
         error: snapshot.and_then(|snapshot| snapshot.as_ref().err().cloned()),
-        generation: said.map(|said| said.generation),
-        held: said.map(|said| said.held),
+        generation: reported.map(|reported| reported.generation),
+        held: reported.map(|reported| reported.held),
         wanted: wanted.into_iter().flatten().map(limits).collect(),
-        in_force: said
+        in_force: reported
             .iter()
-            .flat_map(|said| &said.clients)
+            .flat_map(|reported| &reported.clients)
             .filter_map(|usage| in_force(usage, facts))
             .collect(),
     }

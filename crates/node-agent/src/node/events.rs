@@ -113,32 +113,32 @@ impl EventQueue {
 
     /// Puts an event into the queue.
     pub fn publish(&self, about: ObjectReference, reason: Reason, note: impl Into<String>) {
-        let notice = PendingEvent { about, reason, note: note.into() };
-        if let Err(why) = self.0.try_send(notice) {
-            warn!(%why, "an event is dropped");
+        let pending = PendingEvent { about, reason, note: note.into() };
+        if let Err(why) = self.0.try_send(pending) {
+            warn!(%why, "the event queue is full; an event is dropped");
         }
     }
 }
 
 /// Sends the events one after the other, for ever.
-pub async fn send(client: Client, node: String, mut notices: mpsc::Receiver<PendingEvent>) {
+pub async fn send(client: Client, node: String, mut receiver: mpsc::Receiver<PendingEvent>) {
     let reporter = Reporter { controller: "sluice.dev/node-agent".into(), instance: Some(node) };
     let recorder = Recorder::new(client, reporter);
-    while let Some(notice) = notices.recv().await {
+    while let Some(pending) = receiver.recv().await {
         let event = Event {
-            type_: notice.reason.kind(),
-            reason: notice.reason.name().into(),
-            note: Some(cut(&notice.note).to_owned()),
-            action: notice.reason.action().into(),
+            type_: pending.reason.kind(),
+            reason: pending.reason.name().into(),
+            note: Some(cut(&pending.note).to_owned()),
+            action: pending.reason.action().into(),
             secondary: None,
         };
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         for attempt in 1..=ATTEMPTS {
-            match recorder.publish(&event, &notice.about).await {
+            match recorder.publish(&event, &pending.about).await {
                 Ok(()) => break,
                 // The API server refused it: the namespace is being deleted, or the agent lacks the right.
                 Err(kube::Error::Api(why)) if why.code < 500 && why.code != TOO_MANY => {
-                    warn!(%why, name = notice.about.name, reason = event.reason, "an event is refused");
+                    warn!(%why, name = pending.about.name, reason = event.reason, "the API server refused an event");
                     break;
                 }
                 Err(why) => {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_cut_where_a_character_ends() {
+    fn note_is_cut_at_a_character_boundary() {
         let note = "é".repeat(600);
         assert_eq!(cut(&note).len(), 1024);
         assert_eq!(cut(&format!("x{note}")).len(), 1023);

@@ -47,7 +47,7 @@ pub async fn reconcile(client: Client, node: String, mut inventory: watch::Recei
                 Some(Ok(watcher::Event::Apply(node) | watcher::Event::InitApply(node))) => seen = Some(node.metadata),
                 Some(Ok(watcher::Event::Delete(_))) => seen = None,
                 Some(Ok(_)) => {}
-                Some(Err(why)) => warn!(%why, "the API server does not tell of this node"),
+                Some(Err(why)) => warn!(%why, "the watch of this node failed"),
                 None => return,
             },
             changed = inventory.changed() => if changed.is_err() { return },
@@ -57,7 +57,7 @@ pub async fn reconcile(client: Client, node: String, mut inventory: watch::Recei
                 match nodes.patch(&node, &PatchParams::default(), &Patch::Merge(&patch)).await {
                     Ok(node) => {
                         backoff.succeeded();
-                        info!(%patch, "the node's annotation and labels are written");
+                        info!(%patch, "wrote the node's annotation and labels");
                         seen = Some(node.metadata);
                     }
                     Err(why) => {
@@ -93,7 +93,7 @@ fn patch(metadata: &ObjectMeta, inventory: &NodeInventory) -> Option<Value> {
     let annotation = match inventory.to_annotation() {
         Ok(annotation) => annotation,
         Err(why) => {
-            warn!(%why, "the inventory cannot be written down");
+            warn!(%why, "the inventory cannot be serialised");
             return None;
         }
     };
@@ -121,71 +121,5 @@ fn differences<'a>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn inventory(gpus: usize) -> NodeInventory {
-        let gpu = |index: u32| inventory::Gpu {
-            uuid: format!("GPU-{index}"),
-            index,
-            model: "NVIDIA H200".into(),
-            memory_bytes: 1 << 30,
-            numa: None,
-            pci: String::new(),
-            nvlink: Vec::new(),
-            healthy: true,
-            unhealthy_reason: None,
-        };
-        NodeInventory::new(4, (0..).map(gpu).take(gpus).collect())
-    }
-
-    #[test]
-    fn a_bare_node_gets_everything_and_then_nothing_more() {
-        let inventory = inventory(2);
-        let change = patch(&ObjectMeta::default(), &inventory).unwrap();
-        let read = |field: &str| -> BTreeMap<String, String> {
-            serde_json::from_value(change["metadata"][field].clone()).unwrap()
-        };
-        assert_eq!(read("labels")["sluice.dev/gpu.count"], "2");
-        assert_eq!(read("labels")["sluice.dev/gpu.model"], "NVIDIA-H200");
-        assert_eq!(
-            NodeInventory::from_annotation(&read("annotations")["sluice.dev/gpus"]).unwrap(),
-            inventory
-        );
-        let node = ObjectMeta {
-            annotations: Some(read("annotations")),
-            labels: Some(read("labels")),
-            ..ObjectMeta::default()
-        };
-        assert_eq!(patch(&node, &inventory), None);
-    }
-
-    #[test]
-    fn only_what_somebody_changed_is_written_and_what_is_not_ours_is_left_alone() {
-        let inventory = inventory(1);
-        let mut labels: BTreeMap<String, String> = inventory
-            .labels()
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-            .collect();
-        labels.insert("zone".into(), "a".into());
-        labels.insert("sluice.dev/gpu.count".into(), "7".into());
-        let annotations =
-            BTreeMap::from([("sluice.dev/gpus".to_owned(), inventory.to_annotation().unwrap())]);
-        let node =
-            ObjectMeta { annotations: Some(annotations), labels: Some(labels), ..ObjectMeta::default() };
-        assert_eq!(
-            patch(&node, &inventory),
-            Some(json!({"metadata": {"labels": {"sluice.dev/gpu.count": "1"}}}))
-        );
-    }
-
-    #[test]
-    fn labels_of_a_node_without_gpus_are_taken_away_but_not_the_one_that_keeps_the_agent_there() {
-        let labels = [("sluice.dev/gpu.present", "true"), ("sluice.dev/gpu.count", "2")];
-        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        let node = ObjectMeta { labels: Some(labels), ..ObjectMeta::default() };
-        let change = patch(&node, &inventory(0)).unwrap();
-        assert_eq!(change["metadata"]["labels"], json!({"sluice.dev/gpu.count": null}));
-    }
-}
+#[path = "node_metadata_tests.rs"]
+mod tests;

@@ -41,9 +41,9 @@ impl ClientAssigner {
                 let now = assign(&known, &gpus, &before);
                 // The same reason with other numbers is not reported again.
                 let kind = std::mem::discriminant::<Refusal>;
-                let is_fresh = |uid: &str, why| before.refused.get(uid).map(kind) != Some(kind(why));
-                let fresh = now.refused.iter().filter(|(uid, why)| is_fresh(uid, why));
-                for (uid, why) in fresh {
+                let is_new = |uid: &str, why| before.refused.get(uid).map(kind) != Some(kind(why));
+                let new_refusals = now.refused.iter().filter(|(uid, why)| is_new(uid, why));
+                for (uid, why) in new_refusals {
                     if let Some(pod) = known.get(uid) {
                         warn!(pod = pod.full_name(), uid, %why, "the pod gets no GPU");
                         on_refusal(pod, why);

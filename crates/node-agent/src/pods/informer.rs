@@ -27,7 +27,7 @@ pub async fn follow(client: Client, node: String, known: watch::Sender<Option<Ar
     let events = watcher(Api::<Pod>::all(client), config);
     let pauses = WatchBackoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     let events =
-        events.inspect_err(|why| warn!(%why, "the API server does not tell of pods; what is known stays"));
+        events.inspect_err(|why| warn!(%why, "the watch of pods failed; the last known pods remain"));
     let mut events = std::pin::pin!(events.backoff(pauses));
     let mut store = PodStore::default();
     while let Some(event) = events.next().await {
@@ -35,7 +35,7 @@ pub async fn follow(client: Client, node: String, known: watch::Sender<Option<Ar
         let is_complete = matches!(event, watcher::Event::InitDone);
         if let Some(pods) = store.apply(event) {
             if is_complete {
-                info!(pods = pods.len(), "the node's pods are known");
+                info!(pods = pods.len(), "listed the node's pods");
             }
             let pods = Arc::new(pods.clone());
             known.send_if_modified(|last| {
@@ -84,48 +84,5 @@ impl PodStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-    use watcher::Event;
-
-    fn pod(uid: &str) -> Pod {
-        serde_json::from_value(json!({"metadata": {"uid": uid, "name": uid}})).unwrap()
-    }
-
-    fn known(store: &PodStore) -> Vec<&str> {
-        store.pods.keys().map(String::as_str).collect()
-    }
-
-    #[test]
-    fn while_a_new_list_is_under_way_the_old_pods_stay_and_afterwards_only_the_listed_ones() {
-        let mut store = PodStore::default();
-        for event in [Event::Init, Event::InitApply(pod("a")), Event::InitApply(pod("b")), Event::InitDone] {
-            store.apply(event);
-        }
-        assert_eq!(known(&store), ["a", "b"]);
-        assert!(store.apply(Event::Init).is_none());
-        assert!(store.apply(Event::InitApply(pod("b"))).is_none());
-        assert_eq!(known(&store), ["a", "b"]);
-        // The list breaks off and starts again.
-        assert!(store.apply(Event::Init).is_none());
-        assert!(store.apply(Event::InitApply(pod("b"))).is_none());
-        assert!(store.apply(Event::InitApply(pod("c"))).is_none());
-        assert!(store.apply(Event::InitDone).is_some());
-        assert_eq!(known(&store), ["b", "c"]);
-    }
-
-    #[test]
-    fn pods_come_and_go_by_their_uid_even_under_the_same_name() {
-        let mut store = PodStore::default();
-        let named = |uid: &str| {
-            serde_json::from_value::<Pod>(json!({"metadata": {"uid": uid, "name": "web-0"}})).unwrap()
-        };
-        store.apply(Event::Init);
-        store.apply(Event::InitDone);
-        store.apply(Event::Apply(named("old")));
-        store.apply(Event::Apply(named("new")));
-        store.apply(Event::Delete(named("old")));
-        assert_eq!(known(&store), ["new"]);
-    }
-}
+#[path = "informer_tests.rs"]
+mod tests;

@@ -48,11 +48,11 @@ pub enum Outcome {
 impl Outcome {
     /// The outcome of a result.
     #[must_use]
-    pub fn of(verdict: &Verdict) -> Self {
-        let Verdict { slices, stops, .. } = verdict;
-        match verdict.allows() {
+    pub fn of(result: &Verdict) -> Self {
+        let Verdict { slices, stops, .. } = result;
+        match result.allows() {
             Allows::Everything => Self::Proven,
-            _ if verdict.is_inconclusive() => {
+            _ if result.is_inconclusive() => {
                 let first = if stops.is_inconclusive() { stops } else { slices };
                 Self::Inconclusive { why: first.to_string() }
             }
@@ -82,13 +82,13 @@ impl Outcome {
     pub fn warning(&self) -> Option<String> {
         match self {
             Self::StopsOnly { why } => Some(format!(
-                "time slices cannot be built on ({why}): a latency-critical request waits for a slice of whoever has the GPU"
+                "time slices have no effect ({why}): a latency-critical request waits for the time slice of the running process"
             )),
-            Self::NoEffect { why } => {
-                Some(format!("channel groups cannot be stopped ({why}): everybody takes turns by token"))
-            }
+            Self::NoEffect { why } => Some(format!(
+                "channel groups cannot be disabled ({why}): all processes are scheduled by token"
+            )),
             Self::Failed { why } => {
-                Some(format!("the self-test does not work ({why}): the driver's version decides instead"))
+                Some(format!("the self-test failed ({why}): the driver's version decides instead"))
             }
             Self::Pending
             | Self::Off
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_proven_is_told_apart_from_what_could_not_be_seen() {
+    fn unproven_effects_differ_from_inconclusive_ones() {
         let unclear = || Effect::inconclusive("few");
         let cases = [
             (of(Effect::Proven, Effect::Proven), "proven", false),
@@ -127,8 +127,8 @@ mod tests {
             (of(Effect::NoEffect, Effect::Proven), "no-effect", true),
             (of(Effect::NotUndone, Effect::NoEffect), "no-effect", true),
         ];
-        for (outcome, name, complains) in cases {
-            assert_eq!((outcome.name(), outcome.warning().is_some()), (name, complains), "{outcome:?}");
+        for (outcome, name, warns) in cases {
+            assert_eq!((outcome.name(), outcome.warning().is_some()), (name, warns), "{outcome:?}");
             let page = serde_json::to_value(&outcome).unwrap();
             assert_eq!(page["outcome"], name, "the page and the metrics use the same word");
         }

@@ -19,7 +19,7 @@ use crate::gpus::GpuDriver;
 use crate::gpus::driver::Usage;
 
 /// How long a driver may take to report the use of a GPU.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The test ends by itself before this.
 const TEST_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long to wait for the end of a killed test.
@@ -42,7 +42,7 @@ pub struct Tools {
 #[derive(Clone)]
 pub struct Tester {
     tools: Arc<Tools>,
-    records: ResultStore,
+    results: ResultStore,
     gpus: Arc<dyn GpuDriver>,
 }
 
@@ -71,8 +71,8 @@ impl Tester {
     /// A tester of these GPUs. No test may be running.
     #[must_use]
     pub fn new(tools: Tools, gpus: Arc<dyn GpuDriver>) -> Self {
-        let records = ResultStore::at(tools.folder.clone());
-        Self { tools: Arc::new(tools), records, gpus }
+        let results = ResultStore::at(tools.folder.clone());
+        Self { tools: Arc::new(tools), results, gpus }
     }
 
     /// The result for a GPU: the stored one, or else that of a new test if no process uses the GPU.
@@ -80,51 +80,51 @@ impl Tester {
         let usage = match self.usage(gpu).await {
             Ok(usage) => usage,
             Err(why) => {
-                warn!(gpu, why, "the GPU's controls are not tried: the driver does not say who uses it");
+                warn!(gpu, why, "the GPU's controls are not tested: the driver does not report its use");
                 return SelfTestRun::without(Outcome::Untried { why });
             }
         };
         let about = About::now(usage.driver.trim(), gpu);
-        if let Some(kept) = self.kept(&about).filter(|kept| kept.outcome.is_settled()) {
-            return kept;
+        if let Some(stored) = self.stored(&about).filter(|stored| stored.outcome.is_settled()) {
+            return stored;
         }
         if usage.processes > 0 {
             let processes = usage.processes;
-            warn!(gpu, processes, "the GPU's controls are not tried: it is in use");
-            return self.kept(&about).unwrap_or(SelfTestRun::without(Outcome::InUse { processes }));
+            warn!(gpu, processes, "the GPU's controls are not tested: it is in use");
+            return self.stored(&about).unwrap_or(SelfTestRun::without(Outcome::InUse { processes }));
         }
-        if let Err(why) = self.records.forget(gpu) {
-            warn!(gpu, %why, "cannot remove older verdicts");
+        if let Err(why) = self.results.forget(gpu) {
+            warn!(gpu, %why, "cannot remove older results");
         }
         let failed = self.test(&about).await.err();
-        let tried = self.kept(&about).unwrap_or_else(|| {
-            let why = failed.unwrap_or_else(|| "it ended without a verdict".to_owned());
+        let run = self.stored(&about).unwrap_or_else(|| {
+            let why = failed.unwrap_or_else(|| "it ended without a result".to_owned());
             SelfTestRun::without(Outcome::Failed { why })
         });
-        match tried.outcome.warning() {
-            Some(warning) => warn!(gpu, driver = about.driver, warning, "the GPU's controls were tried"),
+        match run.outcome.warning() {
+            Some(warning) => warn!(gpu, driver = about.driver, warning, "the GPU's controls were tested"),
             None => info!(
                 gpu,
                 driver = about.driver,
-                outcome = tried.outcome.name(),
-                "the GPU's controls were tried"
+                outcome = run.outcome.name(),
+                "the GPU's controls were tested"
             ),
         }
-        tried
+        run
     }
 
     async fn usage(&self, gpu: &str) -> Result<Usage, String> {
         let (gpus, gpu) = (Arc::clone(&self.gpus), gpu.to_owned());
-        match timeout(ANSWER_WITHIN, spawn_blocking(move || gpus.usage(&gpu))).await {
+        match timeout(USAGE_TIMEOUT, spawn_blocking(move || gpus.usage(&gpu))).await {
             Ok(Ok(answer)) => answer.map_err(|why| why.to_string()),
-            Ok(Err(why)) => Err(format!("asking it ended in a panic: {why}")),
-            Err(_) => Err(format!("no answer for {} s", ANSWER_WITHIN.as_secs())),
+            Ok(Err(why)) => Err(format!("the query panicked: {why}")),
+            Err(_) => Err(format!("no answer for {} s", USAGE_TIMEOUT.as_secs())),
         }
     }
 
-    fn kept(&self, about: &About) -> Option<SelfTestRun> {
-        let outcome = Outcome::of(&self.records.kept(about)?);
-        Some(SelfTestRun { outcome, result_file: Some(self.records.file(about)) })
+    fn stored(&self, about: &About) -> Option<SelfTestRun> {
+        let outcome = Outcome::of(&self.results.stored(about)?);
+        Some(SelfTestRun { outcome, result_file: Some(self.results.file(about)) })
     }
 
     /// Runs the test in a process of its own. The process has ended when this returns, unless the driver blocks its
@@ -138,9 +138,9 @@ impl Tester {
             .arg("--library")
             .arg(&self.tools.library)
             .arg("--write")
-            .arg(self.records.file(about))
+            .arg(self.results.file(about))
             // The container needs no other writable folder.
-            .env("TMPDIR", self.records.folder())
+            .env("TMPDIR", self.results.folder())
             .env_remove("LD_PRELOAD")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -148,10 +148,10 @@ impl Tester {
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(|why| format!("{}: {why}", self.tools.program.display()))?;
         let mut errors = child.stderr.take();
-        let mut said = Vec::new();
+        let mut stderr = Vec::new();
         let ended = timeout(TEST_TIMEOUT, async {
             if let Some(errors) = &mut errors {
-                errors.read_to_end(&mut said).await?;
+                errors.read_to_end(&mut stderr).await?;
             }
             child.wait().await
         });
@@ -167,8 +167,8 @@ impl Tester {
         if status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&said);
-        Err(said.lines().last().map_or_else(|| status.to_string(), str::to_owned))
+        let stderr = String::from_utf8_lossy(&stderr);
+        Err(stderr.lines().last().map_or_else(|| status.to_string(), str::to_owned))
     }
 }
 

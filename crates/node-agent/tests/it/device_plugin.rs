@@ -1,4 +1,4 @@
-//! The plugin before a kubelet.
+//! The device plugin beside a fake kubelet.
 
 use crate::support::kubelet::Kubelet;
 use crate::support::node::{Node, gpu};
@@ -8,11 +8,11 @@ use std::fs;
 use std::time::{Duration, Instant};
 use tonic::Code;
 
-/// It takes milliseconds; an agent that notices nothing tries again only after its longest pause, 10 s.
+/// A registration takes milliseconds. An agent that misses the event tries again only after its longest delay, 10 s.
 const AGAIN: Duration = Duration::from_secs(9);
 
 #[tokio::test]
-async fn it_registers_and_tells_its_seats_at_once() {
+async fn plugin_registers_and_lists_its_slots_at_once() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let mut agent = node.start_agent();
@@ -30,19 +30,19 @@ async fn it_registers_and_tells_its_seats_at_once() {
     let list = plugin.listen().await.next().await.unwrap();
     let expected: Vec<_> = (0..8).map(|n| (format!("sluice-seat-{n}"), "Healthy".to_owned())).collect();
     assert_eq!(list, expected);
-    let figures = agent.scrape();
+    let metrics = agent.scrape();
     for line in [
         "sluice_device_plugin_registrations_total{outcome=\"ok\"} 1",
         "sluice_device_plugin_registered 1",
         "sluice_device_plugin_seats{health=\"healthy\"} 8",
         "sluice_device_plugin_seats{health=\"unhealthy\"} 0",
     ] {
-        assert!(figures.contains(line), "{line} in\n{figures}");
+        assert!(metrics.contains(line), "{line} in\n{metrics}");
     }
 }
 
 #[tokio::test]
-async fn seats_follow_the_health_of_gpus_and_nothing_else() {
+async fn slots_change_only_with_the_health_of_gpus() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let _agent = node.start_agent();
@@ -63,7 +63,7 @@ async fn seats_follow_the_health_of_gpus_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_container_gets_library_loader_file_and_sockets_and_no_word_of_limits() {
+async fn container_gets_library_preload_file_and_sockets_and_no_limits() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let _agent = node.start_agent();
@@ -89,7 +89,7 @@ async fn a_container_gets_library_loader_file_and_sockets_and_no_word_of_limits(
 }
 
 #[tokio::test]
-async fn the_configured_behaviour_without_a_manager_is_all_that_the_environment_says() {
+async fn environment_contains_only_the_behaviour_on_manager_loss() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let _agent = node.start_agent_with(node.provision().on_manager_loss("wait"));
@@ -100,7 +100,7 @@ async fn the_configured_behaviour_without_a_manager_is_all_that_the_environment_
 }
 
 #[tokio::test]
-async fn what_is_no_healthy_seat_is_refused_with_the_reason() {
+async fn unhealthy_and_unknown_slots_are_refused_with_the_reason() {
     let node = Node::new();
     node.set_health(0, false);
     let mut kubelet = Kubelet::start(&node.folder);
@@ -109,28 +109,28 @@ async fn what_is_no_healthy_seat_is_refused_with_the_reason() {
     let cases: [(&[&[&str]], &str); 5] = [
         (
             &[&["sluice-seat-8"]],
-            "\"sluice-seat-8\" is no seat of this node, which has 8 (sluice-seat-0 to sluice-seat-<n>)",
+            "\"sluice-seat-8\" is no device slot of this node, which has 8 (sluice-seat-0 to sluice-seat-<n>)",
         ),
         (
             &[&["sluice-seat-0"], &["GPU-0"]],
-            "\"GPU-0\" is no seat of this node, which has 8 (sluice-seat-0 to sluice-seat-<n>)",
+            "\"GPU-0\" is no device slot of this node, which has 8 (sluice-seat-0 to sluice-seat-<n>)",
         ),
         (
             &[&["sluice-seat-4"]],
-            "sluice-seat-4 is unhealthy: only 4 of this node's 8 seats have a healthy GPU",
+            "sluice-seat-4 is unhealthy: only 4 of this node's 8 device slots have a healthy GPU",
         ),
-        (&[&["sluice-seat-1", "sluice-seat-1"]], "sluice-seat-1 is asked for twice"),
-        (&[&[]], "a container request names no seat"),
+        (&[&["sluice-seat-1", "sluice-seat-1"]], "sluice-seat-1 is requested twice"),
+        (&[&[]], "a container request names no device slot"),
     ];
     for (containers, reason) in cases {
         let refusal = plugin.allocate(containers).await.unwrap_err();
         assert_eq!((refusal.code(), refusal.message()), (Code::InvalidArgument, reason));
     }
-    assert!(plugin.allocate(&[&["sluice-seat-3"]]).await.is_ok(), "and the plugin goes on");
+    assert!(plugin.allocate(&[&["sluice-seat-3"]]).await.is_ok(), "the plugin still answers");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_hundred_allocations_at_once_are_all_answered() {
+async fn hundred_concurrent_allocations_are_all_answered() {
     let node = Node::new();
     node.gpus.send_modify(|inventory| inventory.seats_per_gpu = 50);
     let mut kubelet = Kubelet::start(&node.folder);
@@ -153,7 +153,7 @@ async fn a_hundred_allocations_at_once_are_all_answered() {
 }
 
 #[tokio::test]
-async fn it_registers_again_with_a_restarted_kubelet_on_a_new_socket() {
+async fn plugin_registers_with_a_restarted_kubelet() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let mut agent = node.start_agent();
@@ -180,7 +180,7 @@ async fn it_registers_again_with_a_restarted_kubelet_on_a_new_socket() {
 }
 
 #[tokio::test]
-async fn a_kubelet_that_restarts_without_a_word_is_noticed_by_its_socket() {
+async fn kubelet_restart_without_stream_end_is_noticed_by_its_socket() {
     let node = Node::new();
     let mut first = Kubelet::start(&node.folder);
     let mut agent = node.start_agent();
@@ -192,7 +192,7 @@ async fn a_kubelet_that_restarts_without_a_word_is_noticed_by_its_socket() {
 }
 
 #[tokio::test]
-async fn a_new_kubelet_that_leaves_our_socket_alone_is_told_too() {
+async fn new_kubelet_that_keeps_our_socket_gets_a_registration() {
     let node = Node::new();
     let mut first = Kubelet::start(&node.folder);
     let mut agent = node.start_agent();
@@ -202,12 +202,16 @@ async fn a_new_kubelet_that_leaves_our_socket_alone_is_told_too() {
     agent.is_registered(true).await;
     let mut second = Kubelet::start_beside_plugins(&node.folder);
     let mut plugin = second.next_plugin().await;
-    assert_eq!(listening.next().await, None, "the old one's stream ends before the new one is told");
+    assert_eq!(
+        listening.next().await,
+        None,
+        "the old kubelet's stream ends before the plugin registers with the new one"
+    );
     assert_eq!(plugin.listen().await.next_count().await, (8, 8));
 }
 
 #[tokio::test]
-async fn it_waits_for_a_kubelet_that_comes_later() {
+async fn plugin_waits_for_a_later_kubelet() {
     let node = Node::new();
     let mut agent = node.start_agent();
     crate::support::until("the plugin's socket", || node.socket().exists()).await;
@@ -217,20 +221,20 @@ async fn it_waits_for_a_kubelet_that_comes_later() {
 }
 
 #[tokio::test]
-async fn a_kubelet_that_refuses_is_asked_again() {
+async fn registration_is_retried_after_refusals() {
     let node = Node::new();
     let mut kubelet = Kubelet::start_refusing(&node.folder, 3);
     let mut agent = node.start_agent();
     kubelet.next_plugin().await;
     agent.is_registered(true).await;
-    let figures = agent.scrape();
+    let metrics = agent.scrape();
     for line in ["registrations_total{outcome=\"error\"} 3", "registrations_total{outcome=\"ok\"} 1"] {
-        assert!(figures.contains(line), "{line} in\n{figures}");
+        assert!(metrics.contains(line), "{line} in\n{metrics}");
     }
 }
 
 #[tokio::test]
-async fn a_socket_that_a_dead_kubelet_left_is_no_kubelet() {
+async fn stale_kubelet_socket_does_not_count_as_kubelet() {
     let node = Node::new();
     Kubelet::start(&node.folder).kill().await;
     let mut agent = node.start_agent();
@@ -242,7 +246,7 @@ async fn a_socket_that_a_dead_kubelet_left_is_no_kubelet() {
 }
 
 #[tokio::test]
-async fn it_registers_again_when_kubelet_has_let_go_of_it() {
+async fn plugin_registers_again_after_kubelet_closed_its_streams() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let _agent = node.start_agent();
@@ -255,7 +259,7 @@ async fn it_registers_again_when_kubelet_has_let_go_of_it() {
 }
 
 #[tokio::test]
-async fn a_removed_socket_of_its_own_is_made_anew() {
+async fn removed_plugin_socket_is_created_again() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let mut agent = node.start_agent();
@@ -267,7 +271,7 @@ async fn a_removed_socket_of_its_own_is_made_anew() {
 }
 
 #[tokio::test]
-async fn an_agent_that_was_killed_comes_back_with_the_same_seats() {
+async fn killed_agent_returns_with_the_same_slots() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let agent = node.start_agent();
@@ -282,7 +286,7 @@ async fn an_agent_that_was_killed_comes_back_with_the_same_seats() {
 }
 
 #[tokio::test]
-async fn it_ends_in_order() {
+async fn stop_ends_streams_and_removes_the_socket() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let mut agent = node.start_agent();
@@ -297,7 +301,7 @@ async fn it_ends_in_order() {
 }
 
 #[tokio::test]
-async fn a_second_agent_takes_over_and_the_first_says_so() {
+async fn second_agent_takes_over_and_the_first_reports_it() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let first = node.start_agent();
@@ -310,7 +314,7 @@ async fn a_second_agent_takes_over_and_the_first_says_so() {
 }
 
 #[tokio::test]
-async fn without_an_inventory_it_cannot_go_on() {
+async fn plugin_ends_with_the_inventory() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let agent = node.start_agent();
@@ -321,7 +325,7 @@ async fn without_an_inventory_it_cannot_go_on() {
 }
 
 #[tokio::test]
-async fn a_file_under_its_socket_s_name_is_left_alone() {
+async fn foreign_file_with_the_sockets_name_is_kept() {
     let node = Node::new();
     fs::write(node.socket(), "precious").unwrap();
     let error = node.start_agent().end().await.unwrap_err();
@@ -333,7 +337,7 @@ async fn a_file_under_its_socket_s_name_is_left_alone() {
 }
 
 #[tokio::test]
-async fn it_says_when_kubelet_s_folder_is_gone() {
+async fn removed_kubelet_folder_is_reported() {
     let node = Node::new();
     let mut kubelet = Kubelet::start(&node.folder);
     let mut agent = node.start_agent();

@@ -25,7 +25,7 @@ impl Host {
         Self { library: Library::new(&root), root, disk }
     }
 
-    /// As an agent whose image has this library.
+    /// Installs this library, as an agent with this image does.
     fn install(&self, content: &[u8]) -> Result<Installed, Error> {
         let source = tempfile::NamedTempFile::new().unwrap();
         fs::write(source.path(), content).unwrap();
@@ -49,7 +49,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
     fs::read_dir(folder).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Whole, and nothing else in it.
+/// Asserts that the version is complete and contains no other file.
 fn assert_whole(host: &Host, content: &[u8]) {
     let folder = host.folder(content);
     assert_eq!(names(&folder), BTreeSet::from(["ld.so.preload".to_owned(), "libsluice.so".to_owned()]));
@@ -62,7 +62,7 @@ fn assert_whole(host: &Host, content: &[u8]) {
 }
 
 #[test]
-fn versions_lie_side_by_side_and_a_whole_one_is_not_touched() {
+fn versions_coexist_and_intact_files_are_not_touched() {
     let host = Host::new();
     host.install(OLD).unwrap();
     let files = ["libsluice.so", "ld.so.preload"].map(|name| host.folder(OLD).join(name));
@@ -76,7 +76,7 @@ fn versions_lie_side_by_side_and_a_whole_one_is_not_touched() {
 }
 
 #[test]
-fn a_damaged_file_is_replaced_and_the_whole_one_beside_it_is_not() {
+fn only_damaged_files_are_replaced() {
     let host = Host::new();
     let installed = host.install(OLD).unwrap();
     let (library, preload) = (host.folder(OLD).join("libsluice.so"), installed.preload_file());
@@ -88,11 +88,11 @@ fn a_damaged_file_is_replaced_and_the_whole_one_beside_it_is_not() {
     assert_eq!((inode(&host.folder(OLD)), inode(&preload)), (folder, whole), "pods have these mounted");
     let mut still_mapped = Vec::new();
     mapped_by_a_pod.read_to_end(&mut still_mapped).unwrap();
-    assert_eq!(still_mapped, OLD[..7], "nothing is written into a file that somebody uses");
+    assert_eq!(still_mapped, OLD[..7], "nothing is written into a file that is in use");
 }
 
 #[test]
-fn whatever_is_missing_or_has_the_wrong_mode_is_put_right() {
+fn missing_files_and_wrong_modes_are_repaired() {
     let host = Host::new();
     host.install(OLD).unwrap();
     let preload = host.folder(OLD).join("ld.so.preload");
@@ -105,7 +105,7 @@ fn whatever_is_missing_or_has_the_wrong_mode_is_put_right() {
 }
 
 #[test]
-fn what_a_killed_agent_left_unfinished_is_cleared_away() {
+fn incomplete_folders_of_a_killed_agent_are_removed() {
     let host = Host::new();
     host.install(OLD).unwrap();
     let unfinished = host.root.join(format!(".unfinished-{}", Version::of(NEW)));
@@ -121,7 +121,7 @@ fn what_a_killed_agent_left_unfinished_is_cleared_away() {
 }
 
 #[test]
-fn what_is_not_ours_is_named_and_left_alone() {
+fn foreign_entries_are_reported_and_kept() {
     let elsewhere = tempfile::tempdir().unwrap();
     type Put = fn(&Host, &Path);
     let cases: [(&str, Put); 5] = [
@@ -144,14 +144,14 @@ fn what_is_not_ours_is_named_and_left_alone() {
         fs::create_dir_all(&host.root).unwrap();
         put(&host, elsewhere.path());
         let error = host.install(OLD).unwrap_err();
-        assert!(matches!(error, Error::InTheWay { .. }), "{error}");
+        assert!(matches!(error, Error::ForeignEntry { .. }), "{error}");
         assert!(error.to_string().contains(found), "{error} should say {found:?}");
         assert_eq!(names(elsewhere.path()), BTreeSet::new(), "nothing is written through a link");
     }
 }
 
 #[test]
-fn an_image_without_a_library_says_so() {
+fn image_without_library_is_reported() {
     let host = Host::new();
     assert!(
         host.install(b"").unwrap_err().to_string().ends_with("is no shared library: the image is damaged")
@@ -162,7 +162,7 @@ fn an_image_without_a_library_says_so() {
 }
 
 #[test]
-fn agents_that_install_at_once_end_with_whole_versions() {
+fn concurrent_installs_end_with_complete_versions() {
     let host = Arc::new(Host::new());
     for _ in 0..20 {
         let start = Arc::new(Barrier::new(4));
@@ -186,7 +186,7 @@ fn agents_that_install_at_once_end_with_whole_versions() {
 }
 
 #[test]
-fn what_no_pod_has_is_collected_and_nothing_else() {
+fn only_unused_versions_are_collected() {
     let host = Host::new();
     let in_use: &[u8] = b"\x7fELF, in use";
     drop((host.install(OLD).unwrap(), host.install(in_use).unwrap()));
@@ -207,7 +207,7 @@ fn what_no_pod_has_is_collected_and_nothing_else() {
 }
 
 #[test]
-fn an_agent_keeps_its_version_from_being_collected_by_another() {
+fn installed_version_is_not_collected_by_another_agent() {
     let host = Host::new();
     let claims = [host.install(NEW).unwrap(), host.install(NEW).unwrap()];
     let other_agent = Library::new(&host.root);

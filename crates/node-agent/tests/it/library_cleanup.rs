@@ -1,4 +1,5 @@
-//! What a clean-up counts as in use: pods that are there, and what is mounted; not what kubelet's book says of ended pods.
+//! Which versions a cleanup counts as in use: those of existing pods and those that are mounted, not those of ended
+//! pods in kubelet's checkpoint.
 
 use sluice_node_agent::library::{Usage, Version};
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ fn version(digit: char) -> Version {
 }
 
 #[test]
-fn kubelets_book_counts_only_for_pods_that_are_there_but_a_mount_always_does() {
+fn checkpoint_counts_only_for_existing_pods_and_mounts_always() {
     let disk = tempfile::tempdir().unwrap();
     let proc = disk.path().join("proc");
     fs::create_dir_all(proc.join("417")).unwrap();

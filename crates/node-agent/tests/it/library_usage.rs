@@ -1,4 +1,4 @@
-//! Which versions of the library pods have, by kubelet's checkpoint and by what is mounted.
+//! Which versions of the library pods use, by kubelet's checkpoint and by mounts.
 //!
 //! The checkpoints in tests/checkpoints were written by kubelet's own code (package devicemanager/checkpoint of
 //! k8s.io/kubernetes v1.34.4): two containers of ours with the versions aaa… and bbb…, one of another plugin with ccc….
@@ -56,7 +56,7 @@ fn checkpoint(name: &str) -> String {
 }
 
 #[test]
-fn what_kubelet_would_mount_again_is_in_use() {
+fn versions_in_kubelets_checkpoint_are_in_use() {
     let host = Host::new(&checkpoint("three_pods.json"));
     assert_eq!(host.usage.versions().unwrap(), BTreeSet::from([version('a'), version('b')]));
     let host = Host::new(&checkpoint("no_pods.json"));
@@ -64,7 +64,7 @@ fn what_kubelet_would_mount_again_is_in_use() {
 }
 
 #[test]
-fn what_is_mounted_is_in_use_also_when_kubelet_has_forgotten_it() {
+fn mounted_versions_are_in_use_without_checkpoint_entry() {
     let host = Host::new(&checkpoint("no_pods.json"));
     // As recorded from containers: on the root file system, and where /var/lib is a file system of its own.
     let [d, e] = [version('d'), version('e')];
@@ -82,7 +82,7 @@ fn what_is_mounted_is_in_use_also_when_kubelet_has_forgotten_it() {
 }
 
 #[test]
-fn processes_that_end_meanwhile_have_nothing() {
+fn processes_that_end_during_the_scan_are_ignored() {
     let host = Host::new(&checkpoint("no_pods.json"));
     fs::remove_file(host.add_process("419", "").join("mountinfo")).unwrap();
     assert_eq!(host.usage.versions().unwrap(), BTreeSet::new());
@@ -99,7 +99,7 @@ fn the_processes_of_this_machine_can_be_read() {
 }
 
 #[test]
-fn what_we_do_not_understand_is_an_error_and_not_an_empty_answer() {
+fn unreadable_sources_are_errors() {
     let good = checkpoint("three_pods.json");
     let cases = [
         (String::new(), "EOF"),
@@ -131,14 +131,14 @@ fn what_we_do_not_understand_is_an_error_and_not_an_empty_answer() {
     );
 }
 
-/// With an answer of nothing in place of the first one.
+/// Replaces the first answer in the checkpoint by an empty one.
 fn no_answer(checkpoint: &str) -> String {
     let (before, rest) = checkpoint.split_once("\"AllocResp\":\"").unwrap();
     let (_answer, after) = rest.split_once('"').unwrap();
     format!("{before}\"AllocResp\":\"\"{after}")
 }
 
-/// Two versions: one that kubelet knows, one that nobody has.
+/// Two versions: one in kubelet's checkpoint, one that is unused.
 fn library_on(host: &Host) -> (Library, Version) {
     let library = Library::new(host.disk.path().join("lib"));
     let source = host.disk.path().join("libsluice.so");
@@ -148,7 +148,7 @@ fn library_on(host: &Host) -> (Library, Version) {
     (library, unused)
 }
 
-/// A third one, the agent's own.
+/// Installs a third version, the agent's own.
 fn current(host: &Host, library: &Library) -> Installed {
     let source = host.disk.path().join("libsluice.so");
     fs::write(&source, CURRENT).unwrap();
@@ -160,7 +160,7 @@ fn collector(host: &Host, library: &Library) -> Collector {
 }
 
 #[test]
-fn what_was_unused_twice_in_a_row_goes() {
+fn version_unused_in_two_rounds_is_removed() {
     let host = Host::new(&checkpoint("three_pods.json"));
     let (library, unused) = library_on(&host);
     let mut collector = collector(&host, &library);
@@ -178,7 +178,7 @@ fn what_was_unused_twice_in_a_row_goes() {
 }
 
 #[test]
-fn nothing_goes_while_kubelet_cannot_be_understood() {
+fn nothing_is_removed_while_the_checkpoint_is_unreadable() {
     let host = Host::new(&checkpoint("three_pods.json"));
     let (library, unused) = library_on(&host);
     let mut collector = collector(&host, &library);
@@ -191,7 +191,7 @@ fn nothing_goes_while_kubelet_cannot_be_understood() {
 }
 
 #[tokio::test]
-async fn tidying_ends_when_told_and_gives_up_its_version() {
+async fn collecting_ends_with_stop_and_releases_its_version() {
     let host = Host::new(&checkpoint("three_pods.json"));
     let (library, _) = library_on(&host);
     let stop = CancellationToken::new();

@@ -1,39 +1,39 @@
-//! Do we decide? Of several replicas only the one beside the leading kube-scheduler does, and not before it has seen the
-//! cluster as it is since it leads.
+//! Whether this replica decides. Only the replica beside the leading kube-scheduler does, and only after it has listed
+//! nodes and pods since it leads.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// What we are.
+/// State of this replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeadershipState {
     /// Another replica leads, or none.
     Standby,
-    /// We lead; the lists that show the cluster as it is are on their way.
+    /// This replica leads; the lists of nodes and pods are not complete yet.
     Syncing,
-    /// We decide.
+    /// This replica leads and decides.
     Active,
 }
 
-/// What is known of the cluster and of who leads.
+/// The facts from which the state follows.
 #[derive(Debug, Clone)]
 struct LeadershipFacts {
     leads: bool,
-    /// Who leads: a kube-scheduler that was restarted beside us is another.
+    /// Identity of the leading kube-scheduler. A restarted one has another.
     holder: String,
-    /// When the lease runs out if nobody renews it; none where there is no lease.
+    /// When the lease expires without a renewal; `None` without a lease.
     until: Option<Instant>,
-    /// How often we were told to lead: a list counts if it began after that.
+    /// Number of times that this replica became leader. A list counts if it began in the current term.
     term: u64,
-    /// The term in which the last whole list of nodes began, and that of pods; `None` before the first.
+    /// The term in which the last complete list of nodes began, and that of pods; `None` before the first.
     nodes: Option<u64>,
     pods: Option<u64>,
 }
 
 impl LeadershipFacts {
-    /// Leads, by a lease that has not run out.
+    /// Whether this replica leads by a lease that has not expired.
     fn leads(&self) -> bool {
         self.leads && self.until.is_none_or(|until| Instant::now() < until)
     }
@@ -56,7 +56,7 @@ pub(crate) enum WatchedKind {
     Pods,
 }
 
-/// Our role, shared by all that must know it.
+/// The leadership, shared by all parts of the extender.
 #[derive(Debug)]
 pub(crate) struct Leadership {
     facts: watch::Sender<LeadershipFacts>,
@@ -76,15 +76,16 @@ impl Leadership {
         }
     }
 
-    /// We lead, or we do not, whoever asks us.
+    /// Sets whether this replica leads, without a lease.
     pub(crate) fn set_leading(&self, leads: bool) {
         self.set_leader(leads, "", None);
     }
 
-    /// The lease says that this kube-scheduler leads, and that it is ours or not; it was renewed just now for so long.
+    /// Applies a renewal of the lease: whether the holder is the kube-scheduler of this pod, and how long the lease
+    /// lasts from now.
     ///
-    /// A process that was stopped and goes on later knows by its own clock that another may lead by now, before it hears
-    /// of that.
+    /// A process that was suspended sees by its own clock that the lease has expired, before the watch reports a new
+    /// leader.
     pub(crate) fn set_leader(&self, leads: bool, holder: &str, lasting: Option<Duration>) {
         self.facts.send_if_modified(|facts| {
             let is_new = facts.leads() != leads || leads && facts.holder != holder;
@@ -98,8 +99,8 @@ impl Leadership {
         });
     }
 
-    /// A whole list has been taken in; it began in this term.
-    pub(crate) fn listed(&self, kind: WatchedKind, term: u64) {
+    /// Records a complete list that began in this term.
+    pub(crate) fn record_list(&self, kind: WatchedKind, term: u64) {
         self.facts.send_modify(|facts| match kind {
             WatchedKind::Nodes => facts.nodes = facts.nodes.max(Some(term)),
             WatchedKind::Pods => facts.pods = facts.pods.max(Some(term)),
@@ -110,24 +111,24 @@ impl Leadership {
         self.facts.borrow().state()
     }
 
-    /// Both lists have been there once: we could take over.
-    pub(crate) fn has_seen_the_cluster(&self) -> bool {
+    /// Whether both lists were complete once: this replica could take over.
+    pub(crate) fn has_listed_once(&self) -> bool {
         let facts = self.facts.borrow();
         facts.nodes.is_some() && facts.pods.is_some()
     }
 
-    /// The term that a list which begins now counts for.
+    /// The term for which a list counts that begins now.
     pub(crate) fn term(&self) -> u64 {
         self.facts.borrow().term
     }
 
-    /// Returns when lists that began in this term do not count any more.
+    /// Returns when lists that began in this term count no longer.
     pub(crate) async fn next_term(&self, term: u64) {
-        // The sender is ours, so it is not gone.
+        // This struct owns the sender, so waiting cannot fail.
         let _ = self.facts.subscribe().wait_for(|facts| facts.term > term).await;
     }
 
-    /// Waits until we decide: our lease watch may learn of the kube-scheduler's election a little after it acts on it.
+    /// Waits until this replica is active: the watch of the lease may lag behind the elected kube-scheduler.
     pub(crate) async fn wait_until_active(&self, timeout: Duration) -> LeadershipState {
         if self.state() != LeadershipState::Active {
             let mut facts = self.facts.subscribe();
@@ -139,59 +140,5 @@ impl Leadership {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_leader_is_active_only_after_both_lists_of_its_own_term() {
-        let leadership = Leadership::new();
-        leadership.listed(WatchedKind::Nodes, leadership.term());
-        leadership.listed(WatchedKind::Pods, leadership.term());
-        assert_eq!((leadership.state(), leadership.has_seen_the_cluster()), (LeadershipState::Standby, true));
-        leadership.set_leading(true);
-        assert_eq!(leadership.state(), LeadershipState::Syncing);
-        leadership.listed(WatchedKind::Pods, 0);
-        leadership.listed(WatchedKind::Nodes, 1);
-        assert_eq!(leadership.state(), LeadershipState::Syncing);
-        leadership.listed(WatchedKind::Pods, 1);
-        assert_eq!(leadership.state(), LeadershipState::Active);
-        leadership.set_leading(true);
-        assert_eq!(leadership.state(), LeadershipState::Active);
-        leadership.set_leading(false);
-        assert_eq!(leadership.state(), LeadershipState::Standby);
-        leadership.set_leading(true);
-        assert_eq!(leadership.state(), LeadershipState::Syncing);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lease_that_nobody_renews_is_over_and_begins_anew_with_new_lists() {
-        let leadership = Leadership::new();
-        let lease = Some(Duration::from_secs(15));
-        leadership.set_leader(true, "me", lease);
-        leadership.listed(WatchedKind::Nodes, 1);
-        leadership.listed(WatchedKind::Pods, 1);
-        tokio::time::advance(Duration::from_secs(14)).await;
-        leadership.set_leader(true, "me", lease);
-        tokio::time::advance(Duration::from_secs(14)).await;
-        assert_eq!((leadership.state(), leadership.term()), (LeadershipState::Active, 1));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(leadership.state(), LeadershipState::Standby);
-        leadership.set_leader(true, "me", lease);
-        assert_eq!((leadership.state(), leadership.term()), (LeadershipState::Syncing, 2));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_asks_waits_for_the_lists_but_not_for_ever() {
-        let leadership = std::sync::Arc::new(Leadership::new());
-        leadership.set_leading(true);
-        assert_eq!(leadership.wait_until_active(Duration::from_secs(2)).await, LeadershipState::Syncing);
-        let waiting = tokio::spawn({
-            let leadership = leadership.clone();
-            async move { leadership.wait_until_active(Duration::from_secs(2)).await }
-        });
-        tokio::task::yield_now().await;
-        leadership.listed(WatchedKind::Nodes, 1);
-        leadership.listed(WatchedKind::Pods, 1);
-        assert_eq!(waiting.await.unwrap(), LeadershipState::Active);
-    }
-}
+#[path = "leadership_tests.rs"]
+mod tests;

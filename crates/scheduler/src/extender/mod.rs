@@ -1,8 +1,11 @@
 //! The extender of a stock kube-scheduler: filter, prioritize, bind.
 //!
-//! The kube-scheduler asks it about pods that want `sluice.dev/gpu`, after its own filters. `filter` decides which node
-//! and which GPUs, and holds them for the pod; `bind` writes both in one call. What it knows comes from watches of nodes
-//! and pods and from its own answers; nothing is stored: after a restart the pods' annotations say what is given.
+//! After its own filters, the kube-scheduler calls the extender for pods that request `sluice.dev/gpu`. `filter`
+//! chooses node and GPUs and reserves them; `bind` writes both in one request. The extender's knowledge comes from
+//! watches of nodes and pods and from its own answers. Nothing is stored: after a restart the pods' annotations tell
+//! which GPUs are assigned.
+//!
+//! A call goes through `http`, `filter` or `bind`, and the index in `placement_state`.
 
 mod arguments;
 mod bind;

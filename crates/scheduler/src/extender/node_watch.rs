@@ -1,4 +1,4 @@
-//! The watch of nodes becomes the index, by the nodes' inventory annotation.
+//! Watches nodes and updates the index from their inventory annotation.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use super::leadership::WatchedKind;
 use super::objects::Node;
 use super::watch_loop::{Sink, run_watch};
 
-/// Feeds the nodes.
+/// Runs the watch of nodes.
 pub(crate) async fn follow(extender: &Extender) {
     let api: Api<Node> = Api::all(extender.client.clone());
     run_watch(
@@ -28,8 +28,8 @@ pub(crate) async fn follow(extender: &Extender) {
 
 struct Nodes<'a> {
     extender: &'a Extender,
-    /// Nodes that the index has, and a digest of the annotation that it was built from: most events of a node are about
-    /// something else.
+    /// Nodes in the index, with a digest of the annotation that they were built from. Most events of a node do not
+    /// change it.
     known: HashMap<String, u64>,
     listed: HashSet<String>,
 }

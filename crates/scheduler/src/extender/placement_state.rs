@@ -1,22 +1,22 @@
-//! What is decided and known, under one lock.
+//! The decisions and what is known of pods, under one lock.
 
 use std::collections::{HashMap, HashSet};
 
 use sluice_placement::{Index, Strategy};
 use tokio::time::Instant;
 
-/// What is decided, under one lock. It is held for microseconds and never across an `await`.
+/// The decisions and what is known of pods. The lock is held for microseconds, and never across an `await`.
 pub(crate) struct PlacementState {
     pub(crate) index: Index,
-    /// Pods that were bound by us and that the watch of pods has not shown as bound since its last list began: a list
-    /// that does not have them may be older than their bind.
+    /// Pods that this replica bound and that the watch has not shown as bound since its last list began. A list
+    /// without them may be older than their bind.
     pub(crate) unobserved_binds: HashSet<String>,
-    /// The number of the latest bind of each pod whose binds have not all come to a known end.
+    /// The number of the latest bind of each pod that has a bind with an unknown result.
     pub(crate) binds: HashMap<String, u64>,
-    /// Bound pods that are being deleted, by UID: whose end is near.
+    /// Bound pods that are being deleted, by UID.
     pub(crate) deleting: HashMap<String, DeletingPod>,
-    /// Pods whose end the API server told us when we asked, before the watch has shown it. What the watch still has of
-    /// them is from before that.
+    /// Pods whose end the API server reported on request, before the watch showed it. Events of these pods in the
+    /// watch are older.
     pub(crate) ended_unobserved: HashSet<String>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct PlacementState {
 pub(crate) struct DeletingPod {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// When the API server was last asked whether it is still there.
+    /// When the API server was last asked whether it still exists.
     pub(crate) checked_at: Option<Instant>,
 }
 
@@ -40,14 +40,14 @@ impl PlacementState {
         }
     }
 
-    /// The pod holds nothing any more: it has ended, or is gone.
+    /// Releases what the pod holds: it has ended, or is gone.
     pub(crate) fn end(&mut self, uid: &str) {
         self.unobserved_binds.remove(uid);
         self.deleting.remove(uid);
         self.index.release(uid);
     }
 
-    /// The API server says that the pod has ended or is gone, and the watch has yet to show it.
+    /// Releases what the pod holds: the API server reports its end, and the watch has not shown it yet.
     pub(crate) fn end_unobserved(&mut self, uid: &str) {
         self.end(uid);
         self.ended_unobserved.insert(uid.to_owned());

@@ -1,4 +1,4 @@
-//! The watch of pods becomes the index, by what the pods were given.
+//! Watches pods and updates the index from their assignments.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use super::objects::Pod;
 use super::placement_state::DeletingPod;
 use super::watch_loop::{Sink, run_watch};
 
-/// Feeds the pods of one scheduler, or all.
+/// Watches the pods of one scheduler profile, or all.
 pub(crate) async fn follow(extender: &Extender) {
     let api: Api<Pod> = Api::all(extender.client.clone());
     let config = match &extender.policy.scheduler_name {
@@ -23,12 +23,12 @@ pub(crate) async fn follow(extender: &Extender) {
     run_watch(extender, api, config, Pods { extender, listed: HashSet::new() }).await;
 }
 
-/// Takes in one pod as the API server has it, as if the watch had shown it.
+/// Applies one pod as the API server returned it, as if the watch had shown it.
 pub(crate) fn apply_pod(extender: &Extender, pod: &Pod) {
     Pods { extender, listed: HashSet::new() }.apply(pod);
     if let Some(uid) = pod.uid() {
         let mut state = extender.state();
-        // It may be one that the watch is not asked for: no list of those may be taken for its end.
+        // The pod may not belong to the watched profile. Then its absence from a list does not mean that it has ended.
         if state.index.confirmed().any(|known| **known == *uid) {
             state.unobserved_binds.insert(uid.to_owned());
         }
@@ -47,7 +47,8 @@ impl Sink for Pods<'_> {
 
     fn begin(&mut self) {
         self.listed.clear();
-        // What was bound until now is in the list that comes, unless it has ended; what was found gone is not.
+        // The coming list contains every pod that was bound until now, unless it has ended. It does not contain the
+        // pods found gone.
         let mut state = self.extender.state();
         state.unobserved_binds.clear();
         state.ended_unobserved.clear();
@@ -62,7 +63,7 @@ impl Sink for Pods<'_> {
         if state.ended_unobserved.contains(uid) {
             return;
         }
-        // An event from before the bind says nothing new about a pod that we know to be bound.
+        // An event from before the bind contains nothing new about a pod that is known to be bound.
         let Some(node) = pod.node() else { return };
         state.unobserved_binds.remove(uid);
         match assignment(pod) {
@@ -76,7 +77,7 @@ impl Sink for Pods<'_> {
                     state.deleting.entry(uid.to_owned()).or_insert_with(ending);
                 }
             }
-            // Bound by someone else, without a GPU.
+            // Bound by another scheduler, without a GPU.
             None => state.end(uid),
         }
     }
@@ -98,14 +99,14 @@ impl Sink for Pods<'_> {
     }
 }
 
-/// What a bound pod was given. Annotations that this version cannot read count as the GPUs entirely: they are given, and
-/// must not be given twice.
+/// What a bound pod was assigned. If this version cannot read its request, its GPUs count as completely used, so that
+/// they are not given twice.
 fn assignment(pod: &Pod) -> Option<(Vec<String>, Demand)> {
     let annotations = pod.annotations()?;
     let gpus = match assigned(annotations) {
         Ok(gpus) => gpus?,
         Err(mistake) => {
-            tracing::warn!(pod = pod.title(), %mistake, "an assignment that is not ours");
+            tracing::warn!(pod = pod.title(), %mistake, "ignored an assignment that cannot be read");
             return None;
         }
     };
@@ -115,7 +116,7 @@ fn assignment(pod: &Pod) -> Option<(Vec<String>, Demand)> {
             tracing::warn!(
                 pod = pod.title(),
                 ?unreadable,
-                "holds GPUs but does not say how much of them: counted as whole"
+                "has GPUs but no readable request: they count as completely used"
             );
             Demand::whole(u32::try_from(gpus.len()).unwrap_or(u32::MAX))
         }

@@ -1,4 +1,4 @@
-//! From the command line to the end of the process.
+//! Starts the extender and ends it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use super::{http, lease, node_watch, pod_watch};
 /// Scheduler name that stands for every pod of the cluster.
 const EVERY_POD: &str = "all";
 
-/// How long a filter call waits for us to become active; shorter than the scheduler's activation_timeout with us (5 s by default).
+/// How long a filter call waits for this replica to become active; shorter than the kube-scheduler's timeout (5 s by
+/// default).
 const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long API servers may take to carry out a bind whose sender has ended.
@@ -26,21 +27,22 @@ const SETTLE_TIME: Duration = Duration::from_millis(500);
 /// Serves until a signal.
 ///
 /// # Errors
-/// What keeps it from starting.
+/// What prevents the start.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let election = LeaderElection::of(&arguments)?;
-    let mut config = kube::Config::infer().await.context("no way to the API server")?;
-    // A bind that is sent again by the client answers "already bound" for our own success; watches back off themselves.
+    let mut config = kube::Config::infer().await.context("cannot find the API server")?;
+    // A bind that the client library repeats would fail with "already bound" after its own success. The watches have a
+    // backoff of their own.
     config.default_retry = false;
     let namespace = config.default_namespace.clone();
-    let client = kube::Client::try_from(config).context("cannot make a client of the API server")?;
-    let (extender, writer) = assemble(&arguments, client.clone())?;
+    let client = kube::Client::try_from(config).context("cannot create a client of the API server")?;
+    let (extender, writer) = create_extender(&arguments, client.clone())?;
     let verbs = TcpListener::bind(arguments.listen).await;
     let verbs = verbs.with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let page = TcpListener::bind(arguments.metrics_listen).await;
     let page = page.with_context(|| format!("cannot listen on {}", arguments.metrics_listen))?;
     let stop = stop_on_signals()?;
-    tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?election, "extender");
+    tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?election, "extender started");
 
     tokio::spawn(writer.write(client, arguments.scheduler_name.clone()));
     let background = spawn_background(&extender, election, namespace);
@@ -48,7 +50,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let serve_page = serve_page.with_graceful_shutdown(stop.clone().cancelled_owned());
     let serve_verbs = axum::serve(verbs, http::verbs(extender.clone()));
     let serve_verbs = serve_verbs.with_graceful_shutdown(stop.clone().cancelled_owned());
-    // Connections that a scheduler keeps open must not keep us from ending.
+    // A connection that a kube-scheduler keeps open must not block the end.
     tokio::select! {
         outcome = async { tokio::try_join!(serve_verbs.into_future(), serve_page.into_future()) } => drop(outcome?),
         () = end(&extender, &stop, background, arguments.bind_timeout) => {}
@@ -56,12 +58,12 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// When told to stop: nothing new begins, and what is being sent is seen through.
+/// After `stop`: no new bind begins, and binds that are being sent are awaited.
 async fn end(
     extender: &Extender,
     stop: &CancellationToken,
     background: Vec<tokio::task::JoinHandle<()>>,
-    activation_timeout: Duration,
+    timeout: Duration,
 ) {
     stop.cancelled().await;
     for task in background {
@@ -70,12 +72,12 @@ async fn end(
     extender.leadership.set_leading(false);
     let mut sending = extender.sending();
     let quiet = sending.wait_for(|sending| *sending == 0);
-    if tokio::time::timeout(activation_timeout, quiet).await.is_err() {
+    if tokio::time::timeout(timeout, quiet).await.is_err() {
         tracing::warn!("ended before the API server answered all binds");
     }
 }
 
-/// Whose word makes us active.
+/// What makes this replica the leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LeaderElection {
     Always,
@@ -93,9 +95,9 @@ impl LeaderElection {
     }
 }
 
-fn assemble(arguments: &Arguments, client: kube::Client) -> anyhow::Result<(Arc<Extender>, Writer)> {
+fn create_extender(arguments: &Arguments, client: kube::Client) -> anyhow::Result<(Arc<Extender>, Writer)> {
     let metrics = Metrics::new().context("cannot register metrics")?;
-    let (events, writer) = events::pair(arguments.events_per_second, metrics.events_left_out.clone());
+    let (events, writer) = events::pair(arguments.events_per_second, metrics.events_dropped.clone());
     let policy = Policy {
         strategy: arguments.strategy.into(),
         candidates: usize::from(arguments.candidates),

@@ -1,4 +1,4 @@
-//! A watch becomes events for whoever takes them in, for ever and across terms.
+//! Runs one watch for ever, across terms of leadership, and delivers its events to a [`Sink`].
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::extender::Extender;
 use super::leadership::WatchedKind;
 
-/// What takes in the events of one watch.
+/// Receives the events of one watch.
 pub(super) trait Sink {
     type Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static;
     const KIND: WatchedKind;
@@ -23,15 +23,15 @@ pub(super) trait Sink {
     fn apply(&mut self, object: &Self::Object);
     /// An object is gone.
     fn delete(&mut self, object: &Self::Object);
-    /// The list is complete: what was not in it is gone.
+    /// The list is complete: objects that were not in it are gone.
     fn complete(&mut self);
 }
 
-/// A watch is asked for anew after so long: a connection that died in silence is noticed then.
+/// Length of one watch, after which it is opened again. A connection that died silently is noticed then.
 const WATCH_SECONDS: u32 = 120;
 
-/// Feeds the index from one watch for ever. In each new term of ours it begins anew with a list, which the API server
-/// answers from what is agreed at that moment, a little later, so that what the last leader sent at its end is in it.
+/// Delivers the events of one watch for ever. Each term starts with a new list, which begins a little after the term.
+/// The API server answers it from a quorum read, so it contains what the previous leader sent before its end.
 pub(super) async fn run_watch<S: Sink>(
     extender: &Extender,
     api: Api<S::Object>,
@@ -60,7 +60,7 @@ pub(super) async fn run_watch<S: Sink>(
                 Some(Ok(watcher::Event::Delete(object))) => sink.delete(&object),
                 Some(Ok(watcher::Event::InitDone)) => {
                     sink.complete();
-                    extender.leadership.listed(S::KIND, term);
+                    extender.leadership.record_list(S::KIND, term);
                 }
                 Some(Err(error)) => {
                     extender.metrics.watch_errors.inc();

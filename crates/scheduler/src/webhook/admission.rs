@@ -1,4 +1,4 @@
-//! The two webhooks' verdicts on a request.
+//! The decisions of the two webhooks on a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::ephemeral_containers;
 use super::plan::{Settings, plan};
 use super::review::{Decision, Operation, Request};
 
-/// The sub-resource by which `kubectl debug` adds containers to a pod that runs.
+/// The sub-resource by which `kubectl debug` adds containers to a running pod.
 const DEBUGGING: &str = "ephemeralcontainers";
 
-/// What a new pod, or a new debugging container, still needs.
+/// Completes a new pod, or a new debugging container.
 pub(super) fn mutate(request: &Request, settings: &Settings) -> Decision {
     if !is_pods(request) {
         return Decision::NotOurs;
@@ -26,7 +26,7 @@ pub(super) fn mutate(request: &Request, settings: &Settings) -> Decision {
     decision.unwrap_or_else(Decision::Refused)
 }
 
-/// Whether the pod may be created or changed so.
+/// Decides whether the pod may be created or changed like this.
 pub(super) fn validate(request: &Request, settings: &Settings) -> Decision {
     if !is_pods(request) {
         return Decision::NotOurs;
@@ -50,7 +50,7 @@ pub(super) fn pod(object: &Value) -> Result<Pod, String> {
 
 fn completed(request: &Request, settings: &Settings) -> Result<Decision, String> {
     let plan = plan(&pod(&request.object)?, settings).map_err(|mistakes| mistakes.to_string())?;
-    // The validating webhook tells the warnings: it runs last and sees every container.
+    // The validating webhook returns the warnings: it runs last and sees every container.
     Ok(plan.map_or(Decision::NotOurs, |plan| Decision::Admitted { patch: plan.patch, warnings: Vec::new() }))
 }
 
@@ -69,7 +69,7 @@ fn created(request: &Request, settings: &Settings) -> Result<Decision, String> {
     ))
 }
 
-/// Keys of ours are part of what was promised at creation: node and GPU were chosen by them.
+/// Annotations of Sluice cannot change after creation: node and GPU were chosen by them.
 fn updated(request: &Request) -> Result<Decision, String> {
     let (new, old) = (pod(&request.object)?, pod(&request.old_object)?);
     let none = BTreeMap::new();

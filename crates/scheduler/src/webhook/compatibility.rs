@@ -1,4 +1,4 @@
-//! Whether the rest of the pod lets it run on a shared GPU.
+//! Checks the rest of the pod: whether it can run on a shared GPU.
 
 use k8s_openapi::api::core::v1::{EnvVar, PodSpec};
 use sluice_placement::annotations::{GpuRequest, Mistake, Priority, keys, kubeshare};
@@ -6,7 +6,7 @@ use sluice_placement::annotations::{GpuRequest, Mistake, Priority, keys, kubesha
 use super::containers::{PodContainer, VISIBLE_DEVICES, is_assigned, is_void};
 use super::plan::DEFAULT_SCHEDULER;
 
-/// What keeps the pod from being scheduled by us.
+/// What prevents Sluice's scheduler from scheduling the pod.
 pub(super) fn scheduling_mistakes(spec: &PodSpec, from_kubeshare: bool) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     let scheduler = spec.scheduler_name.as_deref().unwrap_or_default();
@@ -18,7 +18,7 @@ pub(super) fn scheduling_mistakes(spec: &PodSpec, from_kubeshare: bool) -> Vec<M
         mistakes.push(Mistake::new("spec.schedulerName", scheduler, allowed));
     }
     if let Some(node) = spec.node_name.as_ref().filter(|node| !node.is_empty()) {
-        let allowed = "nothing: a pod that is bound at birth passes by the scheduler, and nobody assigns it a GPU; use \
+        let allowed = "nothing: a pod that is created with a node bypasses the scheduler and gets no GPU; use \
                        spec.nodeSelector or affinity";
         mistakes.push(Mistake::new("spec.nodeName", node, allowed));
     }
@@ -28,7 +28,7 @@ pub(super) fn scheduling_mistakes(spec: &PodSpec, from_kubeshare: bool) -> Vec<M
     mistakes
 }
 
-/// Whole GPUs of NVIDIA's device plugin: what it sets in the environment and what we set exclude each other.
+/// Whole GPUs of NVIDIA's device plugin: its environment variable and ours exclude each other.
 fn foreign_gpu_mistake(container: &PodContainer<'_>) -> Option<Mistake> {
     let limits = container.spec.resources.as_ref()?.limits.as_ref()?;
     let foreign = |name: &str| name.starts_with("nvidia.com/gpu") || name.starts_with("nvidia.com/mig-");
@@ -41,7 +41,7 @@ fn foreign_gpu_mistake(container: &PodContainer<'_>) -> Option<Mistake> {
 pub(super) fn device_mistakes(container: &PodContainer<'_>, chosen: bool) -> Vec<Mistake> {
     let key = format!("{}.env[{VISIBLE_DEVICES}]", container.shown());
     let (fits, allowed): (fn(&EnvVar) -> bool, &str) = if chosen {
-        (is_assigned, "leave it out: it is set to the GPU that the scheduler will have chosen")
+        (is_assigned, "leave it out: the scheduler sets it to the assigned GPU")
     } else {
         (is_void, "void or nothing: sluice.dev/container does not name this container")
     };
@@ -53,15 +53,15 @@ pub(super) fn device_mistakes(container: &PodContainer<'_>, chosen: bool) -> Vec
     wrong.map(|variable| Mistake::new(&key, shown(variable), allowed)).collect()
 }
 
-/// Seats that a container with a GPU states itself, and that are not those of its request. None of them at all would be
-/// worse than too many: the variable would still show it the GPU, and kubelet would not bring the library.
-pub(super) fn slot_mistakes(container: &PodContainer<'_>, seats: u32) -> Vec<Mistake> {
-    let wrong = container.stated_slots().filter(|(_, _, stated)| *stated != Some(u64::from(seats)));
-    let allowed = format!("{seats} or nothing: the container gets the pod's GPU");
+/// Device slots that a container with a GPU states itself, and that differ from those of the request. Zero slots would
+/// be worse than too many: the variable would still show the GPU, and kubelet would not mount the library.
+pub(super) fn slot_mistakes(container: &PodContainer<'_>, slots: u32) -> Vec<Mistake> {
+    let wrong = container.stated_slots().filter(|(_, _, stated)| *stated != Some(u64::from(slots)));
+    let allowed = format!("{slots} or nothing: the container gets the pod's GPU");
     wrong.map(|(key, value, _)| Mistake::new(key, value, &allowed)).collect()
 }
 
-/// What the user should know.
+/// Warnings for the user.
 pub(super) fn warnings_for(
     request: &GpuRequest,
     spec: &PodSpec,

@@ -1,15 +1,15 @@
-//! The containers of a pod: which get the GPU, and what each needs for it.
+//! The containers of a pod: which of them get the GPU, and what each needs for it.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
 use serde_json::{Value, json};
 use sluice_placement::annotations::{GpuRequest, Mistake, keys, parse_quantity};
 
-/// What the NVIDIA container runtime reads.
+/// The variable that the NVIDIA container runtime reads.
 pub(super) const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";
-/// What kubectl and istio call the container that matters.
+/// The annotation by which kubectl and istio find the main container.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// One container and where it stands.
+/// One container and its position in the pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PodContainer<'a> {
     list: &'static str,
@@ -18,7 +18,7 @@ pub(super) struct PodContainer<'a> {
 }
 
 impl<'a> PodContainer<'a> {
-    /// Every container: init containers first, as they start.
+    /// Every container; init containers first, as they start.
     pub(super) fn all(spec: &'a PodSpec) -> Vec<Self> {
         let in_list = |list: &'static str, containers: &'a [Container]| {
             containers.iter().enumerate().map(move |(index, spec)| Self { list, index, spec })
@@ -27,12 +27,12 @@ impl<'a> PodContainer<'a> {
         in_list("initContainers", init).chain(in_list("containers", &spec.containers)).collect()
     }
 
-    /// Where it stands in JSON.
+    /// Its path in JSON.
     pub(super) fn path(&self) -> String {
         format!("/spec/{}/{}", self.list, self.index)
     }
 
-    /// Where it stands, for messages.
+    /// Its path in messages.
     pub(super) fn shown(&self) -> String {
         format!("spec.{}[{}]", self.list, self.spec.name)
     }
@@ -42,19 +42,19 @@ impl<'a> PodContainer<'a> {
         self.list == "containers" || self.spec.restart_policy.as_deref() == Some("Always")
     }
 
-    /// How many seats it names itself.
+    /// The number of device slots that it requests itself.
     ///
     /// # Errors
-    /// When the number is none.
+    /// The number is not a whole number.
     pub(super) fn device_slots(&self) -> Result<Option<u64>, Mistake> {
         match self.stated_slots().next() {
             None => Ok(None),
             Some((key, value, None)) => Err(Mistake::new(key, value, "a whole number")),
-            Some((_, _, seats)) => Ok(seats),
+            Some((_, _, slots)) => Ok(slots),
         }
     }
 
-    /// Seats in its limits and in its requests: where, the text, and the number if it is one.
+    /// Device slots in its limits and in its requests: the path, the text, and the number if it is one.
     pub(super) fn stated_slots(&self) -> impl Iterator<Item = (String, &'a str, Option<u64>)> {
         let resources = self.spec.resources.as_ref();
         let limits = resources.and_then(|resources| resources.limits.as_ref());
@@ -67,19 +67,19 @@ impl<'a> PodContainer<'a> {
         })
     }
 
-    /// The variables that say which GPUs are visible.
+    /// The variables that name the visible GPUs.
     pub(super) fn visible(&self) -> impl Iterator<Item = &'a EnvVar> + use<'a> {
         self.spec.env.iter().flatten().filter(|variable| variable.name == VISIBLE_DEVICES)
     }
 }
 
-/// Names of the containers that get the GPU: those named, else those that name the resource, else the app container that
-/// istio and kubectl take for the main one, else the first.
+/// Names of the containers that get the GPU. In this order: the named containers; those that request the resource; the
+/// app container that istio and kubectl take for the main one; the first.
 ///
 /// # Errors
-/// Names that are no containers, containers that name the resource and were not chosen, and more than one that runs as
-/// long as the pod.
-pub(super) fn chosen(
+/// Names that are no containers, containers that request the resource and were not chosen, and more than one that runs
+/// as long as the pod.
+pub(super) fn choose(
     pod: &Pod,
     containers: &[PodContainer<'_>],
     request: &GpuRequest,
@@ -131,13 +131,13 @@ fn mistakes(containers: &[PodContainer<'_>], names: &[String], with_resource: &[
     mistakes
 }
 
-/// The variable that shows a container the GPU that the scheduler will have chosen.
+/// The variable that shows a container the GPU that the scheduler assigns.
 pub(super) fn assigned_variable() -> Value {
     let path = format!("metadata.annotations['{}']", keys::ASSIGNED_GPU);
     json!({"name": VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}})
 }
 
-/// The variable that shows a container no GPU, whatever its image says.
+/// The variable that shows a container no GPU, whatever its image sets.
 pub(super) fn void_variable() -> Value {
     json!({"name": VISIBLE_DEVICES, "value": "void"})
 }

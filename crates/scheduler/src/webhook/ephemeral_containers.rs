@@ -1,5 +1,5 @@
-//! Debugging containers in pods of ours get no GPU: they have no seat, and without the library the pod's quota would not hold
-//! them. An image may name every GPU for itself, so each new one has to say that it wants none.
+//! Debugging containers in pods with a GPU get no GPU: they have no device slot, and without the library the pod's
+//! limits would not hold. An image may make every GPU visible, so each new container has to say that it wants none.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use super::containers::{VISIBLE_DEVICES, is_void, void_variable};
 use super::patch;
 use super::review::{Decision, Request};
 
-/// The variable that shows no GPU, into each new container without it.
+/// Adds the variable that shows no GPU to each new container without it.
 ///
 /// # Errors
-/// When the object is no pod.
+/// The object is no pod.
 pub(super) fn complete(request: &Request) -> Result<Decision, String> {
     let (new, old) = (pod(&request.object)?, pod(&request.old_object)?);
     if !is_ours(&new) {
@@ -28,7 +28,7 @@ pub(super) fn complete(request: &Request) -> Result<Decision, String> {
     Ok(Decision::Admitted { patch: bare.map(variable).collect(), warnings: Vec::new() })
 }
 
-/// Whether each new container says that it wants no GPU. Those that are there cannot change any more.
+/// Checks that each new container says that it wants no GPU. Existing ones cannot change any more.
 ///
 /// # Errors
 /// Every mistake at once.
@@ -48,7 +48,7 @@ fn is_ours(pod: &Pod) -> bool {
     pod.metadata.annotations.iter().flatten().any(|(key, _)| key.starts_with(keys::PREFIX))
 }
 
-/// Debugging containers that the old pod has not, and their containers in the list.
+/// Debugging containers that the old pod does not have, with their index in the list.
 fn added<'a>(new: &'a Pod, old: &'a Pod) -> impl Iterator<Item = (usize, &'a EphemeralContainer)> {
     let known: BTreeSet<&str> = containers(old).map(|container| container.name.as_str()).collect();
     containers(new).enumerate().filter(move |(_, container)| !known.contains(container.name.as_str()))
@@ -77,9 +77,9 @@ fn mistakes(container: &EphemeralContainer) -> Vec<Mistake> {
         mistakes.push(Mistake::new(&key, value, ALLOWED));
     }
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    if let Some(seats) = limits.and_then(|limits| limits.get(keys::RESOURCE)) {
+    if let Some(slots) = limits.and_then(|limits| limits.get(keys::RESOURCE)) {
         let key = format!("{path}.resources.limits[{}]", keys::RESOURCE);
-        mistakes.push(Mistake::new(key, &seats.0, "debugging containers get no GPU"));
+        mistakes.push(Mistake::new(key, &slots.0, "debugging containers get no GPU"));
     }
     mistakes
 }

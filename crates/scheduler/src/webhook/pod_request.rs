@@ -1,4 +1,4 @@
-//! What a pod asks for, in whichever words: our annotations, KubeShare's labels, or the bare resource.
+//! What a pod requests, in any of three forms: Sluice's annotations, KubeShare's labels, or the bare resource.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use sluice_placement::annotations::{GpuRequest, Mistake, Mistakes, keys, kubesha
 
 use super::containers::PodContainer;
 
-/// A pod's request and what has to be written down for it.
+/// A pod's request, and the annotations to add for it.
 #[derive(Debug)]
 pub(super) struct PodRequest {
     pub(super) request: GpuRequest,
-    /// Annotations that say in our words what the pod said in others.
+    /// Annotations that express a request given in another form.
     pub(super) added: BTreeMap<String, String>,
     pub(super) warnings: Vec<String>,
 }
 
-/// What the pod asks for; `None` when it is no GPU of ours.
+/// Reads the pod's request; `None` if it requests no GPU of Sluice.
 ///
 /// # Errors
-/// Every mistake at once.
+/// All mistakes at once.
 pub(super) fn read_pod_request(
     pod: &Pod,
     containers: &[PodContainer<'_>],
@@ -35,11 +35,11 @@ pub(super) fn read_pod_request(
     let mut all = translation.annotations;
     all.extend(stated.clone());
     match named_slots(containers) {
-        // Nothing but the resource: as many whole GPUs.
-        Ok(Some((_, seats)))
+        // Only the resource: this number of whole GPUs.
+        Ok(Some((_, slots)))
             if ![keys::QUOTA, keys::MEMORY, keys::LIMIT].iter().any(|key| all.contains_key(*key)) =>
         {
-            all.insert(keys::QUOTA.to_owned(), seats.to_string());
+            all.insert(keys::QUOTA.to_owned(), slots.to_string());
         }
         Ok(_) => {}
         Err(more) => mistakes.extend(more),
@@ -48,11 +48,11 @@ pub(super) fn read_pod_request(
         mistakes.extend(more);
         None
     });
-    if let (Some(request), Ok(Some((key, seats)))) = (&request, named_slots(containers))
-        && seats != u64::from(request.seats())
+    if let (Some(request), Ok(Some((key, slots)))) = (&request, named_slots(containers))
+        && slots != u64::from(request.seats())
     {
         let allowed = format!("{} is what the pod's annotations come to", request.seats());
-        mistakes.push(Mistake::new(key, seats.to_string(), allowed));
+        mistakes.push(Mistake::new(key, slots.to_string(), allowed));
     }
     if let Some(mistakes) = Mistakes::some(mistakes) {
         return Err(mistakes);
@@ -61,7 +61,7 @@ pub(super) fn read_pod_request(
     Ok(request.map(|request| PodRequest { request, added: all, warnings: translation.warnings }))
 }
 
-/// Keys where nobody reads them, and the one that no user may write.
+/// Keys at a place where they have no effect, and the key that users may not write.
 fn misplaced(labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) -> Vec<Mistake> {
     let as_labels = labels.iter().filter(|(key, _)| keys::USER.contains(&key.as_str()));
     let mut mistakes: Vec<Mistake> =
@@ -72,7 +72,7 @@ fn misplaced(labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, S
     mistakes
 }
 
-/// The seats that containers name themselves, and where: the same number in each.
+/// The device slots that containers request themselves, and where. All have to request the same number.
 fn named_slots(containers: &[PodContainer<'_>]) -> Result<Option<(String, u64)>, Vec<Mistake>> {
     let mut mistakes = Vec::new();
     let mut named: Option<(String, u64)> = None;
@@ -80,9 +80,9 @@ fn named_slots(containers: &[PodContainer<'_>]) -> Result<Option<(String, u64)>,
         let key = format!("{}.resources[{}]", container.shown(), keys::RESOURCE);
         match (container.device_slots(), &named) {
             (Err(mistake), _) => mistakes.push(mistake),
-            (Ok(Some(seats)), None) if seats > 0 => named = Some((key, seats)),
-            (Ok(Some(seats)), Some((first, wanted))) if seats > 0 && seats != *wanted => {
-                mistakes.push(Mistake::new(key, seats.to_string(), format!("{wanted}, as in {first}")));
+            (Ok(Some(slots)), None) if slots > 0 => named = Some((key, slots)),
+            (Ok(Some(slots)), Some((first, wanted))) if slots > 0 && slots != *wanted => {
+                mistakes.push(Mistake::new(key, slots.to_string(), format!("{wanted}, as in {first}")));
             }
             (Ok(_), _) => {}
         }

@@ -1,4 +1,4 @@
-//! HTTP: `/mutate` and `/validate`.
+//! The HTTP server: `/mutate` and `/validate`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,10 +16,10 @@ use super::plan::Settings;
 use super::review::{Answer, Decision, Request};
 use super::status::Status;
 
-/// Two pods of the largest size that an API server takes, and room.
+/// Two pods of the largest size that an API server accepts, with a margin.
 const MAX_BODY: usize = 8 << 20;
 
-/// What the handlers share.
+/// State that the handlers share.
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) settings: Settings,
@@ -56,7 +56,7 @@ impl Admission {
                 ("unreadable", (StatusCode::BAD_REQUEST, message).into_response())
             }
         };
-        self.status.answered(webhook, outcome, start.elapsed());
+        self.status.record_answer(webhook, outcome, start.elapsed());
         response
     }
 }

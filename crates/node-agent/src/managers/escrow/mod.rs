@@ -43,18 +43,18 @@ impl Escrow {
         let (done, released) = oneshot::channel();
         let closer = BackgroundCloser::start()?;
         let gpu = gpu.to_owned();
-        std::thread::Builder::new().name("sluice-custody".into()).spawn(move || {
+        std::thread::Builder::new().name("sluice-escrow".into()).spawn(move || {
             let mut store = EscrowStore::new(simulated, closer);
-            let restored = match receive_until_closed(&gpu, &ours, &mut store) {
+            let counts = match receive_until_closed(&gpu, &ours, &mut store) {
                 Ok(()) => store.release_all(Instant::now() + RELEASE_TIMEOUT),
                 Err(why) => {
                     // The manager may still run; then it controls its groups itself.
-                    warn!(gpu, %why, "duplicates are no longer held");
+                    warn!(gpu, %why, "the descriptor escrow ended early");
                     ReleaseCounts::default()
                 }
             };
             // The receiver may have timed out.
-            let _ = done.send(restored);
+            let _ = done.send(counts);
         })?;
         Ok((Self { released }, theirs))
     }
@@ -64,18 +64,18 @@ impl Escrow {
         match tokio::time::timeout(RELEASE_TIMEOUT, self.released).await {
             Ok(Ok(ReleaseCounts { released: 0, failed: 0 })) => {}
             Ok(Ok(ReleaseCounts { released, failed: 0 })) => {
-                info!(gpu, groups = released, "what the pod-manager may have left stopped runs");
+                info!(gpu, groups = released, "re-enabled channel groups of the ended pod-manager");
             }
             Ok(Ok(ReleaseCounts { released, failed })) => {
                 warn!(
                     gpu,
                     groups = released,
                     failed,
-                    "not all that the pod-manager may have left stopped runs"
+                    "could not re-enable all channel groups of the ended pod-manager"
                 );
             }
             Ok(Err(_)) | Err(_) => {
-                warn!(gpu, "the driver takes too long to start what the pod-manager left stopped")
+                warn!(gpu, "re-enabling the channel groups of the ended pod-manager takes too long")
             }
         }
     }
@@ -83,12 +83,12 @@ impl Escrow {
 
 /// Receives the manager's deposits until it closes the socket.
 fn receive_until_closed(gpu: &str, socket: &OwnedFd, store: &mut EscrowStore) -> io::Result<()> {
-    let mut complained = false;
+    let mut logged = false;
     let mut packet = [0; MAX_LEN];
     loop {
         let ready = wait(socket, store)?;
-        for line in ready.ended {
-            store.close(line);
+        for descriptor in ready.ended {
+            store.close(descriptor);
         }
         if !ready.socket {
             continue;
@@ -98,10 +98,10 @@ fn receive_until_closed(gpu: &str, socket: &OwnedFd, store: &mut EscrowStore) ->
             return Ok(());
         }
         if let Err(why) = store.accept(packet.get(..len).unwrap_or_default(), descriptors)
-            && !complained
+            && !logged
         {
-            complained = true;
-            warn!(gpu, why, "a duplicate is not held: whose it is has to help himself");
+            logged = true;
+            warn!(gpu, why, "refused a deposit: only the hook re-enables these channel groups");
         }
     }
 }
@@ -125,7 +125,12 @@ fn wait(socket: &OwnedFd, store: &EscrowStore) -> nix::Result<Ready> {
     }
     let mut is_ready = polled.iter().map(|one| one.any().unwrap_or(true));
     let socket = is_ready.next().unwrap_or(true);
-    let ended = numbers.into_iter().zip(is_ready).filter(|(_, ended)| *ended).map(|(line, _)| line).collect();
+    let ended = numbers
+        .into_iter()
+        .zip(is_ready)
+        .filter(|(_, ended)| *ended)
+        .map(|(descriptor, _)| descriptor)
+        .collect();
     Ok(Ready { socket, ended })
 }
 

@@ -42,7 +42,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn a_process_is_known_by_its_pidfd_until_it_ends() {
+    fn owner_is_found_by_pidfd_until_the_process_ends() {
         let mut child = std::process::Command::new("sleep").arg("100000").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let pidfd = sluice_sys::pidfd::open(pid).unwrap();
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_is_read_from_among_the_other_fields() {
+    fn pid_is_read_from_fdinfo() {
         let fdinfo = "pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t8\nPid:\t4711\nNSpid:\t4711\t7\n";
         assert_eq!(pid_in(fdinfo), Some(4711));
         assert_eq!(pid_in("pos:\t0\n"), None);

@@ -39,7 +39,7 @@ struct EscrowedDescriptor {
 }
 
 struct EscrowedGroup {
-    line: u64,
+    descriptor: u64,
     handles: ContextHandles,
 }
 
@@ -77,11 +77,11 @@ impl EscrowStore {
     /// # Errors
     /// Why the deposit is refused. Descriptors that are not kept are closed.
     pub(super) fn accept(&mut self, packet: &[u8], mut descriptors: Vec<OwnedFd>) -> Result<(), String> {
-        let taken = self.apply(packet, &mut descriptors);
+        let outcome = self.apply(packet, &mut descriptors);
         if !descriptors.is_empty() {
             self.closer.close(descriptors);
         }
-        taken
+        outcome
     }
 
     /// Descriptors that are not kept remain in `descriptors`.
@@ -90,7 +90,9 @@ impl EscrowStore {
             Deposit::Line(line) => {
                 let [_, process] = descriptors.as_slice() else {
                     let found = descriptors.len();
-                    return Err(format!("a line came with {found} descriptors, expected {LINE_DESCRIPTORS}"));
+                    return Err(format!(
+                        "a control descriptor came with {found} descriptors, expected {LINE_DESCRIPTORS}"
+                    ));
                 };
                 // A process that has ended needs no help.
                 let Some(owner) = (self.owner_of)(process.as_fd()) else { return Ok(()) };
@@ -110,7 +112,7 @@ impl EscrowStore {
             }
             Deposit::Group { group, line, handles } => {
                 if self.descriptors.contains_key(&line) {
-                    self.groups.insert(group, EscrowedGroup { line, handles });
+                    self.groups.insert(group, EscrowedGroup { descriptor: line, handles });
                 }
             }
             Deposit::Forget(group) => drop(self.groups.remove(&group)),
@@ -124,26 +126,29 @@ impl EscrowStore {
     fn make_space(&mut self, owner: &Owner) -> Result<(), String> {
         let being_closed = self.closer.pending();
         if being_closed >= self.capacity.being_closed {
-            return Err(format!("{being_closed} older ones are still being closed"));
+            return Err(format!("{being_closed} older descriptors are still being closed"));
         }
-        let mut held: HashMap<&Owner, usize> = HashMap::new();
-        for line in self.descriptors.values() {
-            *held.entry(&line.owner).or_default() += 1;
+        let mut counts: HashMap<&Owner, usize> = HashMap::new();
+        for descriptor in self.descriptors.values() {
+            *counts.entry(&descriptor.owner).or_default() += 1;
         }
-        let own = held.get(owner).copied().unwrap_or(0);
+        let own = counts.get(owner).copied().unwrap_or(0);
         if own >= self.capacity.per_owner {
-            return Err(format!("{own} ways to the driver of {owner:?} are held already"));
+            return Err(format!("{own} control descriptors of {owner:?} are held already"));
         }
         if self.descriptors.len() < self.capacity.descriptors {
             return Ok(());
         }
-        let richest = held.into_iter().max_by_key(|(_, lines)| *lines).filter(|(_, most)| *most > own + 1);
-        let Some((richest, _)) = richest else {
-            return Err(format!("{} ways to the driver are held already", self.descriptors.len()));
+        let largest = counts.into_iter().max_by_key(|(_, count)| *count).filter(|(_, most)| *most > own + 1);
+        let Some((largest, _)) = largest else {
+            return Err(format!("{} control descriptors are held already", self.descriptors.len()));
         };
-        let its =
-            self.descriptors.iter().filter(|(_, line)| line.owner == *richest).map(|(number, _)| *number);
-        if let Some(newest) = its.max() {
+        let candidates = self
+            .descriptors
+            .iter()
+            .filter(|(_, descriptor)| descriptor.owner == *largest)
+            .map(|(number, _)| *number);
+        if let Some(newest) = candidates.max() {
             self.close(newest);
         }
         Ok(())
@@ -151,13 +156,13 @@ impl EscrowStore {
 
     /// The processes of the descriptors.
     pub(super) fn processes(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
-        self.descriptors.iter().map(|(number, line)| (*number, line.process.as_fd()))
+        self.descriptors.iter().map(|(number, descriptor)| (*number, descriptor.process.as_fd()))
     }
 
     /// Closes a descriptor and drops the groups behind it.
-    pub(super) fn close(&mut self, line: u64) {
-        if let Some(gone) = self.descriptors.remove(&line) {
-            self.groups.retain(|_, group| group.line != line);
+    pub(super) fn close(&mut self, descriptor: u64) {
+        if let Some(gone) = self.descriptors.remove(&descriptor) {
+            self.groups.retain(|_, group| group.descriptor != descriptor);
             self.closer.close(gone);
         }
     }
@@ -168,8 +173,8 @@ impl EscrowStore {
         let in_time = || Instant::now() < until;
         let mut all = Vec::new();
         for group in self.groups.values() {
-            let Some(line) = self.descriptors.get(&group.line) else { continue };
-            let (controls, handles) = (&line.controls, &group.handles);
+            let Some(descriptor) = self.descriptors.get(&group.descriptor) else { continue };
+            let (controls, handles) = (&descriptor.controls, &group.handles);
             let slice = in_time().then(|| controls.timeslice(handles.client, handles.channel_group));
             if !matches!(&slice, Some(Err(why)) if why.is_gone()) {
                 let slice_us = slice.and_then(Result::ok);
@@ -181,12 +186,12 @@ impl EscrowStore {
         while in_time()
             && let Some(((controls, group), op)) = release.begin()
         {
-            let made = match op {
+            let outcome = match op {
                 Op::SetSlice(us) => controls.set_timeslice(group.client, group.channel_group, us),
                 Op::Start => controls.enable(group.client, group.subdevice, &group.channels),
                 Op::Stop => controls.disable(group.client, group.subdevice, &group.channels),
             };
-            release.done(made.is_ok());
+            release.done(outcome.is_ok());
         }
         let released = release.free().count();
         ReleaseCounts { released, failed: count - released }

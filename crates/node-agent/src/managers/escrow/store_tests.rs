@@ -58,12 +58,12 @@ fn process_of(process: BorrowedFd<'_>) -> i32 {
 }
 
 #[test]
-fn nobody_has_more_than_his_part_and_the_others_are_kept() {
+fn owner_at_its_limit_is_refused_and_other_owners_are_kept() {
     let mut tenants = Tenants::new(2, 100, 3);
     for number in 0..3 {
         tenants.deposit_descriptor(number, 0).unwrap();
     }
-    assert!(tenants.deposit_descriptor(3, 0).unwrap_err().contains("3 ways"));
+    assert!(tenants.deposit_descriptor(3, 0).unwrap_err().contains("3 control descriptors"));
     tenants.deposit_descriptor(4, 1).unwrap();
     assert_eq!(tenants.held(), [0, 1, 2, 4]);
     tenants.store.accept(&Deposit::Close(1).encode(), Vec::new()).unwrap();
@@ -72,7 +72,7 @@ fn nobody_has_more_than_his_part_and_the_others_are_kept() {
 }
 
 #[test]
-fn where_there_is_no_room_who_has_most_makes_some_for_who_has_less() {
+fn full_store_takes_a_descriptor_from_the_owner_with_most() {
     let mut tenants = Tenants::new(3, 4, 4);
     for number in 0..4 {
         tenants.deposit_descriptor(number, 0).unwrap();
@@ -80,14 +80,14 @@ fn where_there_is_no_room_who_has_most_makes_some_for_who_has_less() {
     tenants.deposit_descriptor(4, 1).unwrap();
     tenants.deposit_descriptor(5, 1).unwrap();
     assert_eq!(tenants.held(), [0, 1, 4, 5]);
-    assert!(tenants.deposit_descriptor(6, 1).is_err(), "nobody has more than he has");
+    assert!(tenants.deposit_descriptor(6, 1).is_err(), "no other owner has more than this one");
     tenants.deposit_descriptor(7, 2).unwrap();
     assert_eq!(tenants.held().len(), 4);
     assert!(tenants.held().contains(&7));
 }
 
 #[test]
-fn a_process_that_has_ended_is_not_kept() {
+fn ended_process_is_not_kept() {
     let mut tenants = Tenants::new(1, 4, 4);
     let process = tenants.pidfd(0);
     tenants.children[0].kill().unwrap();
@@ -112,13 +112,13 @@ fn slow_to_close() -> (OwnedFd, TcpListener) {
 }
 
 #[test]
-fn what_takes_long_to_close_keeps_nobody_from_being_kept_until_too_much_of_it_waits() {
+fn slow_close_does_not_block_deposits_until_too_many_are_pending() {
     let mut tenants = Tenants::new(1, 100, 100);
     let (slow, _unread) = slow_to_close();
     let process = tenants.pidfd(0);
     assert!(
         tenants.store.accept(&Deposit::Line(0).encode(), vec![slow, process]).is_err(),
-        "no way to a driver"
+        "it is no control descriptor"
     );
     tenants.deposit_descriptor(1, 0).unwrap();
     assert_eq!(tenants.held(), [1]);

@@ -118,7 +118,7 @@ fn end(mut child: Child) {
 }
 
 #[tokio::test]
-async fn whom_a_manager_that_dies_left_stopped_runs_again_with_his_own_slice_and_is_let_go_of() {
+async fn groups_of_a_dead_manager_are_released_with_their_default_slice_and_closed() {
     let (escrow, manager, calls, child) = manager(&[7, 8], &[]);
     drop(manager);
     assert_eq!(released(escrow).await, ReleaseCounts { released: 2, failed: 0 });
@@ -130,7 +130,7 @@ async fn whom_a_manager_that_dies_left_stopped_runs_again_with_his_own_slice_and
 }
 
 #[tokio::test]
-async fn who_cannot_get_his_slice_back_runs_again_unless_two_would_run_with_tiny_ones() {
+async fn group_that_keeps_its_slice_is_enabled_unless_two_would_have_tiny_slices() {
     // The time slice of a quantum is harmless. Of two groups with tiny slices, whose state is unknown, none is
     // enabled.
     let (escrow, manager, calls, child) = manager(&[5000, 6000, 1, 2, 9], &[5000, 6000, 1, 2]);
@@ -143,7 +143,7 @@ async fn who_cannot_get_his_slice_back_runs_again_unless_two_would_run_with_tiny
 }
 
 #[tokio::test]
-async fn what_the_manager_has_given_back_is_left_alone() {
+async fn forgotten_group_is_not_touched() {
     let (escrow, manager, calls, child) = manager(&[7, 8], &[]);
     give(&manager, &Deposit::Forget(7), &[]);
     drop(manager);
@@ -153,7 +153,7 @@ async fn what_the_manager_has_given_back_is_left_alone() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_of_a_process_that_has_ended_while_the_manager_lives_on() {
+async fn descriptor_of_an_ended_process_is_closed_while_the_manager_runs() {
     let (escrow, manager, calls, child) = manager(&[7], &[]);
     end(child);
     // The calls end when the descriptor is closed.
@@ -163,7 +163,7 @@ async fn nothing_is_kept_of_a_process_that_has_ended_while_the_manager_lives_on(
 }
 
 #[tokio::test]
-async fn a_line_that_the_manager_closes_is_closed() {
+async fn descriptor_is_closed_when_the_manager_says_so() {
     let (escrow, manager, calls, child) = manager(&[7], &[]);
     give(&manager, &Deposit::Close(1), &[]);
     assert_eq!(calls.recv_timeout(HANGS), Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
@@ -173,7 +173,7 @@ async fn a_line_that_the_manager_closes_is_closed() {
 }
 
 #[tokio::test]
-async fn what_is_no_way_to_a_driver_is_closed_and_the_others_are_kept() {
+async fn other_descriptors_are_closed_and_control_descriptors_are_kept() {
     let (escrow, manager, calls, child) = manager(&[7], &[]);
     let (sent, mut other) = UnixStream::pair().unwrap();
     let (second, pidfd) = tenant();
@@ -181,7 +181,7 @@ async fn what_is_no_way_to_a_driver_is_closed_and_the_others_are_kept() {
     give(&manager, &group(9, 2), &[]);
     send_with_fds(manager.as_fd(), b"nonsense", &[]).unwrap();
     other.set_read_timeout(Some(HANGS)).unwrap();
-    assert_eq!(other.read(&mut [0]).unwrap(), 0, "somebody holds it");
+    assert_eq!(other.read(&mut [0]).unwrap(), 0, "a copy is still open");
     drop(manager);
     assert_eq!(released(escrow).await, ReleaseCounts { released: 1, failed: 0 });
     assert_eq!(calls.iter().collect::<Vec<_>>(), [Call::Slice(7, 2048), Call::Start(7)]);

@@ -1,4 +1,4 @@
-//! An API server with one node and its pods: list, watch, merge patches, events; and it can be away.
+//! An API server with one node and its pods: list, watch, merge patches, events. It can become unavailable.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -33,17 +33,17 @@ struct Inner {
     version: u64,
     objects: BTreeMap<String, (Kind, Value)>,
     log: Vec<Change>,
-    /// Watches from before this version are told that it is gone.
+    /// Watches from before this version get the answer that it is gone.
     compacted: u64,
     away: bool,
     watchers: Vec<(Kind, mpsc::UnboundedSender<Bytes>)>,
 }
 
-/// What it has seen from the agent.
+/// What the server received from the agent.
 #[derive(Clone, Default, Debug)]
 pub struct Seen {
     pub events: Vec<Value>,
-    /// Requests turned away while it was away.
+    /// Requests refused while the server was unavailable.
     pub turned_away: usize,
 }
 
@@ -75,7 +75,7 @@ impl Api {
         api
     }
 
-    /// Makes or replaces an object.
+    /// Creates or replaces an object.
     pub fn put(&self, kind: Kind, mut object: Value) {
         let mut inner = self.lock();
         inner.version += 1;
@@ -86,7 +86,7 @@ impl Api {
         if kind == Kind::Nodes {
             self.node.send_replace(object.clone());
         }
-        inner.tell(kind, verb, object);
+        inner.notify(kind, verb, object);
     }
 
     pub fn delete(&self, name: &str) {
@@ -94,17 +94,17 @@ impl Api {
         inner.version += 1;
         let (kind, mut object) = inner.objects.remove(name).unwrap();
         object["metadata"]["resourceVersion"] = json!(inner.version.to_string());
-        inner.tell(kind, "DELETED", object);
+        inner.notify(kind, "DELETED", object);
     }
 
-    /// Breaks all watches off and answers nobody.
+    /// Ends all watches and refuses all requests.
     pub fn go_away(&self) {
         let mut inner = self.lock();
         inner.away = true;
         inner.watchers.clear();
     }
 
-    /// Answers again, and has forgotten what changed meanwhile: watchers have to list.
+    /// Answers again, without the changes since: watchers have to list.
     pub fn come_back(&self) {
         let mut inner = self.lock();
         inner.away = false;
@@ -130,7 +130,7 @@ fn name(object: &Value) -> String {
 }
 
 impl Inner {
-    fn tell(&mut self, kind: Kind, verb: &str, object: Value) {
+    fn notify(&mut self, kind: Kind, verb: &str, object: Value) {
         let line = Bytes::from(format!("{}\n", json!({"type": verb, "object": object})));
         self.watchers.retain(|(of, watcher)| *of != kind || watcher.send(line.clone()).is_ok());
         self.log.push(Change { version: self.version, kind, line });

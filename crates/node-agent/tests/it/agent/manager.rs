@@ -1,4 +1,4 @@
-//! The control API of a pod-manager that believes everything, and can be made to hang or to refuse.
+//! The control API of a pod-manager that accepts everything, and that a test can make hang or refuse.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,21 +22,24 @@ pub enum Behaviour {
     Refuses,
 }
 
-/// Everything that it was told.
-pub type Told = Vec<SetClientsRequest>;
+/// Every request that it received.
+pub type Received = Vec<SetClientsRequest>;
 
 #[derive(Clone)]
 pub struct Manager {
     gpu: String,
-    told: Arc<watch::Sender<Told>>,
+    received: Arc<watch::Sender<Received>>,
     behaviour: Arc<AtomicU8>,
 }
 
 impl Manager {
-    /// Serves at this control socket for as long as the test runs.
+    /// Serves this control socket as long as the test runs.
     pub fn start(control: &Path, gpu: &str) -> Self {
-        let manager =
-            Self { gpu: gpu.to_owned(), told: Arc::new(watch::Sender::default()), behaviour: Arc::default() };
+        let manager = Self {
+            gpu: gpu.to_owned(),
+            received: Arc::new(watch::Sender::default()),
+            behaviour: Arc::default(),
+        };
         let listener = UnixListener::bind(control).unwrap();
         let service = PodManagerServer::new(manager.clone());
         let server = tonic::transport::Server::builder().add_service(service);
@@ -44,8 +47,8 @@ impl Manager {
         manager
     }
 
-    pub fn told(&self) -> watch::Receiver<Told> {
-        self.told.subscribe()
+    pub fn received(&self) -> watch::Receiver<Received> {
+        self.received.subscribe()
     }
 
     pub fn set_behaviour(&self, behaviour: Behaviour) {
@@ -72,14 +75,14 @@ impl PodManager for Manager {
         self.behave().await?;
         let request = request.into_inner();
         let generation = request.generation;
-        self.told.send_modify(|told| told.push(request));
+        self.received.send_modify(|received| received.push(request));
         Ok(Response::new(SetClientsResponse { generation }))
     }
 
     async fn snapshot(&self, _: Request<SnapshotRequest>) -> Result<Response<SnapshotResponse>, Status> {
         self.behave().await?;
-        let told = self.told.borrow();
-        let last = told.last().cloned().unwrap_or_default();
+        let received = self.received.borrow();
+        let last = received.last().cloned().unwrap_or_default();
         let clients = last.clients.into_iter().map(usage).collect();
         let (gpu_uuid, generation, agent_instance) = (self.gpu.clone(), last.generation, last.agent_instance);
         let refused = [("unknown_pod".to_owned(), 3)].into();
@@ -95,7 +98,7 @@ impl PodManager for Manager {
     }
 }
 
-/// Figures that differ from each other, so that a mix-up shows.
+/// Counts that differ from each other, so that a mix-up shows.
 fn steering() -> Steering {
     let made = |control: &str, outcome: &str, count| Controls {
         control: control.to_owned(),
@@ -115,7 +118,7 @@ fn steering() -> Steering {
     }
 }
 
-/// As above.
+/// Usage with values that differ from each other.
 fn usage(client: Client) -> ClientUsage {
     ClientUsage {
         client: Some(client),

@@ -1,4 +1,4 @@
-//! A node with an agent: fake GPUs, an API server, the control API of each manager. The managers' processes do nothing.
+//! A node with an agent: fake GPUs, an API server, the control API of each manager. The managers' processes are idle.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, Kind, NODE};
-use super::manager::{Manager, Told};
+use super::manager::{Manager, Received};
 
 #[derive(Parser)]
 struct Program {
@@ -27,7 +27,7 @@ struct Program {
     arguments: Arguments,
 }
 
-/// Plays `sluice`: as a pod-manager it does nothing, as a self-test it finds all proven.
+/// Takes the place of `sluice`: an idle pod-manager, and a self-test in which everything is proven.
 const SLUICE: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 if [ "$3" = self-test ]; then
@@ -113,27 +113,27 @@ impl Node {
         text.lines().map(|pid| pid.parse().unwrap()).collect()
     }
 
-    /// What every manager that was ever started was told.
+    /// The arguments of every manager that was started.
     pub fn arguments(&self) -> Vec<String> {
         let text = fs::read_to_string(self.root.path().join("arguments")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What every self-test that was ever made was told.
+    /// The arguments of every self-test that was started.
     pub fn tests(&self) -> Vec<String> {
         let text = fs::read_to_string(self.root.path().join("tests")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Tests made from now on do not end before the answer is called.
-    pub fn hold_tests(&self) -> impl FnOnce() + use<> {
+    /// Blocks self-tests from now on, until the returned function is called.
+    pub fn block_tests(&self) -> impl FnOnce() + use<> {
         let hold = self.root.path().join("hold");
         nix::unistd::mkfifo(&hold, nix::sys::stat::Mode::S_IRWXU).unwrap();
         // Opening it waits for a reader.
         move || fs::write(hold, "\n").unwrap()
     }
 
-    /// What managers were told when so many were started.
+    /// Waits until this many managers were started. Returns their arguments.
     pub async fn started(&self, count: usize) -> Vec<String> {
         soon("managers", async {
             loop {
@@ -158,7 +158,7 @@ impl Node {
         get(self.port.load(Ordering::SeqCst), page).await
     }
 
-    /// Waits until the agent knows that its managers have taken their clients, which they say a moment after they did.
+    /// Waits until the agent knows that its managers have accepted their clients.
     pub async fn managers_serve(&self) {
         let all_serve = async { while self.get("/readyz").await.1.contains("the pod-manager of") {} };
         soon("managers serve", all_serve).await;
@@ -180,7 +180,7 @@ pub fn uuid(index: u32) -> String {
     fake::gpu(index).uuid
 }
 
-/// A pod on the node, with annotations of ours given without their prefix.
+/// A pod on the node, with annotations given without the prefix of Sluice's keys.
 pub fn pod(name: &str, annotations: &[(&str, &str)]) -> Value {
     let annotations = annotations.iter().map(|(key, value)| (format!("sluice.dev/{key}"), json!(value)));
     json!({
@@ -200,35 +200,35 @@ pub fn pod(name: &str, annotations: &[(&str, &str)]) -> Value {
 }
 
 impl Node {
-    /// Makes or replaces such a pod.
+    /// Creates or replaces such a pod.
     pub fn put(&self, name: &str, annotations: &[(&str, &str)]) {
         self.api.put(Kind::Pods, pod(name, annotations));
     }
 }
 
-/// Only ends a test that hangs; nothing waits for it.
+/// Only ends a test that hangs.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future)
         .await
         .unwrap_or_else(|_| panic!("{what}: not within 60 s"))
 }
 
-/// Waits until the last set of clients is as wanted.
+/// Waits until the last set of clients satisfies the condition.
 pub async fn last_set(
-    told: &mut watch::Receiver<Told>,
+    received: &mut watch::Receiver<Received>,
     what: &str,
     is_wanted: impl Fn(&SetClientsRequest) -> bool,
 ) -> SetClientsRequest {
-    let wanted = told.wait_for(|told| told.last().is_some_and(&is_wanted));
-    let told = soon(what, wanted).await.unwrap();
-    told.last().unwrap().clone()
+    let wanted = received.wait_for(|received| received.last().is_some_and(&is_wanted));
+    let received = soon(what, wanted).await.unwrap();
+    received.last().unwrap().clone()
 }
 
 pub fn names(clients: &[Client]) -> Vec<&str> {
     clients.iter().map(|client| client.pod.as_str()).collect()
 }
 
-/// Status and body.
+/// Status and body of a page.
 async fn get(port: u16, page: &str) -> (u16, String) {
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let request = format!("GET {page} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n");
@@ -239,7 +239,7 @@ async fn get(port: u16, page: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// A file that is there.
+/// Whether a file exists.
 pub fn is_there(path: &Path) -> bool {
     path.try_exists().unwrap()
 }

@@ -1,4 +1,4 @@
-//! What the agent shows and says: metrics, state, the node's marks, events on sick GPUs.
+//! What the agent publishes: metrics, state page, node metadata, events on unhealthy GPUs.
 
 use serde_json::json;
 use sluice_placement::inventory::NodeInventory;
@@ -16,7 +16,7 @@ fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_left() {
+async fn metrics_show_each_client_and_drop_those_that_left() {
     let node = Node::with_gpus(2).await;
     let agent = node.start_agent().await;
     node.put(
@@ -29,8 +29,8 @@ async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_lef
             ("assigned-gpu", &uuid(1)),
         ],
     );
-    let mut told = node.managers[1].told();
-    last_set(&mut told, "the client", |set| names(&set.clients) == ["train"]).await;
+    let mut received = node.managers[1].received();
+    last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
     node.managers_serve().await;
     let (_, text) = node.get("/metrics").await;
     let gpu = format!("gpu=\"{}\"", uuid(1));
@@ -62,12 +62,12 @@ async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_lef
         value(&text, "sluice_client_info", &with(&["class=\"best-effort\"", "priority=\"high\""])),
         Some(1.0)
     );
-    // Its process runs in another of the pod's containers, and the runtime's id says so.
+    // Its process runs in another of the pod's containers, as the container id shows.
     assert_eq!(value(&text, "sluice_client_processes", &["container=\"side\"", "pod=\"train\""]), Some(1.0));
     assert_eq!(value(&text, "sluice_gpu_quota_assigned_ratio", &[&gpu]), Some(0.25));
     assert_eq!(value(&text, "sluice_gpu_info", &[&gpu, "model=\"Fake GPU\""]), Some(1.0));
     assert_eq!(value(&text, "sluice_manager_up", &[&gpu]), Some(1.0));
-    let steering = [
+    let scheduling = [
         ("sluice_turns_total", &[][..], 21.0),
         ("sluice_hand_overs_forced_total", &[], 22.0),
         ("sluice_steering_given_up_total", &[], 23.0),
@@ -80,26 +80,26 @@ async fn metrics_show_each_client_with_its_pod_and_gpu_and_forget_those_that_lef
         ("sluice_level", &["level=\"turn\""], 27.0),
         ("sluice_level", &["level=\"token\""], 28.0),
     ];
-    for (name, more, wanted) in steering {
+    for (name, more, wanted) in scheduling {
         let labels = [&[gpu.as_str(), "node=\"node-1\""], more].concat();
         assert_eq!(value(&text, name, &labels), Some(wanted), "{name} {more:?}\n{text}");
     }
     assert!(text.contains("sluice_device_plugin_allocate_seconds"), "{text}");
 
     node.api.delete("train");
-    last_set(&mut told, "nobody", |set| set.clients.is_empty() && set.generation > 1).await;
+    last_set(&mut received, "an empty set", |set| set.clients.is_empty() && set.generation > 1).await;
     let (_, text) = node.get("/metrics").await;
     assert!(!text.contains("pod=\"train\""), "{text}");
     agent.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_manager_that_hangs_costs_only_its_own_series() {
+async fn hanging_manager_costs_only_its_own_series() {
     let node = Node::with_gpus(2).await;
     let agent = node.start_agent().await;
     for (index, manager) in (0..).zip(&node.managers) {
         node.put(&format!("pod-{index}"), &[("quota", "0.5"), ("assigned-gpu", &uuid(index))]);
-        last_set(&mut manager.told(), "the client", |set| set.clients.len() == 1).await;
+        last_set(&mut manager.received(), "the client", |set| set.clients.len() == 1).await;
     }
     node.managers_serve().await;
     node.managers[0].set_behaviour(Behaviour::Hangs);
@@ -115,11 +115,11 @@ async fn a_manager_that_hangs_costs_only_its_own_series() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn state_shows_what_is_wanted_beside_what_is_in_force() {
+async fn state_page_shows_wanted_clients_and_those_in_force() {
     let node = Node::with_gpus(1).await;
     let agent = node.start_agent().await;
     node.put("train", &[("quota", "0.25"), ("priority", "0"), ("slo", "5ms"), ("assigned-gpu", &uuid(0))]);
-    last_set(&mut node.managers[0].told(), "the client", |set| set.clients.len() == 1).await;
+    last_set(&mut node.managers[0].received(), "the client", |set| set.clients.len() == 1).await;
     let state = node.state().await;
     let gpu = &state["gpus"][0];
     let wanted = json!({
@@ -135,7 +135,7 @@ async fn state_shows_what_is_wanted_beside_what_is_in_force() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_node_says_what_gpus_it_has_and_says_so_again_when_somebody_wipes_it() {
+async fn node_metadata_is_written_and_restored_after_a_wipe() {
     let node = Node::with_gpus(2).await;
     let agent = node.start_agent().await;
     let mut seen = node.api.node();
@@ -143,28 +143,29 @@ async fn the_node_says_what_gpus_it_has_and_says_so_again_when_somebody_wipes_it
         let annotation = object["metadata"]["annotations"]["sluice.dev/gpus"].as_str()?;
         NodeInventory::from_annotation(annotation).ok()
     };
-    let marked = soon("marks", seen.wait_for(|node| inventory(node).is_some())).await.unwrap().clone();
-    assert_eq!(inventory(&marked).unwrap().gpus.len(), 2);
-    assert_eq!(marked["metadata"]["labels"]["sluice.dev/gpu.model"], "Fake-GPU");
+    let node_object =
+        soon("node metadata", seen.wait_for(|node| inventory(node).is_some())).await.unwrap().clone();
+    assert_eq!(inventory(&node_object).unwrap().gpus.len(), 2);
+    assert_eq!(node_object["metadata"]["labels"]["sluice.dev/gpu.model"], "Fake-GPU");
     let bare = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "uid": "n", "labels": {"zone": "a"}}});
     node.api.put(Kind::Nodes, bare);
     let is_whole = |object: &serde_json::Value| {
         inventory(object).is_some() && object["metadata"]["labels"]["sluice.dev/gpu.count"] == "2"
     };
-    let marked = soon("marks again", seen.wait_for(is_whole)).await.unwrap().clone();
-    assert_eq!(marked["metadata"]["labels"]["zone"], "a");
+    let node_object = soon("node metadata again", seen.wait_for(is_whole)).await.unwrap().clone();
+    assert_eq!(node_object["metadata"]["labels"]["zone"], "a");
     agent.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sick_gpu_is_told_of_on_the_node_and_on_its_own_pods() {
+async fn unhealthy_gpu_causes_events_on_the_node_and_on_its_pods() {
     let node = Node::with_gpus(2).await;
     let agent = node.start_agent().await;
     for (name, index) in [("mine", 0), ("other", 1)] {
         node.put(name, &[("quota", "0.5"), ("assigned-gpu", &uuid(index))]);
     }
     for manager in &node.managers {
-        last_set(&mut manager.told(), "the client", |set| set.clients.len() == 1).await;
+        last_set(&mut manager.received(), "the client", |set| set.clients.len() == 1).await;
     }
     node.gpus.lose(0);
     let mut seen = node.api.seen();
@@ -177,21 +178,21 @@ async fn a_sick_gpu_is_told_of_on_the_node_and_on_its_own_pods() {
     let about: Vec<_> = events.iter().map(|event| event["regarding"]["name"].as_str().unwrap()).collect();
     assert_eq!(about, [NODE, "mine"]);
     assert!(events.iter().all(|event| event["note"].as_str().unwrap().contains(&uuid(0))), "{events:?}");
-    let mut marks = node.api.node();
-    let is_sick = |object: &serde_json::Value| {
+    let mut node_objects = node.api.node();
+    let is_unhealthy = |object: &serde_json::Value| {
         let annotation = object["metadata"]["annotations"]["sluice.dev/gpus"].as_str().unwrap_or_default();
         NodeInventory::from_annotation(annotation).is_ok_and(|inventory| !inventory.gpus[0].healthy)
     };
-    soon("the annotation", marks.wait_for(is_sick)).await.unwrap();
+    soon("the annotation", node_objects.wait_for(is_unhealthy)).await.unwrap();
     agent.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn probes_say_what_is_missing() {
+async fn readiness_probe_lists_what_is_missing() {
     let node = Node::with_gpus(1).await;
     let agent = node.start_agent().await;
     assert_eq!(node.get("/livez").await.0, 200);
-    last_set(&mut node.managers[0].told(), "a set", |_| true).await;
+    last_set(&mut node.managers[0].received(), "a set", |_| true).await;
     let (status, text) = soon("only the plugin is missing", async {
         loop {
             let answer = node.get("/readyz").await;
@@ -201,6 +202,6 @@ async fn probes_say_what_is_missing() {
         }
     })
     .await;
-    assert_eq!((status, text.as_str()), (503, "kubelet has not taken the device plugin's registration\n"));
+    assert_eq!((status, text.as_str()), (503, "kubelet has not accepted the device plugin's registration\n"));
     agent.end().await;
 }

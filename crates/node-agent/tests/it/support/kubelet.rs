@@ -1,5 +1,5 @@
-//! A kubelet, as far as device plugins see it, after pkg/kubelet/cm/devicemanager/plugin/v1beta1 of 1.34: it removes all
-//! sockets at its start, makes its own, and connects back to a plugin before it answers Register.
+//! A fake kubelet for device plugins, modelled on pkg/kubelet/cm/devicemanager/plugin/v1beta1 of 1.34. It removes all
+//! sockets at its start, creates its own, and connects back to a plugin before it answers Register.
 
 use hyper_util::rt::TokioIo;
 use sluice_proto::deviceplugin::device_plugin_client::DevicePluginClient;
@@ -42,7 +42,7 @@ impl Kubelet {
         Self::start_refusing(folder, 0)
     }
 
-    /// Refuses so many registrations before it accepts one.
+    /// Refuses this many registrations before it accepts one.
     pub fn start_refusing(folder: &Path, refusals: usize) -> Self {
         for item in fs::read_dir(folder).unwrap() {
             let item = item.unwrap();
@@ -53,7 +53,7 @@ impl Kubelet {
         Self::serve(folder, refusals)
     }
 
-    /// Not as any kubelet that we know: the plugins' sockets stay.
+    /// Unlike any known kubelet: the plugins' sockets stay.
     pub fn start_beside_plugins(folder: &Path) -> Self {
         fs::remove_file(folder.join("kubelet.sock")).unwrap();
         Self::serve(folder, 0)
@@ -77,7 +77,7 @@ impl Kubelet {
         super::soon("a registration", self.plugins.recv()).await.unwrap()
     }
 
-    /// As by a signal: the socket's name stays behind.
+    /// Ends like a killed process: the socket's file remains.
     pub async fn kill(self) {
         self.server.abort();
         let _cancelled = self.server.await;
@@ -89,10 +89,10 @@ impl Plugin {
         SlotStream(self.client.list_and_watch(Empty {}).await.unwrap().into_inner())
     }
 
-    /// One container for each list of seats.
+    /// Allocates for one container per list of slots.
     pub async fn allocate(&mut self, containers: &[&[&str]]) -> Result<AllocateResponse, Status> {
-        let container = |seats: &&[&str]| ContainerAllocateRequest {
-            devices_ids: seats.iter().map(|seat| (*seat).to_owned()).collect(),
+        let container = |slots: &&[&str]| ContainerAllocateRequest {
+            devices_ids: slots.iter().map(|slot| (*slot).to_owned()).collect(),
         };
         let request = AllocateRequest { container_requests: containers.iter().map(container).collect() };
         Ok(self.client.allocate(request).await?.into_inner())
@@ -103,13 +103,13 @@ impl Plugin {
 pub struct SlotStream(Streaming<ListAndWatchResponse>);
 
 impl SlotStream {
-    /// The next list: names and health. None at the stream's orderly end.
+    /// The next list: ids and health. `None` when the stream ends orderly.
     pub async fn next(&mut self) -> Option<Vec<(String, String)>> {
-        let list = super::soon("a list of seats", self.0.message()).await.unwrap()?;
+        let list = super::soon("a list of slots", self.0.message()).await.unwrap()?;
         Some(list.devices.into_iter().map(|Device { id, health, .. }| (id, health)).collect())
     }
 
-    /// How many seats the next list has, and how many of them are healthy.
+    /// Number of slots in the next list, and of healthy ones.
     pub async fn next_count(&mut self) -> (usize, usize) {
         let list = self.next().await.expect("the stream is open");
         (list.len(), list.iter().filter(|(_, health)| health == "Healthy").count())

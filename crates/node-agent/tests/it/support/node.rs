@@ -1,4 +1,4 @@
-//! A node: kubelet's folder, a library, GPUs to change, and the plugin on them.
+//! A node: kubelet's folder, a library, an inventory that a test can change, and the plugin.
 
 use prometheus::Registry;
 use sluice_node_agent::device_plugin::{self, Error, Metrics, Provision, Settings};
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub const SEATS_PER_GPU: u32 = 4;
+pub const SLOTS_PER_GPU: u32 = 4;
 
 pub struct Node {
     pub folder: PathBuf,
@@ -23,7 +23,7 @@ pub struct Node {
 /// The plugin of one agent.
 pub struct Agent {
     pub registered: watch::Receiver<bool>,
-    pub figures: Registry,
+    pub registry: Registry,
     pub ended: JoinHandle<Result<(), Error>>,
     stop: CancellationToken,
 }
@@ -37,7 +37,7 @@ impl Node {
         let source = root.path().join("libsluice.so");
         fs::write(&source, b"\x7fELF and more").unwrap();
         let library = Library::new(root.path().join("lib")).install(&source).unwrap();
-        let (gpus, _) = watch::channel(NodeInventory::new(SEATS_PER_GPU, vec![gpu(0), gpu(1)]));
+        let (gpus, _) = watch::channel(NodeInventory::new(SLOTS_PER_GPU, vec![gpu(0), gpu(1)]));
         Self { folder, library, gpus, _root: root }
     }
 
@@ -54,13 +54,13 @@ impl Node {
     }
 
     pub fn start_agent_with(&self, provision: Provision) -> Agent {
-        let figures = Registry::new();
-        let metrics = Metrics::register(&figures).unwrap();
+        let registry = Registry::new();
+        let metrics = Metrics::register(&registry).unwrap();
         let settings = Settings { folder: self.folder.clone(), ..Settings::new(provision) };
         let (sender, registered) = watch::channel(false);
         let stop = CancellationToken::new();
         let run = device_plugin::run(settings, self.gpus.subscribe(), metrics, sender, stop.clone());
-        Agent { registered, figures, ended: tokio::spawn(run), stop }
+        Agent { registered, registry, ended: tokio::spawn(run), stop }
     }
 
     pub fn set_health(&self, index: usize, healthy: bool) {
@@ -69,24 +69,24 @@ impl Node {
 }
 
 impl Agent {
-    /// Waits until readiness says this.
+    /// Waits until readiness reports this.
     pub async fn is_registered(&mut self, wanted: bool) {
         let waited = self.registered.wait_for(|registered| *registered == wanted);
         super::soon("registered to change", waited).await.unwrap();
     }
 
-    /// As by SIGTERM.
+    /// Ends like after SIGTERM.
     pub async fn stop(self) -> Result<(), Error> {
         self.stop.cancel();
         self.end().await
     }
 
-    /// What the plugin ended with.
+    /// The plugin's result.
     pub async fn end(self) -> Result<(), Error> {
         super::soon("the plugin's end", self.ended).await.unwrap()
     }
 
-    /// As by SIGKILL: nothing is cleared away.
+    /// Ends like after SIGKILL: nothing is cleaned up.
     pub async fn kill(self) {
         self.ended.abort();
         let _cancelled = self.ended.await;
@@ -94,7 +94,7 @@ impl Agent {
 
     /// The series as Prometheus reads them.
     pub fn scrape(&self) -> String {
-        prometheus::TextEncoder::new().encode_to_string(&self.figures.gather()).unwrap()
+        prometheus::TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A second look at pods that are being deleted, one by one.
+//! Rechecks pods that are being deleted, one request per pod.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,47 +13,47 @@ use super::super::objects::Pod;
 use super::super::placement_state::DeletingPod;
 use super::RecheckOutcome;
 
-/// Pods that are asked about for one question at most.
-const MOST: usize = 16;
-/// Requests: so many at once, and so many a second in the long run.
-const AT_ONCE: u32 = 32;
+/// Most pods that are rechecked for one filter call.
+const MAX_PODS: usize = 16;
+/// Token bucket of requests: its size, and its refill per second.
+const BURST: u32 = 32;
 const PER_SECOND: f64 = 20.0;
-/// How long the answers may take; they take a millisecond or two. Tests decide by what comes, not by when.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_secs(10) } else { Duration::from_millis(250) };
-/// So many times as long as answers were waited for in vain nobody is asked: those who wait for room wait for that time, too.
-const REST: u32 = 20;
+/// Timeout of the requests; an answer takes one or two milliseconds. Tests must not depend on the machine's speed.
+const TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(10) } else { Duration::from_millis(250) };
+/// After a timeout no request is made for this many times the time waited, because filter calls wait for the requests.
+const PAUSE_FACTOR: u32 = 20;
 
-/// Requests that may be made now.
+/// Rate limiter of the requests.
 #[derive(Debug)]
-pub(super) struct RequestBudget {
-    left: f64,
-    at: Instant,
-    /// Until when there are none.
-    rests: Instant,
+pub(super) struct RequestLimiter {
+    tokens: f64,
+    refilled_at: Instant,
+    /// No requests before this time.
+    paused_until: Instant,
 }
 
-impl RequestBudget {
+impl RequestLimiter {
     pub(super) fn full(now: Instant) -> Self {
-        Self { left: f64::from(AT_ONCE), at: now, rests: now }
+        Self { tokens: f64::from(BURST), refilled_at: now, paused_until: now }
     }
 
-    /// Answers were waited for so long, and did not come.
-    fn rest(&mut self, waited: Duration) {
-        self.rests = Instant::now() + waited * REST;
+    /// Records a timeout after this time.
+    fn pause(&mut self, waited: Duration) {
+        self.paused_until = Instant::now() + waited * PAUSE_FACTOR;
     }
 
-    /// Takes up to so many requests.
+    /// Takes up to this many requests.
     fn take(&mut self, wanted: usize) -> usize {
         let now = Instant::now();
-        if now < self.rests {
+        if now < self.paused_until {
             return 0;
         }
-        let earned = now.duration_since(self.at).as_secs_f64() * PER_SECOND;
-        self.left = f64::from(AT_ONCE).min(self.left + earned);
-        self.at = now;
+        let refill = now.duration_since(self.refilled_at).as_secs_f64() * PER_SECOND;
+        self.tokens = f64::from(BURST).min(self.tokens + refill);
+        self.refilled_at = now;
         let mut taken = 0;
-        while taken < wanted && self.left >= 1.0 {
-            self.left -= 1.0;
+        while taken < wanted && self.tokens >= 1.0 {
+            self.tokens -= 1.0;
             taken += 1;
         }
         taken
@@ -61,8 +61,8 @@ impl RequestBudget {
 }
 
 impl Extender {
-    /// Asks whether pods that are being deleted, and whose end would make room on one of these nodes, are still there.
-    /// `asked` is when the question came that this is for. What it finds is a change as the watches make them.
+    /// Asks whether pods still exist that are being deleted and whose end would make room on one of these nodes.
+    /// `asked` is the time of the filter call. An ended pod is released, which counts as a change of the watches.
     pub(crate) async fn recheck_deleting<'a>(
         &self,
         asked: Instant,
@@ -72,18 +72,18 @@ impl Extender {
         if self.state().deleting.is_empty() {
             return;
         }
-        let mut budget = self.recheck.by_pod.lock().await;
+        let mut limiter = self.recheck.by_pod.lock().await;
         let mut suspects = self.suspects(asked, demand, nodes);
         if suspects.is_empty() {
             return;
         }
         let all = suspects.len();
-        suspects.sort_by_key(|(_, ending)| ending.checked_at);
-        suspects.truncate(budget.take(all.min(MOST)));
+        suspects.sort_by_key(|(_, pod)| pod.checked_at);
+        suspects.truncate(limiter.take(all.min(MAX_PODS)));
         let began = Instant::now();
-        let answers = join_all(suspects.iter().map(|(uid, ending)| self.recheck_pod(uid, ending))).await;
-        if began.elapsed() >= PATIENCE {
-            budget.rest(began.elapsed());
+        let answers = join_all(suspects.iter().map(|(uid, pod)| self.recheck_pod(uid, pod))).await;
+        if began.elapsed() >= TIMEOUT {
+            limiter.pause(began.elapsed());
         }
         let outcome = if answers.contains(&RecheckOutcome::Found) {
             RecheckOutcome::Found
@@ -95,7 +95,7 @@ impl Extender {
         self.recheck_done(outcome);
     }
 
-    /// Pods that are being deleted, whose end would make room, and that nobody has looked at since the question came.
+    /// Pods that are being deleted, whose end would make room, and that were not checked since `asked`.
     fn suspects<'a>(
         &self,
         asked: Instant,
@@ -105,19 +105,19 @@ impl Extender {
         let state = self.state();
         let pods = state.index.in_the_way(demand, nodes, |pod| state.deleting.contains_key(pod));
         let pods = pods.into_iter().filter_map(|pod| Some((pod.clone(), state.deleting.get(&*pod)?.clone())));
-        pods.filter(|(_, ending)| ending.checked_at.is_none_or(|looked| looked < asked)).collect()
+        pods.filter(|(_, pod)| pod.checked_at.is_none_or(|checked| checked < asked)).collect()
     }
 
     async fn recheck_pod(&self, uid: &str, pod: &DeletingPod) -> RecheckOutcome {
         let began = Instant::now();
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
-        let Ok(Ok(found)) = timeout(PATIENCE, pods.get_opt(&pod.name)).await else {
+        let Ok(Ok(found)) = timeout(TIMEOUT, pods.get_opt(&pod.name)).await else {
             return RecheckOutcome::Unsure;
         };
         let mut state = self.state();
         if found.is_some_and(|found| found.uid() == Some(uid) && !found.has_ended()) {
-            if let Some(ending) = state.deleting.get_mut(uid) {
-                ending.checked_at = Some(began);
+            if let Some(deleting) = state.deleting.get_mut(uid) {
+                deleting.checked_at = Some(began);
             }
             return RecheckOutcome::Nothing;
         }
@@ -131,22 +131,22 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn requests_about_single_pods_are_rationed() {
-        let mut budget = RequestBudget::full(Instant::now());
-        assert_eq!((budget.take(16), budget.take(16), budget.take(16)), (16, 16, 0));
+    async fn pod_requests_are_rate_limited() {
+        let mut limiter = RequestLimiter::full(Instant::now());
+        assert_eq!((limiter.take(16), limiter.take(16), limiter.take(16)), (16, 16, 0));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!((budget.take(16), budget.take(16)), (16, 4));
+        assert_eq!((limiter.take(16), limiter.take(16)), (16, 4));
         tokio::time::advance(Duration::from_secs(3600)).await;
-        assert_eq!(budget.take(1000), 32);
+        assert_eq!(limiter.take(1000), 32);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_does_not_answer_is_left_in_peace() {
-        let mut budget = RequestBudget::full(Instant::now());
-        budget.rest(Duration::from_millis(250));
+    async fn no_request_is_made_for_a_while_after_a_timeout() {
+        let mut limiter = RequestLimiter::full(Instant::now());
+        limiter.pause(Duration::from_millis(250));
         tokio::time::advance(Duration::from_millis(4_999)).await;
-        assert_eq!(budget.take(1), 0);
+        assert_eq!(limiter.take(1), 0);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(budget.take(1), 1);
+        assert_eq!(limiter.take(1), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! A second look at all pods: which of them are left.
+//! Rechecks all bound pods with one list request.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use super::super::extender::Extender;
 use super::super::objects::Pod;
 use super::RecheckOutcome;
 
-/// All pods are asked for only if we know of no more than these: their metadata are about 1 MiB then.
-const MOST: usize = 500;
-/// How long the list may take. Tests decide by what comes, not by when.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_secs(10) } else { Duration::from_millis(500) };
-/// Between the beginnings of two lists lies at least this, and at least so many times as long as the last one took.
-const EVERY: Duration = Duration::from_secs(1);
-const REST: u32 = 20;
+/// A list is made only if at most this many pods are known: their metadata are then about 1 MiB.
+const MAX_PODS: usize = 500;
+/// Timeout of the list. Tests must not depend on the machine's speed.
+const TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(10) } else { Duration::from_millis(500) };
+/// Minimum interval between the begins of two lists; also at least `PAUSE_FACTOR` times the duration of the last one.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+const PAUSE_FACTOR: u32 = 20;
 
-/// When lists began and may begin.
+/// When lists began and when the next may begin.
 #[derive(Debug)]
 pub(super) struct ListSchedule {
-    /// When the last list that was answered began.
+    /// Begin of the last list that was answered.
     began: Option<Instant>,
-    /// When the next may begin.
+    /// Earliest begin of the next list.
     next: Instant,
 }
 
@@ -35,8 +35,8 @@ impl ListSchedule {
 }
 
 impl Extender {
-    /// Asks which bound pods are left, if they are few. `asked` is when the question came that this is for. What it finds is
-    /// a change as the watches make them.
+    /// Asks which bound pods remain, if they are few. `asked` is the time of the filter call. An ended pod is
+    /// released, which counts as a change of the watches.
     pub(crate) async fn recheck_all(&self, asked: Instant) {
         let mut lists = self.recheck.lists.lock().await;
         if lists.began.is_some_and(|began| began >= asked) {
@@ -44,18 +44,18 @@ impl Extender {
         }
         let began = Instant::now();
         let known = self.known_as_bound();
-        if known.is_empty() || known.len() > MOST || began < lists.next {
+        if known.is_empty() || known.len() > MAX_PODS || began < lists.next {
             return;
         }
-        let left = timeout(PATIENCE, self.remaining_pods()).await;
-        lists.next = began + EVERY.max(began.elapsed() * REST);
-        let outcome = match left {
-            Ok(Ok(left)) => {
+        let remaining = timeout(TIMEOUT, self.remaining_pods()).await;
+        lists.next = began + MIN_INTERVAL.max(began.elapsed() * PAUSE_FACTOR);
+        let outcome = match remaining {
+            Ok(Ok(remaining)) => {
                 lists.began = Some(began);
-                self.release_all_but(&left, &known)
+                self.release_all_but(&remaining, &known)
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, "cannot ask which pods are left");
+                tracing::warn!(%error, "cannot list the remaining pods");
                 RecheckOutcome::Unsure
             }
             Err(_) => RecheckOutcome::Unsure,
@@ -63,14 +63,14 @@ impl Extender {
         self.recheck_done(outcome);
     }
 
-    /// Pods that the watch has shown as bound, one more than [`MOST`] at most.
+    /// Pods that the watch has shown as bound; one more than [`MAX_PODS`] at most.
     fn known_as_bound(&self) -> Vec<Arc<str>> {
         let state = self.state();
         let known = state.index.confirmed().filter(|pod| !state.unobserved_binds.contains(&***pod));
-        known.take(MOST + 1).cloned().collect()
+        known.take(MAX_PODS + 1).cloned().collect()
     }
 
-    /// UIDs of the bound pods that have not ended, as is agreed at the moment of the question.
+    /// UIDs of the bound pods that have not ended, from a quorum read.
     async fn remaining_pods(&self) -> kube::Result<HashSet<String>> {
         let pods: Api<Pod> = Api::all(self.client.clone());
         let mut fields = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed".to_owned();
@@ -81,10 +81,11 @@ impl Extender {
         Ok(list.items.into_iter().filter_map(|pod| pod.metadata.uid).collect())
     }
 
-    fn release_all_but(&self, left: &HashSet<String>, known: &[Arc<str>]) -> RecheckOutcome {
+    fn release_all_but(&self, remaining: &HashSet<String>, known: &[Arc<str>]) -> RecheckOutcome {
         let mut state = self.state();
-        // Those that were bound since are not among the known, and who was known as bound and is not left has ended.
-        let gone = known.iter().filter(|pod| !left.contains(&***pod));
+        // Pods that were bound since are not in `known`. A pod that was known as bound and is not in the list has
+        // ended.
+        let gone = known.iter().filter(|pod| !remaining.contains(&***pod));
         let mut outcome = RecheckOutcome::Nothing;
         for pod in gone {
             state.end_unobserved(pod);

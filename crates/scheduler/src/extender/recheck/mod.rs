@@ -1,10 +1,14 @@
-//! Before a pod is refused: are those that stand in its way still there?
+//! Before a pod is refused, verifies that the pods which hold the needed GPUs still exist.
 //!
-//! The kube-scheduler may see a pod's end before our watch does. What we refuse then it asks about again only when
-//! something else happens. So the API server is asked first, about as little as will do: pods that are being deleted, if
-//! the end of theirs would make room, one by one; and in a cluster of few pods, where that is cheap, which are left of all,
-//! for a pod that completes or is deleted at once gives no notice. An answer counts for every question that came before
-//! it was asked for, and both kinds are rationed: a thousand pods that wait make no more requests than ten.
+//! The kube-scheduler may see a pod's end before the extender's watch does. A pod that is refused then is asked about
+//! again only at the next event. So the extender asks the API server first, with as few requests as possible:
+//!
+//! * pods that are being deleted, if their end would make room: one request each ([`deleting`]);
+//! * in a cluster with few pods: one list of all, because a pod that completes or is force-deleted gives no notice
+//!   ([`listing`]).
+//!
+//! An answer counts for every filter call that came before its request. Both kinds have a rate limit: a thousand
+//! waiting pods cause no more requests than ten.
 
 mod deleting;
 mod listing;
@@ -13,17 +17,17 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::extender::Extender;
-use deleting::RequestBudget;
+use deleting::RequestLimiter;
 use listing::ListSchedule;
 
-/// What a second look found.
+/// Outcome of a recheck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecheckOutcome {
-    /// Some have ended.
+    /// Some of the pods have ended.
     Found,
-    /// All are still there.
+    /// All of the pods still exist.
     Nothing,
-    /// Not all were looked at: too many, too often, or the API server did not answer in time.
+    /// Some pods were not checked: too many, too often, or the API server did not answer in time.
     Unsure,
 }
 
@@ -37,24 +41,24 @@ impl RecheckOutcome {
     }
 }
 
-/// When was what looked at. Who looks holds the lock meanwhile, and who comes then takes what it found.
+/// The rate limits. A filter call holds the lock during its recheck; calls that wait for the lock use its result.
 #[derive(Debug)]
 pub(crate) struct Recheck {
-    pub(super) by_pod: Mutex<RequestBudget>,
-    pub(super) lists: Mutex<ListSchedule>,
+    by_pod: Mutex<RequestLimiter>,
+    lists: Mutex<ListSchedule>,
 }
 
 impl Recheck {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        Self { by_pod: Mutex::new(RequestBudget::full(now)), lists: Mutex::new(ListSchedule::none(now)) }
+        Self { by_pod: Mutex::new(RequestLimiter::full(now)), lists: Mutex::new(ListSchedule::none(now)) }
     }
 }
 
 impl Extender {
-    /// What was found is counted, and is a change as the watches make them.
+    /// Counts the outcome. If pods have ended, reports a change of the index.
     pub(super) fn recheck_done(&self, outcome: RecheckOutcome) {
-        self.metrics.rechecked(outcome);
+        self.metrics.record_recheck(outcome);
         if outcome == RecheckOutcome::Found {
             self.changed();
         }

@@ -1,4 +1,4 @@
-//! Many pods at once, an API server that fails in every way, and a restart in the middle: nothing is given twice.
+//! Many pods at once, an API server with every kind of failure, and two restarts: no share is given twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const AT_ONCE: usize = 16;
 const NODE_NAMES: [&str; 16] =
     ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
 
-/// A pod for the number: shares of all kinds, and some whole GPUs.
+/// A pod for the number: shares of all sizes, and some whole GPUs.
 fn pod_number(number: usize) -> Value {
     let name = format!("pod-{number}");
     match number % 8 {
@@ -31,7 +31,7 @@ fn pod_number(number: usize) -> Value {
     }
 }
 
-/// Tries until the API has the pod bound, as a scheduler would.
+/// Tries until the API server has the pod bound, as a kube-scheduler would.
 async fn schedule(pod: Value, cluster: Arc<Mutex<Arc<Cluster>>>, api: Arc<Api>) {
     let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
     loop {
@@ -47,7 +47,7 @@ async fn schedule(pod: Value, cluster: Arc<Mutex<Arc<Cluster>>>, api: Arc<Api>) 
     }
 }
 
-/// What the API says is given of each GPU: thousandths, bytes, pods, whole ones.
+/// What is assigned on each GPU by the API's objects: thousandths, bytes, pods, whole-GPU pods.
 fn given(api: &Api) -> BTreeMap<String, (u64, u64, u32, u32)> {
     let mut given: BTreeMap<String, (u64, u64, u32, u32)> = BTreeMap::new();
     for pod in api.all(PODS) {
@@ -83,7 +83,7 @@ fn fault(number: usize) -> Fault {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_pods_at_once_through_failures_and_a_restart_get_each_gpu_once() {
+async fn two_hundred_pods_with_failures_and_restarts_get_each_share_once() {
     let api = Api::new();
     for name in NODE_NAMES {
         api.put(NODES, node(name, 8));
@@ -109,7 +109,7 @@ async fn two_hundred_pods_at_once_through_failures_and_a_restart_get_each_gpu_on
         one.unwrap();
         done += 1;
         if done == PODS_IN_THE_BURST / 3 || done == PODS_IN_THE_BURST / 2 {
-            // Nobody asks while the new one starts: the kube-scheduler has no extender.
+            // No call arrives while the new extender starts: the kube-scheduler has no extender then.
             let mut current = cluster.lock().await;
             current.kill().await;
             *current = Arc::new(Cluster::leading(client.clone()).await);
@@ -132,8 +132,8 @@ async fn two_hundred_pods_at_once_through_failures_and_a_restart_get_each_gpu_on
     let known = state.index.uses().flat_map(|(_, uses)| uses).filter(|one| one.pods > 0);
     let known: BTreeMap<String, (u64, u64, u32)> =
         known.map(|one| (one.gpu.to_string(), (one.milli, one.memory_bytes, one.pods))).collect();
-    let said: BTreeMap<String, (u64, u64, u32)> =
+    let expected: BTreeMap<String, (u64, u64, u32)> =
         given.into_iter().map(|(gpu, (milli, memory, pods, _))| (gpu, (milli, memory, pods))).collect();
-    assert_eq!(known, said);
-    assert!(binds.load(Ordering::Relaxed) > PODS_IN_THE_BURST, "the faults were met");
+    assert_eq!(known, expected);
+    assert!(binds.load(Ordering::Relaxed) > PODS_IN_THE_BURST, "no failure was injected");
 }

@@ -1,4 +1,4 @@
-//! Single calls: what is answered, and what the API holds afterwards.
+//! Single calls: the answer, and the objects of the API server afterwards.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ async fn cluster(nodes: &[(&str, u32)]) -> (std::sync::Arc<Api>, Cluster) {
 }
 
 #[tokio::test]
-async fn a_pod_is_filtered_and_bound_with_its_gpu_in_one_call() {
+async fn pod_is_bound_with_its_gpu_in_one_call() {
     let (api, cluster) = cluster(&[("a", 2), ("b", 2)]).await;
     let one = pod("one", &[("quota", "0.3"), ("limit", "0.9"), ("memory", "4Gi")]);
     api.put(PODS, one.clone());
@@ -31,7 +31,7 @@ async fn a_pod_is_filtered_and_bound_with_its_gpu_in_one_call() {
 }
 
 #[tokio::test]
-async fn the_assignment_is_told_as_an_event() {
+async fn assignment_is_published_as_an_event() {
     let (api, cluster) = cluster(&[("a", 2)]).await;
     let one = pod("one", &[("quota", "0.3"), ("memory", "4Gi")]);
     api.put(PODS, one.clone());
@@ -52,7 +52,7 @@ async fn the_assignment_is_told_as_an_event() {
 }
 
 #[tokio::test]
-async fn who_does_not_fit_hears_why_per_gpu_on_few_nodes_and_in_equal_words_on_many() {
+async fn refusal_is_per_gpu_on_few_nodes_and_summarised_on_many() {
     let names: Vec<String> = (0..6).map(|number| format!("n{number}")).collect();
     let nodes: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), 1)).collect();
     let (_api, cluster) = cluster(&nodes).await;
@@ -72,7 +72,7 @@ async fn who_does_not_fit_hears_why_per_gpu_on_few_nodes_and_in_equal_words_on_m
 }
 
 #[tokio::test]
-async fn bad_annotations_and_none_are_answered_in_words_for_the_user() {
+async fn invalid_and_absent_annotations_are_explained_to_the_user() {
     let (_api, cluster) = cluster(&[("a", 1)]).await;
     let answer = cluster.filter(&pod("bad", &[("quota", "much")]), &["a"]).await;
     let why = answer["FailedAndUnresolvableNodes"]["a"].as_str().unwrap();
@@ -82,7 +82,7 @@ async fn bad_annotations_and_none_are_answered_in_words_for_the_user() {
 }
 
 #[tokio::test]
-async fn what_is_no_question_of_a_scheduler_is_an_error_and_no_panic() {
+async fn malformed_requests_are_errors_and_no_panics() {
     let (_api, cluster) = cluster(&[("a", 1)]).await;
     let (status, answer) = cluster.post("filter", &json!({"Pod": 7})).await;
     assert!(status.is_success() && answer["Error"].as_str().unwrap().contains("not a request"), "{answer}");
@@ -96,7 +96,7 @@ async fn what_is_no_question_of_a_scheduler_is_an_error_and_no_panic() {
 }
 
 #[tokio::test]
-async fn a_pod_with_wishes_gets_several_nodes_scored_in_our_order_and_keeps_one() {
+async fn pod_with_soft_preferences_gets_several_scored_nodes_and_keeps_one() {
     let (api, cluster) = cluster(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]).await;
     let mut picky = pod("picky", &[("quota", "1")]);
     picky["spec"]["topologySpreadConstraints"] = json!([{"whenUnsatisfiable": "ScheduleAnyway"}]);
@@ -115,7 +115,7 @@ async fn a_pod_with_wishes_gets_several_nodes_scored_in_our_order_and_keeps_one(
 }
 
 #[tokio::test]
-async fn a_bind_without_reservation_is_not_sent() {
+async fn bind_without_reservation_is_not_sent() {
     let (api, cluster) = cluster(&[("a", 1)]).await;
     let one = pod("one", &[("quota", "0.3")]);
     api.put(PODS, one.clone());
@@ -124,7 +124,7 @@ async fn a_bind_without_reservation_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_refused_bind_gives_its_share_back_and_one_of_unknown_end_does_not() {
+async fn refused_bind_releases_its_share_and_unknown_result_keeps_it() {
     let (api, cluster) = cluster(&[("a", 1)]).await;
     let (one, two) = (pod("one", &[("quota", "1")]), pod("two", &[("quota", "1")]));
     api.put(PODS, one.clone());
@@ -136,7 +136,7 @@ async fn a_refused_bind_gives_its_share_back_and_one_of_unknown_end_does_not() {
     *api.fault.lock().unwrap() = Box::new(|| Fault::Refuse(504));
     assert_eq!(cluster.bind(&two, "a").await, "made up by the test");
     assert!(names(&cluster.filter(&one, &["a"]).await).is_empty());
-    // The pod itself finds its place again, and a refusal does not end what an earlier attempt may have begun.
+    // The pod itself finds its reservation again, and a refusal does not end what an earlier attempt may have begun.
     assert_eq!(names(&cluster.filter(&two, &["a"]).await), ["a"]);
     *api.fault.lock().unwrap() = Box::new(|| Fault::Refuse(403));
     cluster.bind(&two, "a").await;
@@ -144,7 +144,7 @@ async fn a_refused_bind_gives_its_share_back_and_one_of_unknown_end_does_not() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_learnt_from_the_watch() {
+async fn result_of_a_bind_with_lost_answer_comes_from_the_watch() {
     for fault in [Fault::DoneButError, Fault::DoneButSilent] {
         let (api, cluster) = cluster(&[("a", 1)]).await;
         let one = pod("one", &[("quota", "0.6")]);
@@ -159,7 +159,7 @@ async fn a_lost_answer_is_learnt_from_the_watch() {
 }
 
 #[tokio::test]
-async fn a_pod_made_again_under_its_name_is_another_one() {
+async fn recreated_pod_of_the_same_name_is_not_bound() {
     let (api, cluster) = cluster(&[("a", 1)]).await;
     let old = pod("one", &[("quota", "0.6")]);
     cluster.filter(&old, &["a"]).await;
@@ -171,7 +171,7 @@ async fn a_pod_made_again_under_its_name_is_another_one() {
 }
 
 #[tokio::test]
-async fn a_share_is_free_when_its_pod_has_ended_or_is_gone_and_not_when_it_is_being_deleted() {
+async fn share_is_released_when_the_pod_ends_and_not_while_it_is_being_deleted() {
     let (api, cluster) = cluster(&[("a", 1)]).await;
     let one = pod("one", &[("quota", "0.6")]);
     api.put(PODS, one.clone());
@@ -180,7 +180,7 @@ async fn a_share_is_free_when_its_pod_has_ended_or_is_gone_and_not_when_it_is_be
     let mut ending = api.get(PODS, "default/one").unwrap();
     ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     api.put(PODS, ending.clone());
-    // Something that the watch shows after it.
+    // A change that the watch shows after it.
     let mark = pod("mark", &[("quota", "0.1")]);
     api.put(PODS, mark.clone());
     cluster.filter(&mark, &["a"]).await;
@@ -193,20 +193,20 @@ async fn a_share_is_free_when_its_pod_has_ended_or_is_gone_and_not_when_it_is_be
 }
 
 #[tokio::test]
-async fn a_waiting_pod_is_not_refused_while_the_watch_is_about_to_free_its_place() {
+async fn waiting_pod_is_not_refused_while_the_watch_lags() {
     let (api, cluster) = cluster(&[("a", 1)]).await;
     let (one, two) = (pod("one", &[("quota", "1")]), pod("two", &[("quota", "1")]));
     api.put(PODS, one.clone());
     cluster.filter(&one, &["a"]).await;
     assert_eq!(cluster.bind(&one, "a").await, "");
     cluster.until("the watch shows it", |extender| extender.state().unobserved_binds.is_empty()).await;
-    // The scheduler is told of the end at the same moment as we.
+    // The kube-scheduler sees the end at the same moment as the extender.
     api.delete(PODS, "default/one");
     assert_eq!(names(&cluster.filter(&two, &["a"]).await), ["a"]);
 }
 
 #[tokio::test]
-async fn nodes_come_change_and_go_with_their_annotation() {
+async fn nodes_follow_their_annotation() {
     let (api, cluster) = cluster(&[]).await;
     let one = pod("one", &[("quota", "1")]);
     let fits = |extender: &crate::extender::extender::Extender| {
@@ -227,7 +227,7 @@ async fn nodes_come_change_and_go_with_their_annotation() {
 }
 
 #[tokio::test]
-async fn only_the_replica_beside_the_lease_holder_decides_and_after_lists_of_its_own() {
+async fn only_the_lease_holders_replica_decides_after_its_own_lists() {
     let api = Api::new();
     api.put(NODES, node("a", 1));
     let client = api.serve().await;
@@ -241,7 +241,7 @@ async fn only_the_replica_beside_the_lease_holder_decides_and_after_lists_of_its
     let one = pod("one", &[("quota", "1")]);
     let answer = cluster.filter(&one, &["a"]).await;
     assert!(answer["Error"].as_str().unwrap().contains("standby"), "{answer}");
-    cluster.until("it has seen the cluster", |extender| extender.leadership.has_seen_the_cluster()).await;
+    cluster.until("it has seen the cluster", |extender| extender.leadership.has_listed_once()).await;
     let lists = api.lists();
     api.put(LEASES, lease("pod-1_1234"));
     assert_eq!(
@@ -261,7 +261,7 @@ async fn only_the_replica_beside_the_lease_holder_decides_and_after_lists_of_its
 }
 
 #[tokio::test]
-async fn metrics_and_probes_say_what_happened() {
+async fn metrics_and_probes_reflect_the_calls() {
     use tower::ServiceExt;
     let (api, cluster) = cluster(&[("a", 1)]).await;
     let one = pod("one", &[("quota", "0.25")]);

@@ -1,4 +1,4 @@
-//! A cluster of a fake API server, an extender, and someone who asks it as a kube-scheduler does.
+//! A cluster: a fake API server, an extender, and calls as a kube-scheduler makes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::extender::{http, lease, node_watch, pod_watch};
 
 pub(super) const GIB: u64 = 1 << 30;
 
-/// Patience of tests with what must come; what comes comes sooner.
+/// Only ends a test that hangs.
 pub(super) const SOON: Duration = Duration::from_secs(20);
 
 pub(super) fn policy() -> Policy {
@@ -60,7 +60,7 @@ pub(super) fn node(name: &str, gpus: u32) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": {"sluice.dev/gpus": annotation}}})
 }
 
-/// A pod that waits, as the API has it. Its UID is its name and `-uid`.
+/// A waiting pod as the API has it. Its UID is its name and `-uid`.
 pub(super) fn pod(name: &str, annotations: &[(&str, &str)]) -> Value {
     let annotations: serde_json::Map<String, Value> =
         annotations.iter().map(|(key, value)| (format!("sluice.dev/{key}"), json!(value))).collect();
@@ -91,7 +91,7 @@ impl Cluster {
     /// An extender that does not lead.
     pub(super) fn start(client: kube::Client, policy: Policy) -> Self {
         let metrics = Metrics::new().unwrap();
-        let (events, writer) = events::pair(100, metrics.events_left_out.clone());
+        let (events, writer) = events::pair(100, metrics.events_dropped.clone());
         let extender = Arc::new(Extender::new(policy, client.clone(), metrics, events));
         let (for_nodes, for_pods) = (extender.clone(), extender.clone());
         let tasks = vec![
@@ -129,7 +129,7 @@ impl Cluster {
         self.post("filter", &json!({"Pod": pod, "Nodes": null, "NodeNames": nodes})).await.1
     }
 
-    /// Binds; the answer's error, empty if there is none.
+    /// Binds. Returns the answer's error, empty if there is none.
     pub(super) async fn bind(&self, pod: &Value, node: &str) -> String {
         let metadata = &pod["metadata"];
         let args = json!({"PodName": metadata["name"], "PodNamespace": metadata["namespace"], "PodUID": metadata["uid"], "Node": node});
@@ -137,8 +137,8 @@ impl Cluster {
         answer["Error"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// It ends: it learns nothing and begins nothing any more. Returns when the API server has done or refused what was
-    /// sent before.
+    /// Ends the extender: it learns and begins nothing any more. Returns when the API server has carried out or
+    /// refused the requests sent before.
     pub(super) async fn kill(&self) {
         self.extender.leadership.set_leading(false);
         for task in &self.tasks {
@@ -146,7 +146,7 @@ impl Cluster {
         }
         let mut sending = self.extender.sending();
         let quiet = sending.wait_for(|sending| *sending == 0);
-        assert!(tokio::time::timeout(SOON, quiet).await.is_ok(), "a bind never ends");
+        assert!(tokio::time::timeout(SOON, quiet).await.is_ok(), "a bind did not end");
     }
 }
 

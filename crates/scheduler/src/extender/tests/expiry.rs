@@ -1,4 +1,4 @@
-//! Reservations and time, which stands still in these tests until they move it.
+//! Reservations and their expiry, on a paused clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::extender::metrics::Metrics;
 /// An extender without an API: one node of one GPU.
 fn extender() -> Arc<Extender> {
     let metrics = Metrics::new().unwrap();
-    let (events, _) = events::pair(0, metrics.events_left_out.clone());
+    let (events, _) = events::pair(0, metrics.events_dropped.clone());
     let extender = Extender::new(policy(), client("http://127.0.0.1:1"), metrics, events);
     extender.leadership.set_leading(true);
-    extender.leadership.listed(WatchedKind::Nodes, 1);
-    extender.leadership.listed(WatchedKind::Pods, 1);
+    extender.leadership.record_list(WatchedKind::Nodes, 1);
+    extender.leadership.record_list(WatchedKind::Pods, 1);
     extender.state().index.set_node("a", &inventory("a", 1));
     Arc::new(extender)
 }
@@ -28,12 +28,12 @@ async fn fits(extender: &Arc<Extender>, name: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_lasts_as_long_as_it_is_renewed() {
+async fn reservation_lasts_until_its_last_renewal_expires() {
     let extender = extender();
     assert!(fits(&extender, "one").await);
     tokio::time::advance(Duration::from_secs(50)).await;
     assert!(!fits(&extender, "two").await);
-    assert!(fits(&extender, "one").await, "the pod itself is placed anew");
+    assert!(fits(&extender, "one").await, "the pod itself is placed again");
     tokio::time::advance(Duration::from_secs(50)).await;
     assert!(!fits(&extender, "two").await);
     tokio::time::advance(Duration::from_secs(11)).await;
@@ -42,20 +42,20 @@ async fn a_reservation_lasts_as_long_as_it_is_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bind_of_unknown_end_is_held_until_the_api_server_tells_its_end() {
+async fn bind_with_unknown_result_stays_reserved_until_the_result_is_known() {
     let extender = extender();
     assert!(fits(&extender, "one").await);
-    // Nothing listens at that address: for the extender that is not a no.
+    // No server listens at that address, which the extender must not take for a refusal.
     let bind =
         serde_json::json!({"PodName": "one", "PodNamespace": "default", "PodUID": "one-uid", "Node": "a"});
     assert!(ask(&extender, "bind", &bind).await.1["Error"].is_string());
-    // Longer than any API server lets a request run: without an answer that proves nothing.
+    // Longer than any API server lets a request run. Without an answer that proves nothing.
     tokio::time::advance(Duration::from_secs(3600)).await;
     assert!(!fits(&extender, "two").await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_the_watches_holds_up_few_calls() {
+async fn few_calls_wait_for_the_watches() {
     let extender = extender();
     assert!(fits(&extender, "one").await);
     let start = tokio::time::Instant::now();
@@ -67,9 +67,9 @@ async fn waiting_for_the_watches_holds_up_few_calls() {
 }
 
 #[tokio::test]
-async fn an_api_server_that_is_away_leaves_us_unready() {
+async fn extender_is_not_ready_without_an_api_server() {
     let cluster = Cluster::start(client("http://127.0.0.1:1"), policy());
-    assert!(!cluster.extender.leadership.has_seen_the_cluster());
+    assert!(!cluster.extender.leadership.has_listed_once());
     cluster.extender.leadership.set_leading(true);
     let args = serde_json::json!({"Pod": pod("one", &[("quota", "0.6")]), "NodeNames": ["a"]});
     let answer = ask(&cluster.extender, "filter", &args).await.1;

@@ -1,4 +1,4 @@
-//! The extender as a kube-scheduler and an API server meet it.
+//! The extender as a kube-scheduler and an API server see it.
 
 mod burst;
 mod calls;

@@ -1,4 +1,5 @@
-//! The kube-scheduler has seen what our watch has yet to show: what is not there any more stands in nobody's way.
+//! The kube-scheduler has seen the end of pods that the extender's watch has not shown yet: ended pods block no other
+//! pod.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::fake_api::{Api, NODES, PODS};
 use crate::extender::extender::Extender;
 use crate::extender::pod_watch;
 
-/// One GPU per node, each of them held by a pod of its node's name, and watches of pods that have come to a halt.
+/// One GPU per node, each held by a pod of the node's name, and a watch of pods that delivers nothing more.
 async fn full(nodes: &[&str], ending: &[&str]) -> (Arc<Api>, Cluster) {
     let api = Api::new();
     for name in nodes {
@@ -43,12 +44,12 @@ fn bound(extender: &Extender) -> usize {
 }
 
 #[tokio::test]
-async fn a_pod_takes_the_place_of_one_that_was_being_deleted_and_is_gone_before_our_watch_says_so() {
+async fn pod_replaces_a_deleted_one_before_the_watch_shows_the_deletion() {
     let (api, cluster) = full(&["a", "b"], &["a"]).await;
     let lists = api.lists();
     api.delete(PODS, "default/a");
     assert_eq!(names(&cluster.filter(&late(), &["a", "b"]).await), ["a"]);
-    // Asked about the one pod, and about nothing else.
+    // One request for the one pod, and no other request.
     assert_eq!((api.gets(), api.lists()), (1, lists));
     api.put(PODS, late());
     assert_eq!(cluster.bind(&late(), "a").await, "");
@@ -56,14 +57,14 @@ async fn a_pod_takes_the_place_of_one_that_was_being_deleted_and_is_gone_before_
 }
 
 #[tokio::test]
-async fn what_the_watch_still_has_of_a_pod_that_is_gone_does_not_take_its_place_back() {
+async fn stale_event_of_a_gone_pod_does_not_restore_its_share() {
     let (api, cluster) = full(&["a"], &["a"]).await;
     let last_words = api.get(PODS, "default/a").unwrap();
     api.delete(PODS, "default/a");
     assert_eq!(names(&cluster.filter(&late(), &["a"]).await), ["a"]);
     pod_watch::apply_pod(&cluster.extender, &serde_json::from_value(last_words).unwrap());
     assert_eq!(bound(&cluster.extender), 0);
-    // Were it taken back, this bind would be of a GPU that others were given.
+    // If it were restored, this bind would be of a GPU that another pod has.
     api.put(PODS, late());
     api.release_watches(PODS);
     cluster.until("the end is seen", |extender| extender.state().ended_unobserved.is_empty()).await;
@@ -71,7 +72,7 @@ async fn what_the_watch_still_has_of_a_pod_that_is_gone_does_not_take_its_place_
 }
 
 #[tokio::test]
-async fn a_pod_that_ended_without_notice_is_found_by_a_list_where_pods_are_few() {
+async fn list_finds_a_pod_that_ended_without_notice() {
     for end in ["deleted", "completed"] {
         let (api, cluster) = full(&["a", "b"], &[]).await;
         if end == "deleted" {
@@ -90,11 +91,11 @@ async fn a_pod_that_ended_without_notice_is_found_by_a_list_where_pods_are_few()
 }
 
 #[tokio::test]
-async fn a_pod_that_is_being_deleted_keeps_its_place_as_long_as_it_is_there() {
+async fn pod_being_deleted_keeps_its_share_while_it_exists() {
     let (api, cluster) = full(&["a"], &["a"]).await;
     assert!(names(&cluster.filter(&late(), &["a"]).await).is_empty());
     assert_eq!((api.gets(), bound(&cluster.extender)), (1, 1));
-    // Another pod of its name is not it.
+    // Another pod of the same name is not the same pod.
     let mut again = pod("a", &[("quota", "1")]);
     again["metadata"]["uid"] = json!("another");
     api.put(PODS, again);
@@ -102,17 +103,17 @@ async fn a_pod_that_is_being_deleted_keeps_its_place_as_long_as_it_is_there() {
 }
 
 #[tokio::test]
-async fn who_waits_for_others_asks_nothing_about_those_whose_end_would_not_help() {
+async fn no_request_for_pods_whose_end_would_not_help() {
     let (api, cluster) = full(&["a", "b"], &["a"]).await;
     let lists = api.lists();
-    // Node a is no candidate, and two GPUs no node has.
+    // Node a is no candidate, and no node has two GPUs.
     assert!(names(&cluster.filter(&late(), &["b"]).await).is_empty());
     assert!(names(&cluster.filter(&pod("large", &[("quota", "2")]), &["a", "b"]).await).is_empty());
     assert_eq!((api.gets(), api.lists()), (0, lists + 1));
 }
 
 #[tokio::test]
-async fn a_pod_that_the_watch_has_never_shown_is_not_missed_by_a_list() {
+async fn pod_unknown_to_the_watch_is_not_released_by_a_list() {
     let (api, cluster) = full(&["a"], &[]).await;
     api.put(NODES, node("b", 1));
     cluster.until("the node is seen", |extender| extender.state().index.uses().count() == 2).await;
@@ -121,7 +122,7 @@ async fn a_pod_that_the_watch_has_never_shown_is_not_missed_by_a_list() {
     api.put(PODS, other.clone());
     assert_eq!(names(&cluster.filter(&other, &["b"]).await), ["b"]);
     assert_eq!(cluster.bind(&other, "b").await, "");
-    // Nor if we have asked what became of its bind.
+    // The same holds after the result of its bind was requested.
     let found = api.get(PODS, "default/other").unwrap();
     pod_watch::apply_pod(&cluster.extender, &serde_json::from_value(found).unwrap());
     let lists = api.lists();
@@ -130,7 +131,7 @@ async fn a_pod_that_the_watch_has_never_shown_is_not_missed_by_a_list() {
 }
 
 #[tokio::test]
-async fn a_thousand_pods_that_wait_ask_little() {
+async fn thousand_waiting_pods_cause_few_requests() {
     let (api, cluster) = full(&["a", "b"], &["a"]).await;
     let (lists, start) = (api.lists(), std::time::Instant::now());
     for number in 0..1000 {
@@ -140,7 +141,7 @@ async fn a_thousand_pods_that_wait_ask_little() {
     let seconds = usize::try_from(start.elapsed().as_secs()).unwrap() + 1;
     let (gets, lists) = (api.gets(), api.lists() - lists);
     assert!((1..=32 + 20 * seconds).contains(&gets) && (1..=1 + seconds).contains(&lists), "{gets} {lists}");
-    // And the one that is asked about when it is gone is found all the same.
+    // A pod that is gone is still found.
     api.delete(PODS, "default/a");
     let found = async {
         while names(&cluster.filter(&late(), &["a", "b"]).await) != ["a"] {
@@ -151,18 +152,18 @@ async fn a_thousand_pods_that_wait_ask_little() {
 }
 
 #[tokio::test]
-async fn questions_of_the_same_moment_share_an_answer() {
+async fn concurrent_filter_calls_share_a_recheck() {
     let (api, cluster) = full(&["a", "b"], &["a"]).await;
     let late = |number| pod(&format!("late-{number}"), &[("quota", "1")]);
     let pods: Vec<Value> = (0..20).map(late).collect();
     let answers = futures::future::join_all(pods.iter().map(|pod| cluster.filter(pod, &["a", "b"]))).await;
     assert!(answers.iter().all(|answer| names(answer).is_empty()));
-    // One for who came first, and one for all that came while it was on its way.
+    // One request for the first call, and one for all calls that came while it was under way.
     assert_eq!(api.gets(), 2);
 }
 
 #[tokio::test]
-async fn an_api_server_that_does_not_answer_makes_nothing_free() {
+async fn silent_api_server_releases_nothing() {
     let (api, cluster) = full(&["a"], &["a"]).await;
     api.delete(PODS, "default/a");
     api.silent.store(true, std::sync::atomic::Ordering::Relaxed);

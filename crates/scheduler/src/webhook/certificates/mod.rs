@@ -1,5 +1,5 @@
-//! The webhook's certificate: made, shared between replicas, and renewed by itself ([`renewer`]), or read from files that
-//! cert-manager writes ([`files`]).
+//! The webhook's certificate: created, shared between replicas and renewed by the webhook itself ([`renewer`]), or
+//! read from files that cert-manager writes ([`files`]).
 
 pub(super) mod cluster;
 mod expiry;

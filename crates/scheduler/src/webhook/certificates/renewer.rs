@@ -1,5 +1,5 @@
-//! Keeps the certificate: looks every few seconds, renews what is due, publishes what must be trusted, serves what is
-//! stored. Every replica does the same; the Secret's version decides who was first.
+//! Renews the certificate: at intervals it renews what is due, publishes the CA bundle, and serves the stored
+//! certificate. Every replica does the same; the version of the Secret decides which write succeeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::rotation::{Material, Policy};
 use super::tls;
 use crate::webhook::status::Status;
 
-/// Attempts at a Secret that other replicas write too.
+/// Attempts to write a Secret that other replicas write too.
 const ATTEMPTS: usize = 5;
 
-/// Seconds since 1970, from wherever.
+/// The time in seconds since 1970.
 pub(in crate::webhook) type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// Keeps one certificate.
+/// Renews one certificate.
 pub(in crate::webhook) struct CertificateRenewer<C> {
     pub(in crate::webhook) cluster: C,
     pub(in crate::webhook) policy: Policy,
@@ -30,19 +30,19 @@ pub(in crate::webhook) struct CertificateRenewer<C> {
 }
 
 impl<C: Cluster> CertificateRenewer<C> {
-    /// Looks every `interval` until `stop`. Ready after the first look that succeeds; trouble after that is logged and
-    /// counted, and what was served goes on being served.
+    /// Checks every `interval` until `stop`. The webhook is ready after the first success. Later errors are logged and
+    /// counted, and the certificate in use stays in use.
     pub(in crate::webhook) async fn run(self, interval: Duration, stop: CancellationToken) {
         let mut served = None;
         while !stop.is_cancelled() {
             match self.renew_if_due(served.as_ref()).await {
                 Ok(material) => {
-                    self.status.certificate(material.serving().ends);
+                    self.status.record_certificate(material.serving().ends);
                     served = Some(material);
                 }
                 Err(error) => {
-                    self.status.certificate_failed();
-                    warn!("certificate: {error:#}; looking again in {interval:?}");
+                    self.status.record_certificate_failure();
+                    warn!("certificate: {error:#}; retrying in {interval:?}");
                 }
             }
             tokio::select! {
@@ -52,22 +52,24 @@ impl<C: Cluster> CertificateRenewer<C> {
         }
     }
 
-    /// One look: renew, publish, serve. The order matters: what is served has been published before.
+    /// Checks once: renew, publish, serve, in this order. So a certificate is served only after its authority was
+    /// published.
     ///
     /// # Errors
-    /// What the cluster or the certificates refuse.
+    /// The cluster or the certificate library failed.
     pub(in crate::webhook) async fn renew_if_due(
         &self,
         served: Option<&Material>,
     ) -> anyhow::Result<Material> {
         for _ in 0..ATTEMPTS {
             let stored = self.cluster.read().await.context("cannot read the Secret")?;
-            let bundles = self.cluster.bundles().await.context("cannot read the webhook configurations")?;
+            let bundles =
+                self.cluster.read_bundles().await.context("cannot read the webhook configurations")?;
             let now = (self.clock)();
             let due = self
                 .policy
                 .advance(stored.material.as_ref(), &bundles, now)
-                .context("cannot make a certificate")?;
+                .context("cannot create a certificate")?;
             if stored.material.as_ref() != Some(&due) {
                 let version = stored.version.as_deref();
                 if self.cluster.write(&due, version).await.context("cannot write the Secret")?
@@ -75,11 +77,17 @@ impl<C: Cluster> CertificateRenewer<C> {
                 {
                     continue;
                 }
-                info!("certificate: renewed; the one served ends at {}", tls::show(due.serving().ends));
+                info!(
+                    "certificate: renewed; the one served ends at {}",
+                    tls::format_time(due.serving().ends)
+                );
             }
             let bundle = due.bundle();
-            if bundles.is_empty() || bundles.iter().any(|held| *held != bundle) {
-                self.cluster.trust(&bundle).await.context("cannot write the webhook configurations")?;
+            if bundles.is_empty() || bundles.iter().any(|current| *current != bundle) {
+                self.cluster
+                    .write_bundles(&bundle)
+                    .await
+                    .context("cannot write the webhook configurations")?;
             }
             if served.is_none_or(|served| served.serving() != due.serving()) {
                 let serving = due.serving();

@@ -1,4 +1,4 @@
-//! Changes to pods that exist.
+//! Changes of existing pods.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn update(new: &Value, old: &Value) -> Decision {
 }
 
 #[test]
-fn our_keys_stay_as_they_were_at_creation() {
+fn keys_of_sluice_are_immutable_after_creation() {
     let old = patched(&pod(&[("quota", "0.3")], &single()));
     for (change, expected) in [
         (
@@ -53,12 +53,12 @@ fn our_keys_stay_as_they_were_at_creation() {
 }
 
 #[test]
-fn the_mutating_webhook_leaves_changes_alone() {
+fn mutating_webhook_ignores_updates() {
     let old = pod(&[("quota", "0.3")], &single());
     assert_eq!(admission::mutate(&request("UPDATE", &old, &old), &Settings::default()), Decision::NotOurs);
 }
 
-/// The request that makes the new pod's debugging containers of the old one's.
+/// The request that replaces the old pod's debugging containers by the new pod's.
 fn debugging(new: &Value, old: &Value) -> Request {
     let mut review = review("UPDATE", new, old);
     review["request"]["subResource"] = json!("ephemeralcontainers");
@@ -72,7 +72,7 @@ fn with_debugging(pod: &Value, containers: &Value) -> Value {
     new
 }
 
-/// What the validating webhook says of a debugging container with this environment.
+/// The validating webhook's decision about a debugging container with this environment.
 fn debug(pod: &Value, env: &Value) -> Decision {
     let new = with_debugging(pod, &json!([{"name": "debugger", "image": "x", "env": env}]));
     admission::validate(&debugging(&new, pod), &Settings::default())
@@ -91,7 +91,7 @@ fn a_debugging_container_gets_no_gpu() {
     assert_eq!(debug(&ours, &all), Decision::Refused(message.to_owned()));
     assert_eq!(debug(&ours, &json!([void()])), FINE);
     assert_eq!(debug(&ours, &json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": ""}])), FINE);
-    // The image may name all GPUs.
+    // The image may make all GPUs visible.
     let message = "spec.ephemeralContainers[debugger].env[NVIDIA_VISIBLE_DEVICES] is missing: void: debugging containers get \
                    no GPU; another webhook took it away, or Sluice's mutating webhook is not configured";
     assert_eq!(debug(&ours, &json!([])), Decision::Refused(message.to_owned()));
@@ -100,7 +100,7 @@ fn a_debugging_container_gets_no_gpu() {
 }
 
 #[test]
-fn new_debugging_containers_become_void_and_old_ones_stay() {
+fn new_debugging_containers_become_void_and_existing_ones_stay() {
     let old = with_debugging(
         &patched(&pod(&[("quota", "0.3")], &single())),
         &json!([{"name": "from-before", "image": "x"}]),
@@ -115,7 +115,7 @@ fn new_debugging_containers_become_void_and_old_ones_stay() {
         ]),
     );
     let mutated = |new: &Value| admission::mutate(&debugging(new, &old), &Settings::default());
-    let Decision::Admitted { patch, .. } = mutated(&new) else { panic!("it was not admitted") };
+    let Decision::Admitted { patch, .. } = mutated(&new) else { panic!("the request was not admitted") };
     let patch = serde_json::to_value(patch).unwrap();
     assert_eq!(
         patch,
@@ -127,12 +127,12 @@ fn new_debugging_containers_become_void_and_old_ones_stay() {
     super::apply(&mut new, &patch);
     assert_eq!(mutated(&new), FINE);
     let valid = |new: &Value| admission::validate(&debugging(new, &old), &Settings::default());
-    let Decision::Refused(message) = valid(&new) else { panic!("all GPUs were granted") };
+    let Decision::Refused(message) = valid(&new) else { panic!("a container with all GPUs was admitted") };
     assert!(
         message.starts_with("spec.ephemeralContainers[greedy].env[NVIDIA_VISIBLE_DEVICES]: \"all\""),
         "{message}"
     );
-    assert!(!message.contains(';'), "only that one: {message}");
+    assert!(!message.contains(';'), "only one container is refused: {message}");
     new["spec"]["ephemeralContainers"].as_array_mut().unwrap().pop();
     assert_eq!(valid(&new), FINE);
 
@@ -142,7 +142,7 @@ fn new_debugging_containers_become_void_and_old_ones_stay() {
 }
 
 #[test]
-fn other_resources_are_none_of_our_business() {
+fn other_resources_are_ignored() {
     let mut review = review("CREATE", &pod(&[("quota", "x")], &single()), &Value::Null);
     review["request"]["resource"]["resource"] = json!("services");
     let request = Request::parse(review.to_string().as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The webhooks, from pods in JSON to patches and refusals in JSON.
+//! The webhooks: pods in JSON in, patches and refusals in JSON out.
 
 mod changes;
 mod golden;
@@ -25,7 +25,7 @@ fn single() -> Value {
     json!({"containers": [{"name": "main", "image": "train"}]})
 }
 
-/// The review that the API server sends, as far as it matters.
+/// A review as the API server sends it, reduced to the fields that matter.
 fn review(operation: &str, object: &Value, old: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "705ab4f5", "operation": operation, "namespace": "team", "name": "p",
@@ -72,7 +72,7 @@ fn patched(object: &Value) -> Value {
     object
 }
 
-/// RFC 6902, as much of it as the webhook uses.
+/// The part of RFC 6902 that the webhook uses.
 fn apply(object: &mut Value, patch: &Value) {
     for operation in patch.as_array().unwrap() {
         assert_eq!(operation["op"], "add");
@@ -86,14 +86,14 @@ fn apply(object: &mut Value, patch: &Value) {
     }
 }
 
-/// Why the pod is refused, by both webhooks alike.
+/// The reason of the refusal, the same from both webhooks.
 fn refused(object: &Value) -> String {
     let Decision::Refused(message) = mutate(object) else { panic!("{object} was not refused") };
     assert_eq!(validate(object), Decision::Refused(message.clone()));
     message
 }
 
-/// What the user is told beside the admission.
+/// The warnings beside the admission.
 fn warnings(object: &Value) -> Vec<String> {
     match validate(&patched(object)) {
         Decision::Admitted { patch, warnings } if patch.is_empty() => warnings,

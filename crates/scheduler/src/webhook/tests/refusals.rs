@@ -1,4 +1,4 @@
-//! Each kind of pod that is refused, with its message.
+//! The message of each kind of refused pod.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn with(containers: Value) -> Value {
 }
 
 #[test]
-fn bad_annotations_are_refused_with_every_reason() {
+fn invalid_annotations_are_refused_with_every_reason() {
     assert_eq!(
         refused(&pod(&[("quota", "1.5"), ("qouta", "1")], &single())),
         "sluice.dev/qouta: \"1\" is not allowed: no such key; did you mean sluice.dev/quota?; sluice.dev/quota: \"1.5\" is \
@@ -28,7 +28,7 @@ fn bad_annotations_are_refused_with_every_reason() {
 }
 
 #[test]
-fn two_vocabularies_that_differ_are_refused() {
+fn contradicting_labels_and_annotations_are_refused() {
     let mut object = pod(&[("quota", "0.4")], &single());
     object["metadata"]["labels"] = json!({"sharedgpu/gpu_request": "0.5", "sharedgpu/gpu_limit": "1"});
     assert_eq!(
@@ -38,15 +38,15 @@ fn two_vocabularies_that_differ_are_refused() {
 }
 
 #[test]
-fn a_pod_that_passes_by_the_scheduler_is_refused() {
+fn pod_that_bypasses_the_scheduler_is_refused() {
     let mut object = pod(QUOTA, &single());
     object["spec"]["schedulerName"] = json!("volcano");
     object["spec"]["nodeName"] = json!("node-1");
     assert_eq!(
         refused(&object),
         "spec.schedulerName: \"volcano\" is not allowed: sluice-scheduler or nothing: no other scheduler knows which GPU \
-         is free; spec.nodeName: \"node-1\" is not allowed: nothing: a pod that is bound at birth passes by the \
-         scheduler, and nobody assigns it a GPU; use spec.nodeSelector or affinity"
+         is free; spec.nodeName: \"node-1\" is not allowed: nothing: a pod that is created with a node bypasses the \
+         scheduler and gets no GPU; use spec.nodeSelector or affinity"
     );
     let mut object = pod(QUOTA, &single());
     object["spec"]["schedulerName"] = json!("kubeshare-scheduler");
@@ -54,7 +54,7 @@ fn a_pod_that_passes_by_the_scheduler_is_refused() {
 }
 
 #[test]
-fn containers_must_exist_and_one_of_them_at_most_stays() {
+fn named_containers_must_exist_and_at_most_one_is_long_running() {
     let two = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]);
     assert_eq!(
         refused(&pod(&[("quota", "0.3"), ("container", "c")], &json!({"containers": two}))),
@@ -72,7 +72,7 @@ fn containers_must_exist_and_one_of_them_at_most_stays() {
 }
 
 #[test]
-fn seats_that_contradict_the_annotations_are_refused() {
+fn slots_that_contradict_the_annotations_are_refused() {
     let seat = |name: &str, seats: &str| json!({"name": name, "image": "x", "resources": {"limits": {"sluice.dev/gpu": seats}}});
     assert_eq!(
         refused(&with(json!([seat("main", "2")]))),
@@ -94,7 +94,7 @@ fn seats_that_contradict_the_annotations_are_refused() {
 }
 
 #[test]
-fn a_container_with_a_gpu_and_without_a_seat_is_refused() {
+fn container_with_gpu_and_zero_slots_is_refused() {
     let stating = |resources: Value| with(json!([{"name": "main", "image": "x", "resources": resources}]));
     let (none, one) = (json!({"sluice.dev/gpu": "0"}), json!({"sluice.dev/gpu": "1"}));
     let message = |name: &str| {
@@ -113,12 +113,12 @@ fn a_container_with_a_gpu_and_without_a_seat_is_refused() {
 }
 
 #[test]
-fn a_choice_of_gpus_of_ones_own_is_refused() {
+fn own_visible_devices_are_refused() {
     let env = |name: &str, value: &str| json!({"name": name, "image": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]});
     assert_eq!(
         refused(&with(json!([env("main", "all")]))),
-        "spec.containers[main].env[NVIDIA_VISIBLE_DEVICES]: \"all\" is not allowed: leave it out: it is set to the GPU that \
-         the scheduler will have chosen"
+        "spec.containers[main].env[NVIDIA_VISIBLE_DEVICES]: \"all\" is not allowed: leave it out: the scheduler sets it to the \
+         assigned GPU"
     );
     assert_eq!(
         refused(&with(json!([{"name": "main", "image": "x"}, env("side", "0")]))),
@@ -143,7 +143,7 @@ fn whole_gpus_of_another_plugin_are_refused() {
 }
 
 #[test]
-fn what_is_no_pod_is_refused_and_not_let_through() {
+fn object_that_is_no_pod_is_refused() {
     let mut object = pod(QUOTA, &single());
     object["spec"]["containers"] = json!("none");
     assert!(refused(&object).starts_with("the object is no pod: "));
