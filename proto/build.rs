@@ -1,8 +1,7 @@
-//! Compiles the definitions in Rust, so that nobody needs protoc.
+//! Compiles the definitions in Rust, so that a build needs no protoc.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files =
-        ["kubelet/deviceplugin_v1beta1.proto", "kubelet/podresources_v1.proto", "sluice/control_v1.proto"];
+    let files = ["kubelet/deviceplugin_v1beta1.proto", "sluice/control_v1.proto"];
     for file in files {
         println!("cargo::rerun-if-changed={file}");
     }

@@ -1,4 +1,7 @@
-//! gRPC messages, clients and servers, generated from the definitions beside this crate.
+//! gRPC messages, clients and servers, generated from the definitions beside this crate: kubelet's device plugin API
+//! ([`deviceplugin`]) and the control API between the node agent and a pod-manager ([`control`]).
+//!
+//! The comments of the `.proto` files are the documentation of the fields.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, unreachable_pub, reason = "generated code, documented in the .proto files")]
 #![allow(clippy::all, clippy::pedantic, clippy::restriction, reason = "generated code")]
@@ -8,12 +11,7 @@ pub mod deviceplugin {
     tonic::include_proto!("v1beta1");
 }
 
-/// Kubelet's pod resources API.
-pub mod podresources {
-    tonic::include_proto!("v1");
-}
-
-/// The node agent's control of a pod-manager.
+/// The API by which the node agent controls a pod-manager.
 pub mod control {
     tonic::include_proto!("sluice.control.v1");
 }

@@ -1,12 +1,12 @@
-//! Our copies of kubelet's definitions say what upstream's say: a field that is lost or renumbered would not fail to
-//! compile, kubelet would only no longer hear it.
+//! Compares our copy of kubelet's definitions with upstream's. A lost or renumbered field would still compile; kubelet would
+//! only ignore it.
 //!
-//! The lists beside this file were made from upstream's own files. To hold them to upstream again, or to a newer one:
+//! The list beside this file was made from upstream's own file. To compare it with upstream again, or with a newer version:
 //! `KUBELET_MODULE=$(go mod download -json k8s.io/kubelet@v0.36.3 | jq -r .Dir) cargo test -p sluice-proto`
 
 use std::path::Path;
 
-/// What travels: every rpc with its types, every field with its number, type and label.
+/// The wire format: every rpc with its types, every field with its number, type and label.
 fn wire(folder: &Path, file: &str) -> String {
     let mut lines = Vec::new();
     for file in protox::compile([file], [folder]).expect("the definitions compile").file {
@@ -41,13 +41,7 @@ fn check(ours: &str, list: &str, upstream: &str) {
 }
 
 #[test]
-fn the_device_plugin_api_is_upstreams() {
+fn the_device_plugin_api_equals_upstreams() {
     let list = include_str!("deviceplugin_v1beta1.fields");
     check("kubelet/deviceplugin_v1beta1.proto", list, "pkg/apis/deviceplugin/v1beta1/api.proto");
-}
-
-#[test]
-fn the_pod_resources_api_is_upstreams() {
-    let list = include_str!("podresources_v1.fields");
-    check("kubelet/podresources_v1.proto", list, "pkg/apis/podresources/v1/api.proto");
 }

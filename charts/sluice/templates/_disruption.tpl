@@ -1,4 +1,4 @@
-{{/* A drain may take one replica at a time; also the only one, or the node could never be drained. */}}
+{{/* A drain may evict one replica at a time, also the only one; otherwise its node could never be drained. */}}
 {{- define "sluice.disruptionBudget" -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget

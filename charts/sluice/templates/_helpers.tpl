@@ -38,7 +38,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
-{{/* Of pods: nothing that changes with the chart's version alone, or every upgrade would restart them. */}}
+{{/* Labels of pods: without the chart's version, which would restart the pods at every upgrade. */}}
 {{- define "sluice.podLabels" -}}
 {{ include "sluice.selectorLabels" . }}
 {{- with .root.Values.commonLabels }}

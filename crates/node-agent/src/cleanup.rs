@@ -1,7 +1,7 @@
-//! Leaves a node for good: what Sluice put there goes, once no pod needs it.
+//! Removes what Sluice put on a node, once no pod needs it.
 //!
-//! An uninstall leaves running pods their library and sockets' folder; this is how the rest goes. It has to run when the
-//! node's agent no longer does.
+//! An uninstall leaves the library and the folder of the sockets for running pods. This task removes the rest. It has
+//! to run after the node agent of this node has ended.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,36 +13,36 @@ use anyhow::Context;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use sluice_core::backoff::Backoff;
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::library::{Library, Usage, Version};
-use crate::managers::Backoff;
-use crate::node::marks;
+use crate::node::node_metadata;
 
-/// Pods end in their own time.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Interval between two checks for pods that still use the library. Pods may run for days.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Why there is still something to wait for.
+/// Why the cleanup has to wait.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-enum Waiting {
+enum Blocker {
     #[error("pods still have the library mounted: {0:?}")]
     Mounted(BTreeSet<Version>),
-    #[error("an agent still serves this node: {} answers", .0.display())]
+    #[error("an agent still serves this node: {} accepts connections", .0.display())]
     Served(PathBuf),
-    #[error("cannot see what is in use: {0}")]
-    Blind(String),
+    #[error("cannot find out what is in use: {0}")]
+    Unknown(String),
 }
 
-/// Takes the node's annotation and labels away, waits until no pod uses the library, and removes our folders. Ends early
-/// when told to.
+/// Removes the node's annotation and labels, waits until no pod uses the library, and removes Sluice's folders. Ends
+/// early when `stop` is cancelled.
 ///
 /// # Errors
-/// The disk's.
+/// An I/O error of the disk.
 pub(crate) async fn clean(
     config: &Config,
     client: Client,
@@ -50,47 +50,47 @@ pub(crate) async fn clean(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let all = async {
-        // First: while the marks are there, schedulers send pods here.
-        unmark(client.clone(), &config.node).await;
-        let mut said = None;
-        while let Some(waiting) = in_use(config, &client, usage.clone()).await {
-            if said.as_ref() != Some(&waiting) {
-                info!(%waiting, "waiting");
-                said = Some(waiting);
+        // First, because schedulers send pods to this node as long as it has the annotation.
+        remove_metadata(client.clone(), &config.node).await;
+        let mut logged = None;
+        while let Some(blocker) = find_blocker(config, &client, usage.clone()).await {
+            if logged.as_ref() != Some(&blocker) {
+                info!(%blocker, "the cleanup waits");
+                logged = Some(blocker);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
         for folder in [&config.state_folder, &config.socket_folder] {
             remove(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
         }
-        info!("nothing of Sluice is left on this node");
+        info!("Sluice is removed from this node");
         Ok(())
     };
     stop.run_until_cancelled(all).await.unwrap_or(Ok(()))
 }
 
-async fn unmark(client: Client, node: &str) {
+async fn remove_metadata(client: Client, node: &str) {
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-    while let Err(why) = marks::remove(client.clone(), node).await {
+    while let Err(why) = node_metadata::remove(client.clone(), node).await {
         warn!(%why, "cannot remove the node's annotation and labels");
-        tokio::time::sleep(backoff.delay()).await;
+        tokio::time::sleep(backoff.next_delay()).await;
     }
-    info!(node, "annotation and labels are removed");
+    info!(node, "removed the node's annotation and labels");
 }
 
-/// What there is to wait for.
-async fn in_use(config: &Config, client: &Client, usage: Usage) -> Option<Waiting> {
+/// Returns what the cleanup has to wait for; `None` if nothing.
+async fn find_blocker(config: &Config, client: &Client, usage: Usage) -> Option<Blocker> {
     for control in sockets(&config.control_folder()) {
         if UnixStream::connect(&control).await.is_ok() {
-            return Some(Waiting::Served(control));
+            return Some(Blocker::Served(control));
         }
     }
-    let pods = match pods_there(client, &config.node).await {
+    let pods = match running_pods(client, &config.node).await {
         Ok(pods) => pods,
-        Err(why) => return Some(Waiting::Blind(why.to_string())),
+        Err(why) => return Some(Blocker::Unknown(why.to_string())),
     };
     let library = Library::new(config.library_folder());
-    let looked = tokio::task::spawn_blocking(move || {
+    let result = tokio::task::spawn_blocking(move || {
         let ours = library.versions().map_err(|why| why.to_string())?;
         if ours.is_empty() {
             return Ok(BTreeSet::new());
@@ -98,15 +98,15 @@ async fn in_use(config: &Config, client: &Client, usage: Usage) -> Option<Waitin
         let used = usage.versions_of(|uid| pods.contains(uid)).map_err(|why| why.to_string())?;
         Ok(ours.intersection(&used).cloned().collect())
     });
-    match looked.await {
-        Ok(Ok(used)) => (!used.is_empty()).then_some(Waiting::Mounted(used)),
-        Ok(Err(why)) => Some(Waiting::Blind(why)),
-        Err(why) => Some(Waiting::Blind(why.to_string())),
+    match result.await {
+        Ok(Ok(used)) => (!used.is_empty()).then_some(Blocker::Mounted(used)),
+        Ok(Err(why)) => Some(Blocker::Unknown(why)),
+        Err(why) => Some(Blocker::Unknown(why.to_string())),
     }
 }
 
 /// Uids of the node's pods that have not ended.
-async fn pods_there(client: &Client, node: &str) -> kube::Result<BTreeSet<String>> {
+async fn running_pods(client: &Client, node: &str) -> kube::Result<BTreeSet<String>> {
     let on_this_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let pods = Api::<Pod>::all(client.clone()).list(&on_this_node).await?;
     Ok(pods.items.into_iter().filter(has_not_ended).filter_map(|pod| pod.metadata.uid).collect())
@@ -122,7 +122,7 @@ fn sockets(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Removes a folder with all that is in it; of one that is a mount point only what is in it.
+/// Removes a folder with its content; of a mount point only the content.
 fn remove(folder: &Path) -> std::io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(()),
@@ -135,7 +135,7 @@ fn remove(folder: &Path) -> std::io::Result<()> {
     }
     match fs::remove_dir(folder) {
         Err(why) if why.kind() == ErrorKind::ResourceBusy => {
-            info!(folder = %folder.display(), "left empty: it is mounted");
+            info!(folder = %folder.display(), "kept the empty folder: it is a mount point");
             Ok(())
         }
         outcome => outcome,
@@ -148,7 +148,7 @@ mod tests {
     use k8s_openapi::api::core::v1::PodStatus;
 
     #[test]
-    fn a_pod_that_has_ended_keeps_nothing() {
+    fn ended_pod_does_not_block_the_cleanup() {
         let in_phase = |phase: &str| {
             let status = PodStatus { phase: Some(phase.into()), ..PodStatus::default() };
             Pod { status: Some(status), ..Pod::default() }
@@ -159,16 +159,16 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_never_had_an_agent_has_nothing_to_wait_for() {
+    fn absent_library_folder_has_no_versions_and_unreadable_one_is_an_error() {
         let root = tempfile::tempdir().unwrap();
         assert!(Library::new(root.path().join("lib")).versions().unwrap().is_empty());
         let no_folder = root.path().join("file");
         fs::write(&no_folder, "x").unwrap();
-        assert!(Library::new(no_folder).versions().is_err(), "what cannot be read is not taken for nothing");
+        assert!(Library::new(no_folder).versions().is_err(), "an unreadable folder does not count as empty");
     }
 
     #[test]
-    fn a_folder_goes_with_all_that_is_in_it_and_an_absent_one_is_no_error() {
+    fn folder_is_removed_with_its_content_and_absent_folder_is_no_error() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("sluice");
         fs::create_dir_all(folder.join("lib/abc")).unwrap();

@@ -1,4 +1,5 @@
-//! What the agent is told at its start: flags and two variables, checked together, every mistake reported at once.
+//! The configuration of the agent: flags and two environment variables, checked together. Every mistake is reported at
+//! once.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -6,54 +7,54 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::{gpu, managers};
+use crate::{gpus, managers};
 
-/// Seats per GPU that make sense: each is a pod that may share the GPU.
-const SEATS: std::ops::RangeInclusive<u32> = 1..=1000;
+/// Allowed number of device slots per GPU; each is a pod that may share the GPU.
+const SLOTS: std::ops::RangeInclusive<u32> = 1..=1000;
 
 /// `sluice node-agent`: serve one node.
 ///
-/// Everything is text here and is checked by [`Config::read`], so that all mistakes come out together.
+/// All values are text here. [`Config::read`] checks them, so that all mistakes are reported together.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Arguments {
-    /// This node's name; by default what NODE_NAME says
+    /// This node's name; the variable NODE_NAME by default
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// Pods that may share one GPU, 1 to 1000
-    #[arg(long, value_name = "SEATS", default_value = "10")]
+    #[arg(long, value_name = "SLOTS", default_value = "10")]
     seats_per_gpu: String,
-    /// What programs do while no manager answers: open (go on without tokens) or closed (hold their launches)
+    /// What programs do while no manager answers: open (launch without grants) or closed (hold their launches)
     #[arg(long, value_name = "open|closed")]
     on_manager_loss: Option<String>,
     /// Address of /metrics, /state, /livez and /readyz
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9400")]
     http: String,
-    /// The library that pods get
+    /// The library that pods get mounted
     #[arg(long, value_name = "FILE", default_value = "/usr/lib/sluice/libsluice.so")]
     library: PathBuf,
-    /// Folder for what the agent keeps on the node
+    /// Folder for the state that the agent keeps on the node
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/sluice")]
     state_folder: PathBuf,
-    /// Folder of the managers' sockets, which pods get read-only
+    /// Folder of the managers' sockets, mounted read-only into pods
     #[arg(long, value_name = "FOLDER", default_value = "/run/sluice")]
     socket_folder: PathBuf,
-    /// Kubelet's folder of device plugins
+    /// Kubelet's folder of device plugin sockets
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/kubelet/device-plugins")]
     plugin_folder: PathBuf,
-    /// Processes of the node
+    /// The /proc of the node
     #[arg(long, value_name = "FOLDER", default_value = "/proc", hide = true)]
     proc: PathBuf,
     #[command(flatten)]
-    gpu: gpu::Flags,
+    gpu: gpus::Flags,
     #[command(flatten)]
     managers: managers::Flags,
     /// Further argument of every pod-manager, such as --manager-argument=--window-ms=5000; may be repeated
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     manager_argument: Vec<OsString>,
-    /// Remove what an uninstalled Sluice left on this node, once no pod uses it, and end
+    /// Remove what an uninstalled Sluice left on this node, once no pod uses it, then exit
     #[arg(long)]
     cleanup: bool,
-    /// After a cleanup, stay until a signal comes: for a DaemonSet, whose pods must not end
+    /// After a cleanup, keep running until a signal: for a DaemonSet, whose pods must not end
     #[arg(long, requires = "cleanup")]
     stay: bool,
 }
@@ -61,16 +62,16 @@ pub struct Arguments {
 /// What programs do while no manager answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnManagerLoss {
-    /// They go on without tokens.
+    /// They launch without grants.
     Open,
     /// They hold their launches.
     Closed,
 }
 
 impl OnManagerLoss {
-    /// In the words of hook and manager.
+    /// The word that hook and manager use for it.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::Closed => "closed",
@@ -84,12 +85,12 @@ pub struct Config {
     /// This node's name.
     pub node: String,
     /// Pods that may share one GPU.
-    pub seats_per_gpu: u32,
-    /// What programs do while no manager answers; their own default if not said.
+    pub slots_per_gpu: u32,
+    /// What programs do while no manager answers; `None` leaves the programs' own default.
     pub on_manager_loss: Option<OnManagerLoss>,
     /// Address of the HTTP pages.
     pub http: SocketAddr,
-    /// The library that pods get.
+    /// The library that pods get mounted.
     pub library: PathBuf,
     /// `/var/lib/sluice`.
     pub state_folder: PathBuf,
@@ -99,29 +100,29 @@ pub struct Config {
     pub plugin_folder: PathBuf,
     /// `/proc` of the node.
     pub proc: PathBuf,
-    /// How GPUs are asked and judged.
-    pub gpu: gpu::Flags,
-    /// How pod-managers hold pods to their shares.
+    /// How GPUs are scanned and judged.
+    pub gpu: gpus::Flags,
+    /// How pod-managers enforce shares.
     pub managers: managers::Flags,
     /// Further arguments of every pod-manager.
     pub manager_arguments: Vec<OsString>,
-    /// Whether to serve the node or to leave it.
+    /// Whether to serve the node or to clean it up.
     pub task: Task,
 }
 
-/// What the agent is started for.
+/// What the agent was started for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// To serve the node.
+    /// Serve the node.
     Serve,
-    /// To remove what is left of Sluice.
+    /// Remove what is left of Sluice on the node.
     Cleanup {
-        /// To go on running afterwards.
+        /// Keep running afterwards.
         stay: bool,
     },
 }
 
-/// Everything that is wrong with a configuration.
+/// All mistakes of a configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConfigMistakes(Vec<String>);
 
@@ -141,19 +142,19 @@ impl Config {
         self.state_folder.join("lib")
     }
 
-    /// Folder of the managers' control sockets, which pods never see.
+    /// Folder of the managers' control sockets, which is never mounted into pods.
     #[must_use]
     pub fn control_folder(&self) -> PathBuf {
         self.state_folder.join("control")
     }
 
-    /// Folder of the verdicts about the GPUs' controls, where also tests write.
+    /// Folder of the self-tests' results, where self-tests may also write.
     #[must_use]
     pub fn self_test_folder(&self) -> PathBuf {
         self.state_folder.join("self-test")
     }
 
-    /// Checks everything. `variable` reads the environment.
+    /// Checks all values. `variable` reads the environment.
     ///
     /// # Errors
     /// All mistakes: which flag, what was found, what is allowed.
@@ -169,8 +170,8 @@ impl Config {
         if node.is_empty() {
             wrong("node", "", "the node's name, there or in NODE_NAME");
         }
-        let seats = u32::from_str(&arguments.seats_per_gpu).ok().filter(|seats| SEATS.contains(seats));
-        if seats.is_none() {
+        let slots = u32::from_str(&arguments.seats_per_gpu).ok().filter(|slots| SLOTS.contains(slots));
+        if slots.is_none() {
             wrong("seats-per-gpu", &arguments.seats_per_gpu, "a number from 1 to 1000");
         }
         let on_manager_loss = match arguments.on_manager_loss.as_deref() {
@@ -194,15 +195,15 @@ impl Config {
             ("proc", &arguments.proc),
         ];
         for (flag, path) in paths {
-            // Mounts are named by these, and pod-managers get them: they must mean the same everywhere.
+            // Mounts are named by these paths and pod-managers get them, so they must mean the same in every process.
             if !path.is_absolute() {
                 wrong(flag, &path.to_string_lossy(), "an absolute path");
             }
         }
-        match (seats, http, mistakes.is_empty()) {
-            (Some(seats_per_gpu), Some(http), true) => Ok(Self {
+        match (slots, http, mistakes.is_empty()) {
+            (Some(slots_per_gpu), Some(http), true) => Ok(Self {
                 node,
-                seats_per_gpu,
+                slots_per_gpu,
                 on_manager_loss,
                 http,
                 library: arguments.library.clone(),
@@ -221,60 +222,5 @@ impl Config {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Program {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
-
-    fn read(flags: &[&str], node: Option<&str>) -> Result<Config, ConfigMistakes> {
-        let flags = [&["agent"], flags].concat();
-        let arguments = Program::try_parse_from(flags).unwrap().arguments;
-        Config::read(&arguments, |name| node.filter(|_| name == "NODE_NAME").map(str::to_owned))
-    }
-
-    #[test]
-    fn without_flags_everything_is_as_on_every_node() {
-        let config = read(&[], Some("n1")).unwrap();
-        assert_eq!((config.node.as_str(), config.seats_per_gpu, config.task), ("n1", 10, Task::Serve));
-        assert_eq!(config.http, "0.0.0.0:9400".parse().unwrap());
-        assert_eq!(config.control_folder(), PathBuf::from("/var/lib/sluice/control"));
-        assert_eq!(config.on_manager_loss, None);
-    }
-
-    #[test]
-    fn every_mistake_is_named_at_once_with_what_is_allowed() {
-        let flags = ["--seats-per-gpu=0", "--on-manager-loss=maybe", "--http=9400", "--state-folder=here"];
-        let said = read(&flags, None).unwrap_err().to_string();
-        for part in [
-            "--node",
-            "NODE_NAME",
-            "--seats-per-gpu is \"0\"",
-            "1 to 1000",
-            "--on-manager-loss is \"maybe\"",
-            "--http is \"9400\"",
-            "--state-folder is \"here\"",
-        ] {
-            assert!(said.contains(part), "{part} is not in {said}");
-        }
-    }
-
-    #[test]
-    fn a_flag_goes_before_the_variable_and_manager_arguments_pass_through() {
-        let flags = [
-            "--node=flag",
-            "--manager-argument=--window-ms=500",
-            "--on-manager-loss=closed",
-            "--cleanup",
-            "--stay",
-        ];
-        let config = read(&flags, Some("variable")).unwrap();
-        assert_eq!((config.node.as_str(), config.on_manager_loss), ("flag", Some(OnManagerLoss::Closed)));
-        assert_eq!(config.manager_arguments, ["--window-ms=500"]);
-        assert_eq!(config.task, Task::Cleanup { stay: true });
-    }
-}
+#[path = "config_tests.rs"]
+mod tests;

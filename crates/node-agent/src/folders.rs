@@ -8,10 +8,10 @@ use anyhow::Context;
 
 use crate::config::Config;
 
-/// Makes what is missing and sets who may see what: pods the sockets, only the agent the control sockets.
+/// Creates missing folders and sets their modes: pods may read the sockets, only the agent the control sockets.
 ///
 /// # Errors
-/// The disk's.
+/// An I/O error of the disk.
 pub(crate) fn prepare(config: &Config) -> anyhow::Result<()> {
     folder(&config.state_folder, 0o755)?;
     folder(&config.control_folder(), 0o700)?;
@@ -22,7 +22,7 @@ pub(crate) fn prepare(config: &Config) -> anyhow::Result<()> {
 fn folder(path: &Path, mode: u32) -> anyhow::Result<()> {
     let context = || format!("cannot prepare the folder {}", path.display());
     DirBuilder::new().recursive(true).mode(mode).create(path).with_context(context)?;
-    // An existing one may be of another mode, and a mask may have cut ours.
+    // An existing folder may have another mode, and the umask may have reduced ours.
     fs::set_permissions(path, Permissions::from_mode(mode)).with_context(context)
 }
 
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_control_folder_that_others_could_read_is_closed() {
+    fn existing_control_folder_gets_a_private_mode() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("control");
         fs::create_dir(&path).unwrap();

@@ -1,29 +1,33 @@
-//! The node agent: GPUs, kubelet's device plugin, pods' limits, pod-managers, metrics.
+//! The node agent: GPU inventory and health, kubelet's device plugin, the clients of each GPU, pod-managers, metrics.
 //!
-//! Each module answers one question and knows little of the others; `wiring` joins them:
+//! Each module has one concern and depends on few others; `wiring` connects them:
 //!
 //! ```text
-//! gpu ── inventory ─┬─▶ plugin ──▶ kubelet            library ──▶ what pods get mounted
-//!                   ├─▶ node ────▶ annotation, labels, events
-//!                   └─▶ pods ◀──── API server
-//!                        └─ clients ─▶ managers ──▶ one pod-manager per GPU
-//! selftest ── verdicts ─────────────▶ managers
+//! gpus ── inventory ─┬─▶ device_plugin ──▶ kubelet     library ──▶ what pods get mounted
+//!                    ├─▶ node ───────────▶ annotation, labels, events
+//!                    └─▶ pods ◀─────────── API server
+//!                         └─ clients ─▶ managers ──▶ one pod-manager per GPU
+//! self_test ── results ─────────────────▶ managers
 //! metrics ◀── all of them
 //! ```
+//!
+//! The binary calls [`run`] with the parsed [`Arguments`]. Tests call [`wiring::serve`] with a [`wiring::Environment`] of their own: a
+//! fake driver ([`gpus::fake`]) and a client of a fake API server.
 #![forbid(unsafe_code)]
 
 mod cleanup;
 mod config;
+pub mod device_plugin;
 mod folders;
-pub mod gpu;
+pub mod gpus;
 pub mod library;
 pub mod managers;
 pub mod metrics;
 pub mod node;
-mod parts;
-pub mod plugin;
 pub mod pods;
-pub mod selftest;
+pub mod self_test;
+mod tasks;
+mod watch_backoff;
 pub mod wiring;
 
 pub use config::{Arguments, Config, ConfigMistakes, OnManagerLoss, Task};
@@ -36,10 +40,10 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Serves until a signal.
+/// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// What keeps it from starting, or what failed.
+/// What prevents the start, or which task failed.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let config = Config::read(&arguments, |name| std::env::var(name).ok())?;
     let stop = stopped_by_signals()?;
@@ -52,15 +56,16 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     raise_descriptor_limit();
-    let program = std::env::current_exe().context("cannot find our own program")?;
+    let program = std::env::current_exe().context("cannot find the program of this process")?;
     let listener = TcpListener::bind(config.http)
         .await
         .with_context(|| format!("cannot listen on --http {}", config.http))?;
-    let surroundings = wiring::Surroundings { client, gpus: driver(&config), program, listener };
-    wiring::serve(config, surroundings, stop).await
+    let environment = wiring::Environment { client, gpus: driver(&config), program, listener };
+    wiring::serve(config, environment, stop).await
 }
 
-/// Managers, watches and pages cost descriptors each, and the soft limit is often for programs that call select().
+/// Managers, watches and HTTP pages need descriptors, and the soft limit is often the 1024 of programs that call
+/// select().
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
@@ -81,13 +86,14 @@ fn stopped_by_signals() -> anyhow::Result<CancellationToken> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("told to end");
+        tracing::info!("received a signal to end");
         cancel.cancel();
     });
     Ok(stop)
 }
 
-/// The driver behind [`gpu::Gpus`]: loaded when it is first asked, so also a node without one starts.
-fn driver(config: &Config) -> Arc<dyn gpu::Gpus> {
-    Arc::new(gpu::Driver::new(config.gpu.paths()))
+/// The driver behind [`gpus::GpuDriver`]. It is loaded at the first use, so the agent also starts on a node without
+/// one.
+fn driver(config: &Config) -> Arc<dyn gpus::GpuDriver> {
+    Arc::new(gpus::NvmlDriver::new(config.gpu.paths()))
 }

@@ -1,4 +1,4 @@
-//! Joins the parts of the agent. The only file that knows all of them.
+//! Connects the parts of the agent. The only file that knows all of them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,121 +15,139 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::config::Config;
+use crate::device_plugin::{self, Provision};
 use crate::folders;
-use crate::gpu::{self, Gpus};
-use crate::library::{Installed, Library, Usage, tidy};
-use crate::managers::{self, Board, Launch};
+use crate::gpus::{self, GpuDriver};
+use crate::library::{Installed, Library, Usage, collect_periodically};
+use crate::managers::{self, ManagerCommand, ManagerStatuses};
 use crate::metrics::http::{self, Pages};
 use crate::metrics::{InventorySlot, Readiness, Sources};
-use crate::node::events::{self, Events, Reason, about_pod};
-use crate::node::{marks, news};
-use crate::parts::Parts;
-use crate::plugin::{self, Provision};
-use crate::pods::desk::Desk;
+use crate::node::events::{self, EventQueue, Reason, about_pod};
+use crate::node::{health_events, node_metadata};
+use crate::pods::assigner::ClientAssigner;
 use crate::pods::{PodView, Refusal, informer};
-use crate::selftest::{Tester, Tools};
+use crate::self_test::{Tester, Tools};
+use crate::tasks::AgentTasks;
 
-/// Where kubelet writes down what its plugins answered.
+/// The file in which kubelet records what Allocate answered.
 const CHECKPOINT: &str = "kubelet_internal_checkpoint";
 
-/// Old versions of the library take a megabyte each: no hurry.
-const TIDY_EVERY: Duration = Duration::from_secs(600);
+/// Old versions of the library take a megabyte each, so collecting them is not urgent.
+const COLLECT_EVERY: Duration = Duration::from_secs(600);
 
-/// What the agent works on: the cluster's API, the node's GPUs, and the program that managers are started from.
-pub struct Surroundings {
+/// What the agent works with: the API server, the node's GPUs, and the program that managers are started from.
+pub struct Environment {
     /// The API server.
     pub client: Client,
     /// The driver.
-    pub gpus: Arc<dyn Gpus>,
+    pub gpus: Arc<dyn GpuDriver>,
     /// The `sluice` program.
     pub program: PathBuf,
-    /// Where the HTTP pages are asked for.
+    /// The listener of the HTTP pages.
     pub listener: TcpListener,
 }
 
 /// Serves the node until `stop`.
 ///
 /// # Errors
-/// What keeps it from starting, or the part that failed.
-pub async fn serve(
-    config: Config,
-    surroundings: Surroundings,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
+/// What prevents the start, or which task failed.
+pub async fn serve(config: Config, environment: Environment, stop: CancellationToken) -> anyhow::Result<()> {
     folders::prepare(&config)?;
-    let mut parts = Parts::new(stop);
-    let outcome = match start(&config, surroundings, &mut parts).await {
-        Ok(()) => parts.wait().await,
+    let mut tasks = AgentTasks::new(stop);
+    let outcome = match start(&config, environment, &mut tasks).await {
+        Ok(()) => tasks.wait().await,
         Err(why) => Err(why),
     };
-    parts.end().await;
+    tasks.end().await;
     outcome
 }
 
-async fn start(config: &Config, surroundings: Surroundings, parts: &mut Parts) -> anyhow::Result<()> {
-    let Surroundings { client, gpus, program, listener } = surroundings;
-    let (node, stop) = (config.node.clone(), parts.stop.clone());
+async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks) -> anyhow::Result<()> {
+    let Environment { client, gpus, program, listener } = environment;
+    let (node, stop) = (config.node.clone(), tasks.stop.clone());
     let installed = install(config).await?;
-    let (desk, board) = (Desk::default(), Board::default());
-    let (sets, assignments) = (desk.sets.subscribe(), desk.assignments.subscribe());
+    let (assigner, statuses) = (ClientAssigner::default(), ManagerStatuses::default());
+    let (sets, assignments) = (assigner.sets.subscribe(), assigner.assignments.subscribe());
     let inventory = InventorySlot::default();
     let (pods_known, pods) = watch::channel(None);
     let (registered, is_registered) = watch::channel(false);
-    let launch = launch(config, program);
-    let tester = tests(config, &launch).then(|| Tester::new(tools(config, &launch), Arc::clone(&gpus)));
+    let command = command(config, program);
+    let tester = wants_self_tests(config, &command)
+        .then(|| Tester::new(self_test_tools(config, &command), Arc::clone(&gpus)));
     let registry = Registry::new();
-    let plugin_metrics = plugin::Metrics::register(&registry)?;
+    let plugin_metrics = device_plugin::Metrics::register(&registry)?;
     let sources = Sources {
         node: node.clone(),
         inventory: Arc::clone(&inventory),
         pods: pods.clone(),
         assignments: assignments.clone(),
         sets: sets.clone(),
-        board: board.clone(),
-        launch: launch.clone(),
+        statuses: statuses.clone(),
+        command: command.clone(),
     };
     let readiness = Readiness {
         inventory: Arc::clone(&inventory),
         plugin: is_registered,
         pods: pods.clone(),
-        managers: board.watch(),
+        managers: statuses.watch(),
     };
-    parts.orderly("http", http::serve(listener, Pages { sources, readiness, registry }, stop.clone()));
-    parts.endless("pods", informer::follow(client.clone(), node.clone(), pods_known));
-    let (tell, notices) = Events::new();
-    parts.endless("events", events::send(client.clone(), node.clone(), notices));
+    tasks.spawn_graceful("http", http::serve(listener, Pages { sources, readiness, registry }, stop.clone()));
+    tasks.spawn_abortable("pods", informer::follow(client.clone(), node.clone(), pods_known));
+    let (event_queue, pending_events) = EventQueue::new();
+    tasks.spawn_abortable("events", events::send(client.clone(), node.clone(), pending_events));
 
-    let settings = config.gpu.settings(config.seats_per_gpu);
+    let settings = config.gpu.settings(config.slots_per_gpu);
     let watched = tokio::select! {
-        watched = gpu::watch(gpus, settings, stop.clone()) => watched,
-        failed = parts.wait() => return failed,
+        watched = gpus::watch(gpus, settings, stop.clone()) => watched,
+        failed = tasks.wait() => return failed,
     };
-    // Stopped before the driver answered.
+    // `stop` was cancelled before the driver answered.
     let Some(watched) = watched else { return Ok(()) };
     let gpus = inventory.get_or_init(|| watched.inventory).clone();
 
-    let refusals = tell.clone();
+    let refusals = event_queue.clone();
     let refused = move |pod: &PodView, why: &Refusal| {
-        refusals.tell(about_pod(pod), Reason::GpuRefused, format!("this pod gets no GPU: {why}"));
+        refusals.publish(about_pod(pod), Reason::GpuRefused, format!("this pod gets no GPU: {why}"));
     };
-    parts.endless("desk", desk.work(pods.clone(), gpus.clone(), refused));
-    parts.endless("marks", marks::keep(client, node.clone(), gpus.clone()));
-    parts.endless("self-test news", news::tell_of_tests(node.clone(), board.watch(), tell.clone()));
-    parts.endless("news", news::tell(node.clone(), gpus.clone(), assignments, sets.clone(), pods, tell));
+    tasks.spawn_abortable("assigner", assigner.run(pods.clone(), gpus.clone(), refused));
+    tasks.spawn_abortable("node metadata", node_metadata::reconcile(client, node.clone(), gpus.clone()));
+    tasks.spawn_abortable(
+        "self-test events",
+        health_events::publish_self_tests(node.clone(), statuses.watch(), event_queue.clone()),
+    );
+    tasks.spawn_abortable(
+        "health events",
+        health_events::publish_health_changes(
+            node.clone(),
+            gpus.clone(),
+            assignments,
+            sets.clone(),
+            pods,
+            event_queue,
+        ),
+    );
     let instance = managers::instance_id().context("cannot read a random identity")?;
-    let settings = managers::Settings { tester, ..managers::Settings::new(launch, instance) };
-    parts
-        .orderly("managers", at_ease(managers::supervise(settings, gpus.clone(), sets, board, stop.clone())));
+    let settings = managers::Settings { tester, ..managers::Settings::new(command, instance) };
+    tasks.spawn_graceful(
+        "managers",
+        infallible(managers::supervise(settings, gpus.clone(), sets, statuses, stop.clone())),
+    );
     let settings = plugin_settings(config, &installed);
-    parts.orderly("plugin", plugin::run(settings, gpus, plugin_metrics, registered, stop.clone()));
+    tasks.spawn_graceful(
+        "plugin",
+        device_plugin::run(settings, gpus, plugin_metrics, registered, stop.clone()),
+    );
     let library = Library::new(config.library_folder());
-    parts.orderly("library", at_ease(tidy(library, installed, usage(config), TIDY_EVERY, stop)));
-    info!(node, "the node is served");
+    tasks.spawn_graceful(
+        "library",
+        infallible(collect_periodically(library, installed, usage(config), COLLECT_EVERY, stop)),
+    );
+    info!(node, "serving the node");
     Ok(())
 }
 
-/// A part that cannot fail.
-async fn at_ease(part: impl Future<Output = ()>) -> anyhow::Result<()> {
+/// Turns a task that cannot fail into one with a result.
+async fn infallible(part: impl Future<Output = ()>) -> anyhow::Result<()> {
     part.await;
     Ok(())
 }
@@ -137,10 +155,10 @@ async fn at_ease(part: impl Future<Output = ()>) -> anyhow::Result<()> {
 async fn install(config: &Config) -> anyhow::Result<Installed> {
     let (library, source) = (Library::new(config.library_folder()), config.library.clone());
     let installed = tokio::task::spawn_blocking(move || library.install(&source)).await?;
-    installed.context("cannot give pods their library")
+    installed.context("cannot install the library for pods")
 }
 
-/// What of the library pods use.
+/// How to find the library versions that pods use.
 pub(crate) fn usage(config: &Config) -> Usage {
     Usage {
         proc: config.proc.clone(),
@@ -149,41 +167,44 @@ pub(crate) fn usage(config: &Config) -> Usage {
     }
 }
 
-fn launch(config: &Config, program: PathBuf) -> Launch {
+fn command(config: &Config, program: PathBuf) -> ManagerCommand {
     let mut arguments = config.managers.arguments();
     arguments.extend_from_slice(&config.manager_arguments);
     if let Some(behaviour) = config.on_manager_loss {
-        arguments.extend(["--on-manager-loss".into(), behaviour.word().into()]);
+        arguments.extend(["--on-manager-loss".into(), behaviour.as_str().into()]);
     }
-    Launch {
+    ManagerCommand {
         program,
-        sockets: config.socket_folder.clone(),
-        controls: config.control_folder(),
+        socket_folder: config.socket_folder.clone(),
+        control_folder: config.control_folder(),
         simulated: config.managers.simulated(),
         arguments,
     }
 }
 
-/// Whether GPUs are tried: not where an operator has given the managers a verdict.
-fn tests(config: &Config, launch: &Launch) -> bool {
+/// Whether GPUs are self-tested. They are not if an operator gives the managers a result.
+fn wants_self_tests(config: &Config, command: &ManagerCommand) -> bool {
     let given = |argument: &OsString| argument.to_string_lossy().starts_with("--self-test");
-    config.managers.tests() && !launch.arguments.iter().any(given)
+    config.managers.tests() && !command.arguments.iter().any(given)
 }
 
-fn tools(config: &Config, launch: &Launch) -> Tools {
+fn self_test_tools(config: &Config, command: &ManagerCommand) -> Tools {
     Tools {
-        program: launch.program.clone(),
+        program: command.program.clone(),
         library: config.library.clone(),
         folder: config.self_test_folder(),
-        simulated: launch.simulated,
+        simulated: command.simulated,
     }
 }
 
-fn plugin_settings(config: &Config, installed: &Installed) -> plugin::Settings {
+fn plugin_settings(config: &Config, installed: &Installed) -> device_plugin::Settings {
     let provision = Provision::of(installed, &config.socket_folder);
     let provision = match config.on_manager_loss {
-        Some(behaviour) => provision.on_manager_loss(behaviour.word()),
+        Some(behaviour) => provision.on_manager_loss(behaviour.as_str()),
         None => provision,
     };
-    plugin::Settings { folder: config.plugin_folder.clone(), ..plugin::Settings::new(provision) }
+    device_plugin::Settings {
+        folder: config.plugin_folder.clone(),
+        ..device_plugin::Settings::new(provision)
+    }
 }

@@ -1,4 +1,4 @@
-//! The library folder under strange umasks: alone in its process, because the umask is the process's.
+//! The library folder under unusual umasks. A binary of its own, because the umask belongs to the process.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use nix::sys::stat::{Mode, umask};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 #[test]
-fn every_user_of_a_container_can_read_the_library_whatever_the_umask() {
+fn library_is_readable_for_all_users_under_any_umask() {
     let disk = tempfile::tempdir().unwrap();
     for mask in [0o000, 0o022, 0o077, 0o177, 0o277] {
         let source = disk.path().join("libsluice.so");

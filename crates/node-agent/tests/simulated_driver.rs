@@ -1,5 +1,5 @@
-//! The whole way of a GPU's health with the library that is used in earnest: simulated GPUs, the simulator's
-//! `libnvidia-ml.so.1`, nvml-wrapper, watcher. One test, because a process has one environment.
+//! The health of GPUs end to end: simulated GPUs, the simulator's `libnvidia-ml.so.1`, nvml-wrapper, watcher. A binary
+//! of its own with one test, because it sets an environment variable of the process.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -10,9 +10,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_node_agent::gpu::source::{Gpus, Sighting};
-use sluice_node_agent::gpu::xid::Class;
-use sluice_node_agent::gpu::{Driver, DriverPaths, News, Settings, Sickness, Watched, watch};
+use sluice_node_agent::gpus::driver::{GpuDriver, ScannedGpu};
+use sluice_node_agent::gpus::xid::Class;
+use sluice_node_agent::gpus::{DriverPaths, Fault, GpuEvent, GpuWatch, NvmlDriver, Settings, watch};
 use sluice_placement::inventory::NodeInventory;
 use sluice_sim::client;
 use sluice_sim::daemon::{DaemonConfig, Handle, spawn_thread};
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 const MEMORY: u64 = 16 << 30;
 
-/// The simulator's driver library, built by the cargo that runs this test, in its profile and target directory.
+/// The simulator's driver library, built by the cargo that runs this test, with its profile and target directory.
 fn library() -> PathBuf {
     let exe = env::current_exe().unwrap();
     let profile_dir = exe.parent().and_then(Path::parent).unwrap();
@@ -72,8 +72,11 @@ impl Node {
         spawn_thread(self.config(index)).unwrap()
     }
 
-    fn driver(&self) -> Driver {
-        Driver::new(DriverPaths { library: Some(self.library.clone()), sysfs: self.dir.path().join("sys") })
+    fn driver(&self) -> NvmlDriver {
+        NvmlDriver::new(DriverPaths {
+            library: Some(self.library.clone()),
+            sysfs: self.dir.path().join("sys"),
+        })
     }
 }
 
@@ -81,7 +84,7 @@ fn uuid(index: u8) -> String {
     uuid_text([index + 1; 16])
 }
 
-/// Long enough for a busy machine; nothing waits for it unless something is wrong.
+/// Long enough for a busy machine; it only ends a test that hangs.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future)
         .await
@@ -89,7 +92,7 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 async fn inventory_where(
-    watched: &mut Watched,
+    watched: &mut GpuWatch,
     what: &str,
     is_so: impl FnMut(&NodeInventory) -> bool,
 ) -> NodeInventory {
@@ -97,13 +100,13 @@ async fn inventory_where(
 }
 
 async fn news_where(
-    news: &mut broadcast::Receiver<News>,
+    events: &mut broadcast::Receiver<GpuEvent>,
     what: &str,
-    mut is_it: impl FnMut(&News) -> bool,
-) -> News {
+    mut is_it: impl FnMut(&GpuEvent) -> bool,
+) -> GpuEvent {
     soon(what, async {
         loop {
-            let one = news.recv().await.unwrap();
+            let one = events.recv().await.unwrap();
             if is_it(&one) {
                 return one;
             }
@@ -121,22 +124,22 @@ fn reason(inventory: &NodeInventory, index: u8) -> &str {
 }
 
 #[test]
-fn gpus_are_found_and_their_health_follows_xids_losses_and_recoveries() {
+fn health_follows_xids_losses_and_recoveries() {
     let node = Node { dir: tempfile::tempdir().unwrap(), library: library() };
     let sockets = [0, 1, 2].map(|index| node.socket(index).display().to_string()).join(",");
     // SAFETY: the only test of this program, and it has started no threads yet that could read the environment.
     unsafe { env::set_var("SLUICE_SIM_SOCKET", &sockets) };
 
-    a_library_that_is_not_there_is_named(&node);
+    absent_library_is_named(&node);
     without_simulators_there_is_no_driver(&node);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(health_follows(&node));
 }
 
-fn a_library_that_is_not_there_is_named(node: &Node) {
+fn absent_library_is_named(node: &Node) {
     let paths =
         DriverPaths { library: Some(PathBuf::from("/nowhere/libnvidia-ml.so.1")), ..DriverPaths::default() };
-    let why = Driver::new(paths).inventory().unwrap_err().to_string();
+    let why = NvmlDriver::new(paths).inventory().unwrap_err().to_string();
     assert!(why.contains("/nowhere/libnvidia-ml.so.1") && why.contains("No such file"), "{why}");
     assert!(node.library.is_file());
 }
@@ -149,15 +152,15 @@ fn without_simulators_there_is_no_driver(node: &Node) {
 async fn health_follows(node: &Node) {
     let mut daemons: Vec<Handle> = [0, 1, 2].map(|index| node.start(index)).into();
     let settings = Settings {
-        seats_per_gpu: 4,
-        look_every: Duration::from_millis(20),
-        good_looks: NonZeroU32::new(3).unwrap(),
+        slots_per_gpu: 4,
+        scan_every: Duration::from_millis(20),
+        good_scans: NonZeroU32::new(3).unwrap(),
         ..Settings::default()
     };
     let stop = CancellationToken::new();
     let mut watched =
-        soon("the first look", watch(Arc::new(node.driver()), settings, stop.clone())).await.unwrap();
-    let mut news = watched.news.subscribe();
+        soon("the first scan", watch(Arc::new(node.driver()), settings, stop.clone())).await.unwrap();
+    let mut events = watched.events.subscribe();
     soon("listening", watched.listens.wait_for(|listens| *listens)).await.unwrap();
 
     let inventory = watched.inventory.borrow().clone();
@@ -174,18 +177,16 @@ async fn health_follows(node: &Node) {
     };
     assert_eq!(inventory, NodeInventory::new(4, vec![expected(0), expected(1)]));
     let skipped = watched.skipped.borrow().clone();
-    assert_eq!(
-        (skipped.len(), skipped[0].uuid.clone(), &skipped[0].reason),
-        (1, Some(uuid(2)), &Sickness::Mig)
-    );
+    assert_eq!((skipped.len(), skipped[0].uuid.clone(), &skipped[0].reason), (1, Some(uuid(2)), &Fault::Mig));
 
-    // A program's own fault is told and changes nothing.
+    // A program's own fault is reported and changes nothing.
     client::inject(&node.socket(0), 31).unwrap();
-    let told = news_where(&mut news, "Xid 31", |news| matches!(news, News::Xid { code: 31, .. })).await;
-    assert_eq!(told, News::Xid { uuid: Some(uuid(0)), code: 31, class: Class::Application });
+    let event =
+        news_where(&mut events, "Xid 31", |events| matches!(events, GpuEvent::Xid { code: 31, .. })).await;
+    assert_eq!(event, GpuEvent::Xid { uuid: Some(uuid(0)), code: 31, class: Class::Application });
     assert_eq!(*watched.inventory.borrow(), inventory);
 
-    // Lost, known by its Xid although it no longer says who it is; the other stays.
+    // Lost: the Xid identifies it although it no longer reports its identity. The other GPU stays.
     client::inject(&node.socket(1), 79).unwrap();
     let lost = inventory_where(&mut watched, "GPU 1 lost", |now| !is_healthy(now, 1)).await;
     assert_eq!((reason(&lost, 1), reason(&lost, 0)), ("Xid 79: GPU has fallen off the bus", "healthy"));
@@ -193,30 +194,31 @@ async fn health_follows(node: &Node) {
     client::heal(&node.socket(1)).unwrap();
     let back = inventory_where(&mut watched, "GPU 1 back", |now| is_healthy(now, 1)).await;
     assert_eq!(back, inventory);
-    let told = news_where(&mut news, "GPU 1 back", |news| matches!(news, News::Healthy { .. })).await;
+    let event =
+        news_where(&mut events, "GPU 1 back", |events| matches!(events, GpuEvent::Healthy { .. })).await;
     assert!(
-        matches!(told, News::Healthy { uuid: id, was: Sickness::Xid(79), after_ns } if id == uuid(1) && after_ns > 0)
+        matches!(event, GpuEvent::Healthy { uuid: id, was: Fault::Xid(79), after_ns } if id == uuid(1) && after_ns > 0)
     );
 
-    // It answers and yet needs a reset: no number of looks makes it healthy.
+    // It answers but needs a reset: no number of good scans makes it healthy.
     client::inject(&node.socket(0), 48).unwrap();
     inventory_where(&mut watched, "GPU 0 broken", |now| reason(now, 0) == "Xid 48: double bit ECC error")
         .await;
     let asked = node.driver().inventory().unwrap();
     assert!(
-        matches!(&asked[0], Sighting::Known(gpu, sluice_node_agent::gpu::source::Condition::Bad(_)) if gpu.uuid == uuid(0))
+        matches!(&asked[0], ScannedGpu::Known(gpu, sluice_node_agent::gpus::driver::Condition::Bad(_)) if gpu.uuid == uuid(0))
     );
     client::heal(&node.socket(0)).unwrap();
     inventory_where(&mut watched, "GPU 0 reset", |now| is_healthy(now, 0)).await;
 
-    // A simulator that is gone and comes back; the identity is the same.
+    // A simulator ends and starts again with the same identity.
     daemons.remove(0);
     let gone = inventory_where(&mut watched, "GPU 0 gone", |now| !is_healthy(now, 0)).await;
     assert_eq!((gone.gpus.len(), gone.gpu(&uuid(0)).map(|gpu| gpu.memory_bytes)), (2, Some(MEMORY)));
     daemons.push(node.start(0));
     inventory_where(&mut watched, "GPU 0 restarted", |now| *now == inventory).await;
 
-    // All gone is the driver gone; also that ends.
+    // When all simulators are gone the driver is unavailable; that ends too.
     daemons.clear();
     inventory_where(&mut watched, "all gone", |now| !is_healthy(now, 0) && !is_healthy(now, 1)).await;
     daemons.extend([0, 1, 2].map(|index| node.start(index)));

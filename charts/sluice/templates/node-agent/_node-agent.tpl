@@ -1,4 +1,4 @@
-{{/* Nodes with an NVIDIA GPU, by whoever labelled them: the GPU Operator, Node Feature Discovery, GKE, or a person. */}}
+{{/* Nodes that are labelled as having an NVIDIA GPU, by the GPU Operator, Node Feature Discovery, GKE, or an administrator. */}}
 {{- define "sluice.gpuNodes" -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:
@@ -15,7 +15,7 @@ nodeAffinity:
 {{- $own := .Values.nodeAgent -}}
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
-{{- /* A bare `off` in a values file is YAML's word for false. */}}
+{{- /* YAML reads a bare `off` in a values file as false. */}}
 {{- range $flag, $value := dict "controls" $own.controls "gates" $own.gates "adopt" $own.adopt "self-test" $own.selfTest }}
 {{- include "sluice.flag" (list $flag (eq (toString $value) "false" | ternary "off" $value)) }}
 {{- end }}

@@ -1,6 +1,6 @@
-{{/* Parts that the admission policies share. They hold without any process of ours: the API server runs them itself. */}}
+{{/* Parts that the admission policies share. The API server evaluates the policies itself, so they hold even while no process of Sluice runs. */}}
 
-{{/* include "sluice.userName" (dict "root" $ "component" "scheduler"): the name by which the API server knows its account */}}
+{{/* include "sluice.userName" (dict "root" $ "component" "scheduler"): the user name of its service account */}}
 {{- define "sluice.userName" -}}
 system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "sluice.serviceAccountName" . }}
 {{- end }}

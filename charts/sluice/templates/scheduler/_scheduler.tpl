@@ -1,4 +1,4 @@
-{{/* A stock scheduler that asks the extender beside it about pods with our resource, and nobody else's. */}}
+{{/* A stock scheduler that calls the extender of its pod, only for pods that request Sluice's resource. */}}
 {{- define "sluice.kubeSchedulerConfiguration" -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -26,7 +26,7 @@ extenders:
         ignoredByScheduler: false
 {{- end }}
 
-{{/* The same name whatever the release is called, as that of the profile is, which the webhook writes into pods. */}}
+{{/* A fixed name, independent of the release, like the name of the profile that the webhook writes into pods. */}}
 {{- define "sluice.schedulerLease" -}}
 sluice-scheduler
 {{- end }}

@@ -1,6 +1,6 @@
 {{/*
-Which requests reach the webhook, in CEL. A pod is ours by an annotation or label of ours, by a label of KubeShare's, or by
-the bare resource. No other pod may ever depend on the webhook, so what is not ours must be told here, without it.
+CEL conditions that select the requests for the webhook. A pod uses Sluice if it has an annotation or label of Sluice, a label of
+KubeShare, or the bare resource. No other pod may depend on the webhook, so the API server selects them without it.
 */}}
 
 {{/* include "sluice.celMap" "object.metadata.annotations": the map, or an empty one */}}
@@ -8,12 +8,12 @@ the bare resource. No other pod may ever depend on the webhook, so what is not o
 (has({{ . }}) ? {{ . }} : {})
 {{- end }}
 
-{{/* Whether a list of containers, of which there is at least one, names the resource. */}}
+{{/* Whether a non-empty list of containers requests the resource. */}}
 {{- define "sluice.celNamesResource" -}}
 {{ . }}.exists(c, has(c.resources) && ((has(c.resources.limits) && 'sluice.dev/gpu' in c.resources.limits) || (has(c.resources.requests) && 'sluice.dev/gpu' in c.resources.requests)))
 {{- end }}
 
-{{/* Whether the new pod is ours. */}}
+{{/* Whether the new pod uses Sluice. */}}
 {{- define "sluice.celIsOurs" -}}
 (has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith('sluice.dev/')))
 || (has(object.metadata.labels) && object.metadata.labels.exists(k, k.startsWith('sluice.dev/') || k.startsWith('sharedgpu/')))
@@ -21,14 +21,14 @@ the bare resource. No other pod may ever depend on the webhook, so what is not o
 || (has(object.spec.initContainers) && {{ include "sluice.celNamesResource" "object.spec.initContainers" }})
 {{- end }}
 
-{{/* Whether the pod is ours and gets a debugging container. Of those that it has, none can change any more. */}}
+{{/* Whether the pod uses Sluice and gets a new debugging container. Existing ones cannot change any more. */}}
 {{- define "sluice.celIsDebugged" -}}
 has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith('sluice.dev/'))
 && has(object.spec.ephemeralContainers)
 && object.spec.ephemeralContainers.exists(c, {{ include "sluice.celIsNew" $ }})
 {{- end }}
 
-{{/* Whether the pod is ours and gets a debugging container that does not say which GPUs it sees. */}}
+{{/* Whether the pod uses Sluice and gets a new debugging container that does not set its visible GPUs. */}}
 {{- define "sluice.celIsDebuggedBare" -}}
 has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith('sluice.dev/'))
 && has(object.spec.ephemeralContainers)
@@ -48,7 +48,7 @@ has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.star
 && {{ $old }}.all(k, !k.startsWith('{{ .prefix }}') || k in {{ $new }})
 {{- end }}
 
-{{/* Namespaces that the webhooks do not see. */}}
+{{/* Namespaces that are excluded from the webhooks. */}}
 {{- define "sluice.webhookNamespaces" -}}
 matchExpressions:
   - key: kubernetes.io/metadata.name

@@ -1,45 +1,45 @@
-//! Why the library could not be put in its place or removed from it.
+//! Why the library could not be installed or removed.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What this module returns.
+/// Result of this module.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Where it failed, on what, and why.
+/// Which operation failed, on which path, and why.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Disk {
-        /// What was attempted.
+        /// The operation.
         action: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Something that is not ours has the name.
+    /// The name belongs to something that Sluice did not create.
     #[error("{} is {found}, where {wanted} of Sluice's belongs: move it away", path.display())]
-    InTheWay {
+    ForeignEntry {
         /// The name.
         path: PathBuf,
-        /// What it is.
+        /// What was found.
         found: String,
-        /// What should be there.
+        /// What was expected.
         wanted: &'static str,
     },
-    /// The image's library is not one.
+    /// The image's library is not a shared library.
     #[error("{} is no shared library: the image is damaged", path.display())]
-    NoLibrary {
+    NotALibrary {
         /// The file.
         path: PathBuf,
     },
 }
 
 impl Error {
-    /// For `map_err`: that this action on this path failed.
+    /// For `map_err`: this action on this path failed.
     pub(crate) fn disk(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Disk { action, path: path.to_owned(), source }
     }

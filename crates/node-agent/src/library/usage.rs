@@ -1,16 +1,16 @@
-//! Which versions of the library pods have.
+//! Which versions of the library pods use.
 //!
-//! Two witnesses, and a version is in use if either says so:
+//! There are two sources, and a version is in use if either names it:
 //!
-//! * Kubelet's device checkpoint holds, for each container, the mounts that Allocate once returned, and kubelet mounts
-//!   exactly those again whenever the container restarts, also in a crash loop when no process of it lives, and after a
-//!   reboot. Allocate is not asked again, so no record of ours could be more exact. Its format is kubelet's own: if we do not
-//!   understand it we say so, and nothing is collected.
-//! * `/proc/PID/mountinfo` of all processes: what is mounted now, also if somebody deleted the checkpoint, which is a
-//!   common remedy for kubelet's troubles. Everybody may read it, unlike `/proc/PID/maps`.
+//! * Kubelet's device checkpoint contains, for each container, the mounts that Allocate returned. Kubelet mounts
+//!   exactly those again whenever the container restarts, also in a crash loop without a running process, and after a
+//!   reboot. Allocate is not called again, so no record of ours could be more exact. The format is kubelet's own: if
+//!   it cannot be read, that is an error, and nothing is collected.
+//! * `/proc/PID/mountinfo` of all processes shows what is mounted now, also after an administrator deleted the
+//!   checkpoint, which is a common remedy for kubelet's problems. Any user may read it, unlike `/proc/PID/maps`.
 //!
-//! Both live outside the agent, so its restart loses nothing. PodResources would name the pods and their seats but not
-//! what they were given; a record of that by us would cost a disk write in every Allocate.
+//! Both exist outside the agent, so a restart of the agent loses nothing. Kubelet's PodResources API would name pods
+//! and slots but not the mounts. A record of our own would cost a disk write in every Allocate.
 
 use super::version::Version;
 use k8s_openapi::ByteString;
@@ -22,10 +22,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where to look.
+/// The two sources.
 #[derive(Debug, Clone)]
 pub struct Usage {
-    /// `/proc` of the host, which an agent with `hostPID` has as its own.
+    /// The host's `/proc`. An agent with `hostPID` sees it as its own.
     pub proc: PathBuf,
     /// `/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint`.
     pub checkpoint: PathBuf,
@@ -33,24 +33,25 @@ pub struct Usage {
     pub resource: String,
 }
 
-/// Why it cannot be said which versions are in use. All of them have to be kept then.
+/// Why it is unknown which versions are in use. All have to be kept then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageError {
-    /// A witness cannot be read. Kubelet writes its checkpoint when a plugin registers, so an absent one is no answer.
+    /// A source cannot be read. Kubelet writes its checkpoint when a plugin registers, so an absent one proves
+    /// nothing.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Kubelet has changed its format, or the file is damaged.
+    /// Kubelet changed its format, or the file is damaged.
     #[error("do not understand kubelet's checkpoint {}: {why}", path.display())]
     Checkpoint {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with its content.
         why: String,
     },
 }
@@ -59,42 +60,43 @@ impl Usage {
     /// The versions that a pod has or will get again.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// A source cannot be read.
     pub fn versions(&self) -> Result<BTreeSet<Version>, UsageError> {
         self.versions_of(|_| true)
     }
 
-    /// As [`versions`](Self::versions), but kubelet's checkpoint counts only for pods whose uid is there: kubelet forgets
-    /// pods that have ended no sooner than it hands out devices again, which may be never.
+    /// Like [`versions`](Self::versions), but kubelet's checkpoint counts only for pods whose uid `is_there` accepts.
+    /// Kubelet drops ended pods from it only when it allocates devices again, which may never happen.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// A source cannot be read.
     pub fn versions_of(&self, is_there: impl Fn(&str) -> bool) -> Result<BTreeSet<Version>, UsageError> {
         let mut versions = self.allocated(is_there)?;
         self.add_mounted(&mut versions)?;
         Ok(versions)
     }
 
-    /// What kubelet would mount again.
+    /// The versions that kubelet would mount again.
     fn allocated(&self, is_there: impl Fn(&str) -> bool) -> Result<BTreeSet<Version>, UsageError> {
         let text = fs::read(&self.checkpoint).map_err(|source| self.unreadable(source))?;
-        // Its checksum is a hash of Go's printed structures, which only Go can compute. Kubelet writes the file whole or
-        // not at all, and what is damaged is no JSON or no message.
+        // The checkpoint's checksum is a hash of Go's printed structures, which only Go can compute. Kubelet writes
+        // the file atomically, and a damaged file is not valid JSON or not a valid message.
         let checkpoint: Checkpoint =
-            serde_json::from_slice(&text).map_err(|why| self.strange(why.to_string()))?;
+            serde_json::from_slice(&text).map_err(|why| self.unreadable_checkpoint(why.to_string()))?;
         let mut versions = BTreeSet::new();
         for entry in checkpoint.data.entries.unwrap_or_default() {
             if entry.resource != self.resource || !is_there(&entry.pod) {
                 continue;
             }
-            let strange =
-                |why| self.strange(format!("pod {}, container {}: {why}", entry.pod, entry.container));
-            versions.extend(given(&entry).map_err(strange)?);
+            let strange = |why| {
+                self.unreadable_checkpoint(format!("pod {}, container {}: {why}", entry.pod, entry.container))
+            };
+            versions.extend(allocated_versions(&entry).map_err(strange)?);
         }
         Ok(versions)
     }
 
-    /// What is mounted in any process's view of the file system.
+    /// Adds the versions that are mounted in any process's mount namespace.
     fn add_mounted(&self, versions: &mut BTreeSet<Version>) -> Result<(), UsageError> {
         let unreadable = |path: &Path| {
             let path = path.to_owned();
@@ -123,13 +125,13 @@ impl Usage {
         UsageError::Read { path: self.checkpoint.clone(), source }
     }
 
-    fn strange(&self, why: String) -> UsageError {
+    fn unreadable_checkpoint(&self, why: String) -> UsageError {
         UsageError::Checkpoint { path: self.checkpoint.clone(), why }
     }
 }
 
-/// The versions that a container was given. There is one in every answer of ours: none means that we misread it.
-fn given(entry: &Entry) -> Result<BTreeSet<Version>, String> {
+/// The versions that a container was given. Each of our answers names one, so none means that the entry was misread.
+fn allocated_versions(entry: &Entry) -> Result<BTreeSet<Version>, String> {
     let answer =
         ContainerAllocateResponse::decode(entry.answer.0.as_slice()).map_err(|why| why.to_string())?;
     let versions: BTreeSet<_> =
@@ -141,19 +143,19 @@ fn given(entry: &Entry) -> Result<BTreeSet<Version>, String> {
     }
 }
 
-/// The versions that a mountinfo names, as what is mounted (4th field) or where (5th).
+/// The versions that a mountinfo names, as the root of a mount (4th field) or as the mount point (5th).
 fn mounted(mountinfo: &str) -> impl Iterator<Item = Version> + '_ {
     let places = mountinfo.lines().flat_map(|line| line.split(' ').skip(3).take(2));
     places.flat_map(|place| Version::all_in(Path::new(place)))
 }
 
-/// The process ended before we came (no entry), while we read (ESRCH), or waits to be reaped (EINVAL).
+/// The process ended before the file was opened (no entry) or while it was read (ESRCH), or it is a zombie (EINVAL).
 fn has_ended(why: &io::Error) -> bool {
     let codes = [nix::libc::ENOENT, nix::libc::ESRCH, nix::libc::EINVAL];
     why.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Kubelet's `checkpoint.Data` (pkg/kubelet/cm/devicemanager/checkpoint), as far as we need it.
+/// The part that is needed of kubelet's `checkpoint.Data` (pkg/kubelet/cm/devicemanager/checkpoint).
 #[derive(Deserialize)]
 struct Checkpoint {
     #[serde(rename = "Data")]
@@ -162,7 +164,7 @@ struct Checkpoint {
 
 #[derive(Deserialize)]
 struct Entries {
-    /// `null` when there are none. The field itself must be there, or the format is another one.
+    /// `null` if there are none. If the field itself is absent, the format is another one.
     #[serde(rename = "PodDeviceEntries", deserialize_with = "Option::deserialize")]
     entries: Option<Vec<Entry>>,
 }
@@ -175,7 +177,7 @@ struct Entry {
     container: String,
     #[serde(rename = "ResourceName")]
     resource: String,
-    /// By name, because a [`ByteString`] that is absent would be an empty one.
+    /// Deserialised by name, because an absent [`ByteString`] would be read as an empty one.
     #[serde(rename = "AllocResp", deserialize_with = "ByteString::deserialize")]
     answer: ByteString,
 }

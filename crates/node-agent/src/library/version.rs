@@ -1,4 +1,4 @@
-//! A version of the library: what its content is, as a name.
+//! A version of the library, named by its content.
 
 use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
@@ -13,19 +13,19 @@ const DIGITS: usize = 64;
 pub struct Version(String);
 
 impl Version {
-    /// The version that this content is.
+    /// The version of this content.
     pub fn of(content: &[u8]) -> Self {
         let digest = Sha256::digest(content);
         Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Reads a name as [`Version::of`] makes it; none for any other.
+    /// Reads a name as [`Version::of`] creates it; `None` for any other.
     pub fn parse(name: &str) -> Option<Self> {
         let is_digit = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
         (name.len() == DIGITS && name.bytes().all(is_digit)).then(|| Self(name.to_owned()))
     }
 
-    /// The versions that parts of a path name, such as that of `/var/lib/sluice/lib/<sha256>/ld.so.preload`.
+    /// The versions that components of a path name, such as that of `/var/lib/sluice/lib/<sha256>/ld.so.preload`.
     pub fn all_in(path: &Path) -> impl Iterator<Item = Self> + '_ {
         path.components().filter_map(|part| match part {
             Component::Normal(name) => name.to_str().and_then(Self::parse),
@@ -33,7 +33,7 @@ impl Version {
         })
     }
 
-    /// The digits.
+    /// The hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_names_in_lower_case_are_versions() {
+    fn only_complete_lower_case_digests_are_versions() {
         let name = Version::of(b"x").as_str().to_owned();
         for wrong in
             ["", &name[1..], &name.to_uppercase(), &format!("{name}0"), &name.replace(&name[..1], "g")]

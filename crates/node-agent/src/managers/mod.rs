@@ -1,34 +1,29 @@
-//! One `sluice pod-manager` per GPU: started, watched, restarted, told who its clients are, asked what they used.
+//! One `sluice pod-manager` process per GPU: the agent starts, watches and restarts it, sends it its clients, and asks
+//! what they used.
 //!
-//! A manager keeps nothing over its own restart: the agent hands it the whole set of clients again, and programs attach
+//! A manager keeps no state over a restart. The agent then sends the whole set of clients again, and processes attach
 //! again by themselves.
 
-mod backoff;
-mod child;
-mod closer;
-mod control;
-mod custody;
+mod control_client;
+mod escrow;
 mod flags;
-mod keeper;
-mod owner;
+mod process;
+mod reconciler;
+mod self_test_state;
 mod status;
 mod supervisor;
-mod verdict;
-mod ward;
 
-pub use child::Launch;
-pub use control::{ControlError, snapshot};
-pub use flags::{Adopt, Controls, Flags, Gates, SelfTest};
-pub use keeper::instance_id;
-pub use status::{Board, State, Status};
+pub use control_client::{ControlError, snapshot};
+pub use flags::{Controls, Flags, Gates, SelfTest, UnhookedDiscovery};
+pub use process::ManagerCommand;
+pub use reconciler::instance_id;
+pub use status::{ManagerState, ManagerStatus, ManagerStatuses};
 pub use supervisor::{Settings, supervise};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_proto::control::Client;
-
-pub(crate) use backoff::Backoff;
 
 /// The clients of every GPU by its UUID. A GPU without an entry has none.
 pub type ClientSets = BTreeMap<String, Vec<Client>>;

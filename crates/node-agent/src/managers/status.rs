@@ -1,44 +1,44 @@
-//! How each manager is doing, for readiness, metrics and the state page.
+//! The status of each manager, for readiness, metrics and the state page.
 
 use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
-use crate::selftest::Outcome;
+use crate::self_test::Outcome;
 
-/// Where a manager is in its life.
+/// State of a manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum ManagerState {
     /// Its process runs, but it does not have its clients yet.
     Starting,
-    /// It has the clients that it is to have.
+    /// It has its current clients.
     Serving,
-    /// It did not take the clients that it is to have and works with those it had; the log says why.
+    /// It refused its current clients and works with the previous ones; the log says why.
     Outdated,
-    /// Its process ended; the next one waits for its time.
+    /// Its process ended; the next one starts after a delay.
     BackingOff,
 }
 
 /// One manager.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Status {
-    /// Where it is in its life.
-    pub state: State,
+pub struct ManagerStatus {
+    /// Its state.
+    pub state: ManagerState,
     /// Process id while it runs.
     pub pid: Option<u32>,
-    /// Times that its process was started again.
+    /// Number of restarts of its process.
     pub restarts: u64,
-    /// The last generation of clients that it took since its process started.
+    /// The last generation of clients that the running process accepted.
     pub generation: Option<u64>,
-    /// What the GPU's self-test came to, which the manager believes.
+    /// Outcome of the GPU's self-test, on which the manager relies.
     pub self_test: Outcome,
 }
 
-impl Default for Status {
+impl Default for ManagerStatus {
     fn default() -> Self {
         Self {
-            state: State::Starting,
+            state: ManagerState::Starting,
             pid: None,
             restarts: 0,
             generation: None,
@@ -47,30 +47,31 @@ impl Default for Status {
     }
 }
 
-/// The status of all managers by the UUID of their GPU: written by their keepers, read by everybody.
+/// The status of all managers by the UUID of their GPU. Each reconciler writes its own entry; metrics and readiness
+/// read all.
 #[derive(Debug, Clone)]
-pub struct Board(watch::Sender<BTreeMap<String, Status>>);
+pub struct ManagerStatuses(watch::Sender<BTreeMap<String, ManagerStatus>>);
 
-impl Default for Board {
+impl Default for ManagerStatuses {
     fn default() -> Self {
         Self(watch::Sender::new(BTreeMap::new()))
     }
 }
 
-impl Board {
-    /// All of them now.
+impl ManagerStatuses {
+    /// The status of all managers now.
     #[must_use]
-    pub fn now(&self) -> BTreeMap<String, Status> {
+    pub fn now(&self) -> BTreeMap<String, ManagerStatus> {
         self.0.borrow().clone()
     }
 
-    /// All of them, as they change.
+    /// The status of all managers as it changes.
     #[must_use]
-    pub fn watch(&self) -> watch::Receiver<BTreeMap<String, Status>> {
+    pub fn watch(&self) -> watch::Receiver<BTreeMap<String, ManagerStatus>> {
         self.0.subscribe()
     }
 
-    pub(crate) fn update(&self, gpu: &str, change: impl FnOnce(&mut Status)) {
+    pub(crate) fn update(&self, gpu: &str, change: impl FnOnce(&mut ManagerStatus)) {
         self.0.send_if_modified(|all| {
             let status = all.entry(gpu.to_owned()).or_default();
             let before = status.clone();

@@ -1,4 +1,4 @@
-//! A manager for each GPU that the node has, and none for one that it no longer has.
+//! Runs one [`ManagerReconciler`] for each GPU of the node, and ends those of GPUs that are gone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,44 +9,44 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::keeper::{Keeper, PUSH_FIRST};
-use super::verdict::Verdict;
-use super::{Board, ClientSetsWatch, Launch};
-use crate::selftest::Tester;
+use super::reconciler::{ManagerReconciler, PUSH_FIRST};
+use super::self_test_state::SelfTestState;
+use super::{ClientSetsWatch, ManagerCommand, ManagerStatuses};
+use crate::self_test::Tester;
 
-/// How managers are started and looked after.
+/// How managers are started and supervised.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What is started.
-    pub launch: Launch,
-    /// Of this start of the agent.
+    /// How a manager is started.
+    pub command: ManagerCommand,
+    /// Identity of this run of the agent.
     pub instance: String,
-    /// Tries GPUs before their managers start; `None` if nobody wants that.
+    /// Tests GPUs before their managers start; `None` if tests are off.
     pub tester: Option<Tester>,
     /// The pause before the first restart.
     pub restart_first: Duration,
     /// The longest pause before a restart.
     pub restart_most: Duration,
-    /// A process that ran for so long is restarted with the shortest pause again.
+    /// After a process ran for this long, the next restart has the shortest delay again.
     pub ran_well: Duration,
-    /// The pause after the first push that failed.
+    /// The delay after the first push that failed.
     pub push_first: Duration,
-    /// The longest pause between pushes that fail.
+    /// The longest delay between pushes that fail.
     pub push_most: Duration,
-    /// How long a manager may take to answer.
+    /// How long a manager may take to answer a call.
     pub answer_within: Duration,
-    /// How often a manager that has its clients is asked whether it is still there.
-    pub look_every: Duration,
-    /// A manager that has not answered for so long is killed and started again.
+    /// Interval at which a manager with current clients is checked.
+    pub check_every: Duration,
+    /// A manager that has not answered for this long is killed and restarted.
     pub unresponsive_after: Duration,
 }
 
 impl Settings {
-    /// With the usual times.
+    /// Settings with the usual times.
     #[must_use]
-    pub fn new(launch: Launch, instance: String) -> Self {
+    pub fn new(command: ManagerCommand, instance: String) -> Self {
         Self {
-            launch,
+            command,
             instance,
             tester: None,
             restart_first: Duration::from_millis(100),
@@ -55,14 +55,14 @@ impl Settings {
             push_first: PUSH_FIRST,
             push_most: Duration::from_secs(5),
             answer_within: Duration::from_secs(5),
-            look_every: Duration::from_secs(10),
+            check_every: Duration::from_secs(10),
             unresponsive_after: Duration::from_secs(30),
         }
     }
 }
 
-/// A manager that runs, and how to stop it.
-struct Kept {
+/// A running reconciler, and how to stop it.
+struct RunningManager {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -72,35 +72,35 @@ pub async fn supervise(
     settings: Settings,
     mut inventory: watch::Receiver<NodeInventory>,
     sets: ClientSetsWatch,
-    board: Board,
+    statuses: ManagerStatuses,
     stop: CancellationToken,
 ) {
-    let mut kept: BTreeMap<String, Kept> = BTreeMap::new();
+    let mut running: BTreeMap<String, RunningManager> = BTreeMap::new();
     loop {
         let gpus: Vec<String> =
             inventory.borrow_and_update().gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
-        let gone: Vec<String> = kept.keys().filter(|gpu| !gpus.contains(gpu)).cloned().collect();
+        let gone: Vec<String> = running.keys().filter(|gpu| !gpus.contains(gpu)).cloned().collect();
         for gpu in gone {
             info!(gpu, "the GPU is gone; its pod-manager ends");
-            if let Some(manager) = kept.remove(&gpu) {
+            if let Some(manager) = running.remove(&gpu) {
                 manager.end().await;
             }
         }
         for gpu in gpus {
-            kept.entry(gpu).or_insert_with_key(|gpu| {
-                board.add(gpu);
-                let keeper = Keeper {
+            running.entry(gpu).or_insert_with_key(|gpu| {
+                statuses.add(gpu);
+                let reconciler = ManagerReconciler {
                     gpu: gpu.clone(),
                     settings: settings.clone(),
-                    board: board.clone(),
+                    statuses: statuses.clone(),
                     sets: sets.clone(),
                     inventory: inventory.clone(),
                     generation: 0,
-                    verdict: Verdict::default(),
+                    self_test: SelfTestState::default(),
                 };
                 let stop = CancellationToken::new();
-                let task = tokio::spawn(keeper.run(stop.clone()));
-                Kept { stop, task }
+                let task = tokio::spawn(reconciler.run(stop.clone()));
+                RunningManager { stop, task }
             });
         }
         tokio::select! {
@@ -108,19 +108,19 @@ pub async fn supervise(
             () = stop.cancelled() => break,
         }
     }
-    for manager in kept.values() {
+    for manager in running.values() {
         manager.stop.cancel();
     }
-    for manager in kept.into_values() {
+    for manager in running.into_values() {
         manager.end().await;
     }
 }
 
-impl Kept {
+impl RunningManager {
     async fn end(self) {
         self.stop.cancel();
         if let Err(why) = self.task.await {
-            tracing::error!(%why, "the keeper of a pod-manager failed");
+            tracing::error!(%why, "the reconciler of a pod-manager failed");
         }
     }
 }

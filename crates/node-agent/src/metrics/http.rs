@@ -8,35 +8,35 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
-use sluice_seats::Seats;
+use sluice_connection_limit::ConnectionLimit;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::state::State;
+use super::state::StatePage;
 use super::{Facts, Readiness, Sources, families};
 
 /// What the server shows.
 #[derive(Debug, Clone)]
 pub struct Pages {
-    /// Where facts come from.
+    /// Where the facts come from.
     pub sources: Sources,
-    /// What is missing.
+    /// What readiness depends on.
     pub readiness: Readiness,
-    /// Series that other parts of the agent keep themselves.
+    /// Series that other parts of the agent maintain.
     pub registry: Registry,
 }
 
-/// What a request needs.
-struct Desk {
+/// State that the handlers share.
+struct PageState {
     pages: Pages,
-    /// Managers are asked for one answer at a time, however many want one.
-    turn: Mutex<()>,
+    /// The managers are asked for one scrape at a time, however many arrive.
+    gather_lock: Mutex<()>,
 }
 
-impl Desk {
+impl PageState {
     async fn gather(&self) -> Facts {
-        let _turn = self.turn.lock().await;
+        let _guard = self.gather_lock.lock().await;
         self.pages.sources.gather().await
     }
 }
@@ -44,10 +44,10 @@ impl Desk {
 /// Serves until `stop`.
 ///
 /// # Errors
-/// If the listener fails.
+/// The listener fails.
 pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken) -> std::io::Result<()> {
     let router = router(pages);
-    axum::serve(Seats::new(listener), router)
+    axum::serve(ConnectionLimit::new(listener), router)
         .with_graceful_shutdown(async move { stop.cancelled().await })
         .await
 }
@@ -56,20 +56,20 @@ pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken)
 pub fn router(pages: Pages) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
-        .route("/state", get(state))
-        // A task of the agent that ends takes the process along, so answering is enough.
+        .route("/state", get(state_page))
+        // The process ends when one of the agent's tasks ends, so any answer proves that it works.
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
-        .with_state(Arc::new(Desk { pages, turn: Mutex::new(()) }))
+        .with_state(Arc::new(PageState { pages, gather_lock: Mutex::new(()) }))
 }
 
-async fn metrics(Shared(desk): Shared<Arc<Desk>>) -> Response {
-    let facts = desk.gather().await;
+async fn metrics(Shared(state): Shared<Arc<PageState>>) -> Response {
+    let facts = state.gather().await;
     let text = || {
         let registry = Registry::new();
         families::register(&facts, &registry)?;
         let mut all = registry.gather();
-        all.extend(desk.pages.registry.gather());
+        all.extend(state.pages.registry.gather());
         TextEncoder::new().encode_to_string(&all)
     };
     match text() {
@@ -78,15 +78,15 @@ async fn metrics(Shared(desk): Shared<Arc<Desk>>) -> Response {
     }
 }
 
-async fn state(Shared(desk): Shared<Arc<Desk>>) -> Response {
-    axum::Json(State::from(&desk.gather().await)).into_response()
+async fn state_page(Shared(state): Shared<Arc<PageState>>) -> Response {
+    axum::Json(StatePage::from(&state.gather().await)).into_response()
 }
 
-async fn readyz(Shared(desk): Shared<Arc<Desk>>) -> Response {
-    let missing = desk.pages.readiness.missing();
+async fn readyz(Shared(state): Shared<Arc<PageState>>) -> Response {
+    let missing = state.pages.readiness.missing();
     if missing.is_empty() {
         return "ok\n".into_response();
     }
-    let lines: String = missing.iter().map(|(_, words)| format!("{words}\n")).collect();
+    let lines: String = missing.iter().map(|(_, text)| format!("{text}\n")).collect();
     (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
 }

@@ -1,26 +1,29 @@
-//! What the agent shows over HTTP: `/metrics` for Prometheus, `/state` for people and tests, `/livez` and `/readyz` for
+//! The agent's HTTP pages: `/metrics` for Prometheus, `/state` for users and tests, `/livez` and `/readyz` for
 //! kubelet.
 //!
-//! * [`scrape`]: asks all managers at once, each within a deadline; one that hangs costs only its own series.
-//! * [`families`]: from what is known to Prometheus's series. Pure, and built anew each time: a pod that ended is not there.
-//! * [`state`]: the same facts as JSON, with what is wanted beside what is in force.
-//! * [`ready`]: what is still missing before the node can take pods.
+//! * [`scrape`]: asks all managers concurrently, each with a deadline. A manager that hangs costs only its own series.
+//! * [`families`]: turns the facts into Prometheus's series. Pure, and built anew for each scrape: a pod that ended
+//!   leaves no series.
+//!   The series are in `client_families`, `gpu_families` and `channel_groups`.
+//! * [`state`]: the same facts as JSON, with the wanted clients beside those in force.
+//! * [`readiness`]: what the node still lacks before it can take pods.
 //! * [`http`]: the server.
-//! * [`steering`]: series of what the managers do with the GPUs' own controls.
 
+mod channel_groups;
+mod client_families;
 pub mod families;
+mod gpu_families;
 pub mod http;
-pub mod ready;
+pub mod readiness;
 pub mod scrape;
 pub mod state;
-mod steering;
 
 use std::sync::{Arc, OnceLock};
 
 use sluice_placement::inventory::NodeInventory;
 use tokio::sync::watch;
 
-pub use ready::{Part, Readiness};
+pub use readiness::{Component, Readiness};
 pub use scrape::{Facts, Sources};
 
 /// The GPUs, once the driver has answered for the first time.

@@ -1,4 +1,4 @@
-//! All that is known now, gathered for one answer.
+//! Gathers all facts for one scrape.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use sluice_proto::control::SnapshotResponse;
 use tokio::sync::watch;
 
 use super::InventorySlot;
-use crate::managers::{self, Board, ClientSets, ClientSetsWatch, Launch, Status};
+use crate::managers::{self, ClientSets, ClientSetsWatch, ManagerCommand, ManagerStatus, ManagerStatuses};
 use crate::pods::{Assignments, Pods, PodsWatch};
 
-/// Prometheus waits 10 s by default; an answer with a gap after one second is worth more than none.
+/// Prometheus waits 10 s by default. A scrape with a gap after one second is better than a failed scrape.
 const DEADLINE: Duration = Duration::from_secs(1);
 
 /// Where the facts come from.
@@ -23,16 +23,16 @@ pub struct Sources {
     pub node: String,
     /// GPUs; `None` until the driver has answered.
     pub inventory: InventorySlot,
-    /// Pods.
+    /// The node's pods.
     pub pods: PodsWatch,
-    /// Who is a client where.
+    /// The assignments of pods to GPUs.
     pub assignments: watch::Receiver<Arc<Assignments>>,
-    /// What the managers are to have.
+    /// The clients that the managers should have.
     pub sets: ClientSetsWatch,
-    /// How the managers are doing.
-    pub board: Board,
-    /// Where their control sockets are.
-    pub launch: Launch,
+    /// The status of the managers.
+    pub statuses: ManagerStatuses,
+    /// The paths of their control sockets.
+    pub command: ManagerCommand,
 }
 
 /// The facts of one moment.
@@ -44,22 +44,22 @@ pub struct Facts {
     pub inventory: Option<NodeInventory>,
     /// Pods by uid.
     pub pods: Arc<Pods>,
-    /// Who is a client where.
+    /// The assignments of pods to GPUs.
     pub assignments: Arc<Assignments>,
-    /// What the managers are to have; `None` until that is known.
+    /// The clients that the managers should have; `None` until they are known.
     pub sets: Option<Arc<ClientSets>>,
-    /// How the managers are doing, by GPU.
-    pub managers: BTreeMap<String, Status>,
-    /// What the managers said of their clients, by GPU; why not, in words.
+    /// The status of the managers, by GPU.
+    pub managers: BTreeMap<String, ManagerStatus>,
+    /// The managers' snapshots by GPU, or the error of the call.
     pub snapshots: BTreeMap<String, Result<SnapshotResponse, String>>,
 }
 
 impl Sources {
-    /// Asks everybody, at once.
+    /// Asks all managers concurrently.
     pub async fn gather(&self) -> Facts {
-        let managers = self.board.now();
+        let managers = self.statuses.now();
         let asked = managers.keys().map(|gpu| async move {
-            let answer = managers::snapshot(&self.launch.control(gpu), DEADLINE).await;
+            let answer = managers::snapshot(&self.command.control(gpu), DEADLINE).await;
             (gpu.clone(), answer.map_err(|why| why.to_string()))
         });
         let snapshots = join_all(asked).await.into_iter().collect();

@@ -1,20 +1,20 @@
-//! What is wanted and what is in force, as JSON: for people, and for tests that compare annotations with the managers'
-//! ledgers.
+//! The wanted clients and those in force, as JSON: for users, and for tests that compare annotations with the
+//! managers' ledgers.
 
 use serde::Serialize;
 use sluice_proto::control::{Class, Client, ClientUsage};
 
 use super::Facts;
-use crate::managers::Status;
+use crate::managers::ManagerStatus;
 
-/// The whole answer.
+/// The whole page.
 #[derive(Debug, Serialize)]
-pub struct State {
+pub struct StatePage {
     /// Name of the node.
     pub node: String,
     /// Every GPU of the node.
     pub gpus: Vec<GpuState>,
-    /// Pods that ask for a GPU and get none.
+    /// Pods that request a GPU and get none.
     pub refused: Vec<RefusedPod>,
 }
 
@@ -25,23 +25,23 @@ pub struct GpuState {
     pub uuid: String,
     /// Product name.
     pub model: String,
-    /// It takes new pods.
+    /// Whether it takes new pods.
     pub healthy: bool,
-    /// Why not.
+    /// The reason if not.
     pub unhealthy_reason: Option<String>,
     /// Device memory, bytes.
     pub memory_bytes: u64,
     /// Its manager's process.
-    pub manager: Option<Status>,
-    /// Why the manager did not say what is in force.
+    pub manager: Option<ManagerStatus>,
+    /// Why the manager's snapshot is missing.
     pub error: Option<String>,
     /// Generation of clients that the manager has in force.
     pub generation: Option<u64>,
-    /// Connections that wait for their pod to become a client.
+    /// Pending attaches: connections that wait for their pod to become a client.
     pub held: Option<u32>,
-    /// Who is to be a client, by the pods' annotations.
+    /// The clients that the pods' annotations ask for.
     pub wanted: Vec<Limits>,
-    /// Who is a client, by the manager's ledger.
+    /// The clients in the manager's ledger.
     pub in_force: Vec<InForce>,
 }
 
@@ -62,19 +62,19 @@ pub struct Limits {
     pub limit_ppm: u32,
     /// Device memory, bytes.
     pub memory_bytes: u64,
-    /// Beside other best-effort clients.
+    /// Weight among best-effort clients.
     pub weight: u32,
     /// Latency objective, nanoseconds.
     pub slo_ns: u64,
 }
 
-/// A client as its manager has it.
+/// A client in its manager's ledger.
 #[derive(Debug, Serialize)]
 pub struct InForce {
     /// What it is promised.
     #[serde(flatten)]
     pub limits: Limits,
-    /// It is a client no longer, but has processes.
+    /// It was removed from the set of clients but still has processes.
     pub left_out: bool,
     /// GPU time charged, nanoseconds.
     pub gpu_time_ns: u64,
@@ -86,7 +86,7 @@ pub struct InForce {
     pub memory_peak_bytes: u64,
     /// Reservations refused.
     pub memory_denied: u64,
-    /// Times that it was granted the GPU.
+    /// Number of grants.
     pub grants: u64,
     /// Time spent waiting for a grant, nanoseconds.
     pub wait_ns: u64,
@@ -97,28 +97,28 @@ pub struct InForce {
 /// A process of a client.
 #[derive(Debug, Serialize)]
 pub struct Process {
-    /// As the manager numbers it.
+    /// The number in the manager's pid namespace.
     pub pid: i32,
-    /// From its cgroup.
+    /// The container id from its cgroup.
     pub container_id: String,
-    /// The container's name, where the pod's status has the id.
+    /// The container's name, if the pod's status contains the id.
     pub container: Option<String>,
     /// Reserved now, bytes.
     pub memory_used_bytes: u64,
 }
 
-/// A pod that gets nothing.
+/// A pod that gets no GPU.
 #[derive(Debug, Serialize)]
 pub struct RefusedPod {
     /// `metadata.uid`.
     pub pod_uid: String,
     /// `namespace/name`.
     pub pod: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-impl From<&Facts> for State {
+impl From<&Facts> for StatePage {
     fn from(facts: &Facts) -> Self {
         let gpus = facts.inventory.iter().flat_map(|inventory| &inventory.gpus);
         let refused = facts.assignments.refused.iter().map(|(uid, why)| RefusedPod {
@@ -136,7 +136,7 @@ impl From<&Facts> for State {
 
 fn gpu_state(gpu: &sluice_placement::inventory::Gpu, facts: &Facts) -> GpuState {
     let snapshot = facts.snapshots.get(&gpu.uuid);
-    let said = snapshot.and_then(|snapshot| snapshot.as_ref().ok());
+    let reported = snapshot.and_then(|snapshot| snapshot.as_ref().ok());
     let wanted = facts.sets.as_ref().and_then(|sets| sets.get(&gpu.uuid));
     GpuState {
         uuid: gpu.uuid.clone(),
@@ -146,12 +146,12 @@ fn gpu_state(gpu: &sluice_placement::inventory::Gpu, facts: &Facts) -> GpuState 
         memory_bytes: gpu.memory_bytes,
         manager: facts.managers.get(&gpu.uuid).cloned(),
         error: snapshot.and_then(|snapshot| snapshot.as_ref().err().cloned()),
-        generation: said.map(|said| said.generation),
-        held: said.map(|said| said.held),
+        generation: reported.map(|reported| reported.generation),
+        held: reported.map(|reported| reported.held),
         wanted: wanted.into_iter().flatten().map(limits).collect(),
-        in_force: said
+        in_force: reported
             .iter()
-            .flat_map(|said| &said.clients)
+            .flat_map(|reported| &reported.clients)
             .filter_map(|usage| in_force(usage, facts))
             .collect(),
     }

@@ -1,42 +1,42 @@
-//! Events on pods and on the node, for those who ask `kubectl describe`.
+//! Kubernetes events on pods and on the node, as `kubectl describe` shows them.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use sluice_core::backoff::Backoff;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use crate::managers::Backoff;
 use crate::pods::PodView;
 
-/// Events that wait to be sent; what comes while so many wait is dropped, and logged.
+/// Events that may wait to be sent. While the queue is full, further events are dropped and logged.
 const WAITING: usize = 1024;
-/// The longest note that the API takes, bytes.
+/// The longest note that the API accepts, bytes.
 const LONGEST_NOTE: usize = 1024;
-/// The API server asks for patience.
+/// The API server's status for too many requests.
 const TOO_MANY: u16 = 429;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Attempts for one event while the API server is away: some minutes. Old news is no news.
+/// Attempts for one event while the API server is unavailable, some minutes. Later the event is outdated.
 const ATTEMPTS: u32 = 20;
 
-/// What happened.
+/// Reason of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// A GPU takes no new pods, and those on it may suffer.
+    /// A GPU takes no new pods, and the pods on it may be affected.
     GpuUnhealthy,
-    /// It works again.
+    /// A GPU is healthy again.
     GpuRecovered,
-    /// A GPU's controls do not do what the driver says.
+    /// A GPU's driver controls have no effect.
     GpuSelfTest,
-    /// A pod gets no GPU although it asks for one.
+    /// A pod requests a GPU and gets none.
     GpuRefused,
 }
 
 impl Reason {
-    /// As `kubectl describe` shows it.
+    /// The name that `kubectl describe` shows.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,18 +62,18 @@ impl Reason {
     }
 }
 
-/// One event.
+/// An event that waits to be sent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Notice {
-    /// What it is about.
+pub struct PendingEvent {
+    /// The object that it is about.
     pub about: ObjectReference,
-    /// What happened.
+    /// Its reason.
     pub reason: Reason,
-    /// In words.
+    /// Its text.
     pub note: String,
 }
 
-/// What an event on a pod is about.
+/// Reference to a pod for an event.
 #[must_use]
 pub fn about_pod(pod: &PodView) -> ObjectReference {
     ObjectReference {
@@ -86,7 +86,8 @@ pub fn about_pod(pod: &PodView) -> ObjectReference {
     }
 }
 
-/// What an event on the node is about. Its uid is its name, as kubelet's events have it: `kubectl describe` looks for that.
+/// Reference to the node for an event. The uid is the node's name, as in kubelet's events, because `kubectl describe`
+/// searches for that.
 #[must_use]
 pub fn about_node(node: &str) -> ObjectReference {
     ObjectReference {
@@ -98,58 +99,58 @@ pub fn about_node(node: &str) -> ObjectReference {
     }
 }
 
-/// Takes events from anywhere in the agent; nobody waits for the API server.
+/// The sending end of the queue of events. Publishing never waits for the API server.
 #[derive(Debug, Clone)]
-pub struct Events(mpsc::Sender<Notice>);
+pub struct EventQueue(mpsc::Sender<PendingEvent>);
 
-impl Events {
-    /// The taker, and what it takes, for [`send`].
+impl EventQueue {
+    /// The sending end, and the receiving end for [`send`].
     #[must_use]
-    pub fn new() -> (Self, mpsc::Receiver<Notice>) {
+    pub fn new() -> (Self, mpsc::Receiver<PendingEvent>) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self(sender), receiver)
     }
 
-    /// Hands an event over.
-    pub fn tell(&self, about: ObjectReference, reason: Reason, note: impl Into<String>) {
-        let notice = Notice { about, reason, note: note.into() };
-        if let Err(why) = self.0.try_send(notice) {
-            warn!(%why, "an event is dropped");
+    /// Puts an event into the queue.
+    pub fn publish(&self, about: ObjectReference, reason: Reason, note: impl Into<String>) {
+        let pending = PendingEvent { about, reason, note: note.into() };
+        if let Err(why) = self.0.try_send(pending) {
+            warn!(%why, "the event queue is full; an event is dropped");
         }
     }
 }
 
-/// Sends events one after the other, for ever.
-pub async fn send(client: Client, node: String, mut notices: mpsc::Receiver<Notice>) {
+/// Sends the events one after the other, for ever.
+pub async fn send(client: Client, node: String, mut receiver: mpsc::Receiver<PendingEvent>) {
     let reporter = Reporter { controller: "sluice.dev/node-agent".into(), instance: Some(node) };
     let recorder = Recorder::new(client, reporter);
-    while let Some(notice) = notices.recv().await {
+    while let Some(pending) = receiver.recv().await {
         let event = Event {
-            type_: notice.reason.kind(),
-            reason: notice.reason.name().into(),
-            note: Some(cut(&notice.note).to_owned()),
-            action: notice.reason.action().into(),
+            type_: pending.reason.kind(),
+            reason: pending.reason.name().into(),
+            note: Some(cut(&pending.note).to_owned()),
+            action: pending.reason.action().into(),
             secondary: None,
         };
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         for attempt in 1..=ATTEMPTS {
-            match recorder.publish(&event, &notice.about).await {
+            match recorder.publish(&event, &pending.about).await {
                 Ok(()) => break,
-                // The API server has said no: the namespace is about to go, or we may not.
+                // The API server refused it: the namespace is being deleted, or the agent lacks the right.
                 Err(kube::Error::Api(why)) if why.code < 500 && why.code != TOO_MANY => {
-                    warn!(%why, name = notice.about.name, reason = event.reason, "an event is refused");
+                    warn!(%why, name = pending.about.name, reason = event.reason, "the API server refused an event");
                     break;
                 }
                 Err(why) => {
                     debug!(%why, attempt, "an event could not be sent");
-                    tokio::time::sleep(backoff.delay()).await;
+                    tokio::time::sleep(backoff.next_delay()).await;
                 }
             }
         }
     }
 }
 
-/// The beginning of a note, as much as the API takes.
+/// The beginning of a note, as long as the API accepts.
 fn cut(note: &str) -> &str {
     let mut end = note.len().min(LONGEST_NOTE);
     while !note.is_char_boundary(end) {
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_cut_where_a_character_ends() {
+    fn note_is_cut_at_a_character_boundary() {
         let note = "é".repeat(600);
         assert_eq!(cut(&note).len(), 1024);
         assert_eq!(cut(&format!("x{note}")).len(), 1023);

@@ -1,9 +1,9 @@
-//! What the agent says about its node to the rest of the cluster.
+//! What the agent publishes about its node in the cluster.
 //!
-//! * [`marks`]: the inventory as an annotation and labels of the node, kept there.
+//! * [`node_metadata`]: the inventory as an annotation and labels of the node.
 //! * [`events`]: events on pods and on the node.
-//! * [`news`]: which events follow from a change of the inventory.
+//! * [`health_events`]: which events follow from a change of the inventory.
 
 pub mod events;
-pub mod marks;
-pub mod news;
+pub mod health_events;
+pub mod node_metadata;

@@ -1,7 +1,7 @@
-//! The rule by which pods become clients of GPUs. Pure: the same pods and GPUs give the same clients.
+//! The rule that turns bound pods into clients of GPUs. Pure: the same pods and GPUs give the same clients.
 //!
-//! What the scheduler assigned is taken as it is, and checked: whatever cannot be true (a GPU that is not here, more than
-//! a GPU has) is refused with a reason, for the pod alone. Who came first keeps what they have.
+//! The agent accepts the scheduler's assignment and checks it. A pod with an impossible assignment (a GPU that is not on this node,
+//! more than the GPU has) is refused with a reason; other pods are not affected. Pods that were bound first keep what they have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use std::sync::Arc;
 use sluice_core::share::WHOLE_PPM;
 use sluice_placement::annotations::{self, Amount, GpuRequest, Mistake, Mistakes, WHOLE_MILLI, keys};
 use sluice_placement::inventory::NodeInventory;
+use sluice_placement::{Demand, share};
 use sluice_proto::control::{Class, Client};
 
 use super::{PodView, Pods};
 use crate::managers::ClientSets;
 
-/// Who is a client where, and who is not although it should.
+/// The clients of each GPU, and the pods that were refused.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Assignments {
     /// The clients of each GPU.
@@ -25,7 +26,7 @@ pub struct Assignments {
     pub refused: BTreeMap<String, Refusal>,
 }
 
-/// Why a pod gets nothing, in words for its owner.
+/// Why a pod gets no GPU, worded for its owner.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Its annotations cannot be read.
@@ -34,88 +35,85 @@ pub enum Refusal {
     /// Its assignment cannot be read.
     #[error("its assignment is not valid: {0}")]
     Assignment(Mistake),
-    /// It has an assignment, but asks for nothing.
+    /// It has an assignment, but requests nothing.
     #[error("it has {assigned}, but asks for no GPU: there is no {quota} and no {memory}", assigned = keys::ASSIGNED_GPU, quota = keys::QUOTA, memory = keys::MEMORY)]
     NoRequest,
-    /// Nobody chose a GPU for it.
+    /// The scheduler did not assign a GPU to it.
     #[error("no GPU was assigned to it ({assigned} is missing): it has to be scheduled by {scheduler}", assigned = keys::ASSIGNED_GPU, scheduler = keys::SCHEDULER_NAME)]
     NotAssigned,
-    /// Its assignment names another number of GPUs than it asks for.
+    /// Its assignment names another number of GPUs than it requests.
     #[error("it asks for {asked} GPU(s), but {assigned} names {given}", assigned = keys::ASSIGNED_GPU)]
     WrongCount {
-        /// What it asks for.
-        asked: u32,
-        /// What it was given.
+        /// Number of GPUs that it requests.
+        asked: usize,
+        /// Number of GPUs that its assignment names.
         given: usize,
     },
     /// Its GPU is not one of this node's.
     #[error("{gpu}, which was assigned to it, is not a GPU of this node")]
-    NotHere {
+    ForeignGpu {
         /// The UUID.
         gpu: String,
     },
-    /// More GPU time than there is left.
-    #[error("{gpu} has {free} free, {asked} asked", free = milli(*.free_milli), asked = milli(*.asked_milli))]
+    /// It requests more GPU time than the GPU has left.
+    #[error("{gpu} has {free} free, {asked} asked", free = share((*.free_milli).into()), asked = share((*.asked_milli).into()))]
     NoShareLeft {
         /// The UUID.
         gpu: String,
-        /// Thousandths that nobody was promised.
+        /// Thousandths of the GPU that no pod was promised.
         free_milli: u32,
-        /// Thousandths that this pod asks for.
+        /// Thousandths of the GPU that this pod requests.
         asked_milli: u32,
     },
-    /// More memory than there is left.
+    /// It requests more memory than the GPU has left.
     #[error("{gpu} has {free} bytes of memory free, {asked} asked")]
     NoMemoryLeft {
         /// The UUID.
         gpu: String,
-        /// Bytes that nobody was promised.
+        /// Bytes that no pod was promised.
         free: u64,
-        /// Bytes that this pod asks for.
+        /// Bytes that this pod requests.
         asked: u64,
     },
 }
 
-fn milli(share: u32) -> String {
-    format!("{}.{:03}", share / WHOLE_MILLI, share % WHOLE_MILLI)
-}
-
-/// What a pod takes of each of its GPUs.
-struct Claim<'a> {
+/// A pod's request together with the GPUs that the scheduler assigned for it.
+struct AssignedRequest<'a> {
     pod: &'a PodView,
     request: GpuRequest,
+    demand: Demand,
     gpus: Vec<String>,
 }
 
-/// What a GPU has left.
-struct Left {
+/// What a GPU has not promised to a pod yet.
+struct Remaining {
     memory_total: u64,
     share_milli: u32,
     memory: u64,
 }
 
-/// Who is a client where. `before` is what was decided last time: those pods are looked at first, so that nobody who runs
-/// loses its place to somebody who came in the same second.
+/// Decides the clients of each GPU. `before` is the previous decision: its pods are considered first, so that a running pod never
+/// loses its place to a pod that was bound in the same second.
 #[must_use]
 pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> Assignments {
     let mut result = Assignments::default();
-    let mut left: BTreeMap<&str, Left> = BTreeMap::new();
+    let mut remaining: BTreeMap<&str, Remaining> = BTreeMap::new();
     for gpu in &inventory.gpus {
         let memory = gpu.memory_bytes;
-        left.insert(&gpu.uuid, Left { memory_total: memory, share_milli: WHOLE_MILLI, memory });
+        remaining.insert(&gpu.uuid, Remaining { memory_total: memory, share_milli: WHOLE_MILLI, memory });
         result.sets.insert(gpu.uuid.clone(), Vec::new());
     }
     let mut order: Vec<&Arc<PodView>> = pods.values().filter(|pod| !pod.has_ended).collect();
     order.sort_by_key(|pod| (!before.gpus.contains_key(&pod.uid), pod.bound_at, pod.created_at, &pod.uid));
     for pod in order {
-        let refusal = match claim(pod) {
+        let refusal = match read_request(pod) {
             Ok(None) => continue,
-            Ok(Some(claim)) => match take(&claim, &mut left) {
+            Ok(Some(wanted)) => match reserve(&wanted, &mut remaining) {
                 Ok(clients) => {
-                    for (gpu, client) in claim.gpus.iter().zip(clients) {
+                    for (gpu, client) in wanted.gpus.iter().zip(clients) {
                         result.sets.entry(gpu.clone()).or_default().push(client);
                     }
-                    result.gpus.insert(pod.uid.clone(), claim.gpus);
+                    result.gpus.insert(pod.uid.clone(), wanted.gpus);
                     continue;
                 }
                 Err(refusal) => refusal,
@@ -124,15 +122,15 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
         };
         result.refused.insert(pod.uid.clone(), refusal);
     }
-    // One order whoever came when: what did not change is not pushed again.
+    // The order does not depend on the order of binding: an unchanged set is not pushed to the manager again.
     for clients in result.sets.values_mut() {
         clients.sort_by(|one, other| one.pod_uid.cmp(&other.pod_uid));
     }
     result
 }
 
-/// What a pod asks for and was assigned; `None` if it is none of ours.
-fn claim(pod: &PodView) -> Result<Option<Claim<'_>>, Refusal> {
+/// Reads a pod's request and assignment; `None` if the pod does not use Sluice.
+fn read_request(pod: &PodView) -> Result<Option<AssignedRequest<'_>>, Refusal> {
     let request = GpuRequest::from_annotations(&pod.annotations).map_err(Refusal::Annotations)?;
     let gpus = annotations::assigned(&pod.annotations).map_err(Refusal::Assignment)?;
     let (request, gpus) = match (request, gpus) {
@@ -141,61 +139,63 @@ fn claim(pod: &PodView) -> Result<Option<Claim<'_>>, Refusal> {
         (Some(_), None) => return Err(Refusal::NotAssigned),
         (Some(request), Some(gpus)) => (request, gpus),
     };
-    let asked = match request.amount {
-        Amount::Share { .. } => 1,
-        Amount::Whole { gpus } => gpus,
-    };
-    if u32::try_from(gpus.len()) != Ok(asked) || gpus.iter().collect::<BTreeSet<_>>().len() != gpus.len() {
-        return Err(Refusal::WrongCount { asked, given: gpus.len() });
+    let demand = Demand::from(&request);
+    if gpus.len() != demand.gpus() || gpus.iter().collect::<BTreeSet<_>>().len() != gpus.len() {
+        return Err(Refusal::WrongCount { asked: demand.gpus(), given: gpus.len() });
     }
-    Ok(Some(Claim { pod, request, gpus }))
+    Ok(Some(AssignedRequest { pod, request, demand, gpus }))
 }
 
-/// Takes what the claim asks for from all of its GPUs, or nothing from any.
-fn take(claim: &Claim<'_>, left: &mut BTreeMap<&str, Left>) -> Result<Vec<Client>, Refusal> {
-    let (asked_milli, limit_milli) = match claim.request.amount {
-        Amount::Share { quota_milli, limit_milli } => (quota_milli, limit_milli),
-        Amount::Whole { .. } => (WHOLE_MILLI, WHOLE_MILLI),
-    };
-    let mut clients = Vec::with_capacity(claim.gpus.len());
-    for gpu in &claim.gpus {
-        let Some(there) = left.get(gpu.as_str()) else { return Err(Refusal::NotHere { gpu: gpu.clone() }) };
-        if asked_milli > there.share_milli {
-            return Err(Refusal::NoShareLeft {
-                gpu: gpu.clone(),
-                free_milli: there.share_milli,
-                asked_milli,
-            });
+/// Reserves the request on all of its GPUs, or on none. Returns the client of each GPU.
+fn reserve(
+    wanted: &AssignedRequest<'_>,
+    remaining: &mut BTreeMap<&str, Remaining>,
+) -> Result<Vec<Client>, Refusal> {
+    let asked_milli = wanted.demand.milli_per_gpu();
+    let mut clients = Vec::with_capacity(wanted.gpus.len());
+    for gpu in &wanted.gpus {
+        let Some(free) = remaining.get(gpu.as_str()) else {
+            return Err(Refusal::ForeignGpu { gpu: gpu.clone() });
+        };
+        if asked_milli > free.share_milli {
+            let free_milli = free.share_milli;
+            return Err(Refusal::NoShareLeft { gpu: gpu.clone(), free_milli, asked_milli });
         }
-        let asked = claim.request.memory_on(there.memory_total);
-        if asked > there.memory {
-            return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: there.memory, asked });
+        let asked = wanted.demand.memory_on(free.memory_total);
+        if asked > free.memory {
+            return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked });
         }
-        clients.push(client(claim, asked_milli, limit_milli, asked));
+        clients.push(client(wanted, asked));
     }
-    for (gpu, client) in claim.gpus.iter().zip(&clients) {
-        if let Some(there) = left.get_mut(gpu.as_str()) {
-            there.share_milli -= asked_milli;
-            there.memory -= client.memory_bytes;
+    for (gpu, client) in wanted.gpus.iter().zip(&clients) {
+        if let Some(free) = remaining.get_mut(gpu.as_str()) {
+            free.share_milli -= asked_milli;
+            free.memory -= client.memory_bytes;
         }
     }
     Ok(clients)
 }
 
-fn client(claim: &Claim<'_>, quota_milli: u32, limit_milli: u32, memory_bytes: u64) -> Client {
+/// The client as the manager of one of its GPUs receives it.
+fn client(wanted: &AssignedRequest<'_>, memory_bytes: u64) -> Client {
     const PPM: u32 = WHOLE_PPM / WHOLE_MILLI;
+    let AssignedRequest { pod, request, demand, .. } = wanted;
+    let limit_milli = match request.amount {
+        Amount::Share { limit_milli, .. } => limit_milli,
+        Amount::Whole { .. } => WHOLE_MILLI,
+    };
     let class =
-        if claim.request.priority.is_latency_critical() { Class::LatencyCritical } else { Class::BestEffort };
+        if request.priority.is_latency_critical() { Class::LatencyCritical } else { Class::BestEffort };
     Client {
-        pod_uid: claim.pod.uid.clone(),
-        namespace: claim.pod.namespace.clone(),
-        pod: claim.pod.name.clone(),
+        pod_uid: pod.uid.clone(),
+        namespace: pod.namespace.clone(),
+        pod: pod.name.clone(),
         class: class.into(),
-        quota_ppm: quota_milli * PPM,
+        quota_ppm: demand.milli_per_gpu() * PPM,
         limit_ppm: limit_milli * PPM,
         memory_bytes,
-        weight: claim.request.priority.weight(),
-        slo_ns: claim.request.slo_ns.unwrap_or(0),
+        weight: request.priority.weight(),
+        slo_ns: request.slo_ns.unwrap_or(0),
     }
 }
 

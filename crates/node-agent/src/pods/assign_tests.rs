@@ -23,7 +23,7 @@ fn node(gpus: &[&str]) -> NodeInventory {
     NodeInventory::new(10, (0..).zip(gpus).map(gpu).collect())
 }
 
-/// A pod bound at a second, with annotations of ours given without their prefix.
+/// A pod bound at this second, with annotations given without the prefix of Sluice's keys.
 fn pod(uid: &str, bound_at: i64, annotations: &[(&str, &str)]) -> PodView {
     PodView {
         uid: uid.to_owned(),
@@ -38,7 +38,7 @@ fn pod(uid: &str, bound_at: i64, annotations: &[(&str, &str)]) -> PodView {
     }
 }
 
-/// Uid, annotations, and words of the reason.
+/// Uid, annotations, and a part of the reason.
 type Bad<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
 
 fn all(pods: impl IntoIterator<Item = PodView>) -> Pods {
@@ -54,7 +54,7 @@ fn clients<'a>(assignments: &'a Assignments, gpu: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn annotations_become_limits_to_the_last_digit() {
+fn annotations_become_exact_limits() {
     let annotations = [
         ("quota", "0.125"),
         ("limit", "50%"),
@@ -79,7 +79,7 @@ fn annotations_become_limits_to_the_last_digit() {
 }
 
 #[test]
-fn a_pod_without_quota_has_its_memory_and_its_weight_and_no_guarantee() {
+fn pod_without_quota_has_memory_and_weight_and_no_guarantee() {
     let annotations = [("memory", "3Gi"), ("priority", "high"), ("assigned-gpu", "GPU-a")];
     let result = first([pod("u", 0, &annotations)], &["GPU-a"]);
     let client = &result.sets["GPU-a"][0];
@@ -90,7 +90,7 @@ fn a_pod_without_quota_has_its_memory_and_its_weight_and_no_guarantee() {
 }
 
 #[test]
-fn whole_gpus_are_a_client_of_all_of_them_with_all_that_they_have() {
+fn pod_with_whole_gpus_is_a_client_of_each_with_all_resources() {
     let result = first(
         [pod("u", 0, &[("quota", "2"), ("assigned-gpu", "GPU-a,GPU-c")])],
         &["GPU-a", "GPU-b", "GPU-c"],
@@ -104,7 +104,7 @@ fn whole_gpus_are_a_client_of_all_of_them_with_all_that_they_have() {
 }
 
 #[test]
-fn each_kind_of_bad_pod_is_refused_with_its_reason_and_the_others_go_on() {
+fn each_kind_of_invalid_pod_is_refused_with_its_reason_and_others_are_accepted() {
     let assigned = ("assigned-gpu", "GPU-a");
     let good = pod("good", 9, &[("quota", "0.4"), assigned]);
     let bad: [Bad; 7] = [
@@ -123,22 +123,22 @@ fn each_kind_of_bad_pod_is_refused_with_its_reason_and_the_others_go_on() {
     let pods = bad.iter().map(|(uid, annotations, _)| pod(uid, 0, annotations)).chain([good]);
     let result = first(pods, &["GPU-a", "GPU-b"]);
     for (uid, _, words) in bad {
-        let said = result.refused[uid].to_string();
-        assert!(said.contains(words), "{said:?} does not say {words:?}");
+        let message = result.refused[uid].to_string();
+        assert!(message.contains(words), "{message:?} does not contain {words:?}");
     }
     assert_eq!(clients(&result, "GPU-a"), ["good"]);
     assert_eq!(result.refused.len(), 7);
 }
 
 #[test]
-fn pods_of_others_are_neither_clients_nor_refused() {
+fn pods_without_our_annotations_are_ignored() {
     let mut strange = pod("u", 0, &[]);
     strange.annotations.insert("other/quota".into(), "0.3".into());
     assert_eq!(first([strange], &["GPU-a"]).refused.len(), 0);
 }
 
 #[test]
-fn who_was_bound_first_keeps_the_gpu_and_the_next_hears_what_is_left() {
+fn pod_bound_first_keeps_the_gpu_and_a_later_one_learns_what_is_free() {
     let of = |uid, at, quota| pod(uid, at, &[("quota", quota), ("memory", "1Gi"), ("assigned-gpu", "GPU-a")]);
     let result = first([of("c", 1, "0.6"), of("a", 2, "0.6"), of("b", 3, "0.4")], &["GPU-a"]);
     assert_eq!(clients(&result, "GPU-a"), ["b", "c"]);
@@ -156,7 +156,7 @@ fn memory_is_promised_only_once() {
 }
 
 #[test]
-fn whole_gpus_that_are_not_all_free_are_not_taken_at_all() {
+fn whole_gpus_are_all_reserved_or_none() {
     let small = pod("a", 1, &[("quota", "0.1"), ("assigned-gpu", "GPU-b")]);
     let whole = pod("b", 2, &[("quota", "2"), ("assigned-gpu", "GPU-a,GPU-b")]);
     let result = first([small, whole], &["GPU-a", "GPU-b"]);
@@ -165,7 +165,7 @@ fn whole_gpus_that_are_not_all_free_are_not_taken_at_all() {
 }
 
 #[test]
-fn who_runs_is_not_pushed_out_by_one_bound_in_the_same_second() {
+fn running_client_is_not_displaced_by_a_pod_bound_in_the_same_second() {
     let of = |uid| pod(uid, 5, &[("quota", "0.7"), ("assigned-gpu", "GPU-a")]);
     let before = first([of("z")], &["GPU-a"]);
     let after = assign(&all([of("a"), of("z")]), &node(&["GPU-a"]), &before);
@@ -174,7 +174,7 @@ fn who_runs_is_not_pushed_out_by_one_bound_in_the_same_second() {
 }
 
 #[test]
-fn a_pod_that_has_ended_makes_room() {
+fn ended_pod_frees_its_share() {
     let of = |uid, at| pod(uid, at, &[("quota", "0.7"), ("assigned-gpu", "GPU-a")]);
     let before = first([of("a", 1), of("b", 2)], &["GPU-a"]);
     let ended = PodView { has_ended: true, ..of("a", 1) };
@@ -214,7 +214,7 @@ fn any_pod() -> impl Strategy<Value = PodView> {
 
 proptest! {
     #[test]
-    fn no_gpu_is_ever_promised_twice_and_nobody_is_forgotten(
+    fn no_gpu_is_promised_twice_and_every_pod_is_assigned_or_refused(
         steps in prop::collection::vec(prop::collection::vec(any_pod(), 0..25), 1..4),
     ) {
         let inventory = node(&["GPU-a", "GPU-b", "GPU-c"]);
@@ -234,7 +234,7 @@ proptest! {
                 let has = now.gpus.contains_key(&pod.uid);
                 prop_assert_eq!(is_ours, has || now.refused.contains_key(&pod.uid));
                 prop_assert!(!(has && now.refused.contains_key(&pod.uid)));
-                // Who had a GPU and still asks for the same keeps it.
+                // A pod that had a GPU and still requests the same keeps it.
                 let unchanged = before.gpus.get(&pod.uid).is_some_and(|gpus| {
                     let same = assign(&all([PodView::clone(pod)]), &inventory, &Assignments::default());
                     same.gpus.get(&pod.uid) == Some(gpus)
@@ -242,7 +242,7 @@ proptest! {
                 });
                 prop_assert!(!unchanged || has);
             }
-            // The same once more changes nothing.
+            // A second run with the same input changes nothing.
             let again = assign(&pods, &inventory, &now);
             prop_assert_eq!(&again.sets, &now.sets);
             prop_assert!(again.refused.keys().eq(now.refused.keys()));

@@ -1,12 +1,12 @@
 //! From the pods of this node to the clients of each GPU.
 //!
 //! * [`view`]: what the agent needs to know of a pod.
-//! * [`informer`]: the pods as the API server tells of them; what was known stays known while it is away.
+//! * [`informer`]: the pods, from a watch. The last known pods remain while the API server is unavailable.
 //! * [`assign`]: the rule: pods and GPUs in, clients of each GPU and refusals out. Pure.
-//! * [`desk`]: applies the rule whenever pods or GPUs change.
+//! * [`assigner`]: applies the rule whenever pods or GPUs change.
 
 pub mod assign;
-pub mod desk;
+pub mod assigner;
 pub mod informer;
 pub mod view;
 

@@ -1,4 +1,4 @@
-//! What the agent needs to know of a pod, and nothing that changes with every heartbeat.
+//! The properties of a pod that the agent needs. None of them changes with every heartbeat.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ pub struct PodView {
     pub name: String,
     /// It has succeeded or failed: its containers have ended and none will start again.
     pub has_ended: bool,
-    /// When it was bound to this node, seconds since 1970; the creation where that is not said.
+    /// When it was bound to this node, seconds since 1970; the creation time if the status does not say.
     pub bound_at: i64,
     /// When it was created, seconds since 1970.
     pub created_at: i64,
     /// Its annotations under `sluice.dev/`.
     pub annotations: BTreeMap<String, String>,
-    /// The container that holds the GPU for long: metrics of the pod carry its name.
+    /// The container that holds the GPU: the pod's metrics carry its name.
     pub container: String,
-    /// Names of its containers by their runtime's id.
+    /// Names of its containers by the runtime's id.
     pub container_names: BTreeMap<String, String>,
 }
 
@@ -88,7 +88,7 @@ fn container_names(status: &PodStatus) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for container in lists.into_iter().flatten().flatten() {
         for id in ids(container) {
-            // `containerd://0123…`: the cgroup has only what follows.
+            // `containerd://0123…`: the cgroup contains only the part behind `://`.
             let id = id.split_once("://").map_or(id, |(_, id)| id);
             names.insert(id.to_owned(), container.name.clone());
         }
@@ -103,82 +103,5 @@ fn ids(container: &ContainerStatus) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn view(pod: serde_json::Value) -> PodView {
-        PodView::of(&serde_json::from_value(pod).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn a_pod_is_read_with_its_binding_its_annotations_and_its_containers() {
-        let pod = view(json!({
-            "metadata": {
-                "uid": "u1", "namespace": "ml", "name": "train", "creationTimestamp": "2026-01-01T00:00:00Z",
-                "annotations": {"sluice.dev/quota": "0.3", "sluice.dev/assigned-gpu": "GPU-a", "other": "x"},
-            },
-            "spec": {
-                "initContainers": [{"name": "prep"}],
-                "containers": [
-                    {"name": "proxy"},
-                    {"name": "main", "resources": {"limits": {"sluice.dev/gpu": "1"}}},
-                ],
-            },
-            "status": {
-                "phase": "Running",
-                "conditions": [
-                    {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z"},
-                    {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"},
-                ],
-                "initContainerStatuses": [
-                    {"name": "prep", "containerID": "containerd://aa", "image": "", "imageID": "", "ready": true, "restartCount": 0},
-                ],
-                "containerStatuses": [
-                    {"name": "proxy", "containerID": "", "image": "", "imageID": "", "ready": false, "restartCount": 0},
-                    {"name": "main", "containerID": "cri-o://cc", "image": "", "imageID": "", "ready": true, "restartCount": 1,
-                     "lastState": {"terminated": {"exitCode": 1, "containerID": "cri-o://bb"}}},
-                ],
-            },
-        }));
-        assert_eq!(
-            (pod.full_name().as_str(), pod.container.as_str(), pod.has_ended),
-            ("ml/train", "main", false)
-        );
-        assert_eq!(pod.bound_at - pod.created_at, 5);
-        assert_eq!(pod.annotations.len(), 2);
-        let names: Vec<_> =
-            pod.container_names.iter().map(|(id, name)| (id.as_str(), name.as_str())).collect();
-        assert_eq!(names, [("aa", "prep"), ("bb", "main"), ("cc", "main")]);
-    }
-
-    #[test]
-    fn the_series_of_a_pod_whose_sidecar_has_the_gpu_carry_the_sidecars_name() {
-        let gpu = json!({"limits": {"sluice.dev/gpu": "1"}});
-        let pod = view(json!({
-            "metadata": {"uid": "u"},
-            "spec": {
-                "initContainers": [
-                    {"name": "prep", "resources": gpu},
-                    {"name": "side", "restartPolicy": "Always", "resources": gpu},
-                ],
-                "containers": [{"name": "app"}],
-            },
-        }));
-        assert_eq!(pod.container, "side");
-    }
-
-    #[test]
-    fn only_the_two_last_phases_end_a_pod() {
-        for (phase, ended) in [
-            ("Pending", false),
-            ("Running", false),
-            ("Unknown", false),
-            ("Succeeded", true),
-            ("Failed", true),
-        ] {
-            let pod = view(json!({"metadata": {"uid": "u"}, "status": {"phase": phase}}));
-            assert_eq!(pod.has_ended, ended, "{phase}");
-        }
-    }
-}
+#[path = "view_tests.rs"]
+mod tests;

@@ -1,4 +1,4 @@
-//! The command line of `sluice scheduler`, and what it means.
+//! The command line of `sluice scheduler`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,72 +9,76 @@ use sluice_placement::annotations::{keys, parse_duration};
 /// `sluice scheduler`: serve the extender beside a kube-scheduler.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// Where the kube-scheduler beside us finds the extender. There is no authentication: keep it on this pod.
+    /// Where the kube-scheduler of this pod reaches the extender. There is no authentication: keep it on this pod's
+    /// loopback address.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9402")]
     pub listen: SocketAddr,
     /// Where /metrics, /livez and /readyz are served.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9401")]
     pub metrics_listen: SocketAddr,
-    /// The kube-scheduler's leader election lease, as NAMESPACE/NAME or NAME in our own namespace: we decide only while
-    /// the kube-scheduler of our pod holds it. `none`: always, for a kube-scheduler without leader election.
+    /// The kube-scheduler's leader election lease, as NAMESPACE/NAME, or NAME in the extender's own namespace. The
+    /// extender decides only while the kube-scheduler of its pod holds this lease. `none`: always, for a
+    /// kube-scheduler without leader election.
     #[arg(long, value_name = "LEASE", default_value = "sluice-scheduler")]
     pub lease: Lease,
-    /// Our pod's name: the holder of the lease is the kube-scheduler beside us if its identity is this name, `_`, anything. Default: the environment variable POD_NAME.
+    /// This pod's name. The lease is held by the kube-scheduler of this pod if the holder's identity is this name, `_`
+    /// and any text. Default: the environment variable POD_NAME.
     #[arg(long, value_name = "NAME")]
     pub pod_name: Option<String>,
-    /// Profile whose pods we place; `all` watches every pod of the cluster, for when a profile was renamed under running pods.
+    /// Scheduler profile whose pods are placed; `all` watches every pod of the cluster, for a profile that was renamed
+    /// while its pods run.
     #[arg(long, value_name = "NAME", default_value = keys::SCHEDULER_NAME)]
     pub scheduler_name: String,
-    /// Fill GPUs one after the other, or keep pods apart.
-    #[arg(long, value_enum, default_value_t = Laying::Binpack)]
-    pub strategy: Laying,
-    /// Nodes offered for a pod that has soft preferences among nodes, all held until it is bound. Other pods get the
-    /// single best one, and the kube-scheduler skips its scoring.
+    /// Fill GPUs one after the other, or spread pods over GPUs.
+    #[arg(long, value_enum, default_value_t = StrategyArgument::Binpack)]
+    pub strategy: StrategyArgument,
+    /// Nodes offered for a pod that has soft preferences among nodes; all stay reserved until it is bound. Other pods
+    /// get the single best node, and the kube-scheduler skips its scoring.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub candidates: u16,
     /// Offer that many nodes for every pod.
     #[arg(long)]
     pub always_score: bool,
-    /// How long an offer is held when no bind comes for it.
+    /// How long a reservation lasts if no bind follows.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub reservation: Duration,
     /// How long a bind may take; keep the kube-scheduler's httpTimeout above it.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub bind_timeout: Duration,
-    /// Events about assignments written per second on average; what exceeds it is left out and counted. 0 writes none.
+    /// Events about assignments written per second on average. Further events are dropped and counted. 0 writes none.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub events_per_second: u32,
-    /// GPUs with series of their own in /metrics; clusters with more have series by node.
+    /// GPUs with series of their own in /metrics; with more GPUs the series are per node.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub metrics_gpus: usize,
 }
 
-/// How pods are laid over GPUs.
+/// How pods are distributed over GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Laying {
+pub enum StrategyArgument {
     /// Fill GPUs one after the other.
     Binpack,
     /// As few pods on a GPU as possible.
     Spread,
 }
 
-impl From<Laying> for Strategy {
-    fn from(laying: Laying) -> Self {
+impl From<StrategyArgument> for Strategy {
+    fn from(laying: StrategyArgument) -> Self {
         match laying {
-            Laying::Binpack => Self::Binpack,
-            Laying::Spread => Self::Spread,
+            StrategyArgument::Binpack => Self::Binpack,
+            StrategyArgument::Spread => Self::Spread,
         }
     }
 }
 
-/// Whose lease says that we decide.
+/// The lease that decides whether this extender is active.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lease {
-    /// Nobody's: we always do.
+    /// No lease: always active.
     None,
-    /// This one's.
+    /// This lease.
     Named {
-        /// `None`: our own namespace.
+        /// `None`: the extender's own namespace.
         namespace: Option<String>,
         /// The lease's name.
         name: String,
@@ -115,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_named_with_or_without_its_namespace_or_not_at_all() {
+    fn lease_is_parsed_with_and_without_namespace_and_none() {
         let named =
             |namespace: Option<&str>| Lease::Named { namespace: namespace.map(Into::into), name: "l".into() };
         assert_eq!("none".parse(), Ok(Lease::None));
@@ -127,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_has_a_default_and_nonsense_is_refused() {
+    fn all_flags_have_defaults_and_invalid_values_are_refused() {
         let defaults = Command::try_parse_from(["scheduler"]).unwrap().arguments;
         assert_eq!(defaults.listen.to_string(), "127.0.0.1:9402");
         assert_eq!(defaults.reservation, Duration::from_secs(60));

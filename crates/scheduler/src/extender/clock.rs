@@ -1,10 +1,10 @@
-//! Time as placement counts it.
+//! The clock of placement.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Nanoseconds since this process began to count. It stands still while tokio's time is paused in a test.
+/// Nanoseconds since the start of this process. It follows tokio's clock, so a test can pause it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     start: Instant,
@@ -19,13 +19,13 @@ impl Clock {
         nanoseconds(self.start.elapsed())
     }
 
-    /// The time after this.
+    /// The time `after` from now.
     pub(crate) fn in_ns(&self, after: Duration) -> u64 {
         self.now_ns().saturating_add(nanoseconds(after))
     }
 }
 
-/// 584 years fit.
+/// u64 nanoseconds last 584 years.
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

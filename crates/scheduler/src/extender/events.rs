@@ -1,4 +1,5 @@
-//! Events on pods about what they were given: written beside the hot path, and left out before they cost it anything.
+//! Events on pods about their assigned GPUs. They are written outside the bind path, and dropped before they could
+//! delay it.
 
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use tokio::time::Instant;
 
 use super::wire::ExtenderBindingArgs;
 
-/// Events that wait to be written; more are left out.
+/// Events that may wait to be written; further ones are dropped.
 const WAITING: usize = 256;
-/// Seconds' worth of events that may be written at once after a quiet time.
+/// After a quiet time this many seconds' worth of events may be written at once.
 const BURST_SECONDS: u32 = 10;
 
 /// A pod got its GPUs.
@@ -37,14 +38,14 @@ impl Assignment {
     }
 }
 
-/// Where events are handed in.
+/// The sending end of the queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Events {
     queue: mpsc::Sender<Assignment>,
-    left_out: IntCounter,
+    dropped: IntCounter,
 }
 
-/// Where they come out.
+/// The receiving end of the queue.
 #[derive(Debug)]
 pub(crate) struct Writer {
     queue: mpsc::Receiver<Assignment>,
@@ -52,25 +53,25 @@ pub(crate) struct Writer {
 }
 
 /// The two ends.
-pub(crate) fn pair(per_second: u32, left_out: IntCounter) -> (Events, Writer) {
+pub(crate) fn pair(per_second: u32, dropped: IntCounter) -> (Events, Writer) {
     let (sender, receiver) = mpsc::channel(WAITING);
-    (Events { queue: sender, left_out }, Writer { queue: receiver, per_second })
+    (Events { queue: sender, dropped }, Writer { queue: receiver, per_second })
 }
 
 impl Events {
-    /// Hands in an event; never waits.
+    /// Puts an event into the queue; never waits.
     pub(crate) fn assigned(&self, assignment: Assignment) {
         if self.queue.try_send(assignment).is_err() {
-            self.left_out.inc();
+            self.dropped.inc();
         }
     }
 }
 
 impl Writer {
-    /// Writes events as fast as allowed, for ever.
+    /// Writes events at the permitted rate, for ever.
     pub(crate) async fn write(mut self, client: kube::Client, source: String) {
         if self.per_second == 0 {
-            // Takes them, so that they are not counted as left out.
+            // Receives them, so that they are not counted as dropped.
             while self.queue.recv().await.is_some() {}
             return;
         }
@@ -79,7 +80,7 @@ impl Writer {
         let mut next = Instant::now();
         while let Some(assignment) = self.queue.recv().await {
             let now = Instant::now();
-            // The earliest time that this event would have had without the ones before: a burst's worth is forgiven.
+            // The virtual scheduling form of a token bucket: `next` is at most one burst behind the clock.
             next = next.max(now.checked_sub(credit).unwrap_or(now)) + gap;
             tokio::time::sleep_until(next).await;
             let api: Api<Event> = Api::namespaced(client.clone(), &assignment.namespace);

@@ -1,4 +1,4 @@
-//! What all parts of the extender share.
+//! The state that all parts of the extender share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::events::Events;
-use super::look::Looker;
+use super::leadership::Leadership;
 use super::metrics::Metrics;
-use super::role::Role;
-use super::state::State;
+use super::placement_state::PlacementState;
+use super::recheck::Recheck;
 
-/// How the extender decides.
+/// Configuration of the extender's decisions.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     pub(crate) strategy: Strategy,
@@ -24,19 +24,19 @@ pub(crate) struct Policy {
     pub(crate) always_score: bool,
     pub(crate) reservation: Duration,
     pub(crate) bind_timeout: Duration,
-    /// How long a question waits for us to become active.
-    pub(crate) patience: Duration,
-    /// How long after the beginning of a term its lists begin: a bind that the last leader sent before its end has been
-    /// carried out by then.
+    /// How long a filter call waits for this replica to become active.
+    pub(crate) activation_timeout: Duration,
+    /// Delay between the begin of a term and its lists. By then the API server has carried out any bind that the
+    /// previous leader sent before its end.
     pub(crate) settle: Duration,
-    /// Profile whose pods we place; `None`: every pod of the cluster counts.
+    /// Scheduler profile whose pods are placed; `None`: every pod of the cluster counts.
     pub(crate) scheduler_name: Option<String>,
 }
 
-/// How long after a bind was given up it might still take effect: longer than API servers let a request run.
+/// How long an abandoned bind may still take effect: longer than API servers let a request run.
 pub(crate) const BIND_AFTERMATH: Duration = Duration::from_secs(90);
 
-/// How often a filter call may wait for the watches to catch up.
+/// Minimum interval between two filter calls that wait for the watches.
 const WAIT_EVERY: Duration = Duration::from_millis(500);
 
 /// The extender.
@@ -44,14 +44,14 @@ pub(crate) struct Extender {
     pub(crate) policy: Policy,
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
-    pub(crate) role: Role,
+    pub(crate) leadership: Leadership,
     pub(crate) metrics: Metrics,
     pub(crate) events: Events,
-    pub(super) looker: Looker,
-    state: Mutex<State>,
-    /// Counts what the watches changed.
+    pub(super) recheck: Recheck,
+    state: Mutex<PlacementState>,
+    /// Incremented when a watch changed the index.
     changes: watch::Sender<u64>,
-    /// Binds that are being sent.
+    /// Number of binds that are being sent.
     sending: watch::Sender<usize>,
     /// When a filter call last waited for a change.
     last_wait: Mutex<Option<Instant>>,
@@ -59,15 +59,15 @@ pub(crate) struct Extender {
 
 impl Extender {
     pub(crate) fn new(policy: Policy, client: kube::Client, metrics: Metrics, events: Events) -> Self {
-        let state = State::new(policy.strategy);
+        let state = PlacementState::new(policy.strategy);
         Self {
             policy,
             client,
             clock: Clock::start(),
-            role: Role::new(),
+            leadership: Leadership::new(),
             metrics,
             events,
-            looker: Looker::new(),
+            recheck: Recheck::new(),
             state: Mutex::new(state),
             changes: watch::Sender::new(0),
             sending: watch::Sender::new(0),
@@ -75,34 +75,34 @@ impl Extender {
         }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        // Every change of the index is whole before anything can panic.
+    pub(crate) fn state(&self) -> MutexGuard<'_, PlacementState> {
+        // A panic cannot leave the index inconsistent: every change is complete before code that may panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The watches have changed the index.
+    /// Reports that a watch changed the index.
     pub(crate) fn changed(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Learns of changes from now on.
+    /// Subscribes to changes of the index.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Binds that are being sent.
+    /// Subscribes to the number of binds that are being sent.
     pub(crate) fn sending(&self) -> watch::Receiver<usize> {
         self.sending.subscribe()
     }
 
-    /// Counts a bind as being sent, until what is returned is dropped.
+    /// Counts a bind as being sent until the returned value is dropped.
     pub(crate) fn begin_sending(&self) -> Sending<'_> {
         self.sending.send_modify(|count| *count += 1);
         Sending(&self.sending)
     }
 
-    /// May a filter call wait for the watches? Yes, if none has for a while: calls come one at a time, and who waits
-    /// holds up all pods.
+    /// Whether this filter call may wait for the watches: at most one call per interval. The kube-scheduler sends one
+    /// call at a time, so waiting delays all pods.
     pub(crate) fn may_wait(&self) -> bool {
         let mut last = self.last_wait.lock().unwrap_or_else(PoisonError::into_inner);
         let may = last.is_none_or(|last| last.elapsed() >= WAIT_EVERY);
@@ -112,13 +112,13 @@ impl Extender {
         may
     }
 
-    /// Gives back reservations that nobody came for.
+    /// Releases expired reservations.
     pub(crate) fn expire(&self) {
         let expired = self.state().index.expire(self.clock.now_ns());
         self.metrics.expired.inc_by(expired as u64);
     }
 
-    /// Gives back what runs out, every second, as long as it is polled.
+    /// Releases expired reservations every second, as long as it is polled.
     pub(crate) async fn keep_expiring(&self) {
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         loop {
@@ -128,7 +128,7 @@ impl Extender {
     }
 }
 
-/// A bind is being sent as long as this lives.
+/// Counts a bind as being sent while it lives.
 pub(crate) struct Sending<'a>(&'a watch::Sender<usize>);
 
 impl Drop for Sending<'_> {

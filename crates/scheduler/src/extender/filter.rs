@@ -1,7 +1,8 @@
-//! Filter and prioritize: where does the pod go?
+//! Filter and prioritize: choose a node and GPUs for a pod.
 //!
-//! Filter decides, and holds what it offers. By default it offers the one best node, so that the scheduler has nothing
-//! left to score. A pod with wishes of its own among nodes gets several, all held until one is bound.
+//! Filter decides, and reserves what it offers. By default it offers only the best node, so that the kube-scheduler
+//! has nothing to score. A pod with soft preferences among nodes gets several nodes; all stay reserved until the pod
+//! is bound.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,15 +15,15 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::extender::Extender;
+use super::leadership::LeadershipState;
 use super::metrics::Outcome;
-use super::role::State;
 use super::wire::{ExtenderArgs, ExtenderFilterResult, HostPriority, NodeName, Pod};
 
-/// Up to so many nodes are refused GPU by GPU. With more, nodes that lack the same have the same words, for the
-/// scheduler's message to the user counts equal ones and lists the others.
+/// Up to this many refused nodes have a reason per GPU. With more, nodes that lack the same get the same text, because
+/// the kube-scheduler's message counts equal texts and lists the others.
 const DETAILED_NODES: usize = 4;
 
-/// How far our watch may be behind the scheduler's for a pod's end to be seen in time.
+/// How far the extender's watch may lag behind the kube-scheduler's watch without a needless refusal.
 const LAG: Duration = Duration::from_millis(25);
 
 /// The highest score of an extender.
@@ -31,12 +32,12 @@ const MAX_SCORE: i64 = 10;
 impl Extender {
     /// Answers filter.
     pub(crate) async fn filter(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
-        match self.role.wait_active(self.policy.patience).await {
-            State::Active => self.decide(args).await,
-            State::Syncing => {
+        match self.leadership.wait_until_active(self.policy.activation_timeout).await {
+            LeadershipState::Active => self.decide(args).await,
+            LeadershipState::Syncing => {
                 (failure("Sluice's extender is still reading the state of the cluster"), Outcome::Inactive)
             }
-            State::Standby => (
+            LeadershipState::Standby => (
                 failure("Sluice's extender is on standby: its kube-scheduler does not hold the lease"),
                 Outcome::Inactive,
             ),
@@ -51,45 +52,46 @@ impl Extender {
             Ok(demand) => demand,
             Err(mistake) => return (refuse_all(names, &mistake), Outcome::Invalid),
         };
-        match self.place_patiently(&args.pod, &demand, names).await {
+        match self.place_with_recheck(&args.pod, &demand, names).await {
             Offer::Reserved(choices) => {
                 (nodes(choices.iter().map(|choice| &*choice.node)), Outcome::Reserved)
             }
             Offer::Held(choice) => (nodes(std::iter::once(&*choice.node)), Outcome::Reserved),
             Offer::HeldElsewhere(claim) => {
-                (failure(&format!("the pod is bound to {} already", claim.node)), Outcome::Error)
+                (failure(&format!("the pod is already bound to {}", claim.node)), Outcome::Error)
             }
             Offer::Refused(reasons) => (refused(&reasons), Outcome::Refused),
         }
     }
 
-    /// Places a pod, and before it refuses one makes sure that those which stand in its way are still there.
+    /// Places a pod. Before it refuses one, it verifies that the pods which hold the needed GPUs still exist.
     ///
-    /// The scheduler asks about a waiting pod again as soon as its own watch shows that another has ended. Ours may show
-    /// it a little later, and what is refused then is asked about again only at the next event, which can take minutes.
-    async fn place_patiently(&self, pod: &Pod, demand: &Demand, names: &[NodeName<'_>]) -> Offer {
+    /// The kube-scheduler asks about a waiting pod again as soon as its own watch shows that another pod has ended.
+    /// The extender's watch may show this a little later. A pod that is refused then is asked about only at the next
+    /// event, which can take minutes.
+    async fn place_with_recheck(&self, pod: &Pod, demand: &Demand, names: &[NodeName<'_>]) -> Offer {
         let asked = Instant::now();
         let mut changes = self.changes();
         let mut offer = self.place(pod, demand, names);
-        if !could_change(&offer) {
+        if !may_become_free(&offer) {
             return offer;
         }
-        self.look_at_ending(asked, demand, names.iter().map(|name| &*name.0)).await;
-        if is_news(&mut changes) {
+        self.recheck_deleting(asked, demand, names.iter().map(|name| &*name.0)).await;
+        if has_changed(&mut changes) {
             offer = self.place(pod, demand, names);
         }
-        if !could_change(&offer) {
+        if !may_become_free(&offer) {
             return offer;
         }
-        self.look_at_all(asked).await;
-        if is_news(&mut changes) {
+        self.recheck_all(asked).await;
+        if has_changed(&mut changes) {
             offer = self.place(pod, demand, names);
         }
-        if !could_change(&offer) || !self.may_wait() {
+        if !may_become_free(&offer) || !self.may_wait() {
             return offer;
         }
         let end = Instant::now() + LAG;
-        while could_change(&offer) && matches!(timeout_at(end, changes.changed()).await, Ok(Ok(()))) {
+        while may_become_free(&offer) && matches!(timeout_at(end, changes.changed()).await, Ok(Ok(()))) {
             offer = self.place(pod, demand, names);
         }
         offer
@@ -104,7 +106,7 @@ impl Extender {
         self.state().index.reserve(&pod.metadata.uid, demand, names, most, deadline)
     }
 
-    /// Answers prioritize: the order in which filter offered the nodes, as scores.
+    /// Answers prioritize: filter's order of the nodes, as scores.
     pub(crate) fn prioritize(&self, args: &ExtenderArgs<'_>) -> Vec<HostPriority> {
         let state = self.state();
         let claims = state.index.claims(&args.pod.metadata.uid);
@@ -117,19 +119,19 @@ impl Extender {
     }
 }
 
-/// Has something changed since this was last asked?
-fn is_news(changes: &mut watch::Receiver<u64>) -> bool {
-    let is_news = matches!(changes.has_changed(), Ok(true));
+/// Whether anything has changed since the last call.
+fn has_changed(changes: &mut watch::Receiver<u64>) -> bool {
+    let has_changed = matches!(changes.has_changed(), Ok(true));
     changes.mark_unchanged();
-    is_news
+    has_changed
 }
 
-/// Refused for want of what other pods hold.
-fn could_change(offer: &Offer) -> bool {
+/// Whether the pod was refused for lack of what other pods hold.
+fn may_become_free(offer: &Offer) -> bool {
     matches!(offer, Offer::Refused(reasons) if reasons.iter().any(|(_, reasons)| reasons.is_resolvable()))
 }
 
-/// What the pod asks for, or what is wrong with that in words.
+/// The pod's demand, or a text that says what is wrong with its request.
 pub(crate) fn demand_of(pod: &Pod) -> Result<Demand, String> {
     let none = BTreeMap::new();
     if pod.metadata.uid.is_empty() {
@@ -166,15 +168,16 @@ fn refuse_all(names: &[NodeName<'_>], why: &str) -> ExtenderFilterResult {
     }
 }
 
-/// Nodes and why they do not do.
+/// The answer for nodes that cannot take the pod.
 ///
-/// All count as beyond what preemption could change as long as we serve no preempt verb: the scheduler alone would find
-/// no victim that helps (it does not know whose share is whose) and nominate a node without any, on which it then
-/// keeps room that the pod cannot use. With the verb, `NodeReasons::is_resolvable` tells the two kinds apart.
+/// All of them are reported as unresolvable by preemption, as long as the extender serves no preempt verb. The
+/// kube-scheduler alone does not know which pod holds which share: it would find no useful victim, nominate a node
+/// without one, and then keep room there that the pod cannot use. With the verb, `NodeReasons::is_resolvable`
+/// distinguishes the two kinds.
 fn refused(reasons: &[(Arc<str>, NodeReasons)]) -> ExtenderFilterResult {
     let is_short = reasons.len() <= DETAILED_NODES;
-    let words = |reason: &NodeReasons| if is_short { reason.to_string() } else { reason.summary() };
-    let failed = reasons.iter().map(|(name, reason)| (name.to_string(), words(reason))).collect();
+    let text = |reason: &NodeReasons| if is_short { reason.to_string() } else { reason.summary() };
+    let failed = reasons.iter().map(|(name, reason)| (name.to_string(), text(reason))).collect();
     ExtenderFilterResult {
         node_names: Some(Vec::new()),
         failed_and_unresolvable_nodes: failed,

@@ -1,4 +1,4 @@
-//! The two HTTP faces: the verbs for the kube-scheduler beside us, metrics and probes for everyone.
+//! The two HTTP servers: the verbs for the kube-scheduler of this pod, and metrics and probes.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use super::extender::Extender;
 use super::metrics::{self, Outcome};
 use super::wire::{ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult};
 
-/// A pod is at most 1.5 MiB (etcd's limit) and names of 5,000 nodes 1.3 MiB.
+/// A pod has at most 1.5 MiB (etcd's limit), and the names of 5,000 nodes have 1.3 MiB.
 const BODY_LIMIT: usize = 16 << 20;
 
-/// The verbs. Preemption has no route yet: `preempt` belongs here, and in the kube-scheduler's configuration as
-/// `preemptVerb`, once it is decided which pods of a GPU give way.
+/// The verbs. Preemption has no route yet: it needs `preempt` here and `preemptVerb` in the kube-scheduler's
+/// configuration.
 pub(crate) fn verbs(extender: Arc<Extender>) -> Router {
     Router::new()
         .route("/filter", post(filter))
@@ -36,7 +36,7 @@ async fn filter(State(extender): State<Arc<Extender>>, body: Bytes) -> Response 
         Err(error) => (ExtenderFilterResult { error, ..ExtenderFilterResult::default() }, Outcome::Error),
     };
     let response = json(&answer);
-    extender.metrics.filtered(outcome, start.elapsed().as_secs_f64());
+    extender.metrics.record_filter(outcome, start.elapsed().as_secs_f64());
     response
 }
 
@@ -54,7 +54,7 @@ async fn bind(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
         Ok(args) => extender.bind(args).await,
         Err(error) => (super::wire::ExtenderBindingResult { error }, Outcome::Error),
     };
-    metrics.bound(outcome, start.elapsed().as_secs_f64());
+    metrics.record_bind(outcome, start.elapsed().as_secs_f64());
     json(&answer)
 }
 
@@ -69,7 +69,7 @@ fn json(answer: &impl Serialize) -> Response {
     }
 }
 
-/// What the second address serves.
+/// State of the second server.
 #[derive(Clone)]
 struct Page {
     extender: Arc<Extender>,
@@ -92,10 +92,10 @@ async fn serve_metrics(State(page): State<Page>) -> Response {
     }
 }
 
-/// Ready once the cluster has been seen, on standby too: a standby can take over.
+/// Ready once nodes and pods were listed, also on standby: a standby replica can take over.
 async fn readyz(State(page): State<Page>) -> Response {
-    if page.extender.role.has_seen_the_cluster() {
-        (StatusCode::OK, format!("{:?}\n", page.extender.role.state()).to_lowercase()).into_response()
+    if page.extender.leadership.has_listed_once() {
+        (StatusCode::OK, format!("{:?}\n", page.extender.leadership.state()).to_lowercase()).into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "nodes and pods have not been listed yet\n").into_response()
     }

@@ -1,4 +1,5 @@
-//! Who leads: the kube-scheduler whose identity begins with our pod's name, by its leader election lease.
+//! Watches the leader election lease: the kube-scheduler of this pod leads if the holder's identity begins with this
+//! pod's name.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,15 +11,15 @@ use kube::runtime::{WatchStreamExt, watcher};
 
 use super::extender::Extender;
 
-/// What a lease lasts when it does not say so.
+/// Duration of a lease that does not state one.
 const LEASE_SECONDS: i32 = 15;
-/// The watch is asked for anew after so long: a connection that died in silence must not cost us the lease for long.
+/// Length of one watch. A connection that died silently must not cost the leadership for long.
 const WATCH_SECONDS: u32 = 10;
 
 /// Follows the lease for ever.
 ///
-/// A lease that is not seen renewed within its time is over: its kube-scheduler has ended itself before that, and another
-/// may hold it.
+/// A lease without a renewal within its duration is over: its kube-scheduler has exited before that, and another may
+/// hold it.
 pub(crate) async fn follow(extender: &Extender, namespace: &str, name: &str, pod_name: &str) {
     let api: Api<Lease> = Api::namespaced(extender.client.clone(), namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
@@ -31,15 +32,15 @@ pub(crate) async fn follow(extender: &Extender, namespace: &str, name: &str, pod
             Ok(watcher::Event::InitApply(lease) | watcher::Event::Apply(lease)) => {
                 was_listed = true;
                 let spec = lease.spec.unwrap_or_default();
-                // A new list shows the same renewal again, which makes it no younger.
+                // A new list repeats the last renewal, which does not extend the lease.
                 let renewal = Some((spec.holder_identity.clone(), spec.renew_time.clone()));
                 if last_renewal != renewal {
                     last_renewal = renewal;
-                    take_in(extender, &spec, pod_name);
+                    apply_pod(extender, &spec, pod_name);
                 }
             }
-            Ok(watcher::Event::Delete(_)) => extender.role.set_leading(false),
-            Ok(watcher::Event::InitDone) if !was_listed => extender.role.set_leading(false),
+            Ok(watcher::Event::Delete(_)) => extender.leadership.set_leading(false),
+            Ok(watcher::Event::InitDone) if !was_listed => extender.leadership.set_leading(false),
             Ok(watcher::Event::InitDone) => {}
             Err(error) => {
                 extender.metrics.watch_errors.inc();
@@ -49,14 +50,14 @@ pub(crate) async fn follow(extender: &Extender, namespace: &str, name: &str, pod
     }
 }
 
-/// A renewal, or another holder.
-fn take_in(extender: &Extender, spec: &LeaseSpec, pod_name: &str) {
+/// Applies a renewal or a change of the holder.
+fn apply_pod(extender: &Extender, spec: &LeaseSpec, pod_name: &str) {
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
     let leads = is_ours(holder, pod_name);
     tracing::debug!(holder, leads, "lease");
     let seconds = spec.lease_duration_seconds.unwrap_or(LEASE_SECONDS);
     let lasting = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-    extender.role.set_leader(leads, holder, Some(lasting));
+    extender.leadership.set_leader(leads, holder, Some(lasting));
 }
 
 /// A kube-scheduler's identity is its host name, `_` and a random UUID.
@@ -64,7 +65,7 @@ fn is_ours(holder: &str, pod_name: &str) -> bool {
     holder.strip_prefix(host_name(pod_name)).is_some_and(|rest| rest.starts_with('_'))
 }
 
-/// The host name that kubelet gives a pod of this name: at most 63 bytes, which end in a letter or digit
+/// The host name that kubelet gives a pod of this name: at most 63 bytes, ending in a letter or digit
 /// (`truncatePodHostnameIfNeeded`, pkg/kubelet/kubelet_pods.go). Names of pods are ASCII.
 fn host_name(pod_name: &str) -> &str {
     pod_name.get(..63).map_or(pod_name, |cut| cut.trim_end_matches(['-', '.']))
@@ -75,7 +76,7 @@ mod tests {
     use super::{host_name, is_ours};
 
     #[test]
-    fn a_long_name_is_cut_as_kubelet_cuts_it() {
+    fn long_pod_name_is_cut_as_kubelet_does() {
         let long = format!("{}-12345678-abcde", "x".repeat(54));
         assert_eq!(host_name(&long), format!("{}-12345678", "x".repeat(54)));
         assert!(is_ours(&format!("{}-12345678_5d0e", "x".repeat(54)), &long));
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_ours_by_our_whole_name() {
+    fn holder_matches_only_the_complete_pod_name() {
         assert!(is_ours("sluice-scheduler-abc-1_5d0e", "sluice-scheduler-abc-1"));
         for other in
             ["", "sluice-scheduler-abc-1", "sluice-scheduler-abc-10_5d0e", "x_sluice-scheduler-abc-1_"]

@@ -1,4 +1,4 @@
-//! What Prometheus sees of the extender.
+//! The extender's metrics.
 
 use std::fmt::Write;
 
@@ -6,27 +6,27 @@ use prometheus::{Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, O
 use sluice_placement::GpuUse;
 
 use super::extender::Extender;
-use super::look::Look;
-use super::role;
+use super::leadership;
+use super::recheck::RecheckOutcome;
 
-/// How a question was answered.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Filter found places and holds them.
+    /// Filter reserved GPUs.
     Reserved,
-    /// Filter found none; bind: the API server refused.
+    /// Filter: no node has room. Bind: the API server refused.
     Refused,
     /// The pod's annotations are wrong.
     Invalid,
-    /// Bind: done.
+    /// Bind: the pod is bound.
     Bound,
-    /// Bind: nothing was held (any more).
+    /// Bind: nothing was reserved (any more).
     NotReserved,
-    /// Bind: no answer, or one that leaves open what happened.
+    /// Bind: no answer, or one that leaves the result open.
     Unknown,
-    /// We do not decide at present.
+    /// This replica is not active.
     Inactive,
-    /// The question makes no sense.
+    /// The request is malformed.
     Error,
 }
 
@@ -45,13 +45,13 @@ impl Outcome {
     }
 }
 
-/// From 20 µs, the least that an answer takes, to seconds.
+/// From 20 µs, the shortest time of an answer, to seconds.
 const BUCKETS: [f64; 18] = [
     20e-6, 50e-6, 100e-6, 200e-6, 300e-6, 500e-6, 750e-6, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 10e-3, 20e-3,
     50e-3, 0.2, 1.0, 5.0,
 ];
 
-/// Counters and histograms; gauges are read when they are asked for.
+/// Counters and histograms. Gauges are read at each scrape.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -59,10 +59,10 @@ pub(crate) struct Metrics {
     pub(crate) bind_seconds: Histogram,
     filters: IntCounterVec,
     binds: IntCounterVec,
-    looks: IntCounterVec,
+    rechecks: IntCounterVec,
     pub(crate) expired: IntCounter,
     pub(crate) watch_errors: IntCounter,
-    pub(crate) events_left_out: IntCounter,
+    pub(crate) events_dropped: IntCounter,
 }
 
 impl Metrics {
@@ -84,43 +84,49 @@ impl Metrics {
             Ok::<_, prometheus::Error>(counter)
         };
         Ok(Self {
-            filter_seconds: histogram("sluice_scheduler_filter_seconds", "Time to answer a filter call.")?,
+            filter_seconds: histogram(
+                "sluice_scheduler_filter_seconds",
+                "Time to answer a filter call, seconds.",
+            )?,
             bind_seconds: histogram(
                 "sluice_scheduler_bind_seconds",
-                "Time to answer a bind call, the API server's included.",
+                "Time to answer a bind call, including the API server's, seconds.",
             )?,
             filters: counters("sluice_scheduler_filters_total", "Filter calls by outcome.")?,
             binds: counters("sluice_scheduler_binds_total", "Bind calls by outcome.")?,
-            looks: counters(
+            rechecks: counters(
                 "sluice_scheduler_second_looks_total",
-                "Questions to the API server, before a pod was refused, whether those in its way are still there.",
+                "Rechecks with the API server, before a refusal, of pods that hold the needed GPUs, by outcome.",
             )?,
             expired: counter(
                 "sluice_scheduler_reservations_expired_total",
-                "Pods whose reservation ran out.",
+                "Reservations that expired without a bind.",
             )?,
-            watch_errors: counter("sluice_scheduler_watch_errors_total", "Interrupted watches of the API.")?,
-            events_left_out: counter(
+            watch_errors: counter(
+                "sluice_scheduler_watch_errors_total",
+                "Interrupted watches of the API server.",
+            )?,
+            events_dropped: counter(
                 "sluice_scheduler_events_left_out_total",
-                "Events not written to spare the API.",
+                "Events dropped because of the rate limit.",
             )?,
             registry,
         })
     }
 
-    pub(crate) fn filtered(&self, outcome: Outcome, seconds: f64) {
+    pub(crate) fn record_filter(&self, outcome: Outcome, seconds: f64) {
         self.filter_seconds.observe(seconds);
         self.filters.with_label_values(&[outcome.name()]).inc();
     }
 
-    pub(crate) fn bound(&self, outcome: Outcome, seconds: f64) {
+    pub(crate) fn record_bind(&self, outcome: Outcome, seconds: f64) {
         self.bind_seconds.observe(seconds);
         self.binds.with_label_values(&[outcome.name()]).inc();
     }
 
-    /// The API server was asked about pods in the way of one that was to be refused.
-    pub(crate) fn looked(&self, look: Look) {
-        self.looks.with_label_values(&[look.name()]).inc();
+    /// Counts a recheck of pods that hold the GPUs a refused pod needs.
+    pub(crate) fn record_recheck(&self, outcome: RecheckOutcome) {
+        self.rechecks.with_label_values(&[outcome.name()]).inc();
     }
 
     fn text(&self) -> prometheus::Result<String> {
@@ -130,7 +136,7 @@ impl Metrics {
     }
 }
 
-/// Everything in Prometheus' text format. More GPUs than `most_gpus` are summed up by node.
+/// All series in Prometheus' text format. With more GPUs than `most_gpus` the series are summed by node.
 pub(crate) fn page(extender: &Extender, most_gpus: usize) -> Result<String, prometheus::Error> {
     let mut page = extender.metrics.text()?;
     let ((reserved, bound), uses) = {
@@ -139,25 +145,25 @@ pub(crate) fn page(extender: &Extender, most_gpus: usize) -> Result<String, prom
             state.index.uses().map(|(node, uses)| (node.to_string(), uses)).collect();
         (state.index.counts(), uses)
     };
-    let active = u64::from(extender.role.state() == role::State::Active);
+    let active = u64::from(extender.leadership.state() == leadership::LeadershipState::Active);
     gauge(
         &mut page,
         "sluice_scheduler_active",
-        "1 while this replica decides.",
+        "1 while this replica decides, else 0.",
         &[(String::new(), active.to_string())],
     );
     let one = |count: usize| [(String::new(), count.to_string())];
     gauge(
         &mut page,
         "sluice_scheduler_reservations",
-        "Pods with a place that are not bound yet.",
+        "Pods with a reservation that are not bound yet.",
         &one(reserved),
     );
     gauge(&mut page, "sluice_scheduler_assigned_pods", "Bound pods that hold GPUs.", &one(bound));
     gauge(&mut page, "sluice_scheduler_nodes", "Nodes with GPUs.", &one(uses.len()));
     if let Some(bytes) = resident_bytes() {
         let lines = [(String::new(), bytes.to_string())];
-        gauge(&mut page, "process_resident_memory_bytes", "Resident memory size in bytes.", &lines);
+        gauge(&mut page, "process_resident_memory_bytes", "Resident memory, bytes.", &lines);
     }
     write_uses(&mut page, &uses, most_gpus);
     Ok(page)
@@ -187,16 +193,11 @@ fn write_uses(page: &mut String, uses: &[(String, Vec<GpuUse>)], most_gpus: usiz
     gauge(
         page,
         "sluice_scheduler_assigned_share",
-        "Given of GPUs, 1 is a whole one; by node in large clusters.",
+        "Assigned share of GPUs, 1 is a whole GPU; by node in large clusters.",
         &shares,
     );
-    gauge(page, "sluice_scheduler_assigned_memory_bytes", "Given of the GPUs' memory.", &memories);
-    gauge(
-        page,
-        "sluice_scheduler_gpu_pods",
-        "Pods that hold some of the GPUs, reservations included.",
-        &pods,
-    );
+    gauge(page, "sluice_scheduler_assigned_memory_bytes", "Assigned memory of GPUs, bytes.", &memories);
+    gauge(page, "sluice_scheduler_gpu_pods", "Pods with a share of a GPU, including reservations.", &pods);
 }
 
 fn gauge(page: &mut String, name: &str, help: &str, lines: &[(String, String)]) {
@@ -207,7 +208,7 @@ fn gauge(page: &mut String, name: &str, help: &str, lines: &[(String, String)]) 
     }
 }
 
-/// This process' memory in RAM.
+/// Resident memory of this process.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

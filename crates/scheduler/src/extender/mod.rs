@@ -1,32 +1,33 @@
 //! The extender of a stock kube-scheduler: filter, prioritize, bind.
 //!
-//! The kube-scheduler asks it about pods that want `sluice.dev/gpu`, after its own filters. `filter` decides which node
-//! and which GPUs, and holds them for the pod; `bind` writes both in one call. What it knows comes from watches of nodes
-//! and pods and from its own answers; nothing is stored: after a restart the pods' annotations say what is given.
+//! After its own filters, the kube-scheduler calls the extender for pods that request `sluice.dev/gpu`. `filter`
+//! chooses node and GPUs and reserves them; `bind` writes both in one request. The extender's knowledge comes from
+//! watches of nodes and pods and from its own answers. Nothing is stored: after a restart the pods' annotations tell
+//! which GPUs are assigned.
+//!
+//! A call goes through `http`, `filter` or `bind`, and the index in `placement_state`.
 
 mod arguments;
 mod bind;
 mod clock;
-mod ending;
 mod events;
 #[expect(clippy::module_inception, reason = "the extender itself, among the parts of the extender")]
 mod extender;
-mod feed;
 mod filter;
 mod http;
+mod leadership;
 mod lease;
-mod left;
-mod look;
 mod metrics;
-mod nodes;
+mod node_watch;
 mod objects;
-mod pods;
-mod role;
+mod placement_state;
+mod pod_watch;
+mod recheck;
 mod run;
-mod state;
 #[cfg(test)]
 mod tests;
+mod watch_loop;
 mod wire;
 
-pub use arguments::{Arguments, Laying, Lease};
+pub use arguments::{Arguments, Lease, StrategyArgument};
 pub use run::run;

@@ -1,4 +1,5 @@
-//! Pods and nodes of the API as far as we need them: nothing else of what the watches deliver is kept, or even built.
+//! Pods and nodes of the API, reduced to the needed fields. The other fields that a watch delivers are not even
+//! deserialised.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ impl Pod {
         (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
     }
 
-    /// Somebody has asked for its end, which has yet to come.
+    /// Its deletion was requested, and it still exists.
     pub(crate) fn is_being_deleted(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
@@ -64,7 +65,8 @@ impl Pod {
         self.metadata.annotations.as_ref()
     }
 
-    /// All its containers have ended for good. A pod that is being deleted may still run; only kubelet's last word counts.
+    /// All its containers have ended for good. A pod that is being deleted may still run; only the phase that kubelet
+    /// reports counts.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
@@ -87,7 +89,7 @@ impl Node {
     }
 }
 
-/// Metadata without labels, owners and the long tables of who manages which field.
+/// Metadata without labels, owners and managed fields.
 fn lean<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -116,7 +118,7 @@ fn lean<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     })
 }
 
-/// Both are what `k8s_openapi` calls them, but for what is read.
+/// Same kind and group as in `k8s_openapi`, with fewer fields.
 macro_rules! resource {
     ($lean:ty, $full:ty, metadata_only: $metadata_only:literal) => {
         impl Resource for $lean {
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_pod_only_what_is_ours_is_kept() {
+    fn only_needed_fields_of_a_pod_are_kept() {
         let text = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"n","uid":"u","resourceVersion":"7",
             "labels":{"a":"b"},"annotations":{"sluice.dev/quota":"0.3","other":"large"},
             "managedFields":[{"manager":"kubelet","fieldsV1":{"f:x":{}}}],"ownerReferences":null},
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_ended_by_its_phase_and_not_by_being_deleted() {
+    fn pod_has_ended_by_phase_not_by_deletion_timestamp() {
         let pod = |text: &str| serde_json::from_str::<Pod>(text).unwrap();
         assert!(
             !pod(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Running"}}"#)

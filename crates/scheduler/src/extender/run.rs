@@ -1,4 +1,4 @@
-//! From the command line to the end of the process.
+//! Starts the extender and ends it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,43 +12,45 @@ use super::arguments::{Arguments, Lease};
 use super::events::{self, Writer};
 use super::extender::{Extender, Policy};
 use super::metrics::Metrics;
-use super::{http, lease, nodes, pods};
+use super::{http, lease, node_watch, pod_watch};
 
 /// Scheduler name that stands for every pod of the cluster.
 const EVERY_POD: &str = "all";
 
-/// How long a filter call waits for us to become active; shorter than the scheduler's patience with us (5 s by default).
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a filter call waits for this replica to become active; shorter than the kube-scheduler's timeout (5 s by
+/// default).
+const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long API servers may take to carry out a bind whose sender has ended.
-const SETTLE: Duration = Duration::from_millis(500);
+const SETTLE_TIME: Duration = Duration::from_millis(500);
 
 /// Serves until a signal.
 ///
 /// # Errors
-/// What keeps it from starting.
+/// What prevents the start.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let leadership = Leadership::of(&arguments)?;
-    let mut config = kube::Config::infer().await.context("no way to the API server")?;
-    // A bind that is sent again by the client answers "already bound" for our own success; watches back off themselves.
+    let election = LeaderElection::of(&arguments)?;
+    let mut config = kube::Config::infer().await.context("cannot find the API server")?;
+    // A bind that the client library repeats would fail with "already bound" after its own success. The watches have a
+    // backoff of their own.
     config.default_retry = false;
     let namespace = config.default_namespace.clone();
-    let client = kube::Client::try_from(config).context("cannot make a client of the API server")?;
-    let (extender, writer) = assemble(&arguments, client.clone())?;
+    let client = kube::Client::try_from(config).context("cannot create a client of the API server")?;
+    let (extender, writer) = create_extender(&arguments, client.clone())?;
     let verbs = TcpListener::bind(arguments.listen).await;
     let verbs = verbs.with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let page = TcpListener::bind(arguments.metrics_listen).await;
     let page = page.with_context(|| format!("cannot listen on {}", arguments.metrics_listen))?;
     let stop = stop_on_signals()?;
-    tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?leadership, "extender");
+    tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?election, "extender started");
 
     tokio::spawn(writer.write(client, arguments.scheduler_name.clone()));
-    let background = spawn_background(&extender, leadership, namespace);
+    let background = spawn_background(&extender, election, namespace);
     let serve_page = axum::serve(page, http::page(extender.clone(), arguments.metrics_gpus));
     let serve_page = serve_page.with_graceful_shutdown(stop.clone().cancelled_owned());
     let serve_verbs = axum::serve(verbs, http::verbs(extender.clone()));
     let serve_verbs = serve_verbs.with_graceful_shutdown(stop.clone().cancelled_owned());
-    // Connections that a scheduler keeps open must not keep us from ending.
+    // A connection that a kube-scheduler keeps open must not block the end.
     tokio::select! {
         outcome = async { tokio::try_join!(serve_verbs.into_future(), serve_page.into_future()) } => drop(outcome?),
         () = end(&extender, &stop, background, arguments.bind_timeout) => {}
@@ -56,33 +58,33 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// When told to stop: nothing new begins, and what is being sent is seen through.
+/// After `stop`: no new bind begins, and binds that are being sent are awaited.
 async fn end(
     extender: &Extender,
     stop: &CancellationToken,
     background: Vec<tokio::task::JoinHandle<()>>,
-    patience: Duration,
+    timeout: Duration,
 ) {
     stop.cancelled().await;
     for task in background {
         task.abort();
     }
-    extender.role.set_leading(false);
+    extender.leadership.set_leading(false);
     let mut sending = extender.sending();
     let quiet = sending.wait_for(|sending| *sending == 0);
-    if tokio::time::timeout(patience, quiet).await.is_err() {
+    if tokio::time::timeout(timeout, quiet).await.is_err() {
         tracing::warn!("ended before the API server answered all binds");
     }
 }
 
-/// Whose word makes us active.
+/// What makes this replica the leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Leadership {
+enum LeaderElection {
     Always,
     Lease { namespace: Option<String>, name: String, pod_name: String },
 }
 
-impl Leadership {
+impl LeaderElection {
     fn of(arguments: &Arguments) -> anyhow::Result<Self> {
         let Lease::Named { namespace, name } = arguments.lease.clone() else { return Ok(Self::Always) };
         let pod_name = arguments.pod_name.clone().or_else(|| std::env::var("POD_NAME").ok());
@@ -93,17 +95,17 @@ impl Leadership {
     }
 }
 
-fn assemble(arguments: &Arguments, client: kube::Client) -> anyhow::Result<(Arc<Extender>, Writer)> {
+fn create_extender(arguments: &Arguments, client: kube::Client) -> anyhow::Result<(Arc<Extender>, Writer)> {
     let metrics = Metrics::new().context("cannot register metrics")?;
-    let (events, writer) = events::pair(arguments.events_per_second, metrics.events_left_out.clone());
+    let (events, writer) = events::pair(arguments.events_per_second, metrics.events_dropped.clone());
     let policy = Policy {
         strategy: arguments.strategy.into(),
         candidates: usize::from(arguments.candidates),
         always_score: arguments.always_score,
         reservation: arguments.reservation,
         bind_timeout: arguments.bind_timeout,
-        patience: PATIENCE,
-        settle: SETTLE,
+        activation_timeout: ACTIVATION_TIMEOUT,
+        settle: SETTLE_TIME,
         scheduler_name: Some(arguments.scheduler_name.clone()).filter(|name| name != EVERY_POD),
     };
     Ok((Arc::new(Extender::new(policy, client, metrics, events)), writer))
@@ -111,20 +113,20 @@ fn assemble(arguments: &Arguments, client: kube::Client) -> anyhow::Result<(Arc<
 
 fn spawn_background(
     extender: &Arc<Extender>,
-    leadership: Leadership,
+    election: LeaderElection,
     own_namespace: String,
 ) -> Vec<tokio::task::JoinHandle<()>> {
     let (for_nodes, for_pods, expiry, leader) =
         (extender.clone(), extender.clone(), extender.clone(), extender.clone());
-    if leadership == Leadership::Always {
-        extender.role.set_leading(true);
+    if election == LeaderElection::Always {
+        extender.leadership.set_leading(true);
     }
     vec![
-        tokio::spawn(async move { nodes::follow(&for_nodes).await }),
-        tokio::spawn(async move { pods::follow(&for_pods).await }),
+        tokio::spawn(async move { node_watch::follow(&for_nodes).await }),
+        tokio::spawn(async move { pod_watch::follow(&for_pods).await }),
         tokio::spawn(async move { expiry.keep_expiring().await }),
         tokio::spawn(async move {
-            if let Leadership::Lease { namespace, name, pod_name } = leadership {
+            if let LeaderElection::Lease { namespace, name, pod_name } = election {
                 lease::follow(&leader, &namespace.unwrap_or(own_namespace), &name, &pod_name).await;
             }
         }),

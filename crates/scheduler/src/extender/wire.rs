@@ -1,31 +1,31 @@
-//! The JSON between a kube-scheduler and us: `k8s.io/kube-scheduler/extender/v1`, whose Go types carry no JSON tags, so
-//! that keys are the Go field names. Older releases wrote them in lower case; those are read too.
+//! The JSON between a kube-scheduler and the extender: `k8s.io/kube-scheduler/extender/v1`. Its Go types carry no JSON
+//! tags, so the keys are the Go field names. Older releases wrote them in lower case; those are accepted too.
 //!
-//! What comes is a whole pod and hundreds of node names; only what is needed of it is read.
+//! A request contains a whole pod and hundreds of node names. Only the needed fields are read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Question of filter and prioritize: which of these nodes?
+/// Arguments of filter and prioritize.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct ExtenderArgs<'a> {
-    /// The pod to be placed.
+    /// The pod to place.
     #[serde(alias = "pod")]
     pub(crate) pod: Pod,
-    /// Names of the nodes that are left after the scheduler's own filters; absent if the scheduler was not told that we
-    /// know the nodes (`nodeCacheCapable`).
+    /// Names of the nodes that passed the scheduler's own filters. Absent if the extender's configuration lacks
+    /// `nodeCacheCapable`.
     #[serde(alias = "nodenames", alias = "nodeNames", borrow, default)]
     pub(crate) node_names: Option<Vec<NodeName<'a>>>,
 }
 
-/// A name that is borrowed from the request where it has no escapes, which is always.
+/// A name that is borrowed from the request if it has no escapes, which is always so.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct NodeName<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// What we need of a pod.
+/// The needed fields of a pod.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Pod {
     #[serde(default)]
@@ -77,19 +77,19 @@ struct Constraint {
 }
 
 impl Pod {
-    /// Does the pod wish for some nodes more than for others, so that the scheduler's scores matter?
+    /// Whether the pod has soft preferences among nodes, so that the scheduler's scores matter.
     pub(crate) fn has_soft_preferences(&self) -> bool {
         let Some(spec) = &self.spec else { return false };
-        let is_wish = |preferences: &Option<Preferences>| {
-            let wishes = preferences.as_ref();
-            let wishes =
-                wishes.and_then(|some| some.preferred_during_scheduling_ignored_during_execution.as_ref());
-            wishes.is_some_and(|wishes| !wishes.is_empty())
+        let is_preference = |preferences: &Option<Preferences>| {
+            let preferred = preferences.as_ref();
+            let preferred =
+                preferred.and_then(|some| some.preferred_during_scheduling_ignored_during_execution.as_ref());
+            preferred.is_some_and(|preferred| !preferred.is_empty())
         };
         let affinity = spec.affinity.as_ref().is_some_and(|affinity| {
             [&affinity.node_affinity, &affinity.pod_affinity, &affinity.pod_anti_affinity]
                 .into_iter()
-                .any(is_wish)
+                .any(is_preference)
         });
         let constraints = spec.topology_spread_constraints.as_deref().unwrap_or_default();
         affinity || constraints.iter().any(|constraint| constraint.when_unsatisfiable == "ScheduleAnyway")
@@ -103,13 +103,13 @@ pub(crate) struct ExtenderFilterResult {
     /// Nodes that remain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node_names: Option<Vec<String>>,
-    /// Why others do not, where evicting pods would help.
+    /// Reasons of other nodes, where evicting pods would help.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) failed_nodes: BTreeMap<String, String>,
-    /// Why others do not, where evicting pods would not help.
+    /// Reasons of other nodes, where evicting pods would not help.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) failed_and_unresolvable_nodes: BTreeMap<String, String>,
-    /// The question could not be answered at all.
+    /// The request could not be answered at all.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) error: String,
 }
@@ -124,7 +124,7 @@ pub(crate) struct HostPriority {
     pub(crate) score: i64,
 }
 
-/// Order to bind.
+/// Arguments of bind.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct ExtenderBindingArgs {
     #[serde(rename = "PodName", alias = "podName")]

@@ -1,4 +1,4 @@
-//! The two webhooks' verdicts on a request.
+//! The decisions of the two webhooks on a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,38 +6,38 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use sluice_placement::annotations::{Mistake, Mistakes, keys, kubeshare};
 
-use super::debugging;
+use super::ephemeral_containers;
 use super::plan::{Settings, plan};
-use super::review::{Operation, Request, Verdict};
+use super::review::{Decision, Operation, Request};
 
-/// The sub-resource by which `kubectl debug` adds containers to a pod that runs.
+/// The sub-resource by which `kubectl debug` adds containers to a running pod.
 const DEBUGGING: &str = "ephemeralcontainers";
 
-/// What a new pod, or a new debugging container, still needs.
-pub(super) fn mutate(request: &Request, settings: &Settings) -> Verdict {
+/// Completes a new pod, or a new debugging container.
+pub(super) fn mutate(request: &Request, settings: &Settings) -> Decision {
     if !is_pods(request) {
-        return Verdict::NotOurs;
+        return Decision::NotOurs;
     }
-    let verdict = match (request.operation, request.sub_resource.as_deref()) {
+    let decision = match (request.operation, request.sub_resource.as_deref()) {
         (Operation::Create, None) => completed(request, settings),
-        (Operation::Update, Some(DEBUGGING)) => debugging::complete(request),
-        _ => Ok(Verdict::NotOurs),
+        (Operation::Update, Some(DEBUGGING)) => ephemeral_containers::complete(request),
+        _ => Ok(Decision::NotOurs),
     };
-    verdict.unwrap_or_else(Verdict::Refused)
+    decision.unwrap_or_else(Decision::Refused)
 }
 
-/// Whether the pod may be created or changed so.
-pub(super) fn validate(request: &Request, settings: &Settings) -> Verdict {
+/// Decides whether the pod may be created or changed like this.
+pub(super) fn validate(request: &Request, settings: &Settings) -> Decision {
     if !is_pods(request) {
-        return Verdict::NotOurs;
+        return Decision::NotOurs;
     }
-    let verdict = match (request.operation, request.sub_resource.as_deref()) {
+    let decision = match (request.operation, request.sub_resource.as_deref()) {
         (Operation::Create, None) => created(request, settings),
         (Operation::Update, None) => updated(request),
-        (Operation::Update, Some(DEBUGGING)) => debugging::check(request),
-        _ => Ok(Verdict::NotOurs),
+        (Operation::Update, Some(DEBUGGING)) => ephemeral_containers::check(request),
+        _ => Ok(Decision::NotOurs),
     };
-    verdict.unwrap_or_else(Verdict::Refused)
+    decision.unwrap_or_else(Decision::Refused)
 }
 
 fn is_pods(request: &Request) -> bool {
@@ -48,19 +48,19 @@ pub(super) fn pod(object: &Value) -> Result<Pod, String> {
     serde::Deserialize::deserialize(object).map_err(|error| format!("the object is no pod: {error}"))
 }
 
-fn completed(request: &Request, settings: &Settings) -> Result<Verdict, String> {
+fn completed(request: &Request, settings: &Settings) -> Result<Decision, String> {
     let plan = plan(&pod(&request.object)?, settings).map_err(|mistakes| mistakes.to_string())?;
-    // The validating webhook tells the warnings: it runs last and sees every container.
-    Ok(plan.map_or(Verdict::NotOurs, |plan| Verdict::Admitted { patch: plan.patch, warnings: Vec::new() }))
+    // The validating webhook returns the warnings: it runs last and sees every container.
+    Ok(plan.map_or(Decision::NotOurs, |plan| Decision::Admitted { patch: plan.patch, warnings: Vec::new() }))
 }
 
-fn created(request: &Request, settings: &Settings) -> Result<Verdict, String> {
+fn created(request: &Request, settings: &Settings) -> Result<Decision, String> {
     let plan = plan(&pod(&request.object)?, settings).map_err(|mistakes| mistakes.to_string())?;
     let Some(plan) = plan else {
-        return Ok(Verdict::NotOurs);
+        return Ok(Decision::NotOurs);
     };
     if plan.patch.is_empty() {
-        return Ok(Verdict::Admitted { patch: Vec::new(), warnings: plan.warnings });
+        return Ok(Decision::Admitted { patch: Vec::new(), warnings: plan.warnings });
     }
     let missing = serde_json::to_string(&plan.patch).map_err(|error| error.to_string())?;
     Err(format!(
@@ -69,8 +69,8 @@ fn created(request: &Request, settings: &Settings) -> Result<Verdict, String> {
     ))
 }
 
-/// Keys of ours are part of what was promised at creation: node and GPU were chosen by them.
-fn updated(request: &Request) -> Result<Verdict, String> {
+/// Annotations of Sluice cannot change after creation: node and GPU were chosen by them.
+fn updated(request: &Request) -> Result<Decision, String> {
     let (new, old) = (pod(&request.object)?, pod(&request.old_object)?);
     let none = BTreeMap::new();
     let mut mistakes = changes(
@@ -85,7 +85,7 @@ fn updated(request: &Request) -> Result<Verdict, String> {
     ));
     match Mistakes::some(mistakes) {
         Some(mistakes) => Err(mistakes.to_string()),
-        None => Ok(Verdict::Admitted { patch: Vec::new(), warnings: Vec::new() }),
+        None => Ok(Decision::Admitted { patch: Vec::new(), warnings: Vec::new() }),
     }
 }
 

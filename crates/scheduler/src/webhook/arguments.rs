@@ -16,16 +16,16 @@ pub struct Arguments {
     #[arg(long, default_value = "0.0.0.0:9443")]
     pub(super) listen: SocketAddr,
 
-    /// Where probes and metrics are served, in the clear.
+    /// Where probes and metrics are served, without TLS.
     #[arg(long, default_value = "0.0.0.0:9404")]
     pub(super) metrics: SocketAddr,
 
-    /// Folder with tls.crt and tls.key that somebody else renews (cert-manager). Without it the webhook makes and renews
-    /// its certificate itself, keeps it in a Secret, and writes the CA bundle into its webhook configurations.
+    /// Folder with tls.crt and tls.key that another program renews (cert-manager). Without it the webhook creates and
+    /// renews its certificate itself, keeps it in a Secret, and writes the CA bundle into its webhook configurations.
     #[arg(long)]
     pub(super) cert_dir: Option<PathBuf>,
 
-    /// Namespace of the Service and the Secret; without it the environment's POD_NAMESPACE, else `sluice`.
+    /// Namespace of the Service and the Secret. Default: the environment variable POD_NAMESPACE, or else `sluice`.
     #[arg(long)]
     pub(super) namespace: Option<String>,
 
@@ -41,19 +41,19 @@ pub struct Arguments {
     #[arg(long, default_value = "sluice-webhook-certificate")]
     pub(super) secret: String,
 
-    /// The MutatingWebhookConfiguration that is told which CA to trust.
+    /// The MutatingWebhookConfiguration that gets the CA bundle.
     #[arg(long, default_value = "sluice")]
     pub(super) mutating_configuration: String,
 
-    /// The ValidatingWebhookConfiguration that is told which CA to trust.
+    /// The ValidatingWebhookConfiguration that gets the CA bundle.
     #[arg(long, default_value = "sluice")]
     pub(super) validating_configuration: String,
 
-    /// Life of the serving certificate; it is renewed when a third is left.
+    /// Days for which the serving certificate is valid; it is renewed when a third is left.
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(i64).range(1..=825))]
     pub(super) certificate_days: i64,
 
-    /// How often the certificate and the CA bundles are looked at.
+    /// Interval at which the certificate and the CA bundles are checked.
     #[arg(long, default_value_t = 10)]
     pub(super) certificate_check_seconds: u64,
 
@@ -61,7 +61,7 @@ pub struct Arguments {
     #[arg(long)]
     pub(super) runtime_class: Option<String>,
 
-    /// How long requests are still answered after SIGTERM, until every API server has noticed.
+    /// How long requests are still answered after SIGTERM, until every API server has noticed it.
     #[arg(long, default_value_t = 5)]
     pub(super) shutdown_delay_seconds: u64,
 }
@@ -71,13 +71,14 @@ impl Arguments {
         Settings { runtime_class: self.runtime_class.clone().filter(|class| !class.is_empty()) }
     }
 
-    /// Where the Service and the Secret are.
+    /// Namespace of the Service and the Secret.
     pub(super) fn namespace(&self) -> String {
         let given = self.namespace.clone().or_else(|| std::env::var("POD_NAMESPACE").ok());
         given.unwrap_or_else(|| "sluice".to_owned())
     }
 
-    /// An authority lives ten times as long as what it signs, and is published an hour before it signs.
+    /// An authority is valid ten times as long as the certificates that it signs, and is published an hour before it
+    /// signs.
     pub(super) fn policy(&self) -> Policy {
         let (service, namespace) = (&self.service, self.namespace());
         let mut names = vec![

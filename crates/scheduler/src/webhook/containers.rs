@@ -1,62 +1,62 @@
-//! The containers of a pod: which get the GPU, and what each needs for it.
+//! The containers of a pod: which of them get the GPU, and what each needs for it.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
 use serde_json::{Value, json};
 use sluice_placement::annotations::{GpuRequest, Mistake, keys, parse_quantity};
 
-/// What the NVIDIA container runtime reads.
+/// The variable that the NVIDIA container runtime reads.
 pub(super) const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";
-/// What kubectl and istio call the container that matters.
+/// The annotation by which kubectl and istio find the main container.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// One container and where it stands.
+/// One container and its position in the pod.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct PodContainer<'a> {
     list: &'static str,
     index: usize,
-    pub(super) container: &'a Container,
+    pub(super) spec: &'a Container,
 }
 
-impl<'a> Place<'a> {
-    /// Every container: init containers first, as they start.
+impl<'a> PodContainer<'a> {
+    /// Every container; init containers first, as they start.
     pub(super) fn all(spec: &'a PodSpec) -> Vec<Self> {
-        let places = |list: &'static str, containers: &'a [Container]| {
-            containers.iter().enumerate().map(move |(index, container)| Self { list, index, container })
+        let in_list = |list: &'static str, containers: &'a [Container]| {
+            containers.iter().enumerate().map(move |(index, spec)| Self { list, index, spec })
         };
         let init = spec.init_containers.as_deref().unwrap_or_default();
-        places("initContainers", init).chain(places("containers", &spec.containers)).collect()
+        in_list("initContainers", init).chain(in_list("containers", &spec.containers)).collect()
     }
 
-    /// Where it stands in JSON.
+    /// Its path in JSON.
     pub(super) fn path(&self) -> String {
         format!("/spec/{}/{}", self.list, self.index)
     }
 
-    /// Where it stands, for messages.
+    /// Its path in messages.
     pub(super) fn shown(&self) -> String {
-        format!("spec.{}[{}]", self.list, self.container.name)
+        format!("spec.{}[{}]", self.list, self.spec.name)
     }
 
     /// Whether it runs as long as the pod: app containers, and init containers that are restarted (sidecars).
     pub(super) fn is_long_running(&self) -> bool {
-        self.list == "containers" || self.container.restart_policy.as_deref() == Some("Always")
+        self.list == "containers" || self.spec.restart_policy.as_deref() == Some("Always")
     }
 
-    /// How many seats it names itself.
+    /// The number of device slots that it requests itself.
     ///
     /// # Errors
-    /// When the number is none.
-    pub(super) fn seats(&self) -> Result<Option<u64>, Mistake> {
-        match self.stated_seats().next() {
+    /// The number is not a whole number.
+    pub(super) fn device_slots(&self) -> Result<Option<u64>, Mistake> {
+        match self.stated_slots().next() {
             None => Ok(None),
             Some((key, value, None)) => Err(Mistake::new(key, value, "a whole number")),
-            Some((_, _, seats)) => Ok(seats),
+            Some((_, _, slots)) => Ok(slots),
         }
     }
 
-    /// Seats in its limits and in its requests: where, the text, and the number if it is one.
-    pub(super) fn stated_seats(&self) -> impl Iterator<Item = (String, &'a str, Option<u64>)> {
-        let resources = self.container.resources.as_ref();
+    /// Device slots in its limits and in its requests: the path, the text, and the number if it is one.
+    pub(super) fn stated_slots(&self) -> impl Iterator<Item = (String, &'a str, Option<u64>)> {
+        let resources = self.spec.resources.as_ref();
         let limits = resources.and_then(|resources| resources.limits.as_ref());
         let requests = resources.and_then(|resources| resources.requests.as_ref());
         let shown = self.shown();
@@ -67,31 +67,33 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// The variables that say which GPUs are visible.
+    /// The variables that name the visible GPUs.
     pub(super) fn visible(&self) -> impl Iterator<Item = &'a EnvVar> + use<'a> {
-        self.container.env.iter().flatten().filter(|variable| variable.name == VISIBLE_DEVICES)
+        self.spec.env.iter().flatten().filter(|variable| variable.name == VISIBLE_DEVICES)
     }
 }
 
-/// Names of the containers that get the GPU: those named, else those that name the resource, else the app container that
-/// istio and kubectl take for the main one, else the first.
+/// Names of the containers that get the GPU. In this order: the named containers; those that request the resource; the
+/// app container that istio and kubectl take for the main one; the first.
 ///
 /// # Errors
-/// Names that are no containers, containers that name the resource and were not chosen, and more than one that runs as
-/// long as the pod.
-pub(super) fn chosen(
+/// Names that are no containers, containers that request the resource and were not chosen, and more than one that runs
+/// as long as the pod.
+pub(super) fn choose(
     pod: &Pod,
-    places: &[Place<'_>],
+    containers: &[PodContainer<'_>],
     request: &GpuRequest,
 ) -> Result<Vec<String>, Vec<Mistake>> {
-    let with_resource: Vec<String> = places
+    let with_resource: Vec<String> = containers
         .iter()
-        .filter(|place| !matches!(place.seats(), Ok(None | Some(0))))
-        .map(|place| place.container.name.clone())
+        .filter(|container| !matches!(container.device_slots(), Ok(None | Some(0))))
+        .map(|container| container.spec.name.clone())
         .collect();
     let default = pod.metadata.annotations.as_ref().and_then(|map| map.get(DEFAULT_CONTAINER));
-    let mut apps =
-        places.iter().filter(|place| place.list == "containers").map(|place| &place.container.name);
+    let mut apps = containers
+        .iter()
+        .filter(|container| container.list == "containers")
+        .map(|container| &container.spec.name);
     let first = apps.clone().next();
     let default = default.filter(|name| apps.any(|app| app == *name));
     let names: Vec<String> = if !request.containers.is_empty() {
@@ -101,13 +103,13 @@ pub(super) fn chosen(
     } else {
         default.or(first).cloned().into_iter().collect()
     };
-    let mistakes = mistakes(places, &names, &with_resource);
+    let mistakes = mistakes(containers, &names, &with_resource);
     if mistakes.is_empty() { Ok(names) } else { Err(mistakes) }
 }
 
-fn mistakes(places: &[Place<'_>], names: &[String], with_resource: &[String]) -> Vec<Mistake> {
+fn mistakes(containers: &[PodContainer<'_>], names: &[String], with_resource: &[String]) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
-    let all: Vec<&str> = places.iter().map(|place| place.container.name.as_str()).collect();
+    let all: Vec<&str> = containers.iter().map(|container| container.spec.name.as_str()).collect();
     for name in names.iter().filter(|name| !all.contains(&name.as_str())) {
         let allowed = format!("the pod's containers are {}", all.join(", "));
         mistakes.push(Mistake::new(keys::CONTAINER, name, allowed));
@@ -116,10 +118,10 @@ fn mistakes(places: &[Place<'_>], names: &[String], with_resource: &[String]) ->
         let allowed = format!("container {name} names the resource {} as well: name it too", keys::RESOURCE);
         mistakes.push(Mistake::new(keys::CONTAINER, names.join(","), allowed));
     }
-    let long: Vec<&str> = places
+    let long: Vec<&str> = containers
         .iter()
-        .filter(|place| place.is_long_running() && names.contains(&place.container.name))
-        .map(|place| place.container.name.as_str())
+        .filter(|container| container.is_long_running() && names.contains(&container.spec.name))
+        .map(|container| container.spec.name.as_str())
         .collect();
     if long.len() > 1 {
         let allowed =
@@ -129,13 +131,13 @@ fn mistakes(places: &[Place<'_>], names: &[String], with_resource: &[String]) ->
     mistakes
 }
 
-/// The variable that shows a container the GPU that the scheduler will have chosen.
+/// The variable that shows a container the GPU that the scheduler assigns.
 pub(super) fn assigned_variable() -> Value {
     let path = format!("metadata.annotations['{}']", keys::ASSIGNED_GPU);
     json!({"name": VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}})
 }
 
-/// The variable that shows a container no GPU, whatever its image says.
+/// The variable that shows a container no GPU, whatever its image sets.
 pub(super) fn void_variable() -> Value {
     json!({"name": VISIBLE_DEVICES, "value": "void"})
 }

@@ -1,23 +1,23 @@
-//! The admission webhook: from annotations to what kubelet, scheduler and container runtime need.
+//! The admission webhook: turns annotations into what kubelet, scheduler and container runtime need.
 //!
-//! [`plan`] says what a pod needs, [`admission`] judges requests, [`serve`] speaks HTTP, [`certificates`] keeps the
-//! connection trusted. It fails closed, and the webhook configurations see to it that only pods with our keys depend on
-//! it.
+//! `plan` determines what a pod needs, `admission` decides on requests, `serve` is the HTTP server,
+//! `certificates` renews its certificate. It fails closed. The webhook configurations ensure that only pods with
+//! Sluice's keys depend on it.
 
 mod admission;
 mod arguments;
 mod certificates;
+mod compatibility;
 mod containers;
-mod debugging;
-mod fitness;
+mod ephemeral_containers;
 mod patch;
 mod plan;
+mod pod_request;
 mod review;
 mod serve;
 mod status;
 #[cfg(test)]
 mod tests;
-mod wish;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -32,24 +32,25 @@ use tracing::info;
 pub use arguments::Arguments;
 
 use self::certificates::files::Files;
-use self::certificates::keeper::{Clock, Keeper};
 use self::certificates::kubernetes::Kubernetes;
+use self::certificates::renewer::{CertificateRenewer, Clock};
 use self::certificates::tls;
 use self::status::Status;
 
-/// How long requests under way may take after the end was asked for.
+/// How long requests under way may take after the end was requested.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Serves until a signal.
 ///
 /// # Errors
-/// What keeps it from starting.
+/// What prevents the start.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let status = Arc::new(Status::new().context("cannot make metrics")?);
-    let server = RustlsConfig::from_config(tls::none_yet()?);
+    let status = Arc::new(Status::new().context("cannot create metrics")?);
+    let server = RustlsConfig::from_config(tls::without_certificate()?);
     let stop = CancellationToken::new();
     let (webhook, probes) = (listen(arguments.listen)?, listen(arguments.metrics)?);
-    let keeper = keep(&arguments, server.clone(), Arc::clone(&status), stop.clone()).await?;
+    let renewer =
+        start_certificate_task(&arguments, server.clone(), Arc::clone(&status), stop.clone()).await?;
 
     let admission = serve::Admission { settings: arguments.settings(), status: Arc::clone(&status) };
     let handle = Handle::new();
@@ -60,31 +61,31 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         .serve(status::router(Arc::clone(&status)).into_make_service());
     info!("webhook on {}, probes and metrics on {}", arguments.listen, arguments.metrics);
 
-    let leave = async {
+    let shutdown = async {
         let signal = wait_for_signal().await;
-        status.leave();
-        // Endpoints take a moment to follow: until then requests still come, and are answered.
+        status.begin_shutdown();
+        // Endpoints take a moment to follow. Until then requests still arrive, and are answered.
         tokio::time::sleep(Duration::from_secs(arguments.shutdown_delay_seconds)).await;
         stop.cancel();
         handle.graceful_shutdown(Some(GRACE));
         signal
     };
-    let (webhook, probes, signal) = tokio::join!(webhook, probes, leave);
+    let (webhook, probes, signal) = tokio::join!(webhook, probes, shutdown);
     webhook.context("the webhook's listener failed")?;
     probes.context("the listener for probes failed")?;
-    keeper.await.context("the keeper of certificates failed")?;
+    renewer.await.context("the task that renews the certificate failed")?;
     signal
 }
 
-/// Listens, without blocking: tokio would wait in `accept` and starve everything else.
+/// Listens on a non-blocking socket: a blocking `accept` would block a thread of the runtime.
 fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     listener.set_nonblocking(true).with_context(|| format!("cannot listen on {address}"))?;
     Ok(listener)
 }
 
-/// Starts whoever keeps the certificate.
-async fn keep(
+/// Starts the task that maintains the certificate.
+async fn start_certificate_task(
     arguments: &Arguments,
     server: RustlsConfig,
     status: Arc<Status>,
@@ -103,8 +104,8 @@ async fn keep(
         validating: arguments.validating_configuration.clone(),
     };
     let clock: Clock = Arc::new(|| jiff::Timestamp::now().as_second());
-    let keeper = Keeper { cluster, policy: arguments.policy(), clock, server, status };
-    Ok(tokio::spawn(keeper.run(interval, stop)))
+    let renewer = CertificateRenewer { cluster, policy: arguments.policy(), clock, server, status };
+    Ok(tokio::spawn(renewer.run(interval, stop)))
 }
 
 async fn wait_for_signal() -> anyhow::Result<()> {

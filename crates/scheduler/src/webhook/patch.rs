@@ -1,4 +1,4 @@
-//! The JSON patch that makes a pod ours: only additions, each where nothing stands yet.
+//! The JSON patch that completes a pod: only additions, each at a place that is empty.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn step(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Members into the map at `path`, which may not be there.
+/// Adds members to the map at `path`, which may be absent.
 fn add_members(path: &str, there: bool, members: &BTreeMap<String, String>) -> Vec<Operation> {
     if members.is_empty() {
         return Vec::new();
@@ -41,9 +41,9 @@ pub(super) fn annotations(there: bool, wanted: &BTreeMap<String, String>) -> Vec
     add_members("/metadata/annotations", there, wanted)
 }
 
-/// The container's seats, in limits and requests.
-pub(super) fn seats(path: &str, container: &Container, seats: u32) -> Vec<Operation> {
-    let member = BTreeMap::from([(keys::RESOURCE.to_owned(), seats.to_string())]);
+/// The container's device slots, in limits and requests.
+pub(super) fn device_slots(path: &str, container: &Container, slots: u32) -> Vec<Operation> {
+    let member = BTreeMap::from([(keys::RESOURCE.to_owned(), slots.to_string())]);
     let Some(resources) = &container.resources else {
         return vec![add(format!("{path}/resources"), json!({"limits": member, "requests": member}))];
     };
@@ -56,7 +56,7 @@ pub(super) fn seats(path: &str, container: &Container, seats: u32) -> Vec<Operat
     operations
 }
 
-/// One more variable in the container's environment, which may not be there.
+/// Adds a variable to the container's environment, which may be absent.
 pub(super) fn variable(path: &str, there: bool, variable: Value) -> Operation {
     if there { add(format!("{path}/env/-"), variable) } else { add(format!("{path}/env"), json!([variable])) }
 }

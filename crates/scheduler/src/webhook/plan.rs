@@ -1,7 +1,7 @@
-//! What a new pod needs to run on a shared GPU, or why it cannot. The public question: [`plan`].
+//! What a new pod needs to run on a shared GPU, or why it cannot. The entry point is [`plan`].
 //!
-//! Both webhooks ask it: the mutating one applies the patch, the validating one insists that nothing is left to do. So a
-//! second pass changes nothing, whatever other webhooks did in between.
+//! The mutating webhook applies the patch; the validating webhook requires that it is empty. So a second pass changes
+//! nothing, whatever other webhooks did in between.
 
 use std::collections::BTreeMap;
 
@@ -9,88 +9,92 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::json;
 use sluice_placement::annotations::{Mistake, Mistakes, keys, kubeshare};
 
-use super::containers::{self, Place};
-use super::fitness;
+use super::compatibility;
+use super::containers::{self, PodContainer};
 use super::patch::{self, Operation};
-use super::wish::wish;
+use super::pod_request::read_pod_request;
 
-/// Who schedules the pods that name no scheduler.
+/// The scheduler of pods that name none.
 pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// What the cluster's administrator set.
+/// Settings of the cluster's administrator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
-    /// RuntimeClass for pods that name none; where the NVIDIA runtime is not the node's default.
+    /// RuntimeClass for pods that name none, where the NVIDIA runtime is not the node's default.
     pub(super) runtime_class: Option<String>,
 }
 
-/// How to make a pod ours.
+/// How to complete a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) patch: Vec<Operation>,
     pub(super) warnings: Vec<String>,
 }
 
-/// What the pod needs; `None` when it asks for no GPU of ours.
+/// What the pod needs; `None` if it requests no GPU of Sluice.
 ///
 /// # Errors
-/// Every mistake at once.
+/// All mistakes at once.
 pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mistakes> {
     let Some(spec) = &pod.spec else {
         return Ok(None);
     };
-    let places = Place::all(spec);
+    let containers = PodContainer::all(spec);
     let labels = pod.metadata.labels.iter().flatten();
     let from_kubeshare = labels.into_iter().any(|(label, _)| label.starts_with(kubeshare::PREFIX));
-    let mut mistakes = fitness::unfit(spec, from_kubeshare);
-    let wish = match wish(pod, &places) {
-        Ok(None) => return Ok(released(spec, from_kubeshare)),
-        Ok(Some(wish)) => wish,
-        Err(more) => return Err(with(mistakes, more)),
+    let mut mistakes = compatibility::scheduling_mistakes(spec, from_kubeshare);
+    let requested = match read_pod_request(pod, &containers) {
+        Ok(None) => return Ok(kubeshare_release_plan(spec, from_kubeshare)),
+        Ok(Some(requested)) => requested,
+        Err(more) => return Err(merged(mistakes, more)),
     };
-    let chosen = containers::chosen(pod, &places, &wish.request).unwrap_or_else(|more| {
+    let chosen = containers::choose(pod, &containers, &requested.request).unwrap_or_else(|more| {
         mistakes.extend(more);
         Vec::new()
     });
-    // Without a choice there is no telling whose variable is wrong.
-    for place in places.iter().filter(|_| !chosen.is_empty()) {
-        let chosen = chosen.contains(&place.container.name);
-        mistakes.extend(fitness::own_devices(place, chosen));
+    // If no container could be chosen, it is unknown whose variable is wrong.
+    for container in containers.iter().filter(|_| !chosen.is_empty()) {
+        let chosen = chosen.contains(&container.spec.name);
+        mistakes.extend(compatibility::device_mistakes(container, chosen));
         if chosen {
-            mistakes.extend(fitness::own_seats(place, wish.request.seats()));
+            mistakes.extend(compatibility::slot_mistakes(container, requested.request.seats()));
         }
     }
     if let Some(mistakes) = Mistakes::some(mistakes) {
         return Err(mistakes);
     }
-    let mut annotations = wish.added;
-    if wish.request.containers.is_empty() {
-        // Written down, so that containers which other webhooks put first do not change it.
+    let mut annotations = requested.added;
+    if requested.request.containers.is_empty() {
+        // Recorded, so that containers which other webhooks insert first do not change the choice.
         annotations.insert(keys::CONTAINER.to_owned(), chosen.join(","));
     }
-    let mut operations = of_pod(pod, spec, &annotations, settings);
-    for place in &places {
-        operations.extend(of_container(place, chosen.contains(&place.container.name), wish.request.seats()));
+    let mut operations = pod_operations(pod, spec, &annotations, settings);
+    for container in &containers {
+        operations.extend(container_operations(
+            container,
+            chosen.contains(&container.spec.name),
+            requested.request.seats(),
+        ));
     }
-    let mut warnings = wish.warnings;
-    warnings.extend(fitness::cautions(&wish.request, spec, &places));
+    let mut warnings = requested.warnings;
+    warnings.extend(compatibility::warnings_for(&requested.request, spec, &containers));
     Ok(Some(Plan { patch: operations, warnings }))
 }
 
-/// What a pod with KubeShare's labels but without a GPU needs: the scheduler that it names is not there any more.
-fn released(spec: &PodSpec, from_kubeshare: bool) -> Option<Plan> {
+/// The plan for a pod with KubeShare's labels but without a GPU: the scheduler that it names does not exist any more.
+fn kubeshare_release_plan(spec: &PodSpec, from_kubeshare: bool) -> Option<Plan> {
     let waits = from_kubeshare && spec.scheduler_name.as_deref() == Some(kubeshare::SCHEDULER_NAME);
     let scheduler = patch::add("/spec/schedulerName".to_owned(), json!(DEFAULT_SCHEDULER));
     waits.then(|| Plan { patch: vec![scheduler], warnings: Vec::new() })
 }
 
-fn with(mut mistakes: Vec<Mistake>, more: Mistakes) -> Mistakes {
+fn merged(mut mistakes: Vec<Mistake>, more: Mistakes) -> Mistakes {
     let fallback = more.clone();
     mistakes.extend(more);
     Mistakes::some(mistakes).unwrap_or(fallback)
 }
 
-fn of_pod(
+fn pod_operations(
     pod: &Pod,
     spec: &PodSpec,
     added: &BTreeMap<String, String>,
@@ -106,12 +110,12 @@ fn of_pod(
     operations
 }
 
-fn of_container(place: &Place<'_>, chosen: bool, seats: u32) -> Vec<Operation> {
-    let path = place.path();
-    let mut operations = if chosen { patch::seats(&path, place.container, seats) } else { Vec::new() };
-    if place.visible().next().is_none() {
+fn container_operations(container: &PodContainer<'_>, chosen: bool, slots: u32) -> Vec<Operation> {
+    let path = container.path();
+    let mut operations = if chosen { patch::device_slots(&path, container.spec, slots) } else { Vec::new() };
+    if container.visible().next().is_none() {
         let variable = if chosen { containers::assigned_variable() } else { containers::void_variable() };
-        operations.push(patch::variable(&path, place.container.env.is_some(), variable));
+        operations.push(patch::variable(&path, container.spec.env.is_some(), variable));
     }
     operations
 }

@@ -1,5 +1,4 @@
-//! AdmissionReview v1, as much of it as is needed. The public question: what does the API server ask, and how is it
-//! answered?
+//! AdmissionReview v1, reduced to the needed fields: the API server's request and the answer.
 
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
@@ -23,7 +22,7 @@ pub(super) struct Review {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request {
-    /// Comes back in the answer.
+    /// Returned in the answer.
     pub(super) uid: String,
     pub(super) operation: Operation,
     pub(super) resource: Resource,
@@ -39,14 +38,14 @@ pub(super) struct Request {
     pub(super) old_object: Value,
 }
 
-/// Which resource it is about.
+/// The resource that the request is about.
 #[derive(Debug, Deserialize)]
 pub(super) struct Resource {
     pub(super) group: String,
     pub(super) resource: String,
 }
 
-/// What is being done.
+/// The operation.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum Operation {
@@ -54,14 +53,14 @@ pub(super) enum Operation {
     Create,
     /// A change to an object.
     Update,
-    /// Not ours; the configuration does not ask for it.
+    /// Not requested by the webhook configurations.
     Delete,
-    /// Not ours; the configuration does not ask for it.
+    /// Not requested by the webhook configurations.
     Connect,
 }
 
 impl Request {
-    /// From the body of the HTTP request.
+    /// Parses the body of an HTTP request.
     ///
     /// # Errors
     /// Why it is no AdmissionReview of version 1 with a request in it.
@@ -85,13 +84,13 @@ impl Request {
     }
 }
 
-/// What comes of a request.
+/// Decision on a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// None of our business.
+pub(super) enum Decision {
+    /// The pod does not use Sluice.
     #[default]
     NotOurs,
-    /// Admitted, with what has to change (nothing in validation) and what the user should know.
+    /// Admitted, with the patch (empty in validation) and warnings for the user.
     Admitted { patch: Vec<PatchOperation>, warnings: Vec<String> },
     /// Refused, with every reason.
     Refused(String),
@@ -129,11 +128,11 @@ struct Status {
 }
 
 impl Answer {
-    /// To the request of that uid.
+    /// The answer to the request of this uid.
     ///
     /// # Errors
-    /// If the patch cannot be written as JSON.
-    pub(super) fn new(uid: String, verdict: Verdict) -> Result<Self, serde_json::Error> {
+    /// The patch cannot be written as JSON.
+    pub(super) fn new(uid: String, decision: Decision) -> Result<Self, serde_json::Error> {
         let mut response = Response {
             uid,
             allowed: true,
@@ -142,16 +141,16 @@ impl Answer {
             patch: None,
             warnings: Vec::new(),
         };
-        match verdict {
-            Verdict::NotOurs => {}
-            Verdict::Admitted { patch, warnings } => {
+        match decision {
+            Decision::NotOurs => {}
+            Decision::Admitted { patch, warnings } => {
                 if !patch.is_empty() {
                     response.patch_type = Some("JSONPatch");
                     response.patch = Some(ByteString(serde_json::to_vec(&patch)?));
                 }
                 response.warnings = warnings;
             }
-            Verdict::Refused(message) => {
+            Decision::Refused(message) => {
                 response.allowed = false;
                 response.status = Some(Status { code: 422, reason: "Invalid", message });
             }

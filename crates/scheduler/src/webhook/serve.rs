@@ -1,4 +1,4 @@
-//! HTTP: `/mutate` and `/validate`.
+//! The HTTP server: `/mutate` and `/validate`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,20 +13,20 @@ use tracing::{info, warn};
 
 use super::admission;
 use super::plan::Settings;
-use super::review::{Answer, Request, Verdict};
+use super::review::{Answer, Decision, Request};
 use super::status::Status;
 
-/// Two pods of the largest size that an API server takes, and room.
+/// Two pods of the largest size that an API server accepts, with a margin.
 const MAX_BODY: usize = 8 << 20;
 
-/// What the handlers share.
+/// State that the handlers share.
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) settings: Settings,
     pub(super) status: Arc<Status>,
 }
 
-type Judge = fn(&Request, &Settings) -> Verdict;
+type Judge = fn(&Request, &Settings) -> Decision;
 
 /// The two webhooks.
 pub(super) fn router(admission: Arc<Admission>) -> Router {
@@ -48,32 +48,32 @@ impl Admission {
         let start = Instant::now();
         let (outcome, response) = match Request::parse(body) {
             Ok(request) => {
-                let verdict = judge(&request, &self.settings);
-                (outcome(webhook, &request, &verdict), answer(request.uid, verdict))
+                let decision = judge(&request, &self.settings);
+                (outcome(webhook, &request, &decision), answer(request.uid, decision))
             }
             Err(message) => {
                 warn!("{webhook}: {message}");
                 ("unreadable", (StatusCode::BAD_REQUEST, message).into_response())
             }
         };
-        self.status.answered(webhook, outcome, start.elapsed());
+        self.status.record_answer(webhook, outcome, start.elapsed());
         response
     }
 }
 
-fn outcome(webhook: &str, request: &Request, verdict: &Verdict) -> &'static str {
-    match verdict {
-        Verdict::NotOurs => "not_ours",
-        Verdict::Admitted { .. } => "admitted",
-        Verdict::Refused(message) => {
+fn outcome(webhook: &str, request: &Request, decision: &Decision) -> &'static str {
+    match decision {
+        Decision::NotOurs => "not_ours",
+        Decision::Admitted { .. } => "admitted",
+        Decision::Refused(message) => {
             info!("{webhook}: {} refused: {message}", request.pod());
             "refused"
         }
     }
 }
 
-fn answer(uid: String, verdict: Verdict) -> Response {
-    let body = Answer::new(uid, verdict).and_then(|answer| serde_json::to_vec(&answer));
+fn answer(uid: String, decision: Decision) -> Response {
+    let body = Answer::new(uid, decision).and_then(|answer| serde_json::to_vec(&answer));
     match body {
         Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

@@ -1,4 +1,4 @@
-//! What the webhook says about itself: probes and metrics.
+//! The webhook's probes and metrics.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,32 +21,35 @@ pub(super) struct Status {
     expiry: Gauge,
     failures: IntCounter,
     certified: AtomicBool,
-    leaving: AtomicBool,
+    shutting_down: AtomicBool,
 }
 
 impl Status {
-    /// With everything registered.
+    /// Creates and registers all series.
     ///
     /// # Errors
     /// Never with these names.
     pub(super) fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
         let admissions = IntCounterVec::new(
-            Opts::new("sluice_webhook_admissions_total", "Requests by webhook and outcome"),
+            Opts::new("sluice_webhook_admissions_total", "Admission requests by webhook and outcome"),
             &["webhook", "outcome"],
         )?;
         let durations = HistogramVec::new(
-            HistogramOpts::new("sluice_webhook_admission_duration_seconds", "Time to answer a request")
-                .buckets(vec![0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0]),
+            HistogramOpts::new(
+                "sluice_webhook_admission_duration_seconds",
+                "Time to answer an admission request, seconds",
+            )
+            .buckets(vec![0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0]),
             &["webhook"],
         )?;
         let expiry = Gauge::new(
             "sluice_webhook_certificate_expiry_timestamp_seconds",
-            "When the served certificate ends, in seconds since 1970",
+            "End of the served certificate, seconds since 1970",
         )?;
         let failures = IntCounter::new(
             "sluice_webhook_certificate_failures_total",
-            "Looks at the certificate that failed; the one before goes on being served",
+            "Failed checks of the certificate; the previous certificate stays in use",
         )?;
         registry.register(Box::new(admissions.clone()))?;
         registry.register(Box::new(durations.clone()))?;
@@ -59,36 +62,36 @@ impl Status {
             expiry,
             failures,
             certified: AtomicBool::new(false),
-            leaving: AtomicBool::new(false),
+            shutting_down: AtomicBool::new(false),
         })
     }
 
-    /// A certificate is served and trusted until then.
-    pub(super) fn certificate(&self, ends: i64) {
+    /// Records that a certificate is served and trusted until `ends`.
+    pub(super) fn record_certificate(&self, ends: i64) {
         #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
         self.expiry.set(ends as f64);
         self.certified.store(true, Ordering::Release);
     }
 
-    /// A look at the certificate failed.
-    pub(super) fn certificate_failed(&self) {
+    /// Records a failed check of the certificate.
+    pub(super) fn record_certificate_failure(&self) {
         self.failures.inc();
     }
 
-    /// A request was answered.
-    pub(super) fn answered(&self, webhook: &str, outcome: &str, took: Duration) {
+    /// Records an answered request.
+    pub(super) fn record_answer(&self, webhook: &str, outcome: &str, took: Duration) {
         self.admissions.with_label_values(&[webhook, outcome]).inc();
         self.durations.with_label_values(&[webhook]).observe(took.as_secs_f64());
     }
 
-    /// From now on no new connections are wanted.
-    pub(super) fn leave(&self) {
-        self.leaving.store(true, Ordering::Release);
+    /// Makes readiness fail, so that no new connections arrive.
+    pub(super) fn begin_shutdown(&self) {
+        self.shutting_down.store(true, Ordering::Release);
     }
 
     /// Whether requests can be answered, or why not.
     pub(super) fn ready(&self) -> Result<(), &'static str> {
-        if self.leaving.load(Ordering::Acquire) {
+        if self.shutting_down.load(Ordering::Acquire) {
             return Err("shutting down");
         }
         if !self.certified.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! Many pods at once, an API server that fails in every way, and a restart in the middle: nothing is given twice.
+//! Many pods at once, an API server with every kind of failure, and two restarts: no share is given twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use super::cluster::{Cluster, GIB, SOON, assigned, names, node, pod};
 use super::fake_api::{Api, Fault, NODES, PODS};
-use super::world::{GIB, SOON, World, assigned, names, node, pod};
 
 const PODS_IN_THE_BURST: usize = 200;
 const AT_ONCE: usize = 16;
 const NODE_NAMES: [&str; 16] =
     ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
 
-/// A pod for the number: shares of all kinds, and some whole GPUs.
+/// A pod for the number: shares of all sizes, and some whole GPUs.
 fn pod_number(number: usize) -> Value {
     let name = format!("pod-{number}");
     match number % 8 {
@@ -31,14 +31,14 @@ fn pod_number(number: usize) -> Value {
     }
 }
 
-/// Tries until the API has the pod bound, as a scheduler would.
-async fn schedule(pod: Value, world: Arc<Mutex<Arc<World>>>, api: Arc<Api>) {
+/// Tries until the API server has the pod bound, as a kube-scheduler would.
+async fn schedule(pod: Value, cluster: Arc<Mutex<Arc<Cluster>>>, api: Arc<Api>) {
     let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
     loop {
-        let world = world.lock().await.clone();
-        let answer = world.filter(&pod, &NODE_NAMES).await;
+        let cluster = cluster.lock().await.clone();
+        let answer = cluster.filter(&pod, &NODE_NAMES).await;
         if let Some(node) = names(&answer).first() {
-            world.bind(&pod, node).await;
+            cluster.bind(&pod, node).await;
         }
         if assigned(&api, &name).is_some() {
             return;
@@ -47,7 +47,7 @@ async fn schedule(pod: Value, world: Arc<Mutex<Arc<World>>>, api: Arc<Api>) {
     }
 }
 
-/// What the API says is given of each GPU: thousandths, bytes, pods, whole ones.
+/// What is assigned on each GPU by the API's objects: thousandths, bytes, pods, whole-GPU pods.
 fn given(api: &Api) -> BTreeMap<String, (u64, u64, u32, u32)> {
     let mut given: BTreeMap<String, (u64, u64, u32, u32)> = BTreeMap::new();
     for pod in api.all(PODS) {
@@ -83,7 +83,7 @@ fn fault(number: usize) -> Fault {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_pods_at_once_through_failures_and_a_restart_get_each_gpu_once() {
+async fn two_hundred_pods_with_failures_and_restarts_get_each_share_once() {
     let api = Api::new();
     for name in NODE_NAMES {
         api.put(NODES, node(name, 8));
@@ -93,7 +93,7 @@ async fn two_hundred_pods_at_once_through_failures_and_a_restart_get_each_gpu_on
     let counter = binds.clone();
     *api.fault.lock().unwrap() = Box::new(move || fault(counter.fetch_add(1, Ordering::Relaxed)));
 
-    let world = Arc::new(Mutex::new(Arc::new(World::leading(client.clone()).await)));
+    let cluster = Arc::new(Mutex::new(Arc::new(Cluster::leading(client.clone()).await)));
     let mut burst = JoinSet::new();
     let mut waiting = (0..PODS_IN_THE_BURST).map(pod_number);
     let mut done = 0;
@@ -103,16 +103,16 @@ async fn two_hundred_pods_at_once_through_failures_and_a_restart_get_each_gpu_on
             && let Some(pod) = waiting.next()
         {
             api.put(PODS, pod.clone());
-            burst.spawn(schedule(pod, world.clone(), api.clone()));
+            burst.spawn(schedule(pod, cluster.clone(), api.clone()));
         }
         let Ok(Some(one)) = tokio::time::timeout(SOON, burst.join_next()).await else { break };
         one.unwrap();
         done += 1;
         if done == PODS_IN_THE_BURST / 3 || done == PODS_IN_THE_BURST / 2 {
-            // Nobody asks while the new one starts: the kube-scheduler has no extender.
-            let mut current = world.lock().await;
+            // No call arrives while the new extender starts: the kube-scheduler has no extender then.
+            let mut current = cluster.lock().await;
             current.kill().await;
-            *current = Arc::new(World::leading(client.clone()).await);
+            *current = Arc::new(Cluster::leading(client.clone()).await);
             restarts += 1;
         }
     }
@@ -124,16 +124,16 @@ async fn two_hundred_pods_at_once_through_failures_and_a_restart_get_each_gpu_on
             "{gpu}: {milli} {memory} {pods}"
         );
     }
-    let world = world.lock().await.clone();
-    world
+    let cluster = cluster.lock().await.clone();
+    cluster
         .until("all binds are seen", |extender| extender.state().index.counts() == (0, PODS_IN_THE_BURST))
         .await;
-    let state = world.extender.state();
+    let state = cluster.extender.state();
     let known = state.index.uses().flat_map(|(_, uses)| uses).filter(|one| one.pods > 0);
     let known: BTreeMap<String, (u64, u64, u32)> =
         known.map(|one| (one.gpu.to_string(), (one.milli, one.memory_bytes, one.pods))).collect();
-    let said: BTreeMap<String, (u64, u64, u32)> =
+    let expected: BTreeMap<String, (u64, u64, u32)> =
         given.into_iter().map(|(gpu, (milli, memory, pods, _))| (gpu, (milli, memory, pods))).collect();
-    assert_eq!(known, said);
-    assert!(binds.load(Ordering::Relaxed) > PODS_IN_THE_BURST, "the faults were met");
+    assert_eq!(known, expected);
+    assert!(binds.load(Ordering::Relaxed) > PODS_IN_THE_BURST, "no failure was injected");
 }

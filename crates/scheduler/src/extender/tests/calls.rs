@@ -1,48 +1,48 @@
-//! Single calls: what is answered, and what the API holds afterwards.
+//! Single calls: the answer, and the objects of the API server afterwards.
 
 use serde_json::json;
 
+use super::cluster::{Cluster, assigned, names, node, pod, policy, uuid};
 use super::fake_api::{Api, Fault, LEASES, NODES, PODS};
-use super::world::{World, assigned, names, node, pod, policy, uuid};
-use crate::extender::role::State;
+use crate::extender::leadership::LeadershipState;
 
-async fn world(nodes: &[(&str, u32)]) -> (std::sync::Arc<Api>, World) {
+async fn cluster(nodes: &[(&str, u32)]) -> (std::sync::Arc<Api>, Cluster) {
     let api = Api::new();
     for (name, gpus) in nodes {
         api.put(NODES, node(name, *gpus));
     }
-    let world = World::leading(api.serve().await).await;
-    (api, world)
+    let cluster = Cluster::leading(api.serve().await).await;
+    (api, cluster)
 }
 
 #[tokio::test]
-async fn a_pod_is_filtered_and_bound_with_its_gpu_in_one_call() {
-    let (api, world) = world(&[("a", 2), ("b", 2)]).await;
+async fn pod_is_bound_with_its_gpu_in_one_call() {
+    let (api, cluster) = cluster(&[("a", 2), ("b", 2)]).await;
     let one = pod("one", &[("quota", "0.3"), ("limit", "0.9"), ("memory", "4Gi")]);
     api.put(PODS, one.clone());
-    let answer = world.filter(&one, &["b", "a"]).await;
+    let answer = cluster.filter(&one, &["b", "a"]).await;
     assert_eq!(answer, json!({"NodeNames": ["a"]}));
-    assert_eq!(world.bind(&one, "a").await, "");
+    assert_eq!(cluster.bind(&one, "a").await, "");
     let bound = api.get(PODS, "default/one").unwrap();
     assert_eq!((&bound["spec"]["nodeName"], assigned(&api, "one")), (&json!("a"), Some(uuid("a", 0))));
     assert_eq!(api.binds(), 1);
-    world.until("the watch shows it", |extender| extender.state().unseen.is_empty()).await;
-    assert_eq!(world.extender.state().index.counts(), (0, 1));
+    cluster.until("the watch shows it", |extender| extender.state().unobserved_binds.is_empty()).await;
+    assert_eq!(cluster.extender.state().index.counts(), (0, 1));
 }
 
 #[tokio::test]
-async fn the_assignment_is_told_as_an_event() {
-    let (api, world) = world(&[("a", 2)]).await;
+async fn assignment_is_published_as_an_event() {
+    let (api, cluster) = cluster(&[("a", 2)]).await;
     let one = pod("one", &[("quota", "0.3"), ("memory", "4Gi")]);
     api.put(PODS, one.clone());
-    world.filter(&one, &["a"]).await;
-    assert_eq!(world.bind(&one, "a").await, "");
+    cluster.filter(&one, &["a"]).await;
+    assert_eq!(cluster.bind(&one, "a").await, "");
     let seen = async {
         while api.events().is_empty() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(super::world::SOON, seen).await.unwrap();
+    tokio::time::timeout(super::cluster::SOON, seen).await.unwrap();
     let event = api.events().remove(0);
     assert_eq!(event["message"], "assigned gpu-0 of a: 0.300 of GPU-a-0, 4.0 GiB");
     assert_eq!(
@@ -52,222 +52,225 @@ async fn the_assignment_is_told_as_an_event() {
 }
 
 #[tokio::test]
-async fn who_does_not_fit_hears_why_per_gpu_on_few_nodes_and_in_equal_words_on_many() {
+async fn refusal_is_per_gpu_on_few_nodes_and_summarised_on_many() {
     let names: Vec<String> = (0..6).map(|number| format!("n{number}")).collect();
     let nodes: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), 1)).collect();
-    let (_api, world) = world(&nodes).await;
+    let (_api, cluster) = cluster(&nodes).await;
     for (number, name) in names.iter().enumerate() {
         let filler = pod(&format!("filler-{number}"), &[("quota", "0.8"), ("memory", "1Gi")]);
-        world.filter(&filler, &[name]).await;
+        cluster.filter(&filler, &[name]).await;
     }
     let late = pod("late", &[("quota", "0.3"), ("memory", "1Gi")]);
-    let few = world.filter(&late, &["n1", "n2"]).await;
+    let few = cluster.filter(&late, &["n1", "n2"]).await;
     assert_eq!(few["NodeNames"], json!([]));
     let why = &few["FailedAndUnresolvableNodes"];
     assert_eq!(why["n1"], "gpu-0 (GPU-n1-0) has 0.200 free, 0.300 asked");
     let every: Vec<&str> = names.iter().map(String::as_str).collect();
-    let many = world.filter(&late, &every).await;
+    let many = cluster.filter(&late, &every).await;
     let why = many["FailedAndUnresolvableNodes"].as_object().unwrap();
     assert_eq!((why.len(), why.values().all(|why| why == "no GPU with 0.300 free")), (6, true));
 }
 
 #[tokio::test]
-async fn bad_annotations_and_none_are_answered_in_words_for_the_user() {
-    let (_api, world) = world(&[("a", 1)]).await;
-    let answer = world.filter(&pod("bad", &[("quota", "much")]), &["a"]).await;
+async fn invalid_and_absent_annotations_are_explained_to_the_user() {
+    let (_api, cluster) = cluster(&[("a", 1)]).await;
+    let answer = cluster.filter(&pod("bad", &[("quota", "much")]), &["a"]).await;
     let why = answer["FailedAndUnresolvableNodes"]["a"].as_str().unwrap();
     assert!(why.contains("sluice.dev/quota") && why.contains("much"), "{why}");
-    let answer = world.filter(&pod("none", &[]), &["a"]).await;
+    let answer = cluster.filter(&pod("none", &[]), &["a"]).await;
     assert!(answer["FailedAndUnresolvableNodes"]["a"].as_str().unwrap().contains("none of the annotations"));
 }
 
 #[tokio::test]
-async fn what_is_no_question_of_a_scheduler_is_an_error_and_no_panic() {
-    let (_api, world) = world(&[("a", 1)]).await;
-    let (status, answer) = world.post("filter", &json!({"Pod": 7})).await;
+async fn malformed_requests_are_errors_and_no_panics() {
+    let (_api, cluster) = cluster(&[("a", 1)]).await;
+    let (status, answer) = cluster.post("filter", &json!({"Pod": 7})).await;
     assert!(status.is_success() && answer["Error"].as_str().unwrap().contains("not a request"), "{answer}");
     let without_cache =
         json!({"Pod": pod("p", &[("quota", "0.1")]), "Nodes": {"items": []}, "NodeNames": null});
-    let (_, answer) = world.post("filter", &without_cache).await;
+    let (_, answer) = cluster.post("filter", &without_cache).await;
     assert!(answer["Error"].as_str().unwrap().contains("nodeCacheCapable"), "{answer}");
-    assert!(world.post("bind", &json!({})).await.1["Error"].is_string());
-    assert_eq!(world.post("prioritize", &json!([])).await.0.as_u16(), 400);
-    assert_eq!(world.post("preempt", &json!({})).await.0.as_u16(), 404);
+    assert!(cluster.post("bind", &json!({})).await.1["Error"].is_string());
+    assert_eq!(cluster.post("prioritize", &json!([])).await.0.as_u16(), 400);
+    assert_eq!(cluster.post("preempt", &json!({})).await.0.as_u16(), 404);
 }
 
 #[tokio::test]
-async fn a_pod_with_wishes_gets_several_nodes_scored_in_our_order_and_keeps_one() {
-    let (api, world) = world(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]).await;
+async fn pod_with_soft_preferences_gets_several_scored_nodes_and_keeps_one() {
+    let (api, cluster) = cluster(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]).await;
     let mut picky = pod("picky", &[("quota", "1")]);
     picky["spec"]["topologySpreadConstraints"] = json!([{"whenUnsatisfiable": "ScheduleAnyway"}]);
     api.put(PODS, picky.clone());
-    let answer = world.filter(&picky, &["a", "b", "c", "d"]).await;
+    let answer = cluster.filter(&picky, &["a", "b", "c", "d"]).await;
     assert_eq!(names(&answer), ["a", "b", "c"]);
-    let (_, scores) = world.post("prioritize", &json!({"Pod": picky, "NodeNames": ["c", "a", "d"]})).await;
+    let (_, scores) = cluster.post("prioritize", &json!({"Pod": picky, "NodeNames": ["c", "a", "d"]})).await;
     assert_eq!(
         scores,
         json!([{"Host": "c", "Score": 8}, {"Host": "a", "Score": 10}, {"Host": "d", "Score": 0}])
     );
     let plain = pod("plain", &[("quota", "1")]);
-    assert_eq!(names(&world.filter(&plain, &["a", "b", "c"]).await), Vec::<&str>::new());
-    assert_eq!(world.bind(&picky, "b").await, "");
-    assert_eq!(names(&world.filter(&plain, &["a", "b", "c"]).await), ["a"]);
+    assert_eq!(names(&cluster.filter(&plain, &["a", "b", "c"]).await), Vec::<&str>::new());
+    assert_eq!(cluster.bind(&picky, "b").await, "");
+    assert_eq!(names(&cluster.filter(&plain, &["a", "b", "c"]).await), ["a"]);
 }
 
 #[tokio::test]
-async fn a_bind_without_reservation_is_not_sent() {
-    let (api, world) = world(&[("a", 1)]).await;
+async fn bind_without_reservation_is_not_sent() {
+    let (api, cluster) = cluster(&[("a", 1)]).await;
     let one = pod("one", &[("quota", "0.3")]);
     api.put(PODS, one.clone());
-    assert!(world.bind(&one, "a").await.contains("no GPU is reserved"));
+    assert!(cluster.bind(&one, "a").await.contains("no GPU is reserved"));
     assert_eq!(api.binds(), 0);
 }
 
 #[tokio::test]
-async fn a_refused_bind_gives_its_share_back_and_one_of_unknown_end_does_not() {
-    let (api, world) = world(&[("a", 1)]).await;
+async fn refused_bind_releases_its_share_and_unknown_result_keeps_it() {
+    let (api, cluster) = cluster(&[("a", 1)]).await;
     let (one, two) = (pod("one", &[("quota", "1")]), pod("two", &[("quota", "1")]));
     api.put(PODS, one.clone());
     api.put(PODS, two.clone());
     *api.fault.lock().unwrap() = Box::new(|| Fault::Refuse(403));
-    world.filter(&one, &["a"]).await;
-    assert_eq!(world.bind(&one, "a").await, "made up by the test");
-    assert_eq!(names(&world.filter(&two, &["a"]).await), ["a"]);
+    cluster.filter(&one, &["a"]).await;
+    assert_eq!(cluster.bind(&one, "a").await, "made up by the test");
+    assert_eq!(names(&cluster.filter(&two, &["a"]).await), ["a"]);
     *api.fault.lock().unwrap() = Box::new(|| Fault::Refuse(504));
-    assert_eq!(world.bind(&two, "a").await, "made up by the test");
-    assert!(names(&world.filter(&one, &["a"]).await).is_empty());
-    // The pod itself finds its place again, and a refusal does not end what an earlier attempt may have begun.
-    assert_eq!(names(&world.filter(&two, &["a"]).await), ["a"]);
+    assert_eq!(cluster.bind(&two, "a").await, "made up by the test");
+    assert!(names(&cluster.filter(&one, &["a"]).await).is_empty());
+    // The pod itself finds its reservation again, and a refusal does not end what an earlier attempt may have begun.
+    assert_eq!(names(&cluster.filter(&two, &["a"]).await), ["a"]);
     *api.fault.lock().unwrap() = Box::new(|| Fault::Refuse(403));
-    world.bind(&two, "a").await;
-    assert!(names(&world.filter(&one, &["a"]).await).is_empty());
+    cluster.bind(&two, "a").await;
+    assert!(names(&cluster.filter(&one, &["a"]).await).is_empty());
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_learnt_from_the_watch() {
+async fn result_of_a_bind_with_lost_answer_comes_from_the_watch() {
     for fault in [Fault::DoneButError, Fault::DoneButSilent] {
-        let (api, world) = world(&[("a", 1)]).await;
+        let (api, cluster) = cluster(&[("a", 1)]).await;
         let one = pod("one", &[("quota", "0.6")]);
         api.put(PODS, one.clone());
-        world.filter(&one, &["a"]).await;
+        cluster.filter(&one, &["a"]).await;
         *api.fault.lock().unwrap() = Box::new(move || fault);
-        assert_ne!(world.bind(&one, "a").await, "");
-        world.until("the watch shows the bind", |extender| extender.state().index.counts() == (0, 1)).await;
+        assert_ne!(cluster.bind(&one, "a").await, "");
+        cluster.until("the watch shows the bind", |extender| extender.state().index.counts() == (0, 1)).await;
         api.delete(PODS, "default/one");
-        world.until("it is released", |extender| extender.state().index.counts() == (0, 0)).await;
+        cluster.until("it is released", |extender| extender.state().index.counts() == (0, 0)).await;
     }
 }
 
 #[tokio::test]
-async fn a_pod_made_again_under_its_name_is_another_one() {
-    let (api, world) = world(&[("a", 1)]).await;
+async fn recreated_pod_of_the_same_name_is_not_bound() {
+    let (api, cluster) = cluster(&[("a", 1)]).await;
     let old = pod("one", &[("quota", "0.6")]);
-    world.filter(&old, &["a"]).await;
+    cluster.filter(&old, &["a"]).await;
     let mut new = old.clone();
     new["metadata"]["uid"] = json!("another-uid");
     api.put(PODS, new);
-    assert!(world.bind(&old, "a").await.contains("UID"));
+    assert!(cluster.bind(&old, "a").await.contains("UID"));
     assert_eq!(assigned(&api, "one"), None);
 }
 
 #[tokio::test]
-async fn a_share_is_free_when_its_pod_has_ended_or_is_gone_and_not_when_it_is_being_deleted() {
-    let (api, world) = world(&[("a", 1)]).await;
+async fn share_is_released_when_the_pod_ends_and_not_while_it_is_being_deleted() {
+    let (api, cluster) = cluster(&[("a", 1)]).await;
     let one = pod("one", &[("quota", "0.6")]);
     api.put(PODS, one.clone());
-    world.filter(&one, &["a"]).await;
-    assert_eq!(world.bind(&one, "a").await, "");
+    cluster.filter(&one, &["a"]).await;
+    assert_eq!(cluster.bind(&one, "a").await, "");
     let mut ending = api.get(PODS, "default/one").unwrap();
     ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     api.put(PODS, ending.clone());
-    // Something that the watch shows after it.
+    // A change that the watch shows after it.
     let mark = pod("mark", &[("quota", "0.1")]);
     api.put(PODS, mark.clone());
-    world.filter(&mark, &["a"]).await;
-    assert_eq!(world.bind(&mark, "a").await, "");
-    world.until("the mark is seen", |extender| extender.state().unseen.is_empty()).await;
-    assert_eq!(world.extender.state().index.counts(), (0, 2));
+    cluster.filter(&mark, &["a"]).await;
+    assert_eq!(cluster.bind(&mark, "a").await, "");
+    cluster.until("the mark is seen", |extender| extender.state().unobserved_binds.is_empty()).await;
+    assert_eq!(cluster.extender.state().index.counts(), (0, 2));
     ending["status"]["phase"] = json!("Failed");
     api.put(PODS, ending);
-    world.until("it has ended", |extender| extender.state().index.counts() == (0, 1)).await;
+    cluster.until("it has ended", |extender| extender.state().index.counts() == (0, 1)).await;
 }
 
 #[tokio::test]
-async fn a_waiting_pod_is_not_refused_while_the_watch_is_about_to_free_its_place() {
-    let (api, world) = world(&[("a", 1)]).await;
+async fn waiting_pod_is_not_refused_while_the_watch_lags() {
+    let (api, cluster) = cluster(&[("a", 1)]).await;
     let (one, two) = (pod("one", &[("quota", "1")]), pod("two", &[("quota", "1")]));
     api.put(PODS, one.clone());
-    world.filter(&one, &["a"]).await;
-    assert_eq!(world.bind(&one, "a").await, "");
-    world.until("the watch shows it", |extender| extender.state().unseen.is_empty()).await;
-    // The scheduler is told of the end at the same moment as we.
+    cluster.filter(&one, &["a"]).await;
+    assert_eq!(cluster.bind(&one, "a").await, "");
+    cluster.until("the watch shows it", |extender| extender.state().unobserved_binds.is_empty()).await;
+    // The kube-scheduler sees the end at the same moment as the extender.
     api.delete(PODS, "default/one");
-    assert_eq!(names(&world.filter(&two, &["a"]).await), ["a"]);
+    assert_eq!(names(&cluster.filter(&two, &["a"]).await), ["a"]);
 }
 
 #[tokio::test]
-async fn nodes_come_change_and_go_with_their_annotation() {
-    let (api, world) = world(&[]).await;
+async fn nodes_follow_their_annotation() {
+    let (api, cluster) = cluster(&[]).await;
     let one = pod("one", &[("quota", "1")]);
     let fits = |extender: &crate::extender::extender::Extender| {
         extender.state().index.fit(&sluice_placement::Demand::share(1000, None), "a").is_ok()
     };
     api.put(NODES, node("a", 1));
-    world.until("the node is there", fits).await;
+    cluster.until("the node is there", fits).await;
     let mut broken = node("a", 1);
     broken["metadata"]["annotations"]["sluice.dev/gpus"] = json!("{");
     api.put(NODES, broken);
-    world.until("what cannot be read offers nothing", |extender| !fits(extender)).await;
+    cluster.until("what cannot be read offers nothing", |extender| !fits(extender)).await;
     api.put(NODES, node("a", 1));
-    world.until("the node is back", fits).await;
+    cluster.until("the node is back", fits).await;
     api.delete(NODES, "a");
-    world.until("the node is gone", |extender| !fits(extender)).await;
-    let answer = world.filter(&one, &["a"]).await;
+    cluster.until("the node is gone", |extender| !fits(extender)).await;
+    let answer = cluster.filter(&one, &["a"]).await;
     assert_eq!(answer["FailedAndUnresolvableNodes"]["a"], "no GPUs of Sluice");
 }
 
 #[tokio::test]
-async fn only_the_replica_beside_the_lease_holder_decides_and_after_lists_of_its_own() {
+async fn only_the_lease_holders_replica_decides_after_its_own_lists() {
     let api = Api::new();
     api.put(NODES, node("a", 1));
     let client = api.serve().await;
-    let mut world = World::start(client, policy());
-    world.follow_lease("pod-1");
+    let mut cluster = Cluster::start(client, policy());
+    cluster.follow_lease("pod-1");
     let lease = |holder: &str| {
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": "the-lease", "namespace": "system"}, "spec": {"holderIdentity": holder}})
     };
     api.put(LEASES, lease("pod-2_1234"));
     let one = pod("one", &[("quota", "1")]);
-    let answer = world.filter(&one, &["a"]).await;
+    let answer = cluster.filter(&one, &["a"]).await;
     assert!(answer["Error"].as_str().unwrap().contains("standby"), "{answer}");
-    world.until("it has seen the cluster", |extender| extender.role.has_seen_the_cluster()).await;
+    cluster.until("it has seen the cluster", |extender| extender.leadership.has_listed_once()).await;
     let lists = api.lists();
     api.put(LEASES, lease("pod-1_1234"));
-    assert_eq!(world.extender.role.wait_active(super::world::SOON).await, State::Active);
+    assert_eq!(
+        cluster.extender.leadership.wait_until_active(super::cluster::SOON).await,
+        LeadershipState::Active
+    );
     assert!(api.lists() >= lists + 2, "{lists}, then {}", api.lists());
-    assert_eq!(names(&world.filter(&one, &["a"]).await), ["a"]);
+    assert_eq!(names(&cluster.filter(&one, &["a"]).await), ["a"]);
     api.delete(LEASES, "system/the-lease");
     let demoted = async {
-        while world.extender.role.state() != State::Standby {
+        while cluster.extender.leadership.state() != LeadershipState::Standby {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(super::world::SOON, demoted).await.unwrap();
-    assert!(!world.bind(&one, "a").await.is_empty());
+    tokio::time::timeout(super::cluster::SOON, demoted).await.unwrap();
+    assert!(!cluster.bind(&one, "a").await.is_empty());
 }
 
 #[tokio::test]
-async fn metrics_and_probes_say_what_happened() {
+async fn metrics_and_probes_reflect_the_calls() {
     use tower::ServiceExt;
-    let (api, world) = world(&[("a", 1)]).await;
+    let (api, cluster) = cluster(&[("a", 1)]).await;
     let one = pod("one", &[("quota", "0.25")]);
     api.put(PODS, one.clone());
-    world.filter(&one, &["a"]).await;
-    world.bind(&one, "a").await;
+    cluster.filter(&one, &["a"]).await;
+    cluster.bind(&one, "a").await;
     let page = |path: &str, most: usize| {
         let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
-        let router = crate::extender::http::page(world.extender.clone(), most);
+        let router = crate::extender::http::page(cluster.extender.clone(), most);
         async move {
             let response = router.oneshot(request).await.unwrap();
             let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();

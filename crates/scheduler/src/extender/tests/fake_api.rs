@@ -1,4 +1,4 @@
-//! An API server as far as the extender meets one: lists and watches of nodes, pods and leases, bindings, events.
+//! The part of an API server that the extender uses: lists and watches of nodes, pods and leases, bindings, events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -20,11 +20,11 @@ use tokio::sync::watch;
 pub(super) enum Fault {
     /// Nothing.
     None,
-    /// It is refused, with this status.
+    /// The request is refused with this status.
     Refuse(u16),
-    /// It is done, but the answer says otherwise.
+    /// The bind is carried out, but the answer is an error.
     DoneButError,
-    /// It is done, but no answer comes.
+    /// The bind is carried out, but no answer comes.
     DoneButSilent,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Fault {
 pub(super) struct Api {
     inner: Mutex<Inner>,
     version: watch::Sender<u64>,
-    /// Lists and questions about single pods are not answered.
+    /// Lists and requests for single pods are not answered.
     pub(super) silent: AtomicBool,
     /// Decides what goes wrong with each bind.
     pub(super) fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
@@ -48,7 +48,7 @@ struct Inner {
     lists: usize,
     gets: usize,
     binds: usize,
-    /// Collections whose watches are told nothing for now.
+    /// Collections whose watches deliver nothing for now.
     held: BTreeSet<&'static str>,
     events: Vec<Value>,
 }
@@ -127,24 +127,24 @@ impl Api {
         self.inner.lock().unwrap().lists
     }
 
-    /// Returns if the server answers.
+    /// Returns if the server answers, else never.
     async fn answer(&self) {
         if self.silent.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Questions about single pods.
+    /// Requests for single pods.
     pub(super) fn gets(&self) -> usize {
         self.inner.lock().unwrap().gets
     }
 
-    /// Watches of the collection are told nothing from now on: what happens, lists and single questions show.
+    /// Watches of the collection deliver nothing from now on; lists and single requests show the changes.
     pub(super) fn hold_watches(&self, collection: &'static str) {
         self.inner.lock().unwrap().held.insert(collection);
     }
 
-    /// Watches are told what happened meanwhile.
+    /// Watches deliver what happened meanwhile.
     pub(super) fn release_watches(&self, collection: &'static str) {
         let mut inner = self.inner.lock().unwrap();
         inner.held.remove(collection);
@@ -229,7 +229,7 @@ fn follow(collection: &'static str, api: Arc<Api>, query: BTreeMap<String, Strin
         (api, query, from, changes),
         move |(api, query, from, mut changes)| async move {
             loop {
-                let (news, version) = {
+                let (lines, version) = {
                     let inner = api.inner.lock().unwrap();
                     let is_held = inner.held.contains(collection);
                     let new = inner
@@ -241,8 +241,8 @@ fn follow(collection: &'static str, api: Arc<Api>, query: BTreeMap<String, Strin
                         .map(|(_, _, kind, object)| format!("{}\n", json!({"type": kind, "object": object})));
                     (lines.collect::<String>(), inner.version)
                 };
-                if !news.is_empty() {
-                    return Some((Ok::<_, Infallible>(Bytes::from(news)), (api, query, version, changes)));
+                if !lines.is_empty() {
+                    return Some((Ok::<_, Infallible>(Bytes::from(lines)), (api, query, version, changes)));
                 }
                 changes.changed().await.ok()?;
             }
@@ -258,7 +258,7 @@ fn status(code: u16, message: &str) -> Response {
     (StatusCode::from_u16(code).unwrap(), Json(body)).into_response()
 }
 
-/// As `setPodNodeAndMetadata` does it: by UID, once, node and annotations at the same time.
+/// As `setPodNodeAndMetadata` does it: by UID, only once, node and annotations together.
 async fn bind(
     State(api): State<Arc<Api>>,
     Path((namespace, name)): Path<(String, String)>,

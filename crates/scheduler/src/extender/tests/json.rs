@@ -1,4 +1,4 @@
-//! The JSON of a kube-scheduler, as recorded and as it never should be.
+//! The JSON of a kube-scheduler, as recorded and as random input.
 
 use proptest::prelude::{any, prop, prop_assert, proptest};
 use proptest::strategy::Strategy;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::extender::filter::demand_of;
 use crate::extender::wire::{ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult};
 
-/// Bodies that kube-scheduler 1.34.4 sent, written down as they came.
+/// Bodies that kube-scheduler 1.34.4 sent, recorded unchanged.
 const FILTER: &str = include_str!("recorded/filter.json");
 const BIND: &str = include_str!("recorded/bind.json");
 
 #[test]
-fn what_a_kube_scheduler_sent_is_understood() {
+fn recorded_requests_are_parsed() {
     let args: ExtenderArgs<'_> = serde_json::from_str(FILTER).unwrap();
     let names: Vec<&str> = args.node_names.iter().flatten().map(|name| &*name.0).collect();
     assert_eq!(names, ["sluice-test"]);
@@ -28,7 +28,7 @@ fn what_a_kube_scheduler_sent_is_understood() {
 }
 
 #[test]
-fn answers_have_the_keys_that_go_reads() {
+fn answers_have_the_keys_of_the_go_types() {
     let answer = ExtenderFilterResult {
         node_names: Some(vec!["a".into()]),
         failed_nodes: [("b".to_owned(), "x".to_owned())].into(),
@@ -39,7 +39,7 @@ fn answers_have_the_keys_that_go_reads() {
     assert_eq!(serde_json::to_value(&answer).unwrap(), expected);
 }
 
-/// Any JSON, now and then with keys of ours.
+/// Any JSON, sometimes with keys that the extender reads.
 fn any_json() -> impl Strategy<Value = Value> {
     let key = prop::sample::select(vec![
         "Pod",
@@ -74,7 +74,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn no_json_breaks_the_reader(value in any_json()) {
+    fn any_json_is_parsed_or_refused(value in any_json()) {
         let text = value.to_string();
         if let Ok(args) = serde_json::from_str::<ExtenderArgs<'_>>(&text) {
             let _ = (args.pod.has_soft_preferences(), demand_of(&args.pod));
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_break_the_reader(cut in 0..FILTER.len(), at in 0..FILTER.len(), byte: u8) {
+    fn any_bytes_are_parsed_or_refused(cut in 0..FILTER.len(), at in 0..FILTER.len(), byte: u8) {
         let mut bytes = FILTER.as_bytes().to_vec();
         bytes[at] = byte;
         let _ = serde_json::from_slice::<ExtenderArgs<'_>>(&bytes);
@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn names_and_annotations_with_any_characters_come_through(name in ".{1,20}", value in ".{0,20}") {
+    fn names_and_annotations_keep_any_characters(name in ".{1,20}", value in ".{0,20}") {
         let body = json!({"Pod": {"metadata": {"uid": "u", "annotations": {"x": value}}}, "NodeNames": [name]}).to_string();
         let args: ExtenderArgs<'_> = serde_json::from_str(&body).unwrap();
         prop_assert!(args.node_names.unwrap()[0].0 == name.as_str());

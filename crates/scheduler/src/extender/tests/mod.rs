@@ -1,9 +1,9 @@
-//! The extender as a kube-scheduler and an API server meet it.
+//! The extender as a kube-scheduler and an API server see it.
 
 mod burst;
 mod calls;
+mod cluster;
+mod expiry;
 mod fake_api;
 mod json;
-mod stale;
-mod time;
-mod world;
+mod recheck;

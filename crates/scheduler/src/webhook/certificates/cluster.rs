@@ -1,22 +1,22 @@
-//! What the keeper of certificates needs of a cluster; the tests have one of their own.
+//! The cluster as the certificate renewer needs it; tests have their own implementation.
 
 use super::rotation::Material;
 
 /// The Secret as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::webhook) struct Stored {
-    /// What is in it, if it can be read.
+    /// Its content, if it can be read.
     pub(in crate::webhook) material: Option<Material>,
-    /// To write only what nobody has changed since; `None` where there is no Secret.
+    /// For a write that fails if the Secret changed since; `None` if there is no Secret.
     pub(in crate::webhook) version: Option<String>,
 }
 
-/// What came of writing.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webhook) enum Written {
-    /// Ours is in.
+    /// Our material is stored.
     Stored,
-    /// Another replica was first: read again.
+    /// Another replica wrote first: read again.
     Conflict,
 }
 
@@ -33,8 +33,8 @@ pub(in crate::webhook) trait Cluster {
     ) -> impl Future<Output = anyhow::Result<Written>> + Send;
 
     /// The CA bundle of each webhook, PEM; empty where there is none yet.
-    fn bundles(&self) -> impl Future<Output = anyhow::Result<Vec<String>>> + Send;
+    fn read_bundles(&self) -> impl Future<Output = anyhow::Result<Vec<String>>> + Send;
 
     /// Makes every webhook trust this bundle.
-    fn trust(&self, bundle: &str) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn write_bundles(&self, bundle: &str) -> impl Future<Output = anyhow::Result<()>> + Send;
 }

@@ -1,4 +1,4 @@
-//! When a certificate ends: just enough of DER to find `notAfter`.
+//! Finds the end of a certificate: just enough of DER to reach `notAfter`.
 
 use jiff::civil::DateTime;
 
@@ -31,7 +31,7 @@ pub(super) fn not_after(certificate: &[u8]) -> Option<i64> {
     seconds(tag, std::str::from_utf8(time).ok()?)
 }
 
-/// One element: its tag, what is in it, and what follows.
+/// One element: its tag, its content, and the rest.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = bytes.split_first()?;
     let (first, mut rest) = rest.split_first()?;
@@ -45,7 +45,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*tag, content, rest))
 }
 
-/// What follows an element of this tag.
+/// The rest after an element of this tag.
 fn skip(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     element(bytes).filter(|(found, _, _)| *found == tag).map(|(_, _, rest)| rest)
 }

@@ -1,4 +1,4 @@
-//! A certificate in files that somebody else renews: cert-manager's Secret, mounted.
+//! A certificate in files that another program renews: cert-manager's Secret, mounted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ pub(in crate::webhook) struct Files {
     pub(in crate::webhook) status: Arc<Status>,
 }
 
-/// What was last served.
+/// Certificate and key that were last served.
 pub(in crate::webhook) type Pair = (Vec<u8>, Vec<u8>);
 
 impl Files {
-    /// Reads the files every `interval` until `stop`, and serves them when they have changed. Kubelet swaps both at once
-    /// by a link, so a pair that does not belong together is a moment's view: the old one goes on being served.
+    /// Reads the files every `interval` until `stop`, and serves them when they have changed. Kubelet replaces both at
+    /// once through a link. A pair that does not match is a transient state, and the old pair stays in use.
     pub(in crate::webhook) async fn run(self, interval: Duration, stop: CancellationToken) {
         let mut served = None;
         while !stop.is_cancelled() {
-            match self.look(served.as_ref()).await {
+            match self.reload_if_changed(served.as_ref()).await {
                 Ok(pair) => served = Some(pair),
                 Err(error) => {
-                    self.status.certificate_failed();
-                    warn!("certificate: {error:#}; looking again in {interval:?}");
+                    self.status.record_certificate_failure();
+                    warn!("certificate: {error:#}; retrying in {interval:?}");
                 }
             }
             tokio::select! {
@@ -42,11 +42,11 @@ impl Files {
         }
     }
 
-    /// One look.
+    /// Reads the files once, and serves them if they have changed.
     ///
     /// # Errors
-    /// When the files cannot be read or are no certificate and key.
-    pub(in crate::webhook) async fn look(&self, served: Option<&Pair>) -> anyhow::Result<Pair> {
+    /// The files cannot be read, or are no certificate and key.
+    pub(in crate::webhook) async fn reload_if_changed(&self, served: Option<&Pair>) -> anyhow::Result<Pair> {
         let read = |name: &'static str| {
             let path = self.folder.join(name);
             async move { tokio::fs::read(&path).await.with_context(|| path.display().to_string()) }
@@ -54,9 +54,9 @@ impl Files {
         let pair = (read("tls.crt").await?, read("tls.key").await?);
         if served != Some(&pair) {
             self.server.reload_from_config(tls::config(&pair.0, &pair.1)?);
-            let ends = tls::ends(&pair.0)?;
-            self.status.certificate(ends);
-            info!("certificate: read from {}; it ends at {}", self.folder.display(), tls::show(ends));
+            let ends = tls::end_of(&pair.0)?;
+            self.status.record_certificate(ends);
+            info!("certificate: read from {}; it ends at {}", self.folder.display(), tls::format_time(ends));
         }
         Ok(pair)
     }

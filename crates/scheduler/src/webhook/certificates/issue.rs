@@ -8,17 +8,17 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Certificates are valid from a little before now: clocks of a cluster's machines differ.
+/// Certificates are valid from a little before now, because the clocks of a cluster's machines differ.
 const SKEW: i64 = 300;
 
-/// An authority whose certificate the API server is told to trust.
+/// An authority whose certificate the API server trusts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::webhook) struct Authority {
     /// Its name, different for each.
     pub(super) name: String,
     /// PEM.
     pub(super) certificate: String,
-    /// PEM; gone once a newer one signs.
+    /// PEM; removed once a newer authority signs.
     pub(super) key: Option<String>,
     /// When it was made.
     pub(super) made: i64,
@@ -26,7 +26,7 @@ pub(in crate::webhook) struct Authority {
     pub(super) ends: i64,
 }
 
-/// What is served.
+/// A serving certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::webhook) struct Serving {
     /// PEM.
@@ -35,17 +35,17 @@ pub(in crate::webhook) struct Serving {
     pub(super) key: String,
     /// Name of the authority that signed.
     pub(super) signed_by: String,
-    /// Host names that it stands for.
+    /// Host names that it is valid for.
     pub(super) names: Vec<String>,
     /// When it ends.
     pub(super) ends: i64,
 }
 
 impl Authority {
-    /// A new one.
+    /// Creates an authority.
     pub(super) fn new(now: i64, life: i64) -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
-        // Two replicas may each make one in the same second; only one is kept, and the key tells them apart.
+        // Two replicas may each create one in the same second. Only one is stored, and the key tells them apart.
         let name = format!("sluice-webhook-ca-{now}");
         let certificate = authority_params(&name, now, now + life)?.self_signed(&key)?;
         Ok(Self {
@@ -57,7 +57,7 @@ impl Authority {
         })
     }
 
-    /// A serving certificate; `None` if the key is gone. It does not outlive the authority.
+    /// Signs a serving certificate; `None` if the key is gone. It does not outlive the authority.
     pub(super) fn sign(
         &self,
         names: &[String],
@@ -98,7 +98,7 @@ fn authority_params(name: &str, made: i64, ends: i64) -> Result<CertificateParam
     Ok(params)
 }
 
-/// For rcgen, whose type of time has no name here.
+/// A duration for rcgen, whose time type cannot be named here.
 fn since_1970(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }

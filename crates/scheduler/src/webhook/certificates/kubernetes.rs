@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::cluster::{Cluster, Stored, Written};
 use super::rotation::Material;
 
-/// Where everything that the replicas share is kept, as JSON.
+/// Key of the Secret under which the replicas share their material, as JSON.
 const MATERIAL: &str = "material.json";
 
-/// Names in the cluster.
+/// A client, and the names of the objects.
 pub(in crate::webhook) struct Kubernetes {
     pub(in crate::webhook) client: kube::Client,
     pub(in crate::webhook) namespace: String,
@@ -55,7 +55,7 @@ impl Cluster for Kubernetes {
         let material = data.get(MATERIAL).and_then(|bytes| {
             let read = serde_json::from_slice(&bytes.0);
             read.inspect_err(|error| {
-                tracing::warn!("Secret {}: {MATERIAL}: {error}; begun anew", self.secret)
+                tracing::warn!("Secret {}: {MATERIAL}: {error}; starting again", self.secret)
             })
             .ok()
         });
@@ -91,13 +91,13 @@ impl Cluster for Kubernetes {
         }
     }
 
-    async fn bundles(&self) -> anyhow::Result<Vec<String>> {
+    async fn read_bundles(&self) -> anyhow::Result<Vec<String>> {
         let webhooks = self.mutating().await?.into_iter().chain(self.validating().await?);
         let bundle = |config: WebhookClientConfig| config.ca_bundle.unwrap_or_default().0;
         Ok(webhooks.map(|(_, config)| String::from_utf8_lossy(&bundle(config)).into_owned()).collect())
     }
 
-    async fn trust(&self, bundle: &str) -> anyhow::Result<()> {
+    async fn write_bundles(&self, bundle: &str) -> anyhow::Result<()> {
         let bundle = ByteString(bundle.as_bytes().to_vec());
         let api: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         if let Some(patch) = patches(&self.mutating().await?, &bundle)? {
@@ -111,8 +111,8 @@ impl Cluster for Kubernetes {
     }
 }
 
-/// One patch for a configuration, or none where it already holds the bundle. It names each webhook that it changes, so
-/// that a configuration which changed in between is not mangled.
+/// One patch for a configuration; `None` if it already has the bundle. It names each webhook that it changes, so that
+/// it fails if the configuration changed in between.
 fn patches(
     webhooks: &[(String, WebhookClientConfig)],
     bundle: &ByteString,

@@ -1,12 +1,12 @@
-//! The webhook's certificate: made, shared between replicas, and renewed by itself ([`keeper`]), or read from files that
-//! cert-manager writes ([`files`]).
+//! The webhook's certificate: created, shared between replicas and renewed by the webhook itself ([`renewer`]), or
+//! read from files that cert-manager writes ([`files`]).
 
 pub(super) mod cluster;
 mod expiry;
 pub(super) mod files;
 pub(super) mod issue;
-pub(super) mod keeper;
 pub(super) mod kubernetes;
+pub(super) mod renewer;
 pub(super) mod rotation;
 pub(super) mod tls;
 

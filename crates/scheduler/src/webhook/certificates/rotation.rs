@@ -1,8 +1,8 @@
-//! When certificates are renewed: pure, the caller brings the clock. The public question: [`Policy::advance`].
+//! When certificates are renewed. Pure: the clock is an argument. The entry point is [`Policy::advance`].
 //!
-//! A new authority is published first and signs later: once it has been in every webhook configuration for `overlap`, so
-//! that no API server meets a certificate that it does not trust yet. The old one stays published until it ends, for
-//! replicas that still serve what it signed.
+//! A new authority is published first and signs later: after it has been in every webhook configuration for `overlap`.
+//! So no API server meets a certificate that it does not trust yet. The old authority stays published until it ends,
+//! for replicas that still serve what it signed.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,17 +11,17 @@ use super::issue::{Authority, Serving};
 /// Lifetimes in seconds.
 #[derive(Clone, Debug)]
 pub(in crate::webhook) struct Policy {
-    /// Host names that the certificate stands for.
+    /// Host names of the certificate.
     pub(in crate::webhook) names: Vec<String>,
-    /// Of authorities.
+    /// Lifetime of authorities.
     pub(in crate::webhook) authority_life: i64,
-    /// Of serving certificates.
+    /// Lifetime of serving certificates.
     pub(in crate::webhook) serving_life: i64,
-    /// For which a new authority is only published.
+    /// How long a new authority is only published.
     pub(in crate::webhook) overlap: i64,
 }
 
-/// Everything that the replicas share, in one Secret.
+/// The material that the replicas share in one Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::webhook) struct Material {
     /// Oldest first.
@@ -30,11 +30,11 @@ pub(in crate::webhook) struct Material {
 }
 
 impl Policy {
-    /// The material as it should be now; equal to `current` where nothing is due. `trusted` is what the webhook
-    /// configurations hold, one bundle each.
+    /// The material as it should be now; equal to `current` if nothing is due. `trusted` is the bundle of each webhook
+    /// configuration.
     ///
     /// # Errors
-    /// If keys cannot be made.
+    /// A key cannot be created.
     pub(super) fn advance(
         &self,
         current: Option<&Material>,
@@ -54,7 +54,7 @@ impl Policy {
                 && !trusted.is_empty()
                 && trusted.iter().all(|bundle| bundle.contains(authority.certificate.trim()))
         };
-        // Without one that is trusted everywhere: the oldest that can sign, which is the one that signs now, if any.
+        // If no authority is trusted everywhere, the oldest that can sign: that is the one in use, if there is one.
         let signer = authorities
             .iter()
             .rposition(signs)
@@ -71,13 +71,14 @@ impl Policy {
         }
         match serving.or_else(|| kept.cloned()) {
             Some(serving) => Ok(Material { authorities, serving }),
-            // No authority with a key and nothing to serve: only an unreadable Secret can lead here; begin anew.
+            // No authority has a key and there is nothing to serve. Only an unreadable Secret can lead here, so start
+            // again.
             None => self.advance(None, trusted, now),
         }
     }
 
     fn is_good(&self, serving: &Serving, signer: &Authority, now: i64) -> bool {
-        // A certificate that was cut short by its authority's end is renewed when the authority is.
+        // A certificate that ends with its authority is renewed together with it.
         let enough =
             serving.ends - now >= self.serving_life / 3 || serving.ends == signer.ends && serving.ends > now;
         enough && serving.signed_by == signer.name && serving.names == self.names
@@ -85,14 +86,14 @@ impl Policy {
 }
 
 impl Material {
-    /// What the API server should trust: every authority, PEM.
+    /// The CA bundle for the API server: every authority, PEM.
     pub(super) fn bundle(&self) -> String {
         let certificates: Vec<&str> =
             self.authorities.iter().map(|authority| authority.certificate.trim()).collect();
         certificates.join("\n") + "\n"
     }
 
-    /// What is served.
+    /// The serving certificate.
     pub(super) fn serving(&self) -> &Serving {
         &self.serving
     }

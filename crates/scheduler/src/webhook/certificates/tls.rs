@@ -1,4 +1,4 @@
-//! From PEM to a TLS server.
+//! Builds TLS server configurations from PEM.
 
 use std::sync::Arc;
 
@@ -9,26 +9,29 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::expiry;
 
-/// A server with this certificate chain and key.
+/// A configuration with this certificate chain and key.
 ///
 /// # Errors
-/// When they are no PEM, or do not belong together.
+/// They are no PEM, or do not belong together.
 pub(in crate::webhook) fn config(certificate: &[u8], key: &[u8]) -> anyhow::Result<Arc<ServerConfig>> {
     let chain = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<Vec<_>, _>>()
         .context("the certificate is no PEM")?;
     let key = PrivateKeyDer::from_pem_slice(key).context("the key is no PEM")?;
-    let mut config =
-        builder()?.with_no_client_auth().with_single_cert(chain, key).context("unfit certificate or key")?;
+    let mut config = builder()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .context("certificate and key do not match")?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-/// A server that has no certificate yet and refuses every connection, so that it can listen before the first one comes.
+/// A configuration without a certificate, which refuses every connection. It lets the server listen before the first
+/// certificate exists.
 ///
 /// # Errors
 /// Never with ring's defaults.
-pub(in crate::webhook) fn none_yet() -> anyhow::Result<Arc<ServerConfig>> {
+pub(in crate::webhook) fn without_certificate() -> anyhow::Result<Arc<ServerConfig>> {
     Ok(Arc::new(builder()?.with_no_client_auth().with_cert_resolver(Arc::new(Nothing))))
 }
 
@@ -51,13 +54,13 @@ fn builder() -> anyhow::Result<rustls::ConfigBuilder<ServerConfig, rustls::Wants
 /// When the first certificate of a chain ends, in seconds since 1970.
 ///
 /// # Errors
-/// When it is no certificate.
-pub(in crate::webhook) fn ends(certificate: &[u8]) -> anyhow::Result<i64> {
+/// It is no certificate.
+pub(in crate::webhook) fn end_of(certificate: &[u8]) -> anyhow::Result<i64> {
     let first = CertificateDer::from_pem_slice(certificate).context("the certificate is no PEM")?;
     expiry::not_after(&first).context("the certificate has no end")
 }
 
-/// A time for people.
-pub(in crate::webhook) fn show(seconds: i64) -> String {
+/// A time as text.
+pub(in crate::webhook) fn format_time(seconds: i64) -> String {
     jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |time| time.to_string())
 }

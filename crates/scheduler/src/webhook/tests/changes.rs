@@ -1,20 +1,20 @@
-//! Changes to pods that exist.
+//! Changes of existing pods.
 
 use serde_json::{Value, json};
 
 use super::super::admission;
 use super::super::plan::Settings;
-use super::super::review::{Request, Verdict};
+use super::super::review::{Decision, Request};
 use super::{patched, pod, request, review, single};
 
-const FINE: Verdict = Verdict::Admitted { patch: Vec::new(), warnings: Vec::new() };
+const FINE: Decision = Decision::Admitted { patch: Vec::new(), warnings: Vec::new() };
 
-fn update(new: &Value, old: &Value) -> Verdict {
+fn update(new: &Value, old: &Value) -> Decision {
     admission::validate(&request("UPDATE", new, old), &Settings::default())
 }
 
 #[test]
-fn our_keys_stay_as_they_were_at_creation() {
+fn keys_of_sluice_are_immutable_after_creation() {
     let old = patched(&pod(&[("quota", "0.3")], &single()));
     for (change, expected) in [
         (
@@ -41,11 +41,11 @@ fn our_keys_stay_as_they_were_at_creation() {
                 value => new["metadata"]["annotations"][key] = value.clone(),
             }
         }
-        assert_eq!(update(&new, &old), Verdict::Refused(expected.to_owned()));
+        assert_eq!(update(&new, &old), Decision::Refused(expected.to_owned()));
     }
     let mut new = old.clone();
     new["metadata"]["labels"] = json!({"sharedgpu/gpu_mem": "5"});
-    assert!(matches!(update(&new, &old), Verdict::Refused(_)));
+    assert!(matches!(update(&new, &old), Decision::Refused(_)));
     let mut new = old.clone();
     new["metadata"]["labels"] = json!({"a": "b"});
     new["metadata"]["annotations"]["c"] = json!("d");
@@ -53,12 +53,12 @@ fn our_keys_stay_as_they_were_at_creation() {
 }
 
 #[test]
-fn the_mutating_webhook_leaves_changes_alone() {
+fn mutating_webhook_ignores_updates() {
     let old = pod(&[("quota", "0.3")], &single());
-    assert_eq!(admission::mutate(&request("UPDATE", &old, &old), &Settings::default()), Verdict::NotOurs);
+    assert_eq!(admission::mutate(&request("UPDATE", &old, &old), &Settings::default()), Decision::NotOurs);
 }
 
-/// The request that makes the new pod's debugging containers of the old one's.
+/// The request that replaces the old pod's debugging containers by the new pod's.
 fn debugging(new: &Value, old: &Value) -> Request {
     let mut review = review("UPDATE", new, old);
     review["request"]["subResource"] = json!("ephemeralcontainers");
@@ -72,8 +72,8 @@ fn with_debugging(pod: &Value, containers: &Value) -> Value {
     new
 }
 
-/// What the validating webhook says of a debugging container with this environment.
-fn debug(pod: &Value, env: &Value) -> Verdict {
+/// The validating webhook's decision about a debugging container with this environment.
+fn debug(pod: &Value, env: &Value) -> Decision {
     let new = with_debugging(pod, &json!([{"name": "debugger", "image": "x", "env": env}]));
     admission::validate(&debugging(&new, pod), &Settings::default())
 }
@@ -88,19 +88,19 @@ fn a_debugging_container_gets_no_gpu() {
     let all = json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]);
     let message = "spec.ephemeralContainers[debugger].env[NVIDIA_VISIBLE_DEVICES]: \"all\" is not allowed: void or nothing: \
                    debugging containers get no GPU";
-    assert_eq!(debug(&ours, &all), Verdict::Refused(message.to_owned()));
+    assert_eq!(debug(&ours, &all), Decision::Refused(message.to_owned()));
     assert_eq!(debug(&ours, &json!([void()])), FINE);
     assert_eq!(debug(&ours, &json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": ""}])), FINE);
-    // The image may name all GPUs.
+    // The image may make all GPUs visible.
     let message = "spec.ephemeralContainers[debugger].env[NVIDIA_VISIBLE_DEVICES] is missing: void: debugging containers get \
                    no GPU; another webhook took it away, or Sluice's mutating webhook is not configured";
-    assert_eq!(debug(&ours, &json!([])), Verdict::Refused(message.to_owned()));
+    assert_eq!(debug(&ours, &json!([])), Decision::Refused(message.to_owned()));
     let other = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": single()});
-    assert_eq!(debug(&other, &all), Verdict::NotOurs);
+    assert_eq!(debug(&other, &all), Decision::NotOurs);
 }
 
 #[test]
-fn new_debugging_containers_become_void_and_old_ones_stay() {
+fn new_debugging_containers_become_void_and_existing_ones_stay() {
     let old = with_debugging(
         &patched(&pod(&[("quota", "0.3")], &single())),
         &json!([{"name": "from-before", "image": "x"}]),
@@ -115,7 +115,7 @@ fn new_debugging_containers_become_void_and_old_ones_stay() {
         ]),
     );
     let mutated = |new: &Value| admission::mutate(&debugging(new, &old), &Settings::default());
-    let Verdict::Admitted { patch, .. } = mutated(&new) else { panic!("it was not admitted") };
+    let Decision::Admitted { patch, .. } = mutated(&new) else { panic!("the request was not admitted") };
     let patch = serde_json::to_value(patch).unwrap();
     assert_eq!(
         patch,
@@ -127,25 +127,25 @@ fn new_debugging_containers_become_void_and_old_ones_stay() {
     super::apply(&mut new, &patch);
     assert_eq!(mutated(&new), FINE);
     let valid = |new: &Value| admission::validate(&debugging(new, &old), &Settings::default());
-    let Verdict::Refused(message) = valid(&new) else { panic!("all GPUs were granted") };
+    let Decision::Refused(message) = valid(&new) else { panic!("a container with all GPUs was admitted") };
     assert!(
         message.starts_with("spec.ephemeralContainers[greedy].env[NVIDIA_VISIBLE_DEVICES]: \"all\""),
         "{message}"
     );
-    assert!(!message.contains(';'), "only that one: {message}");
+    assert!(!message.contains(';'), "only one container is refused: {message}");
     new["spec"]["ephemeralContainers"].as_array_mut().unwrap().pop();
     assert_eq!(valid(&new), FINE);
 
     let other = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": single()});
     let debugged = with_debugging(&other, &json!([{"name": "bare", "image": "x"}]));
-    assert_eq!(admission::mutate(&debugging(&debugged, &other), &Settings::default()), Verdict::NotOurs);
+    assert_eq!(admission::mutate(&debugging(&debugged, &other), &Settings::default()), Decision::NotOurs);
 }
 
 #[test]
-fn other_resources_are_none_of_our_business() {
+fn other_resources_are_ignored() {
     let mut review = review("CREATE", &pod(&[("quota", "x")], &single()), &Value::Null);
     review["request"]["resource"]["resource"] = json!("services");
     let request = Request::parse(review.to_string().as_bytes()).unwrap();
-    assert_eq!(admission::validate(&request, &Settings::default()), Verdict::NotOurs);
-    assert_eq!(admission::mutate(&request, &Settings::default()), Verdict::NotOurs);
+    assert_eq!(admission::validate(&request, &Settings::default()), Decision::NotOurs);
+    assert_eq!(admission::mutate(&request, &Settings::default()), Decision::NotOurs);
 }

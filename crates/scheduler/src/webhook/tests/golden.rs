@@ -1,8 +1,8 @@
-//! What the patch is, word for word, for each kind of pod.
+//! The exact patch for each kind of pod.
 
 use serde_json::{Value, json};
 
-use super::{Settings, Verdict, mutate, mutate_with, patch, patched, pod, single, validate, warnings};
+use super::{Decision, Settings, mutate, mutate_with, patch, patched, pod, single, validate, warnings};
 
 fn assigned() -> Value {
     json!({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {
@@ -13,9 +13,9 @@ fn void() -> Value {
     json!({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"})
 }
 
-fn seats(seats: u32) -> Value {
-    let seats = json!({"sluice.dev/gpu": seats.to_string()});
-    json!({"limits": seats, "requests": seats})
+fn slots(slots: u32) -> Value {
+    let slots = json!({"sluice.dev/gpu": slots.to_string()});
+    json!({"limits": slots, "requests": slots})
 }
 
 fn add(path: &str, value: impl Into<Value>) -> Value {
@@ -31,17 +31,17 @@ fn common() -> Vec<Value> {
 }
 
 #[test]
-fn a_single_container_gets_seat_variable_and_scheduler() {
+fn single_container_gets_slot_variable_and_scheduler() {
     for quota in ["0.3", "30%"] {
         let mut expected = common();
-        expected.push(add("/spec/containers/0/resources", seats(1)));
+        expected.push(add("/spec/containers/0/resources", slots(1)));
         expected.push(add("/spec/containers/0/env", json!([assigned()])));
         assert_eq!(patch(&pod(&[("quota", quota)], &single())), json!(expected), "{quota}");
     }
 }
 
 #[test]
-fn the_container_named_gets_the_gpu_and_the_other_is_void() {
+fn named_container_gets_the_gpu_and_the_other_is_void() {
     let spec = json!({"containers": [
         {"name": "web", "image": "web", "env": [{"name": "A", "value": "b"}]},
         {"name": "main", "image": "train", "resources": {"limits": {"cpu": "1"}}, "env": [{"name": "C", "value": "d"}]},
@@ -68,16 +68,16 @@ fn init_containers_and_sidecars_are_void_unless_named() {
     let mut expected = common();
     expected.push(add("/spec/initContainers/0/env", json!([void()])));
     expected.push(add("/spec/initContainers/1/env", json!([void()])));
-    expected.push(add("/spec/containers/0/resources", seats(1)));
+    expected.push(add("/spec/containers/0/resources", slots(1)));
     expected.push(add("/spec/containers/0/env", json!([assigned()])));
     assert_eq!(patch(&pod(&[("quota", "0.3")], &spec)), json!(expected));
 
     let expected = json!([
         add("/spec/schedulerName", "sluice-scheduler"),
-        add("/spec/initContainers/0/resources", seats(1)),
+        add("/spec/initContainers/0/resources", slots(1)),
         add("/spec/initContainers/0/env", json!([assigned()])),
         add("/spec/initContainers/1/env", json!([void()])),
-        add("/spec/containers/0/resources", seats(1)),
+        add("/spec/containers/0/resources", slots(1)),
         add("/spec/containers/0/env", json!([assigned()])),
     ]);
     assert_eq!(patch(&pod(&[("quota", "0.3"), ("container", "prepare,main")], &spec)), expected);
@@ -85,7 +85,7 @@ fn init_containers_and_sidecars_are_void_unless_named() {
     let expected = json!([
         add("/spec/schedulerName", "sluice-scheduler"),
         add("/spec/initContainers/0/env", json!([void()])),
-        add("/spec/initContainers/1/resources", seats(1)),
+        add("/spec/initContainers/1/resources", slots(1)),
         add("/spec/initContainers/1/env", json!([assigned()])),
         add("/spec/containers/0/env", json!([void()])),
     ]);
@@ -93,30 +93,30 @@ fn init_containers_and_sidecars_are_void_unless_named() {
 }
 
 #[test]
-fn a_sidecar_that_comes_later_and_goes_first_changes_no_choice() {
+fn sidecar_inserted_later_does_not_change_the_choice() {
     let mut object = patched(&pod(&[("quota", "0.3")], &single()));
     let proxy = json!({"name": "istio-proxy", "image": "proxy"});
     object["spec"]["containers"].as_array_mut().unwrap().insert(0, proxy);
     assert_eq!(patch(&object), json!([add("/spec/containers/0/env", json!([void()]))]));
-    let Verdict::Refused(message) = validate(&object) else { panic!("a container without void passed") };
+    let Decision::Refused(message) = validate(&object) else { panic!("a container without void passed") };
     assert!(message.contains("another webhook took it away"), "{message}");
 }
 
 #[test]
-fn a_sidecar_that_was_first_before_us_is_told_by_the_default_container() {
+fn default_container_annotation_overrides_the_first_container() {
     let spec =
         json!({"containers": [{"name": "istio-proxy", "image": "x"}, {"name": "main", "image": "train"}]});
     let mut object = pod(&[("quota", "0.3")], &spec);
     object["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = json!("main");
     let mut expected = common();
     expected.push(add("/spec/containers/0/env", json!([void()])));
-    expected.push(add("/spec/containers/1/resources", seats(1)));
+    expected.push(add("/spec/containers/1/resources", slots(1)));
     expected.push(add("/spec/containers/1/env", json!([assigned()])));
     assert_eq!(patch(&object), json!(expected));
 }
 
 #[test]
-fn an_init_container_is_no_default_container() {
+fn init_container_cannot_be_the_default_container() {
     let mut object = pod(&[("quota", "0.3")], &single());
     object["spec"]["initContainers"] = json!([{"name": "prepare", "image": "x"}]);
     object["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = json!("prepare");
@@ -124,7 +124,7 @@ fn an_init_container_is_no_default_container() {
 }
 
 #[test]
-fn pods_that_asked_kubeshare_for_no_gpu_go_to_the_default_scheduler() {
+fn kubeshare_pods_without_gpu_go_to_the_default_scheduler() {
     for labels in [
         json!({"sharedgpu/gpu_request": "0", "sharedgpu/gpu_limit": "0"}),
         json!({"sharedgpu/gpu_limit": "0"}),
@@ -133,9 +133,9 @@ fn pods_that_asked_kubeshare_for_no_gpu_go_to_the_default_scheduler() {
         let mut object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": labels}, "spec": single()});
         object["spec"]["schedulerName"] = json!("kubeshare-scheduler");
         assert_eq!(patch(&object), json!([add("/spec/schedulerName", "default-scheduler")]));
-        let Verdict::Refused(_) = validate(&object) else { panic!("a pod that nobody schedules passed") };
+        let Decision::Refused(_) = validate(&object) else { panic!("a pod without a scheduler passed") };
         let object = patched(&object);
-        assert_eq!((mutate(&object), validate(&object)), (Verdict::NotOurs, Verdict::NotOurs));
+        assert_eq!((mutate(&object), validate(&object)), (Decision::NotOurs, Decision::NotOurs));
     }
 }
 
@@ -150,14 +150,14 @@ fn kubeshares_labels_become_annotations() {
     let expected = json!([
         add("/metadata/annotations", annotations),
         add("/spec/schedulerName", "sluice-scheduler"),
-        add("/spec/containers/0/resources", seats(1)),
+        add("/spec/containers/0/resources", slots(1)),
         add("/spec/containers/0/env", json!([assigned()])),
     ]);
     assert_eq!(patch(&object), expected);
 }
 
 #[test]
-fn the_bare_resource_is_as_many_whole_gpus() {
+fn bare_resource_requests_whole_gpus() {
     let resources = json!({"limits": {"sluice.dev/gpu": "2"}});
     let spec = json!({"containers": [
         {"name": "web", "image": "x"}, {"name": "main", "image": "train", "resources": resources}]});
@@ -174,16 +174,16 @@ fn the_bare_resource_is_as_many_whole_gpus() {
 }
 
 #[test]
-fn whole_gpus_take_a_seat_each() {
+fn each_whole_gpu_takes_one_slot() {
     let object = patched(&pod(&[("quota", "4")], &single()));
-    assert_eq!(object["spec"]["containers"][0]["resources"], seats(4));
+    assert_eq!(object["spec"]["containers"][0]["resources"], slots(4));
 }
 
 #[test]
-fn a_runtime_class_is_set_where_the_administrator_says_so_and_the_user_nothing() {
+fn runtime_class_is_set_only_if_configured_and_absent() {
     let settings = Settings { runtime_class: Some("nvidia".to_owned()) };
     let class = |object: &Value| match mutate_with(object, &settings) {
-        Verdict::Admitted { patch, .. } => {
+        Decision::Admitted { patch, .. } => {
             let patch = serde_json::to_value(patch).unwrap();
             let found =
                 patch.as_array().unwrap().iter().find(|op| op["path"] == "/spec/runtimeClassName").cloned();
@@ -198,18 +198,18 @@ fn a_runtime_class_is_set_where_the_administrator_says_so_and_the_user_nothing()
 }
 
 #[test]
-fn pods_that_ask_for_nothing_are_none_of_our_business() {
+fn pods_without_request_are_ignored() {
     let plain = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": single()});
     let mut labelled = plain.clone();
     labelled["metadata"]["labels"] = json!({"sharedgpu/gpu_request": "0", "sharedgpu/gpu_limit": "0"});
     for object in [plain, labelled] {
-        assert_eq!(mutate(&object), Verdict::NotOurs);
-        assert_eq!(validate(&object), Verdict::NotOurs);
+        assert_eq!(mutate(&object), Decision::NotOurs);
+        assert_eq!(validate(&object), Decision::NotOurs);
     }
 }
 
 #[test]
-fn what_the_user_should_know_is_said() {
+fn user_gets_warnings() {
     assert_eq!(warnings(&pod(&[("quota", "0.3")], &single())), Vec::<String>::new());
     let high = pod(&[("quota", "0.3"), ("priority", "high"), ("gang", "g"), ("gang-size", "2")], &single());
     assert_eq!(
@@ -232,7 +232,7 @@ fn what_the_user_should_know_is_said() {
 }
 
 #[test]
-fn a_variable_from_elsewhere_is_overridden_by_ours() {
+fn variable_overrides_env_from() {
     let spec = json!({"containers": [
         {"name": "main", "image": "x", "envFrom": [{"configMapRef": {"name": "settings"}}]}]});
     let object = patched(&pod(&[("quota", "0.3")], &spec));

@@ -1,4 +1,4 @@
-//! Over TLS, as the API server comes.
+//! Requests over TLS, as the API server sends them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
-use super::super::certificates::tests::{Fake, NAME, keeper};
+use super::super::certificates::tests::{FakeCluster, NAME, renewer};
 use super::super::plan::Settings;
 use super::super::serve;
 use super::super::status::{self, Status};
@@ -36,7 +36,7 @@ fn connect(address: SocketAddr, bundle: &str) -> Stream {
     StreamOwned::new(connection, TcpStream::connect(address).unwrap())
 }
 
-/// One request on a connection that stays; status and body.
+/// One request on a connection that stays open; returns status and body.
 fn post(stream: &mut (impl Read + Write), path: &str, body: &str) -> std::io::Result<(u16, String)> {
     let length = body.len();
     write!(
@@ -69,18 +69,18 @@ fn base64(text: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reviews_are_answered_and_connections_outlive_a_new_certificate() {
+async fn reviews_are_answered_and_connections_survive_renewal() {
     let now = jiff::Timestamp::now().as_second();
-    let (cluster, clock) = (Arc::new(Fake::default()), Arc::new(AtomicI64::new(now)));
-    let keeper = keeper(&cluster, &clock);
-    let first = keeper.look(None).await.unwrap();
+    let (cluster, clock) = (Arc::new(FakeCluster::default()), Arc::new(AtomicI64::new(now)));
+    let renewer = renewer(&cluster, &clock);
+    let first = renewer.renew_if_due(None).await.unwrap();
     let status = Arc::new(Status::new().unwrap());
     let admission = serve::Admission { settings: Settings::default(), status: Arc::clone(&status) };
     let listener = super::super::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = listener.local_addr().unwrap();
     let handle = Handle::new();
     let service = serve::router(Arc::new(admission)).into_make_service();
-    let server = axum_server::from_tcp_rustls(listener, keeper.server.clone())
+    let server = axum_server::from_tcp_rustls(listener, renewer.server.clone())
         .unwrap()
         .handle(handle.clone())
         .serve(service);
@@ -97,14 +97,15 @@ async fn reviews_are_answered_and_connections_outlive_a_new_certificate() {
 
     // A serving certificate is renewed while that connection stays open.
     clock.store(now + 21 * DAY, Ordering::SeqCst);
-    let second = keeper.look(Some(&first)).await.unwrap();
+    let second = renewer.renew_if_due(Some(&first)).await.unwrap();
     assert_ne!(first, second);
     let bundle = cluster.bundle();
     tokio::task::spawn_blocking(move || {
         let body = review("CREATE", &pod(&[("quota", "0.3")], &single()), &Value::Null).to_string();
         assert_eq!(post(&mut stream, "/mutate", &body).unwrap().0, 200, "the old connection");
         let mut fresh = connect(address, &bundle);
-        // The new certificate is valid from 21 days ahead, so a client of today must not take it: it is the new one.
+        // The new certificate is valid only from 21 days ahead, so a client of today must refuse it. That proves it is
+        // the new one.
         let error = post(&mut fresh, "/mutate", &body).unwrap_err().to_string();
         assert!(error.contains("NotValidYet") || error.contains("not valid yet"), "{error}");
     })
@@ -124,7 +125,7 @@ async fn reviews_are_answered_and_connections_outlive_a_new_certificate() {
     }
 }
 
-/// Good and bad reviews on one connection.
+/// Valid and invalid reviews on one connection.
 fn answers(stream: &mut Stream) {
     let good = review("CREATE", &pod(&[("quota", "0.3")], &single()), &Value::Null).to_string();
     let (code, body) = post(stream, "/mutate", &good).unwrap();
@@ -166,7 +167,7 @@ fn answers(stream: &mut Stream) {
     }
 }
 
-/// What `/metrics` says.
+/// The text of `/metrics`.
 async fn text(status: &Arc<Status>) -> String {
     use axum::body::to_bytes;
     use axum::http::Request;
@@ -177,7 +178,7 @@ async fn text(status: &Arc<Status>) -> String {
 }
 
 #[tokio::test]
-async fn it_is_ready_with_a_certificate_until_it_leaves() {
+async fn webhook_is_ready_with_a_certificate_until_shutdown() {
     use axum::http::{Request, StatusCode};
     use tower::ServiceExt;
     let status = Arc::new(Status::new().unwrap());
@@ -186,8 +187,8 @@ async fn it_is_ready_with_a_certificate_until_it_leaves() {
         status::router(Arc::clone(&status)).oneshot(request).await.unwrap().status()
     };
     assert_eq!(ready().await, StatusCode::SERVICE_UNAVAILABLE);
-    status.certificate(1);
+    status.record_certificate(1);
     assert_eq!(ready().await, StatusCode::OK);
-    status.leave();
+    status.begin_shutdown();
     assert_eq!(ready().await, StatusCode::SERVICE_UNAVAILABLE);
 }

@@ -1,16 +1,16 @@
-//! The webhooks, from pods in JSON to patches and refusals in JSON.
+//! The webhooks: pods in JSON in, patches and refusals in JSON out.
 
-mod bad;
 mod changes;
 mod golden;
 mod https;
 mod properties;
+mod refusals;
 
 use serde_json::{Value, json};
 
 use super::admission;
 use super::plan::Settings;
-use super::review::{Operation, Request, Verdict};
+use super::review::{Decision, Operation, Request};
 
 /// A pod as a user would write it: annotations (without the prefix), and the spec.
 fn pod(annotations: &[(&str, &str)], spec: &Value) -> Value {
@@ -25,7 +25,7 @@ fn single() -> Value {
     json!({"containers": [{"name": "main", "image": "train"}]})
 }
 
-/// The review that the API server sends, as far as it matters.
+/// A review as the API server sends it, reduced to the fields that matter.
 fn review(operation: &str, object: &Value, old: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "705ab4f5", "operation": operation, "namespace": "team", "name": "p",
@@ -41,22 +41,22 @@ fn request(operation: &str, object: &Value, old: &Value) -> Request {
     request
 }
 
-fn mutate_with(object: &Value, settings: &Settings) -> Verdict {
+fn mutate_with(object: &Value, settings: &Settings) -> Decision {
     admission::mutate(&request("CREATE", object, &Value::Null), settings)
 }
 
-fn mutate(object: &Value) -> Verdict {
+fn mutate(object: &Value) -> Decision {
     mutate_with(object, &Settings::default())
 }
 
-fn validate(object: &Value) -> Verdict {
+fn validate(object: &Value) -> Decision {
     admission::validate(&request("CREATE", object, &Value::Null), &Settings::default())
 }
 
 /// The patch as JSON.
 fn patch(object: &Value) -> Value {
     match mutate(object) {
-        Verdict::Admitted { patch, warnings } => {
+        Decision::Admitted { patch, warnings } => {
             assert!(warnings.is_empty(), "warnings are the validating webhook's");
             serde_json::to_value(patch).unwrap()
         }
@@ -72,7 +72,7 @@ fn patched(object: &Value) -> Value {
     object
 }
 
-/// RFC 6902, as much of it as the webhook uses.
+/// The part of RFC 6902 that the webhook uses.
 fn apply(object: &mut Value, patch: &Value) {
     for operation in patch.as_array().unwrap() {
         assert_eq!(operation["op"], "add");
@@ -86,17 +86,17 @@ fn apply(object: &mut Value, patch: &Value) {
     }
 }
 
-/// Why the pod is refused, by both webhooks alike.
+/// The reason of the refusal, the same from both webhooks.
 fn refused(object: &Value) -> String {
-    let Verdict::Refused(message) = mutate(object) else { panic!("{object} was not refused") };
-    assert_eq!(validate(object), Verdict::Refused(message.clone()));
+    let Decision::Refused(message) = mutate(object) else { panic!("{object} was not refused") };
+    assert_eq!(validate(object), Decision::Refused(message.clone()));
     message
 }
 
-/// What the user is told beside the admission.
+/// The warnings beside the admission.
 fn warnings(object: &Value) -> Vec<String> {
     match validate(&patched(object)) {
-        Verdict::Admitted { patch, warnings } if patch.is_empty() => warnings,
+        Decision::Admitted { patch, warnings } if patch.is_empty() => warnings,
         other => panic!("{other:?}"),
     }
 }

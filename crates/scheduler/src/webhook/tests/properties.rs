@@ -1,14 +1,14 @@
-//! What holds of every pod.
+//! Properties that hold for every pod.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::admission;
 use super::super::plan::Settings;
-use super::super::review::{Answer, Request, Verdict};
+use super::super::review::{Answer, Decision, Request};
 use super::{apply, mutate, pod, review, validate};
 
-/// Containers as users and other webhooks make them, some with what we would add.
+/// Containers as users and other webhooks create them, some with what the webhook would add.
 fn container(name: String) -> impl Strategy<Value = Value> {
     let env = prop::option::of(prop::sample::subsequence(
         vec![json!({"name": "A", "value": "b"}), json!({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"})],
@@ -122,9 +122,9 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Any JSON, or a pod with any JSON, or none, somewhere in it.
+/// Any JSON, or a pod with up to two damaged places.
 fn any_object() -> impl Strategy<Value = Value> {
-    let places = prop::sample::select(vec![
+    let containers = prop::sample::select(vec![
         "/metadata",
         "/metadata/annotations",
         "/metadata/annotations/sluice.dev~1quota",
@@ -147,7 +147,7 @@ fn any_object() -> impl Strategy<Value = Value> {
         json!("0"),
         json!([{"name": "c0"}]),
     ]);
-    let damage = (places, prop_oneof![3 => small, 1 => any_json()]);
+    let damage = (containers, prop_oneof![3 => small, 1 => any_json()]);
     let damaged = (any_pod(), prop::collection::vec(damage, 0..3)).prop_map(|(mut object, damages)| {
         object["spec"]["ephemeralContainers"] = json!([{"name": "d", "env": []}]);
         for (place, json) in damages {
@@ -162,7 +162,7 @@ fn any_object() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn no_object_makes_it_panic(
+    fn no_object_causes_a_panic(
         new in any_object(),
         old in any_object(),
         (operation, sub_resource) in prop::sample::select(vec![
@@ -177,32 +177,32 @@ proptest! {
         review["request"]["subResource"] = sub_resource;
         let request = Request::parse(review.to_string().as_bytes()).unwrap();
         let settings = Settings { runtime_class: Some("nvidia".to_owned()) };
-        for verdict in [admission::mutate(&request, &settings), admission::validate(&request, &settings)] {
-            // And each verdict can be said.
-            let answer = Answer::new(request.uid.clone(), verdict.clone()).unwrap();
+        for decision in [admission::mutate(&request, &settings), admission::validate(&request, &settings)] {
+            // Every decision has an answer.
+            let answer = Answer::new(request.uid.clone(), decision.clone()).unwrap();
             let answer = serde_json::to_value(answer).unwrap();
-            prop_assert_eq!(answer["response"]["allowed"] == json!(false), matches!(verdict, Verdict::Refused(_)));
+            prop_assert_eq!(answer["response"]["allowed"] == json!(false), matches!(decision, Decision::Refused(_)));
         }
     }
 
     #[test]
-    fn a_second_pass_changes_nothing_and_validation_agrees(object in any_pod()) {
+    fn second_pass_changes_nothing_and_validation_agrees(object in any_pod()) {
         match mutate(&object) {
-            Verdict::Admitted { patch, .. } => {
+            Decision::Admitted { patch, .. } => {
                 let mut once = object.clone();
                 apply(&mut once, &serde_json::to_value(patch).unwrap());
-                prop_assert_eq!(mutate(&once), Verdict::Admitted { patch: Vec::new(), warnings: Vec::new() });
-                let valid = matches!(validate(&once), Verdict::Admitted { .. });
+                prop_assert_eq!(mutate(&once), Decision::Admitted { patch: Vec::new(), warnings: Vec::new() });
+                let valid = matches!(validate(&once), Decision::Admitted { .. });
                 prop_assert!(valid, "{:?}", validate(&once));
             }
-            Verdict::NotOurs => prop_assert_eq!(validate(&object), Verdict::NotOurs),
-            Verdict::Refused(message) => prop_assert_eq!(validate(&object), Verdict::Refused(message)),
+            Decision::NotOurs => prop_assert_eq!(validate(&object), Decision::NotOurs),
+            Decision::Refused(message) => prop_assert_eq!(validate(&object), Decision::Refused(message)),
         }
     }
 
     #[test]
-    fn every_container_of_ours_knows_which_gpu_it_sees(object in any_pod()) {
-        if let Verdict::Admitted { patch, .. } = mutate(&object) {
+    fn every_container_has_one_visible_devices_variable(object in any_pod()) {
+        if let Decision::Admitted { patch, .. } = mutate(&object) {
             let mut once = object.clone();
             apply(&mut once, &serde_json::to_value(patch).unwrap());
             let mut with_gpu = 0;
@@ -213,7 +213,7 @@ proptest! {
                 let gpu = visible[0].get("valueFrom").is_some();
                 for name in ["limits", "requests"] {
                     let seats = container["resources"][name].get("sluice.dev/gpu").and_then(Value::as_str);
-                    // Every generated pod asks for one GPU or a part of it.
+                    // Every generated pod requests at most one GPU.
                     prop_assert_eq!(seats.unwrap_or("0"), if gpu { "1" } else { "0" });
                 }
                 with_gpu += usize::from(gpu);
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn no_body_makes_it_panic(body in prop::collection::vec(any::<u8>(), 0..200), text in ".{0,100}") {
+    fn no_body_causes_a_panic(body in prop::collection::vec(any::<u8>(), 0..200), text in ".{0,100}") {
         prop_assert!(Request::parse(&body).is_err());
         prop_assert!(Request::parse(text.as_bytes()).is_err());
     }

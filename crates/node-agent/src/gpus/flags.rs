@@ -1,0 +1,77 @@
+//! The agent's command-line flags about GPUs.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::nvml::DriverPaths;
+use super::watcher::Settings;
+use super::xid::{self, Policy};
+
+/// Flags about GPUs; part of the agent's flags.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
+pub struct Flags {
+    /// Interval between two scans of every GPU, in milliseconds
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = Self::default().gpu_look_every_ms,
+        value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+    gpu_look_every_ms: u64,
+    /// Consecutive good scans after which an unhealthy GPU is healthy again
+    #[arg(long, value_name = "SCANS", default_value_t = Self::default().gpu_good_looks)]
+    gpu_good_looks: NonZeroU32,
+    /// Further Xids that leave a GPU healthy, such as 63,92; Xids of applications always do
+    #[arg(long, value_name = "XIDS", value_parser = XidList::parse, default_value = "")]
+    ignore_xids: XidList,
+    /// Xids that make a GPU unhealthy even if they count as faults of applications, such as 31
+    #[arg(long, value_name = "XIDS", value_parser = XidList::parse, default_value = "")]
+    critical_xids: XidList,
+    /// NVML's library; by default libnvidia-ml.so.1 as the loader finds it
+    #[arg(long, value_name = "FILE")]
+    nvml: Option<PathBuf>,
+}
+
+/// A list of Xids as the value of a flag.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct XidList(Vec<u64>);
+
+impl XidList {
+    fn parse(text: &str) -> Result<Self, String> {
+        xid::parse_list(text).map(Self)
+    }
+}
+
+impl Default for Flags {
+    fn default() -> Self {
+        let Settings { scan_every, good_scans, .. } = Settings::default();
+        Self {
+            gpu_look_every_ms: u64::try_from(scan_every.as_millis()).unwrap_or(u64::MAX),
+            gpu_good_looks: good_scans,
+            ignore_xids: XidList::default(),
+            critical_xids: XidList::default(),
+            nvml: None,
+        }
+    }
+}
+
+impl Flags {
+    /// How GPUs are watched, with this many device slots each.
+    #[must_use]
+    pub fn settings(&self, slots_per_gpu: u32) -> Settings {
+        Settings {
+            slots_per_gpu,
+            scan_every: Duration::from_millis(self.gpu_look_every_ms),
+            good_scans: self.gpu_good_looks,
+            policy: Policy::new(self.ignore_xids.0.clone(), self.critical_xids.0.clone()),
+            ..Settings::default()
+        }
+    }
+
+    /// Where the driver's library is searched.
+    #[must_use]
+    pub fn paths(&self) -> DriverPaths {
+        DriverPaths { library: self.nvml.clone(), ..DriverPaths::default() }
+    }
+}
+
+#[cfg(test)]
+#[path = "flags_tests.rs"]
+mod tests;

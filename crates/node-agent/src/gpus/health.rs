@@ -1,0 +1,186 @@
+//! The health of one GPU: its state, and how an observation changes it. Time is nanoseconds of any monotonic clock.
+//!
+//! ```text
+//!              critical Xid, bad scan                        good scan
+//!   Healthy ───────────────────────────► Unhealthy ───────────────────────────► Recovering { good_scans }
+//!      ▲                                     ▲    critical Xid, bad scan            │        │
+//!      │                                     └──────────────────────────────────────┘        │
+//!      └─────────────────────────────── as many good scans in a row as are needed ───────────┘
+//! ```
+//! A scan is good only if the driver asks for no recovery action, so a GPU that needs a reset stays unhealthy until
+//! it had one; where a driver does not know recovery actions, the scans alone decide.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use super::xid;
+
+/// Why a GPU may not be given to pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The driver reported this Xid.
+    Xid(u64),
+    /// The GPU does not answer any more.
+    Lost,
+    /// The driver requests a recovery action first.
+    NeedsRecovery(Recovery),
+    /// The driver does not list it any more.
+    Vanished,
+    /// It is in MIG mode now.
+    Mig,
+    /// Another query about it failed.
+    Failed(String),
+    /// The driver as a whole does not answer.
+    DriverUnavailable(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Xid(code) => out.write_str(&xid::describe(*code)),
+            Fault::Lost => out.write_str("GPU is lost: it does not answer the driver"),
+            Fault::NeedsRecovery(recovery) => write!(out, "the driver asks for recovery: {recovery}"),
+            Fault::Vanished => out.write_str("the driver no longer lists this GPU"),
+            Fault::Mig => out.write_str("GPU is in MIG mode"),
+            Fault::Failed(why) => write!(out, "querying the GPU failed: {why}"),
+            Fault::DriverUnavailable(why) => write!(out, "the NVIDIA driver does not answer: {why}"),
+        }
+    }
+}
+
+/// The recovery action that the driver requests before the GPU is used again (`nvmlDeviceGpuRecoveryAction_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovery {
+    /// Reset the GPU.
+    Reset,
+    /// Reboot the node.
+    Reboot,
+    /// Stop traffic between GPUs.
+    DrainPeers,
+    /// Let running work end, then reset it.
+    DrainAndReset,
+    /// An action that this version does not know.
+    Other(u64),
+}
+
+impl Recovery {
+    /// From the driver's number; `None` if no action is needed.
+    pub fn from_code(code: u64) -> Option<Self> {
+        match code {
+            0 => None,
+            1 => Some(Recovery::Reset),
+            2 => Some(Recovery::Reboot),
+            3 => Some(Recovery::DrainPeers),
+            4 => Some(Recovery::DrainAndReset),
+            other => Some(Recovery::Other(other)),
+        }
+    }
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Recovery::Reset => out.write_str("reset the GPU"),
+            Recovery::Reboot => out.write_str("reboot the node"),
+            Recovery::DrainPeers => out.write_str("stop traffic between GPUs"),
+            Recovery::DrainAndReset => out.write_str("let its work end, then reset the GPU"),
+            Recovery::Other(code) => write!(out, "recovery action {code}"),
+        }
+    }
+}
+
+/// A GPU's state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Health {
+    /// Pods may get the GPU.
+    #[default]
+    Healthy,
+    /// Pods may not get the GPU.
+    Unhealthy {
+        /// The reason.
+        reason: Fault,
+        /// Since when it has not been healthy.
+        since_ns: u64,
+    },
+    /// It answers again, but not long enough yet: pods may not get it.
+    Recovering {
+        /// What was wrong.
+        reason: Fault,
+        /// Since when it has not been healthy.
+        since_ns: u64,
+        /// Consecutive good scans so far, at least one.
+        good_scans: NonZeroU32,
+    },
+}
+
+/// One observation of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Observation {
+    /// A scan found nothing wrong.
+    Good,
+    /// A scan found this fault.
+    Bad(Fault),
+    /// An Xid that counts as the GPU's fault.
+    CriticalXid(u64),
+}
+
+impl Health {
+    /// Whether pods may get the GPU.
+    pub fn is_healthy(&self) -> bool {
+        matches!(self, Health::Healthy)
+    }
+
+    /// Why pods may not get it.
+    pub fn reason(&self) -> Option<&Fault> {
+        match self {
+            Health::Healthy => None,
+            Health::Unhealthy { reason, .. } | Health::Recovering { reason, .. } => Some(reason),
+        }
+    }
+
+    /// Since when pods may not get it.
+    pub fn since_ns(&self) -> Option<u64> {
+        match self {
+            Health::Healthy => None,
+            Health::Unhealthy { since_ns, .. } | Health::Recovering { since_ns, .. } => Some(*since_ns),
+        }
+    }
+
+    /// The state after an observation at this time. Recovery needs `needed` consecutive good scans.
+    #[must_use]
+    pub fn after(self, observation: Observation, now_ns: u64, needed: NonZeroU32) -> Self {
+        let since_ns = self.since_ns().unwrap_or(now_ns);
+        match observation {
+            Observation::CriticalXid(code) => Health::Unhealthy { reason: Fault::Xid(code), since_ns },
+            Observation::Bad(found) => Health::Unhealthy { reason: self.fault_after(found), since_ns },
+            Observation::Good => self.after_good_scan(needed),
+        }
+    }
+
+    /// The Xid that came first explains more than the fault that a later scan finds.
+    fn fault_after(self, found: Fault) -> Fault {
+        match self {
+            Health::Unhealthy { reason: reason @ Fault::Xid(_), .. }
+            | Health::Recovering { reason: reason @ Fault::Xid(_), .. } => reason,
+            _ => found,
+        }
+    }
+
+    fn after_good_scan(self, needed: NonZeroU32) -> Self {
+        let (reason, since_ns, good_scans) = match self {
+            Health::Healthy => return Health::Healthy,
+            Health::Unhealthy { reason, since_ns } => (reason, since_ns, NonZeroU32::MIN),
+            Health::Recovering { reason, since_ns, good_scans } => {
+                (reason, since_ns, good_scans.saturating_add(1))
+            }
+        };
+        if good_scans >= needed {
+            return Health::Healthy;
+        }
+        Health::Recovering { reason, since_ns, good_scans }
+    }
+}
+
+#[cfg(test)]
+#[path = "health_tests.rs"]
+mod tests;

@@ -1,0 +1,251 @@
+//! All GPUs of the node: scans and Xids in, inventory and events out. Pure.
+
+use std::num::NonZeroU32;
+
+use sluice_placement::inventory::{self, NodeInventory};
+
+use super::driver::{Condition, DriverUnavailable, Gpu, ScannedGpu};
+use super::health::{Fault, Health, Observation};
+use super::xid::{Class, Policy};
+
+/// A change of a GPU, for Kubernetes events and counters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GpuEvent {
+    /// The driver reported an Xid.
+    Xid {
+        /// The GPU; `None` if it did not report its identity.
+        uuid: Option<String>,
+        /// The number; [`super::xid::describe`] explains it.
+        code: u64,
+        /// Whether the GPU or a program is at fault.
+        class: Class,
+    },
+    /// The GPU gets no new pods.
+    Unhealthy {
+        /// The GPU.
+        uuid: String,
+        /// The reason.
+        reason: Fault,
+    },
+    /// The GPU may be used again.
+    Healthy {
+        /// The GPU.
+        uuid: String,
+        /// The fault that is over.
+        was: Fault,
+        /// How long it was not healthy.
+        after_ns: u64,
+    },
+    /// A GPU was seen for the first time.
+    Appeared {
+        /// The GPU.
+        uuid: String,
+    },
+}
+
+/// A GPU that exists and that Sluice does not share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// The GPU, if it reported its identity.
+    pub uuid: Option<String>,
+    /// Its ordinal in the driver.
+    pub index: u32,
+    /// The reason.
+    pub reason: Fault,
+}
+
+struct RegisteredGpu {
+    gpu: Gpu,
+    health: Health,
+    /// The sequence number of the last fault. A good scan that began earlier does not count.
+    last_fault: u64,
+}
+
+/// A scan that has begun: its sequence number, and whether it counts towards recovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scan {
+    sequence: u64,
+    purpose: ScanPurpose,
+}
+
+/// Why a scan is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanPurpose {
+    /// At its interval: a good scan counts towards recovery.
+    Scheduled,
+    /// After an event. Such scans may be as frequent as events, so only a bad result counts.
+    Prompted,
+}
+
+/// All GPUs that were ever seen.
+pub struct GpuRegistry {
+    policy: Policy,
+    needed: NonZeroU32,
+    members: Vec<RegisteredGpu>,
+    skipped: Vec<Skipped>,
+    /// Sequence number of the last scan begun or fault observed, to order the two.
+    sequence: u64,
+}
+
+impl GpuRegistry {
+    /// No GPU yet. `needed` consecutive good scans make an unhealthy GPU healthy again.
+    pub fn new(policy: Policy, needed: NonZeroU32) -> Self {
+        Self { policy, needed, members: Vec::new(), skipped: Vec::new(), sequence: 0 }
+    }
+
+    /// The node's inventory now.
+    pub fn inventory(&self, slots_per_gpu: u32) -> NodeInventory {
+        let mut gpus: Vec<_> = self.members.iter().map(RegisteredGpu::as_inventory).collect();
+        gpus.sort_by(|one, other| (one.index, &one.uuid).cmp(&(other.index, &other.uuid)));
+        NodeInventory::new(slots_per_gpu, gpus)
+    }
+
+    /// GPUs that the driver lists and the inventory leaves out.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// Begins a scan; [`Self::finish_scan`] takes its result.
+    pub fn begin_scan(&mut self, purpose: ScanPurpose) -> Scan {
+        self.sequence += 1;
+        Scan { sequence: self.sequence, purpose }
+    }
+
+    /// Applies the result of a scan.
+    pub fn finish_scan(
+        &mut self,
+        scan: Scan,
+        result: Result<Vec<ScannedGpu>, DriverUnavailable>,
+        now_ns: u64,
+    ) -> Vec<GpuEvent> {
+        let mut events = Vec::new();
+        let scanned = match result {
+            Ok(scanned) => scanned,
+            Err(DriverUnavailable(why)) => {
+                for index in 0..self.members.len() {
+                    events.extend(self.observe(
+                        index,
+                        Observation::Bad(Fault::DriverUnavailable(why.clone())),
+                        now_ns,
+                    ));
+                }
+                return events;
+            }
+        };
+        self.skipped.clear();
+        let mut seen = vec![false; self.members.len()];
+        for found_gpu in scanned {
+            match found_gpu {
+                ScannedGpu::Known(gpu, condition) => {
+                    let (index, appeared) = self.find_or_add(gpu);
+                    events.extend(appeared);
+                    seen.resize(self.members.len(), true);
+                    seen[index] = true;
+                    events.extend(self.judge(index, condition, scan, now_ns));
+                }
+                ScannedGpu::Mig { uuid, index } => match self.find(&uuid) {
+                    Some(member) => {
+                        seen[member] = true;
+                        events.extend(self.observe(member, Observation::Bad(Fault::Mig), now_ns));
+                    }
+                    None => self.skipped.push(Skipped { uuid: Some(uuid), index, reason: Fault::Mig }),
+                },
+                // Its identity follows from which GPU is missing.
+                ScannedGpu::Unidentified { index, why } => {
+                    self.skipped.push(Skipped { uuid: None, index, reason: why })
+                }
+            }
+        }
+        let unidentified =
+            self.skipped.iter().find(|skipped| skipped.uuid.is_none()).map(|skipped| skipped.reason.clone());
+        for index in seen.iter().enumerate().filter(|(_, seen)| !**seen).map(|(index, _)| index) {
+            let why = unidentified.clone().unwrap_or(Fault::Vanished);
+            events.extend(self.observe(index, Observation::Bad(why), now_ns));
+        }
+        events
+    }
+
+    /// Applies an Xid. A critical Xid without a GPU makes all GPUs unhealthy, because it may belong to any.
+    pub fn record_xid(&mut self, uuid: Option<&str>, code: u64, now_ns: u64) -> Vec<GpuEvent> {
+        let class = self.policy.class(code);
+        let mut events = vec![GpuEvent::Xid { uuid: uuid.map(str::to_owned), code, class }];
+        if class == Class::Critical {
+            let concerned = |member: &RegisteredGpu| uuid.is_none_or(|uuid| member.gpu.uuid == uuid);
+            let concerned: Vec<_> =
+                (0..self.members.len()).filter(|index| concerned(&self.members[*index])).collect();
+            for index in concerned {
+                events.extend(self.observe(index, Observation::CriticalXid(code), now_ns));
+            }
+        }
+        events
+    }
+
+    fn find(&self, uuid: &str) -> Option<usize> {
+        self.members.iter().position(|member| member.gpu.uuid == uuid)
+    }
+
+    fn find_or_add(&mut self, gpu: Gpu) -> (usize, Option<GpuEvent>) {
+        if let Some(index) = self.find(&gpu.uuid) {
+            self.members[index].gpu = gpu;
+            return (index, None);
+        }
+        let events = GpuEvent::Appeared { uuid: gpu.uuid.clone() };
+        self.members.push(RegisteredGpu { gpu, health: Health::Healthy, last_fault: 0 });
+        (self.members.len() - 1, Some(events))
+    }
+
+    fn judge(&mut self, index: usize, condition: Condition, scan: Scan, now_ns: u64) -> Option<GpuEvent> {
+        match condition {
+            Condition::Bad(why) => self.observe(index, Observation::Bad(why), now_ns),
+            // A good result from before the fault says nothing about the time after it.
+            Condition::Good if self.members[index].last_fault > scan.sequence => None,
+            Condition::Good if scan.purpose == ScanPurpose::Prompted => None,
+            Condition::Good => self.observe(index, Observation::Good, now_ns),
+        }
+    }
+
+    fn observe(&mut self, index: usize, observation: Observation, now_ns: u64) -> Option<GpuEvent> {
+        let needed = self.needed;
+        let member = &mut self.members[index];
+        if observation != Observation::Good {
+            self.sequence += 1;
+            member.last_fault = self.sequence;
+        }
+        let before = std::mem::take(&mut member.health);
+        let (was, since) = (before.reason().cloned(), before.since_ns());
+        member.health = before.after(observation, now_ns, needed);
+        let uuid = member.gpu.uuid.clone();
+        match (was, member.health.reason()) {
+            (Some(was), None) => {
+                let after_ns = now_ns.saturating_sub(since.unwrap_or(now_ns));
+                Some(GpuEvent::Healthy { uuid, was, after_ns })
+            }
+            (was, Some(reason)) if was.as_ref() != Some(reason) => {
+                Some(GpuEvent::Unhealthy { uuid, reason: reason.clone() })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl RegisteredGpu {
+    fn as_inventory(&self) -> inventory::Gpu {
+        let Gpu { uuid, index, model, memory_bytes, numa, pci, nvlink } = self.gpu.clone();
+        let reason = self.health.reason().map(ToString::to_string);
+        inventory::Gpu {
+            uuid,
+            index,
+            model,
+            memory_bytes,
+            numa,
+            pci,
+            nvlink,
+            healthy: reason.is_none(),
+            unhealthy_reason: reason,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "registry_tests.rs"]
+mod tests;

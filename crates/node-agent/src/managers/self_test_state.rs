@@ -1,0 +1,47 @@
+//! The self-test of one GPU across the restarts of its manager.
+
+use std::path::Path;
+
+use crate::self_test::{Outcome, SelfTestRun, Tester};
+
+/// After this many tests that gave no result, a manager that restarts does not wait for another.
+const MAX_RUNS: u32 = 3;
+
+/// The result as far as it is known.
+#[derive(Debug, Default)]
+pub(crate) struct SelfTestState {
+    last_run: Option<SelfTestRun>,
+    runs: u32,
+}
+
+impl SelfTestState {
+    /// Runs the test unless its result is known. An unhealthy GPU is not tested: it would fail for another reason.
+    pub(super) async fn run_if_unknown(&mut self, tester: Option<&Tester>, gpu: &str, healthy: bool) {
+        let settled = self.last_run.as_ref().is_some_and(|last_run| last_run.outcome.is_settled());
+        if settled || self.runs >= MAX_RUNS {
+            return;
+        }
+        self.last_run = Some(match tester {
+            None => SelfTestRun { outcome: Outcome::Off, result_file: None },
+            Some(_) if !healthy => SelfTestRun {
+                outcome: Outcome::Untried { why: "the GPU is not healthy".to_owned() },
+                result_file: None,
+            },
+            Some(tester) => {
+                let last_run = tester.result_for(gpu).await;
+                // A GPU in use may be idle later, so this attempt does not count.
+                self.runs += u32::from(!matches!(last_run.outcome, Outcome::InUse { .. }));
+                last_run
+            }
+        });
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        self.last_run.as_ref().map_or(Outcome::Pending, |last_run| last_run.outcome.clone())
+    }
+
+    /// The result file for the manager.
+    pub(super) fn result_file(&self) -> Option<&Path> {
+        self.last_run.as_ref()?.result_file.as_deref()
+    }
+}

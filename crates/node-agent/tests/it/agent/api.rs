@@ -1,0 +1,218 @@
+//! An API server with one node and its pods: list, watch, merge patches, events. It can become unavailable.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+pub const NODE: &str = "node-1";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Pods,
+    Nodes,
+}
+
+struct Change {
+    version: u64,
+    kind: Kind,
+    line: Bytes,
+}
+
+#[derive(Default)]
+struct Inner {
+    version: u64,
+    objects: BTreeMap<String, (Kind, Value)>,
+    log: Vec<Change>,
+    /// Watches from before this version get the answer that it is gone.
+    compacted: u64,
+    away: bool,
+    watchers: Vec<(Kind, mpsc::UnboundedSender<Bytes>)>,
+}
+
+/// What the server received from the agent.
+#[derive(Clone, Default, Debug)]
+pub struct Seen {
+    pub events: Vec<Value>,
+    /// Requests refused while the server was unavailable.
+    pub turned_away: usize,
+}
+
+#[derive(Clone)]
+pub struct Api {
+    inner: Arc<Mutex<Inner>>,
+    seen: Arc<watch::Sender<Seen>>,
+    node: Arc<watch::Sender<Value>>,
+    pub client: kube::Client,
+}
+
+impl Api {
+    pub async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = kube::Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
+        let api = Self {
+            inner: Arc::default(),
+            seen: Arc::new(watch::Sender::default()),
+            node: Arc::new(watch::Sender::new(Value::Null)),
+            client,
+        };
+        api.put(
+            Kind::Nodes,
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "uid": "n"}}),
+        );
+        let router = Router::new().fallback(answer).with_state(api.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        api
+    }
+
+    /// Creates or replaces an object.
+    pub fn put(&self, kind: Kind, mut object: Value) {
+        let mut inner = self.lock();
+        inner.version += 1;
+        object["metadata"]["resourceVersion"] = json!(inner.version.to_string());
+        let name = name(&object);
+        let verb = if inner.objects.contains_key(&name) { "MODIFIED" } else { "ADDED" };
+        inner.objects.insert(name, (kind, object.clone()));
+        if kind == Kind::Nodes {
+            self.node.send_replace(object.clone());
+        }
+        inner.notify(kind, verb, object);
+    }
+
+    pub fn delete(&self, name: &str) {
+        let mut inner = self.lock();
+        inner.version += 1;
+        let (kind, mut object) = inner.objects.remove(name).unwrap();
+        object["metadata"]["resourceVersion"] = json!(inner.version.to_string());
+        inner.notify(kind, "DELETED", object);
+    }
+
+    /// Ends all watches and refuses all requests.
+    pub fn go_away(&self) {
+        let mut inner = self.lock();
+        inner.away = true;
+        inner.watchers.clear();
+    }
+
+    /// Answers again, without the changes since: watchers have to list.
+    pub fn come_back(&self) {
+        let mut inner = self.lock();
+        inner.away = false;
+        inner.compacted = inner.version;
+    }
+
+    pub fn seen(&self) -> watch::Receiver<Seen> {
+        self.seen.subscribe()
+    }
+
+    /// The node as it changes.
+    pub fn node(&self) -> watch::Receiver<Value> {
+        self.node.subscribe()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+impl Inner {
+    fn notify(&mut self, kind: Kind, verb: &str, object: Value) {
+        let line = Bytes::from(format!("{}\n", json!({"type": verb, "object": object})));
+        self.watchers.retain(|(of, watcher)| *of != kind || watcher.send(line.clone()).is_ok());
+        self.log.push(Change { version: self.version, kind, line });
+    }
+
+    fn list(&self, kind: Kind) -> Value {
+        let items = self.objects.values().filter(|(of, _)| *of == kind).map(|(_, object)| object);
+        json!({
+            "apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": self.version.to_string()},
+            "items": items.collect::<Vec<_>>(),
+        })
+    }
+
+    fn watch(&mut self, kind: Kind, from: u64) -> Body {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        if from < self.compacted {
+            let gone = json!({"type": "ERROR", "object": {
+                "kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old", "metadata": {},
+            }});
+            let _ = sender.send(Bytes::from(format!("{gone}\n")));
+        } else {
+            for change in self.log.iter().filter(|change| change.kind == kind && change.version > from) {
+                let _ = sender.send(change.line.clone());
+            }
+            self.watchers.push((kind, sender));
+        }
+        Body::from_stream(UnboundedReceiverStream::new(receiver).map(Ok::<_, Infallible>))
+    }
+}
+
+async fn answer(
+    State(api): State<Api>,
+    method: Method,
+    uri: Uri,
+    Query(query): Query<BTreeMap<String, String>>,
+    body: Bytes,
+) -> Response {
+    let path = uri.path();
+    if api.lock().away {
+        api.seen.send_modify(|seen| seen.turned_away += 1);
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    let kind = if path.contains("/pods") { Kind::Pods } else { Kind::Nodes };
+    match method {
+        Method::GET => {
+            let wanted = if kind == Kind::Pods { "spec.nodeName=node-1" } else { "metadata.name=node-1" };
+            assert_eq!(query.get("fieldSelector").map(String::as_str), Some(wanted), "{uri}");
+            if query.contains_key("watch") {
+                let from = query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
+                return api.lock().watch(kind, from).into_response();
+            }
+            axum::Json(api.lock().list(kind)).into_response()
+        }
+        Method::PATCH if kind == Kind::Nodes && path.ends_with(NODE) => {
+            let patch: Value = serde_json::from_slice(&body).unwrap();
+            let mut node = api.node.borrow().clone();
+            merge(&mut node, &patch);
+            api.put(Kind::Nodes, node.clone());
+            axum::Json(node).into_response()
+        }
+        Method::POST | Method::PATCH if path.contains("/events") => {
+            let event: Value = serde_json::from_slice(&body).unwrap();
+            api.seen.send_modify(|seen| seen.events.push(event.clone()));
+            axum::Json(event).into_response()
+        }
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut target[key], value);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The control API of a pod-manager that accepts everything, and that a test can make hang or refuse.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
+use sluice_proto::control::{
+    Client, ClientUsage, Controls, Preemptions, Process, SetClientsRequest, SetClientsResponse,
+    SnapshotRequest, SnapshotResponse, Steering,
+};
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Request, Response, Status};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Behaviour {
+    Normal,
+    Hangs,
+    Refuses,
+}
+
+/// Every request that it received.
+pub type Received = Vec<SetClientsRequest>;
+
+#[derive(Clone)]
+pub struct Manager {
+    gpu: String,
+    received: Arc<watch::Sender<Received>>,
+    behaviour: Arc<AtomicU8>,
+}
+
+impl Manager {
+    /// Serves this control socket as long as the test runs.
+    pub fn start(control: &Path, gpu: &str) -> Self {
+        let manager = Self {
+            gpu: gpu.to_owned(),
+            received: Arc::new(watch::Sender::default()),
+            behaviour: Arc::default(),
+        };
+        let listener = UnixListener::bind(control).unwrap();
+        let service = PodManagerServer::new(manager.clone());
+        let server = tonic::transport::Server::builder().add_service(service);
+        tokio::spawn(server.serve_with_incoming(UnixListenerStream::new(listener)));
+        manager
+    }
+
+    pub fn received(&self) -> watch::Receiver<Received> {
+        self.received.subscribe()
+    }
+
+    pub fn set_behaviour(&self, behaviour: Behaviour) {
+        self.behaviour.store(behaviour as u8, Ordering::SeqCst);
+    }
+
+    async fn behave(&self) -> Result<(), Status> {
+        match self.behaviour.load(Ordering::SeqCst) {
+            behaviour if behaviour == Behaviour::Hangs as u8 => std::future::pending().await,
+            behaviour if behaviour == Behaviour::Refuses as u8 => {
+                Err(Status::invalid_argument("I do not want to"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl PodManager for Manager {
+    async fn set_clients(
+        &self,
+        request: Request<SetClientsRequest>,
+    ) -> Result<Response<SetClientsResponse>, Status> {
+        self.behave().await?;
+        let request = request.into_inner();
+        let generation = request.generation;
+        self.received.send_modify(|received| received.push(request));
+        Ok(Response::new(SetClientsResponse { generation }))
+    }
+
+    async fn snapshot(&self, _: Request<SnapshotRequest>) -> Result<Response<SnapshotResponse>, Status> {
+        self.behave().await?;
+        let received = self.received.borrow();
+        let last = received.last().cloned().unwrap_or_default();
+        let clients = last.clients.into_iter().map(usage).collect();
+        let (gpu_uuid, generation, agent_instance) = (self.gpu.clone(), last.generation, last.agent_instance);
+        let refused = [("unknown_pod".to_owned(), 3)].into();
+        Ok(Response::new(SnapshotResponse {
+            gpu_uuid,
+            generation,
+            clients,
+            agent_instance,
+            refused,
+            held: 0,
+            steering: Some(steering()),
+        }))
+    }
+}
+
+/// Counts that differ from each other, so that a mix-up shows.
+fn steering() -> Steering {
+    let made = |control: &str, outcome: &str, count| Controls {
+        control: control.to_owned(),
+        outcome: outcome.to_owned(),
+        count,
+    };
+    Steering {
+        turns: 21,
+        hand_overs_forced: 22,
+        given_up: 23,
+        descriptors_refused: 24,
+        controls: vec![made("stop", "done", 25), made("stop", "failed", 26)],
+        announcements_refused: 29,
+        preemptions: vec![Preemptions { level: "turn".to_owned(), outcome: "timeout".to_owned(), count: 31 }],
+        gate_changes: [("closed".to_owned(), 30)].into(),
+        levels: [("turn".to_owned(), 27), ("token".to_owned(), 28)].into(),
+    }
+}
+
+/// Usage with values that differ from each other.
+fn usage(client: Client) -> ClientUsage {
+    ClientUsage {
+        client: Some(client),
+        processes: vec![Process { pid: 7, container_id: "cafe".into(), memory_used_bytes: 11 }],
+        gpu_time_ns: 2_500_000_000,
+        share_ppm: 250_000,
+        memory_used_bytes: 12,
+        memory_peak_bytes: 13,
+        memory_denied: 14,
+        grants: 15,
+        wait_ns: 500_000_000,
+        bypassed: [("graph".to_owned(), 16)].into(),
+        left_out: false,
+        adopted_processes: 32,
+        unsteered_processes: [("not_permitted".to_owned(), 33)].into(),
+    }
+}

@@ -1,0 +1,8 @@
+//! The whole agent beside a driver, an API server and managers that behave as the tests say.
+
+mod api;
+mod limits;
+mod manager;
+mod node;
+mod pages;
+mod restarts;

@@ -1,0 +1,245 @@
+//! A node with an agent: fake GPUs, an API server, the control API of each manager. The managers' processes are idle.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use clap::Parser;
+use serde_json::{Value, json};
+use sluice_node_agent::gpus::fake::{self, FakeDriver};
+use sluice_node_agent::wiring::{self, Environment};
+use sluice_node_agent::{Arguments, Config};
+use sluice_proto::control::{Client, SetClientsRequest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::api::{Api, Kind, NODE};
+use super::manager::{Manager, Received};
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+/// Takes the place of `sluice`: an idle pod-manager, and a self-test in which everything is proven.
+const SLUICE: &str = r#"#!/bin/sh
+here=$(dirname "$0")
+if [ "$3" = self-test ]; then
+    echo "$@" >> "$here/tests"
+    [ -p "$here/hold" ] && read -r line < "$here/hold"
+    while [ $# -gt 1 ]; do
+        case "$1" in --gpu-uuid) gpu=$2;; --write) file=$2;; esac
+        shift
+    done
+    boot=$(cat /proc/sys/kernel/random/boot_id)
+    proven='{"effect": "proven"}'
+    about="{\"driver\": \"700.1\", \"gpu\": \"$gpu\", \"boot\": \"$boot\"}"
+    echo "{\"about\": $about, \"slices\": $proven, \"stops\": $proven, \"counts\": $proven}" > "$file"
+    exit 0
+fi
+echo "$@" >> "$here/arguments"
+echo $$ >> "$here/pids"
+exec sleep 100000
+"#;
+
+pub struct Node {
+    pub api: Api,
+    pub gpus: Arc<FakeDriver>,
+    pub managers: Vec<Manager>,
+    root: tempfile::TempDir,
+    port: AtomicU16,
+}
+
+pub struct Agent {
+    stop: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Node {
+    pub async fn with_gpus(count: u32) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        fs::create_dir_all(path("state/control")).unwrap();
+        fs::create_dir_all(path("plugins")).unwrap();
+        fs::write(path("libsluice.so"), b"\x7fELF and so on").unwrap();
+        fs::write(path("sluice"), SLUICE).unwrap();
+        fs::set_permissions(path("sluice"), fs::Permissions::from_mode(0o755)).unwrap();
+        let start = |index| {
+            let gpu = uuid(index);
+            Manager::start(&path(&format!("state/control/{gpu}.sock")), &gpu)
+        };
+        let managers = (0..count).map(start).collect();
+        Self {
+            api: Api::start().await,
+            gpus: Arc::new(FakeDriver::healthy(count)),
+            managers,
+            root,
+            port: AtomicU16::new(0),
+        }
+    }
+
+    pub async fn start_agent(&self) -> Agent {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.port.store(listener.local_addr().unwrap().port(), Ordering::SeqCst);
+        let path = |name: &str| self.root.path().join(name).to_string_lossy().into_owned();
+        let flags = [
+            "agent".to_owned(),
+            format!("--node={NODE}"),
+            format!("--library={}", path("libsluice.so")),
+            format!("--state-folder={}", path("state")),
+            format!("--socket-folder={}", path("sockets")),
+            format!("--plugin-folder={}", path("plugins")),
+        ];
+        let config = Config::read(&Program::parse_from(flags).arguments, |_| None).unwrap();
+        let environment = Environment {
+            client: self.api.client.clone(),
+            gpus: self.gpus.clone(),
+            program: PathBuf::from(path("sluice")),
+            listener,
+        };
+        let stop = CancellationToken::new();
+        Agent { task: tokio::spawn(wiring::serve(config, environment, stop.clone())), stop }
+    }
+
+    /// Process ids of all managers that were ever started.
+    pub fn pids(&self) -> Vec<i32> {
+        let text = fs::read_to_string(self.root.path().join("pids")).unwrap_or_default();
+        text.lines().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    /// The arguments of every manager that was started.
+    pub fn arguments(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.root.path().join("arguments")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The arguments of every self-test that was started.
+    pub fn tests(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.root.path().join("tests")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Blocks self-tests from now on, until the returned function is called.
+    pub fn block_tests(&self) -> impl FnOnce() + use<> {
+        let hold = self.root.path().join("hold");
+        nix::unistd::mkfifo(&hold, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // Opening it waits for a reader.
+        move || fs::write(hold, "\n").unwrap()
+    }
+
+    /// Waits until this many managers were started. Returns their arguments.
+    pub async fn started(&self, count: usize) -> Vec<String> {
+        soon("managers", async {
+            loop {
+                match self.arguments() {
+                    all if all.len() == count => break all,
+                    _ => tokio::task::yield_now().await,
+                }
+            }
+        })
+        .await
+    }
+
+    pub fn socket_folder(&self) -> PathBuf {
+        self.root.path().join("sockets")
+    }
+
+    pub fn library_folder(&self) -> PathBuf {
+        self.root.path().join("state/lib")
+    }
+
+    pub async fn get(&self, page: &str) -> (u16, String) {
+        get(self.port.load(Ordering::SeqCst), page).await
+    }
+
+    /// Waits until the agent knows that its managers have accepted their clients.
+    pub async fn managers_serve(&self) {
+        let all_serve = async { while self.get("/readyz").await.1.contains("the pod-manager of") {} };
+        soon("managers serve", all_serve).await;
+    }
+
+    pub async fn state(&self) -> Value {
+        serde_json::from_str(&self.get("/state").await.1).unwrap()
+    }
+}
+
+impl Agent {
+    pub async fn end(self) {
+        self.stop.cancel();
+        soon("the agent ends", self.task).await.unwrap().unwrap();
+    }
+}
+
+pub fn uuid(index: u32) -> String {
+    fake::gpu(index).uuid
+}
+
+/// A pod on the node, with annotations given without the prefix of Sluice's keys.
+pub fn pod(name: &str, annotations: &[(&str, &str)]) -> Value {
+    let annotations = annotations.iter().map(|(key, value)| (format!("sluice.dev/{key}"), json!(value)));
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "ml", "uid": format!("uid-{name}"),
+            "annotations": annotations.collect::<serde_json::Map<_, _>>(),
+        },
+        "spec": {"nodeName": NODE, "containers": [
+            {"name": "main", "resources": {"limits": {"sluice.dev/gpu": "1"}}},
+            {"name": "side"},
+        ]},
+        "status": {"phase": "Running", "containerStatuses": [
+            {"name": "side", "containerID": "containerd://cafe", "image": "", "imageID": "", "ready": true, "restartCount": 0},
+        ]},
+    })
+}
+
+impl Node {
+    /// Creates or replaces such a pod.
+    pub fn put(&self, name: &str, annotations: &[(&str, &str)]) {
+        self.api.put(Kind::Pods, pod(name, annotations));
+    }
+}
+
+/// Only ends a test that hangs.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within 60 s"))
+}
+
+/// Waits until the last set of clients satisfies the condition.
+pub async fn last_set(
+    received: &mut watch::Receiver<Received>,
+    what: &str,
+    is_wanted: impl Fn(&SetClientsRequest) -> bool,
+) -> SetClientsRequest {
+    let wanted = received.wait_for(|received| received.last().is_some_and(&is_wanted));
+    let received = soon(what, wanted).await.unwrap();
+    received.last().unwrap().clone()
+}
+
+pub fn names(clients: &[Client]) -> Vec<&str> {
+    clients.iter().map(|client| client.pod.as_str()).collect()
+}
+
+/// Status and body of a page.
+async fn get(port: u16, page: &str) -> (u16, String) {
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let request = format!("GET {page} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    soon("an answer", stream.read_to_string(&mut answer)).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// Whether a file exists.
+pub fn is_there(path: &Path) -> bool {
+    path.try_exists().unwrap()
+}

@@ -1,0 +1,207 @@
+//! What the agent publishes: metrics, state page, node metadata, events on unhealthy GPUs.
+
+use serde_json::json;
+use sluice_placement::inventory::NodeInventory;
+
+use super::api::{Kind, NODE};
+use super::manager::Behaviour;
+use super::node::{Node, last_set, names, soon, uuid};
+
+/// The value of a series.
+fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+    let is_it = |line: &&str| {
+        line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label))
+    };
+    text.lines().find(is_it)?.rsplit_once(' ')?.1.parse().ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_show_each_client_and_drop_those_that_left() {
+    let node = Node::with_gpus(2).await;
+    let agent = node.start_agent().await;
+    node.put(
+        "train",
+        &[
+            ("quota", "0.25"),
+            ("limit", "0.5"),
+            ("memory", "2Gi"),
+            ("priority", "high"),
+            ("assigned-gpu", &uuid(1)),
+        ],
+    );
+    let mut received = node.managers[1].received();
+    last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
+    node.managers_serve().await;
+    let (_, text) = node.get("/metrics").await;
+    let gpu = format!("gpu=\"{}\"", uuid(1));
+    let labels = ["namespace=\"ml\"", "pod=\"train\"", "container=\"main\"", &gpu, "node=\"node-1\""];
+    let expected = [
+        ("sluice_client_gpu_seconds_total", 2.5),
+        ("sluice_client_gpu_share_ratio", 0.25),
+        ("sluice_client_quota_ratio", 0.25),
+        ("sluice_client_limit_ratio", 0.5),
+        ("sluice_client_memory_used_bytes", 12.0),
+        ("sluice_client_memory_limit_bytes", 2_147_483_648.0),
+        ("sluice_client_memory_peak_bytes", 13.0),
+        ("sluice_client_memory_denied_total", 14.0),
+        ("sluice_client_grants_total", 15.0),
+        ("sluice_client_wait_seconds_total", 0.5),
+        ("sluice_client_adopted_processes", 32.0),
+    ];
+    for (name, wanted) in expected {
+        assert_eq!(value(&text, name, &labels), Some(wanted), "{name}\n{text}");
+    }
+    let with = |more: &[&'static str]| [labels.as_slice(), more].concat();
+    assert_eq!(
+        value(&text, "sluice_client_bypassed_launches_total", &with(&["reason=\"graph\""])),
+        Some(16.0)
+    );
+    let unsteered = value(&text, "sluice_client_unsteered_processes", &with(&["reason=\"not_permitted\""]));
+    assert_eq!(unsteered, Some(33.0));
+    assert_eq!(
+        value(&text, "sluice_client_info", &with(&["class=\"best-effort\"", "priority=\"high\""])),
+        Some(1.0)
+    );
+    // Its process runs in another of the pod's containers, as the container id shows.
+    assert_eq!(value(&text, "sluice_client_processes", &["container=\"side\"", "pod=\"train\""]), Some(1.0));
+    assert_eq!(value(&text, "sluice_gpu_quota_assigned_ratio", &[&gpu]), Some(0.25));
+    assert_eq!(value(&text, "sluice_gpu_info", &[&gpu, "model=\"Fake GPU\""]), Some(1.0));
+    assert_eq!(value(&text, "sluice_manager_up", &[&gpu]), Some(1.0));
+    let scheduling = [
+        ("sluice_turns_total", &[][..], 21.0),
+        ("sluice_hand_overs_forced_total", &[], 22.0),
+        ("sluice_steering_given_up_total", &[], 23.0),
+        ("sluice_control_descriptors_refused_total", &[], 24.0),
+        ("sluice_controls_total", &["control=\"stop\"", "outcome=\"done\""], 25.0),
+        ("sluice_controls_total", &["control=\"stop\"", "outcome=\"failed\""], 26.0),
+        ("sluice_announcements_refused_total", &[], 29.0),
+        ("sluice_preemptions_total", &["level=\"turn\"", "outcome=\"timeout\""], 31.0),
+        ("sluice_gate_changes_total", &["to=\"closed\""], 30.0),
+        ("sluice_level", &["level=\"turn\""], 27.0),
+        ("sluice_level", &["level=\"token\""], 28.0),
+    ];
+    for (name, more, wanted) in scheduling {
+        let labels = [&[gpu.as_str(), "node=\"node-1\""], more].concat();
+        assert_eq!(value(&text, name, &labels), Some(wanted), "{name} {more:?}\n{text}");
+    }
+    assert!(text.contains("sluice_device_plugin_allocate_seconds"), "{text}");
+
+    node.api.delete("train");
+    last_set(&mut received, "an empty set", |set| set.clients.is_empty() && set.generation > 1).await;
+    let (_, text) = node.get("/metrics").await;
+    assert!(!text.contains("pod=\"train\""), "{text}");
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hanging_manager_costs_only_its_own_series() {
+    let node = Node::with_gpus(2).await;
+    let agent = node.start_agent().await;
+    for (index, manager) in (0..).zip(&node.managers) {
+        node.put(&format!("pod-{index}"), &[("quota", "0.5"), ("assigned-gpu", &uuid(index))]);
+        last_set(&mut manager.received(), "the client", |set| set.clients.len() == 1).await;
+    }
+    node.managers_serve().await;
+    node.managers[0].set_behaviour(Behaviour::Hangs);
+    let (status, text) = node.get("/metrics").await;
+    assert_eq!(status, 200);
+    assert!(!text.contains("pod=\"pod-0\"") && text.contains("pod=\"pod-1\""), "{text}");
+    let up = |index| value(&text, "sluice_manager_up", &[&uuid(index)]);
+    assert_eq!((up(0), up(1)), (Some(0.0), Some(1.0)));
+    let state = node.state().await;
+    assert!(state["gpus"][0]["error"].as_str().unwrap().contains("did not answer"), "{state}");
+    node.managers[0].set_behaviour(Behaviour::Normal);
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn state_page_shows_wanted_clients_and_those_in_force() {
+    let node = Node::with_gpus(1).await;
+    let agent = node.start_agent().await;
+    node.put("train", &[("quota", "0.25"), ("priority", "0"), ("slo", "5ms"), ("assigned-gpu", &uuid(0))]);
+    last_set(&mut node.managers[0].received(), "the client", |set| set.clients.len() == 1).await;
+    let state = node.state().await;
+    let gpu = &state["gpus"][0];
+    let wanted = json!({
+        "pod_uid": "uid-train", "namespace": "ml", "pod": "train", "class": "latency-critical", "quota_ppm": 250_000,
+        "limit_ppm": 1_000_000, "memory_bytes": 20_u64 << 30, "weight": 1, "slo_ns": 5_000_000,
+    });
+    assert_eq!(gpu["wanted"], json!([wanted]));
+    for (key, limit) in wanted.as_object().unwrap() {
+        assert_eq!(&gpu["in_force"][0][key], limit, "{key}");
+    }
+    assert_eq!(gpu["in_force"][0]["processes"][0]["container"], "side");
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_metadata_is_written_and_restored_after_a_wipe() {
+    let node = Node::with_gpus(2).await;
+    let agent = node.start_agent().await;
+    let mut seen = node.api.node();
+    let inventory = |object: &serde_json::Value| {
+        let annotation = object["metadata"]["annotations"]["sluice.dev/gpus"].as_str()?;
+        NodeInventory::from_annotation(annotation).ok()
+    };
+    let node_object =
+        soon("node metadata", seen.wait_for(|node| inventory(node).is_some())).await.unwrap().clone();
+    assert_eq!(inventory(&node_object).unwrap().gpus.len(), 2);
+    assert_eq!(node_object["metadata"]["labels"]["sluice.dev/gpu.model"], "Fake-GPU");
+    let bare = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "uid": "n", "labels": {"zone": "a"}}});
+    node.api.put(Kind::Nodes, bare);
+    let is_whole = |object: &serde_json::Value| {
+        inventory(object).is_some() && object["metadata"]["labels"]["sluice.dev/gpu.count"] == "2"
+    };
+    let node_object = soon("node metadata again", seen.wait_for(is_whole)).await.unwrap().clone();
+    assert_eq!(node_object["metadata"]["labels"]["zone"], "a");
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unhealthy_gpu_causes_events_on_the_node_and_on_its_pods() {
+    let node = Node::with_gpus(2).await;
+    let agent = node.start_agent().await;
+    for (name, index) in [("mine", 0), ("other", 1)] {
+        node.put(name, &[("quota", "0.5"), ("assigned-gpu", &uuid(index))]);
+    }
+    for manager in &node.managers {
+        last_set(&mut manager.received(), "the client", |set| set.clients.len() == 1).await;
+    }
+    node.gpus.lose(0);
+    let mut seen = node.api.seen();
+    let of = |reason: &'static str| {
+        move |seen: &super::api::Seen| {
+            seen.events.iter().filter(|event| event["reason"] == reason).count() == 2
+        }
+    };
+    let events = soon("two events", seen.wait_for(of("GpuUnhealthy"))).await.unwrap().events.clone();
+    let about: Vec<_> = events.iter().map(|event| event["regarding"]["name"].as_str().unwrap()).collect();
+    assert_eq!(about, [NODE, "mine"]);
+    assert!(events.iter().all(|event| event["note"].as_str().unwrap().contains(&uuid(0))), "{events:?}");
+    let mut node_objects = node.api.node();
+    let is_unhealthy = |object: &serde_json::Value| {
+        let annotation = object["metadata"]["annotations"]["sluice.dev/gpus"].as_str().unwrap_or_default();
+        NodeInventory::from_annotation(annotation).is_ok_and(|inventory| !inventory.gpus[0].healthy)
+    };
+    soon("the annotation", node_objects.wait_for(is_unhealthy)).await.unwrap();
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readiness_probe_lists_what_is_missing() {
+    let node = Node::with_gpus(1).await;
+    let agent = node.start_agent().await;
+    assert_eq!(node.get("/livez").await.0, 200);
+    last_set(&mut node.managers[0].received(), "a set", |_| true).await;
+    let (status, text) = soon("only the plugin is missing", async {
+        loop {
+            let answer = node.get("/readyz").await;
+            if answer.1.lines().count() == 1 {
+                break answer;
+            }
+        }
+    })
+    .await;
+    assert_eq!((status, text.as_str()), (503, "kubelet has not accepted the device plugin's registration\n"));
+    agent.end().await;
+}

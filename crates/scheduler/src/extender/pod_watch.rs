@@ -1,0 +1,125 @@
+//! Watches pods and updates the index from their assignments.
+
+use std::collections::HashSet;
+
+use kube::api::Api;
+use kube::runtime::watcher;
+use sluice_placement::Demand;
+use sluice_placement::annotations::{GpuRequest, assigned};
+
+use super::extender::Extender;
+use super::leadership::WatchedKind;
+use super::objects::Pod;
+use super::placement_state::DeletingPod;
+use super::watch_loop::{Sink, run_watch};
+
+/// Watches the pods of one scheduler profile, or all.
+pub(crate) async fn follow(extender: &Extender) {
+    let api: Api<Pod> = Api::all(extender.client.clone());
+    let config = match &extender.policy.scheduler_name {
+        Some(name) => watcher::Config::default().fields(&format!("spec.schedulerName={name}")),
+        None => watcher::Config::default(),
+    };
+    run_watch(extender, api, config, Pods { extender, listed: HashSet::new() }).await;
+}
+
+/// Applies one pod as the API server returned it, as if the watch had shown it.
+pub(crate) fn apply_pod(extender: &Extender, pod: &Pod) {
+    Pods { extender, listed: HashSet::new() }.apply(pod);
+    if let Some(uid) = pod.uid() {
+        let mut state = extender.state();
+        // The pod may not belong to the watched profile. Then its absence from a list does not mean that it has ended.
+        if state.index.confirmed().any(|known| **known == *uid) {
+            state.unobserved_binds.insert(uid.to_owned());
+        }
+    }
+    extender.changed();
+}
+
+struct Pods<'a> {
+    extender: &'a Extender,
+    listed: HashSet<String>,
+}
+
+impl Sink for Pods<'_> {
+    type Object = Pod;
+    const KIND: WatchedKind = WatchedKind::Pods;
+
+    fn begin(&mut self) {
+        self.listed.clear();
+        // The coming list contains every pod that was bound until now, unless it has ended. It does not contain the
+        // pods found gone.
+        let mut state = self.extender.state();
+        state.unobserved_binds.clear();
+        state.ended_unobserved.clear();
+    }
+
+    fn apply(&mut self, pod: &Pod) {
+        let Some(uid) = pod.uid() else { return };
+        let mut state = self.extender.state();
+        if pod.has_ended() {
+            return state.end(uid);
+        }
+        if state.ended_unobserved.contains(uid) {
+            return;
+        }
+        // An event from before the bind contains nothing new about a pod that is known to be bound.
+        let Some(node) = pod.node() else { return };
+        state.unobserved_binds.remove(uid);
+        match assignment(pod) {
+            Some((gpus, demand)) => {
+                self.listed.insert(uid.to_owned());
+                state.index.confirm(uid, node, &gpus, &demand);
+                if pod.is_being_deleted() {
+                    let (namespace, name) = pod.path();
+                    let ending =
+                        || DeletingPod { namespace: namespace.into(), name: name.into(), checked_at: None };
+                    state.deleting.entry(uid.to_owned()).or_insert_with(ending);
+                }
+            }
+            // Bound by another scheduler, without a GPU.
+            None => state.end(uid),
+        }
+    }
+
+    fn delete(&mut self, pod: &Pod) {
+        if let Some(uid) = pod.uid() {
+            let mut state = self.extender.state();
+            state.end(uid);
+            state.ended_unobserved.remove(uid);
+        }
+    }
+
+    fn complete(&mut self) {
+        let mut state = self.extender.state();
+        let state = &mut *state;
+        state.index.retain_confirmed(|uid| self.listed.contains(uid) || state.unobserved_binds.contains(uid));
+        state.deleting.retain(|uid, _| self.listed.contains(uid));
+        self.listed = HashSet::new();
+    }
+}
+
+/// What a bound pod was assigned. If this version cannot read its request, its GPUs count as completely used, so that
+/// they are not given twice.
+fn assignment(pod: &Pod) -> Option<(Vec<String>, Demand)> {
+    let annotations = pod.annotations()?;
+    let gpus = match assigned(annotations) {
+        Ok(gpus) => gpus?,
+        Err(mistake) => {
+            tracing::warn!(pod = pod.title(), %mistake, "ignored an assignment that cannot be read");
+            return None;
+        }
+    };
+    let demand = match GpuRequest::from_annotations(annotations) {
+        Ok(Some(request)) => Demand::from(&request),
+        unreadable => {
+            tracing::warn!(
+                pod = pod.title(),
+                ?unreadable,
+                "has GPUs but no readable request: they count as completely used"
+            );
+            Demand::whole(u32::try_from(gpus.len()).unwrap_or(u32::MAX))
+        }
+    };
+    Some((gpus, demand))
+}

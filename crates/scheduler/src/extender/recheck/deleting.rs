@@ -1,0 +1,152 @@
+//! Rechecks pods that are being deleted, one request per pod.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::api::Api;
+use sluice_placement::Demand;
+use tokio::time::{Instant, timeout};
+
+use super::super::extender::Extender;
+use super::super::objects::Pod;
+use super::super::placement_state::DeletingPod;
+use super::RecheckOutcome;
+
+/// Most pods that are rechecked for one filter call.
+const MAX_PODS: usize = 16;
+/// Token bucket of requests: its size, and its refill per second.
+const BURST: u32 = 32;
+const PER_SECOND: f64 = 20.0;
+/// Timeout of the requests; an answer takes one or two milliseconds. Tests must not depend on the machine's speed.
+const TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(10) } else { Duration::from_millis(250) };
+/// After a timeout no request is made for this many times the time waited, because filter calls wait for the requests.
+const PAUSE_FACTOR: u32 = 20;
+
+/// Rate limiter of the requests.
+#[derive(Debug)]
+pub(super) struct RequestLimiter {
+    tokens: f64,
+    refilled_at: Instant,
+    /// No requests before this time.
+    paused_until: Instant,
+}
+
+impl RequestLimiter {
+    pub(super) fn full(now: Instant) -> Self {
+        Self { tokens: f64::from(BURST), refilled_at: now, paused_until: now }
+    }
+
+    /// Records a timeout after this time.
+    fn pause(&mut self, waited: Duration) {
+        self.paused_until = Instant::now() + waited * PAUSE_FACTOR;
+    }
+
+    /// Takes up to this many requests.
+    fn take(&mut self, wanted: usize) -> usize {
+        let now = Instant::now();
+        if now < self.paused_until {
+            return 0;
+        }
+        let refill = now.duration_since(self.refilled_at).as_secs_f64() * PER_SECOND;
+        self.tokens = f64::from(BURST).min(self.tokens + refill);
+        self.refilled_at = now;
+        let mut taken = 0;
+        while taken < wanted && self.tokens >= 1.0 {
+            self.tokens -= 1.0;
+            taken += 1;
+        }
+        taken
+    }
+}
+
+impl Extender {
+    /// Asks whether pods still exist that are being deleted and whose end would make room on one of these nodes.
+    /// `asked` is the time of the filter call. An ended pod is released, which counts as a change of the watches.
+    pub(crate) async fn recheck_deleting<'a>(
+        &self,
+        asked: Instant,
+        demand: &Demand,
+        nodes: impl Iterator<Item = &'a str>,
+    ) {
+        if self.state().deleting.is_empty() {
+            return;
+        }
+        let mut limiter = self.recheck.by_pod.lock().await;
+        let mut suspects = self.suspects(asked, demand, nodes);
+        if suspects.is_empty() {
+            return;
+        }
+        let all = suspects.len();
+        suspects.sort_by_key(|(_, pod)| pod.checked_at);
+        suspects.truncate(limiter.take(all.min(MAX_PODS)));
+        let began = Instant::now();
+        let answers = join_all(suspects.iter().map(|(uid, pod)| self.recheck_pod(uid, pod))).await;
+        if began.elapsed() >= TIMEOUT {
+            limiter.pause(began.elapsed());
+        }
+        let outcome = if answers.contains(&RecheckOutcome::Found) {
+            RecheckOutcome::Found
+        } else if answers.len() < all || answers.contains(&RecheckOutcome::Unsure) {
+            RecheckOutcome::Unsure
+        } else {
+            RecheckOutcome::Nothing
+        };
+        self.recheck_done(outcome);
+    }
+
+    /// Pods that are being deleted, whose end would make room, and that were not checked since `asked`.
+    fn suspects<'a>(
+        &self,
+        asked: Instant,
+        demand: &Demand,
+        nodes: impl Iterator<Item = &'a str>,
+    ) -> Vec<(Arc<str>, DeletingPod)> {
+        let state = self.state();
+        let pods = state.index.in_the_way(demand, nodes, |pod| state.deleting.contains_key(pod));
+        let pods = pods.into_iter().filter_map(|pod| Some((pod.clone(), state.deleting.get(&*pod)?.clone())));
+        pods.filter(|(_, pod)| pod.checked_at.is_none_or(|checked| checked < asked)).collect()
+    }
+
+    async fn recheck_pod(&self, uid: &str, pod: &DeletingPod) -> RecheckOutcome {
+        let began = Instant::now();
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let Ok(Ok(found)) = timeout(TIMEOUT, pods.get_opt(&pod.name)).await else {
+            return RecheckOutcome::Unsure;
+        };
+        let mut state = self.state();
+        if found.is_some_and(|found| found.uid() == Some(uid) && !found.has_ended()) {
+            if let Some(deleting) = state.deleting.get_mut(uid) {
+                deleting.checked_at = Some(began);
+            }
+            return RecheckOutcome::Nothing;
+        }
+        state.end_unobserved(uid);
+        RecheckOutcome::Found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pod_requests_are_rate_limited() {
+        let mut limiter = RequestLimiter::full(Instant::now());
+        assert_eq!((limiter.take(16), limiter.take(16), limiter.take(16)), (16, 16, 0));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!((limiter.take(16), limiter.take(16)), (16, 4));
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(limiter.take(1000), 32);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_request_is_made_for_a_while_after_a_timeout() {
+        let mut limiter = RequestLimiter::full(Instant::now());
+        limiter.pause(Duration::from_millis(250));
+        tokio::time::advance(Duration::from_millis(4_999)).await;
+        assert_eq!(limiter.take(1), 0);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(limiter.take(1), 1);
+    }
+}

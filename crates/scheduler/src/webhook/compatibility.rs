@@ -1,0 +1,92 @@
+//! Checks the rest of the pod: whether it can run on a shared GPU.
+
+use k8s_openapi::api::core::v1::{EnvVar, PodSpec};
+use sluice_placement::annotations::{GpuRequest, Mistake, Priority, keys, kubeshare};
+
+use super::containers::{PodContainer, VISIBLE_DEVICES, is_assigned, is_void};
+use super::plan::DEFAULT_SCHEDULER;
+
+/// What prevents Sluice's scheduler from scheduling the pod.
+pub(super) fn scheduling_mistakes(spec: &PodSpec, from_kubeshare: bool) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    let scheduler = spec.scheduler_name.as_deref().unwrap_or_default();
+    let known = ["", DEFAULT_SCHEDULER, keys::SCHEDULER_NAME].contains(&scheduler)
+        || from_kubeshare && scheduler == kubeshare::SCHEDULER_NAME;
+    if !known {
+        let allowed =
+            format!("{} or nothing: no other scheduler knows which GPU is free", keys::SCHEDULER_NAME);
+        mistakes.push(Mistake::new("spec.schedulerName", scheduler, allowed));
+    }
+    if let Some(node) = spec.node_name.as_ref().filter(|node| !node.is_empty()) {
+        let allowed = "nothing: a pod that is created with a node bypasses the scheduler and gets no GPU; use \
+                       spec.nodeSelector or affinity";
+        mistakes.push(Mistake::new("spec.nodeName", node, allowed));
+    }
+    for container in PodContainer::all(spec) {
+        mistakes.extend(foreign_gpu_mistake(&container));
+    }
+    mistakes
+}
+
+/// Whole GPUs of NVIDIA's device plugin: its environment variable and ours exclude each other.
+fn foreign_gpu_mistake(container: &PodContainer<'_>) -> Option<Mistake> {
+    let limits = container.spec.resources.as_ref()?.limits.as_ref()?;
+    let foreign = |name: &str| name.starts_with("nvidia.com/gpu") || name.starts_with("nvidia.com/mig-");
+    let (name, quantity) = limits.iter().find(|(name, _)| foreign(name))?;
+    let key = format!("{}.resources.limits[{name}]", container.shown());
+    Some(Mistake::new(key, &quantity.0, "not together with GPUs of Sluice in one pod"))
+}
+
+/// Values of `NVIDIA_VISIBLE_DEVICES` that contradict the scheduler's choice.
+pub(super) fn device_mistakes(container: &PodContainer<'_>, chosen: bool) -> Vec<Mistake> {
+    let key = format!("{}.env[{VISIBLE_DEVICES}]", container.shown());
+    let (fits, allowed): (fn(&EnvVar) -> bool, &str) = if chosen {
+        (is_assigned, "leave it out: the scheduler sets it to the assigned GPU")
+    } else {
+        (is_void, "void or nothing: sluice.dev/container does not name this container")
+    };
+    let wrong = container.visible().filter(|variable| !fits(variable));
+    let shown = |variable: &EnvVar| match &variable.value_from {
+        Some(_) => "valueFrom".to_owned(),
+        None => variable.value.clone().unwrap_or_default(),
+    };
+    wrong.map(|variable| Mistake::new(&key, shown(variable), allowed)).collect()
+}
+
+/// Device slots that a container with a GPU states itself, and that differ from those of the request. Zero slots would
+/// be worse than too many: the variable would still show the GPU, and kubelet would not mount the library.
+pub(super) fn slot_mistakes(container: &PodContainer<'_>, slots: u32) -> Vec<Mistake> {
+    let wrong = container.stated_slots().filter(|(_, _, stated)| *stated != Some(u64::from(slots)));
+    let allowed = format!("{slots} or nothing: the container gets the pod's GPU");
+    wrong.map(|(key, value, _)| Mistake::new(key, value, &allowed)).collect()
+}
+
+/// Warnings for the user.
+pub(super) fn warnings_for(
+    request: &GpuRequest,
+    spec: &PodSpec,
+    containers: &[PodContainer<'_>],
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Priority::High | Priority::Normal = request.priority {
+        let (name, weight) = (request.priority, request.priority.weight());
+        warnings.push(format!(
+            "{}: {name} counts as best-effort with weight {weight} until priorities come",
+            keys::PRIORITY
+        ));
+    }
+    if request.gang.is_some() {
+        warnings.push(format!("{} has no effect yet: pods of a gang are scheduled one by one", keys::GANG));
+    }
+    let privileged = |container: &PodContainer<'_>| {
+        container.spec.security_context.as_ref().and_then(|context| context.privileged) == Some(true)
+    };
+    if let Some(container) = containers.iter().find(|container| privileged(container)) {
+        let name = container.shown();
+        warnings.push(format!("{name} is privileged: it can reach every GPU of the node, past its quota"));
+    }
+    if spec.host_pid == Some(true) {
+        warnings.push("spec.hostPID: the pod can reach processes of other GPU users on its node".to_owned());
+    }
+    warnings
+}

@@ -1,0 +1,150 @@
+//! The message of each kind of refused pod.
+
+use serde_json::{Value, json};
+
+use super::{pod, refused, single};
+
+const QUOTA: &[(&str, &str)] = &[("quota", "0.3")];
+
+fn with(containers: Value) -> Value {
+    pod(QUOTA, &json!({"containers": containers}))
+}
+
+#[test]
+fn invalid_annotations_are_refused_with_every_reason() {
+    assert_eq!(
+        refused(&pod(&[("quota", "1.5"), ("qouta", "1")], &single())),
+        "sluice.dev/qouta: \"1\" is not allowed: no such key; did you mean sluice.dev/quota?; sluice.dev/quota: \"1.5\" is \
+         not allowed: a share of one GPU above 0 and at most 1 in thousandths (0.3, 0.125) or percent (30%, 12.5%), or 2 \
+         to 64 whole GPUs (2)"
+    );
+    assert_eq!(
+        refused(&pod(&[("assigned-gpu", "GPU-1"), ("quota", "0.3")], &single())),
+        "sluice.dev/assigned-gpu: \"GPU-1\" is not allowed: only the scheduler writes it; leave it out"
+    );
+    let mut labelled = pod(&[], &single());
+    labelled["metadata"]["labels"] = json!({"sluice.dev/quota": "0.3"});
+    assert_eq!(refused(&labelled), "sluice.dev/quota: \"0.3\" is not allowed: an annotation, not a label");
+}
+
+#[test]
+fn contradicting_labels_and_annotations_are_refused() {
+    let mut object = pod(&[("quota", "0.4")], &single());
+    object["metadata"]["labels"] = json!({"sharedgpu/gpu_request": "0.5", "sharedgpu/gpu_limit": "1"});
+    assert_eq!(
+        refused(&object),
+        "sluice.dev/quota: \"0.4\" is not allowed: the pod's sharedgpu/ labels say \"0.5\"; keep one of the two"
+    );
+}
+
+#[test]
+fn pod_that_bypasses_the_scheduler_is_refused() {
+    let mut object = pod(QUOTA, &single());
+    object["spec"]["schedulerName"] = json!("volcano");
+    object["spec"]["nodeName"] = json!("node-1");
+    assert_eq!(
+        refused(&object),
+        "spec.schedulerName: \"volcano\" is not allowed: sluice-scheduler or nothing: no other scheduler knows which GPU \
+         is free; spec.nodeName: \"node-1\" is not allowed: nothing: a pod that is created with a node bypasses the \
+         scheduler and gets no GPU; use spec.nodeSelector or affinity"
+    );
+    let mut object = pod(QUOTA, &single());
+    object["spec"]["schedulerName"] = json!("kubeshare-scheduler");
+    assert!(refused(&object).starts_with("spec.schedulerName: \"kubeshare-scheduler\""));
+}
+
+#[test]
+fn named_containers_must_exist_and_at_most_one_is_long_running() {
+    let two = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]);
+    assert_eq!(
+        refused(&pod(&[("quota", "0.3"), ("container", "c")], &json!({"containers": two}))),
+        "sluice.dev/container: \"c\" is not allowed: the pod's containers are a, b"
+    );
+    assert_eq!(
+        refused(&pod(&[("quota", "0.3"), ("container", "a,b")], &json!({"containers": two}))),
+        "sluice.dev/container: \"a,b\" is not allowed: at most one container that runs as long as the pod (beside it, init \
+         containers that end)"
+    );
+    let sidecar = json!({"containers": two, "initContainers": [{"name": "s", "image": "x", "restartPolicy": "Always"}]});
+    assert!(
+        refused(&pod(&[("quota", "0.3"), ("container", "s,a")], &sidecar)).contains("\"s,a\" is not allowed")
+    );
+}
+
+#[test]
+fn slots_that_contradict_the_annotations_are_refused() {
+    let seat = |name: &str, seats: &str| json!({"name": name, "image": "x", "resources": {"limits": {"sluice.dev/gpu": seats}}});
+    assert_eq!(
+        refused(&with(json!([seat("main", "2")]))),
+        "spec.containers[main].resources[sluice.dev/gpu]: \"2\" is not allowed: 1 is what the pod's annotations come to"
+    );
+    assert_eq!(
+        refused(&pod(
+            &[("container", "a"), ("quota", "0.3")],
+            &json!({"containers": [{"name": "a", "image": "x"}, seat("b", "1")]})
+        )),
+        "sluice.dev/container: \"a\" is not allowed: container b names the resource sluice.dev/gpu as well: name it too"
+    );
+    assert!(refused(&pod(&[], &json!({"containers": [seat("a", "1"), seat("b", "2")]}))).contains(
+        "spec.containers[b].resources[sluice.dev/gpu]: \"2\" is not allowed: 1, as in spec.containers[a]"
+    ));
+    assert!(
+        refused(&pod(&[], &json!({"containers": [seat("a", "99")]}))).starts_with("sluice.dev/quota: \"99\"")
+    );
+}
+
+#[test]
+fn container_with_gpu_and_zero_slots_is_refused() {
+    let stating = |resources: Value| with(json!([{"name": "main", "image": "x", "resources": resources}]));
+    let (none, one) = (json!({"sluice.dev/gpu": "0"}), json!({"sluice.dev/gpu": "1"}));
+    let message = |name: &str| {
+        format!(
+            "spec.containers[main].resources.{name}[sluice.dev/gpu]: \"0\" is not allowed: 1 or nothing: the container gets \
+             the pod's GPU"
+        )
+    };
+    assert_eq!(refused(&stating(json!({"limits": none}))), message("limits"));
+    assert_eq!(refused(&stating(json!({"requests": none}))), message("requests"));
+    assert_eq!(refused(&stating(json!({"limits": one, "requests": none}))), message("requests"));
+    let both = format!("{}; {}", message("limits"), message("requests"));
+    assert_eq!(refused(&stating(json!({"limits": none, "requests": none}))), both);
+    let garbage = refused(&stating(json!({"limits": one, "requests": {"sluice.dev/gpu": "x"}})));
+    assert!(garbage.contains("requests[sluice.dev/gpu]: \"x\" is not allowed: 1 or nothing"), "{garbage}");
+}
+
+#[test]
+fn own_visible_devices_are_refused() {
+    let env = |name: &str, value: &str| json!({"name": name, "image": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]});
+    assert_eq!(
+        refused(&with(json!([env("main", "all")]))),
+        "spec.containers[main].env[NVIDIA_VISIBLE_DEVICES]: \"all\" is not allowed: leave it out: the scheduler sets it to the \
+         assigned GPU"
+    );
+    assert_eq!(
+        refused(&with(json!([{"name": "main", "image": "x"}, env("side", "0")]))),
+        "spec.containers[side].env[NVIDIA_VISIBLE_DEVICES]: \"0\" is not allowed: void or nothing: sluice.dev/container does \
+         not name this container"
+    );
+    let from = json!({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}});
+    assert!(
+        refused(&with(json!([{"name": "main", "image": "x", "env": [from]}])))
+            .contains("\"valueFrom\" is not allowed")
+    );
+}
+
+#[test]
+fn whole_gpus_of_another_plugin_are_refused() {
+    let resources = json!({"limits": {"nvidia.com/gpu": "1"}});
+    assert_eq!(
+        refused(&with(json!([{"name": "main", "image": "x", "resources": resources}]))),
+        "spec.containers[main].resources.limits[nvidia.com/gpu]: \"1\" is not allowed: not together with GPUs of Sluice in \
+         one pod"
+    );
+}
+
+#[test]
+fn object_that_is_no_pod_is_refused() {
+    let mut object = pod(QUOTA, &single());
+    object["spec"]["containers"] = json!("none");
+    assert!(refused(&object).starts_with("the object is no pod: "));
+}
