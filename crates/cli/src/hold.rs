@@ -1,15 +1,18 @@
-//! `sluice hold`: takes programs that know nothing of Sluice off the GPU, or has them take turns, and always lets them go.
+//! `sluice hold`: stops unhooked processes or gives them quanta in proportion, and always releases them.
 //!
-//! Two processes do it, so that one of them can die at any time: a worker makes the controls and lets everybody go when its
-//! standard input ends; this one holds the other end, and lets everybody go if the worker ends otherwise.
+//! Two processes do it, so that either can be killed at any time. The worker makes the controls, and releases the processes when its
+//! standard input ends. This process holds the other end of that input, and releases them if the worker ends for another reason.
 
-mod grip;
-mod locks;
-mod program;
-mod turns;
+mod lock_server;
+mod process_groups;
+mod quantum_schedule;
+mod release_guard;
+mod stdin;
+mod stopped_process;
 mod worker;
 
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -17,57 +20,57 @@ use clap::{Args, ValueEnum};
 
 use crate::signals::Interrupts;
 
-/// How long a worker may take to let everybody go: the driver may be waiting for a program to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Limit for the worker to release all processes: the driver may be waiting for a process to end.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Flags of `sluice hold`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Needs CAP_SYS_PTRACE (root in the host's pid namespace has it). A program that is held waits in its next call of the driver.
-If both processes of this command are killed at once, `sluice hold --release --pid PID` lets a program go."
+    after_help = "Needs CAP_SYS_PTRACE (root in the host's pid namespace has it). A stopped process waits in its next driver call.
+If both processes of this command are killed at once, `sluice hold --release --pid PID` releases a process."
 )]
 pub(crate) struct Arguments {
-    /// A program, by its process id; with --shares several
+    /// A process, by its id; several with --shares
     #[arg(long = "pid", required_unless_present = "locks", value_name = "PID")]
     pids: Vec<i32>,
-    /// Have the programs take turns in these proportions, one number each, such as 30,70
+    /// Give the processes quanta in these proportions, one number for each, such as 30,70
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     shares: Vec<u32>,
-    /// How long; otherwise until standard input ends, or Ctrl-C
+    /// Release the processes after this time; otherwise when standard input ends, or at Ctrl-C
     #[arg(long)]
     seconds: Option<f64>,
-    /// By what to hold
+    /// The mechanism that stops a process
     #[arg(long, value_enum, default_value_t = By::Either)]
     by: By,
-    /// Let programs go that somebody else has left held
+    /// Release processes that an earlier command has left stopped
     #[arg(long, conflicts_with_all = ["shares", "seconds"])]
     release: bool,
     /// The control device is a simulator's
     #[arg(long)]
     simulated: bool,
-    /// Makes the locks of a pod-manager
+    /// Make the driver's locks for a pod-manager
     #[arg(long, hide = true, exclusive = true)]
     locks: bool,
-    /// This is the worker
+    /// This process is the worker
     #[arg(long, hide = true)]
     worker: bool,
 }
 
-/// What holds a program.
+/// The mechanism that stops a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
-    /// Channel groups, or the driver's lock where they are not found or cannot be stopped
+    /// Channel groups; if they are not found or cannot be disabled, the driver's lock
     Either,
-    /// Its channel groups are stopped: at once, in the middle of kernels
+    /// Disable its channel groups: at once, in the middle of kernels
     Groups,
-    /// The driver's lock (cuCheckpointProcessLock): when its work is done
+    /// The driver's lock (cuCheckpointProcessLock): after its submitted work has ended
     Lock,
 }
 
-/// Holds until the end.
+/// Runs the command until its end.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.locks {
-        return locks::serve().map(|()| ExitCode::SUCCESS);
+        return lock_server::serve().map(|()| ExitCode::SUCCESS);
     }
     ensure!(
         if arguments.shares.is_empty() {
@@ -84,26 +87,26 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return worker::run(arguments).map(|()| ExitCode::SUCCESS);
     }
     let interrupts = Interrupts::hold()?;
-    let kept = keep(arguments, &interrupts);
-    if let Err(why) = &kept {
-        eprintln!("sluice: {why:#}; letting everybody go");
+    let result = supervise_worker(arguments, &interrupts);
+    if let Err(why) = &result {
+        eprintln!("sluice: {why:#}; releasing all processes");
         worker::release(&arguments.pids, arguments.simulated)?;
     }
-    kept.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Runs the worker. An error means that it may not have let everybody go.
-fn keep(arguments: &Arguments, interrupts: &Interrupts) -> anyhow::Result<()> {
+/// Runs the worker until its end. After an error the worker may not have released all processes.
+fn supervise_worker(arguments: &Arguments, interrupts: &Interrupts) -> anyhow::Result<()> {
     use std::os::unix::process::CommandExt;
-    let program = std::env::current_exe().context("cannot tell where this program lies")?;
+    let program = std::env::current_exe().context("cannot read the path of this program")?;
     let mut worker = Command::new(program);
     worker.arg("hold").args(std::env::args_os().skip_while(|word| word != "hold").skip(1)).arg("--worker");
-    // Ctrl-C is for this process.
+    // Its own process group, so that Ctrl-C is sent to this process only.
     let mut worker =
         worker.stdin(Stdio::piped()).process_group(0).spawn().context("cannot start a worker")?;
-    let mut input = worker.stdin.take();
-    let theirs = turns::end_of_input();
-    let mut end: Option<Instant> = None;
+    let mut worker_input = worker.stdin.take();
+    let input_has_ended = stdin::watch_end();
+    let mut deadline: Option<Instant> = None;
     loop {
         if let Some(status) = worker.try_wait().context("cannot wait for the worker")? {
             if !status.success() {
@@ -111,16 +114,16 @@ fn keep(arguments: &Arguments, interrupts: &Interrupts) -> anyhow::Result<()> {
             }
             return Ok(());
         }
-        let asked = arguments.seconds.is_none() && theirs.load(std::sync::atomic::Ordering::Acquire);
-        if (interrupts.pause().is_err() || asked) && end.is_none() {
-            input = None;
-            end = Some(Instant::now() + PATIENCE);
+        let ends_by_input = arguments.seconds.is_none() && input_has_ended.load(Ordering::Acquire);
+        if (interrupts.pause().is_err() || ends_by_input) && deadline.is_none() {
+            worker_input = None;
+            deadline = Some(Instant::now() + RELEASE_TIMEOUT);
         }
-        if end.is_some_and(|end| Instant::now() >= end) {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             let _ = worker.kill();
             let _ = worker.wait();
-            drop(input);
-            bail!("the worker did not end");
+            drop(worker_input);
+            bail!("the worker did not end within {} s", RELEASE_TIMEOUT.as_secs());
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The bytes of the driver's ioctls, over slices.
 //!
-//! An ioctl carries one *block* whose size is part of the request number; blocks of allocations and controls point at
-//! *parameters*, whose size must be exactly the one that the driver knows. The ioctl succeeds with the real result in the
-//! block's status word.
+//! An ioctl carries one *block*, and the request number contains its size. Blocks of allocations and controls point at *parameters*,
+//! which must have exactly the size that the driver expects. The ioctl itself succeeds; the result is the block's status word.
 
 mod alloc;
 mod block;
@@ -21,7 +20,7 @@ pub use request::{MAX_BLOCK_LEN, POINTER, Request};
 
 /// Object classes.
 pub mod class {
-    /// NV01_ROOT and NV01_ROOT_NON_PRIV: clients of older callers.
+    /// All classes of clients: NV01_ROOT and NV01_ROOT_NON_PRIV of older callers, and [`ROOT_CLIENT`].
     pub const ROOTS: [u32; 3] = [0x0, 0x1, ROOT_CLIENT];
     /// NV01_ROOT_CLIENT.
     pub const ROOT_CLIENT: u32 = 0x41;
@@ -38,13 +37,13 @@ pub mod class {
     /// HOPPER_DMA_COPY_A.
     pub const HOPPER_COPY: u32 = 0xc8b5;
 
-    /// Whether a class is the channel of some generation: they all end alike.
+    /// Whether a class is a channel of any GPU generation: all of them end in 0x6f.
     #[must_use]
     pub const fn is_channel(class: u32) -> bool {
         class >> 16 == 0 && class & 0xff == 0x6f
     }
 
-    /// Whether a class is the compute engine of some generation since Fermi, as a channel has it.
+    /// Whether a class is a compute engine of any GPU generation since Fermi: all of them end in 0xc0.
     #[must_use]
     pub const fn is_compute(class: u32) -> bool {
         class >> 16 == 0 && class & 0xff == 0xc0 && class >= 0x90c0

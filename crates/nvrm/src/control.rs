@@ -1,7 +1,7 @@
-//! Controls: what can be asked of a channel group through its owner's descriptor.
+//! Controls: driver calls on a channel group through its owner's descriptor.
 //!
-//! Each takes a fraction of a millisecond and locks the driver for all processes of the node meanwhile (SET_TIMESLICE,
-//! DISABLE_CHANNELS: every GPU), so they are made on changes of state, one at a time. NV_OK does not prove an effect:
+//! A control takes a fraction of a millisecond. During that time it locks the driver for all processes of the node (SET_TIMESLICE,
+//! DISABLE_CHANNELS: on every GPU). So controls are made one at a time, when a state changes. NV_OK does not prove an effect;
 //! [`Controls::ctxsw_stats`] and throughput do.
 
 use std::io;
@@ -16,22 +16,22 @@ use crate::abi::{
 };
 use crate::transport::{self, NotADriver, Transport};
 
-/// Why a control was not made.
+/// Why a control failed.
 #[derive(Debug, Error)]
 pub enum ControlError {
-    /// The driver says no.
+    /// The driver refused it.
     #[error("driver refused the control: {0}")]
     Refused(NvStatus),
-    /// Neither done nor refused in time: what has become of it is not known.
+    /// It was neither made nor refused in time; its effect is unknown.
     #[error("control got no answer in time")]
     Timeout,
-    /// It did not reach the driver.
+    /// The system call or the socket failed before the driver.
     #[error("control did not reach the driver: {0}")]
     Io(#[source] io::Error),
 }
 
 impl ControlError {
-    /// Whether group, channel or client are there no more.
+    /// Whether the group, channel or client no longer exists.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Refused(status) if status.is_gone())
@@ -47,20 +47,20 @@ impl From<io::Error> for ControlError {
     }
 }
 
-/// The controls over one descriptor.
+/// The controls through one control descriptor.
 #[derive(Debug)]
 pub struct Controls {
     transport: Box<dyn Transport + Send>,
 }
 
 impl Controls {
-    /// Over any transport.
+    /// Controls through any transport.
     #[must_use]
     pub fn new(transport: Box<dyn Transport + Send>) -> Self {
         Self { transport }
     }
 
-    /// Over a descriptor that somebody sent.
+    /// Controls through a descriptor that another process sent.
     ///
     /// # Errors
     /// As [`transport::adopt`].
@@ -68,7 +68,7 @@ impl Controls {
         transport::adopt(fd, simulated).map(Self::new)
     }
 
-    /// Sets a group's time slice in microseconds; the driver takes the nearest that the GPU can do. 0 is refused here.
+    /// Sets a group's time slice in microseconds; the driver rounds it to one that the GPU supports. 0 is refused here.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -79,7 +79,7 @@ impl Controls {
         self.control(client, group, Command::SET_TIMESLICE, &mut timeslice::encode(us))
     }
 
-    /// The time slice that was set last, by whomever. It proves nothing about what the GPU does.
+    /// Reads the time slice that any process set last. It does not prove that the GPU applies it.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -89,7 +89,7 @@ impl Controls {
         timeslice::decode(&params).ok_or(MALFORMED)
     }
 
-    /// Takes the channels off the GPU and keeps them off. At most 64, all of one group.
+    /// Disables channels: takes them off the GPU until they are enabled. At most 64, all of one group.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -97,7 +97,7 @@ impl Controls {
         self.switch(client, subdevice, channels, true)
     }
 
-    /// Lets the channels run again.
+    /// Enables channels.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -105,7 +105,7 @@ impl Controls {
         self.switch(client, subdevice, channels, false)
     }
 
-    /// Takes a group off the GPU until its next turn.
+    /// Preempts a group: takes it off the GPU until its next time slice.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -113,7 +113,7 @@ impl Controls {
         self.control(client, group, Command::PREEMPT, &mut preempt.encode())
     }
 
-    /// The group's number on its GPU.
+    /// Reads the group's number on its GPU.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -123,7 +123,7 @@ impl Controls {
         group_id::decode(&params).ok_or(MALFORMED)
     }
 
-    /// How often the group was switched out, and how.
+    /// Reads how often the GPU switched the group out, and in which way.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -133,15 +133,15 @@ impl Controls {
         CtxswStats::decode(&params).ok_or(MALFORMED)
     }
 
-    /// Class of an object; nothing if the client has no such object.
+    /// Reads the class of an object; `None` if the client has no such object.
     ///
     /// # Errors
-    /// [`ControlError`]: `INVALID_CLIENT` if the client was not made over this descriptor.
+    /// [`ControlError`]: `INVALID_CLIENT` if the client was not made over this descriptor's open file.
     pub fn class(&self, client: u32, object: u32) -> Result<Option<u32>, ControlError> {
         self.handle_info(client, object, handle_info::CLASS)
     }
 
-    /// What an object hangs on; nothing if the client has no such object.
+    /// Reads the parent of an object; `None` if the client has no such object.
     ///
     /// # Errors
     /// As [`Controls::class`].
@@ -149,7 +149,7 @@ impl Controls {
         self.handle_info(client, object, handle_info::PARENT)
     }
 
-    /// The GPU that a subdevice is on, by its uuid as NVML spells it.
+    /// Reads the UUID of the GPU that a subdevice belongs to, as NVML spells it.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -210,5 +210,5 @@ impl Controls {
     }
 }
 
-/// Cannot come from arrays of the right size.
+/// Unreachable: the parameter arrays have the size that their decoders expect.
 const MALFORMED: ControlError = ControlError::Refused(NvStatus::INVALID_ARGUMENT);

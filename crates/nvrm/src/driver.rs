@@ -1,38 +1,38 @@
-//! Which driver is loaded, and whether its layouts are those of [`crate::abi`].
+//! The version of the loaded driver, and whether its layouts are those of [`crate::abi`].
 
 use std::path::Path;
 
-/// Branches of the driver of which the layouts were compared with the public sources, and on 580 the effects measured.
+/// Driver branches of which the layouts were compared with the public sources. On 580 the effects were measured too.
 const COMPARED: [u32; 2] = [580, 595];
 
-/// Where the kernel says which version of the module is loaded.
+/// The kernel's file with the version of the loaded module.
 pub const VERSION_FILE: &str = "/sys/module/nvidia/version";
 
-/// What is known of the driver on this machine.
+/// The driver of this machine, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// No NVIDIA module, or none that this mount namespace shows.
+    /// No NVIDIA module is loaded, or this mount namespace does not show it.
     Unseen,
-    /// Its layouts are ours.
+    /// A version of which the layouts were compared.
     Compared(String),
-    /// Its layouts may be others: a control could do something else than what was asked.
+    /// Another version: its layouts may differ, so a control could have another effect than requested.
     Unknown(String),
 }
 
 impl Driver {
-    /// The one that is loaded.
+    /// The loaded driver.
     #[must_use]
     pub fn loaded() -> Self {
         Self::of_file(Path::new(VERSION_FILE))
     }
 
-    /// The one that a file of the form of [`VERSION_FILE`] names.
+    /// The driver named by a file of the form of [`VERSION_FILE`].
     #[must_use]
     pub fn of_file(path: &Path) -> Self {
         std::fs::read_to_string(path).map_or(Self::Unseen, |text| Self::of_version(&text))
     }
 
-    /// The one of this version, as the kernel or NVML writes it.
+    /// The driver of this version, as the kernel or NVML writes it.
     #[must_use]
     pub fn of_version(text: &str) -> Self {
         let version = text.trim().to_owned();

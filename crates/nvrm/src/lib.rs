@@ -1,18 +1,34 @@
-//! Steering channel groups through the stock NVIDIA driver's user interface: which ioctls a process makes, what they tell of
-//! its channel groups, and the controls that another process can then make over the same descriptor.
+//! Control of channel groups (TSGs) through the user interface of the stock NVIDIA driver.
+//!
+//! A process opens the control device (`/dev/nvidiactl`) and makes ioctls on it. A second process that has a copy of that descriptor
+//! can make controls on the first one's channel groups: set the time slice, disable and enable channels, read counters.
 //!
 //! * [`abi`] knows every offset and size, over byte slices.
-//! * [`transport`] carries one escape to the driver, or to the simulated one.
-//! * [`sniff`] keeps what a process has allocated, from the ioctls that it made.
-//! * [`control`] makes the controls.
-//! * [`outside`] finds the groups of a process that tells nobody, through its own descriptors.
-//! * [`selftest`] judges whether they do anything.
+//! * [`transport`] carries one escape (ioctl) to the driver, or to the simulated driver.
+//! * [`sniff`] records the channel groups that this process allocates, from its own ioctls.
+//! * [`outside`] finds the channel groups of an unhooked process through copies of its descriptors.
+//! * [`control`] makes the controls: [`Controls`].
+//! * [`selftest`] evaluates whether the controls of this driver have an effect.
 //!
-//! Layouts are those of driver 580 and 595, for which the same sources give the same bytes. The crate also runs inside the
-//! hook: no panics, no logging, and no allocation before the driver has accepted a request that concerns it.
+//! ```
+//! use sluice_nvrm::Controls;
+//! use std::os::fd::OwnedFd;
+//!
+//! # fn example(descriptor: OwnedFd) -> Result<(), Box<dyn std::error::Error>> {
+//! // `descriptor` was sent by the process that owns the group.
+//! let controls = Controls::over(descriptor, false)?;
+//! let (client, subdevice, group) = (0xc1d0_0007, 0x5c00_0003, 0x5c00_0015);
+//! controls.set_timeslice(client, group, 2_000)?;
+//! controls.disable(client, subdevice, &[0x5c00_001c])?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Layouts are those of driver 580 and 595, which give the same bytes for the same sources. The crate also runs inside the hook:
+//! it does not panic, it does not log, and it allocates only after the driver has accepted a request that concerns it.
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
-compile_error!("the driver's structures are read as 64-bit little-endian machines lay them out");
+compile_error!("the driver's structures are read with the layout of 64-bit little-endian machines");
 
 pub mod abi;
 pub mod control;

@@ -1,78 +1,85 @@
-//! The channel groups of a process that tells nobody of them: it has no hook, or goes around it.
+//! Discovery of the channel groups of unhooked processes: processes without the hook, or that bypass it.
 //!
-//! The process's own descriptors of the control device are copied (`pidfd_getfd`: the right to trace the process is needed, its
-//! cooperation is not), and the driver is asked through them what its handles are. Nothing that it asks changes anything.
+//! The process's descriptors of the control device are copied (`pidfd_getfd`). That needs the right to trace the process, not its
+//! cooperation. Through the copies the driver is queried about handles; no query changes anything.
 //!
-//! A copy keeps the GPU memory of a process that has ended. So whoever keeps a [`Tenant`] or a [`Way`] looks at whether the process has
-//! ended and drops it; and a controller that dies while groups stand leaves them so, for another to start.
+//! 1. [`driver_descriptors`] lists a process's descriptors of the control device.
+//! 2. [`ClientSearch`] finds the driver's clients on one open file by querying their numbers ([`ClientNumbering`]).
+//! 3. [`walk_objects`] finds the objects of these clients, and [`ObjectTree`] the channel groups among them.
+//! 4. [`GroupDiscovery`] does all of it for processes, scan by scan, and remembers which numbers were queried on which file.
+//!    [`Tenant`] does it once for one process.
+//!
+//! [`owns_clients`] is the reverse question: whether clients that a process announces are its own.
+//!
+//! The cost is bounded in driver queries by `limits`; the pod-manager's module on unhooked processes explains what a scan costs a
+//! pod and a node, and what it does not find.
+//!
+//! A copy keeps the GPU memory of a process that has ended. So the owner of a [`Tenant`] or a [`ControlDescriptor`] checks whether the
+//! process has ended, and drops the copy. A controller that dies while groups are disabled leaves them disabled; another process
+//! must enable them.
 
-mod files;
-mod known;
-mod newest;
-mod numbering;
-mod onward;
-mod owner;
-mod search;
-mod searcher;
-mod tenant;
-mod tree;
-mod walk;
-mod way;
+mod client_numbering;
+mod client_search;
+mod continued_search;
+mod control_descriptor;
+mod descriptors;
+mod discovered_process;
+mod group_discovery;
+mod limits;
+mod newest_client;
+mod object_tree;
+mod object_walk;
+mod open_files;
+mod ownership;
 
 use std::io;
 
 use thiserror::Error;
 
-pub use files::descriptors;
-pub use newest::{Newest, newest_client};
-pub use numbering::{CLIENTS, NUMBERS, Numbering, Place};
-pub use owner::is_its_own;
-pub use search::{Questions, Search};
-pub use searcher::{Process, ProcessKey, Searcher};
-pub use tenant::Tenant;
-pub use tree::Tree;
-pub use walk::{Ask, Limits, Unwalked, walk};
-pub use way::Way;
+pub use client_numbering::{CLIENT_NUMBERS, ClientNumbering, ClientPosition, FIRST_CLIENT};
+pub use client_search::{ClientSearch, QueryBudget};
+pub use control_descriptor::ControlDescriptor;
+pub use descriptors::driver_descriptors;
+pub use discovered_process::Tenant;
+pub use group_discovery::{GroupDiscovery, ProcessKey, ScannedProcess};
+pub use limits::{MAX_DESCRIPTORS, MAX_FILES};
+pub use newest_client::{NewestClient, newest_client};
+pub use object_tree::ObjectTree;
+pub use object_walk::{ObjectQueries, WalkError, WalkLimits, walk_objects};
+pub use ownership::owns_clients;
 
-/// Why a process cannot be controlled from outside.
+/// Why the channel groups of a process cannot be controlled.
 #[derive(Debug, Error)]
-pub enum Unreachable {
+pub enum DiscoveryError {
     /// There is no such process, or its descriptors cannot be copied.
     #[error("descriptors of process {pid}: {why}")]
-    Process {
-        /// Its id.
+    NoAccess {
+        /// The process id.
         pid: i32,
-        /// What the kernel says. `EPERM`: CAP_SYS_PTRACE is missing.
+        /// The kernel's error. `EPERM`: CAP_SYS_PTRACE is missing.
         #[source]
         why: io::Error,
     },
-    /// It has no descriptor of the control device.
+    /// The process has no descriptor of the control device.
     #[error("process {0} has no descriptor of the NVIDIA control device: it does not use a GPU")]
     NoDriver(i32),
-    /// It has the control device open, and no group with channels on it.
-    #[error("process {0} uses the driver, and no channel group of it is found")]
+    /// The process has the control device open, and no group with channels on it.
+    #[error("process {0} uses the driver, but no channel group of it was found")]
     NoGroups(i32),
-    /// It has the control device open, and its clients are yet to be found.
-    #[error("process {0} uses the driver, and not all numbers that its clients may have were asked for yet")]
-    NotYet(i32),
-    /// It has more descriptors of the control device than any program needs.
+    /// The process has the control device open, and not all client numbers were queried.
+    #[error("process {0} uses the driver, but the search for its clients is not complete")]
+    SearchIncomplete(i32),
+    /// The process has more descriptors of the control device than any program needs.
     #[error(
-        "process {0} has more than {MOST_FILES} open files of the control device, or {MOST_COPIES} descriptors"
+        "process {0} has more than {MAX_FILES} open files of the control device, or {MAX_DESCRIPTORS} descriptors"
     )]
-    TooMany(i32),
-    /// The driver answers none of the questions, or there are groups that cannot be stopped.
+    TooManyFiles(i32),
+    /// The driver answers no query, or a group could not be disabled.
     #[error("channel groups of process {pid}: {why}")]
     Groups {
-        /// Its id.
+        /// The process id.
         pid: i32,
         /// What is missing.
         why: String,
     },
 }
-
-/// Open files of the control device that a process may have, but for those that lead to groups of other GPUs only: a program has one
-/// or two, and each costs thousands of questions.
-pub const MOST_FILES: usize = 32;
-
-/// Descriptors of the control device that are copied: several may be one open file.
-pub const MOST_COPIES: usize = 256;

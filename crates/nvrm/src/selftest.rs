@@ -1,14 +1,14 @@
-//! Whether a driver's controls do what they say: judged by what two busy programs of ours got done meanwhile, never by the
-//! driver's status.
+//! The self-test: whether the controls of a driver have their effect. The evidence is the work that two busy programs of our own
+//! complete during the test, never the driver's status.
 //!
-//! Everything here is counts in, [`Effect`] out. Counts are kernels that both programs completed in the same window, so a
-//! loaded machine makes windows longer and changes no ratio.
+//! The functions take counts and return an [`Effect`]. Both counts are kernels completed in the same time window, so a loaded
+//! machine makes the window longer and changes no ratio.
 
-mod judge;
-mod verdict;
+mod evaluation;
+mod self_test_result;
 
-pub use judge::{FEW, goes_on, slices, stands, switches};
-pub use verdict::{About, Allows, Verdict, boot};
+pub use evaluation::{FEW, goes_on, slices, stands, switches};
+pub use self_test_result::{About, Allows, Verdict, boot};
 
 use std::fmt;
 
@@ -16,42 +16,44 @@ use sluice_comm::attach::ContextHandles;
 
 use crate::{ControlError, Controls, NvStatus};
 
-/// The cheap check at an attach: the handles name a group of which the driver knows a slice, and counts if it counts at all. It proves no effect, it
-/// shows a process that announces something else, and a driver that no longer answers as it did when it was tested.
+/// The cheap check when a process attaches: the driver returns a time slice for the group, and switch counts if it has any.
+///
+/// It does not prove an effect. It detects a process that announces handles of something else, and a driver that no longer answers
+/// as in the self-test.
 ///
 /// # Errors
-/// What the driver says instead.
+/// The driver's error instead of an answer.
 pub fn answers(controls: &Controls, handles: &ContextHandles) -> Result<(), ControlError> {
     let ContextHandles { client, subdevice, channel_group, .. } = *handles;
     if controls.timeslice(client, channel_group)? == 0 {
         return Err(ControlError::Refused(NvStatus::INVALID_STATE));
     }
     match controls.ctxsw_stats(client, subdevice, channel_group) {
-        // Not every driver counts, nor is it needed.
+        // Some drivers have no counts; nothing depends on them.
         Ok(_) | Err(ControlError::Refused(NvStatus::NOT_SUPPORTED)) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// What came of a control.
+/// The effect of a control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "effect", rename_all = "snake_case"))]
 pub enum Effect {
-    /// What it says.
+    /// It has its effect.
     Proven,
-    /// Nothing, although the driver says that it was done.
+    /// It has no effect, although the driver reported success.
     NoEffect,
-    /// It took effect, and undoing it did not.
+    /// It has its effect, but undoing it has none.
     NotUndone,
     /// The driver refused it.
     Refused {
-        /// What it said.
+        /// The driver's error.
         why: String,
     },
-    /// Too little was seen to tell.
+    /// The measurement does not decide it.
     Inconclusive {
-        /// What was seen, or what was missing.
+        /// What was measured, or what was missing.
         why: String,
     },
 }
@@ -63,18 +65,18 @@ impl Effect {
         *self == Self::Proven
     }
 
-    /// Whether another attempt may tell more.
+    /// Whether another attempt may decide it.
     #[must_use]
     pub fn is_inconclusive(&self) -> bool {
         matches!(self, Self::Inconclusive { .. })
     }
 
-    /// Refused, for this reason.
+    /// [`Effect::Refused`] for this reason.
     pub fn refused(why: impl fmt::Display) -> Self {
         Self::Refused { why: why.to_string() }
     }
 
-    /// Not to be told, for this reason.
+    /// [`Effect::Inconclusive`] for this reason.
     pub fn inconclusive(why: impl fmt::Display) -> Self {
         Self::Inconclusive { why: why.to_string() }
     }
@@ -84,7 +86,7 @@ impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Proven => f.write_str("takes effect"),
-            Self::NoEffect => f.write_str("the driver says that it was done, and nothing comes of it"),
+            Self::NoEffect => f.write_str("the driver reports success, but nothing comes of it"),
             Self::NotUndone => f.write_str("takes effect, and cannot be undone"),
             Self::Refused { why } => write!(f, "refused: {why}"),
             Self::Inconclusive { why } => write!(f, "inconclusive: {why}"),

@@ -1,19 +1,20 @@
-//! What a process has told the driver to make: its channel groups, and the handles by which they can be controlled.
+//! Observation of this process's own ioctls: which channel groups it allocates, and the handles by which they are controlled.
 //!
-//! [`observe`] looks at one ioctl that the driver has accepted; [`Registry`] keeps what is alive.
+//! [`observe`] decodes one ioctl that the driver has accepted. [`Registry`] keeps the objects that are alive.
+//! [`Registry::announcement`] is what the hook sends to a manager.
 
 mod announcement;
-mod groups;
+mod compute_groups;
 mod registry;
 
 pub use announcement::{Announcement, Unannounced};
-pub use groups::Found;
+pub use compute_groups::Found;
 pub use registry::Registry;
 
 use crate::NvStatus;
 use crate::abi::{self, AllocBlock, Command, ControlBlock, FreeBlock, GroupParams, Request, class};
 
-/// An ioctl that concerns channel groups.
+/// An accepted ioctl that concerns channel groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// A client was made.
@@ -25,13 +26,13 @@ pub enum Seen {
     Object {
         /// Its client.
         client: u32,
-        /// What it hangs on.
+        /// Its parent.
         parent: u32,
         /// Its handle.
         object: u32,
-        /// What it is.
+        /// Its kind.
         kind: ObjectKind,
-        /// Where its parameters were, if they are of interest and can be read.
+        /// Its parameters, if they are needed and can be read.
         params: Option<Params>,
     },
     /// A group's time slice was set.
@@ -40,10 +41,10 @@ pub enum Seen {
         client: u32,
         /// The group.
         group: u32,
-        /// Where the time was.
+        /// The parameters with the time.
         params: Params,
     },
-    /// An object went, or a whole client.
+    /// An object or a whole client was freed.
     Freed {
         /// Its client.
         client: u32,
@@ -52,12 +53,12 @@ pub enum Seen {
     },
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectKind {
     /// A GPU as a client sees it.
     Device,
-    /// A part of a device that controls are asked of.
+    /// The object below a device to which controls are addressed.
     Subdevice,
     /// A channel group.
     Group,
@@ -65,7 +66,7 @@ pub enum ObjectKind {
     Channel,
 }
 
-/// Parameters in the caller's memory, which the driver has read or written.
+/// Parameters in the caller's memory, which the driver has read or written during the ioctl.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
     /// Their address.
@@ -75,12 +76,12 @@ pub struct Params {
 }
 
 impl Params {
-    /// The most bytes that are ever of interest.
+    /// The most bytes that are ever needed.
     pub const MAX_LEN: usize = GroupParams::READ;
 }
 
 impl Seen {
-    /// The parameters to be read before the [`Registry`] is told.
+    /// The parameters that the caller reads before it calls [`Registry::note`].
     #[must_use]
     pub fn params(&self) -> Option<Params> {
         match self {
@@ -91,8 +92,8 @@ impl Seen {
     }
 }
 
-/// What an ioctl that returned 0 says; `block` is its argument as the driver left it. Nothing if the driver refused it, or if
-/// it does not concern channel groups.
+/// Decodes an ioctl that returned 0; `block` is its argument after the call. `None` if the driver refused it, or if it does not
+/// concern channel groups.
 #[must_use]
 pub fn observe(request: Request, block: &[u8]) -> Option<Seen> {
     if abi::status(request, block)? != NvStatus::OK {
@@ -125,7 +126,7 @@ fn allocated(alloc: &AllocBlock) -> Option<Seen> {
         channel if class::is_channel(channel) => ObjectKind::Channel,
         _ => return None,
     };
-    // A size that is given is the driver's own, whatever its branch: another it refuses.
+    // A size other than 0 is the size of the loaded driver's branch, because the driver refuses every other size.
     let len = usize::try_from(alloc.params_len).ok().filter(|len| *len != 0).unwrap_or(GroupParams::LEN);
     let readable = kind == ObjectKind::Group
         && alloc.params != 0

@@ -1,32 +1,32 @@
-//! What the driver answers inside a block whose ioctl succeeded.
+//! The driver's status inside a block whose ioctl succeeded.
 
 use std::fmt;
 
-/// NV_STATUS: 0, or why not.
+/// NV_STATUS: 0 for success, otherwise an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NvStatus(pub u32);
 
 impl NvStatus {
-    /// Done.
+    /// Success.
     pub const OK: Self = Self(0);
     /// The caller lacks a capability.
     pub const INSUFFICIENT_PERMISSIONS: Self = Self(0x1b);
-    /// A size or a value that the driver does not take.
+    /// A size or a value that the driver does not accept.
     pub const INVALID_ARGUMENT: Self = Self(0x1f);
     /// No such client on this open file.
     pub const INVALID_CLIENT: Self = Self(0x23);
     /// The handle names no object of the client.
     pub const INVALID_OBJECT_HANDLE: Self = Self(0x33);
-    /// Not in this state.
+    /// Not possible in this state.
     pub const INVALID_STATE: Self = Self(0x40);
-    /// Not on this GPU or driver.
+    /// Not supported by this GPU or driver.
     pub const NOT_SUPPORTED: Self = Self(0x56);
-    /// No object of that name.
+    /// No object with that name.
     pub const OBJECT_NOT_FOUND: Self = Self(0x57);
     /// The GPU did not answer in time.
     pub const TIMEOUT: Self = Self(0x65);
 
-    /// Whether it says that the object or its client is there no more.
+    /// Whether the status means that the object or its client no longer exists.
     #[must_use]
     pub fn is_gone(self) -> bool {
         matches!(self, Self::INVALID_CLIENT | Self::INVALID_OBJECT_HANDLE | Self::OBJECT_NOT_FOUND)

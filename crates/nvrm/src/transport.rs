@@ -1,4 +1,4 @@
-//! How one escape gets to the driver, and what descriptors are taken for one.
+//! Transports: how one escape (ioctl) reaches the driver, and which descriptors are accepted as one.
 
 mod device;
 mod socket;
@@ -14,16 +14,16 @@ use thiserror::Error;
 pub use device::Device;
 pub use socket::Socket;
 
-/// Where `/dev/nvidiactl` is: its device number.
+/// Device number (major, minor) of `/dev/nvidiactl`.
 pub const CONTROL_DEVICE: (u32, u32) = (195, 255);
 
-/// A way to the driver.
+/// A connection to the driver.
 pub trait Transport: Debug + Sync {
-    /// Makes one escape: function `nr` with its block and the parameters that the block points at. Both come back as the
-    /// driver left them; the block's pointer is this function's affair and comes back as 0.
+    /// Makes one escape: function `nr` with its block and the parameters that the block points at. Afterwards both hold what the
+    /// driver wrote. This function sets the block's pointer itself, and returns it as 0.
     ///
     /// # Errors
-    /// What the system call says. The driver's own refusals are in the block.
+    /// The error of the system call. The driver's own errors are in the block.
     fn escape(&self, nr: u8, block: &mut [u8], params: &mut [u8]) -> io::Result<()>;
 }
 
@@ -31,17 +31,17 @@ pub trait Transport: Debug + Sync {
 #[derive(Debug, Error)]
 #[error("descriptor is {found}, expected {}", if *simulated { "the control device or a simulator's socket" } else { "the control device 195:255" })]
 pub struct NotADriver {
-    /// The descriptor. Closing it may take as long as whoever sent it likes.
+    /// The descriptor. Its sender can delay its close without limit.
     pub fd: OwnedFd,
-    /// What it is, or why that cannot be told.
+    /// Its kind, or the error of reading it.
     pub found: String,
     simulated: bool,
 }
 
-/// Takes a descriptor for a way to the driver: the NVIDIA control device, or where `simulated` a simulator's socket.
+/// Accepts a descriptor of the NVIDIA control device, or if `simulated` of a simulator's socket.
 ///
 /// # Errors
-/// Anything else is refused and given back.
+/// Every other descriptor is refused and returned.
 pub fn adopt(fd: OwnedFd, simulated: bool) -> Result<Box<dyn Transport + Send>, NotADriver> {
     let found = match sluice_sys::kind::of(fd.as_fd()) {
         Ok(Kind::Character { major, minor }) if (major, minor) == CONTROL_DEVICE => {
@@ -56,7 +56,7 @@ pub fn adopt(fd: OwnedFd, simulated: bool) -> Result<Box<dyn Transport + Send>, 
     Err(NotADriver { fd, found, simulated })
 }
 
-/// The escape's block with the pointer of its parameters blanked; refused if it has no room for one and needs it.
+/// Sets the parameter pointer of a block to 0. Fails if there are parameters and the block has no pointer.
 fn blank_pointer(block: &mut [u8], has_params: bool) -> io::Result<()> {
     match block.get_mut(crate::abi::POINTER) {
         Some(pointer) => {

@@ -5,32 +5,31 @@ use super::fields::{get32, put32};
 /// Parameters of a channel group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupParams {
-    /// The engine whose runlist it joins.
+    /// The engine of the runlist that it joins.
     pub engine: u32,
 }
 
 impl GroupParams {
-    /// Bytes of the parameters in the branches that were compared.
+    /// Size of the parameters in the compared driver branches.
     pub const LEN: usize = 20;
     const ENGINE: usize = 12;
-    /// Bytes up to the engine, and with it: what lies behind them is another branch's own, longer or shorter, and nothing
-    /// that is needed.
+    /// Size up to and including the engine. What follows differs between driver branches and is not needed.
     pub const READ: usize = Self::ENGINE + 4;
 
-    /// Reads them, as the driver takes them.
+    /// Decodes parameters of exactly [`Self::LEN`] bytes.
     #[must_use]
     pub fn decode(params: &[u8]) -> Option<Self> {
         let params: &[u8; Self::LEN] = params.try_into().ok()?;
         Self::read(params)
     }
 
-    /// Reads what there is of them, at least [`Self::READ`] bytes.
+    /// Decodes the first [`Self::READ`] bytes or more.
     #[must_use]
     pub fn read(params: &[u8]) -> Option<Self> {
         get32(params, Self::ENGINE).map(|engine| Self { engine })
     }
 
-    /// The parameters, everything else left to the driver.
+    /// Encodes the parameters; 0 elsewhere means the driver's default.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut params = [0; Self::LEN];
@@ -39,27 +38,27 @@ impl GroupParams {
     }
 }
 
-/// Parameters of a channel, as far as we look at them.
+/// Parameters of a channel, as far as they are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelParams {
-    /// Entries of its ring.
+    /// Entries of its ring buffer.
     pub entries: u32,
-    /// The engine that it works on.
+    /// The engine that it submits to.
     pub engine: u32,
 }
 
 impl ChannelParams {
-    /// Bytes of the parameters.
+    /// Size of the parameters.
     pub const LEN: usize = 368;
 
-    /// Reads them.
+    /// Decodes the parameters.
     #[must_use]
     pub fn decode(params: &[u8]) -> Option<Self> {
         let params: &[u8; Self::LEN] = params.try_into().ok()?;
         Some(Self { entries: get32(params, 16)?, engine: get32(params, 128)? })
     }
 
-    /// The parameters, everything else 0.
+    /// Encodes the parameters, 0 elsewhere.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut params = [0; Self::LEN];

@@ -1,16 +1,16 @@
-//! Blocks: what an ioctl's argument points at.
+//! Blocks: the structures that an ioctl's argument points at.
 
 use super::fields::{get32, get64, put32, put64};
 use super::request::Request;
 use crate::NvStatus;
 
-/// Argument of RM_ALLOC: make an object. NVOS21, or NVOS64 with rights and flags; their first 28 bytes agree but for the
-/// rights' address in place of the size.
+/// Argument of RM_ALLOC, which makes an object: NVOS21, or NVOS64 with rights and flags. Their first 24 bytes are the same; then NVOS64
+/// has the address of the rights, and NVOS21 the size of the parameters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AllocBlock {
     /// Client; 0 when the object is one.
     pub client: u32,
-    /// The object that the new one hangs on.
+    /// Parent of the new object.
     pub parent: u32,
     /// Handle of the new object: chosen by the caller, or by the driver if 0.
     pub object: u32,
@@ -18,7 +18,7 @@ pub struct AllocBlock {
     pub class: u32,
     /// Address of the parameters.
     pub params: u64,
-    /// Size of the parameters; the driver takes it from the class.
+    /// Size of the parameters; 0: the driver derives it from the class.
     pub params_len: u32,
     /// Long block only; bit 0: the parameters are serialised.
     pub flags: u32,
@@ -30,7 +30,7 @@ impl AllocBlock {
     /// The long block's flag for serialised parameters.
     pub const SERIALISED: u32 = 1;
 
-    /// Reads a block of either size.
+    /// Decodes a block of either size.
     #[must_use]
     pub fn decode(block: &[u8]) -> Option<Self> {
         let (params_len, flags, status) = match u16::try_from(block.len()).ok()? {
@@ -52,7 +52,7 @@ impl AllocBlock {
         })
     }
 
-    /// The short block.
+    /// Encodes the short block.
     #[must_use]
     pub fn encode(&self) -> [u8; 32] {
         let mut block = [0; 32];
@@ -62,7 +62,7 @@ impl AllocBlock {
         block
     }
 
-    /// The long block, no rights asked for.
+    /// Encodes the long block, without rights.
     #[must_use]
     pub fn encode_with_rights(&self) -> [u8; 48] {
         let mut block = [0; 48];
@@ -81,20 +81,20 @@ impl AllocBlock {
     }
 }
 
-/// Argument of RM_CONTROL (NVOS54): ask something of an object.
+/// Argument of RM_CONTROL (NVOS54), which makes a control on an object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ControlBlock {
     /// Client.
     pub client: u32,
     /// The object.
     pub object: u32,
-    /// What is asked.
+    /// Number of the control ([`super::Command`]).
     pub command: u32,
     /// 0 from user space.
     pub flags: u32,
     /// Address of the parameters.
     pub params: u64,
-    /// Size of the parameters, exactly.
+    /// Exact size of the parameters.
     pub params_len: u32,
     /// The result.
     pub status: u32,
@@ -130,14 +130,14 @@ impl ControlBlock {
     }
 }
 
-/// Argument of RM_FREE (NVOS00): an object goes, and all that hangs on it.
+/// Argument of RM_FREE (NVOS00), which frees an object and its descendants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FreeBlock {
     /// Client.
     pub client: u32,
     /// The object's parent; the driver does not need it.
     pub parent: u32,
-    /// The object; the client itself to end it.
+    /// The object; the client's own handle frees the client.
     pub object: u32,
     /// The result.
     pub status: u32,
@@ -167,26 +167,26 @@ impl FreeBlock {
     }
 }
 
-/// Argument of the request at one remove.
+/// Argument of the indirect request [`Request::XFER`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct XferBlock {
-    /// The function asked for.
+    /// The function.
     pub nr: u32,
-    /// Bytes of its block, at most 16 KiB.
+    /// Size of its block, at most 16 KiB.
     pub len: u32,
-    /// Address of its block, into which the result is written.
+    /// Address of its block, where the driver writes the result.
     pub block: u64,
 }
 
 impl XferBlock {
-    /// Reads the argument.
+    /// Decodes the argument.
     #[must_use]
     pub fn decode(block: &[u8]) -> Option<Self> {
         let block: &[u8; 16] = block.try_into().ok()?;
         Some(Self { nr: get32(block, 0)?, len: get32(block, 4)?, block: get64(block, 8)? })
     }
 
-    /// The argument.
+    /// Encodes the argument.
     #[must_use]
     pub fn encode(&self) -> [u8; 16] {
         let mut block = [0; 16];
@@ -196,14 +196,14 @@ impl XferBlock {
         block
     }
 
-    /// The request that it stands for, if the numbers are in range.
+    /// The request that it names, if the numbers are in range.
     #[must_use]
     pub fn request(&self) -> Option<Request> {
         Some(Request { nr: u8::try_from(self.nr).ok()?, len: u16::try_from(self.len).ok()? })
     }
 }
 
-/// The status of a block, where its kind keeps it.
+/// The status word of a block.
 #[must_use]
 pub(crate) fn status(request: Request, block: &[u8]) -> Option<NvStatus> {
     let word = match request {

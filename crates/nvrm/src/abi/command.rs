@@ -1,49 +1,47 @@
-//! Controls: their numbers, and the sizes that the driver insists on.
+//! Controls: their numbers, and the parameter sizes that the driver requires.
 
-/// One control.
+/// A control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Command {
     /// Its number.
     pub number: u32,
-    /// Bytes of its parameters.
+    /// Size of its parameters.
     pub params_len: u32,
 }
 
 impl Command {
-    /// Schedule a channel group or not (NV_OK without effect on running work). 2 bytes before driver 575.
+    /// Schedules a channel group or not (NV_OK without effect on running work). 2 bytes before driver 575.
     pub const GPFIFO_SCHEDULE: Self = Self::new(0xa06c_0101, 3);
-    /// Set a group's time slice.
+    /// Sets a group's time slice.
     pub const SET_TIMESLICE: Self = Self::new(0xa06c_0103, 8);
-    /// The time slice that was set last.
+    /// Reads the time slice that was set last.
     pub const GET_TIMESLICE: Self = Self::new(0xa06c_0104, 8);
-    /// Take a group off the GPU until its next turn.
+    /// Takes a group off the GPU until its next time slice.
     pub const PREEMPT: Self = Self::new(0xa06c_0105, 8);
-    /// A group's number.
+    /// Reads a group's number.
     pub const GET_INFO: Self = Self::new(0xa06c_0106, 4);
-    /// How often a group is in the runlist.
+    /// Sets how often a group is in the runlist.
     pub const SET_INTERLEAVE_LEVEL: Self = Self::new(0xa06c_0107, 4);
-    /// Put a group first.
+    /// Puts a group first in the runlist.
     pub const MAKE_REALTIME: Self = Self::new(0xa06c_0110, 1);
-    /// Expire the running slice; asked of a channel.
+    /// Ends the running time slice; addressed to a channel.
     pub const RESTART_RUNLIST: Self = Self::new(0xa06f_0111, 2);
-    /// Stop or start channels; asked of a subdevice.
+    /// Disables or enables channels; addressed to a subdevice.
     pub const DISABLE_CHANNELS: Self = Self::new(0x2080_110b, 536);
-    /// The runlist's policy; asked of a subdevice.
+    /// Sets the runlist's policy; addressed to a subdevice.
     pub const RUNLIST_SET_SCHED_POLICY: Self = Self::new(0x2080_1115, 8);
-    /// Where kernels may be cut; asked of a subdevice.
+    /// Sets where kernels may be interrupted; addressed to a subdevice.
     pub const SET_CTXSW_PREEMPTION_MODE: Self = Self::new(0x2080_1210, 32);
-    /// How often a group was switched out; asked of a subdevice.
+    /// Reads how often a group was switched out; addressed to a subdevice.
     pub const GET_CTXSW_STATS: Self = Self::new(0x2080_1215, 32);
-    /// Where kernels are cut; asked of a subdevice.
+    /// Reads where kernels are interrupted; addressed to a subdevice.
     pub const GET_CTXSW_MODES: Self = Self::new(0x2080_1235, 24);
-
-    /// Which GPU it is; asked of a subdevice.
+    /// Reads the UUID of the GPU; addressed to a subdevice.
     pub const GET_GID_INFO: Self = Self::new(0x2080_014a, 268);
-
-    /// Class or parent of an object; asked of a client.
+    /// Reads class or parent of an object; addressed to a client.
     pub const GET_HANDLE_INFO: Self = Self::new(0xd02, 16);
 
-    /// All of them.
+    /// All known controls.
     pub const ALL: [Self; 15] = [
         Self::GPFIFO_SCHEDULE,
         Self::SET_TIMESLICE,

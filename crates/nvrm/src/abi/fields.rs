@@ -1,4 +1,4 @@
-//! Little-endian fields at fixed offsets. What lies outside the slice reads as nothing and is not written.
+//! Little-endian fields at fixed offsets. A field outside the slice reads as `None`, and writing it does nothing.
 
 pub(super) fn get<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()

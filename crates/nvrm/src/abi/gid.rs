@@ -1,29 +1,29 @@
-//! Parameters of GET_GID_INFO: which GPU a subdevice is, spelt as everybody spells it ("GPU-...").
+//! Parameters of GET_GID_INFO: the UUID of a subdevice's GPU, as NVML spells it ("GPU-...").
 
 use super::fields::{get32, put, put32};
 
-/// Bytes of the parameters: index, flags and length, then the text.
+/// Size of the parameters: index, flags and length, then the text.
 pub const LEN: usize = 268;
 const LENGTH_AT: usize = 8;
 const TEXT_AT: usize = 12;
 
-/// The question; flags of 0 ask for text.
+/// Encodes the query; flags of 0 request the text form.
 #[must_use]
 pub fn ask() -> [u8; LEN] {
     [0; LEN]
 }
 
-/// Reads the answer; nothing if it is no text.
+/// Decodes the answer; `None` if it is no text.
 #[must_use]
 pub fn decode(params: &[u8]) -> Option<&str> {
     let len = usize::try_from(get32(params, LENGTH_AT)?).ok()?;
     let text = params.get(TEXT_AT..)?.get(..len)?;
-    // The length may count the zero at the end.
+    // The length may include the terminating zero.
     let text = text.split(|byte| *byte == 0).next()?;
     std::str::from_utf8(text).ok().filter(|text| !text.is_empty())
 }
 
-/// The answer, cut to what fits.
+/// Encodes an answer, truncated to what fits.
 #[must_use]
 pub fn encode(text: &str) -> [u8; LEN] {
     let mut params = ask();
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_comes_back_and_what_the_driver_made_up_does_not_panic() {
+    fn uuid_is_decoded_as_encoded_and_malformed_answers_are_none() {
         let name = "GPU-5f1c2a5b-0b6b-5d2c-6a4e-4f0b9d7e3f1c";
         assert_eq!(decode(&encode(name)), Some(name));
         assert_eq!(decode(&encode(&"x".repeat(500))).map(str::len), Some(LEN - TEXT_AT - 1));

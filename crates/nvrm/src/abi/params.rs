@@ -4,13 +4,13 @@ use super::fields::{get, get32, get64, put, put32, put64};
 
 /// Parameters of SET_TIMESLICE and GET_TIMESLICE: microseconds.
 pub mod timeslice {
-    /// Reads them.
+    /// Decodes the parameters.
     #[must_use]
     pub fn decode(params: &[u8]) -> Option<u64> {
         params.try_into().ok().map(u64::from_le_bytes)
     }
 
-    /// The parameters.
+    /// Encodes the parameters.
     #[must_use]
     pub fn encode(us: u64) -> [u8; 8] {
         us.to_le_bytes()
@@ -19,25 +19,25 @@ pub mod timeslice {
 
 /// Parameters of GET_INFO: the group's number.
 pub mod group_id {
-    /// Reads them.
+    /// Decodes the parameters.
     #[must_use]
     pub fn decode(params: &[u8]) -> Option<u32> {
         params.try_into().ok().map(u32::from_le_bytes)
     }
 }
 
-/// Parameters of GET_HANDLE_INFO: an object, what is asked about it, and the answer.
+/// Parameters of GET_HANDLE_INFO: an object, the queried property, and the answer.
 pub mod handle_info {
     use super::{get32, put32, put64};
 
-    /// Bytes of the parameters.
+    /// Size of the parameters.
     pub const LEN: usize = 16;
-    /// Asks which object it hangs on; 0 for a client.
+    /// Queries the parent; 0 for a client.
     pub const PARENT: u32 = 1;
-    /// Asks for its class.
+    /// Queries the class.
     pub const CLASS: u32 = 2;
 
-    /// The question.
+    /// Encodes the query.
     #[must_use]
     pub fn ask(object: u32, what: u32) -> [u8; LEN] {
         let mut params = [0; LEN];
@@ -46,21 +46,21 @@ pub mod handle_info {
         params
     }
 
-    /// Object and question.
+    /// Decodes object and queried property.
     #[must_use]
     pub fn question(params: &[u8]) -> Option<(u32, u32)> {
         let params: &[u8; LEN] = params.try_into().ok()?;
         Some((get32(params, 0)?, get32(params, 4)?))
     }
 
-    /// The answer: both kinds fit in 32 bits.
+    /// Decodes the answer: class and parent fit in 32 bits.
     #[must_use]
     pub fn decode(params: &[u8]) -> Option<u32> {
         let params: &[u8; LEN] = params.try_into().ok()?;
         get32(params, 8)
     }
 
-    /// The question with its answer.
+    /// Encodes the query with its answer.
     #[must_use]
     pub fn encode(object: u32, what: u32, answer: u32) -> [u8; LEN] {
         let mut params = ask(object, what);
@@ -72,14 +72,14 @@ pub mod handle_info {
 /// Parameters of PREEMPT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preempt {
-    /// Return when the group is off the GPU, not at once.
+    /// Return when the group is off the GPU instead of at once.
     pub wait: bool,
-    /// How long to wait, at most a second; the driver's own limit if not given.
+    /// Limit of the wait in microseconds, at most one second; `None`: the driver's own limit.
     pub timeout_us: Option<u32>,
 }
 
 impl Preempt {
-    /// Reads them.
+    /// Decodes the parameters.
     #[must_use]
     pub fn decode(params: &[u8]) -> Option<Self> {
         let params: &[u8; 8] = params.try_into().ok()?;
@@ -87,7 +87,7 @@ impl Preempt {
         Some(Self { wait: params[0] != 0, timeout_us })
     }
 
-    /// The parameters.
+    /// Encodes the parameters.
     #[must_use]
     pub fn encode(&self) -> [u8; 8] {
         let mut params = [u8::from(self.wait), u8::from(self.timeout_us.is_some()), 0, 0, 0, 0, 0, 0];
@@ -96,26 +96,26 @@ impl Preempt {
     }
 }
 
-/// Parameters of DISABLE_CHANNELS. Its event pointer is always null: the driver wants that of user space.
+/// Parameters of DISABLE_CHANNELS. The event pointer is always null, because the driver requires that from user space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisableChannels {
-    /// Stop rather than start.
+    /// Disables the channels if true, otherwise enables them.
     pub disable: bool,
-    /// Stop scheduling only: what runs goes on.
+    /// Stops only scheduling: running work continues.
     pub only_scheduling: bool,
     /// (client, channel), at most [`Self::MAX`].
     pub channels: Vec<(u32, u32)>,
 }
 
 impl DisableChannels {
-    /// Bytes of the parameters.
+    /// Size of the parameters.
     pub const LEN: usize = 536;
-    /// The most channels of one call.
+    /// The most channels of one control.
     pub const MAX: usize = 64;
     const CLIENTS: usize = 24;
     const CHANNELS: usize = 280;
 
-    /// Reads them; `None` also for more channels than fit, an event pointer, or work to be dropped.
+    /// Decodes the parameters; `None` also for too many channels, an event pointer, or the flag that drops work.
     #[must_use]
     pub fn decode(params: &[u8]) -> Option<Self> {
         let params: &[u8; Self::LEN] = params.try_into().ok()?;
@@ -132,7 +132,7 @@ impl DisableChannels {
         })
     }
 
-    /// The parameters; channels beyond the most are left out.
+    /// Encodes the parameters; channels beyond [`Self::MAX`] are left out.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut params = [0; Self::LEN];
@@ -148,14 +148,14 @@ impl DisableChannels {
     }
 }
 
-/// Parameters of GET_CTXSW_STATS: how often a group was switched.
+/// Parameters of GET_CTXSW_STATS: counts of a group's context switches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CtxswStats {
-    /// Times its state was saved.
+    /// Saves of its state.
     pub saves: u32,
-    /// Times its state was restored.
+    /// Restores of its state.
     pub restores: u32,
-    /// Saves that waited for the engine to be idle.
+    /// Saves that waited until the engine was idle.
     pub wfi: u32,
     /// Saves at the end of thread blocks.
     pub cta: u32,
@@ -166,10 +166,10 @@ pub struct CtxswStats {
 }
 
 impl CtxswStats {
-    /// Bytes of the parameters.
+    /// Size of the parameters.
     pub const LEN: usize = 32;
 
-    /// The question: about which group, and whether to count from 0 again.
+    /// Encodes the query for a group; `reset` sets the counts to 0.
     #[must_use]
     pub fn ask(group: u32, reset: bool) -> [u8; Self::LEN] {
         let mut params = [0; Self::LEN];
@@ -178,7 +178,7 @@ impl CtxswStats {
         params
     }
 
-    /// Reads the answer.
+    /// Decodes the answer.
     #[must_use]
     pub fn decode(params: &[u8]) -> Option<Self> {
         let params: &[u8; Self::LEN] = params.try_into().ok()?;
@@ -192,7 +192,7 @@ impl CtxswStats {
         })
     }
 
-    /// The answer about `group`.
+    /// Encodes the answer for `group`.
     #[must_use]
     pub fn encode(&self, group: u32) -> [u8; Self::LEN] {
         let mut params = Self::ask(group, false);

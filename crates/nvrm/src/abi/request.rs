@@ -1,21 +1,21 @@
 //! Request numbers.
 
-/// The type byte of all of the driver's requests. Others use it too (frame buffers), so it alone proves nothing.
+/// The type byte of all of the driver's requests. Frame buffers use it too, so it does not identify the driver.
 const TYPE: u8 = b'F';
-/// Read and write; the driver does not look at it.
+/// The direction bits "read and write"; the driver ignores them.
 const READ_WRITE: u32 = 3;
 
-/// Where the blocks of allocations and controls keep the address of their parameters.
+/// The bytes of a block of allocations and controls that hold the address of the parameters.
 pub const POINTER: std::ops::Range<usize> = 16..24;
 /// The longest block of the requests named here.
 pub const MAX_BLOCK_LEN: usize = 48;
 
-/// A request number taken apart: what is asked, and the size of its block.
+/// A decoded request number: the function, and the size of its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Request {
     /// The function.
     pub nr: u8,
-    /// Bytes of the block.
+    /// Size of the block.
     pub len: u16,
 }
 
@@ -32,10 +32,10 @@ impl Request {
     pub const DUP_OBJECT: Self = Self { nr: 0x34, len: 28 };
     /// RM_SHARE with its block (NVOS57).
     pub const SHARE: Self = Self { nr: 0x35, len: 24 };
-    /// Another request at one remove: function, size and address of its block.
+    /// An indirect request: function, size and address of the block of another request.
     pub const XFER: Self = Self { nr: 211, len: 16 };
 
-    /// Takes a request number apart; `None` if its type byte is not the driver's. The kernel looks at the low 32 bits only.
+    /// Decodes a request number; `None` if its type byte is not the driver's. The kernel uses only the low 32 bits.
     #[inline]
     #[must_use]
     pub const fn of(number: u64) -> Option<Self> {
@@ -46,13 +46,13 @@ impl Request {
         Some(Self { nr, len: u16::from_le_bytes([size, size_and_direction & 0x3f]) })
     }
 
-    /// The request number.
+    /// Encodes the request number.
     #[must_use]
     pub const fn number(self) -> u32 {
         READ_WRITE << 30 | (self.len as u32 & 0x3fff) << 16 | (TYPE as u32) << 8 | self.nr as u32
     }
 
-    /// Whether it is one of the requests to the resource manager named here.
+    /// Whether it is one of the requests named here.
     #[must_use]
     pub const fn is_known(self) -> bool {
         matches!(

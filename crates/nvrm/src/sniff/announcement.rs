@@ -1,6 +1,6 @@
-//! What a manager is told of a process's groups on one device: all of them, or none.
+//! The announcement of a process's channel groups on one device: all of them, or none.
 //!
-//! A process of which some groups could be stopped and others not would still compute while it is thought to stand.
+//! If only some groups of a process could be disabled, it would compute while the manager considers it stopped.
 
 use std::os::fd::RawFd;
 
@@ -9,62 +9,62 @@ use thiserror::Error;
 
 use super::{Found, Registry};
 
-/// Groups, and the descriptors through which they are controlled.
+/// Channel groups, and the descriptors through which they are controlled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Announcement {
-    /// The groups' handles; their `descriptor` counts in `descriptors`.
+    /// The groups' handles; their `descriptor` is an index in `descriptors`.
     pub contexts: Vec<ContextHandles>,
-    /// Open in the process whose groups they are, when they were last seen used.
+    /// Descriptor numbers of this process. Each was open when an ioctl was last observed on it.
     pub descriptors: Vec<RawFd>,
-    /// Which groups they are, by [`Found::number`].
+    /// The groups' registry numbers ([`Found::number`]).
     pub numbers: Vec<u64>,
 }
 
-/// Why the groups of a device are not announced.
+/// Why the channel groups of a device cannot be announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Unannounced {
-    /// It is not known which device a group is on.
+    /// The device of a group is not known.
     #[error("a channel group cannot be attributed to a device")]
     UnknownDevice,
-    /// It is not known whether a group is one of compute.
+    /// The engine of a group is not known, so it may compute.
     #[error("the engine of a channel group is not known")]
     UnknownEngine,
-    /// No subdevice was seen through which a group could be stopped.
+    /// No subdevice was observed through which a group could be disabled.
     #[error("no subdevice is known for a channel group")]
     NoSubdevice,
-    /// More than one control takes.
+    /// A group has more channels than one control takes.
     #[error("a channel group has {0} channels, one control takes {MAX_CHANNELS}")]
     Channels(usize),
-    /// More than an announcement takes.
+    /// There are more groups than an announcement takes.
     #[error("{0} channel groups, an announcement takes {MAX_CONTEXTS}")]
     Groups(usize),
-    /// More than travel with one message.
+    /// There are more descriptors than one message takes.
     #[error("channel groups on {0} descriptors, {MAX_DESCRIPTORS} travel with one message")]
     Descriptors(usize),
 }
 
 impl Registry {
-    /// What to tell the manager of device `ordinal`; `only`: the process sees no other device.
+    /// The announcement to the manager of device `ordinal`; `only`: the process sees no other device.
     ///
     /// # Errors
     /// [`Unannounced`] if not all groups that are or may be on the device can be controlled.
     pub fn announcement(&self, ordinal: u32, only: bool) -> Result<Announcement, Unannounced> {
-        let mut told = Announcement::default();
+        let mut announcement = Announcement::default();
         for found in self.groups() {
             match found.owner.or(only.then_some(ordinal)) {
                 None => return Err(Unannounced::UnknownDevice),
                 Some(owner) if owner != ordinal => {}
-                Some(_) => told.add(found)?,
+                Some(_) => announcement.add(found)?,
             }
         }
-        match told {
+        match announcement {
             Announcement { ref descriptors, .. } if descriptors.len() > MAX_DESCRIPTORS => {
                 Err(Unannounced::Descriptors(descriptors.len()))
             }
             Announcement { ref contexts, .. } if contexts.len() > MAX_CONTEXTS => {
                 Err(Unannounced::Groups(contexts.len()))
             }
-            told => Ok(told),
+            announcement => Ok(announcement),
         }
     }
 }

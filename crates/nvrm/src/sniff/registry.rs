@@ -1,4 +1,4 @@
-//! The objects of this process that lead to its channel groups.
+//! The registry of this process's driver objects that lead to its channel groups.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -6,9 +6,9 @@ use std::os::fd::RawFd;
 use super::{ObjectKind, Seen};
 use crate::abi::{GroupParams, timeslice};
 
-/// Clients, devices, subdevices, channel groups and channels that are alive.
+/// Living clients, devices, subdevices, channel groups and channels.
 ///
-/// Numbers its entries: an object that goes is told apart from another that has since been made under its handle.
+/// Every entry has a number. It distinguishes an object from a later one with the same handle.
 #[derive(Debug, Default)]
 pub struct Registry {
     pub(super) clients: BTreeMap<u32, Client>,
@@ -17,17 +17,16 @@ pub struct Registry {
 
 #[derive(Debug)]
 pub(super) struct Client {
-    /// The descriptor that the driver last accepted for it.
+    /// The descriptor of the last accepted ioctl of this client.
     pub(super) fd: RawFd,
-    born: u64,
+    number: u64,
     pub(super) objects: BTreeMap<u32, Object>,
 }
 
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) parent: u32,
-    /// Its number among all entries.
-    pub(super) born: u64,
+    pub(super) number: u64,
     pub(super) kind: Kind,
 }
 
@@ -40,28 +39,28 @@ pub(super) enum Kind {
 }
 
 impl Registry {
-    /// Nothing seen yet.
+    /// An empty registry.
     #[must_use]
     pub const fn new() -> Self {
         Self { clients: BTreeMap::new(), changes: 0 }
     }
 
-    /// How many entries there have been. What is freed later than this was asked carries a number up to it.
+    /// The number of the newest entry. A free that begins after this call can only free entries up to this number.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Takes in what was seen on descriptor `fd`. `params` are the bytes at [`Seen::params`]; `ordinal` the device for which
-    /// the calling thread is making a context; `before` is [`Self::changes`] from before the ioctl.
+    /// Records an ioctl observed on descriptor `fd`. `params` are the bytes at [`Seen::params`]; `ordinal` is the device for which the
+    /// calling thread is making a context; `before` is [`Self::changes`] from before the ioctl.
     ///
-    /// `true` if what [`Self::groups`] answers may have changed.
+    /// Returns whether the result of [`Self::groups`] may have changed.
     pub fn note(&mut self, seen: &Seen, params: &[u8], fd: RawFd, ordinal: Option<u32>, before: u64) -> bool {
         match *seen {
             Seen::Client { client } => {
                 self.changes += 1;
-                let fresh = Client { fd, born: self.changes, objects: BTreeMap::new() };
-                self.clients.insert(client, fresh).is_some()
+                let new = Client { fd, number: self.changes, objects: BTreeMap::new() };
+                self.clients.insert(client, new).is_some()
             }
             Seen::Object { client, parent, object, kind, .. } => {
                 self.add(fd, client, object, parent, kind, params, ordinal)
@@ -77,7 +76,7 @@ impl Registry {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the fields of one observation")]
+    #[expect(clippy::too_many_arguments, reason = "the fields of one observed ioctl")]
     fn add(
         &mut self,
         fd: RawFd,
@@ -89,13 +88,13 @@ impl Registry {
         ordinal: Option<u32>,
     ) -> bool {
         self.changes += 1;
-        let born = self.changes;
-        // A client that was made before this library was loaded is known by its objects only.
-        let fresh = || Client { fd, born, objects: BTreeMap::new() };
-        let client = self.clients.entry(client).or_insert_with(fresh);
+        let number = self.changes;
+        // A client made before this library was loaded is known only by its objects.
+        let new = || Client { fd, number, objects: BTreeMap::new() };
+        let client = self.clients.entry(client).or_insert_with(new);
         client.fd = fd;
-        // What had this handle has gone without our seeing it.
-        let replaced = client.remove(object, born);
+        // An earlier object with this handle was freed unobserved.
+        let replaced = client.remove(object, number);
         let kind = match kind {
             ObjectKind::Device => Kind::Device { ordinal: None },
             ObjectKind::Subdevice => Kind::Subdevice,
@@ -112,17 +111,17 @@ impl Registry {
                 }
             }
             ObjectKind::Channel if client.is_group(parent) => Kind::Channel,
-            // A channel without a group cannot be stopped by one.
+            // A channel outside any group is not controlled.
             ObjectKind::Channel => return replaced,
         };
-        client.objects.insert(object, Object { parent, born, kind });
+        client.objects.insert(object, Object { parent, number, kind });
         true
     }
 
     fn free(&mut self, client: u32, object: u32, before: u64) -> bool {
         if client == object {
-            let gone = self.clients.get(&client).is_some_and(|client| client.born <= before);
-            return gone && self.clients.remove(&client).is_some();
+            let is_freed = self.clients.get(&client).is_some_and(|client| client.number <= before);
+            return is_freed && self.clients.remove(&client).is_some();
         }
         self.clients.get_mut(&client).is_some_and(|client| client.remove(object, before))
     }
@@ -133,7 +132,7 @@ impl Client {
         matches!(self.objects.get(&object), Some(Object { kind: Kind::Group { .. }, .. }))
     }
 
-    /// (when it was made, its handle) of all objects of a kind that hang on `parent`.
+    /// (number, handle) of all children of `parent` of the kinds for which `is` returns true.
     pub(super) fn children(
         &self,
         parent: u32,
@@ -141,18 +140,18 @@ impl Client {
     ) -> impl Iterator<Item = (u64, u32)> {
         let children =
             self.objects.iter().filter(move |(_, object)| object.parent == parent && is(&object.kind));
-        children.map(|(handle, object)| (object.born, *handle))
+        children.map(|(handle, object)| (object.number, *handle))
     }
 
-    /// Takes out what was made under this handle up to `before`, with all that hangs on it.
+    /// Removes the object with this handle and its descendants, unless its number is above `before`.
     fn remove(&mut self, object: u32, before: u64) -> bool {
-        if self.objects.get(&object).is_none_or(|object| object.born > before) {
+        if self.objects.get(&object).is_none_or(|object| object.number > before) {
             return false;
         }
-        let mut gone = vec![object];
-        while let Some(object) = gone.pop() {
+        let mut removed = vec![object];
+        while let Some(object) = removed.pop() {
             self.objects.remove(&object);
-            gone.extend(self.children(object, |_| true).map(|(_, child)| child));
+            removed.extend(self.children(object, |_| true).map(|(_, child)| child));
         }
         true
     }

@@ -1,4 +1,4 @@
-//! The real driver, behind its control device.
+//! The transport to the real driver: its control device.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,27 +10,27 @@ use crate::abi::{AllocBlock, Command, ControlBlock, MAX_BLOCK_LEN, POINTER, Requ
 #[derive(Debug)]
 pub struct Device(OwnedFd);
 
-/// Room for any block, aligned as the driver's structures are.
+/// Room for any block, aligned like the driver's structures.
 #[repr(C, align(8))]
 struct Block([u8; MAX_BLOCK_LEN]);
 
 impl Device {
-    /// Whatever the descriptor is, the system calls made with it are harmless; [`super::adopt`] is who looks.
+    /// The system calls made here are harmless on any descriptor; [`super::adopt`] checks its kind.
     pub(super) fn new(fd: OwnedFd) -> Self {
         Self(fd)
     }
 }
 
 impl Transport for Device {
-    /// Makes the system call by its number: where a program interposes `ioctl`, this is not the program's.
+    /// Makes the system call by its number, so that an `ioctl` function interposed by the program is not called.
     ///
-    /// Lets through only what cannot make the driver touch other memory than `block` and `params`: controls that we know,
-    /// with parameters of their size, frees, and new clients.
+    /// Accepts only escapes that cannot make the driver access other memory than `block` and `params`: known controls with parameters
+    /// of their size, frees, and new clients.
     fn escape(&self, nr: u8, block: &mut [u8], params: &mut [u8]) -> io::Result<()> {
         let len = u16::try_from(block.len()).unwrap_or(u16::MAX);
         let request = Request { nr, len };
-        let sound = match request {
-            Request::CONTROL => ControlBlock::decode(block).is_some_and(|control| is_sound(&control, params)),
+        let is_safe = match request {
+            Request::CONTROL => ControlBlock::decode(block).is_some_and(|control| is_safe(&control, params)),
             Request::FREE => params.is_empty(),
             Request::ALLOC => {
                 let is_client =
@@ -39,7 +39,7 @@ impl Transport for Device {
             }
             _ => false,
         };
-        if !sound {
+        if !is_safe {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         blank_pointer(block, !params.is_empty())?;
@@ -51,9 +51,9 @@ impl Transport for Device {
             used[POINTER].copy_from_slice(&address.to_le_bytes());
         }
         loop {
-            // SAFETY: the block is writable for its length, which is part of the request's number; a control's parameters
-            // are writable for the size that the block gives, and no control among the known follows other pointers.
-            let done = unsafe {
+            // SAFETY: the block is writable for its length, which is part of the request's number. A control's parameters are
+            // writable for the size in the block, and no known control follows other pointers.
+            let result = unsafe {
                 libc::syscall(
                     libc::SYS_ioctl,
                     self.0.as_raw_fd(),
@@ -61,7 +61,7 @@ impl Transport for Device {
                     room.0.as_mut_ptr(),
                 )
             };
-            if done >= 0 {
+            if result >= 0 {
                 break;
             }
             let error = io::Error::last_os_error();
@@ -75,7 +75,8 @@ impl Transport for Device {
 }
 
 /// Whether the driver reads and writes exactly `params` for this control.
-fn is_sound(control: &ControlBlock, params: &[u8]) -> bool {
-    let known = Command::of(control.command).is_some_and(|command| command.params_len == control.params_len);
-    known && control.flags == 0 && usize::try_from(control.params_len).is_ok_and(|len| len == params.len())
+fn is_safe(control: &ControlBlock, params: &[u8]) -> bool {
+    let is_known =
+        Command::of(control.command).is_some_and(|command| command.params_len == control.params_len);
+    is_known && control.flags == 0 && usize::try_from(control.params_len).is_ok_and(|len| len == params.len())
 }

@@ -1,4 +1,4 @@
-//! The simulated driver, behind a socket.
+//! The transport to the simulated driver: a packet socket.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -8,43 +8,43 @@ use std::time::{Duration, Instant};
 
 use super::{Transport, blank_pointer, wire};
 
-/// How long a request and its answer may take together: longer than any control that the simulator models.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Limit for a request and its answer together: longer than any control that the simulator models.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A packet socket to the simulator's daemon.
 ///
-/// It may be shared with the process that it came from, as an open file of the real driver is. So the answer to a request
-/// comes on a socket of its own, sent along with the request: on the shared one somebody else might take it. Nor is there
-/// any proof that a daemon is at its other end: who does not answer once is not asked again.
+/// It may be shared with the process that sent it, like an open file of the real driver. Another user of the shared socket could read
+/// an answer from it, so each request carries a socket of its own for the answer. Nothing proves that a daemon is at the other end:
+/// after one answer that did not come in time, no request is sent any more.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
     /// An answer did not come in time.
-    silent: AtomicBool,
+    timed_out: AtomicBool,
 }
 
 impl Socket {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd, silent: AtomicBool::new(false) }
+        Self { fd, timed_out: AtomicBool::new(false) }
     }
 
-    fn ask(&self, request: &[u8], answer: &mut [u8]) -> io::Result<()> {
-        let until = Instant::now() + PATIENCE;
+    fn exchange(&self, request: &[u8], answer: &mut [u8]) -> io::Result<()> {
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         let (mut ours, theirs) = UnixStream::pair()?;
-        // A packet goes whole or not at all. The socket's own settings are its owner's: they are not changed.
+        // A packet is sent whole or not at all. The socket's options belong to the process that sent it and are not changed.
         while let Err(error) =
             sluice_sys::socket::try_send_with_fds(self.fd.as_fd(), request, &[theirs.as_fd()])
         {
             if error.kind() != io::ErrorKind::WouldBlock {
                 return Err(error);
             }
-            wait_for_room(&self.fd, left(until)?)?;
+            wait_until_writable(&self.fd, time_left(deadline)?)?;
         }
-        // With our copy gone, a daemon that dies leaves the end of the stream behind, not silence.
+        // Without this copy, the stream ends when the daemon dies.
         drop(theirs);
         let mut missing = answer;
         while !missing.is_empty() {
-            ours.set_read_timeout(Some(left(until)?))?;
+            ours.set_read_timeout(Some(time_left(deadline)?))?;
             match ours.read(missing) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => missing = &mut missing[count..],
@@ -58,34 +58,34 @@ impl Socket {
 
 impl Transport for Socket {
     fn escape(&self, nr: u8, block: &mut [u8], params: &mut [u8]) -> io::Result<()> {
-        if self.silent.load(Ordering::Relaxed) {
+        if self.timed_out.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::TimedOut.into());
         }
         blank_pointer(block, !params.is_empty())?;
         let request =
             wire::encode_request(u32::from(nr), block, params).ok_or(io::ErrorKind::InvalidInput)?;
         let mut answer = vec![0; wire::answer_len(block, params)];
-        self.ask(&request, &mut answer).inspect_err(|error| {
-            let in_time = !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-            self.silent.fetch_or(!in_time, Ordering::Relaxed);
+        self.exchange(&request, &mut answer).inspect_err(|error| {
+            let timed_out = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+            self.timed_out.fetch_or(timed_out, Ordering::Relaxed);
         })?;
         wire::read_answer(&answer, block, params)
     }
 }
 
-/// What is left until then.
-fn left(until: Instant) -> io::Result<Duration> {
-    let left = until.saturating_duration_since(Instant::now());
+/// The time left until a deadline.
+fn time_left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Returns when a packet may go, or when the time is up, or for no reason.
-fn wait_for_room(fd: &OwnedFd, patience: Duration) -> io::Result<()> {
-    let mut asked = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-    let ms = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX).max(1);
-    // SAFETY: one `pollfd`, which is ours to write.
-    let found = unsafe { libc::poll(&raw mut asked, 1, ms) };
-    match found {
+/// Waits until a packet can probably be sent, or until the time is up. It may return early.
+fn wait_until_writable(fd: &OwnedFd, timeout: Duration) -> io::Result<()> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1);
+    // SAFETY: one `pollfd`, a local that outlives the call.
+    let ready = unsafe { libc::poll(&raw mut entry, 1, ms) };
+    match ready {
         0.. => Ok(()),
         _ => match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::Interrupted => Ok(()),

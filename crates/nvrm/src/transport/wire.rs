@@ -4,8 +4,8 @@
 //! request   u32 nr, u32 block length, u32 parameter length, block, parameters      one packet
 //! answer    i32 errno, block, parameters
 //! ```
-//! Little-endian; pointers in the block are 0. A request may bring one descriptor along: then the answer is written to that
-//! (a stream socket), else it is a packet on the connection itself.
+//! All numbers are little-endian; pointers in the block are 0. A request may carry one descriptor, a stream socket: then the answer is
+//! written to that. Otherwise the answer is a packet on the connection itself.
 
 use std::io;
 
@@ -19,7 +19,7 @@ pub const MAX_REQUEST: usize = HEADER + MAX_BLOCK + MAX_PARAMS;
 const HEADER: usize = 12;
 const ERRNO: usize = 4;
 
-/// A request taken apart.
+/// A decoded request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
     /// The function.
@@ -30,7 +30,7 @@ pub struct Request<'a> {
     pub params: &'a [u8],
 }
 
-/// The packet of a request; `None` if it is too long.
+/// Encodes a request as a packet; `None` if it is too long.
 #[must_use]
 pub fn encode_request(nr: u32, block: &[u8], params: &[u8]) -> Option<Vec<u8>> {
     if block.len() > MAX_BLOCK || params.len() > MAX_PARAMS {
@@ -44,7 +44,7 @@ pub fn encode_request(nr: u32, block: &[u8], params: &[u8]) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// Reads a packet; `None` if its lengths do not add up.
+/// Decodes a packet; `None` if its lengths do not add up to its size.
 #[must_use]
 pub fn decode_request(packet: &[u8]) -> Option<Request<'_>> {
     let (header, rest) = packet.split_at_checked(HEADER)?;
@@ -57,19 +57,19 @@ pub fn decode_request(packet: &[u8]) -> Option<Request<'_>> {
     Some(Request { nr, block, params })
 }
 
-/// The answer to a request.
+/// Encodes the answer to a request.
 #[must_use]
 pub fn encode_answer(errno: i32, block: &[u8], params: &[u8]) -> Vec<u8> {
     [&errno.to_le_bytes(), block, params].concat()
 }
 
-/// Bytes of the answer to a request with this block and these parameters.
+/// Size in bytes of the answer to a request with this block and these parameters.
 #[must_use]
 pub fn answer_len(block: &[u8], params: &[u8]) -> usize {
     ERRNO + block.len() + params.len()
 }
 
-/// Reads an answer into the request's block and parameters.
+/// Decodes an answer into the request's block and parameters.
 ///
 /// # Errors
 /// The errno of the answer; InvalidData if it has another length.

@@ -1,25 +1,74 @@
-//! Programs of our clients' pods that run without our hook: found by their cgroup and their open control device, reached by copies of
-//! their descriptors, and steered like those who announce their groups.
+//! Unhooked processes: processes of the clients' pods that use the GPU without the hook.
 //!
-//! Looking is the affair of a thread of its own ([`Adopter`]): it reads /proc and asks the driver thousands of questions. The data plane
-//! says when to look, for which pods, and who has attached by himself: nobody else's processes are ever touched.
+//! The manager finds them from outside, copies their control descriptors, and schedules their channel groups by hardware, as if a hook
+//! had announced them. One trait, [`Scout`], is the boundary to the kernel and the driver: [`KernelScout`] implements it, and tests
+//! replace it. A thread of its own makes the scans (`Adopter`), because a scan reads /proc and makes thousands of driver queries.
+//! The data plane requests a scan about once a second (`Look`): it names the clients' pods and the processes that have attached.
+//! No process outside these pods is inspected, and none that holds a token channel. `--adopt auto` enables it; it is off by default,
+//! and it needs `--controls`.
+//!
+//! # A scan
+//! 1. **Processes.** The list of /proc is read. A process is recognised by its id and the inode of its folder, so nothing of a known
+//!    process is opened. Its cgroup is read when it is new, after 1, 2, 4, 8, 16 and 32 scans, and then every 64th scan.
+//! 2. **Candidates.** Of the processes in the clients' pods, those that have the control device open are candidates, and those
+//!    that had it open in an earlier scan. The pidfd is opened first, then cgroup, start time and descriptors are read, then the
+//!    pidfd is checked: a reused process id is never attributed to the wrong process.
+//! 3. **Inspections.** A candidate has two seconds to attach by itself. Then its control descriptors are copied (`pidfd_getfd`) and
+//!    the driver is queried through them ([`sluice_nvrm::outside`]). The next inspection follows after 2, 4 and then every 8 s, and at
+//!    the next scan if its descriptors have changed.
+//! 4. **Continued search.** The driver has no list of its clients; it answers whether a client with a given number exists, in about
+//!    1 µs. There are 2^20 numbers, given out in ascending order to all processes. A client made shortly before the inspection is found
+//!    at once. For older ones the search continues from scan to scan.
+//!
+//! # Cost
+//! The unit is one driver query: about 1 µs of one CPU of the node, and of the driver's lock.
+//!
+//! | bound | value | reason |
+//! |---|---|---|
+//! | inspections, all pods of one manager | 2^18 queries a second (a quarter of a second of the driver) | a manager must not occupy the driver |
+//! | inspections, one pod | an equal part of it, at least 2^14 queries a second | the tenant decides what an inspection costs, so it delays only its own pod |
+//! | one inspection | 2^20 queries about objects; 32 open files, 256 descriptors, 64 channels a group | a process that exceeds it is reported as `too_many` |
+//! | the first search on one file | 2^15 client numbers | included in the inspection |
+//! | numbers given out since the last inspection | 2^16 client numbers a file | included in the inspection |
+//! | continued search, all pods of one manager | 2^17 queries a scan (an eighth of a second) | all numbers take eight scans; each pod has an equal part |
+//! | one ownership check | one query a client, at most 64 clients; announcements are rate-limited by the data plane | |
+//! | /proc | a list of all processes, 1/64 of their cgroups; for 10,000 processes 10-15 ms a scan (docs/benchmarks.md) | |
+//! | descriptors of processes that never had the driver open | listed when their number has changed (Linux 6.2), and every 8th scan | a pod may have thousands of processes |
+//!
+//! A pod pays for an inspection after it was made (`pod_query_limits`). If the inspection cost more than the pod had, the pod pays
+//! back before its next inspection, and within a pod the process that has waited longest comes first. So a pod exceeds its bound by at
+//! most one inspection. A context costs about 10,000 queries. A new process in a pod of n other processes that cost q queries each is
+//! inspected after at most 8 s + n·q / 2^14 s.
+//!
+//! A node with m managers (one a GPU) has m times these bounds.
+//!
+//! # What is not found
+//! * a client for which the program chose a number outside the driver's numbering, or one that was already queried; only a file without
+//!   any known client is searched again, after 600 scans;
+//! * a client of an open file that no process has open while it is in transit through a socket;
+//! * a process moved into a pod's cgroup when it was more than 64 scans old: it is found up to a minute late;
+//! * processes of clients from a resource file, which have no cgroup that identifies them;
+//! * which instance of a GPU (MIG) a group is on: the driver names only the GPU.
+//!
+//! A process whose groups are found but cannot be controlled ([`Why`]) is counted, and reported once. In the cases `too_many` and
+//! `driver` it is stopped by the driver's lock instead (`Locks`).
 
-mod claim;
-mod keeper;
-mod kernel;
-mod lock;
-mod look;
-mod processes;
-mod purse;
-mod thread;
-mod watch;
+mod driver_lock;
+mod inspection_schedule;
+mod kernel_discovery;
+mod lock_helper;
+mod ownership;
+mod pod_processes;
+mod pod_query_limits;
+mod scan;
+mod scanner;
 
-pub use claim::Claim;
-pub(crate) use claim::Proof;
-pub use kernel::KernelScout;
-pub(crate) use lock::Locks;
-pub(crate) use look::{Look, Reached, Sighted, Unreached};
-pub(crate) use thread::Adopter;
+pub(crate) use driver_lock::Locks;
+pub use kernel_discovery::KernelScout;
+pub use ownership::Claim;
+pub(crate) use ownership::Proof;
+pub(crate) use scan::{Look, Reached, Sighted, Unreached};
+pub(crate) use scanner::Adopter;
 
 use sluice_comm::attach::ContextHandles;
 use sluice_core::pod_cgroup::PodCgroup;
@@ -27,123 +76,121 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
-/// A process's number and when it started, in clock ticks since boot.
+/// A process id and the start time in clock ticks since boot.
 pub use sluice_nvrm::outside::ProcessKey;
+
+/// Finds unhooked processes and their control descriptors. The scanner's thread calls it, so it may block.
+pub trait Scout: Send {
+    /// The processes of these pods (by UID) that have the driver open, had it open in an earlier call, or cannot be inspected.
+    ///
+    /// # Errors
+    /// The manager has no descriptors or memory left, so the list would be incomplete.
+    fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>>;
+
+    /// Finds all channel groups that a process has on this GPU now.
+    fn inspect(&mut self, candidate: &Candidate) -> Inspection;
+
+    /// Continues the search for clients that no inspection has found, within its own query budget. Returns the processes with newly found
+    /// clients.
+    fn continue_search(&mut self, candidates: &[Candidate]) -> HashSet<ProcessKey>;
+
+    /// Whether a process owns the clients that it has announced.
+    ///
+    /// # Errors
+    /// Why it cannot be decided.
+    fn owns(&mut self, claim: &Claim) -> Result<bool, Obstacle>;
+}
 
 /// A process of a pod that has the driver open.
 #[derive(Debug)]
 pub struct Candidate {
-    /// Its number and its start.
+    /// Its id and start time.
     pub key: ProcessKey,
-    /// What it calls itself: for messages only.
+    /// Its command name; used only in messages.
     pub command: String,
-    /// Where it is. Seen after the pidfd was opened, so it is this process's and no later one's.
+    /// Its pod, read after the pidfd was opened.
     pub pod: PodCgroup,
-    /// Readable when it ends.
+    /// Readable when the process ends.
     pub pidfd: OwnedFd,
-    /// The numbers of its descriptors that may lead to the driver; if they change it is looked at again.
+    /// The numbers of its descriptors that may lead to the driver. A change causes an inspection.
     pub descriptors: Vec<RawFd>,
 }
 
-/// A way to the driver that a process has open.
+/// The result of an inspection, and its cost.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The control descriptors; none if the process has closed the driver. An error if not all of its groups can be controlled,
+    /// because a process of which a part continues is not stopped.
+    pub result: Result<Vec<Way>, Obstacle>,
+    /// Driver queries that were made.
+    pub queries: u32,
+}
+
+/// A control descriptor of a process.
 #[derive(Debug)]
 pub struct Way {
     /// A copy of the process's descriptor.
     pub descriptor: OwnedFd,
-    /// The groups behind it, on this GPU.
+    /// The groups on this GPU that are controlled through it.
     pub contexts: Vec<ContextHandles>,
 }
 
 impl Way {
-    /// Client and group of each, as the driver names them.
+    /// Client and group handle of each group.
     pub(crate) fn handles(&self) -> impl Iterator<Item = (u32, u32)> {
         self.contexts.iter().map(|context| (context.client, context.channel_group))
     }
 }
 
-/// Why a process's groups are not controlled.
+/// The kind of reason why the groups of a process are not controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Why {
     /// Its descriptors cannot be copied: CAP_SYS_PTRACE or CAP_DAC_READ_SEARCH is missing.
     NotPermitted,
-    /// It has the driver open, and no channel group is found. It may not compute at all.
+    /// It has the driver open, and no channel group was found. It may not compute at all.
     NoGroups,
-    /// It has more descriptors or groups than anybody needs, or new ones too often.
+    /// It has more descriptors or groups than any program needs, or new ones too often.
     TooMany,
-    /// The driver says something else than expected.
+    /// The driver returned an unexpected answer.
     Driver,
     /// A control of its client has failed.
     ControlFailed,
 }
 
 impl Why {
-    /// Every label, in the order of [`Self::index`].
+    /// All labels, in the order of [`Self::index`].
     pub const LABELS: [&'static str; 5] =
         ["not_permitted", "no_groups", "too_many", "driver", "control_failed"];
 
-    /// Position in [`Self::LABELS`].
+    /// Index in [`Self::LABELS`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Whether the process has groups all the same, so that the driver's lock is worth a try. Who is not let into its descriptors
-    /// is not let lock it either.
+    /// Whether the driver's lock can stop the process instead: it has groups, and the manager has access to it.
     pub(crate) const fn can_be_locked(self) -> bool {
         matches!(self, Self::TooMany | Self::Driver)
     }
 
-    /// With words for it.
+    /// An obstacle of this kind with a text.
     pub(crate) fn because(self, text: impl Into<String>) -> Obstacle {
         Obstacle { why: self, text: text.into() }
     }
 
-    /// For logs and metrics.
+    /// The label in logs and metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         Self::LABELS[self.index()]
     }
 }
 
-/// Why a process could not be reached, and what exactly was in the way.
+/// Why the groups of a process are not controlled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Obstacle {
-    /// What kind of reason it is.
+    /// The kind of reason.
     pub why: Why,
-    /// In words.
+    /// The reason in words.
     pub text: String,
-}
-
-/// Finds processes and their ways to the driver. Called on a thread of its own: it may take its time.
-pub trait Scout: Send {
-    /// The processes of these pods, by uid, that have the driver open, had it open, or cannot be looked into.
-    ///
-    /// # Errors
-    /// Not all could be looked at, for want of something of ours: who is missing is not known.
-    fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>>;
-
-    /// The groups of a process on this GPU, all that it has now. None if it has closed the driver.
-    ///
-    /// # Errors
-    /// Why they cannot be controlled. All can or none: a process of which a part goes on does not stand.
-    fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle>;
-
-    /// Whether a process has what it has announced.
-    ///
-    /// # Errors
-    /// Why that cannot be told.
-    fn proves(&mut self, _: &Claim) -> Result<bool, Obstacle> {
-        Ok(true)
-    }
-
-    /// Questions that the driver was asked by [`Self::reach`] since this was called last.
-    fn take_asked(&mut self) -> u32 {
-        0
-    }
-
-    /// Looks on for what was not found at once, within a budget of its own, and says of which processes there is more to reach.
-    fn search(&mut self, _: &[Candidate]) -> HashSet<ProcessKey> {
-        HashSet::new()
-    }
 }

@@ -1,16 +1,16 @@
-//! Who cannot be controlled by groups: the driver's lock.
+//! Processes that cannot be controlled by channel groups: the driver's lock.
 
-use crate::node::Node;
+use crate::harness::Harness;
 use crate::support::agent::{pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};
 use sluice_pod_manager::adopt::Why;
 use std::path::{Path, PathBuf};
 
-/// What makes the locks of a test: writes down what it was told, and how it ended.
-fn keeper(folder: &Path) -> (PathBuf, PathBuf) {
+/// A lock helper that records its commands and its end in a log.
+fn lock_helper(folder: &Path) -> (PathBuf, PathBuf) {
     use std::os::unix::fs::PermissionsExt;
-    let (program, log) = (folder.join("keeper"), folder.join("keeper.log"));
+    let (program, log) = (folder.join("helper"), folder.join("helper.log"));
     let to = log.display();
     let read = format!("while read line; do echo \"$line\" >> {to}; echo ok; done");
     let script = format!("#!/bin/sh\necho \"$@\" >> {to}\n{read}\necho end >> {to}\n");
@@ -20,31 +20,31 @@ fn keeper(folder: &Path) -> (PathBuf, PathBuf) {
 }
 
 #[test]
-fn who_cannot_be_looked_through_is_held_by_the_drivers_lock() {
+fn process_that_cannot_be_controlled_by_groups_is_stopped_by_the_drivers_lock() {
     let folder = tempfile::tempdir().unwrap();
-    let (program, log) = keeper(folder.path());
-    let said = || std::fs::read_to_string(&log).unwrap_or_default();
-    let mut node = Node::with_locks(&[pod(&uid(1)), pod(&uid(2))], Some(program));
+    let (program, log) = lock_helper(folder.path());
+    let log = || std::fs::read_to_string(&log).unwrap_or_default();
+    let mut node = Harness::with_locks(&[pod(&uid(1)), pod(&uid(2))], Some(program));
     let (_hook, _descriptor) = node.hooked(2, 2);
-    node.scout.unreachable(500, &uid(1), Why::TooMany);
-    node.scout.unreachable(501, &uid(1), Why::NoGroups);
-    until("it is held", || {
-        node.look();
-        said().contains("lock 500 1000")
+    node.scout.add_uncontrollable(500, &uid(1), Why::TooMany);
+    node.scout.add_uncontrollable(501, &uid(1), Why::NoGroups);
+    until("it is locked", || {
+        node.scan();
+        log().contains("lock 500 1000")
     });
-    let unsteered = ["too_many", "no_groups"].map(|why| node.unsteered(1, why));
-    assert_eq!((node.adopted(1), unsteered), (1.0, [0.0, 1.0]));
-    until("it has its turns", || {
+    let uncontrolled = ["too_many", "no_groups"].map(|why| node.uncontrolled(1, why));
+    assert_eq!((node.unhooked(1), uncontrolled), (1.0, [0.0, 1.0]));
+    until("it is locked and unlocked by quanta", || {
         node.world.advance(10 * MS);
         quiet(&node.world);
-        let words = said();
-        words.matches("\nunlock 500").count() > 3 && words.matches("\nlock 500").count() > 3
+        let log = log();
+        log.matches("\nunlock 500").count() > 3 && log.matches("\nlock 500").count() > 3
     });
     let [_, hooked] = node.enabled_ms([1, 2]);
     assert!((4500..=5500).contains(&hooked), "{hooked} ms");
     node.world.stop();
-    until("whoever makes the locks is told to end", || said().ends_with("end\n"));
-    let words = said();
-    assert!(words.starts_with("hold --locks\n") && !words.contains("501"), "{words}");
+    until("the lock helper ends", || log().ends_with("end\n"));
+    let log = log();
+    assert!(log.starts_with("hold --locks\n") && !log.contains("501"), "{log}");
     node.world.start();
 }

@@ -1,11 +1,11 @@
-//! Programs of pods that run without the hook, over real sockets, with a driver, a clock and a scout that the test moves.
+//! Scheduling of unhooked processes, over real sockets, with a driver, a clock and a discovery that the test controls.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod announced;
+mod harness;
 mod locked;
-mod looks;
-mod node;
-mod steered;
+mod scans;
+mod scheduled;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,156 +1,156 @@
-//! Programs without the hook, and who finds them, in the test's hands.
+//! A discovery of unhooked processes that the test controls.
 
 use super::driver::{Descriptor, context};
 use super::peers::container;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_core::pod_cgroup::PodCgroup;
-use sluice_pod_manager::adopt::{Candidate, Claim, Obstacle, ProcessKey, Scout, Way, Why};
+use sluice_pod_manager::adopt::{Candidate, Claim, Inspection, Obstacle, ProcessKey, Scout, Way, Why};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-/// A program of a pod that uses the driver and tells nobody.
-struct Program {
+/// An unhooked process of a pod.
+struct Unhooked {
     pod: String,
     end: EventFd,
-    /// What is behind its open control device; nothing if it cannot be reached.
+    /// Its control descriptor with the groups behind it, or why it cannot be controlled.
     open: Result<(OwnedFd, Vec<u32>), Why>,
 }
 
 #[derive(Default)]
 struct State {
-    programs: BTreeMap<ProcessKey, Program>,
-    looks: usize,
-    reached: Vec<ProcessKey>,
-    blind: bool,
-    /// What looking into a process costs, and what was asked since that was taken.
-    costs: BTreeMap<i32, u32>,
-    asked: u32,
-    /// Of whom more has been found since the last look.
+    processes: BTreeMap<ProcessKey, Unhooked>,
+    scans: usize,
+    inspected: Vec<ProcessKey>,
+    fails: bool,
+    /// Driver queries of one inspection, by process id; 1 otherwise.
+    queries: BTreeMap<i32, u32>,
+    /// Processes with a client that the continued search has newly found.
     found: HashSet<ProcessKey>,
-    /// Whose claims do not hold, or cannot be looked at.
-    doubted: BTreeMap<i32, Result<bool, Why>>,
+    /// Results of ownership checks, by process id; `Ok(true)` otherwise.
+    ownership: BTreeMap<i32, Result<bool, Why>>,
 }
 
-/// Finds what the test has started.
+/// Finds the processes that the test has added.
 #[derive(Clone, Default)]
 pub struct FakeScout(Arc<Mutex<State>>);
 
 impl FakeScout {
-    /// A program of this pod with these groups, over a descriptor whose other end comes back.
-    pub fn program(&self, pid: i32, pod: &str, groups: &[u32]) -> Descriptor {
+    /// Adds a process of this pod with these groups. Returns its control descriptor, of which the test keeps the other end.
+    pub fn add_process(&self, pid: i32, pod: &str, groups: &[u32]) -> Descriptor {
         let descriptor = Descriptor::new();
         let copy = descriptor.sent.as_fd().try_clone_to_owned().unwrap();
         self.add(pid, pod, Ok((copy, groups.to_vec())));
         descriptor
     }
 
-    /// A program that cannot be reached.
-    pub fn unreachable(&self, pid: i32, pod: &str, why: Why) {
+    /// Adds a process that cannot be controlled.
+    pub fn add_uncontrollable(&self, pid: i32, pod: &str, why: Why) {
         self.add(pid, pod, Err(why));
     }
 
     fn add(&self, pid: i32, pod: &str, open: Result<(OwnedFd, Vec<u32>), Why>) {
         let end = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
-        let program = Program { pod: pod.to_owned(), end, open };
-        self.0.lock().unwrap().programs.insert((pid, 7), program);
+        let process = Unhooked { pod: pod.to_owned(), end, open };
+        self.0.lock().unwrap().processes.insert((pid, 7), process);
     }
 
-    /// It has other groups from now on, over the same descriptor.
-    pub fn regroup(&self, pid: i32, groups: &[u32]) {
+    /// Replaces the groups of a process; its descriptor stays.
+    pub fn set_groups(&self, pid: i32, groups: &[u32]) {
         let mut state = self.0.lock().unwrap();
-        state.programs.get_mut(&(pid, 7)).unwrap().open.as_mut().unwrap().1 = groups.to_vec();
+        state.processes.get_mut(&(pid, 7)).unwrap().open.as_mut().unwrap().1 = groups.to_vec();
     }
 
-    /// It cannot be reached any more.
-    pub fn shut(&self, pid: i32, why: Why) {
-        self.0.lock().unwrap().programs.get_mut(&(pid, 7)).unwrap().open = Err(why);
+    /// Makes a process uncontrollable.
+    pub fn set_uncontrollable(&self, pid: i32, why: Why) {
+        self.0.lock().unwrap().processes.get_mut(&(pid, 7)).unwrap().open = Err(why);
     }
 
-    /// It ends.
-    pub fn die(&self, pid: i32) {
-        self.0.lock().unwrap().programs.remove(&(pid, 7)).unwrap().end.write(1).unwrap();
+    /// Ends a process.
+    pub fn end_process(&self, pid: i32) {
+        self.0.lock().unwrap().processes.remove(&(pid, 7)).unwrap().end.write(1).unwrap();
     }
 
-    /// Whether nobody can be looked for.
-    pub fn blind(&self, blind: bool) {
-        self.0.lock().unwrap().blind = blind;
+    /// Makes every scan fail, or succeed again.
+    pub fn set_failing(&self, fails: bool) {
+        self.0.lock().unwrap().fails = fails;
     }
 
-    /// Looking into it takes so many questions.
-    pub fn costs(&self, pid: i32, questions: u32) {
-        self.0.lock().unwrap().costs.insert(pid, questions);
+    /// Sets the driver queries of one inspection of a process.
+    pub fn set_queries(&self, pid: i32, queries: u32) {
+        self.0.lock().unwrap().queries.insert(pid, queries);
     }
 
-    /// Of a program that could not be reached these groups are found, by searching on.
-    pub fn find(&self, pid: i32, groups: &[u32]) -> Descriptor {
+    /// Makes the continued search find these groups of a process that could not be controlled.
+    pub fn find_groups(&self, pid: i32, groups: &[u32]) -> Descriptor {
         let descriptor = Descriptor::new();
         let copy = descriptor.sent.as_fd().try_clone_to_owned().unwrap();
         let mut state = self.0.lock().unwrap();
-        state.programs.get_mut(&(pid, 7)).unwrap().open = Ok((copy, groups.to_vec()));
+        state.processes.get_mut(&(pid, 7)).unwrap().open = Ok((copy, groups.to_vec()));
         state.found.insert((pid, 7));
         descriptor
     }
 
-    /// What is to be said of a process's claims from now on; before that they hold.
-    pub fn doubt(&self, pid: i32, holds: Result<bool, Why>) {
-        self.0.lock().unwrap().doubted.insert(pid, holds);
+    /// Sets the result of the next ownership checks of a process.
+    pub fn set_ownership(&self, pid: i32, owns: Result<bool, Why>) {
+        self.0.lock().unwrap().ownership.insert(pid, owns);
     }
 
-    /// Looks so far.
-    pub fn looks(&self) -> usize {
-        self.0.lock().unwrap().looks
+    /// The count of scans.
+    pub fn scans(&self) -> usize {
+        self.0.lock().unwrap().scans
     }
 
-    /// The processes that were looked into since this was last asked.
-    pub fn take_reached(&self) -> Vec<i32> {
-        let reached = std::mem::take(&mut self.0.lock().unwrap().reached);
-        reached.into_iter().map(|(pid, _)| pid).collect()
+    /// The processes inspected since the last call.
+    pub fn take_inspected(&self) -> Vec<i32> {
+        let inspected = std::mem::take(&mut self.0.lock().unwrap().inspected);
+        inspected.into_iter().map(|(pid, _)| pid).collect()
     }
 }
 
 impl Scout for FakeScout {
     fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
         let mut state = self.0.lock().unwrap();
-        state.looks += 1;
-        if state.blind {
+        state.scans += 1;
+        if state.fails {
             return Err(io::Error::other("/proc: too many open files"));
         }
-        let ours = state.programs.iter().filter(|(_, program)| pods.contains(&program.pod));
-        let candidate = |(key, program): (&ProcessKey, &Program)| Candidate {
+        let in_pods = state.processes.iter().filter(|(_, process)| pods.contains(&process.pod));
+        let candidate = |(key, process): (&ProcessKey, &Unhooked)| Candidate {
             key: *key,
             command: "raw".into(),
-            pod: PodCgroup { uid: program.pod.clone(), container: Some(container(&program.pod)) },
-            pidfd: program.end.as_fd().try_clone_to_owned().unwrap(),
+            pod: PodCgroup { uid: process.pod.clone(), container: Some(container(&process.pod)) },
+            pidfd: process.end.as_fd().try_clone_to_owned().unwrap(),
             descriptors: vec![3],
         };
-        Ok(ours.map(candidate).collect())
+        Ok(in_pods.map(candidate).collect())
     }
 
-    fn take_asked(&mut self) -> u32 {
-        std::mem::take(&mut self.0.lock().unwrap().asked)
-    }
-
-    fn search(&mut self, _: &[Candidate]) -> HashSet<ProcessKey> {
-        std::mem::take(&mut self.0.lock().unwrap().found)
-    }
-
-    fn proves(&mut self, claim: &Claim) -> Result<bool, Obstacle> {
-        let holds = self.0.lock().unwrap().doubted.get(&claim.key.0).copied().unwrap_or(Ok(true));
-        holds.map_err(|why| Obstacle { why, text: "there is something in the way".into() })
-    }
-
-    fn reach(&mut self, candidate: &Candidate) -> Result<Vec<Way>, Obstacle> {
+    fn inspect(&mut self, candidate: &Candidate) -> Inspection {
         let mut state = self.0.lock().unwrap();
-        state.reached.push(candidate.key);
-        state.asked += state.costs.get(&candidate.key.0).copied().unwrap_or(1);
-        match &state.programs[&candidate.key].open {
+        state.inspected.push(candidate.key);
+        let queries = state.queries.get(&candidate.key.0).copied().unwrap_or(1);
+        let result = match &state.processes[&candidate.key].open {
             Ok((descriptor, groups)) => Ok(vec![Way {
                 descriptor: descriptor.try_clone().unwrap(),
                 contexts: groups.iter().map(|group| context(*group)).collect(),
             }]),
-            Err(why) => Err(Obstacle { why: *why, text: "there is something in the way".into() }),
-        }
+            Err(why) => Err(obstacle(*why)),
+        };
+        Inspection { result, queries }
     }
+
+    fn continue_search(&mut self, _: &[Candidate]) -> HashSet<ProcessKey> {
+        std::mem::take(&mut self.0.lock().unwrap().found)
+    }
+
+    fn owns(&mut self, claim: &Claim) -> Result<bool, Obstacle> {
+        let owns = self.0.lock().unwrap().ownership.get(&claim.key.0).copied().unwrap_or(Ok(true));
+        owns.map_err(obstacle)
+    }
+}
+
+fn obstacle(why: Why) -> Obstacle {
+    Obstacle { why, text: "the test set this obstacle".into() }
 }

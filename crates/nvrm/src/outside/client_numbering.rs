@@ -1,0 +1,107 @@
+//! How the driver numbers its clients.
+//!
+//! All processes share one numbering. It goes up from a base; after a million clients it begins again and leaves out the numbers of
+//! living clients (`rs_server.c`, `_serverCreateEntryAndLockForNewClient`). If a number is taken, the driver steps 1,024 further, so a
+//! client may get a number somewhat above the next one.
+
+/// The lowest client handle.
+pub const FIRST_CLIENT: u32 = 0xc1d0_0000;
+/// How many client numbers there are.
+pub const CLIENT_NUMBERS: u64 = 1 << 20;
+/// Numbers that are searched first if the newest number is not known.
+const ASSUMED_CLIENTS: u64 = 512;
+/// A reading that is behind the last one by less than this begins no new round: the last one had stepped over taken numbers.
+const MAX_STEPPED_OVER: u64 = 1 << 16;
+
+/// A position in the numbering, counted without wrapping: a number that is given out again is another position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientPosition(pub(super) u64);
+
+impl ClientPosition {
+    /// The handle of a client with this number.
+    pub(super) fn handle(self) -> u32 {
+        let number = self.0 % CLIENT_NUMBERS;
+        FIRST_CLIENT | u32::try_from(number).unwrap_or_default()
+    }
+}
+
+/// The position that the numbering has reached, from handles of clients made at the time of observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientNumbering(ClientPosition);
+
+impl Default for ClientNumbering {
+    /// Nothing was observed: assumes that few clients were made.
+    fn default() -> Self {
+        Self(ClientPosition(CLIENT_NUMBERS + ASSUMED_CLIENTS))
+    }
+}
+
+impl ClientNumbering {
+    /// From the handle of a client made just now, if one could be made.
+    #[must_use]
+    pub fn from_newest(newest: Option<u32>) -> Self {
+        let number = newest.and_then(number);
+        number.map_or_else(Self::default, |number| Self(ClientPosition(CLIENT_NUMBERS + number)))
+    }
+
+    /// Takes in the handle of a client made just now.
+    pub fn observe(&mut self, client: u32) {
+        let Some(number) = number(client) else { return };
+        if *self == Self::default() {
+            *self = Self::from_newest(Some(client));
+            return;
+        }
+        let ahead = (CLIENT_NUMBERS + number - self.0.0 % CLIENT_NUMBERS) % CLIENT_NUMBERS;
+        if ahead < CLIENT_NUMBERS - MAX_STEPPED_OVER {
+            self.0.0 += ahead;
+        }
+    }
+
+    /// The position of the newest observed client.
+    #[must_use]
+    pub fn newest(&self) -> ClientPosition {
+        self.0
+    }
+}
+
+fn number(client: u32) -> Option<u64> {
+    client.checked_sub(FIRST_CLIENT).map(u64::from).filter(|number| *number < CLIENT_NUMBERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn position_increases_when_the_numbering_begins_again() {
+        let mut numbering = ClientNumbering::default();
+        let mut positions = Vec::new();
+        for number in [0xf_fff0, 0xf_fffe, 0x10, 0x8_0000, 0x10] {
+            numbering.observe(FIRST_CLIENT + number);
+            positions.push(numbering.newest());
+        }
+        let steps: Vec<u64> = positions.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        assert_eq!(steps, [0xe, 0x12, 0x7_fff0, 0x8_0010]);
+        let handles: Vec<u32> = positions.iter().map(|position| position.handle() - FIRST_CLIENT).collect();
+        assert_eq!(handles, [0xf_fff0, 0xf_fffe, 0x10, 0x8_0000, 0x10]);
+    }
+
+    #[test]
+    fn number_behind_a_stepped_over_one_begins_no_new_round() {
+        let mut numbering = ClientNumbering::from_newest(Some(FIRST_CLIENT + 0x1000 + 0x400));
+        let before = numbering.newest();
+        numbering.observe(FIRST_CLIENT + 0x1001);
+        assert_eq!(numbering.newest(), before);
+        numbering.observe(FIRST_CLIENT + 0x1500);
+        assert_eq!(numbering.newest().0, before.0 + 0x100);
+    }
+
+    #[test]
+    fn handles_outside_the_numbering_are_ignored() {
+        let mut numbering = ClientNumbering::from_newest(Some(FIRST_CLIENT + 7));
+        numbering.observe(0xc1e0_0001);
+        numbering.observe(3);
+        assert_eq!(numbering, ClientNumbering::from_newest(Some(FIRST_CLIENT + 7)));
+        assert_eq!(ClientNumbering::from_newest(Some(0)), ClientNumbering::default());
+    }
+}

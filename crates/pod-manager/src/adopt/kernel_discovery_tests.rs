@@ -1,0 +1,47 @@
+use super::*;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+const POD: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+/// A /proc in which exactly this process is in a pod.
+struct InPod(i32);
+
+impl ProcFs for InPod {
+    fn read(&mut self, pid: i32, file: &str) -> io::Result<String> {
+        match file {
+            "cgroup" if pid == self.0 => Ok(format!("0::/kubepods/besteffort/pod{POD}/{}\n", "a".repeat(64))),
+            "cgroup" => Ok("0::/\n".into()),
+            file => KernelProc.read(pid, file),
+        }
+    }
+}
+
+#[test]
+fn process_that_closed_the_driver_stays_a_candidate_without_groups() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut child = Command::new("sh")
+        .args(["-c", "read go; exec </dev/null; echo closed; exec sleep 1000"])
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    let mut discovery = KernelScout::with_proc(InPod(pid), None, true);
+    let pods = HashSet::from([POD.to_owned()]);
+    let first = discovery.candidates(&pods).unwrap();
+    writeln!(ours, "go").unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let second = discovery.candidates(&pods).unwrap();
+    let found = second.first().map(|candidate| discovery.inspect(candidate).result.map(|found| found.len()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let descriptors =
+        |candidates: &[Candidate]| candidates.iter().map(|its| its.descriptors.clone()).collect::<Vec<_>>();
+    assert_eq!((descriptors(&first), descriptors(&second)), (vec![vec![0]], vec![vec![]]));
+    assert_eq!(found, Some(Ok(0)));
+    assert!(discovery.candidates(&pods).unwrap().is_empty(), "the process has ended");
+}

@@ -1,0 +1,110 @@
+//! The processes of the clients' pods, found with few reads of /proc.
+//!
+//! A process is recognised by its id and the inode of its folder. Both come with the list of /proc, so nothing of a known process is
+//! opened. Its cgroup is read when it is new, and a few more times while it is young, because a container's first process is started
+//! outside the container's cgroup and moved. After that it is read every [`CGROUP_INTERVAL`] scans.
+
+use super::kernel_discovery::unless_exhausted;
+use crate::peer::ProcFs;
+use sluice_core::pod_cgroup::pod_of;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::PathBuf;
+
+/// Scans between two reads of the cgroup of a process that is not young. A process may be moved into a pod's cgroup at any age.
+const CGROUP_INTERVAL: u64 = 64;
+/// Scans after which the descriptors of a process that never had the driver open are listed even if their number has not changed.
+const LIST_INTERVAL: u64 = 8;
+
+/// The running processes.
+#[derive(Debug)]
+pub(super) struct PodProcesses<P> {
+    root: PathBuf,
+    proc: P,
+    known: HashMap<i32, Known>,
+    /// Number of the current scan.
+    scan: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    inode: u64,
+    first_scan: u64,
+    last_scan: u64,
+    /// The UID of its pod.
+    pod: Option<String>,
+    /// Number of its descriptors when [`PodProcesses::may_have_opened`] was last called.
+    descriptors: u64,
+}
+
+impl<P: ProcFs> PodProcesses<P> {
+    /// No process is known. `root`: the path of /proc.
+    pub(super) fn new(root: impl Into<PathBuf>, proc: P) -> Self {
+        Self { root: root.into(), proc, known: HashMap::new(), scan: 0 }
+    }
+
+    /// Reads other files of processes.
+    pub(super) fn files(&mut self) -> &mut P {
+        &mut self.proc
+    }
+
+    /// Begins a scan. Returns the ids of the processes that may be in these pods, in ascending order.
+    ///
+    /// # Errors
+    /// The manager has no descriptors or memory left, so the list would be incomplete.
+    pub(super) fn in_pods(&mut self, pods: &HashSet<String>) -> io::Result<Vec<i32>> {
+        self.scan += 1;
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&self.root)? {
+            let entry = entry?;
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+                continue;
+            };
+            if self.pod(pid, entry.ino())?.is_some_and(|pod| pods.contains(pod)) {
+                found.push(pid);
+            }
+        }
+        let scan = self.scan;
+        self.known.retain(|_, known| known.last_scan == scan);
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    fn pod(&mut self, pid: i32, inode: u64) -> io::Result<Option<&String>> {
+        let scan = self.scan;
+        let known = self.known.get(&pid).filter(|known| known.inode == inode);
+        let age = known.map_or(0, |known| scan - known.first_scan);
+        // The process id spreads the reads over the scans.
+        let is_due = age == 0 || age.is_power_of_two() && age < CGROUP_INTERVAL || {
+            (scan + u64::from(pid.unsigned_abs())).is_multiple_of(CGROUP_INTERVAL)
+        };
+        if !is_due {
+            let known = self.known.get_mut(&pid);
+            return Ok(known.and_then(|known| {
+                known.last_scan = scan;
+                known.pod.as_ref()
+            }));
+        }
+        let cgroup = unless_exhausted(self.proc.read(pid, "cgroup"))?;
+        let pod = cgroup.and_then(|text| pod_of(&text).ok()).map(|pod| pod.uid);
+        let descriptors = known.map_or(u64::MAX, |known| known.descriptors);
+        let known = Known { inode, first_scan: scan - age, last_scan: scan, pod, descriptors };
+        Ok(self.known.entry(pid).insert_entry(known).into_mut().pod.as_ref())
+    }
+
+    /// Whether a process that did not have the driver open may have it now.
+    pub(super) fn may_have_opened(&mut self, pid: i32) -> bool {
+        let Some(known) = self.known.get_mut(&pid) else { return true };
+        // Since Linux 6.2 the size of the folder is the number of descriptors; before that it is 0.
+        let folder = std::fs::metadata(self.root.join(pid.to_string()).join("fd"));
+        let count = folder.map_or(0, |folder| folder.size());
+        let is_due = (self.scan + u64::from(pid.unsigned_abs())).is_multiple_of(LIST_INTERVAL);
+        let changed = count == 0 || count != std::mem::replace(&mut known.descriptors, count);
+        is_due || changed
+    }
+}
+
+#[cfg(test)]
+#[path = "pod_processes_tests.rs"]
+mod tests;

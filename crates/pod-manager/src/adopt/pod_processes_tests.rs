@@ -1,0 +1,84 @@
+use super::*;
+use std::fs;
+use std::path::Path;
+
+const POD: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+/// A fake /proc, and the count of files read.
+struct Files<'a>(&'a Path, usize);
+
+impl ProcFs for Files<'_> {
+    fn read(&mut self, pid: i32, file: &str) -> io::Result<String> {
+        self.1 += 1;
+        fs::read_to_string(self.0.join(pid.to_string()).join(file))
+    }
+}
+
+fn put(root: &Path, pid: i32, cgroup: &str) {
+    let folder = root.join(pid.to_string());
+    fs::create_dir_all(folder.join("fd")).unwrap();
+    fs::write(folder.join("cgroup"), format!("0::{cgroup}\n")).unwrap();
+}
+
+fn of_pod() -> String {
+    format!("/kubepods/besteffort/pod{POD}/{}", "a".repeat(64))
+}
+
+#[test]
+fn cgroup_is_read_when_a_process_is_new_and_then_every_64th_scan() {
+    let root = tempfile::tempdir().unwrap();
+    (1..=640).for_each(|pid| put(root.path(), pid, "/system.slice"));
+    put(root.path(), 700, &of_pod());
+    let mut processes = PodProcesses::new(root.path(), Files(root.path(), 0));
+    let pods = HashSet::from([POD.to_owned()]);
+    let mut read = Vec::new();
+    for _ in 0..200 {
+        assert_eq!(processes.in_pods(&pods).unwrap(), [700]);
+        read.push(std::mem::take(&mut processes.files().1));
+    }
+    assert_eq!(read[0], 641);
+    let later: usize = read[100..].iter().sum();
+    assert_eq!(later / 100, 10, "1/64 of the processes in each scan");
+    fs::remove_dir_all(root.path().join("700")).unwrap();
+    put(root.path(), 701, &of_pod());
+    assert_eq!(processes.in_pods(&pods).unwrap(), [701]);
+}
+
+#[test]
+fn process_moved_into_a_pod_is_found_and_a_reused_process_id_is_recognised() {
+    let root = tempfile::tempdir().unwrap();
+    put(root.path(), 7, "/");
+    put(root.path(), 8, &of_pod());
+    let mut processes = PodProcesses::new(root.path(), Files(root.path(), 0));
+    let pods = HashSet::from([POD.to_owned()]);
+    assert_eq!(processes.in_pods(&pods).unwrap(), [8]);
+    put(root.path(), 7, &of_pod());
+    assert_eq!(processes.in_pods(&pods).unwrap(), [7, 8], "a container's first process");
+    for _ in 0..200 {
+        processes.in_pods(&pods).unwrap();
+    }
+    // Another process, with another folder, has the process id.
+    fs::rename(root.path().join("8"), root.path().join("old")).unwrap();
+    put(root.path(), 8, "/");
+    assert_eq!(processes.in_pods(&pods).unwrap(), [7]);
+    put(root.path(), 8, &of_pod());
+    let found = (0..64).position(|_| processes.in_pods(&pods).unwrap() == [7, 8]);
+    assert!(found.is_some());
+}
+
+/// `cargo test -p sluice-pod-manager --release --lib -- --ignored --nocapture ten_thousand`: figures of docs/benchmarks.md.
+#[test]
+#[ignore = "a measurement"]
+fn scan_of_ten_thousand_processes() {
+    let root = tempfile::tempdir().unwrap();
+    (1..=10_000).for_each(|pid| put(root.path(), pid, "/system.slice/other.service"));
+    let mut processes = PodProcesses::new(root.path(), Files(root.path(), 0));
+    let scans = (0..200).map(|_| {
+        let start = std::time::Instant::now();
+        processes.in_pods(&HashSet::new()).unwrap();
+        start.elapsed()
+    });
+    let scans: Vec<_> = scans.collect();
+    let mean = scans[100..].iter().sum::<std::time::Duration>() / 100;
+    println!("first scan {:?}, later scans {mean:?} on average", scans[0]);
+}

@@ -1,0 +1,159 @@
+//! The thread that scans for unhooked processes.
+
+use super::inspection_schedule::InspectionSchedule;
+use super::ownership::{Claim, Proof};
+use super::pod_query_limits::PodQueryLimits;
+use super::scan::{Look, Reached, Sighted, Unreached};
+use super::{Candidate, Inspection, ProcessKey, Scout, Way};
+use crate::control::{Control, Remote};
+use sluice_core::ProcessId;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use tracing::warn;
+
+/// A task of the thread.
+#[derive(Debug)]
+enum Task {
+    Scan(Look),
+    CheckOwnership { process: ProcessId, serial: u64, claim: Claim },
+}
+
+/// The sending end of the thread's task queue. The thread ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Adopter(Sender<Task>);
+
+impl Adopter {
+    /// Starts the thread. It sends every result to `remote`.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn start(discovery: Box<dyn Scout>, remote: Remote) -> io::Result<Self> {
+        let (sender, tasks) = channel();
+        let scanner = Scanner {
+            discovery,
+            schedule: InspectionSchedule::default(),
+            limits: PodQueryLimits::default(),
+            remote,
+            has_failed: false,
+        };
+        std::thread::Builder::new().name("sluice-unhooked".into()).spawn(move || scanner.serve(&tasks))?;
+        Ok(Self(sender))
+    }
+
+    /// Requests a scan. The caller requests the next one after the result of this one.
+    pub(crate) fn look(&self, look: Look) {
+        // The thread ends only after this sender.
+        let _ = self.0.send(Task::Scan(look));
+    }
+
+    /// Requests an ownership check.
+    pub(crate) fn prove(&self, process: ProcessId, serial: u64, claim: Claim) {
+        let _ = self.0.send(Task::CheckOwnership { process, serial, claim });
+    }
+}
+
+struct Scanner {
+    discovery: Box<dyn Scout>,
+    schedule: InspectionSchedule,
+    limits: PodQueryLimits,
+    remote: Remote,
+    /// The last scan failed.
+    has_failed: bool,
+}
+
+impl Scanner {
+    fn serve(mut self, tasks: &Receiver<Task>) {
+        for task in tasks {
+            let result = match task {
+                Task::Scan(look) => Control::Sighted(self.scan(&look)),
+                Task::CheckOwnership { process, serial, claim } => {
+                    Control::Proven(Proof { process, serial, holds: self.discovery.owns(&claim) })
+                }
+            };
+            self.remote.send(result);
+        }
+    }
+
+    fn scan(&mut self, look: &Look) -> Sighted {
+        let mut candidates = match self.discovery.candidates(&look.pods) {
+            Ok(candidates) => candidates,
+            Err(why) => {
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    warn!("cannot scan for unhooked processes: {why}");
+                }
+                return Sighted::default();
+            }
+        };
+        self.has_failed = false;
+        candidates.retain(|candidate| !look.attached.contains(&candidate.key));
+        let present = candidates.iter().map(|candidate| candidate.key).collect();
+        self.schedule.retain(&present);
+        let pods = candidates.iter().map(|candidate| candidate.pod.uid.as_str()).collect();
+        self.limits.begin_scan(&pods, look.now);
+        let mut inspected = self.inspect_due(&candidates, look.now, &look.again);
+        // A client found by the continued search is inspected in the same scan.
+        let found = self.discovery.continue_search(&candidates);
+        if !found.is_empty() {
+            found.iter().for_each(|key| self.schedule.set_due(*key, look.now));
+            inspected.extend(self.inspect_due(&candidates, look.now, &HashSet::new()));
+        }
+        let mut sighted = Sighted { present: Some(present), ..Sighted::default() };
+        for candidate in candidates {
+            let obstacle = self.schedule.obstacle(candidate.key).cloned();
+            let Candidate { key, command, pod, pidfd, .. } = candidate;
+            match (inspected.remove(&key), obstacle) {
+                (Some(ways), _) => sighted.reached.push(Reached { key, command, pod, pidfd, ways }),
+                (None, Some(obstacle)) => {
+                    sighted.unreached.push(Unreached { key, command, pod, pidfd, obstacle });
+                }
+                (None, None) => {}
+            }
+        }
+        sighted
+    }
+
+    /// Inspects the candidates that are due or in `again`. The one that has waited longest comes first; candidates of a pod that has used up
+    /// its queries wait for the next scan.
+    fn inspect_due(
+        &mut self,
+        candidates: &[Candidate],
+        now: u64,
+        again: &HashSet<ProcessKey>,
+    ) -> HashMap<ProcessKey, Vec<Way>> {
+        let mut due: Vec<(u64, &Candidate)> = Vec::new();
+        for candidate in candidates {
+            let since = self.schedule.due_since(candidate.key, &candidate.descriptors, now);
+            let requested = again.contains(&candidate.key).then_some(now);
+            due.extend(since.or(requested).map(|since| (since, candidate)));
+        }
+        due.sort_by_key(|(since, candidate)| (*since, candidate.key));
+        let mut controllable = HashMap::new();
+        for (_, candidate) in due {
+            if self.limits.allows(&candidate.pod.uid, now) {
+                let ways = self.inspect(candidate, now);
+                controllable.extend(ways.map(|ways| (candidate.key, ways)));
+            } else {
+                self.schedule.set_due(candidate.key, now);
+            }
+        }
+        controllable
+    }
+
+    fn inspect(&mut self, candidate: &Candidate, now: u64) -> Option<Vec<Way>> {
+        let Inspection { result, queries } = self.discovery.inspect(candidate);
+        self.limits.charge(&candidate.pod.uid, queries, now);
+        // The copies of an ended process's descriptors may be the last ones, and keep its memory.
+        if sluice_sys::pidfd::has_ended(candidate.pidfd.as_fd()) {
+            return None;
+        }
+        let (ways, obstacle) = match result {
+            Ok(ways) => (Some(ways), None),
+            Err(obstacle) => (None, Some(obstacle)),
+        };
+        let groups = ways.iter().flatten().flat_map(Way::handles).collect();
+        self.schedule.record(candidate.key, groups, obstacle, now);
+        ways
+    }
+}
