@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_preempt::engine::Engine;
-use sluice_preempt::ids::Code;
+use sluice_preempt::ids::{Code, Stream};
 
 pub(crate) use argument::{Arg, Other, Sent};
 pub(crate) use loads::{load, load_into};
@@ -128,7 +128,7 @@ extern "C" fn at_exit() {
 
 /// Whether a manager's gate keeps commands of a stream from the driver, which therefore knows of no work there.
 pub(crate) fn keeps_back(context: u64, stream: CUstream) -> bool {
-    let handle = (stream.expose_provenance() as u64).max(streams::LEGACY);
+    let handle = (stream.expose_provenance() as u64).max(Stream::LEGACY);
     is_engaged()
         && engine().is_some_and(|engine| {
             crate::governed::guarded(false, || {

@@ -49,15 +49,6 @@ impl Launch {
     }
 }
 
-/// Where a copy takes its bytes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// Memory that the program must not change until the copy is done: the device's or pinned.
-    Address(u64),
-    /// Pageable memory, as it was when the call was made.
-    Staged(Box<[u8]>),
-}
-
 /// Pageable bytes that a deferred copy takes along; more has to be copied by the call itself.
 pub const STAGED_MAXIMUM: usize = 64 << 10;
 
@@ -107,57 +98,8 @@ pub enum Command {
     Call(Call),
     /// A kernel.
     Launch(Launch),
-    /// A copy of `bytes` to address `to`.
-    Copy {
-        /// Where to.
-        to: u64,
-        /// Where from.
-        from: Source,
-        /// How many bytes.
-        bytes: u64,
-    },
-    /// A copy of two or three dimensions, or of an array: the driver's descriptor.
-    CopyShaped {
-        /// The descriptor's bytes.
-        descriptor: Box<[u8]>,
-        /// Bytes moved, for the estimate.
-        bytes: u64,
-    },
-    /// Fills `count` elements of `width` bytes.
-    Set {
-        /// Where.
-        to: u64,
-        /// The element.
-        value: u32,
-        /// Its size: 1, 2 or 4.
-        width: u8,
-        /// How many.
-        count: u64,
-    },
-    /// Calls back into the program, in order and once.
-    HostFunction {
-        /// The function's address.
-        function: u64,
-        /// What it is given.
-        data: u64,
-        /// Whether it also runs, with the error, when the stream has failed (`cuStreamAddCallback`).
-        always: bool,
-    },
-    /// Waits for or writes words of memory: the driver's operations.
-    Values(Box<[u8]>),
     /// Launches an executable graph.
     Graph(u64),
-    /// Frees memory when the stream gets there.
-    Free(u64),
-    /// Moves managed memory.
-    Prefetch {
-        /// Where it is.
-        address: u64,
-        /// How much.
-        bytes: u64,
-        /// The device it should be on; -1 is the host.
-        device: i32,
-    },
 }
 
 /// What a call turns into when it cannot be made now.
@@ -174,11 +116,8 @@ impl Command {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Launch(launch) => launch.parameters.len() + launch.attributes.len(),
-            Self::Copy { from: Source::Staged(bytes), .. }
-            | Self::CopyShaped { descriptor: bytes, .. }
-            | Self::Values(bytes) => bytes.len(),
             Self::Call(call) => call.bytes,
-            _ => 0,
+            Self::Graph(_) => 0,
         }
     }
 
@@ -188,11 +127,6 @@ impl Command {
             Self::Launch(launch) => Work::Kernel(launch.function),
             Self::Call(call) => call.work,
             Self::Graph(graph) => Work::Graph(*graph),
-            Self::Copy { bytes, .. } | Self::CopyShaped { bytes, .. } | Self::Prefetch { bytes, .. } => {
-                Work::moving(*bytes)
-            }
-            Self::Set { width, count, .. } => Work::moving(count.saturating_mul(u64::from(*width))),
-            _ => Work::Small,
         }
     }
 }

@@ -11,16 +11,6 @@ pub enum Level {
     Full,
 }
 
-/// What happens when a running queue waits for one that is preempted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnBlocked {
-    /// The preempted queue hands over its commands up to the one that is waited for.
-    #[default]
-    Inherit,
-    /// Nothing is handed over; the observer hears who waits for whom.
-    Report,
-}
-
 /// A queue that may hold the GPU up only so long and so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
@@ -42,14 +32,8 @@ pub struct Config {
     pub host_commands: usize,
     /// Their copied bytes likewise.
     pub host_bytes: usize,
-    /// What happens when a running queue waits for this one while it is preempted.
-    pub on_blocked: OnBlocked,
     /// The longest that the queue stays preempted; `None` for ever.
     pub outage_ns: Option<u64>,
-    /// The part of each `window_ns` that the queue gets even if it is preempted all the time, in thousandths.
-    pub minimum_share: u32,
-    /// See `minimum_share`.
-    pub window_ns: u64,
 }
 
 impl Default for Config {
@@ -64,10 +48,7 @@ impl Default for Config {
             adaptive: false,
             host_commands: 64 << 10,
             host_bytes: 256 << 20,
-            on_blocked: OnBlocked::Inherit,
             outage_ns: None,
-            minimum_share: 0,
-            window_ns: 1_000_000_000,
         }
     }
 }
@@ -79,7 +60,5 @@ impl Config {
             && self.bound_ns > 0
             && self.host_commands > 0
             && self.host_bytes > 0
-            && self.minimum_share <= 1000
-            && self.window_ns > 0
     }
 }

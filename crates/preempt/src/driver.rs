@@ -142,8 +142,3 @@ pub trait Observer: Send + Sync {
     fn wake(&self) {}
 }
 
-/// Nobody listens: for those who pump by themselves.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Deaf;
-
-impl Observer for Deaf {}

@@ -59,12 +59,12 @@ use crate::book::Book;
 use crate::config::Config;
 use crate::driver::{Clock, Driver, Observer};
 use crate::events::Events;
-use crate::ids::{Kind, QueueId, Stream};
+use crate::ids::{QueueId, Stream};
 use crate::queue::Queue;
 use crate::state::State;
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock, wait};
 
-pub use preempt::{OnTimeout, Request};
+pub use preempt::Request;
 pub use pump::Next;
 
 /// Queues, events and what belongs to them, over a driver and a clock.
@@ -107,7 +107,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let is_new = !book.knows(stream);
             (book.queue(stream), is_new)
         };
-        if is_new && stream.kind == Kind::Blocking {
+        if is_new && stream.blocking && !stream.is_legacy() {
             // It runs, so what the legacy default stream waits for must not be held.
             self.open_needed();
         }

@@ -12,26 +12,40 @@ pub struct Event(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub(crate) u64);
 
-/// How a stream orders itself with the others of its context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// The legacy default stream: after everything earlier of the blocking streams, before everything later.
-    Legacy,
-    /// An ordinary stream. A thread's own default stream is one, too: under a handle that any thread may use.
-    Blocking,
-    /// A stream that the legacy default stream has nothing to do with.
-    NonBlocking,
-}
-
 /// A stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream {
     /// The context it lives in.
     pub context: Context,
-    /// The driver's handle, good in every thread.
+    /// The driver's handle, valid in every thread.
     pub handle: u64,
-    /// How it orders itself.
-    pub kind: Kind,
+    /// Whether the legacy default stream and this one wait for each other's earlier work. True for every stream without
+    /// `CU_STREAM_NON_BLOCKING`, the legacy default stream included.
+    pub blocking: bool,
+}
+
+impl Stream {
+    /// The driver's handle of each context's legacy default stream (`CU_STREAM_LEGACY`).
+    pub const LEGACY: u64 = 1;
+
+    /// The legacy default stream of a context.
+    pub fn legacy(context: Context) -> Self {
+        Self { context, handle: Self::LEGACY, blocking: true }
+    }
+
+    /// Whether this is the legacy default stream.
+    pub fn is_legacy(self) -> bool {
+        self.handle == Self::LEGACY
+    }
+
+    /// Whether the driver orders the two streams with each other: one is the legacy default stream of their context, the other a
+    /// blocking stream.
+    pub fn is_ordered_with(self, other: Self) -> bool {
+        self.context == other.context
+            && self.blocking
+            && other.blocking
+            && self.is_legacy() != other.is_legacy()
+    }
 }
 
 /// A result of the driver other than success.

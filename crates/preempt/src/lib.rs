@@ -77,7 +77,6 @@ mod flight;
 pub mod ids;
 pub mod outcome;
 pub mod queue;
-mod share;
 pub mod state;
 mod sync;
 mod tickets;

@@ -60,8 +60,6 @@ pub enum Error {
 pub enum Notice {
     /// Nothing has happened on the stream for its `task_timeout_ns`.
     Idle(QueueId),
-    /// The first queue runs and waits for the second, which is preempted.
-    Blocked(QueueId, QueueId),
     /// Who preempted the queue has not been heard of; it runs again.
     LeaseExpired(QueueId),
     /// A deferred command of the queue was refused by the driver.

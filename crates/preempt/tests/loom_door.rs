@@ -8,25 +8,22 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use sluice_preempt::command::Command;
+use sluice_preempt::command::{Call, Command, Work};
 use sluice_preempt::config::Config;
 use sluice_preempt::driver::{Clock, Driver, EventFlags, Observer};
 use sluice_preempt::engine::{Engine, Request};
-use sluice_preempt::ids::{Code, Context, Event, Kind, Stream};
+use sluice_preempt::ids::{Code, Context, Event, Stream};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::worker::Bell;
 
 /// A driver that counts commands and is done with them at once.
 #[derive(Debug)]
-struct Counting(Arc<AtomicUsize>);
+struct Counting;
 
 impl Driver for Counting {
-    fn submit(&self, _: Stream, command: &Command) -> Result<(), Code> {
-        let Command::Free(number) = command else { return Ok(()) };
-        // In order, and each once.
-        let before = self.0.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(before as u64, *number);
-        Ok(())
+    fn submit(&self, stream: Stream, command: &Command) -> Result<(), Code> {
+        let Command::Call(call) = command else { return Ok(()) };
+        call.make(stream.handle)
     }
     fn record(&self, _: Stream, _: Event) -> Result<(), Code> {
         Ok(())
@@ -103,16 +100,28 @@ struct Parts {
 fn parts(adaptive: bool) -> Parts {
     let submitted = Arc::new(AtomicUsize::new(0));
     let bell = Arc::new(Bell::default());
-    let engine = Arc::new(Engine::new(Counting(Arc::clone(&submitted)), Still, Rings(Arc::clone(&bell))));
-    let queue = engine.queue(Stream { context: Context(1), handle: 5, kind: Kind::NonBlocking });
+    let engine = Arc::new(Engine::new(Counting, Still, Rings(Arc::clone(&bell))));
+    let queue = engine.queue(Stream { context: Context(1), handle: 5, blocking: false });
     engine.enable(&queue, Config { adaptive, ..Config::default() }).unwrap();
     Parts { engine, queue, submitted, bell }
+}
+
+/// A command that asserts that exactly `number` commands reached the driver before it.
+fn numbered(submitted: &Arc<AtomicUsize>, number: u64) -> Command {
+    let submitted = Arc::clone(submitted);
+    Command::Call(Call::new(Work::Small, 0, move |_| {
+        assert_eq!(submitted.fetch_add(1, Ordering::SeqCst) as u64, number);
+        Ok(())
+    }))
 }
 
 impl Parts {
     fn caller(&self, commands: u64) -> thread::JoinHandle<()> {
         let (engine, queue) = (Arc::clone(&self.engine), Arc::clone(&self.queue));
-        thread::spawn(move || (0..commands).for_each(|n| engine.command(&queue, &Command::Free(n)).unwrap()))
+        let submitted = Arc::clone(&self.submitted);
+        thread::spawn(move || {
+            (0..commands).for_each(|n| engine.command(&queue, &numbered(&submitted, n)).unwrap());
+        })
     }
 
     fn submitted(&self) -> usize {

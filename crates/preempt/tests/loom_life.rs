@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
-use sluice_preempt::command::Command;
+use sluice_preempt::command::{Call, Command, Work};
 use sluice_preempt::config::Config;
 use sluice_preempt::driver::{Clock, Driver, EventFlags, Observer};
 use sluice_preempt::engine::{Engine, Request};
-use sluice_preempt::ids::{Code, Context, Event, Kind, Stream};
+use sluice_preempt::ids::{Code, Context, Event, Stream};
 use sluice_preempt::queue::Queue;
 
 /// A driver that crashes at a stream, or a context, that is gone; each call looks twice, as it takes a while.
@@ -121,10 +121,10 @@ type Model = Engine<Shared, Still, Deaf>;
 fn parts() -> (Arc<Model>, Arc<Queue>, Shared) {
     let driver = Shared::default();
     let engine = Arc::new(Engine::new(driver.clone(), Still::default(), Deaf));
-    let queue = engine.queue(Stream { context: Context(1), handle: 5, kind: Kind::NonBlocking });
+    let queue = engine.queue(Stream { context: Context(1), handle: 5, blocking: false });
     engine.enable(&queue, Config::default()).unwrap();
     engine.preempt(&queue, Request::default()).unwrap();
-    engine.command(&queue, &Command::Free(1)).unwrap();
+    engine.command(&queue, &Command::Call(Call::new(Work::Small, 0, |_| Ok(())))).unwrap();
     engine.begin_capture(&queue, || Ok(())).unwrap();
     engine.restore(&queue).unwrap();
     (engine, queue, driver)

@@ -56,8 +56,6 @@ impl Driver for Hooked {
                 result
             }
             Command::Graph(graph) => ask!(cuGraphLaunch(pointer(*graph), pointer(stream.handle))),
-            // No call of the program's is made into one of the others.
-            _ => Err(Code(CUresult::ERROR_NOT_SUPPORTED.0)),
         })
     }
 

@@ -14,7 +14,6 @@ use sluice_comm::page::report::{GATES_DEVICE, GATES_HOST};
 use sluice_hook_core::platform::TokenLink;
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::engine::Request;
-use sluice_preempt::ids::Kind;
 use sluice_preempt::outcome::Error;
 use sluice_preempt::queue::Queue;
 use sluice_sys::futex;
@@ -51,10 +50,7 @@ const CONFIG: Config = Config {
     adaptive: true,
     host_commands: 64 << 10,
     host_bytes: 256 << 20,
-    on_blocked: sluice_preempt::config::OnBlocked::Inherit,
     outage_ns: None,
-    minimum_share: 0,
-    window_ns: 1_000_000_000,
 };
 
 /// Without gates what is in the driver runs to its end.
@@ -190,7 +186,7 @@ fn follow(device: u64, gates: bool, shut: bool) -> Followed {
     for queue in queues {
         if after.0 {
             let level = give_gates(engine, &queue);
-            levels.extend((queue.stream().kind != Kind::Legacy).then_some(level));
+            levels.extend((!queue.stream().is_legacy()).then_some(level));
         }
         if after.1 && works {
             stands &= stop(engine, &queue);

@@ -5,15 +5,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_preempt::ids::{Context, Kind, Stream};
+use sluice_hook_core::platform::{Stream as NamedStream, StreamKind};
+use sluice_preempt::ids::{Context, Stream};
 use sluice_preempt::queue::Queue;
 
 use super::{HookEngine, engine, inside, manager};
 use crate::gpu::{self, pointer};
 use crate::{process, real};
 
-/// CU_STREAM_LEGACY.
-pub(super) const LEGACY: u64 = 1;
 /// CU_STREAM_PER_THREAD.
 pub(super) const PER_THREAD: u64 = 2;
 
@@ -31,40 +30,28 @@ struct Maps {
     defaults: BTreeMap<(u64, u32), Arc<Queue>>,
 }
 
-/// The stream that a handle means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meant {
-    Created(u64),
-    Legacy,
-    /// The calling thread's own.
-    Own,
-}
-
-/// What `stream` means in an entry point whose default stream is the calling thread's own (`_ptsz`), or not.
-pub(super) fn meant(stream: CUstream, per_thread: bool) -> Meant {
-    match stream.expose_provenance() as u64 {
-        0 if per_thread => Meant::Own,
-        0 | LEGACY => Meant::Legacy,
-        PER_THREAD => Meant::Own,
-        handle => Meant::Created(handle),
-    }
+/// What `stream` names in an entry point whose default stream is the calling thread's own (`_ptsz`), or not.
+///
+/// The number of the calling thread is left out: [`thread_of`] reads it only where a default stream is looked up.
+pub(super) fn named(stream: CUstream, per_thread: bool) -> NamedStream {
+    NamedStream::new(stream.expose_provenance() as u64, per_thread, 0)
 }
 
 /// The queue of a stream, made if need be; `None` without a context, or if the driver does not know the handle.
 pub(super) fn find(engine: &HookEngine, stream: CUstream, per_thread: bool) -> Option<Arc<Queue>> {
-    let meant = meant(stream, per_thread);
-    known(meant).or_else(|| make(engine, meant))
+    let named = named(stream, per_thread);
+    known(named).or_else(|| make(engine, named))
 }
 
 /// The queue of a stream if it has one.
-pub(super) fn known(meant: Meant) -> Option<Arc<Queue>> {
-    match meant {
-        Meant::Created(handle) => read(|maps| {
-            let ending = || maps.ending.get(&handle).filter(|queue| is_there(queue));
-            maps.created.get(&handle).or_else(ending).cloned()
+pub(super) fn known(named: NamedStream) -> Option<Arc<Queue>> {
+    match named.kind {
+        StreamKind::Created => read(|maps| {
+            let ending = || maps.ending.get(&named.handle).filter(|queue| is_there(queue));
+            maps.created.get(&named.handle).or_else(ending).cloned()
         }),
-        Meant::Legacy | Meant::Own => {
-            let key = (gpu::current_context()?, thread_of(meant));
+        StreamKind::Legacy | StreamKind::PerThread => {
+            let key = (gpu::current_context()?, thread_of(named.kind));
             read(|maps| maps.defaults.get(&key).cloned())
         }
     }
@@ -107,29 +94,29 @@ pub(super) fn forget_context(context: u64) {
     });
 }
 
-fn thread_of(meant: Meant) -> u32 {
-    if meant == Meant::Own { process::with_thread(|thread| thread.id()) } else { NO_THREAD }
+fn thread_of(kind: StreamKind) -> u32 {
+    if kind == StreamKind::PerThread { process::with_thread(|thread| thread.id()) } else { NO_THREAD }
 }
 
 #[cold]
-fn make(engine: &HookEngine, meant: Meant) -> Option<Arc<Queue>> {
-    let stream = match meant {
-        Meant::Created(handle) => {
-            Stream { context: Context(context_of(handle)?), handle, kind: kind_of(handle) }
-        }
-        Meant::Legacy => {
-            Stream { context: Context(gpu::current_context()?), handle: LEGACY, kind: Kind::Legacy }
-        }
-        Meant::Own => {
+fn make(engine: &HookEngine, named: NamedStream) -> Option<Arc<Queue>> {
+    let stream = match named.kind {
+        StreamKind::Created => Stream {
+            context: Context(context_of(named.handle)?),
+            handle: named.handle,
+            blocking: is_blocking(named.handle),
+        },
+        StreamKind::Legacy => Stream::legacy(Context(gpu::current_context()?)),
+        StreamKind::PerThread => {
             let context = Context(gpu::current_context()?);
-            Stream { context, handle: inside(stand_in)?, kind: Kind::Blocking }
+            Stream { context, handle: inside(stand_in)?, blocking: true }
         }
     };
     let queue = engine.queue(stream);
-    write(|maps| match meant {
-        Meant::Created(handle) => maps.created.insert(handle, Arc::clone(&queue)),
-        Meant::Legacy | Meant::Own => {
-            maps.defaults.insert((stream.context.0, thread_of(meant)), Arc::clone(&queue))
+    write(|maps| match named.kind {
+        StreamKind::Created => maps.created.insert(named.handle, Arc::clone(&queue)),
+        StreamKind::Legacy | StreamKind::PerThread => {
+            maps.defaults.insert((stream.context.0, thread_of(named.kind)), Arc::clone(&queue))
         }
     });
     manager::adopt(engine, &queue);
@@ -148,12 +135,12 @@ fn context_of(handle: u64) -> Option<u64> {
     }
 }
 
-fn kind_of(handle: u64) -> Kind {
+/// Whether the legacy default stream orders itself with a created stream; assumed if the driver does not tell.
+fn is_blocking(handle: u64) -> bool {
     let mut flags = 0;
     // SAFETY: the program is using the stream, so it is alive; `flags` is writable.
     let asked = inside(|| unsafe { Some(real::table().cuStreamGetFlags?(pointer(handle), &raw mut flags)) });
-    let non_blocking = asked == Some(CUresult::SUCCESS) && flags & CU_STREAM_NON_BLOCKING != 0;
-    if non_blocking { Kind::NonBlocking } else { Kind::Blocking }
+    asked != Some(CUresult::SUCCESS) || flags & CU_STREAM_NON_BLOCKING == 0
 }
 
 /// A stream in place of the calling thread's own, which no other thread can name: behind everything that is on that.

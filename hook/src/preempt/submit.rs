@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
+use sluice_hook_core::platform::StreamKind;
 use sluice_preempt::command::{Call, Command, Later, Work};
 use sluice_preempt::ids::{Code, Stream};
 use sluice_preempt::queue::Queue;
 
-use super::streams::{self, Meant};
+use super::streams;
 use super::{HookEngine, code, engine_for_call, inside, is_engaged, status};
 use super::{loads, slices};
 use crate::governed::guarded;
@@ -58,7 +59,7 @@ pub(crate) fn turn(
     }
     let named = stream.unwrap_or(std::ptr::null_mut());
     let Some((engine, queue)) = queue_of(named, per_thread) else { return direct() };
-    let own = stream.is_none() && streams::meant(named, per_thread) == Meant::Own;
+    let own = stream.is_none() && streams::named(named, per_thread).kind == StreamKind::PerThread;
     let now = || {
         let on = pointer(queue.stream().handle);
         if own { beside(queue.stream(), || now(on)) } else { now(on) }
@@ -82,7 +83,7 @@ pub(crate) fn ask(
 /// The stream itself, or what stands for the calling thread's own default stream.
 #[inline]
 pub(super) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
-    if !is_engaged() || streams::meant(stream, per_thread) != Meant::Own {
+    if !is_engaged() || streams::named(stream, per_thread).kind != StreamKind::PerThread {
         return stream;
     }
     queue_of(stream, per_thread).map_or(stream, |(_, queue)| pointer(queue.stream().handle))

@@ -19,7 +19,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             book.endings.begin(context);
             book.within(context).map(|(_, lane)| (Arc::clone(&lane.queue), lane.accepted)).collect()
         };
-        queues.iter().for_each(|(queue, _)| self.resume(queue, None, false));
+        queues.iter().for_each(|(queue, _)| self.resume(queue, None));
         let tails: Vec<_> = queues.iter().map(|(queue, tail)| (queue.id(), *tail)).collect();
         while !self.is_abandoned() && !self.becomes_still(context, &tails) {
             self.pump();

@@ -7,7 +7,7 @@ use crate::book::Book;
 use crate::config::{Config, Level};
 use crate::driver::{Clock, Driver, Observer};
 use crate::flight::Bound;
-use crate::ids::{Context, Kind};
+use crate::ids::Context;
 use crate::outcome::Error;
 use crate::queue::Queue;
 
@@ -32,7 +32,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         lane.config = Some(config);
         lane.idle = (queue.flight.steps(), now, true);
         let gates = config.level >= Level::Device && self.driver.gate().is_some();
-        if gates && queue.stream().kind != Kind::Legacy {
+        if gates && !queue.stream().is_legacy() {
             queue.set_gated();
         }
         apply(&mut book, queue.stream().context);
@@ -51,13 +51,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let mut book = self.book();
             let lane = book.lane_mut(queue.id()).ok_or(Error::InvalidStream)?;
             lane.config.take().ok_or(Error::NotEnabled)?;
-            lane.hold.breath = false;
             let accepted = lane.accepted;
             apply(&mut book, queue.stream().context);
             self.announce(&book);
             accepted
         };
-        self.resume(queue, None, false);
+        self.resume(queue, None);
         while !self.is_abandoned()
             && self.book().lane(queue.id()).is_some_and(|lane| lane.submitted < accepted)
         {
@@ -90,7 +89,7 @@ pub(super) fn apply(book: &mut Book, context: Context) {
         gated |= lane.queue.is_gated();
     }
     for (_, lane) in book.lanes().filter(|(_, lane)| lane.queue.stream().context == context) {
-        let legacy = lane.queue.stream().kind == Kind::Legacy;
+        let legacy = lane.queue.stream().is_legacy();
         lane.queue.set_plain(!(lane.queue.is_counted() || legacy && gated));
     }
 }

@@ -3,20 +3,9 @@
 use super::Engine;
 use crate::config::Level;
 use crate::driver::{Clock, Driver, Observer};
-use crate::ids::Kind;
 use crate::outcome::{Achieved, Error};
 use crate::queue::Queue;
 use crate::state::{Move, State};
-
-/// What happens to a preemption that took too long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnTimeout {
-    /// It stays; the stream stops when it stops.
-    #[default]
-    KeepPending,
-    /// The stream runs as before.
-    RollBack,
-}
 
 /// How to preempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +16,6 @@ pub struct Request {
     pub sync: bool,
     /// How long to wait for that.
     pub timeout_ns: u64,
-    /// What happens then.
-    pub on_timeout: OnTimeout,
     /// How long the preemption lasts if nobody renews it; `None` for ever.
     pub lease_ns: Option<u64>,
 }
@@ -39,7 +26,6 @@ impl Default for Request {
             level: None,
             sync: false,
             timeout_ns: 1_000_000_000,
-            on_timeout: OnTimeout::KeepPending,
             lease_ns: None,
         }
     }
@@ -66,11 +52,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                     self.roll_back(queue, epoch, before);
                     return Err(Error::GpuHung);
                 }
-                let pending = request.on_timeout == OnTimeout::KeepPending;
-                if !pending {
-                    self.roll_back(queue, epoch, before);
-                }
-                Err(Error::Timeout { pending })
+                Err(Error::Timeout { pending: true })
             }
             Err(error) => {
                 self.roll_back(queue, epoch, before);
@@ -89,14 +71,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
         let config = lane.config.ok_or(Error::NotEnabled)?;
         let (before, level) = (lane.state, request.level.unwrap_or(config.level).min(config.level));
-        if let Some(next) = lane.state.after(Move::Preempt).filter(|_| !lane.hold.breath) {
+        if let Some(next) = lane.state.after(Move::Preempt) {
             lane.state = next;
             lane.epoch += 1;
             lane.released = 0;
-            lane.share.hold(now, config.window_ns);
             lane.hold.since_ns = now;
         }
-        lane.hold.asked = Some(level);
         let lease = request.lease_ns.map(|lease| now.saturating_add(lease));
         let outage = config.outage_ns.map(|outage| lane.hold.since_ns.saturating_add(outage));
         lane.hold.until_ns = lease.into_iter().chain(outage).min();
@@ -109,7 +89,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
         book.settle(queue.id());
         drop(book);
-        if ends || config.minimum_share > 0 {
+        if ends {
             self.observer.wake();
         }
         Ok((epoch, before, level))
@@ -123,11 +103,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         sync: bool,
         deadline: u64,
     ) -> Result<(Level, bool), Error> {
-        if self.book().lane(queue.id()).is_some_and(|lane| lane.hold.breath) {
-            // It is preempted already and runs for its minimum; the rest follows by itself.
-            return Ok((level, false));
-        }
-        if level >= Level::Device && queue.is_gated() && queue.stream().kind != Kind::Legacy {
+        if level >= Level::Device && queue.is_gated() && !queue.stream().is_legacy() {
             // At once: a thread may be held up in the driver, and what it submits comes behind a gate that is shut.
             self.shut_gates(queue, epoch)?;
         }

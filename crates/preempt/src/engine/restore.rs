@@ -1,7 +1,6 @@
 //! Letting a stream run again.
 
 use super::Engine;
-use crate::book::Hold;
 use crate::driver::{Clock, Driver, Observer};
 use crate::outcome::Error;
 use crate::queue::Queue;
@@ -15,14 +14,14 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let lane = book.lane(queue.id()).ok_or(Error::InvalidStream)?;
             lane.config.ok_or(Error::NotEnabled)?;
         }
-        self.resume(queue, None, false);
+        self.resume(queue, None);
         Ok(())
     }
 
     /// Lets all streams run again: the process is about to end.
     pub fn restore_all(&self) {
         let queues: Vec<_> = self.book().lanes().map(|(_, lane)| lane.queue.clone()).collect();
-        queues.iter().for_each(|queue| self.resume(queue, None, false));
+        queues.iter().for_each(|queue| self.resume(queue, None));
     }
 
     /// Whoever preempted the queue is still there.
@@ -30,7 +29,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let until = self.clock.now_ns().saturating_add(lease_ns);
         let mut book = self.book();
         let lane = book.lane_mut(queue.id()).ok_or(Error::InvalidStream)?;
-        if lane.state.is_held() || lane.hold.breath {
+        if lane.state.is_held() {
             lane.hold.until_ns = Some(until);
         }
         Ok(())
@@ -39,33 +38,24 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// A preemption that failed leaves the queue as it was.
     pub(super) fn roll_back(&self, queue: &Queue, epoch: u64, before: State) {
         if !before.is_held() {
-            self.resume(queue, Some(epoch), false);
+            self.resume(queue, Some(epoch));
         }
     }
 
     /// Opens gates and slices, then the door, unless another call came between; `only` if the queue is still in this epoch. A
     /// `breath` is taken by a queue that is preempted again afterwards.
-    pub(super) fn resume(&self, queue: &Queue, only: Option<u64>, breath: bool) {
-        let now = self.clock.now_ns();
+    pub(super) fn resume(&self, queue: &Queue, only: Option<u64>) {
         let epoch = {
             let mut book = self.book();
             let Some(lane) = book.lane_mut(queue.id()) else { return };
             if only.is_some_and(|only| only != lane.epoch) {
                 return;
             }
-            let Some(next) = lane.state.after(Move::Restore) else {
-                lane.hold.breath = false;
-                return;
-            };
+            let Some(next) = lane.state.after(Move::Restore) else { return };
             lane.state = next;
             lane.epoch += 1;
-            lane.share.run(now, lane.config.unwrap_or_default().window_ns);
             lane.sliced.wanted = false;
             let hold = std::mem::take(&mut lane.hold);
-            if breath {
-                let (asked, since_ns, until_ns) = (hold.asked, hold.since_ns, hold.until_ns);
-                lane.hold = Hold { asked, since_ns, until_ns, breath, ..Hold::default() };
-            }
             let epoch = lane.epoch;
             let gates = self.driver.gate().filter(|_| queue.is_gated());
             // Before it goes on: what it does then is measured.

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::config::Level;
 use crate::driver::{Clock, Driver, Observer, SliceError};
-use crate::ids::{Code, Kind, QueueId};
+use crate::ids::{Code, QueueId};
 use crate::outcome::Error;
 use crate::queue::Queue;
 use crate::state::{Move, State};
@@ -18,7 +18,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             return Ok(level);
         }
         // All blocking streams wait for the legacy one on the GPU: it stands still only where they do, at the driver's door.
-        let asked = if queue.stream().kind == Kind::Legacy { Level::Host } else { asked };
+        let asked = if queue.stream().is_legacy() { Level::Host } else { asked };
         let (mut level, mut needed) = (Level::Host, false);
         if asked >= Level::Device && queue.is_gated() {
             needed = self.shut_gates(queue, epoch)?;

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::driver::{Clock, Driver, Observer};
-use crate::ids::{Code, Context, Kind, QueueId};
+use crate::ids::{Code, Context, QueueId};
 use crate::queue::Queue;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
@@ -61,7 +61,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let book = self.book();
         let mut tails: Vec<_> =
             book.lane(queue.id()).map(|lane| (queue.id(), lane.accepted)).into_iter().collect();
-        if queue.stream().kind == Kind::Legacy {
+        if queue.stream().is_legacy() {
             tails.extend(book.dependencies(queue.stream()));
         }
         tails

@@ -1,15 +1,14 @@
 //! Enabling, disabling, destroying: again and again, and at bad moments.
 
 use sluice_preempt::config::{Config, Level};
-use sluice_preempt::ids::Kind;
 use sluice_preempt::outcome::Error;
 
-use crate::rig::{ASYNC, Rig, SYNC, config};
+use crate::rig::{ASYNC, BLOCKING, Rig, SYNC, config};
 
 #[test]
 fn the_calls_say_what_is_wrong() {
     let rig = Rig::new();
-    let queue = rig.plain(1, Kind::Blocking);
+    let queue = rig.plain(1, BLOCKING);
     assert_eq!(rig.preempt(&queue, SYNC), Err(Error::NotEnabled));
     assert_eq!(rig.engine.restore(&queue), Err(Error::NotEnabled));
     assert_eq!(rig.engine.disable(&queue), Err(Error::NotEnabled));
@@ -36,7 +35,7 @@ fn the_calls_say_what_is_wrong() {
 fn disabling_a_preempted_stream_hands_over_in_order_and_leaves_it_free() {
     for level in [Level::Host, Level::Device] {
         let rig = Rig::new();
-        let queue = rig.queue(Kind::Blocking, level);
+        let queue = rig.queue(BLOCKING, level);
         (0..5).for_each(|tag| rig.tag(&queue, tag));
         rig.preempt(&queue, ASYNC).unwrap();
         (5..1000).for_each(|tag| rig.tag(&queue, tag));
@@ -52,7 +51,7 @@ fn disabling_a_preempted_stream_hands_over_in_order_and_leaves_it_free() {
 #[test]
 fn a_hundred_thousand_times_enabled_and_disabled() {
     let rig = Rig::new();
-    let queue = rig.plain(1, Kind::Blocking);
+    let queue = rig.plain(1, BLOCKING);
     for round in 0..100_000u64 {
         rig.engine.enable(&queue, config(Level::Device)).unwrap();
         if round % 1000 == 0 {
@@ -70,7 +69,7 @@ fn a_hundred_thousand_times_enabled_and_disabled() {
 fn ten_thousand_streams_destroyed_while_preempted_leave_nothing_behind() {
     let rig = Rig::new();
     for round in 0..10_000 {
-        let queue = rig.queue(Kind::Blocking, Level::Host);
+        let queue = rig.queue(BLOCKING, Level::Host);
         let event = rig.event();
         // A whole batch, so that the engine makes a mark.
         (0..8).for_each(|tag| rig.tag(&queue, tag));
@@ -97,7 +96,7 @@ fn ten_thousand_streams_destroyed_while_preempted_leave_nothing_behind() {
 #[test]
 fn the_end_of_a_context_lets_its_streams_run_and_forgets_them() {
     let rig = Rig::new();
-    let (mine, other) = (rig.queue(Kind::Blocking, Level::Device), rig.plain(2, Kind::Blocking));
+    let (mine, other) = (rig.queue(BLOCKING, Level::Device), rig.plain(2, BLOCKING));
     rig.engine.enable(&other, config(Level::Host)).unwrap();
     for queue in [&mine, &other] {
         rig.preempt(queue, ASYNC).unwrap();

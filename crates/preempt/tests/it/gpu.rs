@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
 use sluice_preempt::driver::SliceError;
-use sluice_preempt::ids::{Code, Context, Kind, Stream};
+use sluice_preempt::ids::{Code, Context, Stream};
 
 pub(crate) use meanwhile::{During, Meanwhile};
 pub(crate) use work::{Effect, Job, REFUSED, job};
@@ -105,11 +105,18 @@ impl Gpu {
     }
 
     /// Makes a stream.
-    pub(crate) fn stream(&self, context: u64, kind: Kind) -> Stream {
+    pub(crate) fn stream(&self, context: u64, blocking: bool) -> Stream {
         let mut inside = self.inside();
         inside.made += 1;
-        let stream = Stream { context: Context(context), handle: 0x100 + inside.made, kind };
+        let stream = Stream { context: Context(context), handle: 0x100 + inside.made, blocking };
         inside.create(stream);
+        stream
+    }
+
+    /// The legacy default stream of context 1.
+    pub(crate) fn legacy_stream(&self) -> Stream {
+        let stream = Stream::legacy(Context(1));
+        self.inside().create(stream);
         stream
     }
 

@@ -9,7 +9,6 @@ use crate::driver::Progress;
 use crate::events::GenerationId;
 use crate::ids::{Code, Event, QueueId};
 use crate::queue::Queue;
-use crate::share::Share;
 use crate::state::State;
 
 /// What waits in a host queue.
@@ -55,16 +54,12 @@ pub(crate) struct Hold {
     pub(crate) since_ns: u64,
     /// When it ends by itself.
     pub(crate) until_ns: Option<u64>,
-    /// The level asked for, for the one that follows a breath.
-    pub(crate) asked: Option<Level>,
     /// The level in force.
     pub(crate) level: Option<Level>,
     /// Behind everything that was submitted before.
     pub(crate) fence: Option<Event>,
     /// How far the stream had come with its gates when it was last looked at, and when that was first seen.
     pub(crate) seen: Option<(Progress, u64)>,
-    /// The queue is let run in between, for its minimum.
-    pub(crate) breath: bool,
 }
 
 /// The slices of a queue: what is wanted, what is, and whether somebody is at it.
@@ -103,7 +98,6 @@ pub(crate) struct Lane {
     pub(crate) looking: u32,
     /// Fences that were given up meanwhile, to be destroyed by the last of them.
     pub(crate) stale: Vec<Event>,
-    pub(crate) share: Share,
     pub(crate) sliced: Sliced,
     pub(crate) waiting: VecDeque<Entry>,
     bytes: usize,
@@ -117,8 +111,6 @@ pub(crate) struct Lane {
     pub(crate) turn: Option<u64>,
     /// Positions below this go although the queue is preempted: a running queue waits for them.
     pub(crate) released: u64,
-    /// The position at which `released` was last reported instead.
-    pub(crate) reported: u64,
     pub(crate) capture: Capture,
     /// The program has destroyed the stream.
     pub(crate) closing: bool,
@@ -139,7 +131,6 @@ impl Lane {
             yields: false,
             looking: 0,
             stale: Vec::new(),
-            share: Share::default(),
             sliced: Sliced::default(),
             waiting: VecDeque::new(),
             bytes: 0,
@@ -148,7 +139,6 @@ impl Lane {
             busy: false,
             turn: None,
             released: 0,
-            reported: 0,
             capture: Capture::default(),
             closing: false,
             error: None,

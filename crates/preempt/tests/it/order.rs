@@ -2,16 +2,16 @@
 
 use sluice_preempt::command::Command;
 use sluice_preempt::config::Level;
-use sluice_preempt::ids::{Code, Kind};
+use sluice_preempt::ids::Code;
 use sluice_preempt::state::State;
 
 use crate::gpu::{Effect, job};
-use crate::rig::{ASYNC, Rig, SYNC};
+use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, Rig, SYNC};
 
 #[test]
 fn a_running_stream_takes_commands_on_the_callers_thread() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.tag(&queue, 1);
     assert_eq!(rig.submitted(&queue), 1);
     assert_eq!(rig.engine.waiting(&queue), 0);
@@ -20,7 +20,7 @@ fn a_running_stream_takes_commands_on_the_callers_thread() {
 #[test]
 fn nothing_reaches_the_driver_from_the_return_of_preempt_until_restore() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.tag(&queue, 1);
     rig.preempt(&queue, ASYNC).unwrap();
     (2..100).for_each(|tag| rig.tag(&queue, tag));
@@ -37,7 +37,7 @@ fn nothing_reaches_the_driver_from_the_return_of_preempt_until_restore() {
 #[test]
 fn commands_that_come_while_older_ones_are_handed_over_stay_behind_them() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     (0..50).for_each(|tag| rig.tag(&queue, tag));
     rig.restore(&queue);
@@ -52,7 +52,7 @@ fn commands_that_come_while_older_ones_are_handed_over_stay_behind_them() {
 #[test]
 fn the_bound_by_count_and_by_learned_time_is_kept() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     let mut most = 0;
     for tag in 0..400 {
         rig.launch(&queue, Effect::Nothing, 200_000, tag).unwrap();
@@ -72,7 +72,7 @@ fn the_bound_by_count_and_by_learned_time_is_kept() {
 fn a_stream_that_is_stopped_again_and_again_is_measured_in_between() {
     for level in [Level::Host, Level::Device] {
         let rig = Rig::new();
-        let queue = rig.queue(Kind::NonBlocking, level);
+        let queue = rig.queue(NON_BLOCKING, level);
         let mut tag = 0;
         let mut keep_going = |ns, ahead| {
             while tag < rig.ran(&queue).len() as u64 + ahead {
@@ -107,7 +107,7 @@ fn a_stream_that_is_stopped_again_and_again_is_measured_in_between() {
 #[test]
 fn gaps_between_batches_are_not_taken_for_work() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     // Kernels of 10 µs, once in 10 ms: a batch of them is 80 µs of work in 80 ms.
     for tag in 0..200 {
         rig.launch(&queue, Effect::Nothing, 10_000, tag).unwrap();
@@ -122,7 +122,7 @@ fn gaps_between_batches_are_not_taken_for_work() {
 #[test]
 fn state_follows_the_last_call() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.launch(&queue, Effect::Nothing, 300_000, 1).unwrap();
     assert!(!rig.preempt(&queue, ASYNC).unwrap().stopped);
     assert_eq!(rig.engine.state(&queue), Some(State::Preempting));
@@ -137,7 +137,7 @@ fn state_follows_the_last_call() {
 #[test]
 fn a_hundred_thousand_dependent_increments_under_preemption_at_1_khz() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::Blocking, Level::Device);
+    let queue = rig.queue(BLOCKING, Level::Device);
     let mut dice = 0x9E37_79B9_7F4A_7C15u64;
     let mut expected = 0u64;
     for n in 0..100_000u64 {
@@ -165,7 +165,7 @@ fn a_hundred_thousand_dependent_increments_under_preemption_at_1_khz() {
 fn after_preempt_the_gpu_does_what_was_submitted_and_after_a_synchronous_one_nothing() {
     for level in [Level::Host, Level::Device] {
         let rig = Rig::new();
-        let queue = rig.queue(Kind::Blocking, level);
+        let queue = rig.queue(BLOCKING, level);
         (0..20).for_each(|tag| rig.launch(&queue, Effect::Nothing, 50_000, tag).unwrap());
         rig.preempt(&queue, ASYNC).unwrap();
         let in_driver = rig.submitted(&queue);

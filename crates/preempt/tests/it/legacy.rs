@@ -5,11 +5,10 @@ use std::sync::Arc;
 use sluice_preempt::command::Later;
 use sluice_preempt::command::Work;
 use sluice_preempt::config::Level;
-use sluice_preempt::ids::Kind;
 use sluice_preempt::queue::Queue;
 
 use crate::gpu::Effect;
-use crate::rig::{Rig, SYNC};
+use crate::rig::{BLOCKING, NON_BLOCKING, Rig, SYNC};
 
 struct Streams {
     legacy: Arc<Queue>,
@@ -20,10 +19,10 @@ struct Streams {
 
 fn streams(rig: &Rig, level: Level) -> Streams {
     Streams {
-        legacy: rig.queue(Kind::Legacy, level),
-        blocking: rig.queue(Kind::Blocking, level),
-        other: rig.queue(Kind::Blocking, level),
-        free: rig.queue(Kind::NonBlocking, level),
+        legacy: rig.legacy_queue(level),
+        blocking: rig.queue(BLOCKING, level),
+        other: rig.queue(BLOCKING, level),
+        free: rig.queue(NON_BLOCKING, level),
     }
 }
 
@@ -85,9 +84,9 @@ fn gates_of_blocking_streams_open_for_a_running_legacy_command() {
 fn gates_open_for_a_legacy_stream_that_nobody_ever_enabled() {
     for legacy_first in [true, false] {
         let rig = Rig::new();
-        let first = legacy_first.then(|| rig.plain(1, Kind::Legacy));
-        let blocking = rig.queue(Kind::Blocking, Level::Device);
-        let legacy = first.unwrap_or_else(|| rig.plain(1, Kind::Legacy));
+        let first = legacy_first.then(|| rig.plain_legacy());
+        let blocking = rig.queue(BLOCKING, Level::Device);
+        let legacy = first.unwrap_or_else(|| rig.plain_legacy());
         (0..4).for_each(|tag| rig.launch(&blocking, Effect::Nothing, 100_000, tag).unwrap());
         rig.preempt(&blocking, SYNC).unwrap();
         rig.tag(&legacy, 9);

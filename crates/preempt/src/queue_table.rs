@@ -9,12 +9,12 @@ mod waiters;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::ids::{Context, Event, Kind, QueueId, Stream};
+use crate::ids::{Context, Event, QueueId, Stream};
 use crate::queue::Queue;
 use crate::state::State;
 
 pub(crate) use ending::Endings;
-pub(crate) use lane::{Entry, Hold, Lane, Sliced, What};
+pub(crate) use lane::{Entry, Lane, Sliced, What};
 pub(crate) use loads::Loads;
 pub(crate) use pick::{Picked, Task};
 pub(crate) use waiters::Waiters;
@@ -61,7 +61,7 @@ impl Book {
         let gated = self
             .lanes()
             .any(|(_, lane)| lane.queue.is_gated() && lane.queue.stream().context == stream.context);
-        queue.set_plain(!(gated && stream.kind == Kind::Legacy));
+        queue.set_plain(!(gated && stream.is_legacy()));
         self.streams.insert((stream.context, stream.handle), id);
         self.lanes.insert(id, Lane::new(Arc::clone(&queue)));
         self.settle(id);
@@ -103,14 +103,7 @@ impl Book {
     /// Queues that commands of `stream` have to follow, as far as anything waits in them: the legacy default stream follows
     /// all blocking ones, and they follow it.
     fn leaders(&self, stream: Stream) -> impl Iterator<Item = (QueueId, &Lane)> {
-        let follows = match stream.kind {
-            Kind::Legacy => Some(Kind::Blocking),
-            Kind::Blocking => Some(Kind::Legacy),
-            Kind::NonBlocking => None,
-        };
-        self.lanes().filter(move |(_, lane)| {
-            lane.queue.stream().context == stream.context && Some(lane.queue.stream().kind) == follows
-        })
+        self.lanes().filter(move |(_, lane)| lane.queue.stream().is_ordered_with(stream))
     }
 
     /// Whether the queue is held by its door alone, as somebody makes a call that waits for all that its context has been given.
@@ -122,12 +115,12 @@ impl Book {
 
     /// Whether streams that run wait on the GPU for whatever this one waits for.
     pub(crate) fn holds_up_runners(&self, stream: Stream) -> bool {
-        stream.kind == Kind::Legacy && self.leaders(stream).any(|(_, lane)| lane.state == State::Running)
+        stream.is_legacy() && self.leaders(stream).any(|(_, lane)| lane.state == State::Running)
     }
 
     /// Queues that nothing may be submitted to while this stream is captured: it would tie the two.
     pub(crate) fn tied_by_capture(&self, stream: Stream) -> impl Iterator<Item = QueueId> {
-        let tied = self.leaders(stream).filter(move |_| stream.kind == Kind::Blocking);
+        let tied = self.leaders(stream).filter(move |_| !stream.is_legacy());
         tied.map(|(id, _)| id)
     }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::outcome::Bypass;
+use sluice_hook_core::platform::StreamKind;
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::driver::Driver;
 use sluice_preempt::engine::Request;
-use sluice_preempt::ids::Kind;
 use sluice_preempt::outcome::{Achieved, Error};
 use sluice_preempt::queue::Queue;
 
@@ -126,7 +126,7 @@ pub(super) fn can_stop_on_gpu(
     purpose: Purpose,
 ) -> Result<(), &'static CStr> {
     let stream = queue.stream();
-    if stream.kind == Kind::Legacy {
+    if stream.is_legacy() {
         return Err(c"all blocking streams wait for the legacy default stream on the GPU");
     }
     let gates = &engine.driver().gates;
@@ -148,12 +148,12 @@ fn enabled(stream: CUstream) -> Result<(&'static HookEngine, Arc<Queue>), Refusa
     if super::CHILD.load(std::sync::atomic::Ordering::Acquire) {
         return Err(Refusal::Bypassed(Bypass::Forked));
     }
-    let queue = streams::known(streams::meant(stream, false));
+    let queue = streams::known(streams::named(stream, false));
     engine().zip(queue).ok_or(Refusal::Engine(Error::NotEnabled))
 }
 
 fn unknown(stream: CUstream) -> Refusal {
-    let created = matches!(streams::meant(stream, false), streams::Meant::Created(_));
+    let created = streams::named(stream, false).kind == StreamKind::Created;
     if created || gpu::current_context().is_some() {
         Refusal::Engine(Error::InvalidStream)
     } else {

@@ -4,10 +4,10 @@ use std::thread;
 
 use sluice_preempt::command::Command;
 use sluice_preempt::driver::{Clock, Driver, EventFlags, Gate, Progress, SliceError, Slices};
-use sluice_preempt::ids::{Code, Context, Event, Kind, Stream};
+use sluice_preempt::ids::{Code, Context, Event, Stream};
 
 use super::work::{self, REFUSED};
-use super::{During, Gpu, Inside, Op};
+use super::{During, Gpu, Inside, Job, Op};
 
 impl Clock for Gpu {
     fn now_ns(&self) -> u64 {
@@ -47,20 +47,32 @@ impl Inside {
         }
     }
 
-    pub(crate) fn push(&mut self, stream: Stream, op: Op) {
+    /// Jobs go to the stream, or to the graph into which the stream is captured.
+    pub(crate) fn enqueue(&mut self, handle: u64, jobs: Vec<Job>) {
+        if let Some(capture) = self.lanes[&handle].capture {
+            self.graphs.entry(capture).or_default().extend(jobs);
+            return;
+        }
+        for job in jobs {
+            self.submitted.push((handle, job.tag));
+            self.push(handle, Op::Job(job));
+        }
+    }
+
+    pub(crate) fn push(&mut self, handle: u64, op: Op) {
         self.made += 1;
         let seq = self.made;
-        self.lanes.get_mut(&stream.handle).unwrap().ops.push_back((seq, op));
+        self.lanes.get_mut(&handle).unwrap().ops.push_back((seq, op));
         let now = self.now;
         self.run_until(now);
     }
 
     /// Whether a capture of a blocking stream would end invalid with a call on this one.
     fn is_tied(&self, stream: Stream) -> bool {
-        stream.kind == Kind::Legacy
+        stream.is_legacy()
             && self.lanes.values().any(|lane| {
                 let other = lane.stream.unwrap();
-                lane.capture.is_some() && other.kind == Kind::Blocking && other.context == stream.context
+                lane.capture.is_some() && other.is_ordered_with(stream)
             })
     }
 
@@ -100,24 +112,20 @@ impl Driver for Gpu {
         while self.inside().holds_up() {
             thread::yield_now();
         }
+        if let Command::Call(call) = command {
+            let checked = self.inside().check(stream);
+            checked?;
+            self.inside().check_tied(stream);
+            return call.make(stream.handle);
+        }
         let mut inside = self.inside();
         inside.check(stream)?;
         inside.check_tied(stream);
-        if let Command::Call(call) = command {
-            call.make(stream.handle)?;
-        }
         if matches!(command, Command::Launch(launch) if launch.function == REFUSED) {
             return Err(Code(701));
         }
         let jobs = work::jobs(command, |graph| inside.graphs[&graph].clone());
-        if let Some(capture) = inside.lanes[&stream.handle].capture {
-            inside.graphs.entry(capture).or_default().extend(jobs);
-            return Ok(());
-        }
-        for job in jobs {
-            inside.submitted.push((stream.handle, job.tag));
-            inside.push(stream, Op::Job(job));
-        }
+        inside.enqueue(stream.handle, jobs);
         Ok(())
     }
 
@@ -132,7 +140,7 @@ impl Driver for Gpu {
         inside.events.insert(event.0, (Some(record), capture));
         inside.records.insert(record, None);
         if capture.is_none() {
-            inside.push(stream, Op::Record(record));
+            inside.push(stream.handle, Op::Record(record));
         }
         Ok(())
     }
@@ -149,7 +157,7 @@ impl Driver for Gpu {
                 inside.lanes.get_mut(&stream.handle).unwrap().capture = Some(capture);
             }
             Some((Some(_), None)) if inside.lanes[&stream.handle].capture.is_some() => return Err(Code(905)),
-            Some((Some(record), None)) => inside.push(stream, Op::Wait(record)),
+            Some((Some(record), None)) => inside.push(stream.handle, Op::Wait(record)),
         }
         Ok(())
     }
@@ -273,7 +281,7 @@ impl Gate for Gpu {
             return Err(Code::INVALID_VALUE);
         }
         for op in [Op::Arrive(number), Op::Gate(number), Op::Pass(number)] {
-            inside.push(stream, op);
+            inside.push(stream.handle, op);
         }
         Ok(())
     }

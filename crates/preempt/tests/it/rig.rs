@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use sluice_preempt::command::Command;
+use sluice_preempt::command::{Call, Command, Work};
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::driver::{Driver, Observer};
 use sluice_preempt::engine::{Engine, Next, Request};
-use sluice_preempt::ids::{Code, Context, Event, Kind};
+use sluice_preempt::ids::{Code, Context, Event};
 use sluice_preempt::outcome::{Achieved, Error, Notice};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::worker::{self, Bell};
 
-use crate::gpu::{Effect, Gpu, Meanwhile, job};
+use crate::gpu::{Effect, Gpu, Job, Meanwhile, job};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Heard {
@@ -51,12 +51,15 @@ pub(crate) struct Rig {
     pub(crate) heard: Heard,
 }
 
+/// Whether the legacy default stream orders itself with a stream.
+pub(crate) const BLOCKING: bool = true;
+pub(crate) const NON_BLOCKING: bool = false;
+
 /// Preemption that waits for its effect.
 pub(crate) const SYNC: Request = Request {
     level: None,
     sync: true,
     timeout_ns: 1_000_000_000,
-    on_timeout: sluice_preempt::engine::OnTimeout::KeepPending,
     lease_ns: None,
 };
 
@@ -107,15 +110,27 @@ impl Rig {
     }
 
     /// A stream whose preemption is enabled.
-    pub(crate) fn queue(&self, kind: Kind, level: Level) -> Arc<Queue> {
-        let queue = self.plain(1, kind);
+    pub(crate) fn queue(&self, blocking: bool, level: Level) -> Arc<Queue> {
+        let queue = self.plain(1, blocking);
+        self.engine.enable(&queue, config(level)).unwrap();
+        queue
+    }
+
+    /// The legacy default stream with preemption enabled.
+    pub(crate) fn legacy_queue(&self, level: Level) -> Arc<Queue> {
+        let queue = self.plain_legacy();
         self.engine.enable(&queue, config(level)).unwrap();
         queue
     }
 
     /// A stream without preemption.
-    pub(crate) fn plain(&self, context: u64, kind: Kind) -> Arc<Queue> {
-        self.engine.queue(self.gpu.stream(context, kind))
+    pub(crate) fn plain(&self, context: u64, blocking: bool) -> Arc<Queue> {
+        self.engine.queue(self.gpu.stream(context, blocking))
+    }
+
+    /// The legacy default stream without preemption.
+    pub(crate) fn plain_legacy(&self) -> Arc<Queue> {
+        self.engine.queue(self.gpu.legacy_stream())
     }
 
     pub(crate) fn event(&self) -> Event {
@@ -133,7 +148,19 @@ impl Rig {
     }
 
     pub(crate) fn launch(&self, queue: &Queue, effect: Effect, ns: u64, tag: u64) -> Result<(), Code> {
-        self.engine.command(queue, &job(effect, ns, tag))
+        match effect {
+            Effect::Host(data) => self.command(queue, &self.call(Job { effect, ns, tag: data })),
+            _ => self.command(queue, &job(effect, ns, tag)),
+        }
+    }
+
+    /// A call that the hook keeps as a closure; what it does on the GPU is `job`.
+    pub(crate) fn call(&self, job: Job) -> Command {
+        let gpu = self.gpu.clone();
+        Command::Call(Call::new(Work::Small, 0, move |handle| {
+            gpu.inside().enqueue(handle, vec![job]);
+            Ok(())
+        }))
     }
 
     /// A kernel of 1 µs that only leaves its tag.

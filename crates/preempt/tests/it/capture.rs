@@ -2,11 +2,11 @@
 
 use sluice_preempt::command::Command;
 use sluice_preempt::config::Level;
-use sluice_preempt::ids::{Code, Kind};
+use sluice_preempt::ids::Code;
 use sluice_preempt::queue::Queue;
 
 use crate::gpu::Effect;
-use crate::rig::{ASYNC, Rig, SYNC};
+use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, Rig, SYNC};
 
 fn begin(rig: &Rig, queue: &Queue, graph: u64, global: bool) {
     let now = || {
@@ -38,7 +38,7 @@ fn end(rig: &Rig, graph: u64) -> Option<Vec<u64>> {
 fn a_stream_captures_while_another_is_preempted_and_the_graph_replays() {
     let rig = Rig::new();
     let (capturing, held) =
-        (rig.queue(Kind::NonBlocking, Level::Device), rig.queue(Kind::NonBlocking, Level::Device));
+        (rig.queue(NON_BLOCKING, Level::Device), rig.queue(NON_BLOCKING, Level::Device));
     rig.preempt(&held, SYNC).unwrap();
     rig.tag(&held, 7);
     begin(&rig, &capturing, 1, false);
@@ -57,7 +57,7 @@ fn a_stream_captures_while_another_is_preempted_and_the_graph_replays() {
 #[test]
 fn what_waits_in_the_capturing_streams_own_queue_does_not_join_the_graph() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     rig.tag(&queue, 1);
     begin(&rig, &queue, 1, false);
@@ -75,7 +75,7 @@ fn what_waits_in_the_capturing_streams_own_queue_does_not_join_the_graph() {
 fn a_stream_is_drawn_into_a_capture_by_a_wait_even_while_it_is_preempted() {
     let rig = Rig::new();
     let (origin, drawn) =
-        (rig.queue(Kind::NonBlocking, Level::Host), rig.queue(Kind::NonBlocking, Level::Host));
+        (rig.queue(NON_BLOCKING, Level::Host), rig.queue(NON_BLOCKING, Level::Host));
     let event = rig.event();
     rig.preempt(&drawn, SYNC).unwrap();
     rig.tag(&drawn, 1);
@@ -96,7 +96,7 @@ fn a_stream_is_drawn_into_a_capture_by_a_wait_even_while_it_is_preempted() {
 fn the_engines_own_calls_break_no_capture_of_the_program() {
     let rig = Rig::new();
     let (capturing, busy) =
-        (rig.queue(Kind::NonBlocking, Level::Device), rig.queue(Kind::NonBlocking, Level::Device));
+        (rig.queue(NON_BLOCKING, Level::Device), rig.queue(NON_BLOCKING, Level::Device));
     begin(&rig, &capturing, 1, true);
     for tag in 0..200 {
         rig.launch(&busy, Effect::Nothing, 50_000, tag).unwrap();
@@ -116,7 +116,7 @@ fn the_engines_own_calls_break_no_capture_of_the_program() {
 #[test]
 fn preempting_a_capturing_stream_changes_no_graph_and_does_not_claim_that_it_stands_still() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.launch(&queue, Effect::Nothing, 50_000, 1).unwrap();
     begin(&rig, &queue, 1, false);
     rig.tag(&queue, 2);
@@ -135,7 +135,7 @@ fn preempting_a_capturing_stream_changes_no_graph_and_does_not_claim_that_it_sta
 fn nothing_goes_to_the_legacy_stream_while_a_blocking_one_is_captured() {
     let rig = Rig::new();
     let (capturing, legacy) =
-        (rig.queue(Kind::Blocking, Level::Device), rig.queue(Kind::Legacy, Level::Device));
+        (rig.queue(BLOCKING, Level::Device), rig.legacy_queue(Level::Device));
     rig.preempt(&legacy, SYNC).unwrap();
     rig.tag(&legacy, 7);
     begin(&rig, &capturing, 1, true);

@@ -2,23 +2,23 @@
 
 use std::cell::Cell;
 
-use sluice_preempt::command::{Call, Command, Later, Launch, LaunchLimits, Source, Work};
+use sluice_preempt::command::{Call, Command, Later, Launch, LaunchLimits, Work};
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::driver::Driver;
-use sluice_preempt::ids::{Code, Kind};
+use sluice_preempt::ids::Code;
 
-use crate::gpu::{Effect, job};
-use crate::rig::{Rig, SYNC, config};
+use crate::gpu::{Effect, Job, job};
+use crate::rig::{BLOCKING, NON_BLOCKING, Rig, SYNC, config};
 
 #[test]
 fn parameters_and_pageable_bytes_are_those_of_the_call_not_of_the_submission() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     let value = Cell::new(7);
     // As the hook does it: `later` copies what the program may overwrite as soon as the call has returned.
     let launch = || Command::clone(&job(Effect::Store { to: 1, value: value.get() }, 10, 1));
-    let copy = || Command::Copy { to: 2, from: Source::Staged(value.get().to_le_bytes().into()), bytes: 8 };
+    let copy = || rig.call(Job { effect: Effect::Store { to: 2, value: value.get() }, ns: 500, tag: 2 });
     for make in [&launch as &dyn Fn() -> Command, &copy] {
         let now = || rig.gpu.submit(queue.stream(), &make());
         rig.engine.submit(&queue, Work::Kernel(1), now, || Ok(Later::Queue(make()))).unwrap();
@@ -32,7 +32,7 @@ fn parameters_and_pageable_bytes_are_those_of_the_call_not_of_the_submission() {
 #[test]
 fn a_call_that_only_the_adapter_knows_is_made_in_its_turn_on_the_engines_stream() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     let made = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     for number in 0..3 {
@@ -55,7 +55,7 @@ fn a_call_that_only_the_adapter_knows_is_made_in_its_turn_on_the_engines_stream(
 #[test]
 fn a_stream_that_runs_copies_nothing() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     let never = || -> Result<Later, Code> { panic!("copied") };
     rig.engine.submit(&queue, Work::Small, || Ok(()), never).unwrap();
 }
@@ -63,7 +63,7 @@ fn a_stream_that_runs_copies_nothing() {
 #[test]
 fn without_another_client_an_adaptive_stream_costs_no_driver_call() {
     let rig = Rig::new();
-    let queue = rig.plain(1, Kind::Blocking);
+    let queue = rig.plain(1, BLOCKING);
     rig.engine.enable(&queue, Config { adaptive: true, ..config(Level::Device) }).unwrap();
     let before = rig.gpu.inside().made;
     (0..100).for_each(|_| rig.engine.submit(&queue, Work::Kernel(1), || Ok(()), || panic!()).unwrap());
@@ -88,7 +88,7 @@ fn a_deferred_launch_is_checked_when_it_is_called() {
         assert_eq!(bad.check(limits), Err(Code::INVALID_VALUE), "{bad:?}");
     }
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     let later = || Launch { grid: [0; 3], ..good }.check(limits).map(|()| panic!("queued"));
     assert_eq!(rig.engine.submit(&queue, Work::Small, || Ok(()), later), Err(Code::INVALID_VALUE));
@@ -98,11 +98,12 @@ fn a_deferred_launch_is_checked_when_it_is_called() {
 #[test]
 fn an_allocation_in_stream_order_is_made_at_once_and_usable() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     let address = rig.engine.submit_at_once(&queue, || 4711);
     rig.launch(&queue, Effect::Store { to: address, value: 5 }, 10, 1).unwrap();
-    rig.command(&queue, &Command::Free(address)).unwrap();
+    let free = rig.call(Job { effect: Effect::Nothing, ns: 0, tag: 0 });
+    rig.command(&queue, &free).unwrap();
     assert_eq!(rig.submitted(&queue), 0);
     rig.restore(&queue);
     rig.settle();
@@ -112,7 +113,7 @@ fn an_allocation_in_stream_order_is_made_at_once_and_usable() {
 #[test]
 fn a_graph_that_is_destroyed_while_its_launches_wait_lives_until_the_last_of_them() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.gpu.inside().graphs.insert(9, Vec::new());
     rig.preempt(&queue, SYNC).unwrap();
     for tag in 0..2 {
@@ -131,7 +132,7 @@ fn a_graph_that_is_destroyed_while_its_launches_wait_lives_until_the_last_of_the
 #[test]
 fn host_functions_run_once_and_in_order() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Device);
+    let queue = rig.queue(NON_BLOCKING, Level::Device);
     for round in 0..20 {
         rig.preempt(&queue, SYNC).unwrap();
         for data in 0..10 {
@@ -149,7 +150,7 @@ fn host_functions_run_once_and_in_order() {
 fn destroying_a_preempted_stream_returns_at_once_and_its_work_is_done_after_all() {
     let rig = Rig::new();
     let destroyed = |handle| rig.gpu.inside().lanes[&handle].destroyed;
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     (0..10).for_each(|tag| rig.tag(&queue, tag));
     rig.engine.destroy_stream(&queue).unwrap();

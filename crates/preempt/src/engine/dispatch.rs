@@ -45,7 +45,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let picked = self.book().pick();
             match picked {
                 Picked::Task(task) => self.perform(*task),
-                Picked::Notice(notice) => self.observer.notice(notice),
                 Picked::Release => self.open_needed(),
                 Picked::Nothing { full } => {
                     let mut moved = false;

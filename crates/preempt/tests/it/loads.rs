@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use sluice_preempt::config::{Config, Level};
+use sluice_preempt::config::Level;
 use sluice_preempt::engine::Request;
-use sluice_preempt::ids::{Context, Kind};
+use sluice_preempt::ids::Context;
 use sluice_preempt::outcome::{Achieved, Error};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::state::State;
 
 use crate::gpu::{During, Effect, Gpu};
-use crate::rig::{ASYNC, Rig, SYNC, config};
+use crate::rig::{ASYNC, NON_BLOCKING, Rig, SYNC, config};
 
 /// Eight kernels, the second of which runs.
 fn busy(rig: &Rig, level: Level) -> Arc<Queue> {
-    let queue = rig.queue(Kind::NonBlocking, level);
+    let queue = rig.queue(NON_BLOCKING, level);
     (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
     rig.gpu.advance(150_000);
     queue
@@ -160,7 +160,7 @@ fn streams_of_other_contexts_and_those_that_do_not_yield_stand() {
 #[test]
 fn what_it_waits_for_behind_another_gate_is_done_too() {
     let rig = Rig::new();
-    let (other, queue) = (rig.plain(99, Kind::NonBlocking), rig.queue(Kind::NonBlocking, Level::Device));
+    let (other, queue) = (rig.plain(99, NON_BLOCKING), rig.queue(NON_BLOCKING, Level::Device));
     rig.engine.enable(&other, config(Level::Device)).unwrap();
     (0..8).for_each(|tag| rig.launch(&other, Effect::Nothing, 100_000, tag).unwrap());
     let event = rig.event();
@@ -175,22 +175,4 @@ fn what_it_waits_for_behind_another_gate_is_done_too() {
     rig.engine.load_begins(queue.stream().context);
     rig.gpu.finish();
     assert_eq!(rig.ran(&queue), [8]);
-}
-
-#[test]
-fn a_stream_that_is_stopped_again_after_its_minimum_yields_as_before() {
-    let rig = Rig::new();
-    let queue = rig.plain(1, Kind::NonBlocking);
-    rig.engine.enable(&queue, Config { minimum_share: 100, ..config(Level::Device) }).unwrap();
-    (0..10).for_each(|tag| rig.launch(&queue, Effect::Nothing, 200_000_000, tag).unwrap());
-    assert_eq!(rig.submitted(&queue), 10);
-    rig.gpu.advance(150_000);
-    own(&rig, &queue, ASYNC).unwrap();
-    rig.engine.load_begins(queue.stream().context);
-    // A second, until its first minimum is over, and then a tenth of one each would not do.
-    for _ in 0..2_500 {
-        rig.gpu.advance(1_000_000);
-        rig.engine.pump();
-    }
-    assert!(is_idle(&rig.gpu, &queue));
 }

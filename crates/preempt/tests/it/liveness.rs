@@ -2,12 +2,11 @@
 
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::engine::Request;
-use sluice_preempt::ids::Kind;
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::state::State;
 
 use crate::gpu::Effect;
-use crate::rig::{ASYNC, Rig, SYNC, config};
+use crate::rig::{ASYNC, NON_BLOCKING, Rig, config};
 
 const MS: u64 = 1_000_000;
 
@@ -24,7 +23,7 @@ fn live(rig: &Rig, ns: u64) {
 #[test]
 fn a_scheduler_that_is_not_heard_of_any_more_does_not_leave_the_stream_preempted() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Device);
+    let queue = rig.queue(NON_BLOCKING, Level::Device);
     rig.preempt(&queue, Request { lease_ns: Some(100 * MS), ..ASYNC }).unwrap();
     rig.tag(&queue, 1);
     live(&rig, 90 * MS);
@@ -41,7 +40,7 @@ fn a_scheduler_that_is_not_heard_of_any_more_does_not_leave_the_stream_preempted
 #[test]
 fn an_outage_is_counted_from_its_beginning_however_often_preempt_is_repeated() {
     let rig = Rig::new();
-    let queue = rig.plain(1, Kind::NonBlocking);
+    let queue = rig.plain(1, NON_BLOCKING);
     rig.engine.enable(&queue, Config { outage_ns: Some(50 * MS), ..config(Level::Host) }).unwrap();
     for _ in 0..5 {
         rig.preempt(&queue, ASYNC).unwrap();
@@ -53,46 +52,9 @@ fn an_outage_is_counted_from_its_beginning_however_often_preempt_is_repeated() {
 }
 
 #[test]
-fn a_stream_that_is_preempted_all_the_time_gets_its_minimum() {
-    let rig = Rig::new();
-    let queue = rig.plain(1, Kind::NonBlocking);
-    let minimum = Config { minimum_share: 50, window_ns: 1000 * MS, ..config(Level::Host) };
-    rig.engine.enable(&queue, minimum).unwrap();
-    rig.preempt(&queue, ASYNC).unwrap();
-    (0..400).for_each(|tag| rig.launch(&queue, Effect::Nothing, MS, tag).unwrap());
-    live(&rig, 949 * MS);
-    assert_eq!(rig.submitted(&queue), 0);
-    live(&rig, 4052 * MS);
-    // 5 % of five seconds, in kernels of 1 ms; what is in the driver when a window ends is finished.
-    let ran = rig.ran(&queue).len();
-    assert!((240..=270).contains(&ran), "{ran} ms of 5 s");
-    assert!(rig.engine.state(&queue).unwrap().is_held());
-    rig.restore(&queue);
-    rig.settle();
-    assert_eq!(rig.ran(&queue), (0..400).collect::<Vec<_>>());
-}
-
-#[test]
-fn a_restore_during_the_minimum_ends_the_preemption() {
-    let rig = Rig::new();
-    let queue = rig.plain(1, Kind::NonBlocking);
-    rig.engine
-        .enable(&queue, Config { minimum_share: 100, window_ns: 100 * MS, ..config(Level::Host) })
-        .unwrap();
-    rig.preempt(&queue, ASYNC).unwrap();
-    live(&rig, 95 * MS);
-    assert_eq!(rig.engine.state(&queue), Some(State::Running));
-    assert!(!rig.preempt(&queue, SYNC).unwrap().stopped);
-    assert_eq!(rig.engine.state(&queue), Some(State::Running), "the minimum was cut short");
-    rig.restore(&queue);
-    live(&rig, 200 * MS);
-    assert_eq!(rig.engine.state(&queue), Some(State::Running));
-}
-
-#[test]
 fn an_idle_stream_is_reported_once_and_again_after_it_has_worked() {
     let rig = Rig::new();
-    let queue = rig.plain(1, Kind::NonBlocking);
+    let queue = rig.plain(1, NON_BLOCKING);
     rig.engine.enable(&queue, Config { task_timeout_ns: Some(5 * MS), ..config(Level::Host) }).unwrap();
     live(&rig, 50 * MS);
     assert!(rig.heard.all().is_empty());
@@ -114,7 +76,7 @@ fn an_idle_stream_is_reported_once_and_again_after_it_has_worked() {
 #[test]
 fn a_full_gpu_gets_its_next_commands_when_it_has_room() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     (0..100).for_each(|tag| rig.launch(&queue, Effect::Nothing, MS, tag).unwrap());
     live(&rig, 110 * MS);
     assert_eq!(rig.ran(&queue), (0..100).collect::<Vec<_>>());

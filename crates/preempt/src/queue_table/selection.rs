@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use super::{Book, Entry, What};
-use crate::config::OnBlocked;
 use crate::flight::Admit;
 use crate::ids::QueueId;
-use crate::outcome::Notice;
 use crate::queue::Queue;
 use crate::state::State;
 
@@ -23,8 +21,6 @@ pub(crate) struct Task {
 pub(crate) enum Picked {
     /// Submit this.
     Task(Box<Task>),
-    /// Tell this, and ask again.
-    Notice(Notice),
     /// Let what a preempted queue has in the driver go on, and ask again: more of it is needed behind that.
     Release,
     /// Nothing now; `full` if only bounds are in the way.
@@ -61,8 +57,8 @@ impl Book {
                 // Each release lets a queue go further than before, so asking again ends.
                 Head::Blocked(on) => {
                     for (leader, position) in on {
-                        if let Some(picked) = self.release(id, leader, position) {
-                            return picked;
+                        if self.release(leader, position) {
+                            return Picked::Release;
                         }
                     }
                 }
@@ -110,19 +106,14 @@ impl Book {
         Some(Task { queue: Arc::clone(&lane.queue), entry, gate })
     }
 
-    /// `waiting` runs and needs what `leader` has before `position`.
-    fn release(&mut self, waiting: QueueId, leader: QueueId, position: u64) -> Option<Picked> {
-        let lane = self.lanes.get_mut(&leader)?;
+    /// A running queue needs what the preempted queue `leader` has before `position`; whether that is new.
+    fn release(&mut self, leader: QueueId, position: u64) -> bool {
+        let Some(lane) = self.lanes.get_mut(&leader) else { return false };
         if lane.state == State::Running || lane.released >= position {
-            return None;
-        }
-        if lane.config.is_some_and(|config| config.on_blocked == OnBlocked::Report) {
-            let told = lane.reported >= position;
-            lane.reported = position;
-            return (!told).then_some(Picked::Notice(Notice::Blocked(waiting, leader)));
+            return false;
         }
         lane.released = position;
-        Some(Picked::Release)
+        true
     }
 
     /// A command is with the driver.

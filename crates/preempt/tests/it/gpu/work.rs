@@ -1,6 +1,6 @@
 //! What the fake's kernels do.
 
-use sluice_preempt::command::{Command, Launch, Source};
+use sluice_preempt::command::{Command, Launch};
 
 /// What happens to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) fn job(effect: Effect, ns: u64, tag: u64) -> Command {
         Effect::Copy { to, from } => [4, to, from, ns, tag],
         Effect::Fault => [5, 0, 0, ns, tag],
         Effect::Nothing => [6, 0, 0, ns, tag],
-        Effect::Host(data) => return Command::HostFunction { function: 1, data, always: false },
+        Effect::Host(_) => panic!("a host function is a call (`Rig::call`)"),
     };
     let parameters = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     Command::Launch(Launch {
@@ -81,15 +81,7 @@ pub(crate) fn jobs(command: &Command, graph: impl Fn(u64) -> Vec<Job>) -> Vec<Jo
             };
             one(effect, at(3), at(4))
         }
-        Command::Copy { to, from: Source::Address(from), .. } => {
-            one(Effect::Copy { to: *to, from: *from }, 500, *to)
-        }
-        Command::Copy { to, from: Source::Staged(bytes), .. } => {
-            one(Effect::Store { to: *to, value: word(bytes, 0) }, 500, *to)
-        }
-        Command::Set { to, value, .. } => one(Effect::Store { to: *to, value: u64::from(*value) }, 500, *to),
-        Command::HostFunction { data, .. } => one(Effect::Host(*data), 0, *data),
         Command::Graph(exec) => graph(*exec),
-        other => one(Effect::Nothing, 0, other.bytes() as u64),
+        Command::Call(_) => Vec::new(),
     }
 }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use sluice_preempt::config::{Config, Level};
-use sluice_preempt::ids::{Kind, Stream};
+use sluice_preempt::ids::{Stream};
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::queue::Queue;
 
 use crate::gpu::{During, Effect};
-use crate::rig::{ASYNC, Rig, config};
+use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, Rig, config};
 
 const MS: u64 = 1_000_000;
 
 /// A stream that is looked at for idleness, with a kernel that is done by the next look.
 fn watched(rig: &Rig) -> Arc<Queue> {
-    let queue = rig.plain(1, Kind::NonBlocking);
+    let queue = rig.plain(1, NON_BLOCKING);
     let timeout = Config { task_timeout_ns: Some(MS), ..config(Level::Host) };
     rig.engine.enable(&queue, timeout).unwrap();
     rig.launch(&queue, Effect::Nothing, 100_000, 1).unwrap();
@@ -74,7 +74,7 @@ fn a_program_that_is_told_of_an_idle_stream_may_end_the_context_there_and_then()
 #[test]
 fn a_destroyed_stream_opens_no_gates_of_the_one_that_has_its_handle_now() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Device);
+    let queue = rig.queue(NON_BLOCKING, Level::Device);
     rig.tag(&queue, 100);
     rig.settle();
     let stream: Stream = queue.stream();
@@ -91,7 +91,7 @@ fn a_destroyed_stream_opens_no_gates_of_the_one_that_has_its_handle_now() {
         rig.gpu.advance(MS);
         assert_eq!(rig.ran(&queue), [0, 1]);
         // Something that may need what is behind gates.
-        rig.plain(1, Kind::Blocking);
+        rig.plain(1, BLOCKING);
         rig.gpu.advance(MS);
         assert_eq!(rig.ran(&queue), [0, 1], "it went on though it is preempted");
     });

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use sluice_preempt::config::Level;
 use sluice_preempt::engine::Request;
-use sluice_preempt::ids::{Code, Kind};
+use sluice_preempt::ids::Code;
 use sluice_preempt::outcome::Error;
 use sluice_preempt::queue::Queue;
 
 use crate::gpu::{During, Effect};
-use crate::rig::{ASYNC, Rig, SYNC};
+use crate::rig::{ASYNC, NON_BLOCKING, Rig, SYNC};
 
 /// Begins a capture, in the middle of which this happens: after the engine has been told, before or after the driver is.
 fn begin(rig: &Rig, queue: &Queue, before: impl FnOnce(), after: impl FnOnce()) {
@@ -34,7 +34,7 @@ fn end(rig: &Rig, queue: &Queue) {
 /// A command waits in the queue, and what might keep it there is a capture that has ended.
 fn captured_once() -> (Rig, Arc<Queue>) {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     rig.tag(&queue, 7);
     begin(&rig, &queue, || {}, || {});
@@ -47,7 +47,7 @@ fn captured_once() -> (Rig, Arc<Queue>) {
 fn sliced() -> (Rig, Arc<Queue>) {
     let rig = Rig::new();
     rig.gpu.inside().slices = Some(Ok(()));
-    let queue = rig.queue(Kind::NonBlocking, Level::Full);
+    let queue = rig.queue(NON_BLOCKING, Level::Full);
     rig.launch(&queue, Effect::Nothing, 1_000_000, 1).unwrap();
     (rig, queue)
 }
@@ -79,7 +79,7 @@ fn a_stream_is_not_destroyed_while_the_worker_asks_whether_its_capture_has_ended
 #[test]
 fn nothing_is_handed_over_between_the_engines_word_and_the_drivers_that_a_capture_begins() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     rig.tag(&queue, 7);
     rig.restore(&queue);

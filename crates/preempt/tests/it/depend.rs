@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use sluice_preempt::config::{Config, Level, OnBlocked};
-use sluice_preempt::ids::Kind;
-use sluice_preempt::outcome::Notice;
+use sluice_preempt::config::Level;
 use sluice_preempt::queue::Queue;
 use sluice_preempt::state::State;
 
 use crate::gpu::Effect;
-use crate::rig::{ASYNC, Rig, SYNC, config};
+use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, Rig, SYNC};
 
 fn chain(rig: &Rig, level: Level) -> [Arc<Queue>; 3] {
-    std::array::from_fn(|_| rig.queue(Kind::NonBlocking, level))
+    std::array::from_fn(|_| rig.queue(NON_BLOCKING, level))
 }
 
 #[test]
@@ -74,25 +72,6 @@ fn nobody_inherits_while_the_one_that_waits_is_preempted_too() {
 }
 
 #[test]
-fn a_policy_that_does_not_want_inheritance_is_told_once_who_waits_for_whom() {
-    let rig = Rig::new();
-    let [_, running, _] = chain(&rig, Level::Host);
-    let held = rig.plain(1, Kind::NonBlocking);
-    rig.engine.enable(&held, Config { on_blocked: OnBlocked::Report, ..config(Level::Host) }).unwrap();
-    let event = rig.event();
-    rig.preempt(&held, SYNC).unwrap();
-    rig.engine.record(&held, event).unwrap();
-    rig.engine.wait(&running, event).unwrap();
-    rig.tag(&running, 1);
-    (0..3).for_each(|_| rig.settle());
-    assert_eq!(rig.heard.all(), [Notice::Blocked(running.id(), held.id())]);
-    assert_eq!(rig.submitted(&running), 0);
-    rig.restore(&held);
-    rig.settle();
-    assert_eq!(rig.ran(&running), [1]);
-}
-
-#[test]
 fn shut_gates_let_pass_what_a_running_stream_waits_for_on_the_gpu() {
     for wait_first in [true, false] {
         let rig = Rig::new();
@@ -137,7 +116,7 @@ fn gates_are_opened_for_a_stream_that_is_restored_while_it_waits_on_the_gpu() {
 #[test]
 fn a_context_that_is_preempted_holds_up_nobody_in_another() {
     let rig = Rig::new();
-    let (held, other) = (rig.queue(Kind::Blocking, Level::Host), rig.plain(2, Kind::Blocking));
+    let (held, other) = (rig.queue(BLOCKING, Level::Host), rig.plain(2, BLOCKING));
     rig.preempt(&held, SYNC).unwrap();
     rig.tag(&held, 1);
     let event = rig.event();
@@ -182,7 +161,7 @@ fn a_need_goes_through_what_several_preempted_streams_have_on_the_gpu() {
 #[test]
 fn eight_streams_in_a_ring_of_events() {
     let rig = Rig::new();
-    let queues: Vec<_> = (0..8).map(|_| rig.queue(Kind::Blocking, Level::Device)).collect();
+    let queues: Vec<_> = (0..8).map(|_| rig.queue(BLOCKING, Level::Device)).collect();
     let events: Vec<_> = (0..8).map(|_| rig.event()).collect();
     let mut expected = 0u64;
     for n in 0..4000u64 {

@@ -7,7 +7,7 @@ use super::Engine;
 use crate::book::Book;
 use crate::driver::{Clock, Driver, Gate, Observer};
 use crate::events::Behind;
-use crate::ids::{Kind, QueueId};
+use crate::ids::QueueId;
 use crate::outcome::Error;
 use crate::queue::Queue;
 use crate::state::State;
@@ -65,15 +65,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// A command of the legacy default stream, the engine's own marks included, waits on the GPU for all blocking streams.
     pub(super) fn legacy_needs(&self, legacy: &Queue) {
-        if legacy.stream().kind != Kind::Legacy {
+        if !legacy.stream().is_legacy() {
             return;
         }
         let gated: Vec<_> = {
             let book = self.book();
             let blocking = book.lanes().map(|(_, lane)| &lane.queue).filter(|queue| {
-                queue.is_gated()
-                    && queue.stream().kind == Kind::Blocking
-                    && queue.stream().context == legacy.stream().context
+                queue.is_gated() && queue.stream().is_ordered_with(legacy.stream())
             });
             blocking.cloned().collect()
         };

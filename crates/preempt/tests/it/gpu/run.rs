@@ -1,6 +1,6 @@
 //! Time goes by.
 
-use sluice_preempt::ids::{Code, Kind};
+use sluice_preempt::ids::Code;
 
 use super::{Effect, Inside, Job, Op};
 
@@ -78,15 +78,9 @@ impl Inside {
     /// The legacy default stream's rule.
     fn in_order(&self, handle: u64, seq: u64) -> bool {
         let stream = self.lanes[&handle].stream.unwrap();
-        let leads = match stream.kind {
-            Kind::Legacy => Kind::Blocking,
-            Kind::Blocking => Kind::Legacy,
-            Kind::NonBlocking => return true,
-        };
         self.lanes.values().all(|lane| {
             let other = lane.stream.unwrap();
-            other.context != stream.context
-                || other.kind != leads
+            !other.is_ordered_with(stream)
                 || lane.ops.front().is_none_or(|(first, _)| *first > seq)
         })
     }

@@ -6,19 +6,19 @@ use std::thread;
 
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::engine::Next;
-use sluice_preempt::ids::{Context, Event, Kind};
+use sluice_preempt::ids::{Context, Event};
 use sluice_preempt::outcome::Error;
 use sluice_preempt::queue::Queue;
 
 use crate::gpu::{During, Effect};
-use crate::rig::{ASYNC, Rig, SYNC, config};
+use crate::rig::{ASYNC, NON_BLOCKING, Rig, SYNC, config};
 
 const MS: u64 = 1_000_000;
 const FIRST: Context = Context(1);
 
 /// A preempted stream of context 2 behind an event of context 1, which has been recorded.
 fn waits_for_another_context(rig: &Rig) -> (Arc<Queue>, Event) {
-    let (recorder, waiter) = (rig.plain(1, Kind::NonBlocking), rig.plain(2, Kind::NonBlocking));
+    let (recorder, waiter) = (rig.plain(1, NON_BLOCKING), rig.plain(2, NON_BLOCKING));
     rig.engine.enable(&waiter, config(Level::Host)).unwrap();
     rig.preempt(&waiter, SYNC).unwrap();
     let event = rig.event();
@@ -90,7 +90,7 @@ fn a_context_does_not_end_while_the_worker_has_a_stream_of_another_wait_for_its_
 #[test]
 fn a_context_does_not_end_while_a_stream_of_it_is_looked_at() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.launch(&queue, Effect::Nothing, MS, 1).unwrap();
     rig.preempt(&queue, ASYNC).unwrap();
     let join = ends_during(&rig, During::Query);
@@ -103,7 +103,7 @@ fn a_context_does_not_end_while_a_stream_of_it_is_looked_at() {
 fn a_context_does_not_end_before_the_gpu_has_been_given_back_to_it() {
     let rig = Rig::new();
     rig.gpu.inside().slices = Some(Ok(()));
-    let queue = rig.queue(Kind::NonBlocking, Level::Full);
+    let queue = rig.queue(NON_BLOCKING, Level::Full);
     rig.launch(&queue, Effect::Nothing, MS, 1).unwrap();
     assert_eq!(rig.preempt(&queue, ASYNC).unwrap().level, Level::Full);
     let join = ends_during(&rig, During::Release);
@@ -130,7 +130,7 @@ fn no_event_is_waited_for_by_the_worker_while_a_context_might_be_ending() {
 /// Context 1 may be ending; meanwhile two commands were called, of which the queue's bound keeps the second back.
 fn kept_back() -> (Rig, Arc<Queue>) {
     let rig = Rig::new();
-    let queue = rig.plain(1, Kind::NonBlocking);
+    let queue = rig.plain(1, NON_BLOCKING);
     let narrow = Config { queue_size: 1, batch_size: 1, adaptive: false, ..config(Level::Host) };
     rig.engine.enable(&queue, narrow).unwrap();
     rig.engine.context_ends(FIRST);
@@ -182,7 +182,7 @@ fn an_event_of_which_nobody_told_may_have_the_handle_of_one_that_ended_with_its_
     rig.end_context(1);
     rig.gpu.inside().destroyed_events.clear();
     rig.gpu.inside().event_contexts.clear();
-    let queue = rig.plain(1, Kind::NonBlocking);
+    let queue = rig.plain(1, NON_BLOCKING);
     rig.engine.record(&queue, event).unwrap();
     rig.restore(&waiter);
     rig.settle();
@@ -193,7 +193,7 @@ fn an_event_of_which_nobody_told_may_have_the_handle_of_one_that_ended_with_its_
 fn the_next_context_of_the_same_handle_is_given_no_events_of_the_one_before() {
     let rig = Rig::new();
     for round in 0..3 {
-        let (recorder, waiter) = (rig.plain(1, Kind::NonBlocking), rig.queue(Kind::NonBlocking, Level::Host));
+        let (recorder, waiter) = (rig.plain(1, NON_BLOCKING), rig.queue(NON_BLOCKING, Level::Host));
         rig.preempt(&waiter, SYNC).unwrap();
         let event = rig.event();
         // Each record but the first needs an event of the engine's, since what was recorded before is still meant.
@@ -213,11 +213,11 @@ fn the_next_context_of_the_same_handle_is_given_no_events_of_the_one_before() {
 fn nothing_of_a_context_is_used_while_a_call_of_the_drivers_may_end_it() {
     let rig = Rig::new();
     rig.gpu.inside().slices = Some(Ok(()));
-    let held = rig.queue(Kind::NonBlocking, Level::Full);
-    let watched = rig.plain(1, Kind::NonBlocking);
-    let timeout = Config { task_timeout_ns: Some(MS), minimum_share: 50, ..config(Level::Device) };
+    let held = rig.queue(NON_BLOCKING, Level::Full);
+    let watched = rig.plain(1, NON_BLOCKING);
+    let timeout = Config { task_timeout_ns: Some(MS), ..config(Level::Device) };
     rig.engine.enable(&watched, timeout).unwrap();
-    let elsewhere = rig.plain(2, Kind::NonBlocking);
+    let elsewhere = rig.plain(2, NON_BLOCKING);
     rig.engine.enable(&elsewhere, config(Level::Host)).unwrap();
     for queue in [&held, &watched] {
         (0..4).for_each(|tag| rig.launch(queue, Effect::Nothing, MS, tag).unwrap());
@@ -255,7 +255,7 @@ fn nothing_of_a_context_is_used_while_a_call_of_the_drivers_may_end_it() {
 #[test]
 fn a_stream_destroyed_while_its_context_might_have_ended_is_destroyed_when_it_has_not() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.tag(&queue, 1);
     rig.settle();
     rig.engine.context_ends(FIRST);
@@ -269,7 +269,7 @@ fn a_stream_destroyed_while_its_context_might_have_ended_is_destroyed_when_it_ha
 #[test]
 fn threads_that_wait_for_a_stream_go_on_when_its_context_has_ended() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.engine.context_ends(FIRST);
     rig.engine.context_stays(FIRST);
     rig.preempt(&queue, SYNC).unwrap();

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::engine::Request;
-use sluice_preempt::ids::{Event, Kind};
+use sluice_preempt::ids::Event;
 use sluice_preempt::queue::Queue;
 
 use crate::gpu::Effect;
-use crate::rig::{ASYNC, Rig};
+use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, Rig};
 
 /// What a program does, and what is done to it in between.
 #[derive(Debug, Clone)]
@@ -56,9 +56,15 @@ struct Run {
 }
 
 impl Run {
-    fn new(kinds: &[Kind; STREAMS]) -> Self {
+    fn new() -> Self {
         let rig = Rig::new();
-        let queues = kinds.iter().map(|kind| rig.plain(1, *kind)).collect();
+        let queues = vec![
+            rig.plain_legacy(),
+            rig.plain(1, BLOCKING),
+            rig.plain(1, BLOCKING),
+            rig.plain(1, NON_BLOCKING),
+            rig.plain(1, NON_BLOCKING),
+        ];
         let events = (0..EVENTS).map(|_| rig.event()).collect();
         Self { rig, queues, events, published: vec![None; EVENTS], tag: 0 }
     }
@@ -129,8 +135,8 @@ impl Run {
 
 type Outcome = (Vec<Vec<u64>>, Vec<(u64, u64)>, Vec<u64>);
 
-fn same(steps: &[Step], kinds: [Kind; STREAMS], config: Config) {
-    let (mut plain, mut tried) = (Run::new(&kinds), Run::new(&kinds));
+fn same(steps: &[Step], config: Config) {
+    let (mut plain, mut tried) = (Run::new(), Run::new());
     tried.rig.gpu.inside().slices = Some(Ok(()));
     tried.rig.gpu.inside().patience = Some(100_000);
     for queue in &tried.queues {
@@ -142,9 +148,6 @@ fn same(steps: &[Step], kinds: [Kind; STREAMS], config: Config) {
     }
     assert_eq!(tried.end(), plain.end());
 }
-
-const MIXED: [Kind; STREAMS] =
-    [Kind::Legacy, Kind::Blocking, Kind::Blocking, Kind::NonBlocking, Kind::NonBlocking];
 
 fn level() -> impl Strategy<Value = Level> {
     prop_oneof![Just(Level::Host), Just(Level::Device), Just(Level::Full)]
@@ -158,6 +161,6 @@ proptest! {
         queue_size in 1u32..16,
     ) {
         let batch_size = queue_size.div_ceil(2);
-        same(&steps, MIXED, Config { level, queue_size, batch_size, ..Config::default() });
+        same(&steps, Config { level, queue_size, batch_size, ..Config::default() });
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use sluice_preempt::config::Level;
-use sluice_preempt::ids::{Code, Event, Kind};
+use sluice_preempt::ids::{Code, Event};
 use sluice_preempt::queue::Queue;
 
 use crate::gpu::Effect;
-use crate::rig::{ASYNC, Rig, SYNC};
+use crate::rig::{ASYNC, NON_BLOCKING, Rig, SYNC};
 
 fn streams(rig: &Rig) -> (Arc<Queue>, Arc<Queue>, Event) {
-    let queue = || rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = || rig.queue(NON_BLOCKING, Level::Host);
     (queue(), queue(), rig.event())
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::Engine;
-use super::preempt::Request;
 use crate::driver::{Clock, Driver, Observer};
 use crate::outcome::Notice;
 use crate::queue::Queue;
@@ -14,8 +13,6 @@ const LOOK_NS: u64 = 50_000;
 
 enum Due {
     Expired(Arc<Queue>),
-    Breath(Arc<Queue>, u64),
-    BreathOver(Arc<Queue>, Request),
     Look(Arc<Queue>, u64),
     Idle(Arc<Queue>),
 }
@@ -23,21 +20,12 @@ enum Due {
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Does what is due at `now`; when the next thing is.
     pub(super) fn tick(&self, now: u64) -> Option<u64> {
-        let (due, mut next) = self.due(now);
+        let (due, next) = self.due(now);
         for due in due {
             match due {
                 Due::Expired(queue) => {
-                    self.resume(&queue, None, false);
+                    self.resume(&queue, None);
                     self.observer.notice(Notice::LeaseExpired(queue.id()));
-                }
-                Due::Breath(queue, epoch) => {
-                    self.resume(&queue, Some(epoch), true);
-                    next = Some(now);
-                }
-                Due::BreathOver(queue, request) => {
-                    // It may have been restored meanwhile, or destroyed: then there is nothing to go on with.
-                    let _ = self.preempt(&queue, request);
-                    next = Some(now);
                 }
                 Due::Look(queue, epoch) => {
                     let _ = self.has_stopped(&queue, epoch);
@@ -55,34 +43,14 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let Some(config) = lane.config else { continue };
             let queue = &lane.queue;
             let held = lane.state.is_held();
-            if (held || lane.hold.breath)
+            if held
                 && let Some(until) = lane.hold.until_ns
             {
                 if now >= until {
-                    lane.hold.breath = false;
                     due.push(Due::Expired(Arc::clone(queue)));
                     continue;
                 }
                 times.push(until);
-            }
-            if held && config.minimum_share > 0 {
-                lane.share.hold(now, config.window_ns);
-                match lane.share.breath_at(config.window_ns, config.minimum_share) {
-                    Some(at) if now >= at => due.push(Due::Breath(Arc::clone(queue), lane.epoch)),
-                    Some(at) => times.push(at),
-                    None => {}
-                }
-            }
-            if lane.hold.breath {
-                let ends = lane.share.ends(config.window_ns);
-                if now >= ends {
-                    lane.hold.breath = false;
-                    let lease_ns = lane.hold.until_ns.map(|until| until - now);
-                    let request = Request { level: lane.hold.asked, lease_ns, ..Request::default() };
-                    due.push(Due::BreathOver(Arc::clone(queue), request));
-                } else {
-                    times.push(ends);
-                }
             }
             if lane.state == State::Preempting && lane.hold.level.is_some() {
                 due.push(Due::Look(Arc::clone(queue), lane.epoch));

@@ -7,12 +7,11 @@ use std::thread;
 use sluice_preempt::command::{Later, Work};
 use sluice_preempt::config::{Config, Level};
 use sluice_preempt::engine::Request;
-use sluice_preempt::ids::Kind;
 use sluice_preempt::outcome::Error;
 use sluice_preempt::state::State;
 
 use crate::gpu::Effect;
-use crate::rig::{ASYNC, Rig, SYNC, config};
+use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, Rig, SYNC, config};
 
 /// Waits until `done`, letting the other threads run.
 fn until(done: impl Fn() -> bool) {
@@ -24,7 +23,7 @@ fn until(done: impl Fn() -> bool) {
 #[test]
 fn waits_for_a_preempted_stream_end_when_it_is_restored() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     let event = rig.event();
     rig.preempt(&queue, SYNC).unwrap();
     rig.tag(&queue, 1);
@@ -66,7 +65,7 @@ fn a_full_host_queue_makes_the_caller_wait_and_refuses_nothing() {
         Config { host_bytes: 8 * 40, ..config(Level::Host) },
     ] {
         let rig = Rig::new();
-        let queue = rig.plain(1, Kind::NonBlocking);
+        let queue = rig.plain(1, NON_BLOCKING);
         rig.engine.enable(&queue, limit).unwrap();
         rig.preempt(&queue, SYNC).unwrap();
         (0..8).for_each(|tag| rig.tag(&queue, tag));
@@ -86,8 +85,8 @@ fn a_full_host_queue_makes_the_caller_wait_and_refuses_nothing() {
 #[test]
 fn sixteen_threads_on_streams_of_their_own_keep_their_order() {
     let rig = Rig::new();
-    let queues: Vec<_> = (0..16).map(|_| rig.queue(Kind::Blocking, Level::Device)).collect();
-    let legacy = rig.queue(Kind::Legacy, Level::Host);
+    let queues: Vec<_> = (0..16).map(|_| rig.queue(BLOCKING, Level::Device)).collect();
+    let legacy = rig.legacy_queue(Level::Host);
     let alive = rig.alive();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -131,7 +130,7 @@ fn sixteen_threads_on_streams_of_their_own_keep_their_order() {
 #[test]
 fn the_last_call_wins_between_preempt_and_restore() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Device);
+    let queue = rig.queue(NON_BLOCKING, Level::Device);
     let alive = rig.alive();
     for round in 0..300 {
         thread::scope(|scope| {
@@ -157,7 +156,7 @@ fn the_last_call_wins_between_preempt_and_restore() {
 #[test]
 fn preempt_waits_for_a_call_that_is_already_in_the_driver_but_not_for_ever() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     let (entered, has_entered) = mpsc::channel();
     let (leave, may_leave) = mpsc::channel::<()>();
     thread::scope(|scope| {
@@ -181,7 +180,7 @@ fn preempt_waits_for_a_call_that_is_already_in_the_driver_but_not_for_ever() {
 #[test]
 fn a_forked_child_calls_the_driver_and_nothing_waits() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     rig.tag(&queue, 1);
     rig.engine.abandon();

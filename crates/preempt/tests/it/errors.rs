@@ -2,11 +2,11 @@
 
 use sluice_preempt::command::{Command, Launch};
 use sluice_preempt::config::Level;
-use sluice_preempt::ids::{Code, Kind};
+use sluice_preempt::ids::Code;
 use sluice_preempt::outcome::Notice;
 
 use crate::gpu::{Effect, REFUSED};
-use crate::rig::{Rig, SYNC};
+use crate::rig::{NON_BLOCKING, Rig, SYNC};
 
 const TOO_MANY_RESOURCES: Code = Code(701);
 
@@ -17,7 +17,7 @@ fn refused() -> Command {
 #[test]
 fn a_refused_launch_is_reported_at_once_while_the_stream_runs() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     assert_eq!(rig.command(&queue, &refused()), Err(TOO_MANY_RESOURCES));
     rig.tag(&queue, 1);
     rig.settle();
@@ -27,7 +27,7 @@ fn a_refused_launch_is_reported_at_once_while_the_stream_runs() {
 #[test]
 fn a_deferred_launch_that_is_refused_is_reported_once_and_the_rest_still_runs() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     rig.preempt(&queue, SYNC).unwrap();
     rig.tag(&queue, 1);
     assert_eq!(rig.command(&queue, &refused()), Ok(()));
@@ -44,7 +44,7 @@ fn a_deferred_launch_that_is_refused_is_reported_once_and_the_rest_still_runs() 
 #[test]
 fn each_call_that_may_return_it_returns_a_deferred_error() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Host);
+    let queue = rig.queue(NON_BLOCKING, Level::Host);
     type Call = fn(&Rig, &sluice_preempt::queue::Queue) -> Result<(), Code>;
     let calls: [Call; 3] = [
         |rig, queue| rig.engine.query_stream(queue),
@@ -64,7 +64,7 @@ fn each_call_that_may_return_it_returns_a_deferred_error() {
 #[test]
 fn a_lost_context_is_reported_by_everything_that_follows_and_nothing_hangs() {
     let rig = Rig::new();
-    let queue = rig.queue(Kind::NonBlocking, Level::Device);
+    let queue = rig.queue(NON_BLOCKING, Level::Device);
     rig.preempt(&queue, SYNC).unwrap();
     rig.launch(&queue, Effect::Fault, 1000, 1).unwrap();
     rig.restore(&queue);
