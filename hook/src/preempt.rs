@@ -13,21 +13,21 @@
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
-mod argument;
-mod cells;
+mod arguments;
 mod clock;
-pub(crate) mod control;
 pub(crate) mod copies;
 mod driver;
 pub(crate) mod events;
-mod gates;
-mod holds;
+mod gate_cells;
 pub(crate) mod launches;
 mod loads;
 pub(crate) mod manager;
 mod memops;
+mod own_groups;
 mod parameters;
-mod slices;
+mod preemptors;
+pub(crate) mod program_api;
+mod stream_gates;
 mod streams;
 mod submit;
 mod waits;
@@ -41,7 +41,7 @@ use sluice_driver_api::types::CUstream;
 use sluice_preempt::engine::Engine;
 use sluice_preempt::ids::{Code, Stream};
 
-pub(crate) use argument::{Arg, Other, Sent};
+pub(crate) use arguments::{Arg, Other, Sent};
 pub(crate) use loads::{load, load_into};
 pub(crate) use submit::{ask, graph_changes, graph_ends, order, submit, turn};
 pub(crate) use waits::{
@@ -49,20 +49,20 @@ pub(crate) use waits::{
     synchronize_context, unload,
 };
 
-type HookEngine = Engine<driver::Hooked, clock::EngineClock, worker::Ears>;
+type HookEngine = Engine<driver::RealDriver, clock::EngineClock, worker::WorkerWaker>;
 
 /// Calls go through the engine.
 static ENGAGED: AtomicBool = AtomicBool::new(false);
 /// Made once, never freed.
 static ENGINE: AtomicPtr<HookEngine> = AtomicPtr::new(std::ptr::null_mut());
 /// The process is about to end.
-static ENDING: AtomicBool = AtomicBool::new(false);
+static PROCESS_ENDING: AtomicBool = AtomicBool::new(false);
 /// This is the child of a process that had an engine.
-static CHILD: AtomicBool = AtomicBool::new(false);
+static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The thread is in a call of the driver's that is ours to make: what the driver calls meanwhile is not the program's.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static IN_OWN_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether calls go through the engine.
@@ -73,7 +73,7 @@ pub(crate) fn is_engaged() -> bool {
 
 /// The engine for a call of the program's; `None` if there is none, or the driver itself is calling.
 fn engine_for_call() -> Option<&'static HookEngine> {
-    if INSIDE.get() { None } else { engine() }
+    if IN_OWN_CALL.get() { None } else { engine() }
 }
 
 fn engine() -> Option<&'static HookEngine> {
@@ -83,7 +83,7 @@ fn engine() -> Option<&'static HookEngine> {
 
 /// The engine, made if need be; from here on calls go through it. `None` in the child of a process that had one.
 fn engage() -> Option<&'static HookEngine> {
-    if CHILD.load(Acquire) {
+    if FORKED_CHILD.load(Acquire) {
         return None;
     }
     let engine = engine().unwrap_or_else(make);
@@ -93,7 +93,7 @@ fn engage() -> Option<&'static HookEngine> {
 
 #[cold]
 fn make() -> &'static HookEngine {
-    let fresh = Engine::new(driver::Hooked::default(), clock::EngineClock, worker::Ears);
+    let fresh = Engine::new(driver::RealDriver::default(), clock::EngineClock, worker::WorkerWaker);
     let fresh = Box::into_raw(Box::new(fresh));
     match ENGINE.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
         Ok(_) => {
@@ -116,11 +116,11 @@ fn make() -> &'static HookEngine {
 
 /// Nothing of the process may stay on the GPU behind a shut gate, and handlers that run later must not wait for anything of ours.
 extern "C" fn at_exit() {
-    let Some(engine) = engine().filter(|_| !CHILD.load(Acquire)) else { return };
+    let Some(engine) = engine().filter(|_| !FORKED_CHILD.load(Acquire)) else { return };
     crate::governed::guarded((), || {
-        ENDING.store(true, Release);
+        PROCESS_ENDING.store(true, Release);
         engine.restore_all();
-        engine.pump();
+        engine.dispatch();
         ENGAGED.store(false, Release);
         engine.abandon();
     });
@@ -134,8 +134,8 @@ pub(crate) fn keeps_back(context: u64, stream: CUstream) -> bool {
             crate::governed::guarded(false, || {
                 streams::of_context(context).iter().any(|queue| {
                     queue.stream().handle == handle
-                        && holds::is_held_by_manager(queue.id())
-                        && engine.waiting(queue) > 0
+                        && preemptors::is_preempted_by_manager(queue.id())
+                        && engine.pending_commands(queue) > 0
                 })
             })
         })
@@ -144,37 +144,37 @@ pub(crate) fn keeps_back(context: u64, stream: CUstream) -> bool {
 /// Runs a call that may need the GPU, which a stream of the context must not keep from it at level full.
 #[inline]
 pub(crate) fn beside<R>(call: impl FnOnce() -> R) -> R {
-    slices::aside(None);
+    own_groups::yield_group(None);
     call()
 }
 
 /// Whether the process is about to end.
 fn is_ending() -> bool {
-    ENDING.load(Acquire)
+    PROCESS_ENDING.load(Acquire)
 }
 
 /// In the child of a fork: only atomics.
 pub(crate) fn after_fork() {
     if let Some(engine) = engine() {
-        CHILD.store(true, Release);
+        FORKED_CHILD.store(true, Release);
         ENGAGED.store(false, Release);
         engine.abandon();
     }
 }
 
 /// Makes a call of the driver's during which the program is not the one who calls.
-fn inside<R>(call: impl FnOnce() -> R) -> R {
-    let before = INSIDE.replace(true);
+fn as_own_call<R>(call: impl FnOnce() -> R) -> R {
+    let before = IN_OWN_CALL.replace(true);
     let result = call();
-    INSIDE.set(before);
+    IN_OWN_CALL.set(before);
     result
 }
 
 /// Runs a function of the program's from a thread of ours.
-fn outside<R>(call: impl FnOnce() -> R) -> R {
-    let before = INSIDE.replace(false);
+fn as_program_call<R>(call: impl FnOnce() -> R) -> R {
+    let before = IN_OWN_CALL.replace(false);
     let result = call();
-    INSIDE.set(before);
+    IN_OWN_CALL.set(before);
     result
 }
 

@@ -104,11 +104,11 @@ pub enum Command {
 
 /// What a call turns into when it cannot be made now.
 #[derive(Debug)]
-pub enum Later {
+pub enum Deferral {
     /// A command that is made in its turn; the call returns at once.
     Queue(Command),
     /// Nothing: the caller waits for its turn and makes the call itself.
-    InPerson,
+    ByCaller,
 }
 
 impl Command {

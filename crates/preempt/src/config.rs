@@ -2,7 +2,7 @@
 
 /// How early a preempted stream stops, from late to at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
+pub enum PreemptionLevel {
     /// Nothing more is submitted; what was submitted runs to its end.
     Host,
     /// What was submitted stops in place at the next gate: the running kernel ends.
@@ -21,7 +21,7 @@ pub struct Config {
     /// How long nothing has to happen until the stream is reported as idle; `None` for never.
     pub task_timeout_ns: Option<u64>,
     /// The highest level that `preempt` uses.
-    pub level: Level,
+    pub level: PreemptionLevel,
     /// Estimated work in the driver at most.
     pub bound_ns: u64,
     /// Estimated work between two gates at least.
@@ -42,7 +42,7 @@ impl Default for Config {
             queue_size: 32,
             batch_size: 8,
             task_timeout_ns: None,
-            level: Level::Host,
+            level: PreemptionLevel::Host,
             bound_ns: 1_000_000,
             gate_spacing_ns: 50_000,
             adaptive: false,

@@ -60,7 +60,7 @@ pub trait Driver: Send + Sync {
 
     /// Sets whether calls of this thread may be made beside other threads' captures, and returns what was set before
     /// (`cuThreadExchangeStreamCaptureMode`). The engine's own event calls are made relaxed.
-    fn relax(&self, relaxed: bool) -> bool;
+    fn exchange_capture_relaxed(&self, relaxed: bool) -> bool;
 
     /// Whether the GPU still answers. Asked when a preemption has taken too long.
     fn is_hung(&self, context: Context) -> bool {
@@ -69,19 +69,19 @@ pub trait Driver: Send + Sync {
     }
 
     /// Gates, if this GPU can wait for words of memory.
-    fn gate(&self) -> Option<&dyn Gate> {
+    fn stream_gates(&self) -> Option<&dyn StreamGates> {
         None
     }
 
     /// Slices, if somebody can take the GPU from a context.
-    fn slices(&self) -> Option<&dyn Slices> {
+    fn channel_groups(&self) -> Option<&dyn ChannelGroups> {
         None
     }
 }
 
 /// How far a stream has come with its gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct GateProgress {
     /// The last gate that was reached.
     pub arrived: u32,
     /// The last gate that was passed.
@@ -90,21 +90,21 @@ pub struct Progress {
 
 /// The device queue's gates. Each stream has a word that the GPU reads; gate `n` is passed while `word - n`, as a signed
 /// 32-bit number, is not negative (`cuStreamWaitValue32` with GEQ).
-pub trait Gate {
+pub trait StreamGates {
     /// Puts gate `number` behind what was submitted to the stream: noting that it was reached, waiting, noting that it was
     /// passed (one `cuStreamBatchMemOp`).
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code>;
 
     /// Stores the stream's word. No driver call.
-    fn store(&self, stream: Stream, word: u32);
+    fn store_word(&self, stream: Stream, word: u32);
 
     /// How far the GPU has come.
-    fn progress(&self, stream: Stream) -> Progress;
+    fn progress(&self, stream: Stream) -> GateProgress;
 }
 
 /// Why slices could not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SliceError {
+pub enum ChannelGroupError {
     /// Not on this machine, or not for one stream of a context; a lower level is used.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
@@ -123,12 +123,12 @@ pub enum SliceError {
 }
 
 /// The hardware's slices, worked by somebody who can reach the channel groups.
-pub trait Slices: Send + Sync {
+pub trait ChannelGroups: Send + Sync {
     /// Takes the GPU from the stream. Returns when it has stopped.
-    fn hold(&self, stream: Stream) -> Result<(), SliceError>;
+    fn disable(&self, stream: Stream) -> Result<(), ChannelGroupError>;
 
     /// Gives it back.
-    fn release(&self, stream: Stream);
+    fn enable(&self, stream: Stream);
 }
 
 /// Who hears what the engine has to say. Called without locks held, from any thread.
@@ -141,4 +141,3 @@ pub trait Observer: Send + Sync {
     /// There is something to pump: a worker has to be woken, or started.
     fn wake(&self) {}
 }
-

@@ -3,23 +3,30 @@
 use crate::ids::QueueId;
 
 /// How far ahead of the gates placed an open word is: more than a ring holds.
-const FAR: u32 = 1 << 20;
+const OPEN_MARGIN: u32 = 1 << 20;
 
 /// The gates of one stream.
 #[derive(Debug)]
-pub(crate) struct Tickets {
+pub(crate) struct GateSequence {
     placed: u32,
     word: u32,
     since_ns: u64,
     shut: bool,
     /// The driver did not take the last gate.
-    missing: bool,
-    needs: Vec<(QueueId, u32)>,
+    last_refused: bool,
+    needed_by: Vec<(QueueId, u32)>,
 }
 
-impl Default for Tickets {
+impl Default for GateSequence {
     fn default() -> Self {
-        Self { placed: 0, word: FAR, since_ns: u64::MAX, shut: false, missing: false, needs: Vec::new() }
+        Self {
+            placed: 0,
+            word: OPEN_MARGIN,
+            since_ns: u64::MAX,
+            shut: false,
+            last_refused: false,
+            needed_by: Vec::new(),
+        }
     }
 }
 
@@ -28,11 +35,11 @@ pub(crate) fn passes(word: u32, number: u32) -> bool {
     word.wrapping_sub(number) < 1 << 31
 }
 
-fn further(a: u32, b: u32) -> u32 {
+fn later_gate(a: u32, b: u32) -> u32 {
     if passes(a, b) { a } else { b }
 }
 
-impl Tickets {
+impl GateSequence {
     /// The last gate placed, or about to be; 0 if there never was one.
     pub(crate) fn placed(&self) -> u32 {
         self.placed
@@ -52,14 +59,14 @@ impl Tickets {
         }
         self.placed = self.placed.wrapping_add(1);
         if !self.shut {
-            self.word = self.placed.wrapping_add(FAR);
+            self.word = self.placed.wrapping_add(OPEN_MARGIN);
         }
         Some(self.placed)
     }
 
     /// What the driver said to gate `number`. The next work asks for one again if it was not taken.
-    pub(crate) fn answered(&mut self, number: u32, taken: bool) {
-        self.missing = !taken;
+    pub(crate) fn gate_submitted(&mut self, number: u32, taken: bool) {
+        self.last_refused = !taken;
         if !taken {
             self.since_ns = u64::MAX;
             if self.placed == number {
@@ -69,8 +76,8 @@ impl Tickets {
     }
 
     /// Whether the last work is behind no gate, as the driver did not take it.
-    pub(crate) fn is_missing(&self) -> bool {
-        self.missing
+    pub(crate) fn is_last_refused(&self) -> bool {
+        self.last_refused
     }
 
     /// Whether gates are shut.
@@ -89,43 +96,44 @@ impl Tickets {
         self.shut && !passes(self.word, arrived)
     }
 
-    /// Opens gates that somebody needs who `counts`.
+    /// Opens gates that somebody needed_by who `counts`.
     pub(crate) fn pass_needed(&mut self, counts: impl Fn(QueueId) -> bool) {
         if self.shut {
-            let needed = self.needs.iter().filter(|(who, _)| counts(*who)).map(|(_, number)| *number);
-            self.word = needed.fold(self.word, further);
+            let needed =
+                self.needed_by.iter().filter(|(waiter, _)| counts(*waiter)).map(|(_, number)| *number);
+            self.word = needed.fold(self.word, later_gate);
         }
     }
 
     /// Opens all gates.
     pub(crate) fn open(&mut self) {
         self.shut = false;
-        self.word = self.placed.wrapping_add(FAR);
+        self.word = self.placed.wrapping_add(OPEN_MARGIN);
     }
 
     /// Opens what has been placed, and nothing that follows.
     pub(crate) fn pass_placed(&mut self) {
         if self.shut {
-            self.word = further(self.word, self.placed);
+            self.word = later_gate(self.word, self.placed);
         }
     }
 
-    /// `who` waits, on the GPU, for something behind gate `number`.
-    pub(crate) fn need(&mut self, who: QueueId, number: u32) {
-        match self.needs.iter_mut().find(|(known, _)| *known == who) {
-            Some((_, known)) => *known = further(*known, number),
-            None => self.needs.push((who, number)),
+    /// `waiter` waits, on the GPU, for something behind gate `number`.
+    pub(crate) fn add_need(&mut self, waiter: QueueId, number: u32) {
+        match self.needed_by.iter_mut().find(|(known, _)| *known == waiter) {
+            Some((_, known)) => *known = later_gate(*known, number),
+            None => self.needed_by.push((waiter, number)),
         }
     }
 
     /// Whether something is needed that a stream has not done which has come to gate `arrived`.
     pub(crate) fn is_needed(&self, arrived: u32, counts: impl Fn(QueueId) -> bool) -> bool {
-        self.needs.iter().any(|(who, number)| counts(*who) && passes(*number, arrived))
+        self.needed_by.iter().any(|(waiter, number)| counts(*waiter) && passes(*number, arrived))
     }
 
     /// Whoever waits for nothing any more.
-    pub(crate) fn forget(&mut self, who: QueueId) {
-        self.needs.retain(|(known, _)| *known != who);
+    pub(crate) fn remove_needs_of(&mut self, waiter: QueueId) {
+        self.needed_by.retain(|(known, _)| *known != waiter);
     }
 }
 
@@ -135,35 +143,35 @@ mod tests {
 
     #[test]
     fn gates_stay_open_when_their_numbers_run_over() {
-        let mut tickets = Tickets { placed: u32::MAX - 2, ..Tickets::default() };
+        let mut sequence = GateSequence { placed: u32::MAX - 2, ..GateSequence::default() };
         for _ in 0..5 {
-            let number = tickets.due(100, 50).unwrap();
-            assert!(passes(tickets.word(), number));
+            let number = sequence.due(100, 50).unwrap();
+            assert!(passes(sequence.word(), number));
         }
-        tickets.shut_behind(u32::MAX);
-        assert!((0..3).all(|back| tickets.stops_at(tickets.placed().wrapping_sub(back))));
-        assert!((3..1024).all(|back| !tickets.stops_at(tickets.placed().wrapping_sub(back))));
+        sequence.shut_behind(u32::MAX);
+        assert!((0..3).all(|back| sequence.stops_at(sequence.placed().wrapping_sub(back))));
+        assert!((3..1024).all(|back| !sequence.stops_at(sequence.placed().wrapping_sub(back))));
     }
 
     #[test]
     fn a_gate_is_placed_when_enough_work_has_gone_by() {
-        let mut tickets = Tickets::default();
-        let placed: Vec<_> = (0..8).map(|_| tickets.due(20, 50).is_some()).collect();
+        let mut sequence = GateSequence::default();
+        let placed: Vec<_> = (0..8).map(|_| sequence.due(20, 50).is_some()).collect();
         assert_eq!(placed, [true, false, false, true, false, false, true, false]);
     }
 
     #[test]
     fn shut_gates_let_pass_what_others_need_and_no_more() {
-        let mut tickets = Tickets::default();
+        let mut sequence = GateSequence::default();
         for _ in 0..5 {
-            tickets.due(100, 50);
+            sequence.due(100, 50);
         }
-        tickets.need(QueueId(1), 2);
-        tickets.need(QueueId(2), 4);
-        tickets.shut_behind(0);
-        tickets.pass_needed(|who| who == QueueId(1));
-        assert!(passes(tickets.word(), 2) && !passes(tickets.word(), 3));
-        tickets.pass_needed(|_| true);
-        assert!(passes(tickets.word(), 4) && !passes(tickets.word(), 5));
+        sequence.add_need(QueueId(1), 2);
+        sequence.add_need(QueueId(2), 4);
+        sequence.shut_behind(0);
+        sequence.pass_needed(|waiter| waiter == QueueId(1));
+        assert!(passes(sequence.word(), 2) && !passes(sequence.word(), 3));
+        sequence.pass_needed(|_| true);
+        assert!(passes(sequence.word(), 4) && !passes(sequence.word(), 5));
     }
 }

@@ -14,12 +14,12 @@
 //! * Nothing is ever skipped and submitted again.
 //!
 //! # What the caller of the engine has to know
-//! * A thread's own default stream is given to the engine as a [`ids::Kind::Blocking`] stream with a handle that every thread
+//! * A thread's own default stream is given to the engine as a [`ids::Stream`] stream with a handle that every thread
 //!   may use: the worker submits to it, and the driver's handle 2 would mean the worker's own.
 //! * Streams whose preemption is not enabled need queues as well, as soon as one of their context's is: the legacy default stream
 //!   orders all of them, and events run between them. Without anything waiting they cost the one word.
 //! * A deferred host function, callback or graph is named by handle; the driver's adapter makes the call.
-//! * Copies to pageable memory, and from more than [`command::STAGED_MAXIMUM`] bytes of it, are [`command::Later::InPerson`].
+//! * Copies to pageable memory, and from more than [`command::STAGED_MAXIMUM`] bytes of it, are [`command::Deferral::ByCaller`].
 //! * IPC events always use the program's own event (`Engine::event_created`): a later record disturbs a queued wait for
 //!   an earlier one, as the other process could not be told of a substitute.
 //! * The legacy default stream is preempted at level host only. A command of it that waits holds up all blocking streams, so what it
@@ -65,19 +65,19 @@
 
 #![forbid(unsafe_code)]
 
-mod book;
+mod admission;
 pub mod command;
 pub mod config;
-mod door;
 pub mod driver;
 pub mod engine;
 mod estimate;
 mod events;
-mod flight;
+mod gate_sequence;
 pub mod ids;
+mod in_flight;
 pub mod outcome;
 pub mod queue;
-pub mod state;
+mod queue_table;
+pub mod stream_state;
 mod sync;
-mod tickets;
 pub mod worker;

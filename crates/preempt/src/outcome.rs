@@ -1,13 +1,13 @@
 //! What the engine's own calls say.
 
-use crate::config::Level;
+use crate::config::PreemptionLevel;
 use crate::ids::{Code, QueueId};
 
 /// A preemption that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Achieved {
     /// The level in effect: at most the one asked for.
-    pub level: Level,
+    pub level: PreemptionLevel,
     /// From the call to its end.
     pub took_ns: u64,
     /// Whether the stream is known to have stopped; always so after `sync`.
@@ -63,5 +63,5 @@ pub enum Notice {
     /// Who preempted the queue has not been heard of; it runs again.
     LeaseExpired(QueueId),
     /// A deferred command of the queue was refused by the driver.
-    Deferred(QueueId, Code),
+    DeferredCommandFailed(QueueId, Code),
 }

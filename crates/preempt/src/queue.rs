@@ -1,10 +1,10 @@
-//! A queue as threads hold it: what a submission needs without asking the book.
+//! A queue as threads hold it: what a submission needs without asking the table.
 
 use std::sync::Arc;
 
-use crate::door::Door;
-use crate::flight::Flight;
+use crate::admission::Admission;
 use crate::ids::{QueueId, Stream};
+use crate::in_flight::InFlight;
 use crate::sync::{AtomicBool, Ordering};
 
 /// One stream's queue. Kept by whoever submits to the stream, so that it has not to be looked up.
@@ -12,12 +12,12 @@ use crate::sync::{AtomicBool, Ordering};
 pub struct Queue {
     id: QueueId,
     stream: Stream,
-    pub(crate) door: Door,
-    pub(crate) flight: Flight,
-    plain: AtomicBool,
+    pub(crate) admission: Admission,
+    pub(crate) in_flight: InFlight,
+    unrestricted: AtomicBool,
     counted: AtomicBool,
     gated: AtomicBool,
-    dozing: AtomicBool,
+    wake_requested: AtomicBool,
 }
 
 impl Queue {
@@ -25,12 +25,12 @@ impl Queue {
         Arc::new(Self {
             id,
             stream,
-            door: Door::default(),
-            flight: Flight::default(),
-            plain: AtomicBool::new(true),
+            admission: Admission::default(),
+            in_flight: InFlight::default(),
+            unrestricted: AtomicBool::new(true),
             counted: AtomicBool::new(false),
             gated: AtomicBool::new(false),
-            dozing: AtomicBool::new(false),
+            wake_requested: AtomicBool::new(false),
         })
     }
 
@@ -46,12 +46,12 @@ impl Queue {
 
     /// Whether submissions that pass need no further thought.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.plain.load(Ordering::Relaxed)
+    pub(crate) fn is_unrestricted(&self) -> bool {
+        self.unrestricted.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_plain(&self, plain: bool) {
-        self.plain.store(plain, Ordering::Relaxed);
+    pub(crate) fn set_unrestricted(&self, unrestricted: bool) {
+        self.unrestricted.store(unrestricted, Ordering::Relaxed);
     }
 
     /// Whether a bound holds, so that commands are counted.
@@ -73,12 +73,12 @@ impl Queue {
     }
 
     /// Nobody looks at the queue until something is submitted.
-    pub(crate) fn doze(&self) {
-        self.dozing.store(true, Ordering::SeqCst);
+    pub(crate) fn request_wake(&self) {
+        self.wake_requested.store(true, Ordering::SeqCst);
     }
 
     /// Something was submitted; whether somebody wants to be woken for it.
-    pub(crate) fn stir(&self) -> bool {
-        self.dozing.load(Ordering::SeqCst) && self.dozing.swap(false, Ordering::SeqCst)
+    pub(crate) fn take_wake_request(&self) -> bool {
+        self.wake_requested.load(Ordering::SeqCst) && self.wake_requested.swap(false, Ordering::SeqCst)
     }
 }

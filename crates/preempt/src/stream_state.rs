@@ -2,7 +2,7 @@
 
 /// Where a queue is between running and preempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum State {
+pub enum StreamState {
     /// Commands pass.
     #[default]
     Running,
@@ -16,12 +16,12 @@ pub enum State {
 
 /// What may happen to a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Move {
+pub enum Transition {
     /// `preempt` was called.
     Preempt,
     /// What was submitted has stopped.
     Stopped,
-    /// What was submitted goes on, behind a shut door.
+    /// What was submitted goes on, behind a shut admission.
     Yield,
     /// `restore` was called, a lease ended, or a preemption was rolled back.
     Restore,
@@ -29,21 +29,21 @@ pub enum Move {
     Opened,
 }
 
-impl State {
+impl StreamState {
     /// The state after `what`; `None` where it changes nothing.
-    pub fn after(self, what: Move) -> Option<Self> {
+    pub fn after(self, what: Transition) -> Option<Self> {
         match (self, what) {
-            (Self::Running | Self::Restoring, Move::Preempt) => Some(Self::Preempting),
-            (Self::Preempting, Move::Stopped) => Some(Self::Preempted),
-            (Self::Preempted, Move::Yield) => Some(Self::Preempting),
-            (Self::Preempting | Self::Preempted, Move::Restore) => Some(Self::Restoring),
-            (Self::Restoring, Move::Opened) => Some(Self::Running),
+            (Self::Running | Self::Restoring, Transition::Preempt) => Some(Self::Preempting),
+            (Self::Preempting, Transition::Stopped) => Some(Self::Preempted),
+            (Self::Preempted, Transition::Yield) => Some(Self::Preempting),
+            (Self::Preempting | Self::Preempted, Transition::Restore) => Some(Self::Restoring),
+            (Self::Restoring, Transition::Opened) => Some(Self::Running),
             _ => None,
         }
     }
 
     /// Whether somebody preempted the queue and nobody has restored it.
-    pub fn is_held(self) -> bool {
+    pub fn is_under_preemption(self) -> bool {
         matches!(self, Self::Preempting | Self::Preempted)
     }
 }

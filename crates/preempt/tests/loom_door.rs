@@ -14,13 +14,13 @@ use sluice_preempt::driver::{Clock, Driver, EventFlags, Observer};
 use sluice_preempt::engine::{Engine, Request};
 use sluice_preempt::ids::{Code, Context, Event, Stream};
 use sluice_preempt::queue::Queue;
-use sluice_preempt::worker::Bell;
+use sluice_preempt::worker::WakeSignal;
 
 /// A driver that counts commands and is done with them at once.
 #[derive(Debug)]
-struct Counting;
+struct CallingDriver;
 
-impl Driver for Counting {
+impl Driver for CallingDriver {
     fn submit(&self, stream: Stream, command: &Command) -> Result<(), Code> {
         let Command::Call(call) = command else { return Ok(()) };
         call.make(stream.handle)
@@ -61,16 +61,16 @@ impl Driver for Counting {
     fn is_capturing(&self, _: Stream) -> bool {
         false
     }
-    fn relax(&self, _: bool) -> bool {
+    fn exchange_capture_relaxed(&self, _: bool) -> bool {
         true
     }
 }
 
 /// Time does not matter: whoever waits lets the others run.
 #[derive(Debug)]
-struct Still;
+struct FrozenClock;
 
-impl Clock for Still {
+impl Clock for FrozenClock {
     fn now_ns(&self) -> u64 {
         0
     }
@@ -80,30 +80,30 @@ impl Clock for Still {
 }
 
 #[derive(Debug, Clone)]
-struct Rings(Arc<Bell>);
+struct WakeObserver(Arc<WakeSignal>);
 
-impl Observer for Rings {
+impl Observer for WakeObserver {
     fn wake(&self) {
-        self.0.ring();
+        self.0.notify();
     }
 }
 
-type Model = Engine<Counting, Still, Rings>;
+type Model = Engine<CallingDriver, FrozenClock, WakeObserver>;
 
-struct Parts {
+struct Fixture {
     engine: Arc<Model>,
     queue: Arc<Queue>,
     submitted: Arc<AtomicUsize>,
-    bell: Arc<Bell>,
+    wake_signal: Arc<WakeSignal>,
 }
 
-fn parts(adaptive: bool) -> Parts {
+fn fixture(adaptive: bool) -> Fixture {
     let submitted = Arc::new(AtomicUsize::new(0));
-    let bell = Arc::new(Bell::default());
-    let engine = Arc::new(Engine::new(Counting, Still, Rings(Arc::clone(&bell))));
+    let wake_signal = Arc::new(WakeSignal::default());
+    let engine = Arc::new(Engine::new(CallingDriver, FrozenClock, WakeObserver(Arc::clone(&wake_signal))));
     let queue = engine.queue(Stream { context: Context(1), handle: 5, blocking: false });
     engine.enable(&queue, Config { adaptive, ..Config::default() }).unwrap();
-    Parts { engine, queue, submitted, bell }
+    Fixture { engine, queue, submitted, wake_signal }
 }
 
 /// A command that asserts that exactly `number` commands reached the driver before it.
@@ -115,12 +115,12 @@ fn numbered(submitted: &Arc<AtomicUsize>, number: u64) -> Command {
     }))
 }
 
-impl Parts {
+impl Fixture {
     fn caller(&self, commands: u64) -> thread::JoinHandle<()> {
         let (engine, queue) = (Arc::clone(&self.engine), Arc::clone(&self.queue));
         let submitted = Arc::clone(&self.submitted);
         thread::spawn(move || {
-            (0..commands).for_each(|n| engine.command(&queue, &numbered(&submitted, n)).unwrap());
+            (0..commands).for_each(|n| engine.submit_command(&queue, &numbered(&submitted, n)).unwrap());
         })
     }
 
@@ -137,17 +137,17 @@ fn model(test: fn()) {
 
 /// G1: what a preempter has seen submitted when `preempt` returned is all there is until it restores.
 fn nothing_after_preempt(adaptive: bool) {
-    let parts = parts(adaptive);
-    let caller = parts.caller(2);
-    parts.engine.preempt(&parts.queue, Request::default()).unwrap();
-    let at_return = parts.submitted();
+    let fixture = fixture(adaptive);
+    let caller = fixture.caller(2);
+    fixture.engine.preempt(&fixture.queue, Request::default()).unwrap();
+    let at_return = fixture.submitted();
     thread::yield_now();
-    assert_eq!(parts.submitted(), at_return);
+    assert_eq!(fixture.submitted(), at_return);
     caller.join().unwrap();
-    assert_eq!(parts.submitted(), at_return);
-    parts.engine.restore(&parts.queue).unwrap();
-    parts.engine.pump();
-    assert_eq!(parts.submitted(), 2);
+    assert_eq!(fixture.submitted(), at_return);
+    fixture.engine.restore(&fixture.queue).unwrap();
+    fixture.engine.dispatch();
+    assert_eq!(fixture.submitted(), 2);
 }
 
 #[test]
@@ -163,44 +163,44 @@ fn nothing_reaches_the_driver_after_preempt_has_returned_while_commands_are_coun
 #[test]
 fn the_worker_is_woken_for_what_was_queued_between_preempt_and_restore() {
     model(|| {
-        let parts = parts(true);
-        let (engine, bell) = (Arc::clone(&parts.engine), Arc::clone(&parts.bell));
-        let submitted = Arc::clone(&parts.submitted);
+        let fixture = fixture(true);
+        let (engine, wake_signal) = (Arc::clone(&fixture.engine), Arc::clone(&fixture.wake_signal));
+        let submitted = Arc::clone(&fixture.submitted);
         // Were a ring lost, the worker would listen for ever, which loom reports.
         let worker = thread::spawn(move || {
-            engine.pump();
+            engine.dispatch();
             while submitted.load(Ordering::SeqCst) == 0 {
-                bell.listen();
-                engine.pump();
+                wake_signal.wait_for_notify();
+                engine.dispatch();
             }
         });
-        let caller = parts.caller(1);
-        parts.engine.preempt(&parts.queue, Request::default()).unwrap();
-        parts.engine.restore(&parts.queue).unwrap();
+        let caller = fixture.caller(1);
+        fixture.engine.preempt(&fixture.queue, Request::default()).unwrap();
+        fixture.engine.restore(&fixture.queue).unwrap();
         caller.join().unwrap();
-        if parts.engine.waiting(&parts.queue) == 0 {
+        if fixture.engine.pending_commands(&fixture.queue) == 0 {
             // Passed by itself: nobody had to be woken.
-            parts.bell.ring();
+            fixture.wake_signal.notify();
         }
         worker.join().unwrap();
-        assert_eq!(parts.submitted(), 1);
+        assert_eq!(fixture.submitted(), 1);
     });
 }
 
 #[test]
 fn commands_of_one_caller_stay_in_order_beside_a_worker() {
     model(|| {
-        let parts = parts(true);
-        parts.engine.preempt(&parts.queue, Request::default()).unwrap();
-        let caller = parts.caller(2);
-        let engine = Arc::clone(&parts.engine);
+        let fixture = fixture(true);
+        fixture.engine.preempt(&fixture.queue, Request::default()).unwrap();
+        let caller = fixture.caller(2);
+        let engine = Arc::clone(&fixture.engine);
         let worker = thread::spawn(move || {
-            let _ = engine.pump();
+            let _ = engine.dispatch();
         });
-        parts.engine.restore(&parts.queue).unwrap();
+        fixture.engine.restore(&fixture.queue).unwrap();
         worker.join().unwrap();
         caller.join().unwrap();
-        parts.engine.pump();
-        assert_eq!(parts.submitted(), 2);
+        fixture.engine.dispatch();
+        assert_eq!(fixture.submitted(), 2);
     });
 }

@@ -17,14 +17,14 @@ use sluice_preempt::queue::Queue;
 
 /// A driver that crashes at a stream, or a context, that is gone; each call looks twice, as it takes a while.
 #[derive(Debug, Default)]
-struct Strict {
+struct StrictDriver {
     stream_gone: AtomicBool,
     context_gone: AtomicBool,
     submitted: AtomicUsize,
     captures: AtomicBool,
 }
 
-impl Strict {
+impl StrictDriver {
     fn uses_context(&self) {
         assert!(!self.context_gone.load(Ordering::SeqCst), "the context is gone");
     }
@@ -38,9 +38,9 @@ impl Strict {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Shared(Arc<Strict>);
+struct SharedDriver(Arc<StrictDriver>);
 
-impl Driver for Shared {
+impl Driver for SharedDriver {
     fn submit(&self, _: Stream, _: &Command) -> Result<(), Code> {
         self.0.uses_stream();
         self.0.submitted.fetch_add(1, Ordering::SeqCst);
@@ -90,16 +90,16 @@ impl Driver for Shared {
         self.0.uses_stream();
         self.0.captures.load(Ordering::SeqCst)
     }
-    fn relax(&self, _: bool) -> bool {
+    fn exchange_capture_relaxed(&self, _: bool) -> bool {
         true
     }
 }
 
 /// Time does not matter. Whoever waits lets the others run to their end each second time only: so it also goes on in their middle.
 #[derive(Debug, Default)]
-struct Still(std::sync::atomic::AtomicU32);
+struct FrozenClock(std::sync::atomic::AtomicU32);
 
-impl Clock for Still {
+impl Clock for FrozenClock {
     fn now_ns(&self) -> u64 {
         0
     }
@@ -111,29 +111,29 @@ impl Clock for Still {
 }
 
 #[derive(Debug)]
-struct Deaf;
+struct SilentObserver;
 
-impl Observer for Deaf {}
+impl Observer for SilentObserver {}
 
-type Model = Engine<Shared, Still, Deaf>;
+type Model = Engine<SharedDriver, FrozenClock, SilentObserver>;
 
 /// An engine with one stream that is preempted, of which a command waits, and which has been captured.
-fn parts() -> (Arc<Model>, Arc<Queue>, Shared) {
-    let driver = Shared::default();
-    let engine = Arc::new(Engine::new(driver.clone(), Still::default(), Deaf));
+fn fixture() -> (Arc<Model>, Arc<Queue>, SharedDriver) {
+    let driver = SharedDriver::default();
+    let engine = Arc::new(Engine::new(driver.clone(), FrozenClock::default(), SilentObserver));
     let queue = engine.queue(Stream { context: Context(1), handle: 5, blocking: false });
     engine.enable(&queue, Config::default()).unwrap();
     engine.preempt(&queue, Request::default()).unwrap();
-    engine.command(&queue, &Command::Call(Call::new(Work::Small, 0, |_| Ok(())))).unwrap();
+    engine.submit_command(&queue, &Command::Call(Call::new(Work::Small, 0, |_| Ok(())))).unwrap();
     engine.begin_capture(&queue, || Ok(())).unwrap();
     engine.restore(&queue).unwrap();
     (engine, queue, driver)
 }
 
-fn pumps(engine: &Arc<Model>) -> thread::JoinHandle<()> {
+fn spawn_dispatch(engine: &Arc<Model>) -> thread::JoinHandle<()> {
     let engine = Arc::clone(engine);
     thread::spawn(move || {
-        let _ = engine.pump();
+        let _ = engine.dispatch();
     })
 }
 
@@ -146,28 +146,28 @@ fn model(test: fn()) {
 #[test]
 fn a_destroyed_stream_is_used_by_nobody_however_many_hand_over() {
     model(|| {
-        let (engine, queue, driver) = parts();
-        let worker = pumps(&engine);
+        let (engine, queue, driver) = fixture();
+        let worker = spawn_dispatch(&engine);
         engine.destroy_stream(&queue).unwrap();
-        engine.pump();
+        engine.dispatch();
         worker.join().unwrap();
-        engine.pump();
+        engine.dispatch();
         assert_eq!(driver.0.submitted.load(Ordering::SeqCst), 1);
-        assert!(driver.0.stream_gone.load(Ordering::SeqCst) && engine.queues() == 0);
+        assert!(driver.0.stream_gone.load(Ordering::SeqCst) && engine.queue_count() == 0);
     });
 }
 
 #[test]
 fn a_context_that_has_ended_is_used_by_nobody() {
     model(|| {
-        let (engine, _, driver) = parts();
-        let worker = pumps(&engine);
-        engine.context_ends(Context(1));
+        let (engine, _, driver) = fixture();
+        let worker = spawn_dispatch(&engine);
+        engine.begin_context_end(Context(1));
         assert_eq!(driver.0.submitted.load(Ordering::SeqCst), 1);
         driver.0.context_gone.store(true, Ordering::SeqCst);
-        engine.context_ended(Context(1));
+        engine.finish_context_end(Context(1));
         worker.join().unwrap();
-        engine.pump();
-        assert_eq!(engine.queues(), 0);
+        engine.dispatch();
+        assert_eq!(engine.queue_count(), 0);
     });
 }

@@ -4,12 +4,12 @@ use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::outcome::Bypass;
-use sluice_preempt::config::{Config, Level};
+use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::outcome::Error;
 
 use super::CallResult;
 use crate::governed::guarded;
-use crate::preempt::control::{self, Refusal};
+use crate::preempt::program_api::{self, Refusal};
 
 /// `sluice_preemption_config`.
 #[repr(C)]
@@ -50,9 +50,9 @@ impl PreemptionConfig {
     /// The engine's configuration; `None` if a number is out of range.
     fn config(self) -> Option<Config> {
         let level = match self.level {
-            0 => Level::Host,
-            1 => Level::Device,
-            2 => Level::Full,
+            0 => PreemptionLevel::Host,
+            1 => PreemptionLevel::Device,
+            2 => PreemptionLevel::Full,
             _ => return None,
         };
         let config = Config {
@@ -68,11 +68,11 @@ impl PreemptionConfig {
     }
 }
 
-fn number(level: Level) -> c_int {
+fn number(level: PreemptionLevel) -> c_int {
     match level {
-        Level::Host => 0,
-        Level::Device => 1,
-        Level::Full => 2,
+        PreemptionLevel::Host => 0,
+        PreemptionLevel::Device => 1,
+        PreemptionLevel::Full => 2,
     }
 }
 
@@ -131,18 +131,18 @@ pub(crate) unsafe extern "C" fn sluice_preemption_enable(
         Some(_) => return CallResult::Invalid as c_int,
     };
     let Some(wanted) = given.config() else { return CallResult::Invalid as c_int };
-    let idle = given.idle.map(|call| control::OnIdle {
+    let idle = given.idle.map(|call| program_api::IdleCallback {
         stream: stream.expose_provenance(),
         call,
         argument: given.idle_argument.expose_provenance(),
     });
-    answered(|| control::enable(stream, wanted, idle))
+    answered(|| program_api::enable(stream, wanted, idle))
 }
 
 /// Ends it.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sluice_preemption_disable(stream: CUstream) -> c_int {
-    answered(|| control::disable(stream))
+    answered(|| program_api::disable(stream))
 }
 
 /// Preempts a stream.
@@ -156,7 +156,7 @@ pub(crate) unsafe extern "C" fn sluice_preempt(
     achieved: *mut Preemption,
 ) -> c_int {
     answered(|| {
-        let done = control::preempt(stream, sync != 0)?;
+        let done = program_api::preempt(stream, sync != 0)?;
         if !achieved.is_null() {
             // SAFETY: as the caller promises.
             unsafe { achieved.write(Preemption { level: number(done.level), took_ns: done.took_ns }) };
@@ -168,7 +168,7 @@ pub(crate) unsafe extern "C" fn sluice_preempt(
 /// Restores a stream.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sluice_restore(stream: CUstream) -> c_int {
-    answered(|| control::restore(stream))
+    answered(|| program_api::restore(stream))
 }
 
 /// The highest level for a stream.
@@ -182,7 +182,7 @@ pub(crate) unsafe extern "C" fn sluice_preemption_level(
     reason: *mut *const c_char,
 ) -> c_int {
     answered(|| {
-        let supported = control::level(stream)?;
+        let supported = program_api::level(stream)?;
         // SAFETY: as the caller promises.
         unsafe {
             if !level.is_null() {

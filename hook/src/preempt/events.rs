@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_preempt::command::{Later, Work};
+use sluice_preempt::command::{Deferral, Work};
 use sluice_preempt::ids::{Code, Event};
 
 use super::submit::queue_of;
@@ -137,7 +137,7 @@ pub(crate) fn record(
     }
     if flags != 0 {
         // Only captures know records with flags.
-        let result = submit((stream, per_thread), || Work::Small, direct, now, || Ok(Later::InPerson));
+        let result = submit((stream, per_thread), || Work::Small, direct, now, || Ok(Deferral::ByCaller));
         elsewhere(event);
         return result;
     }

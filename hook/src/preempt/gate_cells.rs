@@ -1,4 +1,4 @@
-//! The words of gates: cells in pages of ours that are registered with a context, and which of them are free.
+//! The words of gates: allocator in pages of ours that are registered with a context, and which of them are free.
 //!
 //! A page stays registered until its context ends, also where the driver has then refused the gate: to unregister one waits for all that
 //! the context has been given, and so for whoever stands at a gate of another page.
@@ -26,7 +26,7 @@ const NOT_NOW: &CStr = c"the driver makes no gates at the moment";
 
 /// What the GPU waits for and writes, away from other streams' lines.
 #[repr(C, align(64))]
-pub(super) struct Cell {
+pub(super) struct GateCell {
     pub(super) word: AtomicU32,
     pub(super) arrived: AtomicU32,
     pub(super) passed: AtomicU32,
@@ -34,8 +34,8 @@ pub(super) struct Cell {
     pub(super) placed: AtomicU32,
 }
 
-/// A page's cells for streams. Behind them is one whose gate is tried when the page is registered, which may still be on its way then.
-const CELLS: usize = PAGE / size_of::<Cell>() - 1;
+/// A page's allocator for streams. Behind them is one whose gate is tried when the page is registered, which may still be on its way then.
+const CELLS: usize = PAGE / size_of::<GateCell>() - 1;
 
 /// Where each number is in a cell, in bytes.
 const WORD: u64 = 0;
@@ -44,8 +44,8 @@ const PASSED: u64 = 8;
 
 /// One stream's cell, as the host and as the GPU see it.
 #[derive(Clone, Copy)]
-pub(super) struct Slot {
-    pub(super) cell: &'static Cell,
+pub(super) struct GateSlot {
+    pub(super) cell: &'static GateCell,
     pub(super) device: CUdeviceptr,
 }
 
@@ -58,31 +58,31 @@ struct Registered {
 
 /// Why the streams of a context get no gates.
 #[derive(Debug, Clone, Copy)]
-enum Refusal {
+enum GateRefusal {
     /// The driver has not what they are made of.
-    ForGood(&'static CStr),
+    Permanent(&'static CStr),
     /// It may have it the next time.
-    ForNow(&'static CStr),
+    Temporary(&'static CStr),
 }
 
-impl Refusal {
+impl GateRefusal {
     /// What an answer of the driver's means: whatever is not known to be its last word may be of the moment.
     fn of(Code(answer): Code, for_good: &'static CStr) -> Self {
         match CUresult(answer) {
             CUresult::ERROR_NOT_SUPPORTED | CUresult::ERROR_INVALID_VALUE | CUresult::ERROR_NOT_PERMITTED => {
-                Self::ForGood(for_good)
+                Self::Permanent(for_good)
             }
-            CUresult::ERROR_OUT_OF_MEMORY => Self::ForNow(NO_MEMORY),
-            _ => Self::ForNow(NOT_NOW),
+            CUresult::ERROR_OUT_OF_MEMORY => Self::Temporary(NO_MEMORY),
+            _ => Self::Temporary(NOT_NOW),
         }
     }
 }
 
 /// See the module; everything by context.
 #[derive(Default)]
-pub(super) struct Cells {
-    /// Cells that no stream uses.
-    free: BTreeMap<u64, Vec<Slot>>,
+pub(super) struct GateAllocator {
+    /// GateAllocator that no stream uses.
+    free: BTreeMap<u64, Vec<GateSlot>>,
     /// Pages that are registered.
     pages: BTreeMap<u64, Vec<usize>>,
     /// The one of them whose gate the driver has not taken yet.
@@ -93,22 +93,22 @@ pub(super) struct Cells {
     unused: Vec<usize>,
 }
 
-impl Cells {
+impl GateAllocator {
     /// A cell that the GPU is through with.
-    pub(super) fn take(&mut self, context: Context) -> Result<Slot, &'static CStr> {
+    pub(super) fn take(&mut self, context: Context) -> Result<GateSlot, &'static CStr> {
         if let Some(reason) = self.refused.get(&context.0) {
             return Err(reason);
         }
         // A stream that was destroyed may still have to pass gates: its last writes would be taken for another's.
-        let is_through = |slot: &Slot| slot.cell.passed.load(Acquire) == slot.cell.placed.load(Acquire);
+        let is_through = |slot: &GateSlot| slot.cell.passed.load(Acquire) == slot.cell.placed.load(Acquire);
         let free = self.free.entry(context.0).or_default();
         if let Some(at) = free.iter().position(is_through) {
             return Ok(free.swap_remove(at));
         }
         match self.add_page(context) {
             Ok(slot) => Ok(slot),
-            Err(Refusal::ForNow(reason)) => Err(reason),
-            Err(Refusal::ForGood(reason)) => {
+            Err(GateRefusal::Temporary(reason)) => Err(reason),
+            Err(GateRefusal::Permanent(reason)) => {
                 self.refused.insert(context.0, reason);
                 Err(reason)
             }
@@ -116,7 +116,7 @@ impl Cells {
     }
 
     /// No stream uses the cell any more.
-    pub(super) fn give_back(&mut self, context: Context, slot: Slot) {
+    pub(super) fn give_back(&mut self, context: Context, slot: GateSlot) {
         self.free.entry(context.0).or_default().push(slot);
     }
 
@@ -128,45 +128,46 @@ impl Cells {
         self.unused.extend(self.pages.remove(&context).unwrap_or_default());
     }
 
-    /// Has the GPU pass a gate in a page that it has passed none in; one of the page's cells, the others are free.
-    fn add_page(&mut self, context: Context) -> Result<Slot, Refusal> {
+    /// Has the GPU pass a gate in a page that it has passed none in; one of the page's allocator, the others are free.
+    fn add_page(&mut self, context: Context) -> Result<GateSlot, GateRefusal> {
         let Registered { page, device } = match self.untried.get(&context.0) {
             Some(registered) => *registered,
             None => self.register(context)?,
         };
         cell(page, CELLS).word.store(0, Release);
-        let tried = device + (CELLS * size_of::<Cell>()) as u64;
-        within(context, || try_out(&mut gate(tried, 0)))
-            .map_err(|answer| Refusal::of(answer, NOT_SUPPORTED))?;
+        let tried = device + (CELLS * size_of::<GateCell>()) as u64;
+        within(context, || try_out(&mut gate_operations(tried, 0)))
+            .map_err(|answer| GateRefusal::of(answer, NOT_SUPPORTED))?;
         self.untried.remove(&context.0);
-        let slot = |at| Slot { cell: cell(page, at), device: device + (at * size_of::<Cell>()) as u64 };
+        let slot =
+            |at| GateSlot { cell: cell(page, at), device: device + (at * size_of::<GateCell>()) as u64 };
         self.free.entry(context.0).or_default().extend((1..CELLS).map(slot));
         Ok(slot(0))
     }
 
-    fn register(&mut self, context: Context) -> Result<Registered, Refusal> {
+    fn register(&mut self, context: Context) -> Result<Registered, GateRefusal> {
         let page = match self.unused.pop() {
             Some(page) => page,
             None => {
-                let page = SharedPage::anonymous().map_err(|_| Refusal::ForNow(NO_MEMORY))?;
+                let page = SharedPage::anonymous().map_err(|_| GateRefusal::Temporary(NO_MEMORY))?;
                 Box::leak(Box::new(page)).words().as_ptr().expose_provenance()
             }
         };
         if let Err(answer) = within(context, || register(page)) {
             self.unused.push(page);
-            return Err(Refusal::of(answer, NOT_REGISTERED));
+            return Err(GateRefusal::of(answer, NOT_REGISTERED));
         }
         self.pages.entry(context.0).or_default().push(page);
         let device =
-            within(context, || address(page)).map_err(|answer| Refusal::of(answer, NOT_REGISTERED))?;
+            within(context, || address(page)).map_err(|answer| GateRefusal::of(answer, NOT_REGISTERED))?;
         let registered = Registered { page, device };
         self.untried.insert(context.0, registered);
         Ok(registered)
     }
 }
 
-fn cell(page: usize, at: usize) -> &'static Cell {
-    let cell = std::ptr::with_exposed_provenance::<Cell>(page + at * size_of::<Cell>());
+fn cell(page: usize, at: usize) -> &'static GateCell {
+    let cell = std::ptr::with_exposed_provenance::<GateCell>(page + at * size_of::<GateCell>());
     // SAFETY: pages are ours, whole, aligned and never unmapped; every pattern is a cell, which holds atomics only.
     unsafe { &*cell }
 }
@@ -174,7 +175,7 @@ fn cell(page: usize, at: usize) -> &'static Cell {
 /// What the GPU does at gate `number` of the cell at `device`. The writes have a fence, since the second version of the call takes none
 /// without (and drivers no longer take its first version); so the GPU says that it is at a gate once the kernels in front are done.
 /// On an H200 the three take 3.6 µs, the wait alone 2.2.
-pub(super) fn gate(device: CUdeviceptr, number: u32) -> [Operation; 3] {
+pub(super) fn gate_operations(device: CUdeviceptr, number: u32) -> [Operation; 3] {
     [
         Operation::new(WRITE, device + ARRIVED, number, CU_STREAM_WRITE_VALUE_DEFAULT),
         Operation::new(WAIT, device + WORD, number, CU_STREAM_WAIT_VALUE_GEQ),

@@ -13,16 +13,16 @@ use sluice_preempt::command::Work;
 use sluice_preempt::driver::Driver;
 use sluice_preempt::ids::{Context, Stream};
 
-use super::{HookEngine, engine, engine_for_call, holds, inside, is_engaged};
+use super::{HookEngine, as_own_call, engine, engine_for_call, is_engaged, preemptors};
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
 use crate::real;
 
 /// Local memory of a thread, in bytes, that a context certainly has room for: what was measured not to wait.
-const LITTLE: u32 = 64;
+const NO_WAIT_LOCAL_BYTES: u32 = 64;
 
 /// Kernels that are remembered.
-const MANY: usize = 4096;
+const MAX_KERNELS: usize = 4096;
 
 /// While this lives, streams of the context that the program itself holds yield.
 #[derive(Debug)]
@@ -30,61 +30,61 @@ pub(super) struct Load(&'static HookEngine, Context);
 
 impl Load {
     fn begin(engine: &'static HookEngine, context: Context) -> Self {
-        engine.load_begins(context);
+        engine.begin_module_load(context);
         Self(engine, context)
     }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
-        guarded((), || self.0.load_ends(self.1));
+        guarded((), || self.0.end_module_load(self.1));
     }
 }
 
 /// A call that loads, or may, into the current context.
 #[inline]
 pub(crate) fn load<R>(call: impl FnOnce() -> R) -> R {
-    watched(engine_for_call, gpu::current_context, call)
+    with_load(engine_for_call, gpu::current_context, call)
 }
 
 /// Likewise one of our own, into this context.
 pub(crate) fn load_into<R>(context: u64, call: impl FnOnce() -> R) -> R {
-    watched(engine, || Some(context), call)
+    with_load(engine, || Some(context), call)
 }
 
 /// Loads that began before the engine was there: of those it knows nothing.
-static EARLY: AtomicU32 = AtomicU32::new(0);
+static UNTRACKED: AtomicU32 = AtomicU32::new(0);
 
-struct Early;
+struct UntrackedLoad;
 
-impl Early {
+impl UntrackedLoad {
     fn begin() -> Self {
-        EARLY.fetch_add(1, Relaxed);
+        UNTRACKED.fetch_add(1, Relaxed);
         fence(SeqCst);
         Self
     }
 }
 
-impl Drop for Early {
+impl Drop for UntrackedLoad {
     fn drop(&mut self) {
-        EARLY.fetch_sub(1, Relaxed);
+        UNTRACKED.fetch_sub(1, Relaxed);
     }
 }
 
 /// Whether such a load is still under way. Then nothing may stand at a gate that it could wait for.
-pub(super) fn is_any_early() -> bool {
+pub(super) fn is_any_untracked() -> bool {
     // Whoever is not seen here sees that there is an engine.
     fence(SeqCst);
-    EARLY.load(Relaxed) > 0
+    UNTRACKED.load(Relaxed) > 0
 }
 
-fn watched<R>(
+fn with_load<R>(
     engine: impl FnOnce() -> Option<&'static HookEngine>,
     context: impl FnOnce() -> Option<u64>,
     call: impl FnOnce() -> R,
 ) -> R {
     if !is_engaged() {
-        let _early = Early::begin();
+        let _untracked = UntrackedLoad::begin();
         if !is_engaged() {
             return call();
         }
@@ -105,7 +105,7 @@ fn begin(engine: Option<&'static HookEngine>, context: impl FnOnce() -> Option<u
 #[inline]
 pub(super) fn before_launch(stream: Stream, work: Work) -> Option<FirstLaunch> {
     match work {
-        Work::Kernel(function) if holds::is_any_program_s() => first_launch(stream, function),
+        Work::Kernel(function) if preemptors::is_any_preempted_by_program() => first_launch(stream, function),
         _ => None,
     }
 }
@@ -124,16 +124,16 @@ fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
     let engine = engine()?;
     let context = stream.context;
     guarded(None, || {
-        let is_known = || seen().functions.contains(&(context.0, function));
+        let is_known = || launched_kernels().functions.contains(&(context.0, function));
         // What a capture notes down is not launched, and reserves nothing.
         if is_known() || engine.driver().is_capturing(stream) {
             return None;
         }
-        inside(|| {
+        as_own_call(|| {
             // To ask for its memory may load it.
             let load = (!is_loaded(function)).then(|| Load::begin(engine, context));
             let local = local_bytes(function);
-            let more = seen().is_more(context.0, local);
+            let more = launched_kernels().may_need_more(context.0, local);
             let load = load.or_else(|| more.then(|| Load::begin(engine, context)));
             Some(FirstLaunch { context: context.0, function, local, _load: load })
         })
@@ -143,7 +143,7 @@ fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
 /// What the driver said to the launch. One that it did not make has reserved nothing.
 pub(super) fn launched(first: Option<FirstLaunch>, result: CUresult) {
     if let Some(first) = first.filter(|_| result == CUresult::SUCCESS) {
-        guarded((), || seen().note(&first));
+        guarded((), || launched_kernels().note(&first));
     }
 }
 
@@ -168,29 +168,30 @@ fn local_bytes(function: u64) -> u32 {
 
 /// Kernels that were launched while the program held a stream.
 #[derive(Debug, Default)]
-struct Seen {
+struct LaunchedKernels {
     /// By context.
     functions: BTreeSet<(u64, u64)>,
     /// The most local memory that one of them needed, by context.
     local: BTreeMap<u64, u32>,
 }
 
-static SEEN: Mutex<Seen> = Mutex::new(Seen { functions: BTreeSet::new(), local: BTreeMap::new() });
+static LAUNCHED: Mutex<LaunchedKernels> =
+    Mutex::new(LaunchedKernels { functions: BTreeSet::new(), local: BTreeMap::new() });
 
-impl Seen {
+impl LaunchedKernels {
     /// Whether a kernel with so much local memory may need more than any before. One of which it is not known always may.
-    fn is_more(&self, context: u64, local: u32) -> bool {
-        local > self.local.get(&context).copied().unwrap_or(LITTLE)
+    fn may_need_more(&self, context: u64, local: u32) -> bool {
+        local > self.local.get(&context).copied().unwrap_or(NO_WAIT_LOCAL_BYTES)
     }
 
     /// Remembers a kernel that was launched.
     fn note(&mut self, launched: &FirstLaunch) {
-        if self.functions.len() >= MANY {
+        if self.functions.len() >= MAX_KERNELS {
             self.functions.clear();
         }
         self.functions.insert((launched.context, launched.function));
         if launched.local < u32::MAX {
-            let most = self.local.entry(launched.context).or_insert(LITTLE);
+            let most = self.local.entry(launched.context).or_insert(NO_WAIT_LOCAL_BYTES);
             *most = launched.local.max(*most);
         }
     }
@@ -198,13 +199,13 @@ impl Seen {
 
 /// A module was unloaded, or a context has ended: handles of functions may come again.
 pub(super) fn forget_functions(context: Option<u64>) {
-    let mut seen = seen();
-    seen.functions.clear();
+    let mut kernels = launched_kernels();
+    kernels.functions.clear();
     if let Some(context) = context {
-        seen.local.remove(&context);
+        kernels.local.remove(&context);
     }
 }
 
-fn seen() -> MutexGuard<'static, Seen> {
-    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+fn launched_kernels() -> MutexGuard<'static, LaunchedKernels> {
+    LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }

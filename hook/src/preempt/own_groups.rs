@@ -1,4 +1,4 @@
-//! Level full: the context's channel group is stopped through the program's own control descriptor, in the middle of a kernel.
+//! PreemptionLevel full: the context's channel group is disabled through the program's own control descriptor, in the middle of a kernel.
 //!
 //! A group is a whole context, so this is for a stream whose context does nothing else. As soon as another of its streams is used,
 //! or a call needs the GPU for itself, the group runs again and the stream is held by its gates.
@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use sluice_comm::attach::MAX_CHANNELS;
 use sluice_nvrm::sniff::Found;
 use sluice_nvrm::{ControlError, Controls, Driver as Module};
-use sluice_preempt::driver::{Driver, SliceError, Slices};
+use sluice_preempt::driver::{ChannelGroupError, ChannelGroups, Driver};
 use sluice_preempt::ids::{Code, Context, Stream};
 use sluice_preempt::queue::Queue;
 
@@ -20,20 +20,20 @@ use super::{engine_for_call, is_engaged, streams};
 use crate::governed::guarded;
 use crate::{gpu, groups, process, real};
 
-/// Some group is stopped.
-static ANY: AtomicBool = AtomicBool::new(false);
+/// Some group is disabled.
+static ANY_DISABLED: AtomicBool = AtomicBool::new(false);
 
 /// A status of the driver's: no room to keep what is taken off the GPU (`NV_ERR_INSUFFICIENT_RESOURCES`, `NV_ERR_NO_MEMORY`).
-const NO_ROOM: [u32; 2] = [0x1a, 0x51];
+const OUT_OF_MEMORY_STATUSES: [u32; 2] = [0x1a, 0x51];
 
-/// The groups that are stopped, by context.
+/// The groups that are disabled, by context.
 #[derive(Debug, Default)]
-pub(crate) struct OwnGroups {
-    stopped: Mutex<BTreeMap<u64, Stopped>>,
+pub(crate) struct OwnChannelGroups {
+    disabled: Mutex<BTreeMap<u64, DisabledGroup>>,
 }
 
 #[derive(Debug)]
-struct Stopped {
+struct DisabledGroup {
     group: Found,
     /// Streams on whose behalf; the group runs again when there is none.
     streams: Vec<u64>,
@@ -41,28 +41,28 @@ struct Stopped {
 
 /// Whoever uses `queue`, or else the calling thread's context, needs the GPU there.
 #[inline]
-pub(super) fn aside(queue: Option<&Queue>) {
-    if ANY.load(Relaxed) && is_engaged() {
-        stand_aside(queue);
+pub(super) fn yield_group(queue: Option<&Queue>) {
+    if ANY_DISABLED.load(Relaxed) && is_engaged() {
+        yield_disabled_group(queue);
     }
 }
 
 #[cold]
-fn stand_aside(queue: Option<&Queue>) {
+fn yield_disabled_group(queue: Option<&Queue>) {
     let Some(engine) = engine_for_call() else { return };
     let context = queue.map(|queue| queue.stream().context).or_else(|| gpu::current_context().map(Context));
     if let Some(context) = context {
-        guarded((), || engine.yield_slices(context, queue));
+        guarded((), || engine.enable_groups_of(context, queue));
     }
 }
 
 /// Why streams of a context cannot be taken off the GPU, if they cannot.
 pub(super) fn unsupported(context: Context) -> Option<&'static CStr> {
-    find(context).err()
+    find_group(context).err()
 }
 
 /// The one group of compute that a context's device has in this process.
-fn find(context: Context) -> Result<Found, &'static CStr> {
+fn find_group(context: Context) -> Result<Found, &'static CStr> {
     static MODULE: OnceLock<Module> = OnceLock::new();
     let module = MODULE.get_or_init(Module::loaded);
     if real::simulated_ioctl().is_none() && !matches!(module, Module::Compared(_)) {
@@ -83,56 +83,56 @@ fn find(context: Context) -> Result<Found, &'static CStr> {
     }
 }
 
-impl OwnGroups {
-    fn stopped(&self) -> MutexGuard<'_, BTreeMap<u64, Stopped>> {
-        self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
+impl OwnChannelGroups {
+    fn disabled(&self) -> MutexGuard<'_, BTreeMap<u64, DisabledGroup>> {
+        self.disabled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Slices for OwnGroups {
-    fn hold(&self, stream: Stream) -> Result<(), SliceError> {
-        let mut stopped = self.stopped();
-        if let Some(known) = stopped.get_mut(&stream.context.0) {
+impl ChannelGroups for OwnChannelGroups {
+    fn disable(&self, stream: Stream) -> Result<(), ChannelGroupError> {
+        let mut disabled = self.disabled();
+        if let Some(known) = disabled.get_mut(&stream.context.0) {
             known.streams.push(stream.handle);
             return Ok(());
         }
-        let group = find(stream.context)
-            .map_err(|_| SliceError::Unsupported("the channel group is not ours to stop"))?;
-        if is_shared(stream) {
-            return Err(SliceError::Unsupported("another stream of the context has work"));
+        let group = find_group(stream.context)
+            .map_err(|_| ChannelGroupError::Unsupported("the channel group is not ours to stop"))?;
+        if has_other_work(stream) {
+            return Err(ChannelGroupError::Unsupported("another stream of the context has work"));
         }
         // From here on whoever comes with other work has the group started again.
-        ANY.store(true, SeqCst);
-        if let Err(error) = work(&group, Controls::disable) {
-            let _started = work(&group, Controls::enable);
-            ANY.store(!stopped.is_empty(), SeqCst);
+        ANY_DISABLED.store(true, SeqCst);
+        if let Err(error) = control_channels(&group, Controls::disable) {
+            let _started = control_channels(&group, Controls::enable);
+            ANY_DISABLED.store(!disabled.is_empty(), SeqCst);
             return Err(error);
         }
-        stopped.insert(stream.context.0, Stopped { group, streams: vec![stream.handle] });
+        disabled.insert(stream.context.0, DisabledGroup { group, streams: vec![stream.handle] });
         Ok(())
     }
 
-    fn release(&self, stream: Stream) {
-        let mut stopped = self.stopped();
-        let Some(known) = stopped.get_mut(&stream.context.0) else { return };
+    fn enable(&self, stream: Stream) {
+        let mut disabled = self.disabled();
+        let Some(known) = disabled.get_mut(&stream.context.0) else { return };
         known.streams.retain(|handle| *handle != stream.handle);
         if !known.streams.is_empty() {
             return;
         }
-        let Some(known) = stopped.remove(&stream.context.0) else { return };
-        ANY.store(!stopped.is_empty(), SeqCst);
-        if let Err(error) = work(&known.group, Controls::enable) {
+        let Some(known) = disabled.remove(&stream.context.0) else { return };
+        ANY_DISABLED.store(!disabled.is_empty(), SeqCst);
+        if let Err(error) = control_channels(&known.group, Controls::enable) {
             process::log(format_args!("a channel group could not be started again: {error}"));
         }
     }
 }
 
 /// Whether another stream of the context has something to do that is not held.
-fn is_shared(stream: Stream) -> bool {
+fn has_other_work(stream: Stream) -> bool {
     let Some(engine) = super::engine() else { return true };
     streams::of_context(stream.context.0).iter().any(|queue| {
         queue.stream() != stream
-            && !engine.state(queue).is_some_and(sluice_preempt::state::State::is_held)
+            && !engine.state(queue).is_some_and(sluice_preempt::stream_state::StreamState::is_under_preemption)
             // Another thread may destroy it meanwhile.
             && engine.with_stream(queue, || engine.driver().query_stream(queue.stream()))
                 == Some(Err(Code::NOT_READY))
@@ -140,22 +140,22 @@ fn is_shared(stream: Stream) -> bool {
 }
 
 /// Makes a control for all channels of a group.
-fn work(
+fn control_channels(
     group: &Found,
     control: impl Fn(&Controls, u32, u32, &[u32]) -> Result<(), ControlError>,
-) -> Result<(), SliceError> {
-    const GONE: SliceError = SliceError::Unsupported("the control descriptor is gone");
+) -> Result<(), ChannelGroupError> {
+    const GONE: ChannelGroupError = ChannelGroupError::Unsupported("the control descriptor is gone");
     let descriptor = groups::control(group.fd).ok_or(GONE)?;
     let controls = Controls::over(descriptor, real::simulated_ioctl().is_some()).map_err(|_| GONE)?;
     for channels in group.handles.channels.chunks(MAX_CHANNELS) {
         control(&controls, group.handles.client, group.handles.subdevice, channels).map_err(|error| {
             match error {
-                ControlError::Timeout => SliceError::Timeout,
-                ControlError::Refused(status) if NO_ROOM.contains(&status.0) => {
-                    SliceError::InsufficientMemory
+                ControlError::Timeout => ChannelGroupError::Timeout,
+                ControlError::Refused(status) if OUT_OF_MEMORY_STATUSES.contains(&status.0) => {
+                    ChannelGroupError::InsufficientMemory
                 }
                 ControlError::Refused(status) if status.is_gone() => GONE,
-                ControlError::Refused(_) | ControlError::Io(_) => SliceError::ContextSaveFailed,
+                ControlError::Refused(_) | ControlError::Io(_) => ChannelGroupError::ContextSaveFailed,
             }
         })?;
     }

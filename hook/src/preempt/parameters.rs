@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use sluice_driver_api::CUresult;
 use sluice_preempt::ids::Code;
 
-use super::inside;
+use super::as_own_call;
 use crate::gpu::pointer;
 use crate::real;
 
@@ -17,7 +17,7 @@ pub(super) const BUFFER: usize = 1;
 pub(super) const BUFFER_SIZE: usize = 2;
 
 /// More parameters than any kernel has.
-const MANY: usize = 4096;
+const MAX_PARAMETERS: usize = 4096;
 
 /// Where a function's parameters are: offset and size of each.
 type Layout = Arc<[(usize, usize)]>;
@@ -92,16 +92,16 @@ fn layout(function: u64) -> Option<Layout> {
         return Some(known.clone());
     }
     let table = real::table();
-    let found = inside(|| {
+    let found = as_own_call(|| {
         let of_function = table.cuFuncGetParamInfo.and_then(|get| {
             // SAFETY: the program launches the function, so it is loaded; the out-pointers are writable.
-            walk(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
+            read_layout(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
         });
         of_function.or_else(|| {
             // Launches also take the handle of a kernel, which is no function's.
             let get = table.cuKernelGetParamInfo?;
             // SAFETY: as above.
-            walk(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
+            read_layout(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
         })
     })?;
     layouts.lock().unwrap_or_else(PoisonError::into_inner).insert(function, found.clone());
@@ -109,9 +109,9 @@ fn layout(function: u64) -> Option<Layout> {
 }
 
 /// Asks for one parameter after another until there are no more.
-fn walk(mut get: impl FnMut(usize, *mut usize, *mut usize) -> CUresult) -> Option<Layout> {
+fn read_layout(mut get: impl FnMut(usize, *mut usize, *mut usize) -> CUresult) -> Option<Layout> {
     let mut found = Vec::new();
-    for index in 0..MANY {
+    for index in 0..MAX_PARAMETERS {
         let (mut offset, mut size) = (0, 0);
         match get(index, &raw mut offset, &raw mut size) {
             CUresult::SUCCESS => found.push((offset, size)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluice_preempt::config::Level;
+use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::engine::Request;
 use sluice_preempt::ids::QueueId;
 use sluice_preempt::outcome::{Achieved, Error};
@@ -14,12 +14,12 @@ use super::{HookEngine, loads};
 
 /// Who wants a stream to stand still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holder {
+pub(super) enum Preemptor {
     Program,
     Manager,
 }
 
-impl Holder {
+impl Preemptor {
     fn bit(self) -> u8 {
         match self {
             Self::Program => 1,
@@ -29,86 +29,86 @@ impl Holder {
 }
 
 /// Whether the program holds any stream.
-static PROGRAM_S: AtomicBool = AtomicBool::new(false);
-static HELD: Mutex<BTreeMap<QueueId, u8>> = Mutex::new(BTreeMap::new());
+static ANY_BY_PROGRAM: AtomicBool = AtomicBool::new(false);
+static PREEMPTED_BY: Mutex<BTreeMap<QueueId, u8>> = Mutex::new(BTreeMap::new());
 
-/// Preempts a stream on somebody's behalf; a refusal leaves it to whoever held it before.
-pub(super) fn hold(
+/// Preempts a stream on somebody's behalf; a refusal leaves it to whoever bits it before.
+pub(super) fn preempt_for(
     engine: &HookEngine,
     queue: &Queue,
-    holder: Holder,
+    preemptor: Preemptor,
     request: Request,
 ) -> Result<Achieved, Error> {
     {
-        let mut all = all();
-        let held = all.get(&queue.id()).map_or(0, |held| *held) | holder.bit();
-        all.insert(queue.id(), held);
-        note(&all);
+        let mut preempted = lock();
+        let bits = preempted.get(&queue.id()).map_or(0, |bits| *bits) | preemptor.bit();
+        preempted.insert(queue.id(), bits);
+        update_any_by_program(&preempted);
         // While nobody else can change who holds it: what the engine is told last is what is so.
-        engine.set_yields(queue, yields(held));
+        engine.set_yields_to_loads(queue, yields_to_loads(bits));
     }
     let result = engine.preempt(queue, request);
     if matches!(result, Err(error) if !matches!(error, Error::Timeout { pending: true })) {
-        let _ = release(engine, queue, holder);
+        let _ = restore_for(engine, queue, preemptor);
     }
     result
 }
 
 /// Lets a stream run again, unless somebody else holds it. Whoever comes to hold it meanwhile waits, so that this does not undo it.
-pub(super) fn release(engine: &HookEngine, queue: &Queue, holder: Holder) -> Result<(), Error> {
-    let mut all = all();
-    let others = all.get(&queue.id()).map_or(0, |held| held & !holder.bit());
+pub(super) fn restore_for(engine: &HookEngine, queue: &Queue, preemptor: Preemptor) -> Result<(), Error> {
+    let mut preempted = lock();
+    let others = preempted.get(&queue.id()).map_or(0, |bits| bits & !preemptor.bit());
     if others == 0 {
-        all.remove(&queue.id());
-        note(&all);
+        preempted.remove(&queue.id());
+        update_any_by_program(&preempted);
         return engine.restore(queue);
     }
-    all.insert(queue.id(), others);
-    note(&all);
-    engine.set_yields(queue, yields(others));
+    preempted.insert(queue.id(), others);
+    update_any_by_program(&preempted);
+    engine.set_yields_to_loads(queue, yields_to_loads(others));
     // Without the lease of whoever has let go, and not at a gate that a load of which the engine knows nothing could wait for.
-    let level = (yields(others) && loads::is_any_early()).then_some(Level::Host);
+    let level = (yields_to_loads(others) && loads::is_any_untracked()).then_some(PreemptionLevel::Host);
     let request = Request { timeout_ns: 0, level, ..Request::default() };
     engine.preempt(queue, request).map(drop).or(Ok(()))
 }
 
 /// Whether a manager holds the stream.
-pub(super) fn is_held_by_manager(queue: QueueId) -> bool {
-    all().get(&queue).is_some_and(|held| held & Holder::Manager.bit() != 0)
+pub(super) fn is_preempted_by_manager(queue: QueueId) -> bool {
+    lock().get(&queue).is_some_and(|bits| bits & Preemptor::Manager.bit() != 0)
 }
 
 /// The program holds the stream no more: it has destroyed it, or ended its context.
-pub(super) fn program_is_through(queue: QueueId) {
-    let mut all = all();
-    if let Some(held) = all.get_mut(&queue) {
-        *held &= !Holder::Program.bit();
+pub(super) fn forget_program(queue: QueueId) {
+    let mut preempted = lock();
+    if let Some(bits) = preempted.get_mut(&queue) {
+        *bits &= !Preemptor::Program.bit();
     }
-    all.retain(|_, held| *held != 0);
-    note(&all);
+    preempted.retain(|_, bits| *bits != 0);
+    update_any_by_program(&preempted);
 }
 
 /// The stream runs again by itself, or is gone.
 pub(super) fn forget(queue: QueueId) {
-    let mut all = all();
-    all.remove(&queue);
-    note(&all);
+    let mut preempted = lock();
+    preempted.remove(&queue);
+    update_any_by_program(&preempted);
 }
 
 /// Whether the program itself holds some stream.
 #[inline]
-pub(super) fn is_any_program_s() -> bool {
-    PROGRAM_S.load(Relaxed)
+pub(super) fn is_any_preempted_by_program() -> bool {
+    ANY_BY_PROGRAM.load(Relaxed)
 }
 
-/// Whether a stream that is held so yields to loads: a manager lets go of it by itself, and soon.
-fn yields(held: u8) -> bool {
-    held == Holder::Program.bit()
+/// Whether a stream that is bits so yields to loads: a manager lets go of it by itself, and soon.
+fn yields_to_loads(bits: u8) -> bool {
+    bits == Preemptor::Program.bit()
 }
 
-fn note(all: &BTreeMap<QueueId, u8>) {
-    PROGRAM_S.store(all.values().any(|held| held & Holder::Program.bit() != 0), Relaxed);
+fn update_any_by_program(preempted: &BTreeMap<QueueId, u8>) {
+    ANY_BY_PROGRAM.store(preempted.values().any(|bits| bits & Preemptor::Program.bit() != 0), Relaxed);
 }
 
-fn all() -> MutexGuard<'static, BTreeMap<QueueId, u8>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, BTreeMap<QueueId, u8>> {
+    PREEMPTED_BY.lock().unwrap_or_else(PoisonError::into_inner)
 }

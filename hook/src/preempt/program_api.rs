@@ -6,17 +6,17 @@ use std::sync::Arc;
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::StreamKind;
-use sluice_preempt::config::{Config, Level};
+use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::driver::Driver;
 use sluice_preempt::engine::Request;
 use sluice_preempt::outcome::{Achieved, Error};
 use sluice_preempt::queue::Queue;
 
-pub(crate) use super::worker::OnIdle;
+pub(crate) use super::worker::IdleCallback;
 
-use super::holds::{self, Holder};
+use super::preemptors::{self, Preemptor};
 use super::{HookEngine, engage, engine, streams};
-use super::{loads, manager, slices, worker};
+use super::{loads, manager, own_groups, worker};
 use crate::{gpu, process};
 
 /// Why a call did nothing.
@@ -41,15 +41,15 @@ impl From<Error> for Refusal {
 /// The highest level for a stream, and why it is not a higher one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Supported {
-    pub(crate) level: Level,
+    pub(crate) level: PreemptionLevel,
     pub(crate) reason: Option<&'static CStr>,
 }
 
 /// What a program wants to be called when its stream is idle.
-pub(crate) type Idle = Option<OnIdle>;
+pub(crate) type OnIdle = Option<IdleCallback>;
 
 /// Enables preemption at the configuration's level, or the highest one below it that can be had.
-pub(crate) fn enable(stream: CUstream, mut config: Config, idle: Idle) -> Result<(), Refusal> {
+pub(crate) fn enable(stream: CUstream, mut config: Config, idle: OnIdle) -> Result<(), Refusal> {
     process::passing().map_err(Refusal::Bypassed)?;
     if !config.is_valid() {
         return Err(Error::InvalidConfig.into());
@@ -57,11 +57,11 @@ pub(crate) fn enable(stream: CUstream, mut config: Config, idle: Idle) -> Result
     let engine = engage().ok_or(Refusal::Bypassed(Bypass::Forked))?;
     let queue = streams::find(engine, stream, false).ok_or_else(|| unknown(stream))?;
     // What waits is handed over by the worker: without it a preempted stream would never go on.
-    if !worker::ring() {
+    if !worker::wake_worker() {
         return Err(Refusal::NoThread);
     }
-    if config.level > Level::Host {
-        config.level = config.level.min(supported(engine, &queue, Purpose::Use).level);
+    if config.level > PreemptionLevel::Host {
+        config.level = config.level.min(supported(engine, &queue, GateUse::Prepare).level);
     }
     let result = engine.enable(&queue, config);
     if matches!(result, Ok(()) | Err(Error::AlreadyEnabled)) {
@@ -74,9 +74,9 @@ pub(crate) fn enable(stream: CUstream, mut config: Config, idle: Idle) -> Result
 pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
     let (engine, queue) = enabled(stream)?;
     engine.disable(&queue)?;
-    holds::forget(queue.id());
+    preemptors::forget(queue.id());
     // The manager may still want gates.
-    manager::adopt(engine, &queue);
+    manager::apply_to_new_stream(engine, &queue);
     worker::set_on_idle(queue.id(), None);
     Ok(())
 }
@@ -84,14 +84,19 @@ pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
 /// Preempts a stream.
 pub(crate) fn preempt(stream: CUstream, sync: bool) -> Result<Achieved, Refusal> {
     let (engine, queue) = enabled(stream)?;
-    let level = loads::is_any_early().then_some(Level::Host);
-    Ok(holds::hold(engine, &queue, Holder::Program, Request { sync, level, ..Request::default() })?)
+    let level = loads::is_any_untracked().then_some(PreemptionLevel::Host);
+    Ok(preemptors::preempt_for(
+        engine,
+        &queue,
+        Preemptor::Program,
+        Request { sync, level, ..Request::default() },
+    )?)
 }
 
 /// Restores a stream.
 pub(crate) fn restore(stream: CUstream) -> Result<(), Refusal> {
     let (engine, queue) = enabled(stream)?;
-    Ok(holds::release(engine, &queue, Holder::Program)?)
+    Ok(preemptors::restore_for(engine, &queue, Preemptor::Program)?)
 }
 
 /// The highest level that a stream can be preempted at.
@@ -99,23 +104,23 @@ pub(crate) fn level(stream: CUstream) -> Result<Supported, Refusal> {
     process::passing().map_err(Refusal::Bypassed)?;
     let engine = engage().ok_or(Refusal::Bypassed(Bypass::Forked))?;
     let queue = streams::find(engine, stream, false).ok_or_else(|| unknown(stream))?;
-    Ok(supported(engine, &queue, Purpose::Ask))
+    Ok(supported(engine, &queue, GateUse::Probe))
 }
 
 /// Whether the stream is to have gates now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
-    Ask,
-    Use,
+pub(super) enum GateUse {
+    Probe,
+    Prepare,
 }
 
-fn supported(engine: &HookEngine, queue: &Queue, purpose: Purpose) -> Supported {
-    match can_stop_on_gpu(engine, queue, purpose) {
-        Ok(()) => match slices::unsupported(queue.stream().context) {
-            None => Supported { level: Level::Full, reason: None },
-            reason => Supported { level: Level::Device, reason },
+fn supported(engine: &HookEngine, queue: &Queue, gate_use: GateUse) -> Supported {
+    match can_stop_on_gpu(engine, queue, gate_use) {
+        Ok(()) => match own_groups::unsupported(queue.stream().context) {
+            None => Supported { level: PreemptionLevel::Full, reason: None },
+            reason => Supported { level: PreemptionLevel::Device, reason },
         },
-        Err(reason) => Supported { level: Level::Host, reason: Some(reason) },
+        Err(reason) => Supported { level: PreemptionLevel::Host, reason: Some(reason) },
     }
 }
 
@@ -123,7 +128,7 @@ fn supported(engine: &HookEngine, queue: &Queue, purpose: Purpose) -> Supported 
 pub(super) fn can_stop_on_gpu(
     engine: &HookEngine,
     queue: &Queue,
-    purpose: Purpose,
+    gate_use: GateUse,
 ) -> Result<(), &'static CStr> {
     let stream = queue.stream();
     if stream.is_legacy() {
@@ -131,12 +136,12 @@ pub(super) fn can_stop_on_gpu(
     }
     let gates = &engine.driver().gates;
     let possible = engine.with_stream(queue, || {
-        let relaxed = engine.driver().relax(true);
-        let possible = match purpose {
-            Purpose::Ask => gates.probe(stream.context),
-            Purpose::Use => gates.prepare(stream),
+        let relaxed = engine.driver().exchange_capture_relaxed(true);
+        let possible = match gate_use {
+            GateUse::Probe => gates.probe(stream.context),
+            GateUse::Prepare => gates.prepare(stream),
         };
-        engine.driver().relax(relaxed);
+        engine.driver().exchange_capture_relaxed(relaxed);
         possible
     });
     possible.unwrap_or(Err(c"the stream is being destroyed"))
@@ -145,7 +150,7 @@ pub(super) fn can_stop_on_gpu(
 /// A stream that must have been enabled; the driver is not asked, as the handle may be one of a stream that is gone.
 fn enabled(stream: CUstream) -> Result<(&'static HookEngine, Arc<Queue>), Refusal> {
     process::passing().map_err(Refusal::Bypassed)?;
-    if super::CHILD.load(std::sync::atomic::Ordering::Acquire) {
+    if super::FORKED_CHILD.load(std::sync::atomic::Ordering::Acquire) {
         return Err(Refusal::Bypassed(Bypass::Forked));
     }
     let queue = streams::known(streams::named(stream, false));

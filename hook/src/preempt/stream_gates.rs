@@ -1,4 +1,4 @@
-//! Gates: for each stream a word that the GPU waits for, and two in which it says how far it has come.
+//! HostGates: for each stream a word that the GPU waits for, and two in which it says how far it has come.
 //!
 //! The words are in pages of ours that are registered with the context and never unmapped: a shut gate can be opened by a store,
 //! whatever becomes of the context, and a child process shares the page.
@@ -8,33 +8,33 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use sluice_preempt::driver::{Gate, Progress};
+use sluice_preempt::driver::{GateProgress, StreamGates};
 use sluice_preempt::ids::{Code, Context, Stream};
 
-use super::cells::{Cells, Slot, gate};
 use super::driver::within;
+use super::gate_cells::{GateAllocator, GateSlot, gate_operations};
 use super::memops::batch;
 use crate::gpu::pointer;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Gates {
+pub(crate) struct HostGates {
     /// Whether any stream was given a cell: only then can the engine ask for a gate.
     used: AtomicU8,
-    slots: RwLock<BTreeMap<(u64, u64), Slot>>,
-    cells: Mutex<Cells>,
+    slots: RwLock<BTreeMap<(u64, u64), GateSlot>>,
+    allocator: Mutex<GateAllocator>,
 }
 
-impl std::fmt::Debug for Gates {
+impl std::fmt::Debug for HostGates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gates").finish_non_exhaustive()
+        f.debug_struct("HostGates").finish_non_exhaustive()
     }
 }
 
-impl Gates {
+impl HostGates {
     /// For the engine, if there are gates.
-    pub(super) fn usable(&self) -> Option<&dyn Gate> {
-        (self.used.load(Acquire) != 0).then_some(self as &dyn Gate)
+    pub(super) fn usable(&self) -> Option<&dyn StreamGates> {
+        (self.used.load(Acquire) != 0).then_some(self as &dyn StreamGates)
     }
 
     /// Gives the stream a cell, if it has none; the reason if it cannot have one.
@@ -42,7 +42,7 @@ impl Gates {
         if self.slot(stream).is_some() {
             return Ok(());
         }
-        let slot = self.cells().take(stream.context)?;
+        let slot = self.allocator().take(stream.context)?;
         slot.cell.arrived.store(0, Relaxed);
         slot.cell.passed.store(0, Relaxed);
         slot.cell.placed.store(0, Release);
@@ -54,8 +54,8 @@ impl Gates {
 
     /// Whether streams of the context can have gates; the reason if not.
     pub(super) fn probe(&self, context: Context) -> Result<(), &'static CStr> {
-        let mut cells = self.cells();
-        cells.take(context).map(|slot| cells.give_back(context, slot))
+        let mut allocator = self.allocator();
+        allocator.take(context).map(|slot| allocator.give_back(context, slot))
     }
 
     /// The stream is about to be destroyed.
@@ -63,48 +63,48 @@ impl Gates {
         let key = (stream.context.0, stream.handle);
         let slot = self.slots.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
         if let Some(slot) = slot {
-            self.cells().give_back(stream.context, slot);
+            self.allocator().give_back(stream.context, slot);
         }
     }
 
     /// The context is gone, and its registrations with it.
     pub(super) fn forget_context(&self, context: u64) {
         self.slots.write().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != context);
-        self.cells().forget_context(context);
+        self.allocator().forget_context(context);
     }
 
-    fn slot(&self, stream: Stream) -> Option<Slot> {
+    fn slot(&self, stream: Stream) -> Option<GateSlot> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         slots.get(&(stream.context.0, stream.handle)).copied()
     }
 
-    fn cells(&self) -> MutexGuard<'_, Cells> {
-        self.cells.lock().unwrap_or_else(PoisonError::into_inner)
+    fn allocator(&self) -> MutexGuard<'_, GateAllocator> {
+        self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Gate for Gates {
+impl StreamGates for HostGates {
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code> {
         let Some(slot) = self.slot(stream) else { return Err(Code::INVALID_HANDLE) };
-        within(stream.context, || batch(pointer(stream.handle), &mut gate(slot.device, number)))?;
+        within(stream.context, || batch(pointer(stream.handle), &mut gate_operations(slot.device, number)))?;
         slot.cell.placed.store(number, Release);
         Ok(())
     }
 
-    fn store(&self, stream: Stream, word: u32) {
+    fn store_word(&self, stream: Stream, word: u32) {
         if let Some(slot) = self.slot(stream) {
             slot.cell.word.store(word, Release);
         }
     }
 
-    fn progress(&self, stream: Stream) -> Progress {
+    fn progress(&self, stream: Stream) -> GateProgress {
         match self.slot(stream) {
-            Some(Slot { cell, .. }) => {
+            Some(GateSlot { cell, .. }) => {
                 // The later one first: passed must not be seen ahead of arrived.
                 let passed = cell.passed.load(Acquire);
-                Progress { arrived: cell.arrived.load(Acquire), passed }
+                GateProgress { arrived: cell.arrived.load(Acquire), passed }
             }
-            None => Progress { arrived: 0, passed: 0 },
+            None => GateProgress { arrived: 0, passed: 0 },
         }
     }
 }

@@ -9,7 +9,7 @@ use sluice_hook_core::platform::{Stream as NamedStream, StreamKind};
 use sluice_preempt::ids::{Context, Stream};
 use sluice_preempt::queue::Queue;
 
-use super::{HookEngine, engine, inside, manager};
+use super::{HookEngine, as_own_call, engine, manager};
 use crate::gpu::{self, pointer};
 use crate::{process, real};
 
@@ -47,7 +47,7 @@ pub(super) fn find(engine: &HookEngine, stream: CUstream, per_thread: bool) -> O
 pub(super) fn known(named: NamedStream) -> Option<Arc<Queue>> {
     match named.kind {
         StreamKind::Created => read(|maps| {
-            let ending = || maps.ending.get(&named.handle).filter(|queue| is_there(queue));
+            let ending = || maps.ending.get(&named.handle).filter(|queue| is_current(queue));
             maps.created.get(&named.handle).or_else(ending).cloned()
         }),
         StreamKind::Legacy | StreamKind::PerThread => {
@@ -73,7 +73,7 @@ pub(super) fn all() -> Vec<Arc<Queue>> {
 /// A created stream is being destroyed: its handle means it only for as long as something of it waits.
 pub(super) fn end(handle: u64) -> Option<Arc<Queue>> {
     write(|maps| {
-        maps.ending.retain(|_, queue| is_there(queue));
+        maps.ending.retain(|_, queue| is_current(queue));
         let queue = maps.created.remove(&handle)?;
         maps.ending.insert(handle, Arc::clone(&queue));
         Some(queue)
@@ -81,8 +81,8 @@ pub(super) fn end(handle: u64) -> Option<Arc<Queue>> {
 }
 
 /// Whether the handle still means the queue.
-fn is_there(queue: &Queue) -> bool {
-    engine().is_some_and(|engine| engine.is_named(queue))
+fn is_current(queue: &Queue) -> bool {
+    engine().is_some_and(|engine| engine.is_handle_current(queue))
 }
 
 /// A context has ended, or is about to.
@@ -109,7 +109,7 @@ fn make(engine: &HookEngine, named: NamedStream) -> Option<Arc<Queue>> {
         StreamKind::Legacy => Stream::legacy(Context(gpu::current_context()?)),
         StreamKind::PerThread => {
             let context = Context(gpu::current_context()?);
-            Stream { context, handle: inside(stand_in)?, blocking: true }
+            Stream { context, handle: as_own_call(stand_in)?, blocking: true }
         }
     };
     let queue = engine.queue(stream);
@@ -119,14 +119,15 @@ fn make(engine: &HookEngine, named: NamedStream) -> Option<Arc<Queue>> {
             maps.defaults.insert((stream.context.0, thread_of(named.kind)), Arc::clone(&queue))
         }
     });
-    manager::adopt(engine, &queue);
+    manager::apply_to_new_stream(engine, &queue);
     Some(queue)
 }
 
 fn context_of(handle: u64) -> Option<u64> {
     let mut context = std::ptr::null_mut();
     // SAFETY: the program is using the stream, so it is alive; `context` is writable.
-    let asked = inside(|| unsafe { Some(real::table().cuStreamGetCtx?(pointer(handle), &raw mut context)) });
+    let asked =
+        as_own_call(|| unsafe { Some(real::table().cuStreamGetCtx?(pointer(handle), &raw mut context)) });
     match asked {
         Some(CUresult::SUCCESS) if !context.is_null() => Some(context.expose_provenance() as u64),
         // A stream of a green context.
@@ -139,7 +140,8 @@ fn context_of(handle: u64) -> Option<u64> {
 fn is_blocking(handle: u64) -> bool {
     let mut flags = 0;
     // SAFETY: the program is using the stream, so it is alive; `flags` is writable.
-    let asked = inside(|| unsafe { Some(real::table().cuStreamGetFlags?(pointer(handle), &raw mut flags)) });
+    let asked =
+        as_own_call(|| unsafe { Some(real::table().cuStreamGetFlags?(pointer(handle), &raw mut flags)) });
     asked != Some(CUresult::SUCCESS) || flags & CU_STREAM_NON_BLOCKING == 0
 }
 

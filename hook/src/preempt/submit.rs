@@ -5,13 +5,13 @@ use std::sync::Arc;
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_hook_core::platform::StreamKind;
-use sluice_preempt::command::{Call, Command, Later, Work};
+use sluice_preempt::command::{Call, Command, Deferral, Work};
 use sluice_preempt::ids::{Code, Stream};
 use sluice_preempt::queue::Queue;
 
 use super::streams;
-use super::{HookEngine, code, engine_for_call, inside, is_engaged, status};
-use super::{loads, slices};
+use super::{HookEngine, as_own_call, code, engine_for_call, is_engaged, status};
+use super::{loads, own_groups};
 use crate::governed::guarded;
 use crate::gpu::pointer;
 use crate::real;
@@ -24,7 +24,7 @@ pub(crate) fn submit(
     work: impl FnOnce() -> Work,
     direct: impl FnOnce() -> CUresult,
     now: impl FnOnce(CUstream) -> CUresult,
-    later: impl FnOnce() -> Result<Later, Code>,
+    later: impl FnOnce() -> Result<Deferral, Code>,
 ) -> CUresult {
     if !is_engaged() {
         return direct();
@@ -64,7 +64,7 @@ pub(crate) fn turn(
         let on = pointer(queue.stream().handle);
         if own { beside(queue.stream(), || now(on)) } else { now(on) }
     };
-    through(engine, &queue, work(), now, || Ok(Later::InPerson))
+    through(engine, &queue, work(), now, || Ok(Deferral::ByCaller))
 }
 
 /// A question about a stream.
@@ -115,8 +115,8 @@ pub(crate) fn graph_ends(graph: CUgraphExec, real: impl FnOnce() -> CUresult) ->
 pub(crate) type Kept = Box<dyn Fn(CUstream) -> CUresult + Send + Sync>;
 
 /// A kept call as a command that owns so many bytes.
-pub(super) fn call(work: Work, bytes: usize, kept: Kept) -> Later {
-    Later::Queue(Command::Call(Call::new(work, bytes, move |stream| code(kept(pointer(stream))))))
+pub(super) fn call(work: Work, bytes: usize, kept: Kept) -> Deferral {
+    Deferral::Queue(Command::Call(Call::new(work, bytes, move |stream| code(kept(pointer(stream))))))
 }
 
 /// The engine and the queue of a stream, for a call of the program's.
@@ -125,7 +125,7 @@ pub(super) fn queue_of(stream: CUstream, per_thread: bool) -> Option<(&'static H
         let engine = engine_for_call()?;
         Some((engine, streams::find(engine, stream, per_thread)?))
     })?;
-    slices::aside(Some(&found.1));
+    own_groups::yield_group(Some(&found.1));
     Some(found)
 }
 
@@ -134,11 +134,11 @@ fn through(
     queue: &Queue,
     work: Work,
     now: impl FnOnce() -> CUresult,
-    later: impl FnOnce() -> Result<Later, Code>,
+    later: impl FnOnce() -> Result<Deferral, Code>,
 ) -> CUresult {
     let now = || {
         let first = loads::before_launch(queue.stream(), work);
-        let result = inside(now);
+        let result = as_own_call(now);
         loads::launched(first, result);
         code(result)
     };

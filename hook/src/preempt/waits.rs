@@ -5,7 +5,10 @@ use sluice_driver_api::types::*;
 use sluice_preempt::ids::Context;
 
 use super::submit::queue_of;
-use super::{code, engine_for_call, holds, inside, is_engaged, loads, parameters, slices, status, streams};
+use super::{
+    as_own_call, code, engine_for_call, is_engaged, loads, own_groups, parameters, preemptors, status,
+    streams,
+};
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
 
@@ -42,11 +45,11 @@ pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce(
         return real();
     }
     let Some(engine) = engine_for_call() else { return real() };
-    slices::aside(None);
+    own_groups::yield_group(None);
     let given =
         context.filter(|context| !context.is_null()).map(|context| context.expose_provenance() as u64);
     let told = guarded(Ok(()), || match given.or_else(gpu::current_context) {
-        Some(context) => engine.settle_context(Context(context)),
+        Some(context) => engine.flush_context(Context(context)),
         None => Ok(()),
     });
     let result = real();
@@ -59,10 +62,10 @@ pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
-        slices::aside(None);
+        own_groups::yield_group(None);
         guarded((), || {
             if let Some(context) = gpu::current_context() {
-                engine.await_context(Context(context));
+                engine.flush_context_ignoring_errors(Context(context));
             }
             parameters::forget_layouts();
         });
@@ -91,7 +94,7 @@ pub(crate) fn capture(
         return direct();
     }
     let Some((engine, queue)) = queue_of(stream, per_thread) else { return direct() };
-    let now = || inside(|| now(pointer(queue.stream().handle)));
+    let now = || as_own_call(|| now(pointer(queue.stream().handle)));
     guarded(CUresult::ERROR_UNKNOWN, || {
         if symbol.starts_with("cuStreamBegin") {
             return status(engine.begin_capture(&queue, || code(now())));
@@ -112,7 +115,7 @@ pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -
     match guarded(None, || streams::end(stream.expose_provenance() as u64)) {
         Some(queue) => guarded(CUresult::ERROR_UNKNOWN, || {
             let result = status(engine.destroy_stream(&queue));
-            holds::program_is_through(queue.id());
+            preemptors::forget_program(queue.id());
             result
         }),
         None => direct(),
@@ -126,8 +129,8 @@ pub(crate) fn context_ends(context: u64) {
         && let Some(engine) = engine_for_call()
     {
         guarded((), || {
-            engine.context_ends(Context(context));
-            streams::of_context(context).iter().for_each(|queue| holds::program_is_through(queue.id()));
+            engine.begin_context_end(Context(context));
+            streams::of_context(context).iter().for_each(|queue| preemptors::forget_program(queue.id()));
         });
     }
 }
@@ -135,7 +138,7 @@ pub(crate) fn context_ends(context: u64) {
 /// The call has not ended it.
 pub(crate) fn context_stays(context: u64) {
     if let Some(engine) = engine_for_call() {
-        guarded((), || engine.context_stays(Context(context)));
+        guarded((), || engine.cancel_context_end(Context(context)));
     }
 }
 
@@ -144,7 +147,7 @@ pub(crate) fn context_ended(context: u64) {
     if let Some(engine) = engine_for_call() {
         guarded((), || {
             streams::forget_context(context);
-            engine.context_ended(Context(context));
+            engine.finish_context_end(Context(context));
             engine.driver().gates.forget_context(context);
             parameters::forget_layouts();
             loads::forget_functions(Some(context));

@@ -9,29 +9,29 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use sluice_preempt::driver::Observer;
 use sluice_preempt::ids::QueueId;
 use sluice_preempt::outcome::Notice;
-use sluice_preempt::worker::{self, Bell};
+use sluice_preempt::worker::{self, WakeSignal};
 
-use super::{engine, holds, inside, outside};
+use super::{as_own_call, as_program_call, engine, preemptors};
 use crate::process::{self, COUNTERS};
 use crate::thread;
 
 /// The driver may have to load a kernel when it is launched, and a program's callback may be called.
 const STACK: usize = 8 << 20;
 
-static BELL: LazyLock<Bell> = LazyLock::new(Bell::default);
-static IDLE: Mutex<BTreeMap<QueueId, OnIdle>> = Mutex::new(BTreeMap::new());
+static WAKE_SIGNAL: LazyLock<WakeSignal> = LazyLock::new(WakeSignal::default);
+static IDLE_CALLBACKS: Mutex<BTreeMap<QueueId, IdleCallback>> = Mutex::new(BTreeMap::new());
 
 /// What a program wants to be called when a stream is idle.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OnIdle {
+pub(crate) struct IdleCallback {
     pub(crate) stream: usize,
     pub(crate) call: unsafe extern "C" fn(*mut c_void, *mut c_void),
     pub(crate) argument: usize,
 }
 
 /// Sets, or with `None` ends, what is called when a stream is idle.
-pub(super) fn set_on_idle(queue: QueueId, on_idle: Option<OnIdle>) {
-    let mut all = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+pub(super) fn set_on_idle(queue: QueueId, on_idle: Option<IdleCallback>) {
+    let mut all = IDLE_CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner);
     match on_idle {
         Some(on_idle) => all.insert(queue, on_idle),
         None => all.remove(&queue),
@@ -40,22 +40,25 @@ pub(super) fn set_on_idle(queue: QueueId, on_idle: Option<OnIdle>) {
 
 /// Wakes the worker, or starts it.
 #[derive(Debug)]
-pub(crate) struct Ears;
+pub(crate) struct WorkerWaker;
 
-impl Observer for Ears {
+impl Observer for WorkerWaker {
     fn notice(&self, notice: Notice) {
         match notice {
             Notice::Idle(queue) => {
-                let on_idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).get(&queue).copied();
-                if let Some(OnIdle { stream, call, argument }) = on_idle {
+                let on_idle =
+                    IDLE_CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner).get(&queue).copied();
+                if let Some(IdleCallback { stream, call, argument }) = on_idle {
                     let stream = std::ptr::with_exposed_provenance_mut(stream);
                     // SAFETY: the program gave us the function and its argument for this.
-                    outside(|| unsafe { call(stream, std::ptr::with_exposed_provenance_mut(argument)) });
+                    as_program_call(|| unsafe {
+                        call(stream, std::ptr::with_exposed_provenance_mut(argument))
+                    });
                 }
             }
             other => {
                 if let Notice::LeaseExpired(queue) = other {
-                    holds::forget(queue);
+                    preemptors::forget(queue);
                 }
                 process::log(format_args!("preemption: {other:?}"));
             }
@@ -63,15 +66,15 @@ impl Observer for Ears {
     }
 
     fn wake(&self) {
-        ring();
+        wake_worker();
     }
 }
 
 /// Wakes the worker; `false` if there is none and none can be had.
-pub(super) fn ring() -> bool {
-    let started = !BELL.ring() || thread::start(STACK, body, std::ptr::null_mut());
+pub(super) fn wake_worker() -> bool {
+    let started = !WAKE_SIGNAL.notify() || thread::start(STACK, body, std::ptr::null_mut());
     if !started {
-        BELL.not_started();
+        WAKE_SIGNAL.not_started();
     }
     started
 }
@@ -79,9 +82,9 @@ pub(super) fn ring() -> bool {
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::settle_in(c"sluice-preempt");
     // Whatever this thread calls, and the driver while it does, is not the program's.
-    inside(|| {
+    as_own_call(|| {
         while let Some(engine) = engine() {
-            if catch_unwind(AssertUnwindSafe(|| worker::run(engine, &BELL))).is_ok() {
+            if catch_unwind(AssertUnwindSafe(|| worker::run(engine, &WAKE_SIGNAL))).is_ok() {
                 break;
             }
             COUNTERS.panics.fetch_add(1, Relaxed);

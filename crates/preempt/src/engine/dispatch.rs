@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::Engine;
-use crate::book::{Picked, Task, What};
 use crate::command::Command;
 use crate::driver::{Clock, Driver, Observer};
-use crate::events::{Behind, GenerationId};
+use crate::events::{GatePosition, GenerationId};
 use crate::ids::{Code, Event, Stream};
 use crate::outcome::Notice;
 use crate::queue::Queue;
+use crate::queue_table::{Operation, SelectedEntry, Selection};
 use crate::sync::lock;
 
 /// How long the GPU is left alone before it is asked whether it takes more.
@@ -17,43 +17,43 @@ const POLL_NS: u64 = 50_000;
 
 /// When to pump again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextDispatch {
     /// When woken.
-    Idle,
+    WhenWoken,
     /// At this time, or when woken.
     At(u64),
 }
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Hands over all that may go, and ends what has run out.
-    pub fn pump(&self) -> Next {
+    pub fn dispatch(&self) -> NextDispatch {
         if self.is_abandoned() {
-            return Next::Idle;
+            return NextDispatch::WhenWoken;
         }
-        let full = self.relaxed(|| {
+        let full = self.with_relaxed_capture(|| {
             self.refresh_captures();
-            self.hand_over()
+            self.dispatch_selected()
         });
         let now = self.clock.now_ns();
-        let due = self.tick(now).into_iter().chain(full.then_some(now + POLL_NS)).min();
-        due.map_or(Next::Idle, Next::At)
+        let due = self.run_timers(now).into_iter().chain(full.then_some(now + POLL_NS)).min();
+        due.map_or(NextDispatch::WhenWoken, NextDispatch::At)
     }
 
     /// Submits until nothing may go; whether a bound is in the way of something.
-    fn hand_over(&self) -> bool {
+    fn dispatch_selected(&self) -> bool {
         loop {
-            let picked = self.book().pick();
+            let picked = self.lock_table().select_next();
             match picked {
-                Picked::Task(task) => self.perform(*task),
-                Picked::Release => self.open_needed(),
-                Picked::Nothing { full } => {
+                Selection::SelectedEntry(task) => self.submit_entry(*task),
+                Selection::Release => self.open_needed_gates(),
+                Selection::Nothing { full } => {
                     let mut moved = false;
                     for queue in &full {
-                        let before = queue.flight.steps();
+                        let before = queue.in_flight.progress_count();
                         self.mark(queue, true);
-                        queue.flight.retire(&self.driver);
-                        moved |= queue.flight.steps() != before;
-                        self.looked(queue);
+                        queue.in_flight.retire(&self.driver);
+                        moved |= queue.in_flight.progress_count() != before;
+                        self.end_driver_use(queue);
                     }
                     if !moved {
                         return !full.is_empty();
@@ -63,44 +63,44 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    fn perform(&self, task: Task) {
+    fn submit_entry(&self, task: SelectedEntry) {
         let queue = &task.queue;
-        self.place(queue, task.gate);
-        let result = match &task.entry.what {
-            What::Turn => {
-                self.announce(&self.book());
+        self.place_gate(queue, task.gate);
+        let result = match &task.entry.operation {
+            Operation::ByCaller => {
+                self.notify_waiters(&self.lock_table());
                 return;
             }
-            What::Command(command) => self.driver.submit(queue.stream(), command),
-            What::Record(generation) => self.record_generation(queue, *generation),
-            What::Wait(generation) => {
+            Operation::Command(command) => self.driver.submit(queue.stream(), command),
+            Operation::Record(generation) => self.record_generation(queue, *generation),
+            Operation::Wait(generation) => {
                 let result = self.wait_generation(queue, *generation);
-                self.event_used();
+                self.end_event_use();
                 result
             }
         };
         self.mark(queue, false);
-        if let What::Command(Command::Graph(graph)) = task.entry.what
-            && let Some(graph) = self.book().graph_launched(graph)
+        if let Operation::Command(Command::Graph(graph)) = task.entry.operation
+            && let Some(graph) = self.lock_table().graph_launched(graph)
         {
             let _ = self.driver.destroy_graph(graph);
         }
-        self.finish(queue, result);
+        self.finish_entry(queue, result);
     }
 
     /// A command of a busy queue is with the driver, which said this.
-    pub(super) fn finish(&self, queue: &Queue, result: Result<(), Code>) {
-        let mut book = self.book();
-        if let (Err(code), Some(lane)) = (result, book.lane_mut(queue.id())) {
-            lane.fail(code);
+    pub(super) fn finish_entry(&self, queue: &Queue, result: Result<(), Code>) {
+        let mut table = self.lock_table();
+        if let (Err(code), Some(queue_state)) = (result, table.queue_state_mut(queue.id())) {
+            queue_state.record_error(code);
         }
-        book.done(queue.id());
-        self.announce_submitted(&book, queue.id());
-        drop(book);
+        table.entry_submitted(queue.id());
+        self.notify_submitted(&table, queue.id());
+        drop(table);
         if let Err(code) = result {
-            self.observer.notice(Notice::Deferred(queue.id(), code));
+            self.observer.notice(Notice::DeferredCommandFailed(queue.id(), code));
         }
-        self.reap(queue);
+        self.destroy_if_finished(queue);
     }
 
     /// Records a generation into an event that is free for it.
@@ -108,25 +108,25 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let result =
             self.event_for(queue.stream(), id).and_then(|event| self.driver.record(queue.stream(), event));
         // The number is read after the record has reached the driver: what another thread placed meanwhile is in front of it.
-        let gate = queue.flight.tickets(|tickets| tickets.placed());
-        let behind = queue.is_gated().then(|| Behind { queue: Arc::clone(queue), gate });
+        let gate = queue.in_flight.with_gate_sequence(|sequence| sequence.placed());
+        let behind = queue.is_gated().then(|| GatePosition { queue: Arc::clone(queue), gate });
         lock(&self.events).recorded(id, behind);
-        self.release(id);
+        self.unpin_generation(id);
         result
     }
 
     fn event_for(&self, stream: Stream, id: GenerationId) -> Result<Event, Code> {
-        let assigned = lock(&self.events).assign(id, stream.context);
+        let assigned = lock(&self.events).assign_event(id, stream.context);
         let flags = match assigned {
             Ok(event) => return Ok(event),
             Err(flags) => flags,
         };
         match self.driver.create_event(stream.context, flags) {
             Ok(event) => {
-                lock(&self.events).give(id, stream.context, event);
+                lock(&self.events).set_event(id, stream.context, event);
                 Ok(event)
             }
-            Err(code) => lock(&self.events).give_own(id, stream.context).ok_or(code),
+            Err(code) => lock(&self.events).set_own_event(id, stream.context).ok_or(code),
         }
     }
 
@@ -135,10 +135,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let known = lock(&self.events).handle(id);
         let Some((event, behind)) = known else { return Ok(()) };
         if let Some(behind) = behind {
-            self.need(queue.id(), &behind);
+            self.add_gate_need(queue.id(), &behind);
         }
         let result = self.driver.wait(queue.stream(), event);
-        self.release(id);
+        self.unpin_generation(id);
         result
     }
 }

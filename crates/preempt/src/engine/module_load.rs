@@ -2,77 +2,82 @@
 //! stands at a gate would hold them up for as long as it stands.
 
 use super::Engine;
-use crate::book::Lane;
-use crate::config::Level;
-use crate::driver::{Clock, Driver, Gate, Observer};
+use crate::config::PreemptionLevel;
+use crate::driver::{Clock, Driver, Observer, StreamGates};
 use crate::ids::Context;
 use crate::queue::Queue;
-use crate::state::Move;
+use crate::queue_table::QueueState;
+use crate::stream_state::Transition;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Whether a stream, while it is held, stands aside for such calls: whoever would restore it may be the one who makes them.
-    pub fn set_yields(&self, queue: &Queue, yields: bool) {
-        let mut book = self.book();
-        let Some(lane) = book.lane_mut(queue.id()) else { return };
-        lane.yields = yields;
-        let open = book.yields(queue.id());
-        if open && let (Some(gates), Some(lane)) = (self.driver.gate(), book.lane_mut(queue.id())) {
-            lane.open_gates(gates);
+    pub fn set_yields_to_loads(&self, queue: &Queue, yields: bool) {
+        let mut table = self.lock_table();
+        let Some(queue_state) = table.queue_state_mut(queue.id()) else { return };
+        queue_state.yields_to_loads = yields;
+        let open = table.is_yielding(queue.id());
+        if open
+            && let (Some(gates), Some(queue_state)) =
+                (self.driver.stream_gates(), table.queue_state_mut(queue.id()))
+        {
+            queue_state.open_gates(gates);
         }
-        drop(book);
+        drop(table);
         if open {
-            self.give_up_slices(queue);
-            self.open_needed();
+            self.give_up_group(queue);
+            self.open_needed_gates();
             self.observer.wake();
         }
     }
 
-    /// A thread is about to make such a call in a context. Until [`Engine::load_ends`] the door alone holds those of its streams that
+    /// A thread is about to make such a call in a context. Until [`Engine::load_ends`] the admission alone holds those of its streams that
     /// yield ([`Engine::set_yields`]): what the driver has of them is done, and so the call comes back.
-    pub fn load_begins(&self, context: Context) {
+    pub fn begin_module_load(&self, context: Context) {
         if self.is_abandoned() {
             return;
         }
         {
-            let mut book = self.book();
-            book.loads.begin(context);
-            let gates = self.driver.gate();
-            let lanes = book
-                .lanes_mut()
-                .map(|(_, lane)| lane)
-                .filter(|lane| lane.state.is_held() && lane.yields && lane.queue.stream().context == context);
+            let mut table = self.lock_table();
+            table.module_loads.begin(context);
+            let gates = self.driver.stream_gates();
+            let queue_states =
+                table.queue_states_mut().map(|(_, queue_state)| queue_state).filter(|queue_state| {
+                    queue_state.state.is_under_preemption()
+                        && queue_state.yields_to_loads
+                        && queue_state.queue.stream().context == context
+                });
             if let Some(gates) = gates {
-                lanes.for_each(|lane| lane.open_gates(gates));
+                queue_states.for_each(|queue_state| queue_state.open_gates(gates));
             }
         }
-        self.yield_slices(context, None);
+        self.enable_groups_of(context, None);
         // What they wait for on the GPU may be behind the gates of others.
-        self.open_needed();
+        self.open_needed_gates();
         self.observer.wake();
     }
 
     /// Such a call has come back. Streams that have yielded stay as they are; the next preemption shuts their gates again.
-    pub fn load_ends(&self, context: Context) {
+    pub fn end_module_load(&self, context: Context) {
         if !self.is_abandoned() {
-            self.book().loads.end(context);
+            self.lock_table().module_loads.end(context);
         }
     }
 }
 
-impl Lane {
-    /// Holds the queue by its door alone: what the driver has of it goes on.
-    pub(super) fn open_gates(&mut self, gates: &dyn Gate) {
+impl QueueState {
+    /// Holds the queue by its admission alone: what the driver has of it goes on.
+    pub(super) fn open_gates(&mut self, gates: &dyn StreamGates) {
         let (queue, stream) = (&self.queue, self.queue.stream());
-        if !queue.flight.tickets(|tickets| tickets.is_shut()) {
+        if !queue.in_flight.with_gate_sequence(|sequence| sequence.is_shut()) {
             return;
         }
-        queue.flight.interrupted(gates.progress(stream).arrived);
-        queue.flight.tickets(|tickets| {
-            tickets.open();
-            gates.store(stream, tickets.word());
+        queue.in_flight.interrupted(gates.progress(stream).arrived);
+        queue.in_flight.with_gate_sequence(|sequence| {
+            sequence.open();
+            gates.store_word(stream, sequence.word());
         });
-        self.hold.level = self.hold.level.map(|level| level.min(Level::Host));
-        self.hold.seen = None;
-        self.state = self.state.after(Move::Yield).unwrap_or(self.state);
+        self.preemption.level = self.preemption.level.map(|level| level.min(PreemptionLevel::Host));
+        self.preemption.seen = None;
+        self.state = self.state.after(Transition::Yield).unwrap_or(self.state);
     }
 }

@@ -1,17 +1,17 @@
 //! Preempting a stream.
 
 use super::Engine;
-use crate::config::Level;
+use crate::config::PreemptionLevel;
 use crate::driver::{Clock, Driver, Observer};
 use crate::outcome::{Achieved, Error};
 use crate::queue::Queue;
-use crate::state::{Move, State};
+use crate::stream_state::{StreamState, Transition};
 
 /// How to preempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// At most this level, and at most the queue's own; `None` for that.
-    pub level: Option<Level>,
+    pub level: Option<PreemptionLevel>,
     /// Whether to return only when the stream has stopped.
     pub sync: bool,
     /// How long to wait for that.
@@ -22,12 +22,7 @@ pub struct Request {
 
 impl Default for Request {
     fn default() -> Self {
-        Self {
-            level: None,
-            sync: false,
-            timeout_ns: 1_000_000_000,
-            lease_ns: None,
-        }
+        Self { level: None, sync: false, timeout_ns: 1_000_000_000, lease_ns: None }
     }
 }
 
@@ -40,7 +35,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     pub fn preempt(&self, queue: &Queue, request: Request) -> Result<Achieved, Error> {
         let begun = self.clock.now_ns();
         let deadline = begun.saturating_add(request.timeout_ns);
-        let (epoch, before, level) = self.hold(queue, request, begun)?;
+        let (epoch, before, level) = self.begin_preemption(queue, request, begun)?;
         let result = self.carry_out(queue, epoch, level, request.sync, deadline);
         match result {
             Ok((level, stopped)) => {
@@ -62,33 +57,39 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     }
 
     /// The state's part: nobody new is let through.
-    fn hold(&self, queue: &Queue, request: Request, now: u64) -> Result<(u64, State, Level), Error> {
-        let mut book = self.book();
-        let ends = book.endings.is_ending(queue.stream().context);
-        let lane = book.lane_mut(queue.id()).ok_or(Error::InvalidStream)?;
-        if lane.closing || ends {
+    fn begin_preemption(
+        &self,
+        queue: &Queue,
+        request: Request,
+        now: u64,
+    ) -> Result<(u64, StreamState, PreemptionLevel), Error> {
+        let mut table = self.lock_table();
+        let ends = table.ending_contexts.is_ending(queue.stream().context);
+        let queue_state = table.queue_state_mut(queue.id()).ok_or(Error::InvalidStream)?;
+        if queue_state.closing || ends {
             return Err(Error::Closing);
         }
-        let config = lane.config.ok_or(Error::NotEnabled)?;
-        let (before, level) = (lane.state, request.level.unwrap_or(config.level).min(config.level));
-        if let Some(next) = lane.state.after(Move::Preempt) {
-            lane.state = next;
-            lane.epoch += 1;
-            lane.released = 0;
-            lane.hold.since_ns = now;
+        let config = queue_state.config.ok_or(Error::NotEnabled)?;
+        let (before, level) = (queue_state.state, request.level.unwrap_or(config.level).min(config.level));
+        if let Some(next) = queue_state.state.after(Transition::Preempt) {
+            queue_state.state = next;
+            queue_state.epoch += 1;
+            queue_state.released_below = 0;
+            queue_state.preemption.since_ns = now;
         }
         let lease = request.lease_ns.map(|lease| now.saturating_add(lease));
-        let outage = config.outage_ns.map(|outage| lane.hold.since_ns.saturating_add(outage));
-        lane.hold.until_ns = lease.into_iter().chain(outage).min();
-        let ends = lane.hold.until_ns.is_some();
-        let epoch = lane.epoch;
-        if book.yields(queue.id())
-            && let (Some(gates), Some(lane)) = (self.driver.gate(), book.lane_mut(queue.id()))
+        let outage = config.outage_ns.map(|outage| queue_state.preemption.since_ns.saturating_add(outage));
+        queue_state.preemption.until_ns = lease.into_iter().chain(outage).min();
+        let ends = queue_state.preemption.until_ns.is_some();
+        let epoch = queue_state.epoch;
+        if table.is_yielding(queue.id())
+            && let (Some(gates), Some(queue_state)) =
+                (self.driver.stream_gates(), table.queue_state_mut(queue.id()))
         {
-            lane.open_gates(gates);
+            queue_state.open_gates(gates);
         }
-        book.settle(queue.id());
-        drop(book);
+        table.update_admission(queue.id());
+        drop(table);
         if ends {
             self.observer.wake();
         }
@@ -99,36 +100,42 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         &self,
         queue: &Queue,
         epoch: u64,
-        level: Level,
+        level: PreemptionLevel,
         sync: bool,
         deadline: u64,
-    ) -> Result<(Level, bool), Error> {
-        if level >= Level::Device && queue.is_gated() && !queue.stream().is_legacy() {
+    ) -> Result<(PreemptionLevel, bool), Error> {
+        if level >= PreemptionLevel::Device && queue.is_gated() && !queue.stream().is_legacy() {
             // At once: a thread may be held up in the driver, and what it submits comes behind a gate that is shut.
             self.shut_gates(queue, epoch)?;
         }
-        self.until(deadline, || {
-            let book = self.book();
-            let lane = book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-            Ok(!lane.busy && !queue.door.is_busy())
+        self.wait_until(deadline, || {
+            let table = self.lock_table();
+            let queue_state = table
+                .queue_state(queue.id())
+                .filter(|queue_state| queue_state.epoch == epoch)
+                .ok_or(Error::InvalidState)?;
+            Ok(!queue_state.submitting && !queue.admission.has_entrants())
         })?;
-        let level = self.stop(queue, epoch, level)?;
+        let level = self.apply_level(queue, epoch, level)?;
         let stopped = if sync {
-            self.until(deadline, || self.has_stopped(queue, epoch))?;
+            self.wait_until(deadline, || self.check_stopped(queue, epoch))?;
             true
         } else {
-            self.has_stopped(queue, epoch)?
+            self.check_stopped(queue, epoch)?
         };
         // It may have yielded meanwhile.
-        let book = self.book();
-        let lane = book.lane(queue.id()).filter(|lane| lane.epoch == epoch);
-        Ok(lane.map_or((level, stopped), |lane| {
-            (lane.hold.level.unwrap_or(level), stopped && lane.state == State::Preempted)
+        let table = self.lock_table();
+        let queue_state = table.queue_state(queue.id()).filter(|queue_state| queue_state.epoch == epoch);
+        Ok(queue_state.map_or((level, stopped), |queue_state| {
+            (
+                queue_state.preemption.level.unwrap_or(level),
+                stopped && queue_state.state == StreamState::Preempted,
+            )
         }))
     }
 
     /// Waits, first spinning, until `done` or the deadline.
-    pub(super) fn until(
+    pub(super) fn wait_until(
         &self,
         deadline: u64,
         mut done: impl FnMut() -> Result<bool, Error>,

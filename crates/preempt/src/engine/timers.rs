@@ -6,31 +6,31 @@ use super::Engine;
 use crate::driver::{Clock, Driver, Observer};
 use crate::outcome::Notice;
 use crate::queue::Queue;
-use crate::state::State;
+use crate::stream_state::StreamState;
 
 /// How often a stream that is being preempted is looked at.
-const LOOK_NS: u64 = 50_000;
+const STOP_CHECK_NS: u64 = 50_000;
 
 enum Due {
-    Expired(Arc<Queue>),
-    Look(Arc<Queue>, u64),
-    Idle(Arc<Queue>),
+    LeaseExpired(Arc<Queue>),
+    CheckStop(Arc<Queue>, u64),
+    CheckIdle(Arc<Queue>),
 }
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Does what is due at `now`; when the next thing is.
-    pub(super) fn tick(&self, now: u64) -> Option<u64> {
+    pub(super) fn run_timers(&self, now: u64) -> Option<u64> {
         let (due, next) = self.due(now);
         for due in due {
             match due {
-                Due::Expired(queue) => {
+                Due::LeaseExpired(queue) => {
                     self.resume(&queue, None);
                     self.observer.notice(Notice::LeaseExpired(queue.id()));
                 }
-                Due::Look(queue, epoch) => {
-                    let _ = self.has_stopped(&queue, epoch);
+                Due::CheckStop(queue, epoch) => {
+                    let _ = self.check_stopped(&queue, epoch);
                 }
-                Due::Idle(queue) => self.look_idle(&queue, now),
+                Due::CheckIdle(queue) => self.check_idle(&queue, now),
             }
         }
         next
@@ -38,62 +38,63 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     fn due(&self, now: u64) -> (Vec<Due>, Option<u64>) {
         let (mut due, mut times) = (Vec::new(), Vec::new());
-        let mut book = self.book();
-        for (_, lane) in book.lanes_mut() {
-            let Some(config) = lane.config else { continue };
-            let queue = &lane.queue;
-            let held = lane.state.is_held();
-            if held
-                && let Some(until) = lane.hold.until_ns
-            {
+        let mut table = self.lock_table();
+        for (_, queue_state) in table.queue_states_mut() {
+            let Some(config) = queue_state.config else { continue };
+            let queue = &queue_state.queue;
+            let held = queue_state.state.is_under_preemption();
+            if held && let Some(until) = queue_state.preemption.until_ns {
                 if now >= until {
-                    due.push(Due::Expired(Arc::clone(queue)));
+                    due.push(Due::LeaseExpired(Arc::clone(queue)));
                     continue;
                 }
                 times.push(until);
             }
-            if lane.state == State::Preempting && lane.hold.level.is_some() {
-                due.push(Due::Look(Arc::clone(queue), lane.epoch));
-                times.push(now + LOOK_NS);
+            if queue_state.state == StreamState::Preempting && queue_state.preemption.level.is_some() {
+                due.push(Due::CheckStop(Arc::clone(queue), queue_state.epoch));
+                times.push(now + STOP_CHECK_NS);
             }
             if let Some(timeout) = config.task_timeout_ns
-                && lane.state == State::Running
-                && !lane.closing
-                && !(lane.idle.2 && lane.idle.0 == queue.flight.steps())
+                && queue_state.state == StreamState::Running
+                && !queue_state.closing
+                && !(queue_state.idle.2 && queue_state.idle.0 == queue.in_flight.progress_count())
             {
-                let at = lane.idle.1 + timeout;
+                let at = queue_state.idle.1 + timeout;
                 times.push(if now < at { at } else { now + timeout });
-                due.push(Due::Idle(Arc::clone(&lane.queue)));
+                due.push(Due::CheckIdle(Arc::clone(&queue_state.queue)));
             }
         }
         (due, times.into_iter().min())
     }
 
     /// Tells, once, that nothing has happened on a stream for its timeout.
-    fn look_idle(&self, queue: &Arc<Queue>, now: u64) {
+    fn check_idle(&self, queue: &Arc<Queue>, now: u64) {
         // The look ends before the notice: whoever is told may end the context, which waits for looks.
         let looked = self.with_stream(queue, || {
-            self.relaxed(|| {
+            self.with_relaxed_capture(|| {
                 if !self.driver.is_capturing(queue.stream()) {
                     self.mark(queue, true);
                 }
-                queue.flight.retire(&self.driver);
+                queue.in_flight.retire(&self.driver);
             });
         });
         if looked.is_none() {
             return;
         }
-        let steps = queue.flight.steps();
-        let mut book = self.book();
-        let Some(lane) = book.lane_mut(queue.id()).filter(|lane| !lane.closing) else { return };
-        let Some(timeout) = lane.config.and_then(|config| config.task_timeout_ns) else { return };
-        if lane.idle.0 != steps || !lane.is_drained() {
-            lane.idle = (steps, now, false);
-        } else if !lane.idle.2 && now >= lane.idle.1 + timeout {
-            lane.idle.2 = true;
-            drop(book);
-            queue.doze();
-            if queue.flight.steps() != steps && queue.stir() {
+        let progress_count = queue.in_flight.progress_count();
+        let mut table = self.lock_table();
+        let Some(queue_state) = table.queue_state_mut(queue.id()).filter(|queue_state| !queue_state.closing)
+        else {
+            return;
+        };
+        let Some(timeout) = queue_state.config.and_then(|config| config.task_timeout_ns) else { return };
+        if queue_state.idle.0 != progress_count || !queue_state.is_drained() {
+            queue_state.idle = (progress_count, now, false);
+        } else if !queue_state.idle.2 && now >= queue_state.idle.1 + timeout {
+            queue_state.idle.2 = true;
+            drop(table);
+            queue.request_wake();
+            if queue.in_flight.progress_count() != progress_count && queue.take_wake_request() {
                 self.observer.wake();
             }
             self.observer.notice(Notice::Idle(queue.id()));

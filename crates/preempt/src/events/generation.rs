@@ -11,7 +11,7 @@ pub(crate) struct GenerationId(pub(crate) u64);
 
 /// Where a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RecordPlace {
     /// In the host queue, at this position.
     Queued(QueueId, u64),
     /// In the driver.
@@ -20,7 +20,7 @@ pub(crate) enum Place {
 
 /// The gate that a record was submitted behind.
 #[derive(Debug, Clone)]
-pub(crate) struct Behind {
+pub(crate) struct GatePosition {
     pub(crate) queue: Arc<Queue>,
     pub(crate) gate: u32,
 }
@@ -32,8 +32,8 @@ pub(crate) struct Generation {
     pub(crate) event: Event,
     /// What stands for it in the driver, and the context that it belongs to.
     pub(crate) handle: Option<(Event, Context)>,
-    pub(crate) place: Place,
+    pub(crate) place: RecordPlace,
     /// Who still means it: its record while queued, waits and callers.
     pub(crate) pins: u32,
-    pub(crate) behind: Option<Behind>,
+    pub(crate) behind: Option<GatePosition>,
 }

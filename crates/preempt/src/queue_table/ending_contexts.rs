@@ -6,37 +6,37 @@ use crate::ids::Context;
 
 /// Threads that are about to end one context.
 #[derive(Debug, Default)]
-struct Ending {
+struct EndingContext {
     /// All of them: nothing of the context is preempted any more.
     threads: u32,
     /// Those that are in the driver's call, or may go there: nothing of it is used.
-    still: u32,
+    quiesced: u32,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Endings {
-    contexts: BTreeMap<Context, Ending>,
+pub(crate) struct EndingContexts {
+    contexts: BTreeMap<Context, EndingContext>,
     /// Threads that use an event in the driver which no stream of its context keeps alive.
     pub(crate) event_uses: u32,
 }
 
-impl Endings {
+impl EndingContexts {
     /// A thread is about to end the context.
     pub(crate) fn begin(&mut self, context: Context) {
         self.contexts.entry(context).or_default().threads += 1;
     }
 
     /// Nothing of the context is in use, nor will be.
-    pub(crate) fn still(&mut self, context: Context) {
-        self.contexts.entry(context).or_default().still += 1;
+    pub(crate) fn mark_quiesced(&mut self, context: Context) {
+        self.contexts.entry(context).or_default().quiesced += 1;
     }
 
     /// A thread for which the context was still has ended it, or has not.
-    pub(crate) fn over(&mut self, context: Context) {
+    pub(crate) fn finish(&mut self, context: Context) {
         let Some(ending) = self.contexts.get_mut(&context) else { return };
         ending.threads = ending.threads.saturating_sub(1);
-        ending.still = ending.still.saturating_sub(1).min(ending.threads);
+        ending.quiesced = ending.quiesced.saturating_sub(1).min(ending.threads);
         if ending.threads == 0 {
             self.contexts.remove(&context);
         }
@@ -48,12 +48,12 @@ impl Endings {
     }
 
     /// Whether nothing of the context may be used.
-    pub(crate) fn is_still(&self, context: Context) -> bool {
-        self.contexts.get(&context).is_some_and(|ending| ending.still > 0)
+    pub(crate) fn is_quiesced(&self, context: Context) -> bool {
+        self.contexts.get(&context).is_some_and(|ending| ending.quiesced > 0)
     }
 
     /// Whether there is a context of which nothing may be used: events do not say whose they are.
-    pub(crate) fn is_any_still(&self) -> bool {
-        self.contexts.values().any(|ending| ending.still > 0)
+    pub(crate) fn is_any_quiesced(&self) -> bool {
+        self.contexts.values().any(|ending| ending.quiesced > 0)
     }
 }

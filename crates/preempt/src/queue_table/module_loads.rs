@@ -6,9 +6,9 @@ use crate::ids::Context;
 
 /// Threads in such calls, by context.
 #[derive(Debug, Default)]
-pub(crate) struct Loads(BTreeMap<Context, u32>);
+pub(crate) struct ModuleLoads(BTreeMap<Context, u32>);
 
-impl Loads {
+impl ModuleLoads {
     /// A thread is about to make one.
     pub(crate) fn begin(&mut self, context: Context) {
         *self.0.entry(context).or_default() += 1;
@@ -25,7 +25,7 @@ impl Loads {
     }
 
     /// Whether a thread is in one.
-    pub(crate) fn is_any(&self, context: Context) -> bool {
+    pub(crate) fn is_loading(&self, context: Context) -> bool {
         self.0.contains_key(&context)
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Book, Entry, What};
-use crate::flight::Admit;
+use super::{Entry, Operation, QueueTable};
 use crate::ids::QueueId;
+use crate::in_flight::Reservation;
 use crate::queue::Queue;
-use crate::state::State;
+use crate::stream_state::StreamState;
 
-/// A command to be submitted. Its queue is busy until `Book::done`.
+/// A command to be submitted. Its queue is busy until `QueueTable::done`.
 #[derive(Debug)]
-pub(crate) struct Task {
+pub(crate) struct SelectedEntry {
     pub(crate) queue: Arc<Queue>,
     pub(crate) entry: Entry,
     pub(crate) gate: Option<u32>,
@@ -18,9 +18,9 @@ pub(crate) struct Task {
 
 /// What the worker has to do.
 #[derive(Debug)]
-pub(crate) enum Picked {
+pub(crate) enum Selection {
     /// Submit this.
-    Task(Box<Task>),
+    SelectedEntry(Box<SelectedEntry>),
     /// Let what a preempted queue has in the driver go on, and ask again: more of it is needed behind that.
     Release,
     /// Nothing now; `full` if only bounds are in the way.
@@ -30,99 +30,110 @@ pub(crate) enum Picked {
     },
 }
 
-enum Head {
-    Go(bool),
+enum HeadStatus {
+    Ready { released: bool },
     Blocked(Vec<(QueueId, u64)>),
-    Stay,
+    NotReady,
 }
 
-impl Book {
+impl QueueTable {
     /// Takes the next command that may go, queue by queue in turn.
-    pub(crate) fn pick(&mut self) -> Picked {
+    pub(crate) fn select_next(&mut self) -> Selection {
         let mut full = Vec::new();
-        let mut order: Vec<QueueId> = self.lanes.keys().copied().collect();
-        if let Some(next) = order.iter().position(|id| Some(*id) > self.cursor) {
+        let mut order: Vec<QueueId> = self.queue_states.keys().copied().collect();
+        if let Some(next) = order.iter().position(|id| Some(*id) > self.last_served) {
             order.rotate_left(next);
         }
         for id in order {
-            match self.head(id) {
-                Head::Stay => {}
-                Head::Go(released) => match self.take(id, released) {
+            match self.head_status(id) {
+                HeadStatus::NotReady => {}
+                HeadStatus::Ready { released } => match self.dequeue(id, released) {
                     Some(task) => {
-                        self.cursor = Some(id);
-                        return Picked::Task(Box::new(task));
+                        self.last_served = Some(id);
+                        return Selection::SelectedEntry(Box::new(task));
                     }
                     None => full.push(id),
                 },
                 // Each release lets a queue go further than before, so asking again ends.
-                Head::Blocked(on) => {
+                HeadStatus::Blocked(on) => {
                     for (leader, position) in on {
-                        if self.release(leader, position) {
-                            return Picked::Release;
+                        if self.release_below(leader, position) {
+                            return Selection::Release;
                         }
                     }
                 }
             }
         }
-        let look = |id| self.look(id).map(|lane| Arc::clone(&lane.queue));
-        Picked::Nothing { full: full.into_iter().filter_map(look).collect() }
+        let begin_use = |id| self.begin_driver_use(id).map(|queue_state| Arc::clone(&queue_state.queue));
+        Selection::Nothing { full: full.into_iter().filter_map(begin_use).collect() }
     }
 
-    fn head(&self, id: QueueId) -> Head {
-        let Some(lane) = self.lanes.get(&id) else { return Head::Stay };
-        let Some(entry) = lane.waiting.front() else { return Head::Stay };
+    fn head_status(&self, id: QueueId) -> HeadStatus {
+        let Some(queue_state) = self.queue_states.get(&id) else { return HeadStatus::NotReady };
+        let Some(entry) = queue_state.pending.front() else { return HeadStatus::NotReady };
         // An event does not say whose it is.
-        let is_unusable = match entry.what {
-            What::Wait(_) => self.endings.is_any_still(),
-            _ => self.endings.is_still(lane.queue.stream().context),
+        let is_unusable = match entry.operation {
+            Operation::Wait(_) => self.ending_contexts.is_any_quiesced(),
+            _ => self.ending_contexts.is_quiesced(queue_state.queue.stream().context),
         };
         if is_unusable {
-            return Head::Stay;
+            return HeadStatus::NotReady;
         }
-        if lane.busy || lane.capture.possible || !lane.may_go(lane.submitted) {
-            return Head::Stay;
+        if queue_state.submitting
+            || queue_state.capture.possible
+            || !queue_state.may_submit(queue_state.submitted)
+        {
+            return HeadStatus::NotReady;
         }
         let is_open = |&&(leader, position): &&(QueueId, u64)| {
-            self.lanes.get(&leader).is_some_and(|lane| lane.submitted < position)
+            self.queue_states.get(&leader).is_some_and(|queue_state| queue_state.submitted < position)
         };
         let on: Vec<_> = entry.after.iter().filter(is_open).copied().collect();
-        if on.is_empty() { Head::Go(lane.state != State::Running) } else { Head::Blocked(on) }
+        if on.is_empty() {
+            HeadStatus::Ready { released: queue_state.state != StreamState::Running }
+        } else {
+            HeadStatus::Blocked(on)
+        }
     }
 
-    fn take(&mut self, id: QueueId, released: bool) -> Option<Task> {
-        let lane = self.lanes.get_mut(&id)?;
+    fn dequeue(&mut self, id: QueueId, released: bool) -> Option<SelectedEntry> {
+        let queue_state = self.queue_states.get_mut(&id)?;
         // The gates of a preempted stream may be shut: a new one would hold up what somebody else waits for.
-        let gate = match lane.queue.flight.admit(lane.waiting.front()?.what.work(), !released) {
-            Admit::Go(gate) => gate,
-            Admit::Full => return None,
+        let gate = match queue_state
+            .queue
+            .in_flight
+            .reserve(queue_state.pending.front()?.operation.work(), !released)
+        {
+            Reservation::Granted(gate) => gate,
+            Reservation::Full => return None,
         };
-        let entry = lane.pop()?;
-        lane.busy = true;
-        match entry.what {
-            What::Turn => lane.turn = Some(lane.submitted),
-            What::Wait(_) => self.endings.event_uses += 1,
+        let entry = queue_state.pop()?;
+        queue_state.submitting = true;
+        match entry.operation {
+            Operation::ByCaller => queue_state.admitted_caller = Some(queue_state.submitted),
+            Operation::Wait(_) => self.ending_contexts.event_uses += 1,
             _ => {}
         }
-        Some(Task { queue: Arc::clone(&lane.queue), entry, gate })
+        Some(SelectedEntry { queue: Arc::clone(&queue_state.queue), entry, gate })
     }
 
     /// A running queue needs what the preempted queue `leader` has before `position`; whether that is new.
-    fn release(&mut self, leader: QueueId, position: u64) -> bool {
-        let Some(lane) = self.lanes.get_mut(&leader) else { return false };
-        if lane.state == State::Running || lane.released >= position {
+    fn release_below(&mut self, leader: QueueId, position: u64) -> bool {
+        let Some(queue_state) = self.queue_states.get_mut(&leader) else { return false };
+        if queue_state.state == StreamState::Running || queue_state.released_below >= position {
             return false;
         }
-        lane.released = position;
+        queue_state.released_below = position;
         true
     }
 
     /// A command is with the driver.
-    pub(crate) fn done(&mut self, id: QueueId) {
-        if let Some(lane) = self.lanes.get_mut(&id) {
-            lane.busy = false;
-            lane.turn = None;
-            lane.submitted += 1;
+    pub(crate) fn entry_submitted(&mut self, id: QueueId) {
+        if let Some(queue_state) = self.queue_states.get_mut(&id) {
+            queue_state.submitting = false;
+            queue_state.admitted_caller = None;
+            queue_state.submitted += 1;
         }
-        self.settle(id);
+        self.update_admission(id);
     }
 }

@@ -6,7 +6,7 @@ use crate::ids::QueueId;
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     /// For something to change.
-    any: usize,
+    any_change: usize,
     /// For a queue to have handed over so many commands.
     positions: Vec<(QueueId, u64)>,
 }
@@ -14,14 +14,14 @@ pub(crate) struct Waiters {
 impl Waiters {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.any + self.positions.len()
+        self.any_change + self.positions.len()
     }
 
     /// A thread begins to wait, for a position or for anything.
     pub(crate) fn enter(&mut self, position: Option<(QueueId, u64)>) {
         match position {
             Some(position) => self.positions.push(position),
-            None => self.any += 1,
+            None => self.any_change += 1,
         }
     }
 
@@ -33,16 +33,16 @@ impl Waiters {
                     self.positions.swap_remove(at);
                 }
             }
-            None => self.any = self.any.saturating_sub(1),
+            None => self.any_change = self.any_change.saturating_sub(1),
         }
     }
 
     /// Whether somebody waits for a queue that has handed over so many, or is gone.
-    pub(crate) fn is_met(&self, id: QueueId, submitted: Option<u64>) -> bool {
+    pub(crate) fn is_satisfied(&self, id: QueueId, submitted: Option<u64>) -> bool {
         let met = |(queue, position): &(QueueId, u64)| {
             *queue == id && submitted.is_none_or(|submitted| submitted >= *position)
         };
-        self.any > 0 || self.positions.iter().any(met)
+        self.any_change > 0 || self.positions.iter().any(met)
     }
 }
 
@@ -55,12 +55,12 @@ mod tests {
         let mut waiters = Waiters::default();
         let (mine, other) = (QueueId(1), QueueId(2));
         waiters.enter(Some((mine, 3)));
-        assert!(!waiters.is_met(mine, Some(2)) && !waiters.is_met(other, Some(9)));
-        assert!(waiters.is_met(mine, Some(3)) && waiters.is_met(mine, None));
+        assert!(!waiters.is_satisfied(mine, Some(2)) && !waiters.is_satisfied(other, Some(9)));
+        assert!(waiters.is_satisfied(mine, Some(3)) && waiters.is_satisfied(mine, None));
         waiters.enter(None);
-        assert!(waiters.is_met(other, Some(0)), "who waits for anything is told of everything");
+        assert!(waiters.is_satisfied(other, Some(0)), "who waits for anything is told of everything");
         waiters.leave(None);
         waiters.leave(Some((mine, 3)));
-        assert!(!waiters.is_met(mine, Some(3)) && waiters.count() == 0);
+        assert!(!waiters.is_satisfied(mine, Some(3)) && waiters.count() == 0);
     }
 }

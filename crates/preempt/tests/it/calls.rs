@@ -2,18 +2,18 @@
 
 use std::cell::Cell;
 
-use sluice_preempt::command::{Call, Command, Later, Launch, LaunchLimits, Work};
-use sluice_preempt::config::{Config, Level};
+use sluice_preempt::command::{Call, Command, Deferral, Launch, LaunchLimits, Work};
+use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::driver::Driver;
 use sluice_preempt::ids::Code;
 
 use crate::gpu::{Effect, Job, job};
-use crate::rig::{BLOCKING, NON_BLOCKING, Rig, SYNC, config};
+use crate::rig::{BLOCKING, NON_BLOCKING, SYNC, TestRig, config};
 
 #[test]
 fn parameters_and_pageable_bytes_are_those_of_the_call_not_of_the_submission() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
     let value = Cell::new(7);
     // As the hook does it: `later` copies what the program may overwrite as soon as the call has returned.
@@ -21,18 +21,18 @@ fn parameters_and_pageable_bytes_are_those_of_the_call_not_of_the_submission() {
     let copy = || rig.call(Job { effect: Effect::Store { to: 2, value: value.get() }, ns: 500, tag: 2 });
     for make in [&launch as &dyn Fn() -> Command, &copy] {
         let now = || rig.gpu.submit(queue.stream(), &make());
-        rig.engine.submit(&queue, Work::Kernel(1), now, || Ok(Later::Queue(make()))).unwrap();
+        rig.engine.submit(&queue, Work::Kernel(1), now, || Ok(Deferral::Queue(make()))).unwrap();
     }
     value.set(8);
     rig.restore(&queue);
-    rig.settle();
+    rig.run_to_completion();
     assert_eq!((rig.gpu.read(1), rig.gpu.read(2)), (7, 7));
 }
 
 #[test]
 fn a_call_that_only_the_adapter_knows_is_made_in_its_turn_on_the_engines_stream() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
     let made = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     for number in 0..3 {
@@ -43,34 +43,34 @@ fn a_call_that_only_the_adapter_knows_is_made_in_its_turn_on_the_engines_stream(
         };
         let call = Command::Call(Call::new(Work::Small, 8, make));
         assert_eq!(call.bytes(), 8);
-        rig.engine.command(&queue, &call).unwrap();
+        rig.engine.submit_command(&queue, &call).unwrap();
     }
     assert_eq!(*made.lock().unwrap(), []);
     rig.restore(&queue);
-    rig.settle();
+    rig.run_to_completion();
     let stream = queue.stream().handle;
     assert_eq!(*made.lock().unwrap(), [(0, stream), (1, stream), (2, stream)]);
 }
 
 #[test]
 fn a_stream_that_runs_copies_nothing() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
-    let never = || -> Result<Later, Code> { panic!("copied") };
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
+    let never = || -> Result<Deferral, Code> { panic!("copied") };
     rig.engine.submit(&queue, Work::Small, || Ok(()), never).unwrap();
 }
 
 #[test]
 fn without_another_client_an_adaptive_stream_costs_no_driver_call() {
-    let rig = Rig::new();
-    let queue = rig.plain(1, BLOCKING);
-    rig.engine.enable(&queue, Config { adaptive: true, ..config(Level::Device) }).unwrap();
-    let before = rig.gpu.inside().made;
+    let rig = TestRig::new();
+    let queue = rig.stream(1, BLOCKING);
+    rig.engine.enable(&queue, Config { adaptive: true, ..config(PreemptionLevel::Device) }).unwrap();
+    let before = rig.gpu.state().made;
     (0..100).for_each(|_| rig.engine.submit(&queue, Work::Kernel(1), || Ok(()), || panic!()).unwrap());
-    assert_eq!(rig.gpu.inside().made, before, "an event or a gate was made");
+    assert_eq!(rig.gpu.state().made, before, "an event or a gate was made");
     rig.engine.set_contended(true);
-    rig.tag(&queue, 1);
-    assert!(rig.gpu.inside().lanes[&queue.stream().handle].arrived > 0, "no gate was placed");
+    rig.launch_tagged(&queue, 1);
+    assert!(rig.gpu.state().streams[&queue.stream().handle].arrived > 0, "no gate was placed");
 }
 
 #[test]
@@ -87,18 +87,18 @@ fn a_deferred_launch_is_checked_when_it_is_called() {
     ] {
         assert_eq!(bad.check(limits), Err(Code::INVALID_VALUE), "{bad:?}");
     }
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
     let later = || Launch { grid: [0; 3], ..good }.check(limits).map(|()| panic!("queued"));
     assert_eq!(rig.engine.submit(&queue, Work::Small, || Ok(()), later), Err(Code::INVALID_VALUE));
-    assert_eq!(rig.engine.waiting(&queue), 0);
+    assert_eq!(rig.engine.pending_commands(&queue), 0);
 }
 
 #[test]
 fn an_allocation_in_stream_order_is_made_at_once_and_usable() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
     let address = rig.engine.submit_at_once(&queue, || 4711);
     rig.launch(&queue, Effect::Store { to: address, value: 5 }, 10, 1).unwrap();
@@ -106,60 +106,60 @@ fn an_allocation_in_stream_order_is_made_at_once_and_usable() {
     rig.command(&queue, &free).unwrap();
     assert_eq!(rig.submitted(&queue), 0);
     rig.restore(&queue);
-    rig.settle();
+    rig.run_to_completion();
     assert_eq!(rig.gpu.read(4711), 5);
 }
 
 #[test]
 fn a_graph_that_is_destroyed_while_its_launches_wait_lives_until_the_last_of_them() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
-    rig.gpu.inside().graphs.insert(9, Vec::new());
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
+    rig.gpu.state().graphs.insert(9, Vec::new());
     rig.preempt(&queue, SYNC).unwrap();
     for tag in 0..2 {
         rig.command(&queue, &Command::Graph(9)).unwrap();
-        rig.tag(&queue, tag);
+        rig.launch_tagged(&queue, tag);
     }
     rig.engine.destroy_graph(9).unwrap();
-    assert!(rig.gpu.inside().graphs.contains_key(&9));
+    assert!(rig.gpu.state().graphs.contains_key(&9));
     rig.restore(&queue);
-    rig.settle();
-    assert!(!rig.gpu.inside().graphs.contains_key(&9));
-    assert_eq!(rig.ran(&queue), [0, 1]);
+    rig.run_to_completion();
+    assert!(!rig.gpu.state().graphs.contains_key(&9));
+    assert_eq!(rig.executed(&queue), [0, 1]);
     assert_eq!(rig.engine.destroy_graph(9), Err(Code::INVALID_HANDLE));
 }
 
 #[test]
 fn host_functions_run_once_and_in_order() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Device);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
     for round in 0..20 {
         rig.preempt(&queue, SYNC).unwrap();
         for data in 0..10 {
             rig.launch(&queue, Effect::Host(round * 10 + data), 0, 0).unwrap();
         }
         rig.gpu.finish();
-        assert_eq!(rig.gpu.inside().host_calls.len() as u64, round * 10, "called while preempted");
+        assert_eq!(rig.gpu.state().host_calls.len() as u64, round * 10, "called while preempted");
         rig.restore(&queue);
-        rig.settle();
+        rig.run_to_completion();
     }
-    assert_eq!(rig.gpu.inside().host_calls, (0..200).collect::<Vec<_>>());
+    assert_eq!(rig.gpu.state().host_calls, (0..200).collect::<Vec<_>>());
 }
 
 #[test]
 fn destroying_a_preempted_stream_returns_at_once_and_its_work_is_done_after_all() {
-    let rig = Rig::new();
-    let destroyed = |handle| rig.gpu.inside().lanes[&handle].destroyed;
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let destroyed = |handle| rig.gpu.state().streams[&handle].destroyed;
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
-    (0..10).for_each(|tag| rig.tag(&queue, tag));
+    (0..10).for_each(|tag| rig.launch_tagged(&queue, tag));
     rig.engine.destroy_stream(&queue).unwrap();
     assert!(!destroyed(queue.stream().handle));
     assert_eq!(rig.launch(&queue, Effect::Nothing, 1, 11), Err(Code::INVALID_HANDLE));
     assert_eq!(rig.engine.destroy_stream(&queue), Err(Code::INVALID_HANDLE));
     rig.engine.restore_all();
-    rig.settle();
-    assert_eq!(rig.ran(&queue), (0..10).collect::<Vec<_>>());
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), (0..10).collect::<Vec<_>>());
     assert!(destroyed(queue.stream().handle));
-    assert_eq!(rig.engine.queues(), 0);
+    assert_eq!(rig.engine.queue_count(), 0);
 }

@@ -4,67 +4,67 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use sluice_preempt::config::{Config, Level};
-use sluice_preempt::engine::Next;
+use sluice_preempt::config::{Config, PreemptionLevel};
+use sluice_preempt::engine::NextDispatch;
 use sluice_preempt::ids::{Context, Event};
 use sluice_preempt::outcome::Error;
 use sluice_preempt::queue::Queue;
 
-use crate::gpu::{During, Effect};
-use crate::rig::{ASYNC, NON_BLOCKING, Rig, SYNC, config};
+use crate::gpu::{CallPoint, Effect};
+use crate::rig::{ASYNC, NON_BLOCKING, SYNC, TestRig, config};
 
 const MS: u64 = 1_000_000;
 const FIRST: Context = Context(1);
 
 /// A preempted stream of context 2 behind an event of context 1, which has been recorded.
-fn waits_for_another_context(rig: &Rig) -> (Arc<Queue>, Event) {
-    let (recorder, waiter) = (rig.plain(1, NON_BLOCKING), rig.plain(2, NON_BLOCKING));
-    rig.engine.enable(&waiter, config(Level::Host)).unwrap();
+fn waits_for_another_context(rig: &TestRig) -> (Arc<Queue>, Event) {
+    let (recorder, waiter) = (rig.stream(1, NON_BLOCKING), rig.stream(2, NON_BLOCKING));
+    rig.engine.enable(&waiter, config(PreemptionLevel::Host)).unwrap();
     rig.preempt(&waiter, SYNC).unwrap();
     let event = rig.event();
-    rig.tag(&recorder, 1);
+    rig.launch_tagged(&recorder, 1);
     rig.engine.record(&recorder, event).unwrap();
     rig.engine.wait(&waiter, event).unwrap();
-    rig.tag(&waiter, 7);
+    rig.launch_tagged(&waiter, 7);
     (waiter, event)
 }
 
 #[test]
 fn what_waits_for_an_event_of_a_context_that_has_ended_goes_on_without_asking_for_it() {
     for destroyed in [false, true] {
-        let rig = Rig::new();
+        let rig = TestRig::new();
         let (waiter, event) = waits_for_another_context(&rig);
         if destroyed {
             rig.engine.destroy_event(event).unwrap();
         }
         rig.end_context(1);
         rig.restore(&waiter);
-        rig.settle();
-        assert_eq!(rig.ran(&waiter), [7]);
-        assert_eq!(rig.engine.generations(), 0, "the event's");
+        rig.run_to_completion();
+        assert_eq!(rig.executed(&waiter), [7]);
+        assert_eq!(rig.engine.generation_count(), 0, "the event's");
     }
 }
 
 /// Has another thread end context 1 in the middle of such a call, which goes on when that thread waits, or has not waited; its end.
-fn ends_during(rig: &Rig, call: During) -> impl FnOnce() + use<> {
+fn ends_during(rig: &TestRig, call: CallPoint) -> impl FnOnce() + use<> {
     let program = Arc::new(Mutex::new(None));
     let (other, starts, asked) = (rig.clone(), Arc::clone(&program), rig.gpu.clone());
-    rig.gpu.during(call, move || {
+    rig.gpu.run_during(call, move || {
         let (ends, ended) = (other.clone(), Arc::new(AtomicBool::new(false)));
-        let (says, before) = (Arc::clone(&ended), other.gpu.inside().pauses);
+        let (says, before) = (Arc::clone(&ended), other.gpu.state().pauses);
         *starts.lock().unwrap() = Some(thread::spawn(move || {
-            ends.engine.context_ends(FIRST);
+            ends.engine.begin_context_end(FIRST);
             ends.gpu.end_context(1);
             says.store(true, Ordering::SeqCst);
-            ends.engine.context_ended(FIRST);
+            ends.engine.finish_context_end(FIRST);
         }));
-        let waits = || other.engine.blocked_threads() > 0 || other.gpu.inside().pauses > before + 2;
+        let waits = || other.engine.blocked_threads() > 0 || other.gpu.state().pauses > before + 2;
         while !waits() && !ended.load(Ordering::SeqCst) {
             thread::yield_now();
         }
     });
     move || {
-        assert!(asked.was_there(call), "nobody called");
+        assert!(asked.was_interrupted(call), "nobody called");
         program.lock().unwrap().take().unwrap().join().unwrap();
     }
 }
@@ -72,216 +72,217 @@ fn ends_during(rig: &Rig, call: During) -> impl FnOnce() + use<> {
 #[test]
 fn a_context_does_not_end_while_the_worker_has_a_stream_of_another_wait_for_its_event() {
     for destroyed in [false, true] {
-        let rig = Rig::new();
+        let rig = TestRig::new();
         let (waiter, event) = waits_for_another_context(&rig);
         if destroyed {
             rig.engine.destroy_event(event).unwrap();
         }
-        let join = ends_during(&rig, During::Wait);
+        let join = ends_during(&rig, CallPoint::Wait);
         rig.restore(&waiter);
-        rig.engine.pump();
+        rig.engine.dispatch();
         join();
-        rig.settle();
-        assert_eq!(rig.ran(&waiter), [7]);
-        assert!(!rig.gpu.inside().destroyed_events.contains(&event.0), "it ended with its context");
+        rig.run_to_completion();
+        assert_eq!(rig.executed(&waiter), [7]);
+        assert!(!rig.gpu.state().destroyed_events.contains(&event.0), "it ended with its context");
     }
 }
 
 #[test]
 fn a_context_does_not_end_while_a_stream_of_it_is_looked_at() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.launch(&queue, Effect::Nothing, MS, 1).unwrap();
     rig.preempt(&queue, ASYNC).unwrap();
-    let join = ends_during(&rig, During::Query);
-    rig.engine.pump();
+    let join = ends_during(&rig, CallPoint::Query);
+    rig.engine.dispatch();
     join();
-    assert_eq!((rig.ran(&queue), rig.engine.queues()), (vec![1], 0));
+    assert_eq!((rig.executed(&queue), rig.engine.queue_count()), (vec![1], 0));
 }
 
 #[test]
 fn a_context_does_not_end_before_the_gpu_has_been_given_back_to_it() {
-    let rig = Rig::new();
-    rig.gpu.inside().slices = Some(Ok(()));
-    let queue = rig.queue(NON_BLOCKING, Level::Full);
+    let rig = TestRig::new();
+    rig.gpu.state().channel_groups = Some(Ok(()));
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Full);
     rig.launch(&queue, Effect::Nothing, MS, 1).unwrap();
-    assert_eq!(rig.preempt(&queue, ASYNC).unwrap().level, Level::Full);
-    let join = ends_during(&rig, During::Release);
+    assert_eq!(rig.preempt(&queue, ASYNC).unwrap().level, PreemptionLevel::Full);
+    let join = ends_during(&rig, CallPoint::EnableGroup);
     rig.restore(&queue);
     join();
-    assert_eq!((rig.ran(&queue), rig.engine.queues()), (vec![1], 0));
+    assert_eq!((rig.executed(&queue), rig.engine.queue_count()), (vec![1], 0));
 }
 
 #[test]
 fn no_event_is_waited_for_by_the_worker_while_a_context_might_be_ending() {
-    let rig = Rig::new();
+    let rig = TestRig::new();
     let (waiter, _) = waits_for_another_context(&rig);
-    rig.engine.context_ends(FIRST);
-    rig.gpu.inside().ended.insert(1);
+    rig.engine.begin_context_end(FIRST);
+    rig.gpu.state().ended.insert(1);
     rig.restore(&waiter);
-    rig.engine.pump();
-    assert_eq!(rig.engine.waiting(&waiter), 2);
-    rig.gpu.inside().ended.clear();
-    rig.engine.context_stays(FIRST);
-    rig.settle();
-    assert_eq!(rig.ran(&waiter), [7]);
+    rig.engine.dispatch();
+    assert_eq!(rig.engine.pending_commands(&waiter), 2);
+    rig.gpu.state().ended.clear();
+    rig.engine.cancel_context_end(FIRST);
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&waiter), [7]);
 }
 
 /// Context 1 may be ending; meanwhile two commands were called, of which the queue's bound keeps the second back.
-fn kept_back() -> (Rig, Arc<Queue>) {
-    let rig = Rig::new();
-    let queue = rig.plain(1, NON_BLOCKING);
-    let narrow = Config { queue_size: 1, batch_size: 1, adaptive: false, ..config(Level::Host) };
+fn kept_back() -> (TestRig, Arc<Queue>) {
+    let rig = TestRig::new();
+    let queue = rig.stream(1, NON_BLOCKING);
+    let narrow = Config { queue_size: 1, batch_size: 1, adaptive: false, ..config(PreemptionLevel::Host) };
     rig.engine.enable(&queue, narrow).unwrap();
-    rig.engine.context_ends(FIRST);
-    (0..2).for_each(|tag| rig.tag(&queue, tag));
+    rig.engine.begin_context_end(FIRST);
+    (0..2).for_each(|tag| rig.launch_tagged(&queue, tag));
     (rig, queue)
 }
 
 #[test]
 fn what_a_bound_keeps_back_waits_until_the_context_has_not_ended() {
     let (rig, queue) = kept_back();
-    assert_eq!(rig.engine.waiting(&queue), 1);
+    assert_eq!(rig.engine.pending_commands(&queue), 1);
     rig.gpu.finish();
-    rig.gpu.inside().ended.insert(1);
-    rig.engine.pump();
-    assert_eq!(rig.engine.waiting(&queue), 1);
-    rig.gpu.inside().ended.clear();
-    rig.engine.context_stays(FIRST);
-    rig.settle();
-    assert_eq!(rig.ran(&queue), [0, 1]);
+    rig.gpu.state().ended.insert(1);
+    rig.engine.dispatch();
+    assert_eq!(rig.engine.pending_commands(&queue), 1);
+    rig.gpu.state().ended.clear();
+    rig.engine.cancel_context_end(FIRST);
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), [0, 1]);
 }
 
 #[test]
 fn a_second_thread_that_may_end_a_context_comes_through_when_the_first_has_not() {
     let (rig, queue) = kept_back();
-    let (other, before) = (rig.clone(), rig.gpu.inside().pauses);
+    let (other, before) = (rig.clone(), rig.gpu.state().pauses);
     let second = thread::spawn(move || {
-        other.engine.context_ends(FIRST);
-        other.engine.context_stays(FIRST);
+        other.engine.begin_context_end(FIRST);
+        other.engine.cancel_context_end(FIRST);
     });
-    let pauses = || rig.gpu.inside().pauses;
+    let pauses = || rig.gpu.state().pauses;
     while pauses() == before {
         thread::yield_now();
     }
-    rig.engine.context_stays(FIRST);
+    rig.engine.cancel_context_end(FIRST);
     rig.gpu.finish();
     while !second.is_finished() {
         assert!(pauses() < before + 1_000_000, "the second waits for ever");
         thread::yield_now();
     }
-    rig.settle();
-    assert_eq!(rig.ran(&queue), [0, 1]);
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), [0, 1]);
 }
 
 #[test]
 fn an_event_of_which_nobody_told_may_have_the_handle_of_one_that_ended_with_its_context() {
-    let rig = Rig::new();
+    let rig = TestRig::new();
     let (waiter, event) = waits_for_another_context(&rig);
     rig.engine.destroy_event(event).unwrap();
     rig.end_context(1);
-    rig.gpu.inside().destroyed_events.clear();
-    rig.gpu.inside().event_contexts.clear();
-    let queue = rig.plain(1, NON_BLOCKING);
+    rig.gpu.state().destroyed_events.clear();
+    rig.gpu.state().event_contexts.clear();
+    let queue = rig.stream(1, NON_BLOCKING);
     rig.engine.record(&queue, event).unwrap();
     rig.restore(&waiter);
-    rig.settle();
+    rig.run_to_completion();
     assert_eq!(rig.engine.query_event(event), Ok(()));
 }
 
 #[test]
 fn the_next_context_of_the_same_handle_is_given_no_events_of_the_one_before() {
-    let rig = Rig::new();
+    let rig = TestRig::new();
     for round in 0..3 {
-        let (recorder, waiter) = (rig.plain(1, NON_BLOCKING), rig.queue(NON_BLOCKING, Level::Host));
+        let (recorder, waiter) =
+            (rig.stream(1, NON_BLOCKING), rig.queue(NON_BLOCKING, PreemptionLevel::Host));
         rig.preempt(&waiter, SYNC).unwrap();
         let event = rig.event();
         // Each record but the first needs an event of the engine's, since what was recorded before is still meant.
         for _ in 0..3 {
-            rig.tag(&recorder, round);
+            rig.launch_tagged(&recorder, round);
             rig.engine.record(&recorder, event).unwrap();
             rig.engine.wait(&waiter, event).unwrap();
         }
         rig.restore(&waiter);
-        rig.settle();
+        rig.run_to_completion();
         rig.end_context(1);
-        assert_eq!((rig.engine.queues(), rig.engine.generations()), (0, 0));
+        assert_eq!((rig.engine.queue_count(), rig.engine.generation_count()), (0, 0));
     }
 }
 
 #[test]
 fn nothing_of_a_context_is_used_while_a_call_of_the_drivers_may_end_it() {
-    let rig = Rig::new();
-    rig.gpu.inside().slices = Some(Ok(()));
-    let held = rig.queue(NON_BLOCKING, Level::Full);
-    let watched = rig.plain(1, NON_BLOCKING);
-    let timeout = Config { task_timeout_ns: Some(MS), ..config(Level::Device) };
+    let rig = TestRig::new();
+    rig.gpu.state().channel_groups = Some(Ok(()));
+    let held = rig.queue(NON_BLOCKING, PreemptionLevel::Full);
+    let watched = rig.stream(1, NON_BLOCKING);
+    let timeout = Config { task_timeout_ns: Some(MS), ..config(PreemptionLevel::Device) };
     rig.engine.enable(&watched, timeout).unwrap();
-    let elsewhere = rig.plain(2, NON_BLOCKING);
-    rig.engine.enable(&elsewhere, config(Level::Host)).unwrap();
+    let elsewhere = rig.stream(2, NON_BLOCKING);
+    rig.engine.enable(&elsewhere, config(PreemptionLevel::Host)).unwrap();
     for queue in [&held, &watched] {
         (0..4).for_each(|tag| rig.launch(queue, Effect::Nothing, MS, tag).unwrap());
         rig.preempt(queue, ASYNC).unwrap();
-        rig.tag(queue, 4);
+        rig.launch_tagged(queue, 4);
     }
-    rig.engine.context_ends(FIRST);
-    assert_eq!((rig.engine.waiting(&held), rig.engine.waiting(&watched)), (0, 0));
+    rig.engine.begin_context_end(FIRST);
+    assert_eq!((rig.engine.pending_commands(&held), rig.engine.pending_commands(&watched)), (0, 0));
     // The driver's call is under way.
-    rig.gpu.inside().ended.insert(1);
+    rig.gpu.state().ended.insert(1);
     for queue in [&held, &watched] {
         assert_eq!(rig.preempt(queue, SYNC), Err(Error::Closing));
         assert_eq!(rig.engine.with_stream(queue, || ()), None);
         rig.engine.restore(queue).unwrap();
     }
     rig.preempt(&elsewhere, SYNC).unwrap();
-    rig.tag(&elsewhere, 1);
+    rig.launch_tagged(&elsewhere, 1);
     rig.restore(&elsewhere);
     for _ in 0..4 {
         rig.gpu.advance(2 * MS);
-        rig.engine.pump();
+        rig.engine.dispatch();
     }
-    assert_eq!(rig.ran(&elsewhere), [1], "other contexts go on");
+    assert_eq!(rig.executed(&elsewhere), [1], "other contexts go on");
     // It has not ended it.
-    rig.gpu.inside().ended.clear();
-    rig.engine.context_stays(FIRST);
+    rig.gpu.state().ended.clear();
+    rig.engine.cancel_context_end(FIRST);
     rig.preempt(&held, SYNC).unwrap();
-    rig.tag(&held, 5);
-    assert_eq!(rig.engine.waiting(&held), 1);
+    rig.launch_tagged(&held, 5);
+    assert_eq!(rig.engine.pending_commands(&held), 1);
     rig.restore(&held);
-    rig.settle();
-    assert_eq!((rig.ran(&held), rig.ran(&watched)), ((0..6).collect(), (0..5).collect()));
+    rig.run_to_completion();
+    assert_eq!((rig.executed(&held), rig.executed(&watched)), ((0..6).collect(), (0..5).collect()));
 }
 
 #[test]
 fn a_stream_destroyed_while_its_context_might_have_ended_is_destroyed_when_it_has_not() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
-    rig.tag(&queue, 1);
-    rig.settle();
-    rig.engine.context_ends(FIRST);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
+    rig.launch_tagged(&queue, 1);
+    rig.run_to_completion();
+    rig.engine.begin_context_end(FIRST);
     rig.engine.destroy_stream(&queue).unwrap();
-    assert!(!rig.gpu.inside().lanes[&queue.stream().handle].destroyed);
-    rig.engine.context_stays(FIRST);
-    assert!(rig.gpu.inside().lanes[&queue.stream().handle].destroyed);
-    assert_eq!((rig.gpu.inside().events.len(), rig.engine.queues()), (0, 0));
+    assert!(!rig.gpu.state().streams[&queue.stream().handle].destroyed);
+    rig.engine.cancel_context_end(FIRST);
+    assert!(rig.gpu.state().streams[&queue.stream().handle].destroyed);
+    assert_eq!((rig.gpu.state().events.len(), rig.engine.queue_count()), (0, 0));
 }
 
 #[test]
 fn threads_that_wait_for_a_stream_go_on_when_its_context_has_ended() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
-    rig.engine.context_ends(FIRST);
-    rig.engine.context_stays(FIRST);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
+    rig.engine.begin_context_end(FIRST);
+    rig.engine.cancel_context_end(FIRST);
     rig.preempt(&queue, SYNC).unwrap();
-    rig.tag(&queue, 1);
+    rig.launch_tagged(&queue, 1);
     let other = rig.clone();
-    let waiting = thread::spawn(move || other.engine.settle_context(FIRST));
+    let waiting = thread::spawn(move || other.engine.flush_context(FIRST));
     while rig.engine.blocked_threads() == 0 {
         thread::yield_now();
     }
     // Without a word before: the device was reset.
     rig.gpu.end_context(1);
-    rig.engine.context_ended(FIRST);
+    rig.engine.finish_context_end(FIRST);
     waiting.join().unwrap().unwrap();
-    assert_eq!((rig.engine.pump(), rig.engine.queues()), (Next::Idle, 0));
+    assert_eq!((rig.engine.dispatch(), rig.engine.queue_count()), (NextDispatch::WhenWoken, 0));
 }

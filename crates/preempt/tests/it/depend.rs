@@ -1,81 +1,84 @@
-//! A running stream that waits for a preempted one is not stuck.
+//! A running stream that waits for a preempted one is not submissions_block.
 
 use std::sync::Arc;
 
-use sluice_preempt::config::Level;
+use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::queue::Queue;
-use sluice_preempt::state::State;
+use sluice_preempt::stream_state::StreamState;
 
 use crate::gpu::Effect;
-use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, Rig, SYNC};
+use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, SYNC, TestRig};
 
-fn chain(rig: &Rig, level: Level) -> [Arc<Queue>; 3] {
+fn chain(rig: &TestRig, level: PreemptionLevel) -> [Arc<Queue>; 3] {
     std::array::from_fn(|_| rig.queue(NON_BLOCKING, level))
 }
 
 #[test]
 fn a_preempted_stream_hands_over_what_a_running_one_waits_for_and_no_more() {
-    let rig = Rig::new();
-    let [held, running, _] = chain(&rig, Level::Host);
+    let rig = TestRig::new();
+    let [held, running, _] = chain(&rig, PreemptionLevel::Host);
     let event = rig.event();
     rig.preempt(&held, SYNC).unwrap();
-    rig.tag(&held, 1);
+    rig.launch_tagged(&held, 1);
     rig.engine.record(&held, event).unwrap();
-    rig.tag(&held, 2);
+    rig.launch_tagged(&held, 2);
     rig.engine.wait(&running, event).unwrap();
-    rig.tag(&running, 3);
-    rig.settle();
-    assert_eq!((rig.ran(&held), rig.ran(&running)), (vec![1], vec![3]));
-    assert_eq!(rig.engine.state(&held), Some(State::Preempted));
+    rig.launch_tagged(&running, 3);
+    rig.run_to_completion();
+    assert_eq!((rig.executed(&held), rig.executed(&running)), (vec![1], vec![3]));
+    assert_eq!(rig.engine.state(&held), Some(StreamState::Preempted));
     rig.restore(&held);
-    rig.settle();
-    assert_eq!(rig.ran(&held), [1, 2]);
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&held), [1, 2]);
 }
 
 #[test]
 fn inheritance_goes_through_several_preempted_streams() {
-    let rig = Rig::new();
-    let [first, second, running] = chain(&rig, Level::Host);
+    let rig = TestRig::new();
+    let [first, second, running] = chain(&rig, PreemptionLevel::Host);
     let (one, two) = (rig.event(), rig.event());
     for queue in [&first, &second] {
         rig.preempt(queue, SYNC).unwrap();
     }
-    rig.tag(&first, 1);
+    rig.launch_tagged(&first, 1);
     rig.engine.record(&first, one).unwrap();
     rig.engine.wait(&second, one).unwrap();
-    rig.tag(&second, 2);
+    rig.launch_tagged(&second, 2);
     rig.engine.record(&second, two).unwrap();
-    rig.tag(&second, 3);
+    rig.launch_tagged(&second, 3);
     rig.engine.wait(&running, two).unwrap();
-    rig.tag(&running, 4);
-    rig.settle();
-    assert_eq!((rig.ran(&first), rig.ran(&second), rig.ran(&running)), (vec![1], vec![2], vec![4]));
+    rig.launch_tagged(&running, 4);
+    rig.run_to_completion();
+    assert_eq!(
+        (rig.executed(&first), rig.executed(&second), rig.executed(&running)),
+        (vec![1], vec![2], vec![4])
+    );
 }
 
 #[test]
 fn nobody_inherits_while_the_one_that_waits_is_preempted_too() {
-    let rig = Rig::new();
-    let [held, waiting, _] = chain(&rig, Level::Host);
+    let rig = TestRig::new();
+    let [held, waiting, _] = chain(&rig, PreemptionLevel::Host);
     let event = rig.event();
     for queue in [&held, &waiting] {
         rig.preempt(queue, SYNC).unwrap();
     }
-    rig.tag(&held, 1);
+    rig.launch_tagged(&held, 1);
     rig.engine.record(&held, event).unwrap();
     rig.engine.wait(&waiting, event).unwrap();
-    rig.tag(&waiting, 2);
-    rig.settle();
+    rig.launch_tagged(&waiting, 2);
+    rig.run_to_completion();
     assert_eq!((rig.submitted(&held), rig.submitted(&waiting)), (0, 0));
     rig.restore(&waiting);
-    rig.settle();
-    assert_eq!((rig.ran(&held), rig.ran(&waiting)), (vec![1], vec![2]));
+    rig.run_to_completion();
+    assert_eq!((rig.executed(&held), rig.executed(&waiting)), (vec![1], vec![2]));
 }
 
 #[test]
 fn shut_gates_let_pass_what_a_running_stream_waits_for_on_the_gpu() {
     for wait_first in [true, false] {
-        let rig = Rig::new();
-        let [held, running, _] = chain(&rig, Level::Device);
+        let rig = TestRig::new();
+        let [held, running, _] = chain(&rig, PreemptionLevel::Device);
         let event = rig.event();
         (0..3).for_each(|tag| rig.launch(&held, Effect::Nothing, 100_000, tag).unwrap());
         rig.engine.record(&held, event).unwrap();
@@ -86,53 +89,53 @@ fn shut_gates_let_pass_what_a_running_stream_waits_for_on_the_gpu() {
         rig.preempt(&held, ASYNC).unwrap();
         if !wait_first {
             rig.gpu.finish();
-            assert_eq!(rig.ran(&held), [0]);
+            assert_eq!(rig.executed(&held), [0]);
             rig.engine.wait(&running, event).unwrap();
         }
-        rig.tag(&running, 9);
+        rig.launch_tagged(&running, 9);
         rig.gpu.finish();
-        assert_eq!((rig.ran(&held), rig.ran(&running)), (vec![0, 1, 2], vec![9]), "{wait_first}");
+        assert_eq!((rig.executed(&held), rig.executed(&running)), (vec![0, 1, 2], vec![9]), "{wait_first}");
     }
 }
 
 #[test]
 fn gates_are_opened_for_a_stream_that_is_restored_while_it_waits_on_the_gpu() {
-    let rig = Rig::new();
-    let [held, waiting, _] = chain(&rig, Level::Device);
+    let rig = TestRig::new();
+    let [held, waiting, _] = chain(&rig, PreemptionLevel::Device);
     let event = rig.event();
     (0..3).for_each(|tag| rig.launch(&held, Effect::Nothing, 100_000, tag).unwrap());
     rig.engine.record(&held, event).unwrap();
     rig.engine.wait(&waiting, event).unwrap();
-    rig.tag(&waiting, 9);
+    rig.launch_tagged(&waiting, 9);
     rig.preempt(&waiting, ASYNC).unwrap();
     rig.preempt(&held, ASYNC).unwrap();
     rig.gpu.finish();
-    assert_eq!((rig.ran(&held), rig.ran(&waiting)), (vec![0], vec![]));
+    assert_eq!((rig.executed(&held), rig.executed(&waiting)), (vec![0], vec![]));
     rig.restore(&waiting);
     rig.gpu.finish();
-    assert_eq!((rig.ran(&held), rig.ran(&waiting)), (vec![0, 1, 2], vec![9]));
+    assert_eq!((rig.executed(&held), rig.executed(&waiting)), (vec![0, 1, 2], vec![9]));
 }
 
 #[test]
 fn a_context_that_is_preempted_holds_up_nobody_in_another() {
-    let rig = Rig::new();
-    let (held, other) = (rig.queue(BLOCKING, Level::Host), rig.plain(2, BLOCKING));
+    let rig = TestRig::new();
+    let (held, other) = (rig.queue(BLOCKING, PreemptionLevel::Host), rig.stream(2, BLOCKING));
     rig.preempt(&held, SYNC).unwrap();
-    rig.tag(&held, 1);
+    rig.launch_tagged(&held, 1);
     let event = rig.event();
     rig.engine.record(&other, event).unwrap();
-    rig.tag(&other, 2);
+    rig.launch_tagged(&other, 2);
     // Both return, although the other context's stream stands still: this is one thread.
-    rig.engine.settle_context(other.stream().context).unwrap();
+    rig.engine.flush_context(other.stream().context).unwrap();
     rig.engine.synchronize_stream(&other).unwrap();
-    assert_eq!((rig.ran(&other), rig.submitted(&held)), (vec![2], 0));
+    assert_eq!((rig.executed(&other), rig.submitted(&held)), (vec![2], 0));
 }
 
 #[test]
 fn a_need_goes_through_what_several_preempted_streams_have_on_the_gpu() {
     for wait_late in [true, false] {
-        let rig = Rig::new();
-        let [first, second, running] = chain(&rig, Level::Device);
+        let rig = TestRig::new();
+        let [first, second, running] = chain(&rig, PreemptionLevel::Device);
         let (one, two) = (rig.event(), rig.event());
         (0..3).for_each(|tag| rig.launch(&first, Effect::Nothing, 100_000, tag).unwrap());
         rig.engine.record(&first, one).unwrap();
@@ -151,17 +154,21 @@ fn a_need_goes_through_what_several_preempted_streams_have_on_the_gpu() {
             rig.gpu.finish();
             rig.engine.wait(&running, two).unwrap();
         }
-        rig.tag(&running, 9);
+        rig.launch_tagged(&running, 9);
         rig.gpu.finish();
-        assert_eq!(rig.ran(&running), [9], "{wait_late}");
-        assert_eq!((rig.ran(&first), rig.ran(&second)), (vec![0, 1, 2], vec![4, 5, 6]), "{wait_late}");
+        assert_eq!(rig.executed(&running), [9], "{wait_late}");
+        assert_eq!(
+            (rig.executed(&first), rig.executed(&second)),
+            (vec![0, 1, 2], vec![4, 5, 6]),
+            "{wait_late}"
+        );
     }
 }
 
 #[test]
 fn eight_streams_in_a_ring_of_events() {
-    let rig = Rig::new();
-    let queues: Vec<_> = (0..8).map(|_| rig.queue(BLOCKING, Level::Device)).collect();
+    let rig = TestRig::new();
+    let queues: Vec<_> = (0..8).map(|_| rig.queue(BLOCKING, PreemptionLevel::Device)).collect();
     let events: Vec<_> = (0..8).map(|_| rig.event()).collect();
     let mut expected = 0u64;
     for n in 0..4000u64 {
@@ -175,39 +182,39 @@ fn eight_streams_in_a_ring_of_events() {
             1 => drop(rig.preempt(&queues[(n % 7) as usize], ASYNC).unwrap()),
             4 => drop(rig.preempt(&queues[(n % 5) as usize], SYNC).unwrap()),
             7 | 9 => rig.restore(&queues[(n % 8) as usize]),
-            _ => drop(rig.engine.pump()),
+            _ => drop(rig.engine.dispatch()),
         }
         rig.gpu.advance(3_000);
     }
     queues.iter().for_each(|queue| rig.restore(queue));
-    rig.settle();
+    rig.run_to_completion();
     assert_eq!(rig.gpu.read(1), expected);
 }
 
 #[test]
 fn slices_are_not_used_against_a_stream_that_another_waits_for_on_the_gpu() {
-    let rig = Rig::new();
-    rig.gpu.inside().slices = Some(Ok(()));
-    let [held, running, _] = chain(&rig, Level::Full);
+    let rig = TestRig::new();
+    rig.gpu.state().channel_groups = Some(Ok(()));
+    let [held, running, _] = chain(&rig, PreemptionLevel::Full);
     let event = rig.event();
     // Handed over while preempted, so that there is no gate in front of it.
-    assert_eq!(rig.preempt(&held, SYNC).unwrap().level, Level::Full);
+    assert_eq!(rig.preempt(&held, SYNC).unwrap().level, PreemptionLevel::Full);
     rig.launch(&held, Effect::Nothing, 100_000, 1).unwrap();
     rig.engine.record(&held, event).unwrap();
     rig.engine.wait(&running, event).unwrap();
-    rig.tag(&running, 2);
-    rig.engine.pump();
+    rig.launch_tagged(&running, 2);
+    rig.engine.dispatch();
     rig.restore(&held);
-    assert_eq!(rig.preempt(&held, ASYNC).unwrap().level, Level::Device);
+    assert_eq!(rig.preempt(&held, ASYNC).unwrap().level, PreemptionLevel::Device);
     rig.gpu.finish();
-    assert_eq!((rig.ran(&held), rig.ran(&running)), (vec![1], vec![2]));
+    assert_eq!((rig.executed(&held), rig.executed(&running)), (vec![1], vec![2]));
 }
 
 #[test]
 fn slices_give_way_to_needs_that_come_through_several_streams() {
-    let rig = Rig::new();
-    rig.gpu.inside().slices = Some(Ok(()));
-    let [first, second, running] = chain(&rig, Level::Full);
+    let rig = TestRig::new();
+    rig.gpu.state().channel_groups = Some(Ok(()));
+    let [first, second, running] = chain(&rig, PreemptionLevel::Full);
     let (one, two) = (rig.event(), rig.event());
     rig.launch(&first, Effect::Nothing, 100_000, 1).unwrap();
     rig.engine.record(&first, one).unwrap();
@@ -215,11 +222,14 @@ fn slices_give_way_to_needs_that_come_through_several_streams() {
     rig.launch(&second, Effect::Nothing, 100_000, 2).unwrap();
     rig.engine.record(&second, two).unwrap();
     for queue in [&second, &first] {
-        assert_eq!(rig.preempt(queue, ASYNC).unwrap().level, Level::Full);
+        assert_eq!(rig.preempt(queue, ASYNC).unwrap().level, PreemptionLevel::Full);
     }
     rig.gpu.finish();
     rig.engine.wait(&running, two).unwrap();
-    rig.tag(&running, 3);
+    rig.launch_tagged(&running, 3);
     rig.gpu.finish();
-    assert_eq!((rig.ran(&first), rig.ran(&second), rig.ran(&running)), (vec![1], vec![2], vec![3]));
+    assert_eq!(
+        (rig.executed(&first), rig.executed(&second), rig.executed(&running)),
+        (vec![1], vec![2], vec![3])
+    );
 }

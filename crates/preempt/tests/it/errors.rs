@@ -1,12 +1,12 @@
 //! What the driver says to deferred commands, and when the program hears of it.
 
 use sluice_preempt::command::{Command, Launch};
-use sluice_preempt::config::Level;
+use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::ids::Code;
 use sluice_preempt::outcome::Notice;
 
 use crate::gpu::{Effect, REFUSED};
-use crate::rig::{NON_BLOCKING, Rig, SYNC};
+use crate::rig::{NON_BLOCKING, SYNC, TestRig};
 
 const TOO_MANY_RESOURCES: Code = Code(701);
 
@@ -16,26 +16,26 @@ fn refused() -> Command {
 
 #[test]
 fn a_refused_launch_is_reported_at_once_while_the_stream_runs() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     assert_eq!(rig.command(&queue, &refused()), Err(TOO_MANY_RESOURCES));
-    rig.tag(&queue, 1);
-    rig.settle();
-    assert_eq!((rig.ran(&queue), rig.engine.synchronize_stream(&queue)), (vec![1], Ok(())));
+    rig.launch_tagged(&queue, 1);
+    rig.run_to_completion();
+    assert_eq!((rig.executed(&queue), rig.engine.synchronize_stream(&queue)), (vec![1], Ok(())));
 }
 
 #[test]
 fn a_deferred_launch_that_is_refused_is_reported_once_and_the_rest_still_runs() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
-    rig.tag(&queue, 1);
+    rig.launch_tagged(&queue, 1);
     assert_eq!(rig.command(&queue, &refused()), Ok(()));
-    rig.tag(&queue, 2);
+    rig.launch_tagged(&queue, 2);
     rig.restore(&queue);
-    rig.settle();
-    assert_eq!(rig.ran(&queue), [1, 2]);
-    assert_eq!(rig.heard.all(), [Notice::Deferred(queue.id(), TOO_MANY_RESOURCES)]);
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), [1, 2]);
+    assert_eq!(rig.observer.all(), [Notice::DeferredCommandFailed(queue.id(), TOO_MANY_RESOURCES)]);
     assert_eq!(rig.launch(&queue, Effect::Nothing, 1, 3), Err(TOO_MANY_RESOURCES));
     assert_eq!(rig.launch(&queue, Effect::Nothing, 1, 4), Ok(()));
     assert_eq!(rig.engine.synchronize_stream(&queue), Ok(()));
@@ -43,19 +43,19 @@ fn a_deferred_launch_that_is_refused_is_reported_once_and_the_rest_still_runs() 
 
 #[test]
 fn each_call_that_may_return_it_returns_a_deferred_error() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
-    type Call = fn(&Rig, &sluice_preempt::queue::Queue) -> Result<(), Code>;
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
+    type Call = fn(&TestRig, &sluice_preempt::queue::Queue) -> Result<(), Code>;
     let calls: [Call; 3] = [
         |rig, queue| rig.engine.query_stream(queue),
         |rig, queue| rig.engine.synchronize_stream(queue),
-        |rig, queue| rig.engine.settle_context(queue.stream().context),
+        |rig, queue| rig.engine.flush_context(queue.stream().context),
     ];
     for call in calls {
         rig.preempt(&queue, SYNC).unwrap();
         rig.command(&queue, &refused()).unwrap();
         rig.restore(&queue);
-        rig.settle();
+        rig.run_to_completion();
         assert_eq!(call(&rig, &queue), Err(TOO_MANY_RESOURCES));
         assert_eq!(call(&rig, &queue), Ok(()));
     }
@@ -63,23 +63,23 @@ fn each_call_that_may_return_it_returns_a_deferred_error() {
 
 #[test]
 fn a_lost_context_is_reported_by_everything_that_follows_and_nothing_hangs() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Device);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
     rig.preempt(&queue, SYNC).unwrap();
     rig.launch(&queue, Effect::Fault, 1000, 1).unwrap();
     rig.restore(&queue);
-    rig.settle();
+    rig.run_to_completion();
     rig.preempt(&queue, SYNC).unwrap();
     for tag in 2..200 {
         assert_eq!(rig.launch(&queue, Effect::Nothing, 1000, tag), Err(Code::ILLEGAL_ADDRESS));
     }
     rig.restore(&queue);
-    rig.settle();
+    rig.run_to_completion();
     for _ in 0..2 {
         assert_eq!(rig.engine.synchronize_stream(&queue), Err(Code::ILLEGAL_ADDRESS));
         assert_eq!(rig.engine.query_stream(&queue), Err(Code::ILLEGAL_ADDRESS));
         assert_eq!(rig.launch(&queue, Effect::Nothing, 1, 3), Err(Code::ILLEGAL_ADDRESS));
     }
-    assert_eq!(rig.engine.waiting(&queue), 0);
+    assert_eq!(rig.engine.pending_commands(&queue), 0);
     rig.engine.disable(&queue).unwrap();
 }

@@ -2,84 +2,84 @@
 
 use std::sync::Arc;
 
-use sluice_preempt::config::Level;
+use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::ids::{Code, Event};
 use sluice_preempt::queue::Queue;
 
 use crate::gpu::Effect;
-use crate::rig::{ASYNC, NON_BLOCKING, Rig, SYNC};
+use crate::rig::{ASYNC, NON_BLOCKING, SYNC, TestRig};
 
-fn streams(rig: &Rig) -> (Arc<Queue>, Arc<Queue>, Event) {
-    let queue = || rig.queue(NON_BLOCKING, Level::Host);
+fn streams(rig: &TestRig) -> (Arc<Queue>, Arc<Queue>, Event) {
+    let queue = || rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     (queue(), queue(), rig.event())
 }
 
 #[test]
 fn an_event_without_a_record_is_reached_and_holds_up_nobody() {
-    let rig = Rig::new();
+    let rig = TestRig::new();
     let (_, waiting, event) = streams(&rig);
     assert_eq!(rig.engine.query_event(event), Ok(()));
     rig.preempt(&waiting, ASYNC).unwrap();
     rig.engine.wait(&waiting, event).unwrap();
-    rig.tag(&waiting, 1);
+    rig.launch_tagged(&waiting, 1);
     rig.restore(&waiting);
-    rig.settle();
-    assert_eq!(rig.ran(&waiting), [1]);
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&waiting), [1]);
 }
 
 #[test]
 fn an_event_whose_record_waits_is_not_ready_without_asking_the_driver() {
-    let rig = Rig::new();
+    let rig = TestRig::new();
     let (recording, _, event) = streams(&rig);
     let other = rig.event();
     rig.engine.record(&recording, other).unwrap();
     rig.preempt(&recording, SYNC).unwrap();
     rig.engine.record(&recording, event).unwrap();
-    let (now, made) = (rig.gpu.now(), rig.gpu.inside().made);
+    let (now, made) = (rig.gpu.now(), rig.gpu.state().made);
     assert_eq!(rig.engine.query_event(event), Err(Code::NOT_READY));
     assert_eq!(rig.engine.elapsed_ns(other, event), Err(Code::NOT_READY));
     assert_eq!(rig.engine.query_stream(&recording), Err(Code::NOT_READY));
-    assert_eq!((rig.gpu.now(), rig.gpu.inside().made), (now, made));
+    assert_eq!((rig.gpu.now(), rig.gpu.state().made), (now, made));
     rig.restore(&recording);
-    rig.settle();
+    rig.run_to_completion();
     assert_eq!(rig.engine.query_event(event), Ok(()));
     assert!(rig.engine.elapsed_ns(other, event).is_ok());
 }
 
 #[test]
 fn a_wait_that_is_queued_means_the_record_before_it_not_a_later_one() {
-    let rig = Rig::new();
+    let rig = TestRig::new();
     let (recording, waiting, event) = streams(&rig);
     rig.engine.record(&recording, event).unwrap();
     rig.preempt(&waiting, ASYNC).unwrap();
     rig.engine.wait(&waiting, event).unwrap();
-    rig.tag(&waiting, 1);
+    rig.launch_tagged(&waiting, 1);
     // Recorded again behind a kernel without end: who waits for the first record must not wait for this.
     rig.launch(&recording, Effect::Nothing, 1 << 60, 2).unwrap();
     rig.engine.record(&recording, event).unwrap();
     rig.restore(&waiting);
-    rig.settle();
-    assert_eq!(rig.ran(&waiting), [1]);
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&waiting), [1]);
     assert_eq!(rig.engine.query_event(event), Err(Code::NOT_READY));
 }
 
 #[test]
 fn a_wait_called_before_a_record_does_not_mean_it() {
-    let rig = Rig::new();
+    let rig = TestRig::new();
     let (recording, waiting, event) = streams(&rig);
     rig.preempt(&waiting, ASYNC).unwrap();
     rig.engine.wait(&waiting, event).unwrap();
-    rig.tag(&waiting, 1);
+    rig.launch_tagged(&waiting, 1);
     rig.launch(&recording, Effect::Nothing, 1 << 60, 2).unwrap();
     rig.engine.record(&recording, event).unwrap();
     rig.restore(&waiting);
-    rig.settle();
-    assert_eq!(rig.ran(&waiting), [1]);
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&waiting), [1]);
 }
 
 #[test]
 fn a_wait_for_a_record_that_waits_itself_holds_up_no_thread_and_keeps_the_order() {
-    let rig = Rig::new();
+    let rig = TestRig::new();
     let (recording, waiting, event) = streams(&rig);
     for queue in [&recording, &waiting] {
         rig.preempt(queue, ASYNC).unwrap();
@@ -90,13 +90,13 @@ fn a_wait_for_a_record_that_waits_itself_holds_up_no_thread_and_keeps_the_order(
     rig.launch(&waiting, Effect::Copy { to: 2, from: 1 }, 1000, 2).unwrap();
     rig.restore(&recording);
     rig.restore(&waiting);
-    rig.settle();
+    rig.run_to_completion();
     assert_eq!(rig.gpu.read(2), 5);
 }
 
 #[test]
 fn an_event_destroyed_while_its_record_and_a_wait_are_queued_is_still_used_by_both() {
-    let rig = Rig::new();
+    let rig = TestRig::new();
     let (recording, waiting, event) = streams(&rig);
     rig.preempt(&recording, ASYNC).unwrap();
     rig.preempt(&waiting, ASYNC).unwrap();
@@ -106,18 +106,18 @@ fn an_event_destroyed_while_its_record_and_a_wait_are_queued_is_still_used_by_bo
     rig.launch(&waiting, Effect::Copy { to: 2, from: 1 }, 1000, 2).unwrap();
     rig.engine.destroy_event(event).unwrap();
     assert_eq!(rig.engine.query_event(event), Err(Code::INVALID_HANDLE));
-    assert!(!rig.gpu.inside().destroyed_events.contains(&event.0));
+    assert!(!rig.gpu.state().destroyed_events.contains(&event.0));
     rig.restore(&recording);
     rig.restore(&waiting);
-    rig.settle();
+    rig.run_to_completion();
     assert_eq!(rig.gpu.read(2), 5);
-    assert!(rig.gpu.inside().destroyed_events.contains(&event.0));
-    assert_eq!(rig.engine.generations(), 0);
+    assert!(rig.gpu.state().destroyed_events.contains(&event.0));
+    assert_eq!(rig.engine.generation_count(), 0);
 }
 
 #[test]
 fn elapsed_time_counts_what_the_stream_stood_still() {
-    let rig = Rig::new();
+    let rig = TestRig::new();
     let (queue, _, before) = streams(&rig);
     let after = rig.event();
     rig.engine.record(&queue, before).unwrap();
@@ -125,6 +125,6 @@ fn elapsed_time_counts_what_the_stream_stood_still() {
     rig.engine.record(&queue, after).unwrap();
     rig.gpu.advance(5_000_000);
     rig.restore(&queue);
-    rig.settle();
+    rig.run_to_completion();
     assert!(rig.engine.elapsed_ns(before, after).unwrap() >= 5_000_000);
 }

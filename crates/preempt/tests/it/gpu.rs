@@ -1,7 +1,7 @@
 //! A GPU in a test: streams in order, events, gates, captures, errors; its time is the clock and moves when told.
 
 mod driver;
-mod meanwhile;
+mod interruption;
 mod run;
 mod work;
 
@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
-use sluice_preempt::driver::SliceError;
+use sluice_preempt::driver::ChannelGroupError;
 use sluice_preempt::ids::{Code, Context, Stream};
 
-pub(crate) use meanwhile::{During, Meanwhile};
+pub(crate) use interruption::{CallPoint, Interruption};
 pub(crate) use work::{Effect, Job, REFUSED, job};
 
 /// What a stream does next.
@@ -27,7 +27,7 @@ pub(crate) enum Op {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct FakeStream {
     pub(crate) stream: Option<Stream>,
     pub(crate) ops: VecDeque<(u64, Op)>,
     pub(crate) ends: Option<u64>,
@@ -40,10 +40,10 @@ pub(crate) struct Lane {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Inside {
+pub(crate) struct GpuState {
     pub(crate) now: u64,
     pub(crate) made: u64,
-    pub(crate) lanes: BTreeMap<u64, Lane>,
+    pub(crate) streams: BTreeMap<u64, FakeStream>,
     /// What each event stands for: a record, and the capture it was made in.
     pub(crate) events: HashMap<u64, (Option<u64>, Option<u64>)>,
     pub(crate) destroyed_events: BTreeSet<u64>,
@@ -56,7 +56,7 @@ pub(crate) struct Inside {
     pub(crate) graphs: HashMap<u64, Vec<Job>>,
     /// Tags of jobs by stream, as they were submitted and as they ran.
     pub(crate) submitted: Vec<(u64, u64)>,
-    pub(crate) ran: Vec<(u64, u64)>,
+    pub(crate) executed: Vec<(u64, u64)>,
     pub(crate) host_calls: Vec<u64>,
     pub(crate) sticky: Option<Code>,
     pub(crate) global_captures: BTreeSet<u64>,
@@ -65,95 +65,95 @@ pub(crate) struct Inside {
     pub(crate) gates: bool,
     /// The driver does not take a gate.
     pub(crate) refuses_gates: bool,
-    /// How long after it has read the word the GPU goes on and says so: another process may have it meanwhile.
+    /// How long after it has read the word the GPU goes on and says so: another process may have it interruptions.
     pub(crate) passing_ns: u64,
     /// What `hold` says next; `None` if there are no slices.
-    pub(crate) slices: Option<Result<(), SliceError>>,
+    pub(crate) channel_groups: Option<Result<(), ChannelGroupError>>,
     pub(crate) hung: bool,
     /// How often somebody has waited a little, and how often at most.
     pub(crate) pauses: u64,
-    pub(crate) patience: Option<u64>,
+    pub(crate) max_pauses: Option<u64>,
     /// Submissions that wait at the door of the driver until this is false: a full ring.
-    pub(crate) stuck: bool,
+    pub(crate) submissions_block: bool,
     /// Somebody has come to that door.
-    pub(crate) held_up: bool,
+    pub(crate) submission_blocked: bool,
     /// What another thread does in the middle of calls.
-    pub(crate) meanwhile: BTreeMap<During, Meanwhile>,
+    pub(crate) interruptions: BTreeMap<CallPoint, Interruption>,
 }
 
-impl Inside {
+impl GpuState {
     fn create(&mut self, stream: Stream) {
-        let lane = Lane { stream: Some(stream), word: 1 << 20, ..Lane::default() };
-        self.lanes.insert(stream.handle, lane);
+        let fake = FakeStream { stream: Some(stream), word: 1 << 20, ..FakeStream::default() };
+        self.streams.insert(stream.handle, fake);
     }
 }
 
 /// See the module. Clones are the same GPU.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Gpu(Arc<Mutex<Inside>>);
+pub(crate) struct FakeGpu(Arc<Mutex<GpuState>>);
 
-impl Gpu {
+impl FakeGpu {
     /// A GPU with gates and without slices.
     pub(crate) fn new() -> Self {
         let gpu = Self::default();
-        gpu.inside().gates = true;
+        gpu.state().gates = true;
         gpu
     }
 
-    pub(crate) fn inside(&self) -> MutexGuard<'_, Inside> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, GpuState> {
         self.0.lock().unwrap()
     }
 
     /// Makes a stream.
     pub(crate) fn stream(&self, context: u64, blocking: bool) -> Stream {
-        let mut inside = self.inside();
-        inside.made += 1;
-        let stream = Stream { context: Context(context), handle: 0x100 + inside.made, blocking };
-        inside.create(stream);
+        let mut state = self.state();
+        state.made += 1;
+        let stream = Stream { context: Context(context), handle: 0x100 + state.made, blocking };
+        state.create(stream);
         stream
     }
 
     /// The legacy default stream of context 1.
     pub(crate) fn legacy_stream(&self) -> Stream {
         let stream = Stream::legacy(Context(1));
-        self.inside().create(stream);
+        self.state().create(stream);
         stream
     }
 
     /// Makes a stream with the handle of one that is destroyed.
     pub(crate) fn create_again(&self, stream: Stream) {
-        let mut inside = self.inside();
-        assert!(inside.lanes[&stream.handle].destroyed);
-        inside.create(stream);
+        let mut state = self.state();
+        assert!(state.streams[&stream.handle].destroyed);
+        state.create(stream);
     }
 
     /// The driver's part of a context's end begins.
     pub(crate) fn end_context(&self, context: u64) {
-        let mut inside = self.inside();
-        inside.ended.insert(context);
-        let now = inside.now;
-        inside.run_until(now + (1 << 40));
+        let mut state = self.state();
+        state.ended.insert(context);
+        let now = state.now;
+        state.run_until(now + (1 << 40));
     }
 
     /// A context has ended, and the next one has its handle.
     pub(crate) fn make_context(&self, context: u64) {
-        let mut inside = self.inside();
-        assert!(inside.ended.remove(&context));
+        let mut state = self.state();
+        assert!(state.ended.remove(&context));
         let gone: Vec<u64> =
-            inside.event_contexts.iter().filter(|(_, of)| **of == context).map(|(event, _)| *event).collect();
+            state.event_contexts.iter().filter(|(_, of)| **of == context).map(|(event, _)| *event).collect();
         for event in gone {
-            inside.events.remove(&event);
-            inside.destroyed_events.insert(event);
+            state.events.remove(&event);
+            state.destroyed_events.insert(event);
         }
-        let streams = inside.lanes.values_mut().filter(|lane| lane.stream.unwrap().context.0 == context);
-        streams.for_each(|lane| lane.destroyed = true);
+        let streams = state.streams.values_mut().filter(|fake| fake.stream.unwrap().context.0 == context);
+        streams.for_each(|fake| fake.destroyed = true);
     }
 
     /// Lets `ns` go by.
     pub(crate) fn advance(&self, ns: u64) {
-        let mut inside = self.inside();
-        let until = inside.now + ns;
-        inside.run_until(until);
+        let mut state = self.state();
+        let until = state.now + ns;
+        state.run_until(until);
     }
 
     /// Runs until nothing more happens.
@@ -163,20 +163,25 @@ impl Gpu {
 
     /// A word of memory.
     pub(crate) fn read(&self, address: u64) -> u64 {
-        self.inside().memory.get(&address).copied().unwrap_or(0)
+        self.state().memory.get(&address).copied().unwrap_or(0)
     }
 
     /// Jobs submitted to a stream so far.
     pub(crate) fn submitted(&self, stream: Stream) -> usize {
-        self.inside().submitted.iter().filter(|(handle, _)| *handle == stream.handle).count()
+        self.state().submitted.iter().filter(|(handle, _)| *handle == stream.handle).count()
     }
 
     /// The tags of what ran on a stream.
-    pub(crate) fn ran(&self, stream: Stream) -> Vec<u64> {
-        self.inside().ran.iter().filter(|(handle, _)| *handle == stream.handle).map(|(_, tag)| *tag).collect()
+    pub(crate) fn executed(&self, stream: Stream) -> Vec<u64> {
+        self.state()
+            .executed
+            .iter()
+            .filter(|(handle, _)| *handle == stream.handle)
+            .map(|(_, tag)| *tag)
+            .collect()
     }
 
     pub(crate) fn now(&self) -> u64 {
-        self.inside().now
+        self.state().now
     }
 }

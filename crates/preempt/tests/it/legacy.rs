@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use sluice_preempt::command::Later;
+use sluice_preempt::command::Deferral;
 use sluice_preempt::command::Work;
-use sluice_preempt::config::Level;
+use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::queue::Queue;
 
 use crate::gpu::Effect;
-use crate::rig::{BLOCKING, NON_BLOCKING, Rig, SYNC};
+use crate::rig::{BLOCKING, NON_BLOCKING, SYNC, TestRig};
 
 struct Streams {
     legacy: Arc<Queue>,
@@ -17,7 +17,7 @@ struct Streams {
     free: Arc<Queue>,
 }
 
-fn streams(rig: &Rig, level: Level) -> Streams {
+fn streams(rig: &TestRig, level: PreemptionLevel) -> Streams {
     Streams {
         legacy: rig.legacy_queue(level),
         blocking: rig.queue(BLOCKING, level),
@@ -27,55 +27,55 @@ fn streams(rig: &Rig, level: Level) -> Streams {
 }
 
 /// Tags in the order in which they ran, on all streams.
-fn order(rig: &Rig) -> Vec<u64> {
-    rig.gpu.inside().ran.iter().map(|(_, tag)| *tag).collect()
+fn order(rig: &TestRig) -> Vec<u64> {
+    rig.gpu.state().executed.iter().map(|(_, tag)| *tag).collect()
 }
 
 #[test]
 fn a_legacy_command_waits_for_queued_blocking_ones_and_later_ones_wait_for_it() {
-    for level in [Level::Host, Level::Device] {
-        let rig = Rig::new();
+    for level in [PreemptionLevel::Host, PreemptionLevel::Device] {
+        let rig = TestRig::new();
         let s = streams(&rig, level);
         for queue in [&s.legacy, &s.blocking, &s.other] {
             rig.preempt(queue, SYNC).unwrap();
         }
-        rig.tag(&s.blocking, 1);
-        rig.tag(&s.legacy, 2);
-        rig.tag(&s.other, 3);
+        rig.launch_tagged(&s.blocking, 1);
+        rig.launch_tagged(&s.legacy, 2);
+        rig.launch_tagged(&s.other, 3);
         // In an order that would let the later ones overtake.
         for queue in [&s.other, &s.legacy, &s.blocking] {
             rig.restore(queue);
         }
-        rig.settle();
+        rig.run_to_completion();
         assert_eq!(order(&rig), [1, 2, 3]);
     }
 }
 
 #[test]
 fn a_running_legacy_stream_makes_the_preempted_one_hand_over_what_came_before() {
-    let rig = Rig::new();
-    let s = streams(&rig, Level::Host);
+    let rig = TestRig::new();
+    let s = streams(&rig, PreemptionLevel::Host);
     rig.preempt(&s.blocking, SYNC).unwrap();
-    rig.tag(&s.blocking, 1);
-    rig.tag(&s.legacy, 2);
-    rig.tag(&s.blocking, 3);
-    rig.tag(&s.other, 4);
-    rig.settle();
+    rig.launch_tagged(&s.blocking, 1);
+    rig.launch_tagged(&s.legacy, 2);
+    rig.launch_tagged(&s.blocking, 3);
+    rig.launch_tagged(&s.other, 4);
+    rig.run_to_completion();
     assert_eq!(order(&rig), [1, 2, 4]);
     rig.restore(&s.blocking);
-    rig.settle();
+    rig.run_to_completion();
     assert_eq!(order(&rig), [1, 2, 4, 3]);
 }
 
 #[test]
 fn gates_of_blocking_streams_open_for_a_running_legacy_command() {
-    let rig = Rig::new();
-    let s = streams(&rig, Level::Device);
+    let rig = TestRig::new();
+    let s = streams(&rig, PreemptionLevel::Device);
     (0..4).for_each(|tag| rig.launch(&s.blocking, Effect::Nothing, 100_000, tag).unwrap());
     rig.preempt(&s.blocking, SYNC).unwrap();
     rig.gpu.finish();
     assert_eq!(order(&rig), [0]);
-    rig.tag(&s.legacy, 9);
+    rig.launch_tagged(&s.legacy, 9);
     rig.gpu.finish();
     assert_eq!(order(&rig), [0, 1, 2, 3, 9]);
 }
@@ -83,13 +83,13 @@ fn gates_of_blocking_streams_open_for_a_running_legacy_command() {
 #[test]
 fn gates_open_for_a_legacy_stream_that_nobody_ever_enabled() {
     for legacy_first in [true, false] {
-        let rig = Rig::new();
-        let first = legacy_first.then(|| rig.plain_legacy());
-        let blocking = rig.queue(BLOCKING, Level::Device);
-        let legacy = first.unwrap_or_else(|| rig.plain_legacy());
+        let rig = TestRig::new();
+        let first = legacy_first.then(|| rig.legacy_stream());
+        let blocking = rig.queue(BLOCKING, PreemptionLevel::Device);
+        let legacy = first.unwrap_or_else(|| rig.legacy_stream());
         (0..4).for_each(|tag| rig.launch(&blocking, Effect::Nothing, 100_000, tag).unwrap());
         rig.preempt(&blocking, SYNC).unwrap();
-        rig.tag(&legacy, 9);
+        rig.launch_tagged(&legacy, 9);
         rig.gpu.finish();
         assert_eq!(order(&rig), [0, 1, 2, 3, 9], "{legacy_first}");
     }
@@ -97,28 +97,28 @@ fn gates_open_for_a_legacy_stream_that_nobody_ever_enabled() {
 
 #[test]
 fn non_blocking_streams_and_legacy_leave_each_other_alone() {
-    let rig = Rig::new();
-    let s = streams(&rig, Level::Host);
+    let rig = TestRig::new();
+    let s = streams(&rig, PreemptionLevel::Host);
     rig.preempt(&s.free, SYNC).unwrap();
-    rig.tag(&s.free, 1);
-    rig.tag(&s.legacy, 2);
+    rig.launch_tagged(&s.free, 1);
+    rig.launch_tagged(&s.legacy, 2);
     assert_eq!(rig.submitted(&s.legacy), 1);
-    rig.settle();
+    rig.run_to_completion();
     rig.preempt(&s.legacy, SYNC).unwrap();
     rig.restore(&s.free);
-    rig.tag(&s.legacy, 3);
-    rig.tag(&s.free, 4);
-    rig.settle();
+    rig.launch_tagged(&s.legacy, 3);
+    rig.launch_tagged(&s.free, 4);
+    rig.run_to_completion();
     assert_eq!(order(&rig), [2, 1, 4]);
 }
 
 #[test]
 fn a_call_that_cannot_be_queued_is_made_in_its_turn_by_its_caller() {
-    let rig = Rig::new();
-    let s = streams(&rig, Level::Host);
+    let rig = TestRig::new();
+    let s = streams(&rig, PreemptionLevel::Host);
     rig.preempt(&s.blocking, SYNC).unwrap();
     rig.launch(&s.blocking, Effect::Store { to: 1, value: 6 }, 1000, 1).unwrap();
-    let alive = rig.alive();
+    let worker = rig.start_worker();
     // A copy to pageable memory: it returns with the data. The legacy stream runs, so it makes the other hand over.
     let mut copied = 0;
     let now = || {
@@ -127,8 +127,8 @@ fn a_call_that_cannot_be_queued_is_made_in_its_turn_by_its_caller() {
         copied = rig.gpu.read(1);
         Ok(())
     };
-    rig.engine.submit(&s.legacy, Work::moving(8), now, || Ok(Later::InPerson)).unwrap();
-    drop(alive);
+    rig.engine.submit(&s.legacy, Work::moving(8), now, || Ok(Deferral::ByCaller)).unwrap();
+    drop(worker);
     assert_eq!(copied, 6);
-    assert_eq!(rig.engine.waiting(&s.legacy), 0);
+    assert_eq!(rig.engine.pending_commands(&s.legacy), 0);
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_preempt::command::Command;
-use sluice_preempt::config::{Config, Level};
-use sluice_preempt::driver::SliceError;
+use sluice_preempt::config::{Config, PreemptionLevel};
+use sluice_preempt::driver::ChannelGroupError;
 use sluice_preempt::engine::Request;
 use sluice_preempt::outcome::Error;
-use sluice_preempt::state::State;
+use sluice_preempt::stream_state::StreamState;
 
-use crate::gpu::{During, Effect, job};
-use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, Rig, SYNC, config};
+use crate::gpu::{CallPoint, Effect, job};
+use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, SYNC, TestRig, config};
 
-fn busy(rig: &Rig, level: Level) -> std::sync::Arc<sluice_preempt::queue::Queue> {
+fn busy(rig: &TestRig, level: PreemptionLevel) -> std::sync::Arc<sluice_preempt::queue::Queue> {
     let queue = rig.queue(NON_BLOCKING, level);
     (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
     rig.gpu.advance(150_000);
@@ -22,176 +22,176 @@ fn busy(rig: &Rig, level: Level) -> std::sync::Arc<sluice_preempt::queue::Queue>
 
 #[test]
 fn host_waits_for_all_that_is_in_the_driver() {
-    let rig = Rig::new();
-    let queue = busy(&rig, Level::Host);
+    let rig = TestRig::new();
+    let queue = busy(&rig, PreemptionLevel::Host);
     let achieved = rig.preempt(&queue, SYNC).unwrap();
-    assert_eq!((achieved.level, achieved.stopped), (Level::Host, true));
-    assert_eq!(rig.ran(&queue).len(), 8);
+    assert_eq!((achieved.level, achieved.stopped), (PreemptionLevel::Host, true));
+    assert_eq!(rig.executed(&queue).len(), 8);
 }
 
 #[test]
 fn device_waits_for_the_running_kernel_only() {
-    let rig = Rig::new();
-    let queue = busy(&rig, Level::Device);
+    let rig = TestRig::new();
+    let queue = busy(&rig, PreemptionLevel::Device);
     let achieved = rig.preempt(&queue, SYNC).unwrap();
-    assert_eq!((achieved.level, achieved.stopped), (Level::Device, true));
-    assert_eq!(rig.ran(&queue), [0, 1]);
+    assert_eq!((achieved.level, achieved.stopped), (PreemptionLevel::Device, true));
+    assert_eq!(rig.executed(&queue), [0, 1]);
     rig.gpu.finish();
-    assert_eq!(rig.ran(&queue), [0, 1]);
+    assert_eq!(rig.executed(&queue), [0, 1]);
     rig.restore(&queue);
-    rig.settle();
-    assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), (0..8).collect::<Vec<_>>());
 }
 
 #[test]
 fn what_is_behind_no_gate_as_the_driver_took_none_is_said_to_stop_at_level_host() {
-    let rig = Rig::new();
-    rig.gpu.inside().refuses_gates = true;
-    let queue = busy(&rig, Level::Device);
+    let rig = TestRig::new();
+    rig.gpu.state().refuses_gates = true;
+    let queue = busy(&rig, PreemptionLevel::Device);
     let achieved = rig.preempt(&queue, SYNC).unwrap();
-    assert_eq!((achieved.level, achieved.stopped), (Level::Host, true));
-    assert_eq!(rig.ran(&queue).len(), 8);
+    assert_eq!((achieved.level, achieved.stopped), (PreemptionLevel::Host, true));
+    assert_eq!(rig.executed(&queue).len(), 8);
     rig.restore(&queue);
-    rig.gpu.inside().refuses_gates = false;
+    rig.gpu.state().refuses_gates = false;
     (8..16).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
     rig.gpu.advance(150_000);
-    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, Level::Device);
-    assert_eq!(rig.ran(&queue).len(), 10);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Device);
+    assert_eq!(rig.executed(&queue).len(), 10);
 }
 
 #[test]
 fn gates_that_were_taken_do_not_hold_up_what_is_behind_none() {
-    let rig = Rig::new();
-    let queue = busy(&rig, Level::Device);
-    rig.gpu.inside().refuses_gates = true;
+    let rig = TestRig::new();
+    let queue = busy(&rig, PreemptionLevel::Device);
+    rig.gpu.state().refuses_gates = true;
     (8..10).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
     let achieved = rig.preempt(&queue, SYNC).unwrap();
-    assert_eq!((achieved.level, achieved.stopped), (Level::Host, true));
-    assert_eq!(rig.ran(&queue).len(), 10);
+    assert_eq!((achieved.level, achieved.stopped), (PreemptionLevel::Host, true));
+    assert_eq!(rig.executed(&queue).len(), 10);
 }
 
 #[test]
 fn device_waits_for_a_kernel_whose_gate_was_open_when_the_gpu_came_to_it() {
     for passing_ns in [1_000, 50_000, 1_000_000] {
-        let rig = Rig::new();
-        rig.gpu.inside().passing_ns = passing_ns;
-        let queue = rig.queue(NON_BLOCKING, Level::Device);
+        let rig = TestRig::new();
+        rig.gpu.state().passing_ns = passing_ns;
+        let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
         (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
         // The GPU is on its way through the first gate.
         rig.gpu.advance(500);
         let achieved = rig.preempt(&queue, SYNC).unwrap();
-        assert_eq!((achieved.level, achieved.stopped), (Level::Device, true));
-        let ran = rig.ran(&queue);
+        assert_eq!((achieved.level, achieved.stopped), (PreemptionLevel::Device, true));
+        let ran = rig.executed(&queue);
         rig.gpu.finish();
-        assert_eq!(rig.ran(&queue), ran, "{passing_ns} ns from word to kernel");
+        assert_eq!(rig.executed(&queue), ran, "{passing_ns} ns from word to kernel");
         rig.restore(&queue);
-        rig.settle();
-        assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
+        rig.run_to_completion();
+        assert_eq!(rig.executed(&queue), (0..8).collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn full_waits_for_nothing() {
-    let rig = Rig::new();
-    rig.gpu.inside().slices = Some(Ok(()));
-    let queue = busy(&rig, Level::Full);
+    let rig = TestRig::new();
+    rig.gpu.state().channel_groups = Some(Ok(()));
+    let queue = busy(&rig, PreemptionLevel::Full);
     let achieved = rig.preempt(&queue, SYNC).unwrap();
-    assert_eq!((achieved.level, achieved.stopped, achieved.took_ns), (Level::Full, true, 0));
+    assert_eq!((achieved.level, achieved.stopped, achieved.took_ns), (PreemptionLevel::Full, true, 0));
     rig.gpu.finish();
-    assert_eq!(rig.ran(&queue), [0]);
+    assert_eq!(rig.executed(&queue), [0]);
     rig.restore(&queue);
-    rig.settle();
-    assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), (0..8).collect::<Vec<_>>());
 }
 
 #[test]
 fn who_needs_the_gpu_in_a_context_that_is_off_it_gets_it_back_and_the_gates_hold() {
-    let rig = Rig::new();
-    rig.gpu.inside().slices = Some(Ok(()));
-    let queue = busy(&rig, Level::Full);
-    let other = rig.plain(99, NON_BLOCKING);
+    let rig = TestRig::new();
+    rig.gpu.state().channel_groups = Some(Ok(()));
+    let queue = busy(&rig, PreemptionLevel::Full);
+    let other = rig.stream(99, NON_BLOCKING);
     rig.preempt(&queue, SYNC).unwrap();
-    rig.engine.yield_slices(queue.stream().context, Some(&queue));
+    rig.engine.enable_groups_of(queue.stream().context, Some(&queue));
     rig.gpu.finish();
-    assert_eq!(rig.ran(&queue), [0], "it is its own stream that was used");
-    rig.engine.yield_slices(queue.stream().context, Some(&other));
+    assert_eq!(rig.executed(&queue), [0], "it is its own stream that was used");
+    rig.engine.enable_groups_of(queue.stream().context, Some(&other));
     rig.gpu.finish();
-    assert_eq!(rig.ran(&queue), [0, 1], "the kernel that was under way ends");
+    assert_eq!(rig.executed(&queue), [0, 1], "the kernel that was under way ends");
     rig.restore(&queue);
-    rig.settle();
-    assert_eq!(rig.ran(&queue), (0..8).collect::<Vec<_>>());
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), (0..8).collect::<Vec<_>>());
 }
 
 #[test]
 fn what_cannot_be_had_falls_back_and_says_so() {
-    let rig = Rig::new();
-    rig.gpu.inside().slices = Some(Err(SliceError::Unsupported("one stream of a context")));
-    let queue = busy(&rig, Level::Full);
-    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, Level::Device);
-    let rig = Rig::new();
-    rig.gpu.inside().gates = false;
-    let queue = busy(&rig, Level::Full);
-    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, Level::Host);
+    let rig = TestRig::new();
+    rig.gpu.state().channel_groups = Some(Err(ChannelGroupError::Unsupported("one stream of a context")));
+    let queue = busy(&rig, PreemptionLevel::Full);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Device);
+    let rig = TestRig::new();
+    rig.gpu.state().gates = false;
+    let queue = busy(&rig, PreemptionLevel::Full);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Host);
 }
 
 #[test]
 fn a_control_that_fails_leaves_the_stream_running_as_before() {
     for (said, outcome) in [
-        (SliceError::ContextSaveFailed, Error::ContextSaveFailed),
-        (SliceError::InsufficientMemory, Error::InsufficientMemory),
-        (SliceError::GpuHung, Error::GpuHung),
+        (ChannelGroupError::ContextSaveFailed, Error::ContextSaveFailed),
+        (ChannelGroupError::InsufficientMemory, Error::InsufficientMemory),
+        (ChannelGroupError::GpuHung, Error::GpuHung),
     ] {
-        let rig = Rig::new();
-        rig.gpu.inside().slices = Some(Err(said));
-        let queue = busy(&rig, Level::Full);
+        let rig = TestRig::new();
+        rig.gpu.state().channel_groups = Some(Err(said));
+        let queue = busy(&rig, PreemptionLevel::Full);
         assert_eq!(rig.preempt(&queue, SYNC), Err(outcome));
-        assert_eq!(rig.engine.state(&queue), Some(State::Running));
-        rig.tag(&queue, 8);
-        rig.settle();
-        assert_eq!(rig.ran(&queue), (0..9).collect::<Vec<_>>());
+        assert_eq!(rig.engine.state(&queue), Some(StreamState::Running));
+        rig.launch_tagged(&queue, 8);
+        rig.run_to_completion();
+        assert_eq!(rig.executed(&queue), (0..9).collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn preemption_that_takes_too_long_stays_pending_and_is_undone_if_the_gpu_hangs() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.launch(&queue, Effect::Nothing, 10_000_000, 1).unwrap();
     let request = Request { timeout_ns: 1_000_000, ..SYNC };
     assert_eq!(rig.preempt(&queue, request), Err(Error::Timeout { pending: true }));
-    assert_eq!(rig.engine.state(&queue), Some(State::Preempting));
+    assert_eq!(rig.engine.state(&queue), Some(StreamState::Preempting));
     assert!(rig.preempt(&queue, SYNC).unwrap().stopped);
 
     rig.restore(&queue);
     rig.launch(&queue, Effect::Nothing, 10_000_000, 2).unwrap();
-    rig.gpu.inside().hung = true;
+    rig.gpu.state().hung = true;
     assert_eq!(rig.preempt(&queue, request), Err(Error::GpuHung));
-    assert_eq!(rig.engine.state(&queue), Some(State::Running));
+    assert_eq!(rig.engine.state(&queue), Some(StreamState::Running));
 }
 
 #[test]
 fn a_kernel_without_end_is_taken_off_the_gpu_at_level_full() {
-    let rig = Rig::new();
-    rig.gpu.inside().slices = Some(Ok(()));
-    let queue = rig.queue(NON_BLOCKING, Level::Full);
+    let rig = TestRig::new();
+    rig.gpu.state().channel_groups = Some(Ok(()));
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Full);
     rig.launch(&queue, Effect::Affine { to: 1, add: 1 }, 1 << 40, 1).unwrap();
     rig.gpu.advance(1000);
     for _ in 0..3 {
         assert_eq!(rig.preempt(&queue, SYNC).unwrap().took_ns, 0);
         rig.gpu.advance(1 << 41);
-        assert!(rig.ran(&queue).is_empty());
+        assert!(rig.executed(&queue).is_empty());
         rig.restore(&queue);
         rig.gpu.advance(1000);
     }
     rig.gpu.finish();
-    assert_eq!((rig.ran(&queue), rig.gpu.read(1)), (vec![1], 1));
+    assert_eq!((rig.executed(&queue), rig.gpu.read(1)), (vec![1], 1));
 }
 
 #[test]
 fn a_kernel_that_must_not_run_twice_runs_once_at_every_level_cooperative_or_not() {
-    for level in [Level::Host, Level::Device, Level::Full] {
-        let rig = Rig::new();
-        rig.gpu.inside().slices = Some(Ok(()));
+    for level in [PreemptionLevel::Host, PreemptionLevel::Device, PreemptionLevel::Full] {
+        let rig = TestRig::new();
+        rig.gpu.state().channel_groups = Some(Ok(()));
         let queue = rig.queue(BLOCKING, level);
         let mut expected = 0u64;
         for round in 0..500 {
@@ -204,71 +204,71 @@ fn a_kernel_that_must_not_run_twice_runs_once_at_every_level_cooperative_or_not(
             match round % 7 {
                 2 => drop(rig.preempt(&queue, SYNC).unwrap()),
                 5 => rig.restore(&queue),
-                _ => drop(rig.engine.pump()),
+                _ => drop(rig.engine.dispatch()),
             }
             rig.gpu.advance(7_000);
         }
         rig.restore(&queue);
-        rig.settle();
+        rig.run_to_completion();
         assert_eq!(rig.gpu.read(1), expected, "{level:?}");
     }
 }
 
 #[test]
 fn what_somebody_asks_about_is_not_destroyed_by_a_restore_that_comes_between() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.launch(&queue, Effect::Nothing, 1_000_000, 1).unwrap();
     // Its fence is recorded, and not reached.
     rig.preempt(&queue, ASYNC).unwrap();
-    rig.engine.pump();
-    let fences = || rig.gpu.inside().events.len();
+    rig.engine.dispatch();
+    let fences = || rig.gpu.state().events.len();
     assert!(fences() > 0);
     let (asked, other, stream) = (Arc::new(AtomicBool::new(false)), rig.clone(), Arc::clone(&queue));
     let says = Arc::clone(&asked);
-    rig.gpu.during(During::Query, move || {
+    rig.gpu.run_during(CallPoint::Query, move || {
         other.restore(&stream);
         other.engine.destroy_stream(&stream).unwrap();
         says.store(true, Ordering::Relaxed);
     });
-    rig.engine.pump();
+    rig.engine.dispatch();
     assert!(asked.load(Ordering::Relaxed), "nobody asked");
     rig.gpu.finish();
-    rig.engine.pump();
-    assert_eq!((rig.ran(&queue), fences(), rig.engine.queues()), (vec![1], 0, 0));
+    rig.engine.dispatch();
+    assert_eq!((rig.executed(&queue), fences(), rig.engine.queue_count()), (vec![1], 0, 0));
 }
 
 #[test]
 fn gates_are_shut_though_a_thread_is_held_up_in_the_driver() {
-    let rig = Rig::new();
-    let queue = busy(&rig, Level::Device);
-    rig.gpu.inside().stuck = true;
+    let rig = TestRig::new();
+    let queue = busy(&rig, PreemptionLevel::Device);
+    rig.gpu.state().submissions_block = true;
     let (other, stream) = (rig.clone(), Arc::clone(&queue));
-    let inside = std::thread::spawn(move || other.launch(&stream, Effect::Nothing, 100_000, 8).unwrap());
-    while !rig.gpu.inside().held_up {
+    let state = std::thread::spawn(move || other.launch(&stream, Effect::Nothing, 100_000, 8).unwrap());
+    while !rig.gpu.state().submission_blocked {
         std::thread::yield_now();
     }
     let hasty = Request { timeout_ns: 100_000, ..ASYNC };
     assert_eq!(rig.preempt(&queue, hasty), Err(Error::Timeout { pending: true }));
     rig.gpu.finish();
-    assert_eq!(rig.ran(&queue), [0, 1], "the running kernel ends, and no more");
-    rig.gpu.inside().stuck = false;
-    inside.join().unwrap();
+    assert_eq!(rig.executed(&queue), [0, 1], "the running kernel ends, and no more");
+    rig.gpu.state().submissions_block = false;
+    state.join().unwrap();
     rig.gpu.finish();
-    assert_eq!(rig.ran(&queue), [0, 1]);
-    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, Level::Device);
+    assert_eq!(rig.executed(&queue), [0, 1]);
+    assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Device);
     rig.gpu.finish();
-    assert_eq!(rig.ran(&queue), [0, 1], "shut again it goes no further");
+    assert_eq!(rig.executed(&queue), [0, 1], "shut again it goes no further");
     rig.restore(&queue);
-    rig.settle();
-    assert_eq!(rig.ran(&queue), (0..9).collect::<Vec<_>>());
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), (0..9).collect::<Vec<_>>());
 }
 
 #[test]
 fn what_a_stream_stood_still_is_not_taken_for_the_length_of_its_kernels() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Device);
-    let gates = || rig.gpu.inside().lanes[&queue.stream().handle].arrived;
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
+    let gates = || rig.gpu.state().streams[&queue.stream().handle].arrived;
     // 10 µs each, 5 to a gate, once that is known.
     let launch = |times: u64| {
         for tag in 0..times {
@@ -276,7 +276,7 @@ fn what_a_stream_stood_still_is_not_taken_for_the_length_of_its_kernels() {
         }
     };
     launch(64);
-    rig.settle();
+    rig.run_to_completion();
     for _ in 0..20 {
         launch(24);
         rig.gpu.advance(100_000);
@@ -284,58 +284,58 @@ fn what_a_stream_stood_still_is_not_taken_for_the_length_of_its_kernels() {
         launch(8);
         rig.gpu.advance(1_000_000);
         rig.restore(&queue);
-        rig.settle();
+        rig.run_to_completion();
     }
     let before = gates();
     launch(200);
-    rig.settle();
+    rig.run_to_completion();
     let placed = gates() - before;
     assert!((35..=50).contains(&placed), "{placed} gates for 2 ms of work");
 }
 
 #[test]
 fn a_stream_that_is_looked_at_for_idleness_is_not_destroyed_meanwhile() {
-    let rig = Rig::new();
-    let queue = rig.plain(1, NON_BLOCKING);
-    let timeout = Config { task_timeout_ns: Some(1_000_000), ..config(Level::Host) };
+    let rig = TestRig::new();
+    let queue = rig.stream(1, NON_BLOCKING);
+    let timeout = Config { task_timeout_ns: Some(1_000_000), ..config(PreemptionLevel::Host) };
     rig.engine.enable(&queue, timeout).unwrap();
     rig.launch(&queue, Effect::Nothing, 100_000, 1).unwrap();
-    rig.engine.pump();
+    rig.engine.dispatch();
     let (asked, other, stream) = (Arc::new(AtomicBool::new(false)), rig.clone(), Arc::clone(&queue));
     let says = Arc::clone(&asked);
-    rig.gpu.during(During::Query, move || {
+    rig.gpu.run_during(CallPoint::Query, move || {
         other.engine.destroy_stream(&stream).unwrap();
         says.store(true, Ordering::Relaxed);
     });
     for _ in 0..8 {
         rig.gpu.advance(1_000_000);
-        rig.engine.pump();
+        rig.engine.dispatch();
     }
     assert!(asked.load(Ordering::Relaxed), "nobody asked");
-    assert_eq!((rig.gpu.inside().events.len(), rig.engine.queues()), (0, 0));
+    assert_eq!((rig.gpu.state().events.len(), rig.engine.queue_count()), (0, 0));
 }
 
 #[test]
 fn blocking_streams_stand_at_their_gates_though_the_legacy_one_is_stopped_too() {
-    let rig = Rig::new();
-    let blocking = rig.queue(BLOCKING, Level::Device);
-    let legacy = rig.legacy_queue(Level::Device);
-    rig.tag(&legacy, 100);
+    let rig = TestRig::new();
+    let blocking = rig.queue(BLOCKING, PreemptionLevel::Device);
+    let legacy = rig.legacy_queue(PreemptionLevel::Device);
+    rig.launch_tagged(&legacy, 100);
     (0..8).for_each(|tag| rig.launch(&blocking, Effect::Nothing, 100_000, tag).unwrap());
     rig.gpu.advance(151_000);
-    assert_eq!(rig.preempt(&blocking, ASYNC).unwrap().level, Level::Device);
+    assert_eq!(rig.preempt(&blocking, ASYNC).unwrap().level, PreemptionLevel::Device);
     // Whether this one stands is asked by a record on it, which waits for the other.
-    assert_eq!(rig.preempt(&legacy, ASYNC).unwrap().level, Level::Host);
-    rig.engine.pump();
+    assert_eq!(rig.preempt(&legacy, ASYNC).unwrap().level, PreemptionLevel::Host);
+    rig.engine.dispatch();
     rig.gpu.finish();
-    assert_eq!(rig.ran(&blocking), [0, 1]);
+    assert_eq!(rig.executed(&blocking), [0, 1]);
     // Somebody who runs behind that record must not wait for the restore.
-    let running = rig.plain(1, BLOCKING);
-    rig.tag(&running, 200);
-    rig.settle();
-    assert_eq!(rig.ran(&running), [200]);
+    let running = rig.stream(1, BLOCKING);
+    rig.launch_tagged(&running, 200);
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&running), [200]);
     rig.restore(&blocking);
     rig.restore(&legacy);
-    rig.settle();
-    assert_eq!(rig.ran(&blocking), (0..8).collect::<Vec<_>>());
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&blocking), (0..8).collect::<Vec<_>>());
 }

@@ -1,6 +1,6 @@
 //! The states of a queue, model-checked: callers, a worker and two threads that preempt and restore, in every order.
 
-use sluice_preempt::state::{Move, State};
+use sluice_preempt::stream_state::{StreamState, Transition};
 use stateright::{Checker, Model, Property};
 
 const COMMANDS: u8 = 3;
@@ -18,7 +18,7 @@ enum Caller {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Queue {
-    state: State,
+    state: StreamState,
     epoch: u8,
     open: bool,
     busy: bool,
@@ -53,10 +53,10 @@ struct Engine {
 
 impl Queue {
     fn settle(&mut self) {
-        self.open = self.state == State::Running && self.waiting.is_empty() && !self.busy;
+        self.open = self.state == StreamState::Running && self.waiting.is_empty() && !self.busy;
     }
 
-    fn change(&mut self, what: Move) -> bool {
+    fn change(&mut self, what: Transition) -> bool {
         self.state.after(what).map(|next| self.state = next).is_some()
     }
 }
@@ -67,7 +67,7 @@ impl Model for Engine {
 
     fn init_states(&self) -> Vec<Queue> {
         vec![Queue {
-            state: State::Running,
+            state: StreamState::Running,
             epoch: 0,
             open: true,
             busy: false,
@@ -82,19 +82,19 @@ impl Model for Engine {
     }
 
     fn actions(&self, queue: &Queue, steps: &mut Vec<Step>) {
-        if queue.called < COMMANDS && queue.inside.is_none() {
+        if queue.called < COMMANDS && queue.state.is_none() {
             steps.push(Step::Call);
         }
-        if queue.inside.is_some() {
+        if queue.state.is_some() {
             steps.push(Step::Leave);
         }
-        if queue.state == State::Running && !queue.busy && !queue.waiting.is_empty() {
+        if queue.state == StreamState::Running && !queue.busy && !queue.waiting.is_empty() {
             steps.push(Step::Take);
         }
         if queue.busy {
             steps.push(Step::Submit);
         }
-        if queue.state == State::Preempting {
+        if queue.state == StreamState::Preempting {
             steps.push(Step::Stopped);
         }
         for (n, caller) in queue.callers.iter().enumerate() {
@@ -102,7 +102,7 @@ impl Model for Engine {
                 Caller::Free(calls) if calls < CALLS => steps.extend([Step::Preempt(n), Step::Restore(n)]),
                 Caller::Free(_) => {}
                 Caller::Holding(epoch, _) => {
-                    let quiet = queue.inside.is_none() && !queue.busy;
+                    let quiet = queue.state.is_none() && !queue.busy;
                     if quiet || self.waits_for_nobody || epoch != queue.epoch {
                         steps.push(Step::Go(n));
                     }
@@ -124,7 +124,7 @@ impl Model for Engine {
                     queue.waiting.push(command);
                 }
             }
-            Step::Leave => queue.submitted.extend(queue.inside.take()),
+            Step::Leave => queue.submitted.extend(queue.state.take()),
             Step::Take => {
                 queue.on_way = Some(queue.waiting.remove(0));
                 queue.busy = true;
@@ -133,10 +133,10 @@ impl Model for Engine {
                 queue.submitted.extend(queue.on_way.take());
                 queue.busy = false;
             }
-            Step::Stopped => drop(queue.change(Move::Stopped)),
+            Step::Stopped => drop(queue.change(Transition::Stopped)),
             Step::Preempt(n) => {
                 let Caller::Free(calls) = queue.callers[n] else { return None };
-                if queue.change(Move::Preempt) {
+                if queue.change(Transition::Preempt) {
                     queue.epoch += 1;
                 }
                 queue.callers[n] = Caller::Holding(queue.epoch, calls + 1);
@@ -144,7 +144,7 @@ impl Model for Engine {
             Step::Restore(n) => {
                 let Caller::Free(calls) = queue.callers[n] else { return None };
                 queue.callers[n] = Caller::Free(calls + 1);
-                if queue.change(Move::Restore) {
+                if queue.change(Transition::Restore) {
                     queue.epoch += 1;
                     queue.callers[n] = Caller::Opening(queue.epoch, calls + 1);
                 }
@@ -160,9 +160,9 @@ impl Model for Engine {
                     if epoch == queue.epoch || self.ignores_epoch {
                         // What the engine does is this transition; the defect opens whatever came between.
                         queue.state = if self.ignores_epoch {
-                            State::Running
+                            StreamState::Running
                         } else {
-                            queue.state.after(Move::Opened)?
+                            queue.state.after(Transition::Opened)?
                         };
                     }
                     queue.callers[n] = Caller::Free(calls);
@@ -189,20 +189,20 @@ impl Model for Engine {
             }),
             Property::always("the last call wins", |_, queue: &Queue| {
                 let over = queue.callers.iter().all(|caller| matches!(caller, Caller::Free(_)));
-                !over || queue.state != State::Restoring
+                !over || queue.state != StreamState::Restoring
             }),
             Property::always("nothing is left behind by a queue that runs", |model, queue: &Queue| {
                 let mut steps = Vec::new();
                 model.actions(queue, &mut steps);
                 !steps.is_empty()
-                    || queue.state != State::Running
+                    || queue.state != StreamState::Running
                     || queue.submitted.len() == usize::from(COMMANDS)
             }),
-            Property::sometimes("a command passes", |_, queue: &Queue| queue.inside.is_some()),
+            Property::sometimes("a command passes", |_, queue: &Queue| queue.state.is_some()),
             Property::sometimes("all wait, and all are handed over", |_, queue: &Queue| {
                 queue.epoch > 1
                     && queue.submitted.len() == usize::from(COMMANDS)
-                    && queue.state == State::Running
+                    && queue.state == StreamState::Running
             }),
         ]
     }

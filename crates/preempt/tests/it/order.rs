@@ -1,81 +1,81 @@
 //! Order, exactly once, and that nothing reaches the driver of a preempted stream (G1-G3).
 
 use sluice_preempt::command::Command;
-use sluice_preempt::config::Level;
+use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::ids::Code;
-use sluice_preempt::state::State;
+use sluice_preempt::stream_state::StreamState;
 
 use crate::gpu::{Effect, job};
-use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, Rig, SYNC};
+use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, SYNC, TestRig};
 
 #[test]
 fn a_running_stream_takes_commands_on_the_callers_thread() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
-    rig.tag(&queue, 1);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
+    rig.launch_tagged(&queue, 1);
     assert_eq!(rig.submitted(&queue), 1);
-    assert_eq!(rig.engine.waiting(&queue), 0);
+    assert_eq!(rig.engine.pending_commands(&queue), 0);
 }
 
 #[test]
 fn nothing_reaches_the_driver_from_the_return_of_preempt_until_restore() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
-    rig.tag(&queue, 1);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
+    rig.launch_tagged(&queue, 1);
     rig.preempt(&queue, ASYNC).unwrap();
-    (2..100).for_each(|tag| rig.tag(&queue, tag));
-    rig.engine.pump();
+    (2..100).for_each(|tag| rig.launch_tagged(&queue, tag));
+    rig.engine.dispatch();
     rig.gpu.finish();
-    assert_eq!(rig.ran(&queue), [1]);
+    assert_eq!(rig.executed(&queue), [1]);
     assert_eq!(rig.engine.query_stream(&queue), Err(Code::NOT_READY));
     rig.restore(&queue);
-    rig.settle();
-    assert_eq!(rig.ran(&queue), (1..100).collect::<Vec<_>>());
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), (1..100).collect::<Vec<_>>());
     assert_eq!(rig.engine.query_stream(&queue), Ok(()));
 }
 
 #[test]
 fn commands_that_come_while_older_ones_are_handed_over_stay_behind_them() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
-    (0..50).for_each(|tag| rig.tag(&queue, tag));
+    (0..50).for_each(|tag| rig.launch_tagged(&queue, tag));
     rig.restore(&queue);
-    rig.engine.pump();
-    (50..60).for_each(|tag| rig.tag(&queue, tag));
-    rig.settle();
-    (60..70).for_each(|tag| rig.tag(&queue, tag));
-    rig.settle();
-    assert_eq!(rig.ran(&queue), (0..70).collect::<Vec<_>>());
+    rig.engine.dispatch();
+    (50..60).for_each(|tag| rig.launch_tagged(&queue, tag));
+    rig.run_to_completion();
+    (60..70).for_each(|tag| rig.launch_tagged(&queue, tag));
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), (0..70).collect::<Vec<_>>());
 }
 
 #[test]
 fn the_bound_by_count_and_by_learned_time_is_kept() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     let mut most = 0;
     for tag in 0..400 {
         rig.launch(&queue, Effect::Nothing, 200_000, tag).unwrap();
-        rig.engine.pump();
+        rig.engine.dispatch();
         if tag > 100 {
-            most = most.max(rig.submitted(&queue) - rig.ran(&queue).len());
+            most = most.max(rig.submitted(&queue) - rig.executed(&queue).len());
         }
         rig.gpu.advance(100_000);
     }
     // 1 ms of 200 µs kernels, however many are allowed by count.
     assert!((1..=5).contains(&most), "{most} in flight");
-    rig.settle();
-    assert_eq!(rig.ran(&queue), (0..400).collect::<Vec<_>>());
+    rig.run_to_completion();
+    assert_eq!(rig.executed(&queue), (0..400).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_stream_that_is_stopped_again_and_again_is_measured_in_between() {
-    for level in [Level::Host, Level::Device] {
-        let rig = Rig::new();
+    for level in [PreemptionLevel::Host, PreemptionLevel::Device] {
+        let rig = TestRig::new();
         let queue = rig.queue(NON_BLOCKING, level);
         let mut tag = 0;
         let mut keep_going = |ns, ahead| {
-            while tag < rig.ran(&queue).len() as u64 + ahead {
+            while tag < rig.executed(&queue).len() as u64 + ahead {
                 let mut kernel = job(Effect::Nothing, ns, tag);
                 if let Command::Launch(launch) = &mut kernel {
                     launch.function = 7;
@@ -83,7 +83,7 @@ fn a_stream_that_is_stopped_again_and_again_is_measured_in_between() {
                 rig.command(&queue, &kernel).unwrap();
                 tag += 1;
             }
-            rig.engine.pump();
+            rig.engine.dispatch();
         };
         (0..40).for_each(|_| {
             keep_going(10_000, 64);
@@ -97,47 +97,47 @@ fn a_stream_that_is_stopped_again_and_again_is_measured_in_between() {
             rig.restore(&queue);
         }
         keep_going(100_000, 64);
-        let begun = rig.submitted(&queue) - rig.ran(&queue).len();
+        let begun = rig.submitted(&queue) - rig.executed(&queue).len();
         // 1 ms of 100 µs kernels, not of 10 µs ones.
         assert!((8..=11).contains(&begun), "level {level:?}: {begun} in the driver");
-        rig.settle();
+        rig.run_to_completion();
     }
 }
 
 #[test]
 fn gaps_between_batches_are_not_taken_for_work() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     // Kernels of 10 µs, once in 10 ms: a batch of them is 80 µs of work in 80 ms.
     for tag in 0..200 {
         rig.launch(&queue, Effect::Nothing, 10_000, tag).unwrap();
         rig.gpu.advance(10_000_000);
     }
     (200..300).for_each(|tag| rig.launch(&queue, Effect::Nothing, 10_000, tag).unwrap());
-    let in_driver = rig.submitted(&queue) - rig.ran(&queue).len();
+    let in_driver = rig.submitted(&queue) - rig.executed(&queue).len();
     assert!(in_driver >= 8, "{in_driver} in the driver: a kernel is thought to last as long as the gap");
-    rig.settle();
+    rig.run_to_completion();
 }
 
 #[test]
 fn state_follows_the_last_call() {
-    let rig = Rig::new();
-    let queue = rig.queue(NON_BLOCKING, Level::Host);
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.launch(&queue, Effect::Nothing, 300_000, 1).unwrap();
     assert!(!rig.preempt(&queue, ASYNC).unwrap().stopped);
-    assert_eq!(rig.engine.state(&queue), Some(State::Preempting));
+    assert_eq!(rig.engine.state(&queue), Some(StreamState::Preempting));
     assert!(rig.preempt(&queue, SYNC).unwrap().stopped);
-    assert_eq!(rig.engine.state(&queue), Some(State::Preempted));
+    assert_eq!(rig.engine.state(&queue), Some(StreamState::Preempted));
     rig.restore(&queue);
     rig.restore(&queue);
-    assert_eq!(rig.engine.state(&queue), Some(State::Running));
+    assert_eq!(rig.engine.state(&queue), Some(StreamState::Running));
     assert!(rig.preempt(&queue, SYNC).unwrap().took_ns < 1_000);
 }
 
 #[test]
 fn a_hundred_thousand_dependent_increments_under_preemption_at_1_khz() {
-    let rig = Rig::new();
-    let queue = rig.queue(BLOCKING, Level::Device);
+    let rig = TestRig::new();
+    let queue = rig.queue(BLOCKING, PreemptionLevel::Device);
     let mut dice = 0x9E37_79B9_7F4A_7C15u64;
     let mut expected = 0u64;
     for n in 0..100_000u64 {
@@ -152,33 +152,33 @@ fn a_hundred_thousand_dependent_increments_under_preemption_at_1_khz() {
             0 => drop(rig.preempt(&queue, ASYNC).unwrap()),
             1 => drop(rig.preempt(&queue, SYNC).unwrap()),
             2 | 3 => rig.restore(&queue),
-            _ => drop(rig.engine.pump()),
+            _ => drop(rig.engine.dispatch()),
         }
     }
     rig.restore(&queue);
-    rig.settle();
+    rig.run_to_completion();
     assert_eq!(rig.gpu.read(1), expected);
-    assert_eq!(rig.ran(&queue), (0..100_000).collect::<Vec<_>>());
+    assert_eq!(rig.executed(&queue), (0..100_000).collect::<Vec<_>>());
 }
 
 #[test]
 fn after_preempt_the_gpu_does_what_was_submitted_and_after_a_synchronous_one_nothing() {
-    for level in [Level::Host, Level::Device] {
-        let rig = Rig::new();
+    for level in [PreemptionLevel::Host, PreemptionLevel::Device] {
+        let rig = TestRig::new();
         let queue = rig.queue(BLOCKING, level);
         (0..20).for_each(|tag| rig.launch(&queue, Effect::Nothing, 50_000, tag).unwrap());
         rig.preempt(&queue, ASYNC).unwrap();
         let in_driver = rig.submitted(&queue);
-        rig.engine.pump();
+        rig.engine.dispatch();
         rig.gpu.finish();
         assert_eq!(rig.submitted(&queue), in_driver);
         rig.restore(&queue);
-        rig.settle();
+        rig.run_to_completion();
         (20..40).for_each(|tag| rig.launch(&queue, Effect::Nothing, 50_000, tag).unwrap());
         rig.gpu.advance(60_000);
         rig.preempt(&queue, SYNC).unwrap();
-        let ran = rig.ran(&queue).len();
+        let ran = rig.executed(&queue).len();
         rig.gpu.finish();
-        assert_eq!(rig.ran(&queue).len(), ran, "{level:?}");
+        assert_eq!(rig.executed(&queue).len(), ran, "{level:?}");
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sluice_preempt::config::{Config, Level};
+use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::engine::Request;
 use sluice_preempt::ids::Event;
 use sluice_preempt::queue::Queue;
 
 use crate::gpu::Effect;
-use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, Rig};
+use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, TestRig};
 
 /// What a program does, and what is done to it in between.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct Run {
-    rig: Rig,
+    rig: TestRig,
     queues: Vec<Arc<Queue>>,
     events: Vec<Event>,
     published: Vec<Option<u64>>,
@@ -57,13 +57,13 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
-        let rig = Rig::new();
+        let rig = TestRig::new();
         let queues = vec![
-            rig.plain_legacy(),
-            rig.plain(1, BLOCKING),
-            rig.plain(1, BLOCKING),
-            rig.plain(1, NON_BLOCKING),
-            rig.plain(1, NON_BLOCKING),
+            rig.legacy_stream(),
+            rig.stream(1, BLOCKING),
+            rig.stream(1, BLOCKING),
+            rig.stream(1, NON_BLOCKING),
+            rig.stream(1, NON_BLOCKING),
         ];
         let events = (0..EVENTS).map(|_| rig.event()).collect();
         Self { rig, queues, events, published: vec![None; EVENTS], tag: 0 }
@@ -103,7 +103,7 @@ impl Run {
                 let _ = self.rig.engine.restore(&self.queues[s]);
             }
             Step::Pump => {
-                self.rig.engine.pump();
+                self.rig.engine.dispatch();
             }
             Step::Pass(ns) => self.rig.gpu.advance(ns),
             Step::Disable(s) => {
@@ -119,15 +119,15 @@ impl Run {
         for queue in &self.queues {
             let _ = self.rig.engine.restore(queue);
         }
-        self.rig.settle();
+        self.rig.run_to_completion();
         for queue in &self.queues {
             assert_eq!(self.rig.engine.query_stream(queue), Ok(()), "something is left");
         }
-        let order = self.queues.iter().map(|queue| self.rig.ran(queue)).collect();
-        let inside = self.rig.gpu.inside();
-        let mut memory: Vec<_> = inside.memory.iter().map(|(at, value)| (*at, *value)).collect();
+        let order = self.queues.iter().map(|queue| self.rig.executed(queue)).collect();
+        let state = self.rig.gpu.state();
+        let mut memory: Vec<_> = state.memory.iter().map(|(at, value)| (*at, *value)).collect();
         memory.sort_unstable();
-        let mut calls = inside.host_calls.clone();
+        let mut calls = state.host_calls.clone();
         calls.sort_unstable();
         (order, memory, calls)
     }
@@ -137,8 +137,8 @@ type Outcome = (Vec<Vec<u64>>, Vec<(u64, u64)>, Vec<u64>);
 
 fn same(steps: &[Step], config: Config) {
     let (mut plain, mut tried) = (Run::new(), Run::new());
-    tried.rig.gpu.inside().slices = Some(Ok(()));
-    tried.rig.gpu.inside().patience = Some(100_000);
+    tried.rig.gpu.state().channel_groups = Some(Ok(()));
+    tried.rig.gpu.state().max_pauses = Some(100_000);
     for queue in &tried.queues {
         tried.rig.engine.enable(queue, config).unwrap();
     }
@@ -149,8 +149,8 @@ fn same(steps: &[Step], config: Config) {
     assert_eq!(tried.end(), plain.end());
 }
 
-fn level() -> impl Strategy<Value = Level> {
-    prop_oneof![Just(Level::Host), Just(Level::Device), Just(Level::Full)]
+fn level() -> impl Strategy<Value = PreemptionLevel> {
+    prop_oneof![Just(PreemptionLevel::Host), Just(PreemptionLevel::Device), Just(PreemptionLevel::Full)]
 }
 
 proptest! {

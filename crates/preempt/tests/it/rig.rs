@@ -5,25 +5,25 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use sluice_preempt::command::{Call, Command, Work};
-use sluice_preempt::config::{Config, Level};
+use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::driver::{Driver, Observer};
-use sluice_preempt::engine::{Engine, Next, Request};
+use sluice_preempt::engine::{Engine, NextDispatch, Request};
 use sluice_preempt::ids::{Code, Context, Event};
 use sluice_preempt::outcome::{Achieved, Error, Notice};
 use sluice_preempt::queue::Queue;
-use sluice_preempt::worker::{self, Bell};
+use sluice_preempt::worker::{self, WakeSignal};
 
-use crate::gpu::{Effect, Gpu, Job, Meanwhile, job};
+use crate::gpu::{Effect, FakeGpu, Interruption, Job, job};
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heard {
+pub(crate) struct RecordingObserver {
     notices: Arc<Mutex<Vec<Notice>>>,
     /// What the program does when it is told something next.
-    pub(crate) then: Arc<Mutex<Meanwhile>>,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) then: Arc<Mutex<Interruption>>,
+    pub(crate) wake_signal: Arc<WakeSignal>,
 }
 
-impl Observer for Heard {
+impl Observer for RecordingObserver {
     fn notice(&self, notice: Notice) {
         self.notices.lock().unwrap().push(notice);
         let then = self.then.lock().unwrap().0.take();
@@ -31,24 +31,24 @@ impl Observer for Heard {
     }
 
     fn wake(&self) {
-        self.bell.ring();
+        self.wake_signal.notify();
     }
 }
 
-impl Heard {
+impl RecordingObserver {
     pub(crate) fn all(&self) -> Vec<Notice> {
         self.notices.lock().unwrap().clone()
     }
 }
 
-pub(crate) type Fake = Engine<Gpu, Gpu, Heard>;
+pub(crate) type Fake = Engine<FakeGpu, FakeGpu, RecordingObserver>;
 
 /// See the module.
 #[derive(Clone)]
-pub(crate) struct Rig {
-    pub(crate) gpu: Gpu,
+pub(crate) struct TestRig {
+    pub(crate) gpu: FakeGpu,
     pub(crate) engine: Arc<Fake>,
-    pub(crate) heard: Heard,
+    pub(crate) observer: RecordingObserver,
 }
 
 /// Whether the legacy default stream orders itself with a stream.
@@ -56,43 +56,39 @@ pub(crate) const BLOCKING: bool = true;
 pub(crate) const NON_BLOCKING: bool = false;
 
 /// Preemption that waits for its effect.
-pub(crate) const SYNC: Request = Request {
-    level: None,
-    sync: true,
-    timeout_ns: 1_000_000_000,
-    lease_ns: None,
-};
+pub(crate) const SYNC: Request =
+    Request { level: None, sync: true, timeout_ns: 1_000_000_000, lease_ns: None };
 
 /// Preemption that does not.
 pub(crate) const ASYNC: Request = Request { sync: false, ..SYNC };
 
-pub(crate) fn config(level: Level) -> Config {
+pub(crate) fn config(level: PreemptionLevel) -> Config {
     Config { level, ..Config::default() }
 }
 
 /// A worker and the GPU's time, running until this is dropped.
-pub(crate) struct Alive {
-    rig: Rig,
+pub(crate) struct RunningWorker {
+    rig: TestRig,
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Drop for Alive {
+impl Drop for RunningWorker {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        self.rig.heard.bell.end();
+        self.rig.observer.wake_signal.end();
         for thread in self.threads.drain(..) {
             thread.join().unwrap();
         }
     }
 }
 
-impl Rig {
-    pub(crate) fn alive(&self) -> Alive {
+impl TestRig {
+    pub(crate) fn start_worker(&self) -> RunningWorker {
         let over = Arc::new(AtomicBool::new(false));
         let (rig, time, ended) = (self.clone(), self.gpu.clone(), Arc::clone(&over));
         let threads = vec![
-            thread::spawn(move || worker::run(&rig.engine, &rig.heard.bell)),
+            thread::spawn(move || worker::run(&rig.engine, &rig.observer.wake_signal)),
             thread::spawn(move || {
                 while !ended.load(Ordering::Relaxed) {
                     time.advance(10_000);
@@ -100,36 +96,36 @@ impl Rig {
                 }
             }),
         ];
-        Alive { rig: self.clone(), over, threads }
+        RunningWorker { rig: self.clone(), over, threads }
     }
 
     pub(crate) fn new() -> Self {
-        let (gpu, heard) = (Gpu::new(), Heard::default());
-        let engine = Arc::new(Engine::new(gpu.clone(), gpu.clone(), heard.clone()));
-        Self { gpu, engine, heard }
+        let (gpu, observer) = (FakeGpu::new(), RecordingObserver::default());
+        let engine = Arc::new(Engine::new(gpu.clone(), gpu.clone(), observer.clone()));
+        Self { gpu, engine, observer }
     }
 
     /// A stream whose preemption is enabled.
-    pub(crate) fn queue(&self, blocking: bool, level: Level) -> Arc<Queue> {
-        let queue = self.plain(1, blocking);
+    pub(crate) fn queue(&self, blocking: bool, level: PreemptionLevel) -> Arc<Queue> {
+        let queue = self.stream(1, blocking);
         self.engine.enable(&queue, config(level)).unwrap();
         queue
     }
 
     /// The legacy default stream with preemption enabled.
-    pub(crate) fn legacy_queue(&self, level: Level) -> Arc<Queue> {
-        let queue = self.plain_legacy();
+    pub(crate) fn legacy_queue(&self, level: PreemptionLevel) -> Arc<Queue> {
+        let queue = self.legacy_stream();
         self.engine.enable(&queue, config(level)).unwrap();
         queue
     }
 
     /// A stream without preemption.
-    pub(crate) fn plain(&self, context: u64, blocking: bool) -> Arc<Queue> {
+    pub(crate) fn stream(&self, context: u64, blocking: bool) -> Arc<Queue> {
         self.engine.queue(self.gpu.stream(context, blocking))
     }
 
     /// The legacy default stream without preemption.
-    pub(crate) fn plain_legacy(&self) -> Arc<Queue> {
+    pub(crate) fn legacy_stream(&self) -> Arc<Queue> {
         self.engine.queue(self.gpu.legacy_stream())
     }
 
@@ -141,9 +137,9 @@ impl Rig {
 
     /// The program ends a context.
     pub(crate) fn end_context(&self, context: u64) {
-        self.engine.context_ends(Context(context));
+        self.engine.begin_context_end(Context(context));
         self.gpu.end_context(context);
-        self.engine.context_ended(Context(context));
+        self.engine.finish_context_end(Context(context));
         self.gpu.make_context(context);
     }
 
@@ -158,18 +154,18 @@ impl Rig {
     pub(crate) fn call(&self, job: Job) -> Command {
         let gpu = self.gpu.clone();
         Command::Call(Call::new(Work::Small, 0, move |handle| {
-            gpu.inside().enqueue(handle, vec![job]);
+            gpu.state().enqueue(handle, vec![job]);
             Ok(())
         }))
     }
 
     /// A kernel of 1 µs that only leaves its tag.
-    pub(crate) fn tag(&self, queue: &Queue, tag: u64) {
+    pub(crate) fn launch_tagged(&self, queue: &Queue, tag: u64) {
         self.launch(queue, Effect::Nothing, 1000, tag).unwrap();
     }
 
     pub(crate) fn command(&self, queue: &Queue, command: &Command) -> Result<(), Code> {
-        self.engine.command(queue, command)
+        self.engine.submit_command(queue, command)
     }
 
     pub(crate) fn preempt(&self, queue: &Queue, request: Request) -> Result<Achieved, Error> {
@@ -181,18 +177,20 @@ impl Rig {
     }
 
     /// Pumps and lets time go by until nothing waits that may go.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn run_to_completion(&self) {
         for _ in 0..100_000 {
-            match self.engine.pump() {
-                Next::Idle => break,
-                Next::At(at) => self.gpu.advance(at.saturating_sub(self.gpu.now()).clamp(1, 1_000_000)),
+            match self.engine.dispatch() {
+                NextDispatch::WhenWoken => break,
+                NextDispatch::At(at) => {
+                    self.gpu.advance(at.saturating_sub(self.gpu.now()).clamp(1, 1_000_000))
+                }
             }
         }
         self.gpu.finish();
     }
 
-    pub(crate) fn ran(&self, queue: &Queue) -> Vec<u64> {
-        self.gpu.ran(queue.stream())
+    pub(crate) fn executed(&self, queue: &Queue) -> Vec<u64> {
+        self.gpu.executed(queue.stream())
     }
 
     pub(crate) fn submitted(&self, queue: &Queue) -> usize {

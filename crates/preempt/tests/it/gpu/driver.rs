@@ -3,34 +3,36 @@
 use std::thread;
 
 use sluice_preempt::command::Command;
-use sluice_preempt::driver::{Clock, Driver, EventFlags, Gate, Progress, SliceError, Slices};
+use sluice_preempt::driver::{
+    ChannelGroupError, ChannelGroups, Clock, Driver, EventFlags, GateProgress, StreamGates,
+};
 use sluice_preempt::ids::{Code, Context, Event, Stream};
 
 use super::work::{self, REFUSED};
-use super::{During, Gpu, Inside, Job, Op};
+use super::{CallPoint, FakeGpu, GpuState, Job, Op};
 
-impl Clock for Gpu {
+impl Clock for FakeGpu {
     fn now_ns(&self) -> u64 {
         self.now()
     }
 
     fn pause(&self, ns: u64) {
         self.advance(ns);
-        let mut inside = self.inside();
-        inside.pauses += 1;
-        let endless = inside.patience.is_some_and(|patience| inside.pauses > patience);
-        drop(inside);
+        let mut state = self.state();
+        state.pauses += 1;
+        let endless = state.max_pauses.is_some_and(|max_pauses| state.pauses > max_pauses);
+        drop(state);
         assert!(!endless, "somebody waits for ever");
         thread::yield_now();
     }
 }
 
-impl Inside {
+impl GpuState {
     fn check(&self, stream: Stream) -> Result<(), Code> {
         self.check_context(stream.context);
         match self.sticky {
             Some(code) => Err(code),
-            None if self.lanes.get(&stream.handle).is_none_or(|lane| lane.destroyed) => {
+            None if self.streams.get(&stream.handle).is_none_or(|fake| fake.destroyed) => {
                 Err(Code::INVALID_HANDLE)
             }
             None => Ok(()),
@@ -49,7 +51,7 @@ impl Inside {
 
     /// Jobs go to the stream, or to the graph into which the stream is captured.
     pub(crate) fn enqueue(&mut self, handle: u64, jobs: Vec<Job>) {
-        if let Some(capture) = self.lanes[&handle].capture {
+        if let Some(capture) = self.streams[&handle].capture {
             self.graphs.entry(capture).or_default().extend(jobs);
             return;
         }
@@ -62,7 +64,7 @@ impl Inside {
     pub(crate) fn push(&mut self, handle: u64, op: Op) {
         self.made += 1;
         let seq = self.made;
-        self.lanes.get_mut(&handle).unwrap().ops.push_back((seq, op));
+        self.streams.get_mut(&handle).unwrap().ops.push_back((seq, op));
         let now = self.now;
         self.run_until(now);
     }
@@ -70,9 +72,9 @@ impl Inside {
     /// Whether a capture of a blocking stream would end invalid with a call on this one.
     fn is_tied(&self, stream: Stream) -> bool {
         stream.is_legacy()
-            && self.lanes.values().any(|lane| {
-                let other = lane.stream.unwrap();
-                lane.capture.is_some() && other.is_ordered_with(stream)
+            && self.streams.values().any(|fake| {
+                let other = fake.stream.unwrap();
+                fake.capture.is_some() && other.is_ordered_with(stream)
             })
     }
 
@@ -80,9 +82,9 @@ impl Inside {
         assert!(!self.is_tied(stream), "a call on the legacy default stream ends a capture");
     }
 
-    fn holds_up(&mut self) -> bool {
-        self.held_up |= self.stuck;
-        self.stuck
+    fn note_blocked_submission(&mut self) -> bool {
+        self.submission_blocked |= self.submissions_block;
+        self.submissions_block
     }
 
     /// A call that breaks other threads' captures, unless it is made relaxed.
@@ -107,89 +109,91 @@ impl Inside {
     }
 }
 
-impl Driver for Gpu {
+impl Driver for FakeGpu {
     fn submit(&self, stream: Stream, command: &Command) -> Result<(), Code> {
-        while self.inside().holds_up() {
+        while self.state().note_blocked_submission() {
             thread::yield_now();
         }
         if let Command::Call(call) = command {
-            let checked = self.inside().check(stream);
+            let checked = self.state().check(stream);
             checked?;
-            self.inside().check_tied(stream);
+            self.state().check_tied(stream);
             return call.make(stream.handle);
         }
-        let mut inside = self.inside();
-        inside.check(stream)?;
-        inside.check_tied(stream);
+        let mut state = self.state();
+        state.check(stream)?;
+        state.check_tied(stream);
         if matches!(command, Command::Launch(launch) if launch.function == REFUSED) {
             return Err(Code(701));
         }
-        let jobs = work::jobs(command, |graph| inside.graphs[&graph].clone());
-        inside.enqueue(stream.handle, jobs);
+        let jobs = work::jobs(command, |graph| state.graphs[&graph].clone());
+        state.enqueue(stream.handle, jobs);
         Ok(())
     }
 
     fn record(&self, stream: Stream, event: Event) -> Result<(), Code> {
-        let mut inside = self.inside();
-        inside.check(stream)?;
-        inside.check_tied(stream);
-        assert!(!inside.destroyed_events.contains(&event.0), "a destroyed event is recorded");
-        let capture = inside.lanes[&stream.handle].capture;
-        inside.made += 1;
-        let record = inside.made;
-        inside.events.insert(event.0, (Some(record), capture));
-        inside.records.insert(record, None);
+        let mut state = self.state();
+        state.check(stream)?;
+        state.check_tied(stream);
+        assert!(!state.destroyed_events.contains(&event.0), "a destroyed event is recorded");
+        let capture = state.streams[&stream.handle].capture;
+        state.made += 1;
+        let record = state.made;
+        state.events.insert(event.0, (Some(record), capture));
+        state.records.insert(record, None);
         if capture.is_none() {
-            inside.push(stream.handle, Op::Record(record));
+            state.push(stream.handle, Op::Record(record));
         }
         Ok(())
     }
 
     fn wait(&self, stream: Stream, event: Event) -> Result<(), Code> {
-        self.come_to(During::Wait);
-        let mut inside = self.inside();
-        inside.check(stream)?;
-        inside.check_event(event);
-        assert!(!inside.destroyed_events.contains(&event.0), "a destroyed event is waited for");
-        match inside.events.get(&event.0).copied() {
+        self.interrupt(CallPoint::Wait);
+        let mut state = self.state();
+        state.check(stream)?;
+        state.check_event(event);
+        assert!(!state.destroyed_events.contains(&event.0), "a destroyed event is waited for");
+        match state.events.get(&event.0).copied() {
             None | Some((None, _)) => {}
             Some((Some(_), Some(capture))) => {
-                inside.lanes.get_mut(&stream.handle).unwrap().capture = Some(capture);
+                state.streams.get_mut(&stream.handle).unwrap().capture = Some(capture);
             }
-            Some((Some(_), None)) if inside.lanes[&stream.handle].capture.is_some() => return Err(Code(905)),
-            Some((Some(record), None)) => inside.push(stream.handle, Op::Wait(record)),
+            Some((Some(_), None)) if state.streams[&stream.handle].capture.is_some() => {
+                return Err(Code(905));
+            }
+            Some((Some(record), None)) => state.push(stream.handle, Op::Wait(record)),
         }
         Ok(())
     }
 
     fn create_event(&self, context: Context, _: EventFlags) -> Result<Event, Code> {
-        let mut inside = self.inside();
-        inside.check_context(context);
-        inside.made += 1;
-        let event = 0x10_0000 + inside.made;
-        inside.event_contexts.insert(event, context.0);
-        inside.events.insert(event, (None, None));
+        let mut state = self.state();
+        state.check_context(context);
+        state.made += 1;
+        let event = 0x10_0000 + state.made;
+        state.event_contexts.insert(event, context.0);
+        state.events.insert(event, (None, None));
         Ok(Event(event))
     }
 
     fn destroy_event(&self, event: Event) -> Result<(), Code> {
-        let mut inside = self.inside();
-        inside.check_event(event);
-        assert!(inside.destroyed_events.insert(event.0), "an event is destroyed twice");
-        inside.events.remove(&event.0);
+        let mut state = self.state();
+        state.check_event(event);
+        assert!(state.destroyed_events.insert(event.0), "an event is destroyed twice");
+        state.events.remove(&event.0);
         Ok(())
     }
 
     fn query_event(&self, event: Event) -> Result<(), Code> {
-        let there = !self.inside().destroyed_events.contains(&event.0);
-        self.come_to(During::Query);
-        let mut inside = self.inside();
+        let there = !self.state().destroyed_events.contains(&event.0);
+        self.interrupt(CallPoint::Query);
+        let mut state = self.state();
         assert!(
-            there != inside.destroyed_events.contains(&event.0),
+            there != state.destroyed_events.contains(&event.0),
             "an event is destroyed while somebody asks about it"
         );
-        inside.unsafe_call();
-        inside.reached(event).map(|_| ())
+        state.unsafe_call();
+        state.reached(event).map(|_| ())
     }
 
     fn synchronize_event(&self, event: Event) -> Result<(), Code> {
@@ -202,16 +206,16 @@ impl Driver for Gpu {
     }
 
     fn elapsed_ns(&self, from: Event, to: Event) -> Result<u64, Code> {
-        let inside = self.inside();
-        let (from, to) = (inside.reached(from)?, inside.reached(to)?);
+        let state = self.state();
+        let (from, to) = (state.reached(from)?, state.reached(to)?);
         to.zip(from).map(|(to, from)| to.saturating_sub(from)).ok_or(Code::INVALID_HANDLE)
     }
 
     fn query_stream(&self, stream: Stream) -> Result<(), Code> {
-        let mut inside = self.inside();
-        inside.check(stream)?;
-        inside.unsafe_call();
-        if inside.lanes[&stream.handle].ops.is_empty() { Ok(()) } else { Err(Code::NOT_READY) }
+        let mut state = self.state();
+        state.check(stream)?;
+        state.unsafe_call();
+        if state.streams[&stream.handle].ops.is_empty() { Ok(()) } else { Err(Code::NOT_READY) }
     }
 
     fn synchronize_stream(&self, stream: Stream) -> Result<(), Code> {
@@ -224,108 +228,108 @@ impl Driver for Gpu {
     }
 
     fn destroy_stream(&self, stream: Stream) -> Result<(), Code> {
-        let mut inside = self.inside();
-        inside.check_context(stream.context);
-        let lane = inside.lanes.get_mut(&stream.handle).unwrap();
-        assert!(!lane.destroyed, "a stream is destroyed twice");
-        lane.destroyed = true;
-        drop(inside);
-        self.come_to(During::Destroy);
+        let mut state = self.state();
+        state.check_context(stream.context);
+        let fake = state.streams.get_mut(&stream.handle).unwrap();
+        assert!(!fake.destroyed, "a stream is destroyed twice");
+        fake.destroyed = true;
+        drop(state);
+        self.interrupt(CallPoint::Destroy);
         Ok(())
     }
 
     fn destroy_graph(&self, graph: u64) -> Result<(), Code> {
-        self.inside().graphs.remove(&graph).map(|_| ()).ok_or(Code::INVALID_HANDLE)
+        self.state().graphs.remove(&graph).map(|_| ()).ok_or(Code::INVALID_HANDLE)
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {
         let answer = {
-            let inside = self.inside();
-            inside.lanes.get(&stream.handle).is_some_and(|lane| lane.capture.is_some())
-                || inside.is_tied(stream)
+            let state = self.state();
+            state.streams.get(&stream.handle).is_some_and(|fake| fake.capture.is_some())
+                || state.is_tied(stream)
         };
-        self.come_to(During::Capturing);
-        let inside = self.inside();
-        inside.check_context(stream.context);
-        let lane = inside.lanes.get(&stream.handle);
-        assert!(lane.is_none_or(|lane| !lane.destroyed), "a destroyed stream is asked for its capture");
+        self.interrupt(CallPoint::Capturing);
+        let state = self.state();
+        state.check_context(stream.context);
+        let fake = state.streams.get(&stream.handle);
+        assert!(fake.is_none_or(|fake| !fake.destroyed), "a destroyed stream is asked for its capture");
         answer
     }
 
-    fn relax(&self, relaxed: bool) -> bool {
-        let mut inside = self.inside();
+    fn exchange_capture_relaxed(&self, relaxed: bool) -> bool {
+        let mut state = self.state();
         let thread = thread::current().id();
-        if relaxed { !inside.relaxed.insert(thread) } else { inside.relaxed.remove(&thread) }
+        if relaxed { !state.relaxed.insert(thread) } else { state.relaxed.remove(&thread) }
     }
 
     fn is_hung(&self, _: Context) -> bool {
-        self.inside().hung
+        self.state().hung
     }
 
-    fn gate(&self) -> Option<&dyn Gate> {
-        let gates = self.inside().gates;
+    fn stream_gates(&self) -> Option<&dyn StreamGates> {
+        let gates = self.state().gates;
         gates.then_some(self)
     }
 
-    fn slices(&self) -> Option<&dyn Slices> {
-        let slices = self.inside().slices.is_some();
+    fn channel_groups(&self) -> Option<&dyn ChannelGroups> {
+        let slices = self.state().channel_groups.is_some();
         slices.then_some(self)
     }
 }
 
-impl Gate for Gpu {
+impl StreamGates for FakeGpu {
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code> {
-        let mut inside = self.inside();
-        inside.check(stream)?;
-        if inside.refuses_gates {
+        let mut state = self.state();
+        state.check(stream)?;
+        if state.refuses_gates {
             return Err(Code::INVALID_VALUE);
         }
         for op in [Op::Arrive(number), Op::Gate(number), Op::Pass(number)] {
-            inside.push(stream.handle, op);
+            state.push(stream.handle, op);
         }
         Ok(())
     }
 
-    fn store(&self, stream: Stream, word: u32) {
-        let mut inside = self.inside();
-        inside.lanes.get_mut(&stream.handle).unwrap().word = word;
-        let now = inside.now;
-        inside.run_until(now);
+    fn store_word(&self, stream: Stream, word: u32) {
+        let mut state = self.state();
+        state.streams.get_mut(&stream.handle).unwrap().word = word;
+        let now = state.now;
+        state.run_until(now);
     }
 
-    fn progress(&self, stream: Stream) -> Progress {
-        let inside = self.inside();
-        let lane = &inside.lanes[&stream.handle];
-        Progress { arrived: lane.arrived, passed: lane.passed }
+    fn progress(&self, stream: Stream) -> GateProgress {
+        let state = self.state();
+        let fake = &state.streams[&stream.handle];
+        GateProgress { arrived: fake.arrived, passed: fake.passed }
     }
 }
 
-impl Slices for Gpu {
-    fn hold(&self, stream: Stream) -> Result<(), SliceError> {
-        self.come_to(During::Hold);
-        let mut inside = self.inside();
-        inside.check_context(stream.context);
-        assert!(!inside.lanes[&stream.handle].destroyed, "the GPU is taken from a destroyed stream");
-        let result = inside.slices.unwrap_or(Ok(()));
+impl ChannelGroups for FakeGpu {
+    fn disable(&self, stream: Stream) -> Result<(), ChannelGroupError> {
+        self.interrupt(CallPoint::DisableGroup);
+        let mut state = self.state();
+        state.check_context(stream.context);
+        assert!(!state.streams[&stream.handle].destroyed, "the GPU is taken from a destroyed stream");
+        let result = state.channel_groups.unwrap_or(Ok(()));
         if result.is_ok() {
-            let now = inside.now;
-            let lane = inside.lanes.get_mut(&stream.handle).unwrap();
-            lane.held = true;
+            let now = state.now;
+            let fake = state.streams.get_mut(&stream.handle).unwrap();
+            fake.held = true;
             // What is left of the running job.
-            lane.ends = lane.ends.map(|ends| ends.saturating_sub(now));
+            fake.ends = fake.ends.map(|ends| ends.saturating_sub(now));
         }
         result
     }
 
-    fn release(&self, stream: Stream) {
-        self.come_to(During::Release);
-        let mut inside = self.inside();
-        inside.check_context(stream.context);
-        assert!(!inside.lanes[&stream.handle].destroyed, "the GPU is given back to a destroyed stream");
-        let now = inside.now;
-        let lane = inside.lanes.get_mut(&stream.handle).unwrap();
-        lane.held = false;
-        lane.ends = lane.ends.map(|left| now + left);
-        inside.run_until(now);
+    fn enable(&self, stream: Stream) {
+        self.interrupt(CallPoint::EnableGroup);
+        let mut state = self.state();
+        state.check_context(stream.context);
+        assert!(!state.streams[&stream.handle].destroyed, "the GPU is given back to a destroyed stream");
+        let now = state.now;
+        let fake = state.streams.get_mut(&stream.handle).unwrap();
+        fake.held = false;
+        fake.ends = fake.ends.map(|left| now + left);
+        state.run_until(now);
     }
 }

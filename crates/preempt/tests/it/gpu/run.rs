@@ -2,14 +2,14 @@
 
 use sluice_preempt::ids::Code;
 
-use super::{Effect, Inside, Job, Op};
+use super::{Effect, GpuState, Job, Op};
 
-impl Inside {
+impl GpuState {
     /// Runs what can run until `until`.
     pub(crate) fn run_until(&mut self, until: u64) {
         loop {
             while self.step() {}
-            let next = self.lanes.values().filter(|lane| !lane.held).filter_map(|lane| lane.ends).min();
+            let next = self.streams.values().filter(|fake| !fake.held).filter_map(|fake| fake.ends).min();
             match next.filter(|next| *next <= until) {
                 Some(next) => self.now = self.now.max(next),
                 None => break,
@@ -20,25 +20,25 @@ impl Inside {
 
     /// Begins or ends one thing; false if there is none.
     fn step(&mut self) -> bool {
-        let handles: Vec<u64> = self.lanes.keys().copied().collect();
+        let handles: Vec<u64> = self.streams.keys().copied().collect();
         handles.into_iter().any(|handle| self.step_lane(handle))
     }
 
     fn step_lane(&mut self, handle: u64) -> bool {
-        let lane = &self.lanes[&handle];
-        let Some((seq, op)) = lane.ops.front().cloned() else { return false };
-        if lane.held || self.sticky.is_some() || !self.in_order(handle, seq) {
+        let fake = &self.streams[&handle];
+        let Some((seq, op)) = fake.ops.front().cloned() else { return false };
+        if fake.held || self.sticky.is_some() || !self.in_order(handle, seq) {
             return false;
         }
         match op {
-            Op::Job(job) => match lane.ends {
+            Op::Job(job) => match fake.ends {
                 None => {
-                    self.lane(handle).ends = Some(self.now + job.ns);
+                    self.fake(handle).ends = Some(self.now + job.ns);
                     return true;
                 }
                 Some(ends) if ends > self.now => return false,
                 Some(_) => {
-                    self.lane(handle).ends = None;
+                    self.fake(handle).ends = None;
                     self.apply(handle, job);
                 }
             },
@@ -49,45 +49,44 @@ impl Inside {
             Op::Wait(record) if self.records[&record].is_none() => return false,
             Op::Wait(_) => {}
             Op::Arrive(number) => {
-                if self.lane(handle).arrived == number {
+                if self.fake(handle).arrived == number {
                     return false;
                 }
-                self.lane(handle).arrived = number;
+                self.fake(handle).arrived = number;
             }
-            Op::Gate(number) => match lane.ends {
-                None if lane.word.wrapping_sub(number) >= 1 << 31 => return false,
+            Op::Gate(number) => match fake.ends {
+                None if fake.word.wrapping_sub(number) >= 1 << 31 => return false,
                 None if self.passing_ns > 0 => {
                     let ends = self.now + self.passing_ns;
-                    self.lane(handle).ends = Some(ends);
+                    self.fake(handle).ends = Some(ends);
                     return true;
                 }
                 Some(ends) if ends > self.now => return false,
                 // What the word says by now does not count any more.
-                Some(_) | None => self.lane(handle).ends = None,
+                Some(_) | None => self.fake(handle).ends = None,
             },
-            Op::Pass(number) => self.lane(handle).passed = number,
+            Op::Pass(number) => self.fake(handle).passed = number,
         }
-        self.lane(handle).ops.pop_front();
+        self.fake(handle).ops.pop_front();
         true
     }
 
-    fn lane(&mut self, handle: u64) -> &mut super::Lane {
-        self.lanes.get_mut(&handle).unwrap()
+    fn fake(&mut self, handle: u64) -> &mut super::FakeStream {
+        self.streams.get_mut(&handle).unwrap()
     }
 
     /// The legacy default stream's rule.
     fn in_order(&self, handle: u64, seq: u64) -> bool {
-        let stream = self.lanes[&handle].stream.unwrap();
-        self.lanes.values().all(|lane| {
-            let other = lane.stream.unwrap();
-            !other.is_ordered_with(stream)
-                || lane.ops.front().is_none_or(|(first, _)| *first > seq)
+        let stream = self.streams[&handle].stream.unwrap();
+        self.streams.values().all(|fake| {
+            let other = fake.stream.unwrap();
+            !other.is_ordered_with(stream) || fake.ops.front().is_none_or(|(first, _)| *first > seq)
         })
     }
 
     fn apply(&mut self, handle: u64, job: Job) {
-        self.ran.push((handle, job.tag));
-        let read = |inside: &Self, address| inside.memory.get(&address).copied().unwrap_or(0);
+        self.executed.push((handle, job.tag));
+        let read = |state: &Self, address| state.memory.get(&address).copied().unwrap_or(0);
         match job.effect {
             Effect::Affine { to, add } => {
                 let value = read(self, to).wrapping_mul(3).wrapping_add(add);

@@ -52,7 +52,7 @@ pub(crate) fn job(effect: Effect, ns: u64, tag: u64) -> Command {
         Effect::Copy { to, from } => [4, to, from, ns, tag],
         Effect::Fault => [5, 0, 0, ns, tag],
         Effect::Nothing => [6, 0, 0, ns, tag],
-        Effect::Host(_) => panic!("a host function is a call (`Rig::call`)"),
+        Effect::Host(_) => panic!("a host function is a call (`TestRig::call`)"),
     };
     let parameters = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     Command::Launch(Launch {
