@@ -1,10 +1,11 @@
-//! The submission gate of a queue: one word that says whether commands pass, and how many are passing.
+//! Admission of submitting threads to a queue: one word that says whether calls may go to the driver at once, and how
+//! many are on their way.
 
 use crate::sync::{AtomicU64, Ordering};
 
 const CLOSED: u64 = 1 << 63;
 
-/// Open: a thread submits by itself. Shut: it has to ask the table.
+/// While open, a thread submits by itself. While closed, it has to ask the queue table.
 #[derive(Debug)]
 pub(crate) struct Admission(AtomicU64);
 
@@ -25,10 +26,10 @@ impl Drop for Admitted<'_> {
 }
 
 impl Admission {
-    /// Steps admitted if the admission is open.
+    /// Enters if admission is open.
     ///
-    /// Counting comes first: whoever shuts the admission either is seen here, or sees this thread admitted until its command
-    /// has reached the driver. Both are changes of one word, so there is no third case.
+    /// The thread is counted first. A thread that closes admission therefore either is seen here, or sees this thread
+    /// as an entrant until its command has reached the driver. Both change one word, so there is no third case.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Admitted<'_>> {
         let before = self.0.fetch_add(1, Ordering::AcqRel);
@@ -36,17 +37,18 @@ impl Admission {
         (before & CLOSED == 0).then_some(admitted)
     }
 
-    /// Lets nobody in any more. Those admitted are not waited for.
+    /// Admits no further thread. Does not wait for the threads that were admitted.
     pub(crate) fn close(&self) {
         self.0.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
-    /// Lets threads in again: what was submitted before this is before what they submit.
+    /// Admits threads again. What was submitted before this call precedes what they submit.
     pub(crate) fn open(&self) {
         self.0.fetch_and(!CLOSED, Ordering::AcqRel);
     }
 
-    /// Whether a thread may be in the middle of a submission. Exact once the admission is shut, but for threads about to turn away.
+    /// Whether a thread may be in the middle of a submission. Exact once admission is closed, except for threads that
+    /// are about to turn away.
     pub(crate) fn has_entrants(&self) -> bool {
         self.0.load(Ordering::Acquire) & !CLOSED != 0
     }

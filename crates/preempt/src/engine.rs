@@ -27,7 +27,7 @@
 //! | `Slices::hold`, `Slices::release` | `work_slices` | any stream | look |
 //! | `is_hung` | `preempt` | the stream's context | look |
 //! | `Gate::store`, `Gate::progress` | `place` | the queue handed over, or the program's | busy; the program |
-//! | | `shut_gates`, `open_needed_gates`, `open_gates`, `resume` | any stream | table |
+//! | | `close_gates`, `open_needed_gates`, `open_gates`, `resume` | any stream | table |
 //! | `Gate::progress` | `check_stopped` | the preempted stream | look |
 //! | `destroy_stream`, `destroy_event` of its marks | `reap` | a stream that is over | a look of its own; nobody else looks |
 //! | `destroy_event` | `destroy_postponed` | an event that nobody means | event use |
@@ -67,9 +67,9 @@ use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock, wait};
 pub use dispatch::NextDispatch;
 pub use preempt::Request;
 
-/// Queues, events and what belongs to them, over a driver and a clock.
+/// Queues and events of a process, over a driver and a clock.
 ///
-/// Locks are taken in the order table, events, in_flight. None is held while the driver is called.
+/// Locks are taken in the order queue table, events, in-flight window. No lock is held during a driver call.
 pub struct Engine<D, C, O> {
     driver: D,
     clock: C,
@@ -100,7 +100,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// The queue of a stream. Streams whose preemption is not enabled have one, too: others may have to wait for them.
+    /// The queue of a stream. A stream whose preemption is not enabled has one too: others may have to wait for it.
     pub fn queue(&self, stream: Stream) -> Arc<Queue> {
         let (queue, is_new) = {
             let mut table = self.lock_table();
@@ -108,7 +108,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             (table.queue(stream), is_new)
         };
         if is_new && stream.blocking && !stream.is_legacy() {
-            // It runs, so what the legacy default stream waits for must not be held.
+            // The new stream runs, so gates must not hold up what the legacy default stream waits for.
             self.open_needed_gates();
         }
         queue
@@ -129,46 +129,46 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         &self.observer
     }
 
-    /// The state of a queue, as far as it is known without asking the GPU.
+    /// The state of a queue, as far as it is known without a driver call.
     pub fn state(&self, queue: &Queue) -> Option<StreamState> {
         self.lock_table().queue_state(queue.id()).map(|queue_state| queue_state.state)
     }
 
-    /// Whether its stream's handle still means this queue: once the driver is about to destroy the stream it may give the handle to
-    /// another one.
+    /// Whether the stream's handle still refers to this queue. Once the driver is about to destroy the stream, it may
+    /// give the handle to another one.
     pub fn is_handle_current(&self, queue: &Queue) -> bool {
         self.lock_table().maps_handle_to(queue)
     }
 
-    /// How a queue is preempted; `None` if preemption is not enabled for it.
+    /// The queue's configuration; `None` if preemption is not enabled for it.
     pub fn config(&self, queue: &Queue) -> Option<Config> {
         self.lock_table().queue_state(queue.id()).and_then(|queue_state| queue_state.config)
     }
 
-    /// Commands in a queue's host queue.
+    /// Operations in a queue's host queue.
     pub fn pending_commands(&self, queue: &Queue) -> usize {
         self.lock_table()
             .queue_state(queue.id())
             .map_or(0, |queue_state| queue_state.pending.len() + usize::from(queue_state.submitting))
     }
 
-    /// Queues that exist.
+    /// Number of queues.
     pub fn queue_count(&self) -> usize {
         self.lock_table().queue_states().count()
     }
 
-    /// Records of events that somebody may still mean.
+    /// Number of event records that are still in use.
     pub fn generation_count(&self) -> usize {
         lock(&self.events).generation_count()
     }
 
-    /// Threads that wait in here for a preempted stream, or for room in a host queue.
+    /// Threads that wait in the engine for a preempted stream, or for room in a host queue.
     pub fn blocked_threads(&self) -> usize {
         self.lock_table().waiters.count()
     }
 
-    /// In the child of a fork: the driver is unusable there, and locks may be held by threads that do not exist. Every call goes
-    /// straight to the driver from here on; what waits is dropped with the engine's memory.
+    /// Makes every call go straight to the driver from here on. For the child of a fork: the driver is unusable
+    /// there, and threads that no longer exist may hold locks. Pending commands are dropped with the engine's memory.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
     }
@@ -181,14 +181,14 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         lock(&self.table)
     }
 
-    /// Whoever waits looks again.
+    /// Wakes all waiting threads; each checks its condition again.
     pub(crate) fn notify_waiters(&self, table: &QueueTable) {
         if table.waiters.count() > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// A queue has handed a command over: whoever waits for that looks again.
+    /// Wakes waiting threads if one waits for the operation that a queue has just submitted.
     pub(crate) fn notify_submitted(&self, table: &QueueTable, id: QueueId) {
         if table.is_awaited(id) {
             self.changed.notify_all();
@@ -200,7 +200,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.await_notification(table, None)
     }
 
-    /// Likewise, but commands that are handed over count only if this many of the queue's have been.
+    /// Waits until something has changed. Submitted operations count only if the queue has submitted up to the
+    /// position.
     pub(crate) fn await_position<'a>(
         &self,
         table: MutexGuard<'a, QueueTable>,
@@ -220,7 +221,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         table
     }
 
-    /// Waits until everything that queue `id` accepted before `position` is with the driver.
+    /// Waits until the driver has everything that queue `id` accepted before `position`.
     pub(crate) fn await_submitted(&self, id: QueueId, position: u64) {
         let mut table = self.lock_table();
         while !self.is_abandoned()
@@ -230,7 +231,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Runs `calls`, the engine's own to the driver, such that captures of the program's do not mind.
+    /// Runs the engine's own driver calls in the mode that breaks no capture of the program.
     pub(crate) fn with_relaxed_capture<R>(&self, calls: impl FnOnce() -> R) -> R {
         let before = self.driver.exchange_capture_relaxed(true);
         let result = calls();

@@ -1,7 +1,8 @@
-//! Events by generation: each record makes one, and a wait means the one that was last when it was called.
+//! Records of events: each record of an event is a *generation*. A wait refers to the generation that was the latest
+//! when the wait was called.
 //!
-//! The first generation uses the program's own event, and so does every later one for which it is free. While somebody still
-//! means an older generation the next one is recorded into an event of the pool instead.
+//! The first generation uses the program's own event, and so does every later one for which that event is free. While
+//! an older generation is still in use, the next one is recorded into an event of the pool.
 
 mod generation;
 
@@ -12,30 +13,30 @@ use crate::ids::{Context, Event, QueueId};
 
 pub(crate) use generation::{GatePosition, Generation, GenerationId, RecordPlace};
 
-/// What an event's last generation says to somebody who asks now; the generation stays until `unpin`.
+/// The latest record of an event. The generation stays pinned until `unpin`.
 #[derive(Debug, Clone)]
 pub(crate) enum LatestRecord {
-    /// Its record is in this queue, at this position.
+    /// The record waits in this queue, at this position.
     Queued(GenerationId, QueueId, u64),
-    /// The driver has it, as this event.
+    /// The driver has the record, as this event.
     Submitted(GenerationId, Event),
-    /// It was recorded into a capture; only the driver knows what it means.
+    /// The record went into a capture; only the driver knows its meaning.
     Captured,
     /// The program has destroyed the event.
     Destroyed,
 }
 
 impl LatestRecord {
-    /// The driver's event, if it has one.
+    /// The driver's event, if the record was submitted.
     pub(crate) fn handle(&self) -> Option<Event> {
         if let Self::Submitted(_, handle) = self { Some(*handle) } else { None }
     }
 }
 
-/// What has become free.
+/// An event that is no longer used.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Freed {
-    /// A program's event that it has destroyed.
+    /// An event that the program has destroyed and that nothing uses any more.
     pub(crate) destroy: Option<Event>,
     /// Its context, if it was ever recorded.
     pub(crate) context: Option<Context>,
@@ -45,17 +46,17 @@ pub(crate) struct Freed {
 struct EventState {
     latest: Option<GenerationId>,
     captured: bool,
-    /// Which generation the program's own event stands for.
+    /// The generation that the program's own event stands for.
     own_generation: Option<GenerationId>,
     flags: EventFlags,
-    /// Its context; an event is recorded in its own only.
+    /// Its context. An event is recorded only in its own context.
     context: Option<Context>,
-    /// Other processes know the event: nothing else may stand for it.
+    /// Other processes know the event, so no pooled event may replace it.
     shared: bool,
     destroyed: bool,
 }
 
-/// All events that were used.
+/// All events that the program used.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     states: HashMap<Event, EventState>,
@@ -65,12 +66,12 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Notes how an event was made.
+    /// Notes how an event was created.
     pub(crate) fn register(&mut self, event: Event, flags: EventFlags, shared: bool) {
         self.states.insert(event, EventState { flags, shared, ..EventState::default() });
     }
 
-    /// A record was called: what the event means from here on. Its record keeps it until it is unpinned.
+    /// Begins a record: the event refers to the new generation from here on. The record pins it.
     pub(crate) fn begin_record(&mut self, event: Event, place: RecordPlace) -> Option<GenerationId> {
         if self.states.get(&event).is_some_and(|state| state.destroyed) {
             return None;
@@ -83,12 +84,12 @@ impl Events {
         Some(generation)
     }
 
-    /// A record was called on a capturing stream.
+    /// Notes that the event was recorded on a capturing stream.
     pub(crate) fn mark_captured(&mut self, event: Event) {
         self.states.entry(event).or_default().captured = true;
     }
 
-    /// The event to record generation `id` into; `None` if one has to be made, with these flags.
+    /// The event to record generation `id` into; an error with the flags of the event that has to be created for it.
     pub(crate) fn assign_event(&mut self, id: GenerationId, context: Context) -> Result<Event, EventFlags> {
         let Some(generation) = self.generations.get_mut(&id) else { return Err(0) };
         let state = self.states.entry(generation.event).or_default();
@@ -104,7 +105,7 @@ impl Events {
         Ok(event)
     }
 
-    /// An event that was made for generation `id`.
+    /// Uses a newly created event for generation `id`.
     pub(crate) fn set_event(&mut self, id: GenerationId, context: Context, event: Event) {
         if let Some(generation) = self.generations.get_mut(&id) {
             generation.handle = Some((event, context));
@@ -112,7 +113,7 @@ impl Events {
         }
     }
 
-    /// Likewise, but none could be created_count: the program's own has to do.
+    /// Uses the program's own event for generation `id`, because none could be created.
     pub(crate) fn set_own_event(&mut self, id: GenerationId, context: Context) -> Option<Event> {
         let generation = self.generations.get_mut(&id)?;
         generation.handle = Some((generation.event, context));
@@ -120,7 +121,7 @@ impl Events {
         Some(generation.event)
     }
 
-    /// The driver has the record of generation `id`.
+    /// Notes that the driver has the record of generation `id`.
     pub(crate) fn recorded(&mut self, id: GenerationId, behind: Option<GatePosition>) {
         if let Some(generation) = self.generations.get_mut(&id) {
             generation.place = RecordPlace::Submitted;
@@ -128,7 +129,7 @@ impl Events {
         }
     }
 
-    /// What `event` means now.
+    /// The latest record of `event`, pinned.
     pub(crate) fn pin_latest(&mut self, event: Event) -> LatestRecord {
         let state = self.states.entry(event).or_default();
         if state.destroyed {
@@ -140,7 +141,7 @@ impl Events {
         let id = match state.latest {
             Some(id) => id,
             None => {
-                // Recorded before anybody looked, or never: the driver knows.
+                // The event was recorded before the engine existed, or never: the driver knows.
                 let id = self.create(event, RecordPlace::Submitted, 0);
                 let state = self.states.entry(event).or_default();
                 (state.latest, state.own_generation) = (Some(id), Some(id));
@@ -158,14 +159,14 @@ impl Events {
         }
     }
 
-    /// Where the driver has generation `id`.
+    /// The driver's event for generation `id`, and the gate in front of the record.
     pub(crate) fn handle(&self, id: GenerationId) -> Option<(Event, Option<GatePosition>)> {
         let generation = self.generations.get(&id)?;
         let handle = generation.handle.map_or(generation.event, |(handle, _)| handle);
         Some((handle, generation.behind.clone()))
     }
 
-    /// Somebody who meant generation `id` is through.
+    /// Releases one pin of generation `id`.
     pub(crate) fn unpin(&mut self, id: GenerationId) -> Freed {
         if let Some(generation) = self.generations.get_mut(&id) {
             generation.pins = generation.pins.saturating_sub(1);
@@ -173,7 +174,7 @@ impl Events {
         self.drop_unless_used(Some(id))
     }
 
-    /// The program destroys the event.
+    /// Notes that the program destroys the event.
     pub(crate) fn destroy(&mut self, event: Event) -> Freed {
         let state = self.states.entry(event).or_default();
         state.destroyed = true;
@@ -182,7 +183,8 @@ impl Events {
         self.remove_if_unused(event)
     }
 
-    /// A context has ended, and its events with it; those that were recorded there. Whoever still means one means nothing.
+    /// Forgets the events that were recorded in a context that has ended. Generations that are still pinned refer to
+    /// nothing from here on.
     pub(crate) fn forget_context(&mut self, context: Context) {
         self.pool.retain(|(of, _), _| *of != context);
         let is_gone = |generation: &Generation| generation.handle.is_some_and(|(_, of)| of == context);

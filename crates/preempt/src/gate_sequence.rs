@@ -1,8 +1,8 @@
-//! The numbers of a stream's gates, and how far they are open.
+//! The numbers of a stream's gates, and up to which number they are open.
 
 use crate::ids::QueueId;
 
-/// How far ahead of the gates placed an open word is: more than a ring holds.
+/// How far an open word is ahead of the placed gates: more than the driver's ring holds.
 const OPEN_MARGIN: u32 = 1 << 20;
 
 /// The gates of one stream.
@@ -11,8 +11,8 @@ pub(crate) struct GateSequence {
     placed: u32,
     word: u32,
     since_ns: u64,
-    shut: bool,
-    /// The driver did not take the last gate.
+    closed: bool,
+    /// The driver refused the last gate.
     last_refused: bool,
     needed_by: Vec<(QueueId, u32)>,
 }
@@ -23,14 +23,14 @@ impl Default for GateSequence {
             placed: 0,
             word: OPEN_MARGIN,
             since_ns: u64::MAX,
-            shut: false,
+            closed: false,
             last_refused: false,
             needed_by: Vec::new(),
         }
     }
 }
 
-/// Whether gate `number` is passed under `word`.
+/// Whether the GPU passes gate `number` under `word`.
 pub(crate) fn passes(word: u32, number: u32) -> bool {
     word.wrapping_sub(number) < 1 << 31
 }
@@ -40,17 +40,17 @@ fn later_gate(a: u32, b: u32) -> u32 {
 }
 
 impl GateSequence {
-    /// The last gate placed, or about to be; 0 if there never was one.
+    /// The last gate placed, or about to be placed; 0 if there was none.
     pub(crate) fn placed(&self) -> u32 {
         self.placed
     }
 
-    /// The word as it has to be stored.
+    /// The word that has to be stored.
     pub(crate) fn word(&self) -> u32 {
         self.word
     }
 
-    /// Counts work of `ns`; the number of the gate that has to be placed in front of it, if one is due.
+    /// Counts work of `ns`. Returns the number of the gate that has to be placed in front of it, if one is due.
     pub(crate) fn due(&mut self, ns: u64, spacing_ns: u64) -> Option<u32> {
         let due = self.since_ns >= spacing_ns;
         self.since_ns = if due { ns } else { self.since_ns.saturating_add(ns) };
@@ -58,13 +58,13 @@ impl GateSequence {
             return None;
         }
         self.placed = self.placed.wrapping_add(1);
-        if !self.shut {
+        if !self.closed {
             self.word = self.placed.wrapping_add(OPEN_MARGIN);
         }
         Some(self.placed)
     }
 
-    /// What the driver said to gate `number`. The next work asks for one again if it was not taken.
+    /// Notes whether the driver took gate `number`. If it did not, the next work asks for a gate again.
     pub(crate) fn gate_submitted(&mut self, number: u32, taken: bool) {
         self.last_refused = !taken;
         if !taken {
@@ -75,30 +75,30 @@ impl GateSequence {
         }
     }
 
-    /// Whether the last work is behind no gate, as the driver did not take it.
+    /// Whether no gate is in front of the last work because the driver refused it.
     pub(crate) fn is_last_refused(&self) -> bool {
         self.last_refused
     }
 
-    /// Whether gates are shut.
-    pub(crate) fn is_shut(&self) -> bool {
-        self.shut
+    /// Whether gates are closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
     }
 
-    /// Shuts all gates behind number `arrived`.
-    pub(crate) fn shut_behind(&mut self, arrived: u32) {
-        self.shut = true;
+    /// Closes all gates behind number `arrived`.
+    pub(crate) fn close_behind(&mut self, arrived: u32) {
+        self.closed = true;
         self.word = arrived;
     }
 
-    /// Whether a stream that has come to gate `arrived` waits there for somebody to open it.
+    /// Whether a stream that has reached gate `arrived` waits there for the gate to be opened.
     pub(crate) fn stops_at(&self, arrived: u32) -> bool {
-        self.shut && !passes(self.word, arrived)
+        self.closed && !passes(self.word, arrived)
     }
 
-    /// Opens gates that somebody needed_by who `counts`.
+    /// Opens the gates that queues selected by `counts` need.
     pub(crate) fn pass_needed(&mut self, counts: impl Fn(QueueId) -> bool) {
-        if self.shut {
+        if self.closed {
             let needed =
                 self.needed_by.iter().filter(|(waiter, _)| counts(*waiter)).map(|(_, number)| *number);
             self.word = needed.fold(self.word, later_gate);
@@ -107,18 +107,18 @@ impl GateSequence {
 
     /// Opens all gates.
     pub(crate) fn open(&mut self) {
-        self.shut = false;
+        self.closed = false;
         self.word = self.placed.wrapping_add(OPEN_MARGIN);
     }
 
-    /// Opens what has been placed, and nothing that follows.
+    /// Opens the gates placed so far, and none that follows.
     pub(crate) fn pass_placed(&mut self) {
-        if self.shut {
+        if self.closed {
             self.word = later_gate(self.word, self.placed);
         }
     }
 
-    /// `waiter` waits, on the GPU, for something behind gate `number`.
+    /// Notes that queue `waiter` waits, on the GPU, for something behind gate `number`.
     pub(crate) fn add_need(&mut self, waiter: QueueId, number: u32) {
         match self.needed_by.iter_mut().find(|(known, _)| *known == waiter) {
             Some((_, known)) => *known = later_gate(*known, number),
@@ -126,12 +126,12 @@ impl GateSequence {
         }
     }
 
-    /// Whether something is needed that a stream has not done which has come to gate `arrived`.
+    /// Whether a queue selected by `counts` needs something that a stream at gate `arrived` has not done.
     pub(crate) fn is_needed(&self, arrived: u32, counts: impl Fn(QueueId) -> bool) -> bool {
         self.needed_by.iter().any(|(waiter, number)| counts(*waiter) && passes(*number, arrived))
     }
 
-    /// Whoever waits for nothing any more.
+    /// Removes the needs of a queue that waits for nothing any more.
     pub(crate) fn remove_needs_of(&mut self, waiter: QueueId) {
         self.needed_by.retain(|(known, _)| *known != waiter);
     }
@@ -142,33 +142,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gates_stay_open_when_their_numbers_run_over() {
+    fn gates_stay_open_when_their_numbers_wrap() {
         let mut sequence = GateSequence { placed: u32::MAX - 2, ..GateSequence::default() };
         for _ in 0..5 {
             let number = sequence.due(100, 50).unwrap();
             assert!(passes(sequence.word(), number));
         }
-        sequence.shut_behind(u32::MAX);
+        sequence.close_behind(u32::MAX);
         assert!((0..3).all(|back| sequence.stops_at(sequence.placed().wrapping_sub(back))));
         assert!((3..1024).all(|back| !sequence.stops_at(sequence.placed().wrapping_sub(back))));
     }
 
     #[test]
-    fn a_gate_is_placed_when_enough_work_has_gone_by() {
+    fn gate_is_placed_after_each_spacing_of_work() {
         let mut sequence = GateSequence::default();
         let placed: Vec<_> = (0..8).map(|_| sequence.due(20, 50).is_some()).collect();
         assert_eq!(placed, [true, false, false, true, false, false, true, false]);
     }
 
     #[test]
-    fn shut_gates_let_pass_what_others_need_and_no_more() {
+    fn closed_gates_let_needed_work_pass_and_no_more() {
         let mut sequence = GateSequence::default();
         for _ in 0..5 {
             sequence.due(100, 50);
         }
         sequence.add_need(QueueId(1), 2);
         sequence.add_need(QueueId(2), 4);
-        sequence.shut_behind(0);
+        sequence.close_behind(0);
         sequence.pass_needed(|waiter| waiter == QueueId(1));
         assert!(passes(sequence.word(), 2) && !passes(sequence.word(), 3));
         sequence.pass_needed(|_| true);

@@ -1,4 +1,4 @@
-//! Names of the driver's things, told apart by type, and its result codes.
+//! Handles of the driver's objects, one type each, and its result codes.
 
 /// A context's handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -8,14 +8,14 @@ pub struct Context(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Event(pub u64);
 
-/// The engine's number of a queue; never used twice.
+/// The engine's number of a queue; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub(crate) u64);
 
 /// A stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream {
-    /// The context it lives in.
+    /// The context in which it lives.
     pub context: Context,
     /// The driver's handle, valid in every thread.
     pub handle: u64,
@@ -50,7 +50,7 @@ impl Stream {
 
 /// A result of the driver other than success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("driver's error {0}")]
+#[error("driver error {0}")]
 pub struct Code(pub u32);
 
 impl Code {
@@ -63,7 +63,7 @@ impl Code {
     /// `CUDA_ERROR_ILLEGAL_ADDRESS`.
     pub const ILLEGAL_ADDRESS: Self = Self(700);
 
-    /// Whether the context is lost with it: the driver gives the same answer to everything that follows.
+    /// Whether the error loses the context: the driver then returns it for every later call.
     pub fn is_sticky(self) -> bool {
         matches!(self.0, 214 | 220 | 700 | 702 | 710 | 714..=719)
     }

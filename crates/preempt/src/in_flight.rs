@@ -1,4 +1,5 @@
-//! What a queue has in the driver: how much by count and by estimated time, known to be done by marks behind batches.
+//! A queue's in-flight window: how many commands, and how much estimated time, are in the driver. Completion marks
+//! behind batches tell when they are done.
 
 use std::collections::VecDeque;
 
@@ -10,13 +11,13 @@ use crate::gate_sequence::GateSequence;
 use crate::ids::{Code, Event, Stream};
 use crate::sync::{Mutex, lock};
 
-/// How much may be in the driver.
+/// The size of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) count: u32,
     pub(crate) batch: u32,
     pub(crate) ns: u64,
-    /// Work between two gates; `None` for no gates.
+    /// Estimated work between two gates; `None` for no gates.
     pub(crate) spacing_ns: Option<u64>,
 }
 
@@ -27,7 +28,7 @@ impl Default for Bound {
 }
 
 impl Bound {
-    /// For a queue that nobody bounds, while its commands go through the worker: less than a driver's ring holds.
+    /// For a queue without a bound while its commands go through the worker: less than the driver's ring holds.
     pub(crate) const WIDE: Self = Self { count: 256, batch: 64, ns: u64::MAX, spacing_ns: None };
 
     pub(crate) fn of(config: &Config, gates: bool) -> Self {
@@ -40,10 +41,10 @@ impl Bound {
     }
 }
 
-/// Whether a command may go to the driver.
+/// Whether the window has room for a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reservation {
-    /// It may, behind this gate if there is one.
+    /// It has, behind this gate if one is due.
     Granted(Option<u32>),
     /// The bound is reached.
     Full,
@@ -54,8 +55,8 @@ struct Batch {
     count: u32,
     ns: u64,
     work: Vec<(Work, u32)>,
-    /// The batch before was still running when this one began, and the stream ran all the while, so that the time between their marks is
-    /// this one's.
+    /// The time between the mark before and this batch's own is the batch's duration: the stream was busy when the
+    /// batch began and never stopped.
     is_measurable: bool,
 }
 
@@ -69,12 +70,12 @@ struct Inner {
     count: u32,
     ns: u64,
     last_mark: Option<Event>,
-    /// The stream has stood still since the last batch began.
+    /// The stream has stopped since the last batch began.
     interrupted: bool,
-    /// It stands, all that was done by then is retired, and this is the gate that it has come to.
+    /// The stream has stopped at this gate, and every batch done by then is retired.
     stopped_at_gate: Option<u32>,
-    /// Batches since the start or the last stop. The first ones are short, one, two, four commands, so that streams which are stopped
-    /// again and again are measured in between.
+    /// Batches since the start or the last stop. The first ones hold one, two and four commands, so that a stream
+    /// that is stopped again and again is measured in between.
     batches_since_stop: u32,
     spare_marks: Vec<Event>,
     progress_count: u64,
@@ -91,13 +92,13 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// Sets how much may be in the driver from here on.
+    /// Sets the size of the window from here on.
     pub(crate) fn set_bound(&self, bound: Bound) {
         lock(&self.0).bound = bound;
     }
 
-    /// Counts a command in, if the bound allows. An empty in_flight takes any command. The gate in front of it is left out if
-    /// it is not to be `gated`.
+    /// Counts a command in, if the bound allows. An empty window takes any command. With `gated` false no gate is
+    /// placed in front of it.
     pub(crate) fn reserve(&self, work: Work, gated: bool) -> Reservation {
         let mut inner = lock(&self.0);
         let bound = inner.bound;
@@ -120,26 +121,26 @@ impl InFlight {
             None => inner.current.work.push((work, 1)),
         }
         match bound.spacing_ns.filter(|_| gated) {
-            // What takes no time is not worth a gate; what is_measurable is.
+            // Work of negligible duration is not worth a gate; the work behind it is.
             Some(_) if work == Work::Small => Reservation::Granted(None),
             Some(spacing) => Reservation::Granted(inner.gate_sequence.due(ns, spacing)),
             None => Reservation::Granted(None),
         }
     }
 
-    /// Whether a batch is about to begin behind one that may be done by now.
+    /// Whether a batch is about to begin while an earlier one may be done.
     pub(crate) fn is_batch_boundary(&self) -> bool {
         let inner = lock(&self.0);
         inner.current.count == 0 && !inner.marked.is_empty()
     }
 
-    /// The stream stands still at gate `arrived`, and what was done by then is retired.
+    /// Notes that the stream has stopped at gate `arrived`, and that every batch done by then is retired.
     pub(crate) fn stopped_at(&self, arrived: u32) {
         lock(&self.0).stopped_at_gate = Some(arrived);
     }
 
-    /// The stream goes on from gate `arrived` after it stood still. How long the batch took in which it stood says nothing of such work;
-    /// any batch may be that one if the stream went on in between.
+    /// Notes that the stream goes on from gate `arrived` after it had stopped. The batch in which it stopped is not
+    /// measured. If the stream moved in between, that may be any batch.
     pub(crate) fn interrupted(&self, arrived: u32) {
         let mut inner = lock(&self.0);
         inner.batches_since_stop = 0;
@@ -153,12 +154,12 @@ impl InFlight {
         inner.interrupted = inner.current.count == 0;
     }
 
-    /// Whether the open batch is complete.
+    /// Whether the current batch is complete.
     pub(crate) fn is_mark_due(&self) -> bool {
         lock(&self.0).is_complete()
     }
 
-    /// Puts a mark behind the open batch, if it is complete or `now`.
+    /// Records a mark behind the current batch if it is complete, or if `now` is set.
     pub(crate) fn mark(&self, driver: &impl Driver, stream: Stream, now: bool) {
         let (batch, spare) = {
             let mut inner = lock(&self.0);
@@ -173,12 +174,12 @@ impl InFlight {
         let mut inner = lock(&self.0);
         match recorded {
             Ok(event) => inner.marked.push_back((event, batch)),
-            // Nothing tells when it is done: better unbounded than stuck.
+            // No mark tells when the batch is done. The window counts it as done: too large is better than stuck.
             Err(_) => inner.retire_batch(&batch),
         }
     }
 
-    /// Takes note of batches that are done.
+    /// Retires batches that are done.
     pub(crate) fn retire(&self, driver: &impl Driver) {
         loop {
             let (mark, last) = {
@@ -193,7 +194,7 @@ impl InFlight {
             let measured =
                 last.filter(|_| reached.is_ok()).and_then(|last| driver.elapsed_ns(last, mark).ok());
             let mut inner = lock(&self.0);
-            // Another thread may have been here meanwhile; then it has learned from this batch.
+            // Another thread may have retired this batch, and learned from it, in between.
             if inner.marked.front().is_none_or(|(front, _)| *front != mark) {
                 continue;
             }
@@ -207,17 +208,17 @@ impl InFlight {
         }
     }
 
-    /// Changes whenever something was submitted or found done.
+    /// Changes whenever a command was submitted or a batch was found done.
     pub(crate) fn progress_count(&self) -> u64 {
         lock(&self.0).progress_count
     }
 
-    /// Works on the stream's gates.
+    /// Runs `work` on the stream's gate sequence.
     pub(crate) fn with_gate_sequence<R>(&self, work: impl FnOnce(&mut GateSequence) -> R) -> R {
         work(&mut lock(&self.0).gate_sequence)
     }
 
-    /// The events that were made for the marks, to be destroyed.
+    /// Takes the events that were created for marks, to be destroyed.
     pub(crate) fn take_marks(&self) -> Vec<Event> {
         let mut inner = lock(&self.0);
         let mut events: Vec<_> = inner.marked.drain(..).map(|(mark, _)| mark).collect();

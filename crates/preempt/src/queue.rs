@@ -1,4 +1,4 @@
-//! A queue as threads hold it: what a submission needs without asking the table.
+//! The part of a queue that a submission needs without the queue table's lock.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::ids::{QueueId, Stream};
 use crate::in_flight::InFlight;
 use crate::sync::{AtomicBool, Ordering};
 
-/// One stream's queue. Kept by whoever submits to the stream, so that it has not to be looked up.
+/// One stream's queue. Threads that submit keep a reference, so that they need no look-up.
 #[derive(Debug)]
 pub struct Queue {
     id: QueueId,
@@ -34,7 +34,7 @@ impl Queue {
         })
     }
 
-    /// The engine's number of it.
+    /// The engine's number of the queue.
     pub fn id(&self) -> QueueId {
         self.id
     }
@@ -44,7 +44,7 @@ impl Queue {
         self.stream
     }
 
-    /// Whether submissions that pass need no further thought.
+    /// Whether an admitted submission needs no further bookkeeping.
     #[inline]
     pub(crate) fn is_unrestricted(&self) -> bool {
         self.unrestricted.load(Ordering::Relaxed)
@@ -72,12 +72,12 @@ impl Queue {
         self.gated.store(true, Ordering::Release);
     }
 
-    /// Nobody looks at the queue until something is submitted.
+    /// Asks the next submission to wake the worker.
     pub(crate) fn request_wake(&self) {
         self.wake_requested.store(true, Ordering::SeqCst);
     }
 
-    /// Something was submitted; whether somebody wants to be woken for it.
+    /// Called after a submission. Returns `true` if the worker asked to be woken for it.
     pub(crate) fn take_wake_request(&self) -> bool {
         self.wake_requested.load(Ordering::SeqCst) && self.wake_requested.swap(false, Ordering::SeqCst)
     }

@@ -1,4 +1,5 @@
-//! All queues that are not simply passing: what waits, for what, and who may go next. No driver call is created in here.
+//! The table of all queues, and the state behind its lock: pending commands, what they wait for, and which one may go
+//! next. Makes no driver calls.
 
 mod ending_contexts;
 mod module_loads;
@@ -19,7 +20,7 @@ pub(crate) use queue_state::{Entry, GroupControl, Operation, QueueState};
 pub(crate) use selection::{SelectedEntry, Selection};
 pub(crate) use waiters::Waiters;
 
-/// Launches of a graph that wait.
+/// Pending launches of an executable graph.
 #[derive(Debug, Default)]
 struct GraphUse {
     pending_launches: usize,
@@ -33,22 +34,22 @@ pub(crate) struct QueueTable {
     streams: HashMap<(Context, u64), QueueId>,
     graphs: HashMap<u64, GraphUse>,
     created: u64,
-    /// Threads that wait for something to change.
+    /// Threads that wait for a change.
     pub(crate) waiters: Waiters,
-    /// Contexts that are ending.
+    /// Contexts that are being ended.
     pub(crate) ending_contexts: EndingContexts,
-    /// Contexts in which the driver is about to wait for all that they have been given.
+    /// Contexts in which the driver is about to wait for all their work.
     pub(crate) module_loads: ModuleLoads,
-    /// Events that nobody means any more, and their contexts: to be destroyed when no context is ending.
+    /// Unused events and their contexts, to be destroyed when no context is ending.
     pub(crate) postponed_destroys: Vec<(Event, Option<Context>)>,
     /// Another client is ready: adaptive bounds hold.
     pub(crate) contended: bool,
-    /// Whether the queue that the worker last served was this one, so that the next is another.
+    /// The queue that the worker served last; the search for the next command begins behind it.
     last_served: Option<QueueId>,
 }
 
 impl QueueTable {
-    /// The queue of a stream, created if need be.
+    /// The queue of a stream, created if it does not exist.
     pub(crate) fn queue(&mut self, stream: Stream) -> Arc<Queue> {
         if let Some(queue_state) =
             self.streams.get(&(stream.context, stream.handle)).and_then(|id| self.queue_states.get(id))
@@ -76,8 +77,8 @@ impl QueueTable {
         self.queue_states.get_mut(&id)
     }
 
-    /// Counts a thread in that is about to use the stream in the driver, without the table; `None` if it may not, as it is being
-    /// destroyed, or its context. Its use is over with `Engine::looked`.
+    /// Counts a thread that is about to use the stream in the driver without the table's lock. `None` if the stream
+    /// or its context is being destroyed. The use ends with `Engine::end_driver_use`.
     pub(crate) fn begin_driver_use(&mut self, id: QueueId) -> Option<&mut QueueState> {
         let queue_state = self.queue_states.get_mut(&id).filter(|queue_state| !queue_state.is_finished())?;
         if self.ending_contexts.is_quiesced(queue_state.queue.stream().context) {
@@ -100,13 +101,14 @@ impl QueueTable {
         self.queue_states().filter(move |(_, queue_state)| queue_state.queue.stream().context == context)
     }
 
-    /// Queues that commands of `stream` have to follow, as far as anything waits in them: the legacy default stream follows
-    /// all blocking ones, and they follow it.
+    /// Queues whose earlier commands the driver completes before commands of `stream`: for the legacy default stream
+    /// all blocking streams, for a blocking stream the legacy one.
     fn ordered_with(&self, stream: Stream) -> impl Iterator<Item = (QueueId, &QueueState)> {
         self.queue_states().filter(move |(_, queue_state)| queue_state.queue.stream().is_ordered_with(stream))
     }
 
-    /// Whether the queue is held by its admission alone, as somebody makes a call that waits for all that its context has been given.
+    /// Whether the queue's gates are open although it is preempted, because a thread makes a call that waits for all
+    /// work of the context.
     pub(crate) fn is_yielding(&self, id: QueueId) -> bool {
         self.queue_states.get(&id).is_some_and(|queue_state| {
             queue_state.state.is_under_preemption()
@@ -115,13 +117,13 @@ impl QueueTable {
         })
     }
 
-    /// Whether streams that run wait on the GPU for whatever this one waits for.
+    /// Whether running streams wait on the GPU for everything that this stream waits for.
     pub(crate) fn blocks_running_streams(&self, stream: Stream) -> bool {
         stream.is_legacy()
             && self.ordered_with(stream).any(|(_, queue_state)| queue_state.state == StreamState::Running)
     }
 
-    /// Queues that nothing may be submitted to while this stream is captured: it would tie the two.
+    /// Queues to which nothing may be submitted while this stream is captured: the driver would end the capture.
     pub(crate) fn excluded_by_capture(&self, stream: Stream) -> impl Iterator<Item = QueueId> {
         let tied = self.ordered_with(stream).filter(move |_| !stream.is_legacy());
         tied.map(|(id, _)| id)
@@ -132,19 +134,19 @@ impl QueueTable {
         self.streams.contains_key(&(stream.context, stream.handle))
     }
 
-    /// Whether the stream's handle means this queue.
+    /// Whether the stream's handle still refers to this queue.
     pub(crate) fn maps_handle_to(&self, queue: &Queue) -> bool {
         let stream = queue.stream();
         self.streams.get(&(stream.context, stream.handle)) == Some(&queue.id())
     }
 
-    /// What a command accepted now has to come after, in other queues.
+    /// Positions in other queues that a command accepted now has to follow.
     pub(crate) fn dependencies(&self, stream: Stream) -> Vec<(QueueId, u64)> {
         let waiting = self.ordered_with(stream).filter(|(_, queue_state)| !queue_state.is_drained());
         waiting.map(|(id, queue_state)| (id, queue_state.accepted)).collect()
     }
 
-    /// Whether commands of this queue may pass without being queued.
+    /// Whether commands of this queue may go to the driver without being queued.
     pub(crate) fn admits_directly(&self, id: QueueId) -> bool {
         let Some(queue_state) = self.queue_states.get(&id) else { return false };
         queue_state.state == StreamState::Running
@@ -154,7 +156,7 @@ impl QueueTable {
             && self.ordered_with(queue_state.queue.stream()).all(|(_, leader)| leader.is_drained())
     }
 
-    /// Opens or shuts the doors of a queue and of those that follow it.
+    /// Opens or closes admission to a queue and to those that are ordered with it.
     pub(crate) fn update_admission(&self, id: QueueId) {
         let Some(queue_state) = self.queue_states.get(&id) else { return };
         let followers = self.ordered_with(queue_state.queue.stream()).map(|(follower, _)| follower);
@@ -168,7 +170,7 @@ impl QueueTable {
         }
     }
 
-    /// Puts a command at the end of its queue; its position there.
+    /// Appends an operation to its queue. Returns its position.
     pub(crate) fn push(
         &mut self,
         id: QueueId,
@@ -186,7 +188,7 @@ impl QueueTable {
         Some(position)
     }
 
-    /// A graph's launch has been handed over; the graph, if it is to be destroyed now.
+    /// Notes that a pending launch of a graph was submitted. Returns the graph if it is to be destroyed now.
     pub(crate) fn graph_launched(&mut self, graph: u64) -> Option<u64> {
         let graph_use = self.graphs.get_mut(&graph)?;
         graph_use.pending_launches = graph_use.pending_launches.saturating_sub(1);
@@ -197,27 +199,27 @@ impl QueueTable {
         (finished && destroy).then_some(graph)
     }
 
-    /// Whether launches of a graph wait.
+    /// Whether launches of a graph are pending.
     pub(crate) fn is_graph_waiting(&self, graph: u64) -> bool {
         self.graphs.contains_key(&graph)
     }
 
-    /// The program destroys a graph: whether that has to wait for launches.
+    /// Notes that the program destroys a graph. Returns `true` if pending launches postpone that.
     pub(crate) fn request_graph_destroy(&mut self, graph: u64) -> bool {
         self.graphs.get_mut(&graph).map(|graph_use| graph_use.destroy_requested = true).is_some()
     }
 
-    /// Whether a command that a queue has just handed over is what somebody waits for.
+    /// Whether a thread waits for the command that a queue has just submitted.
     pub(crate) fn is_awaited(&self, id: QueueId) -> bool {
         self.waiters.is_satisfied(id, self.queue_states.get(&id).map(|queue_state| queue_state.submitted))
     }
 
-    /// The queue's handle means it no longer: the driver may give it to another stream.
+    /// The queue's handle no longer refers to it: the driver may give the handle to another stream.
     pub(crate) fn unmap_handle(&mut self, id: QueueId) {
         self.streams.retain(|_, named| *named != id);
     }
 
-    /// Forgets a queue.
+    /// Removes a queue.
     pub(crate) fn remove(&mut self, id: QueueId) -> Option<QueueState> {
         self.unmap_handle(id);
         let queue_state = self.queue_states.remove(&id)?;

@@ -1,36 +1,36 @@
-//! The states of a queue and the ways between them.
+//! The states of a preemptible stream, and the transitions between them.
 
-/// Where a queue is between running and preempted.
+/// Where a stream is between running and preempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum StreamState {
-    /// Commands pass.
+    /// Calls go to the driver.
     #[default]
     Running,
-    /// Nothing is submitted any more; what was submitted is still running.
+    /// Nothing more is submitted. What was submitted is still running.
     Preempting,
-    /// The stream stands still.
+    /// The stream has stopped.
     Preempted,
-    /// Gates and slices are being opened; nothing is submitted yet.
+    /// Gates are being opened and the channel group enabled. Nothing is submitted yet.
     Restoring,
 }
 
-/// What may happen to a queue.
+/// What may happen to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transition {
     /// `preempt` was called.
     Preempt,
-    /// What was submitted has stopped.
+    /// Submitted work has stopped.
     Stopped,
-    /// What was submitted goes on, behind a shut admission.
+    /// Submitted work continues, while admission stays closed.
     Yield,
     /// `restore` was called, a lease ended, or a preemption was rolled back.
     Restore,
-    /// Gates and slices are open.
+    /// Gates are open and the channel group is enabled.
     Opened,
 }
 
 impl StreamState {
-    /// The state after `what`; `None` where it changes nothing.
+    /// The state after `what`; `None` if the transition changes nothing.
     pub fn after(self, what: Transition) -> Option<Self> {
         match (self, what) {
             (Self::Running | Self::Restoring, Transition::Preempt) => Some(Self::Preempting),
@@ -42,7 +42,7 @@ impl StreamState {
         }
     }
 
-    /// Whether somebody preempted the queue and nobody has restored it.
+    /// Whether a `preempt` call is in effect that no `restore` has ended.
     pub fn is_under_preemption(self) -> bool {
         matches!(self, Self::Preempting | Self::Preempted)
     }

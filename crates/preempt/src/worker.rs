@@ -1,4 +1,4 @@
-//! The thread that hands over what waits. There is none until something does.
+//! The worker thread that submits pending commands. It is started when the first command is queued.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ struct SignalState {
     started: bool,
 }
 
-/// What `Observer::wake` rings and the worker listens to.
+/// The signal by which `Observer::wake` wakes the worker.
 #[derive(Debug)]
 pub struct WakeSignal {
     state: Mutex<SignalState>,
@@ -27,7 +27,7 @@ impl Default for WakeSignal {
 }
 
 impl WakeSignal {
-    /// Wakes the worker; whether the caller has to start one, which calls `run`.
+    /// Wakes the worker. Returns `true` if the caller has to start one, which calls `run`.
     pub fn notify(&self) -> bool {
         let mut state = lock(&self.state);
         if !state.notified {
@@ -37,18 +37,18 @@ impl WakeSignal {
         !std::mem::replace(&mut state.started, true)
     }
 
-    /// The worker that `ring` asked for could not be started: the next ring asks again.
+    /// The worker that `notify` asked for could not be started. The next `notify` asks again.
     pub fn not_started(&self) {
         lock(&self.state).started = false;
     }
 
-    /// Ends the worker after its next look.
+    /// Ends the worker after its next dispatch.
     pub fn end(&self) {
         lock(&self.state).ended = true;
         self.changed.notify_all();
     }
 
-    /// Waits for a ring, which is thereby heard; false if the worker is to end.
+    /// Waits for a notification and clears it. Returns `false` if the worker is to end.
     pub fn wait_for_notify(&self) -> bool {
         self.wait_for(None)
     }
@@ -69,7 +69,7 @@ impl WakeSignal {
     }
 }
 
-/// Hands over until the signal ends it. A ring during `pump` is heard afterwards, so none is lost.
+/// Dispatches until the signal ends it. A notification during `dispatch` is seen afterwards, so none is lost.
 pub fn run<D: Driver, C: Clock, O: Observer>(engine: &Engine<D, C, O>, signal: &WakeSignal) {
     engine.driver().exchange_capture_relaxed(true);
     loop {

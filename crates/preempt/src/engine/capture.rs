@@ -1,4 +1,5 @@
-//! Captures: calls on a capturing stream go straight to the driver, and nothing older of that stream may join them.
+//! Stream captures. Calls on a capturing stream go straight to the driver, and no older pending command of that
+//! stream may join the capture.
 
 use super::Engine;
 use crate::driver::{Clock, Driver, Observer};
@@ -7,7 +8,8 @@ use crate::queue::Queue;
 use crate::queue_table::{QueueState, QueueTable};
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// `cuStreamBeginCapture`, as `now`. What waits in the queue waits until the capture has ended; nothing is synchronised.
+    /// `cuStreamBeginCapture`, made by `now`. Pending commands of the queue wait until the capture has ended. Nothing
+    /// is synchronised.
     pub fn begin_capture(&self, queue: &Queue, now: impl FnOnce() -> Result<(), Code>) -> Result<(), Code> {
         let guarded = self.guard_capture(queue);
         let result = now();
@@ -15,12 +17,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         result
     }
 
-    /// After `cuStreamEndCapture`, on whichever stream.
+    /// After `cuStreamEndCapture` on any stream.
     pub fn end_capture(&self) {
         self.observer.wake();
     }
 
-    /// A wait for an event of a capture draws the stream into it.
+    /// A wait for an event of a capture, which draws the stream into the capture.
     pub(super) fn join_capture(&self, queue: &Queue, event: Event) -> Result<(), Code> {
         let guarded = self.guard_capture(queue);
         let result = self.driver.wait(queue.stream(), event);
@@ -28,8 +30,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         result
     }
 
-    /// The worker asks before it submits to this stream again, or to the legacy default stream that a blocking one is tied to. Until
-    /// `capture_started` it need not ask.
+    /// Makes the worker ask the driver before it submits to this stream again, or to the legacy default stream that
+    /// the driver orders with it. While `capture_started` has not run, the worker submits nothing there.
     fn guard_capture(&self, queue: &Queue) -> Vec<QueueId> {
         let mut table = self.lock_table();
         let guarded: Vec<_> = table.excluded_by_capture(queue.stream()).chain([queue.id()]).collect();
@@ -40,7 +42,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 queue_state.capture.started += 1;
             }
         }
-        // A turn in person is another thread's call: to make it beside the beginning of a capture is that program's race.
+        // A call by its caller comes from another thread. Making it while a capture begins is a race of the program.
         let is_busy = |table: &QueueTable, id: &QueueId| {
             table
                 .queue_state(*id)
@@ -52,7 +54,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         guarded
     }
 
-    /// From here on the driver says whether there is a capture.
+    /// From here on the driver knows whether there is a capture.
     fn capture_started(&self, guarded: &[QueueId]) {
         let mut table = self.lock_table();
         for id in guarded {
@@ -61,11 +63,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             }
         }
         drop(table);
-        // It may have been refused.
+        // The driver may have refused to begin.
         self.observer.wake();
     }
 
-    /// Lets queues go on whose captures have ended.
+    /// Lets queues whose captures have ended submit again.
     pub(super) fn refresh_captures(&self) {
         let marked: Vec<_> = {
             let mut table = self.lock_table();

@@ -1,4 +1,5 @@
-//! The level full: somebody else's controls, one at a time for each queue.
+//! Level *full*: disabling the channel group of a stream's context. One thread at a time controls the group of each
+//! queue.
 
 use super::Engine;
 use crate::config::PreemptionLevel;
@@ -8,10 +9,10 @@ use crate::queue::Queue;
 use crate::queue_table::GroupControl;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Takes the GPU from the stream, unless the preemption of this epoch has been given up.
+    /// Disables the stream's channel group, unless the preemption of this epoch was given up.
     pub(super) fn disable_group(&self, queue: &Queue, epoch: u64) -> Result<(), ChannelGroupError> {
         if self.driver.channel_groups().is_none() {
-            return Err(ChannelGroupError::Unsupported("nobody works slices here"));
+            return Err(ChannelGroupError::Unsupported("no control of channel groups"));
         }
         {
             let mut table = self.lock_table();
@@ -28,19 +29,19 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.apply_group_control(queue)
     }
 
-    /// Gives the GPU back, if it is or is being taken.
+    /// Enables the stream's channel group, if it is disabled or being disabled.
     pub(super) fn enable_group(&self, queue: &Queue) {
         let idle = self.lock_table().queue_state(queue.id()).is_none_or(|queue_state| {
             !queue_state.group_control.disabled && !queue_state.group_control.changing
         });
         if !idle {
-            // What fails is a hold, and none is wanted.
+            // Only disabling can fail, and it is not wanted here.
             let _ = self.apply_group_control(queue);
         }
     }
 
-    /// Somebody needs the GPU in a context that streams were taken off for: all of them but `except` are held by gates from here
-    /// on, or the admission alone.
+    /// Enables the channel groups of a context because a thread needs the GPU there. Preempted streams other than
+    /// `except` stop at their gates from here on, or are held in the host queue only.
     pub fn enable_groups_of(&self, context: Context, except: Option<&Queue>) {
         let held: Vec<_> = {
             let table = self.lock_table();
@@ -54,7 +55,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         held.iter().for_each(|queue| self.give_up_group(queue));
     }
 
-    /// Somebody who runs waits for the stream: from here on gates hold it, or the admission alone.
+    /// Enables the channel group of a preempted stream because a running stream waits for it. Gates stop it from here
+    /// on, or it is held in the host queue only.
     pub(super) fn give_up_group(&self, queue: &Queue) {
         {
             let mut table = self.lock_table();
@@ -71,8 +73,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.enable_group(queue);
     }
 
-    /// Makes what is into what is wanted. Only one thread is at it; it goes on until both agree, so nobody has to wait for it
-    /// who wants the GPU given back. For the stream it is a look from beginning to end.
+    /// Brings the channel group into the wanted state. One thread does so and goes on until both states agree. A
+    /// thread that wants the group enabled therefore need not wait for it. The whole call is a driver use of the
+    /// stream.
     fn apply_group_control(&self, queue: &Queue) -> Result<(), ChannelGroupError> {
         let Some(groups) = self.driver.channel_groups() else { return Ok(()) };
         if !self.begin_group_change(queue) {
@@ -81,7 +84,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let result = loop {
             let take = {
                 let mut table = self.lock_table();
-                // It stays for as long as it is looked at.
+                // The queue exists for as long as the driver use lasts.
                 let Some(queue_state) = table.queue_state_mut(queue.id()) else { break Ok(()) };
                 queue_state.group_control.changing =
                     queue_state.group_control.disable_wanted != queue_state.group_control.disabled;
@@ -113,8 +116,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         result
     }
 
-    /// Whether there is something to do about slices that is this thread's to do. Waits for who is at it only if the GPU is to be
-    /// taken.
+    /// Whether this thread has to change the channel group. Waits for another thread that changes it only if the
+    /// group is to be disabled.
     fn begin_group_change(&self, queue: &Queue) -> bool {
         let mut table = self.lock_table();
         loop {

@@ -1,4 +1,5 @@
-//! The end of contexts. The driver's part is the caller's: `context_ends`, the driver's call, `context_ended` or `context_stays`.
+//! The end of contexts. The caller calls `begin_context_end`, then the driver, then `finish_context_end` or
+//! `cancel_context_end`.
 
 use super::Engine;
 use crate::command::Command;
@@ -11,8 +12,8 @@ use crate::sync::lock;
 use std::sync::Arc;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Before a call that ends the context, or may: everything of it runs, and what waits is handed over. From its return on the engine
-    /// uses nothing of the context by itself, and nothing of it can be preempted.
+    /// Before a call that ends the context, or may end it: everything of it is restored and submitted. After the
+    /// return the engine makes no calls of its own for the context, and nothing of it can be preempted.
     pub fn begin_context_end(&self, context: Context) {
         let queues: Vec<(Arc<Queue>, u64)> = {
             let mut table = self.lock_table();
@@ -46,7 +47,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         still
     }
 
-    /// The call has not ended the context.
+    /// The driver's call has not ended the context.
     pub fn cancel_context_end(&self, context: Context) {
         let queues: Vec<_> = {
             let mut table = self.lock_table();
@@ -59,7 +60,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.observer.wake();
     }
 
-    /// The context has ended, and with it its streams and events: the engine forgets them.
+    /// The driver has ended the context, and with it its streams and events. The engine forgets them.
     pub fn finish_context_end(&self, context: Context) {
         let mut table = self.lock_table();
         table.ending_contexts.finish(context);
@@ -69,7 +70,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             for entry in queue_state.pending {
                 match entry.operation {
                     Operation::Record(generation) | Operation::Wait(generation) => meant.push(generation),
-                    // The graph, if it is to be destroyed, was the context's.
+                    // A graph that is to be destroyed ended with its context.
                     Operation::Command(Command::Graph(graph)) => drop(table.graph_launched(graph)),
                     Operation::Command(_) | Operation::ByCaller => {}
                 }
@@ -84,7 +85,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.observer.wake();
     }
 
-    /// Destroys an event that nobody means any more, once no context is ending: it may be that one's.
+    /// Destroys an unused event as soon as no context is ending; it may belong to that context.
     pub(super) fn destroy_event_later(&self, event: Event, context: Option<Context>) {
         self.lock_table().postponed_destroys.push((event, context));
         self.destroy_postponed();
@@ -100,13 +101,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             std::mem::take(&mut table.postponed_destroys)
         };
         for (event, _) in events {
-            // The program destroyed it long ago; nobody is left to be told.
+            // The program's own destroy call has returned already, so there is no caller for the error.
             let _ = self.driver.destroy_event(event);
         }
         self.end_event_use();
     }
 
-    /// A use of an event in the driver is over.
+    /// Ends a use of an event in the driver.
     pub(super) fn end_event_use(&self) {
         let mut table = self.lock_table();
         table.ending_contexts.event_uses -= 1;
@@ -114,7 +115,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     }
 }
 
-/// Whether no thread of the engine's uses anything of the context, nor has to.
+/// Whether no thread of the engine uses anything of the context, nor will have to.
 fn is_unused(table: &QueueTable, context: Context) -> bool {
     table.in_context(context).all(|(_, queue_state)| {
         let handed_over = !queue_state.submitting || queue_state.admitted_caller.is_some();

@@ -1,4 +1,4 @@
-//! Handing over what waits. Called by a worker, or by a test step by step.
+//! Dispatch: submitting pending operations. Called by the worker, or step by step by a test.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::queue::Queue;
 use crate::queue_table::{Operation, SelectedEntry, Selection};
 use crate::sync::lock;
 
-/// How long the GPU is left alone before it is asked whether it takes more.
+/// Interval at which the GPU is asked whether there is room in an in-flight window.
 const POLL_NS: u64 = 50_000;
 
-/// When to pump again.
+/// When to call `dispatch` again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextDispatch {
     /// When woken.
@@ -25,7 +25,7 @@ pub enum NextDispatch {
 }
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Hands over all that may go, and ends what has run out.
+    /// Submits everything that may go, and ends preemptions whose time is over.
     pub fn dispatch(&self) -> NextDispatch {
         if self.is_abandoned() {
             return NextDispatch::WhenWoken;
@@ -39,7 +39,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         due.map_or(NextDispatch::WhenWoken, NextDispatch::At)
     }
 
-    /// Submits until nothing may go; whether a bound is in the way of something.
+    /// Submits until nothing may go. Returns `true` if a bound prevents a submission.
     fn dispatch_selected(&self) -> bool {
         loop {
             let picked = self.lock_table().select_next();
@@ -88,7 +88,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.finish_entry(queue, result);
     }
 
-    /// A command of a busy queue is with the driver, which said this.
+    /// The driver has the operation of a submitting queue, and returned `result`.
     pub(super) fn finish_entry(&self, queue: &Queue, result: Result<(), Code>) {
         let mut table = self.lock_table();
         if let (Err(code), Some(queue_state)) = (result, table.queue_state_mut(queue.id())) {
@@ -107,7 +107,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     pub(super) fn record_generation(&self, queue: &Arc<Queue>, id: GenerationId) -> Result<(), Code> {
         let result =
             self.event_for(queue.stream(), id).and_then(|event| self.driver.record(queue.stream(), event));
-        // The number is read after the record has reached the driver: what another thread placed meanwhile is in front of it.
+        // The number is read after the record has reached the driver: a gate that another thread placed in between is
+        // in front of the record.
         let gate = queue.in_flight.with_gate_sequence(|sequence| sequence.placed());
         let behind = queue.is_gated().then(|| GatePosition { queue: Arc::clone(queue), gate });
         lock(&self.events).recorded(id, behind);

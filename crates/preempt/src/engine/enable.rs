@@ -11,11 +11,11 @@ use crate::outcome::Error;
 use crate::queue::Queue;
 use crate::queue_table::QueueTable;
 
-/// How long a thread that waits for the GPU to take more leaves it alone.
+/// Interval at which a thread that waits for room on the GPU asks again.
 const POLL_NS: u64 = 20_000;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Enables preemption, or changes how it is done. Work that the driver has is not waited for.
+    /// Enables preemption, or changes its configuration. Does not wait for work that the driver has.
     pub fn enable(&self, queue: &Arc<Queue>, config: Config) -> Result<(), Error> {
         if !config.is_valid() {
             return Err(Error::InvalidConfig);
@@ -44,8 +44,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         Ok(())
     }
 
-    /// Ends preemption: the stream is restored, and what waits is handed over in order. Returns when nothing waits, not when
-    /// the GPU is through with it.
+    /// Disables preemption: the stream is restored, and pending commands are submitted in order. Returns when nothing
+    /// is pending; the GPU may still be working.
     pub fn disable(&self, queue: &Queue) -> Result<(), Error> {
         let accepted = {
             let mut table = self.lock_table();
@@ -69,7 +69,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         Ok(())
     }
 
-    /// Whether another client is ready: adaptive bounds, and gates, are used only then.
+    /// Sets whether another client is ready: adaptive bounds and gates apply only then.
     pub fn set_contended(&self, contended: bool) {
         let mut table = self.lock_table();
         table.contended = contended;
@@ -79,7 +79,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     }
 }
 
-/// Brings what submitting threads read in line with the table.
+/// Updates the flags that submitting threads read without the table's lock.
 pub(super) fn apply(table: &mut QueueTable, context: Context) {
     let contended = table.contended;
     let mut gated = false;

@@ -12,12 +12,12 @@ use crate::queue::Queue;
 use crate::sync::lock;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// The program has made an event; `shared` if other processes may know it.
+    /// The program has created an event; `shared` if other processes may know it.
     pub fn event_created(&self, event: Event, flags: EventFlags, shared: bool) {
         lock(&self.events).register(event, flags, shared);
     }
 
-    /// The event was recorded without the engine: what it means from here on the driver knows.
+    /// The event was recorded without the engine: only the driver knows its meaning from here on.
     pub fn recorded_elsewhere(&self, event: Event) {
         lock(&self.events).mark_captured(event);
     }
@@ -50,7 +50,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// `cuStreamWaitEvent`: for the record that is the last one now.
+    /// `cuStreamWaitEvent`, for the latest record at the time of the call.
     pub fn wait(&self, queue: &Queue, event: Event) -> Result<(), Code> {
         if self.is_abandoned() {
             return self.driver.wait(queue.stream(), event);
@@ -70,7 +70,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.wait_for(queue, generation, after)
     }
 
-    /// Waits for a generation that `look` pinned.
+    /// Waits for a generation that `pin_latest` pinned.
     fn wait_for(
         &self,
         queue: &Queue,
@@ -106,12 +106,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.with_handle(event, false, |handle| self.driver.query_event(handle))
     }
 
-    /// `cuEventSynchronize`: for the record that is the last one now.
+    /// `cuEventSynchronize`, for the latest record at the time of the call.
     pub fn synchronize_event(&self, event: Event) -> Result<(), Code> {
         self.with_handle(event, true, |handle| self.driver.synchronize_event(handle))
     }
 
-    /// `cuEventElapsedTime`, in nanoseconds; what a stream stood still in between counts.
+    /// `cuEventElapsedTime`, in nanoseconds. Time in which the stream was stopped counts.
     pub fn elapsed_ns(&self, from: Event, to: Event) -> Result<u64, Code> {
         let mut elapsed = 0;
         self.with_handle(from, false, |from| {
@@ -123,7 +123,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         Ok(elapsed)
     }
 
-    /// Calls the driver with what stands for the event's last record, once the driver has that.
+    /// Calls the driver with the event of the latest record, once the driver has that record.
     fn with_handle(
         &self,
         event: Event,
@@ -150,7 +150,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         result
     }
 
-    /// `cuEventDestroy`: returns at once; what still means the event keeps it.
+    /// `cuEventDestroy`; returns at once. Records and waits that still refer to the event keep it.
     pub fn destroy_event(&self, event: Event) -> Result<(), Code> {
         if self.is_abandoned() {
             return self.driver.destroy_event(event);
@@ -159,7 +159,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         freed.destroy.map_or(Ok(()), |event| self.driver.destroy_event(event))
     }
 
-    /// Whoever meant the generation is through.
+    /// Releases a pin of the generation.
     pub(super) fn unpin_generation(&self, generation: GenerationId) {
         let freed = lock(&self.events).unpin(generation);
         if let Some(event) = freed.destroy {
@@ -167,7 +167,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Gives back what `look` pinned.
+    /// Releases what `pin_latest` pinned.
     fn unpin_record(&self, seen: &LatestRecord) {
         if let LatestRecord::Queued(generation, ..) | LatestRecord::Submitted(generation, _) = seen {
             self.unpin_generation(*generation);

@@ -1,5 +1,5 @@
-//! Calls for which the driver waits until the GPU has done all that a context has been given, as loads of modules are: a stream that
-//! stands at a gate would hold them up for as long as it stands.
+//! Calls for which the driver waits until the GPU has completed all work of a context, such as module loads. A stream
+//! that stands at a gate would block them for as long as it stands.
 
 use super::Engine;
 use crate::config::PreemptionLevel;
@@ -10,7 +10,8 @@ use crate::queue_table::QueueState;
 use crate::stream_state::Transition;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Whether a stream, while it is held, stands aside for such calls: whoever would restore it may be the one who makes them.
+    /// Sets whether the preempted stream opens its gates for such calls. The thread that would restore the stream may
+    /// be the one that makes them.
     pub fn set_yields_to_loads(&self, queue: &Queue, yields: bool) {
         let mut table = self.lock_table();
         let Some(queue_state) = table.queue_state_mut(queue.id()) else { return };
@@ -30,8 +31,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// A thread is about to make such a call in a context. Until [`Engine::load_ends`] the admission alone holds those of its streams that
-    /// yield ([`Engine::set_yields`]): what the driver has of them is done, and so the call comes back.
+    /// A thread is about to make such a call. Until [`Engine::end_module_load`], streams that yield
+    /// ([`Engine::set_yields_to_loads`]) are held in the host queue only. The driver completes what it has of them,
+    /// and the call returns.
     pub fn begin_module_load(&self, context: Context) {
         if self.is_abandoned() {
             return;
@@ -56,7 +58,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.observer.wake();
     }
 
-    /// Such a call has come back. Streams that have yielded stay as they are; the next preemption shuts their gates again.
+    /// Such a call has returned. Streams that yielded stay as they are; the next preemption closes their gates again.
     pub fn end_module_load(&self, context: Context) {
         if !self.is_abandoned() {
             self.lock_table().module_loads.end(context);
@@ -65,10 +67,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 }
 
 impl QueueState {
-    /// Holds the queue by its admission alone: what the driver has of it goes on.
+    /// Opens the gates: admission alone holds the queue, and what the driver has of it goes on.
     pub(super) fn open_gates(&mut self, gates: &dyn StreamGates) {
         let (queue, stream) = (&self.queue, self.queue.stream());
-        if !queue.in_flight.with_gate_sequence(|sequence| sequence.is_shut()) {
+        if !queue.in_flight.with_gate_sequence(|sequence| sequence.is_closed()) {
             return;
         }
         queue.in_flight.interrupted(gates.progress(stream).arrived);

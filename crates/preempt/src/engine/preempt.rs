@@ -10,13 +10,13 @@ use crate::stream_state::{StreamState, Transition};
 /// How to preempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// At most this level, and at most the queue's own; `None` for that.
+    /// Highest level to use, within the queue's own; `None` for the queue's own.
     pub level: Option<PreemptionLevel>,
     /// Whether to return only when the stream has stopped.
     pub sync: bool,
-    /// How long to wait for that.
+    /// Longest time to wait for that.
     pub timeout_ns: u64,
-    /// How long the preemption lasts if nobody renews it; `None` for ever.
+    /// How long the preemption lasts unless it is renewed; `None` for no limit.
     pub lease_ns: Option<u64>,
 }
 
@@ -30,8 +30,8 @@ impl Default for Request {
 const SPIN_NS: u64 = 20_000;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Stops a stream. From its return on nothing more of it reaches the driver until it is restored, but for what a running
-    /// queue waits for.
+    /// Stops a stream. After the return nothing more of it reaches the driver until it is restored, except what a
+    /// running queue waits for.
     pub fn preempt(&self, queue: &Queue, request: Request) -> Result<Achieved, Error> {
         let begun = self.clock.now_ns();
         let deadline = begun.saturating_add(request.timeout_ns);
@@ -56,7 +56,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// The state's part: nobody new is let through.
+    /// Changes the state: no further thread is admitted.
     fn begin_preemption(
         &self,
         queue: &Queue,
@@ -105,8 +105,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         deadline: u64,
     ) -> Result<(PreemptionLevel, bool), Error> {
         if level >= PreemptionLevel::Device && queue.is_gated() && !queue.stream().is_legacy() {
-            // At once: a thread may be held up in the driver, and what it submits comes behind a gate that is shut.
-            self.shut_gates(queue, epoch)?;
+            // Gates close first: a thread may be blocked in the driver, and what it submits then comes behind a
+            // closed gate.
+            self.close_gates(queue, epoch)?;
         }
         self.wait_until(deadline, || {
             let table = self.lock_table();
@@ -123,7 +124,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         } else {
             self.check_stopped(queue, epoch)?
         };
-        // It may have yielded meanwhile.
+        // The stream may have yielded to a module load in between.
         let table = self.lock_table();
         let queue_state = table.queue_state(queue.id()).filter(|queue_state| queue_state.epoch == epoch);
         Ok(queue_state.map_or((level, stopped), |queue_state| {
@@ -134,7 +135,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }))
     }
 
-    /// Waits, first spinning, until `done` or the deadline.
+    /// Waits until `done` or the deadline; spins first.
     pub(super) fn wait_until(
         &self,
         deadline: u64,

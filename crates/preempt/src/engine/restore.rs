@@ -1,4 +1,4 @@
-//! Letting a stream run again.
+//! Restoring a stream.
 
 use super::Engine;
 use crate::driver::{Clock, Driver, Observer};
@@ -7,7 +7,7 @@ use crate::queue::Queue;
 use crate::stream_state::{StreamState, Transition};
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Lets a stream run again. A preemption that is still being carried out is given up: the last call wins.
+    /// Restores a stream. A preemption in progress is given up: the last call wins.
     pub fn restore(&self, queue: &Queue) -> Result<(), Error> {
         {
             let table = self.lock_table();
@@ -18,14 +18,14 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         Ok(())
     }
 
-    /// Lets all streams run again: the process is about to end.
+    /// Restores all streams: the process is about to end.
     pub fn restore_all(&self) {
         let queues: Vec<_> =
             self.lock_table().queue_states().map(|(_, queue_state)| queue_state.queue.clone()).collect();
         queues.iter().for_each(|queue| self.resume(queue, None));
     }
 
-    /// Whoever preempted the queue is still there.
+    /// Renews the lease of a preemption.
     pub fn renew(&self, queue: &Queue, lease_ns: u64) -> Result<(), Error> {
         let until = self.clock.now_ns().saturating_add(lease_ns);
         let mut table = self.lock_table();
@@ -36,15 +36,15 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         Ok(())
     }
 
-    /// A preemption that failed leaves the queue as it was.
+    /// Restores the queue after a failed preemption, unless it was preempted before.
     pub(super) fn roll_back(&self, queue: &Queue, epoch: u64, before: StreamState) {
         if !before.is_under_preemption() {
             self.resume(queue, Some(epoch));
         }
     }
 
-    /// Opens gates and slices, then the admission, unless another call came between; `only` if the queue is still in this epoch. A
-    /// `breath` is taken by a queue that is preempted again afterwards.
+    /// Opens gates, enables the channel group and opens admission, unless another call came in between. With `only`,
+    /// does nothing unless the queue is still in that epoch.
     pub(super) fn resume(&self, queue: &Queue, only: Option<u64>) {
         let epoch = {
             let mut table = self.lock_table();
@@ -59,7 +59,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let preemption = std::mem::take(&mut queue_state.preemption);
             let epoch = queue_state.epoch;
             let gates = self.driver.stream_gates().filter(|_| queue.is_gated());
-            // Before it goes on: what it does then is measured.
+            // Before the stream goes on: what it does from here on is measured.
             queue.in_flight.interrupted(gates.map_or(0, |gates| gates.progress(queue.stream()).arrived));
             if let Some(gates) = gates {
                 queue.in_flight.with_gate_sequence(|sequence| {
@@ -68,7 +68,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 });
             }
             if let Some(queue_state) = table.queue_state_mut(queue.id()) {
-                // Somebody may be asking the driver about it, and nobody may end its context meanwhile.
+                // Another thread may be asking the driver about the fence, and no thread may end its context in
+                // between.
                 queue_state.stale_fences.extend(preemption.fence);
                 queue_state.driver_uses += 1;
             }

@@ -1,4 +1,4 @@
-//! Making a stream stand still, and finding out whether it does.
+//! Stopping a stream, and finding out whether it has stopped.
 
 use super::Engine;
 use crate::config::PreemptionLevel;
@@ -8,11 +8,11 @@ use crate::outcome::Error;
 use crate::queue::Queue;
 use crate::stream_state::{StreamState, Transition};
 
-/// How long after a store the GPU has surely seen it and said so.
+/// Time after a store within which the GPU has surely read the word and written its progress.
 const SETTLED_NS: u64 = 20_000;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Puts the highest level in force that can be had; the one that is.
+    /// Puts the highest possible level in force, and returns it.
     pub(super) fn apply_level(
         &self,
         queue: &Queue,
@@ -22,11 +22,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         if let Some(level) = self.level_in_force(queue.id(), epoch)?.filter(|level| *level >= asked) {
             return Ok(level);
         }
-        // All blocking streams wait for the legacy one on the GPU: it stands still only where they do, at the driver's admission.
+        // All blocking streams wait for the legacy default stream on the GPU. It may be stopped only in the host
+        // queue, where they wait too.
         let asked = if queue.stream().is_legacy() { PreemptionLevel::Host } else { asked };
         let (mut level, mut needed) = (PreemptionLevel::Host, false);
         if asked >= PreemptionLevel::Device && queue.is_gated() {
-            needed = self.shut_gates(queue, epoch)?;
+            needed = self.close_gates(queue, epoch)?;
             level = if queue.in_flight.with_gate_sequence(|sequence| sequence.is_last_refused()) {
                 PreemptionLevel::Host
             } else {
@@ -48,12 +49,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             .queue_state_mut(queue.id())
             .filter(|queue_state| queue_state.epoch == epoch)
             .ok_or(Error::InvalidState)?;
-        // It may have yielded meanwhile.
+        // The stream may have yielded in between.
         if level == PreemptionLevel::Full && !queue_state.group_control.disable_wanted {
             level = PreemptionLevel::Device;
         }
         if level == PreemptionLevel::Device
-            && !queue.in_flight.with_gate_sequence(|sequence| sequence.is_shut())
+            && !queue.in_flight.with_gate_sequence(|sequence| sequence.is_closed())
         {
             level = PreemptionLevel::Host;
         }
@@ -61,7 +62,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         if queue_state.preemption.level == Some(PreemptionLevel::Host)
             && let Some(gates) = self.driver.stream_gates()
         {
-            // Those that the driver took are not to hold up what is behind none.
+            // Gates that the driver took must not hold up work that is behind none.
             queue_state.open_gates(gates);
         }
         Ok(queue_state.preemption.level.unwrap_or(level))
@@ -76,7 +77,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         Ok(queue_state.preemption.level)
     }
 
-    /// Whether the stream stands still; if so the queue is preempted.
+    /// Whether the stream has stopped. If so, the queue becomes preempted.
     pub(super) fn check_stopped(&self, queue: &Queue, epoch: u64) -> Result<bool, Error> {
         let (fence, level, seen) = {
             let mut table = self.lock_table();
@@ -92,7 +93,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 (state, _) => return Ok(state == StreamState::Preempted),
             }
         };
-        // Asked first: what the driver has heard of by then is in the progress.
+        // Before the progress is read: what the driver knows by then is included in the progress.
         let reached = match fence {
             _ if level == PreemptionLevel::Full => Ok(()),
             Some(fence) => self.with_relaxed_capture(|| self.driver.query_event(fence)),
@@ -115,7 +116,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {
                     queue_state.preemption.seen = progress.map(|progress| (progress, now));
                 }
-                // What was found out is of this level; by now it may have yielded.
+                // The observation is about this level; the stream may have yielded in between.
                 let stopped = (reached != Err(Code::NOT_READY) || stands)
                     && queue_state.preemption.level == Some(level);
                 if stopped {
@@ -134,7 +135,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         stopped.ok_or(Error::InvalidState)
     }
 
-    /// A look is over: what was kept for it goes. That is part of the last look, as its context must not end meanwhile.
+    /// Ends a driver use. The last one also destroys stale fences, while the context still cannot end.
     pub(super) fn end_driver_use(&self, queue: &Queue) {
         loop {
             let stale = {
@@ -153,7 +154,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.destroy_if_finished(queue);
     }
 
-    /// Makes calls of the driver's on a stream that another thread may destroy meanwhile, or its context; `None` if it has.
+    /// Makes driver calls on a stream that another thread may destroy at the same time, or whose context it may end.
+    /// `None` if that has happened.
     pub fn with_stream<R>(&self, queue: &Queue, calls: impl FnOnce() -> R) -> Option<R> {
         {
             let mut table = self.lock_table();
@@ -167,7 +169,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// Records an event behind everything that the driver has of the stream, and asks for it.
     ///
-    /// Recorded into a capture it would change the program's graph: whether a capturing stream stands still is not known.
+    /// On a capturing stream the record would change the program's graph. Whether such a stream has stopped is
+    /// therefore unknown.
     fn fence(&self, queue: &Queue, epoch: u64) -> Result<(), Code> {
         if self.driver.is_capturing(queue.stream()) {
             return Err(Code::NOT_READY);

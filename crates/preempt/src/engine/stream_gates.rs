@@ -1,4 +1,5 @@
-//! Working the gates: shut for who is preempted, but open as far as somebody who is not waits for what is behind them.
+//! Closing and opening stream gates. Gates of a preempted stream close, but stay open as far as a queue that is not
+//! preempted waits for the work behind them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{Ordering, fence};
@@ -14,8 +15,8 @@ use crate::queue_table::QueueTable;
 use crate::stream_state::StreamState;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Puts a gate in front of the next command. Without one the command is as free as it was before gates were tried, and the queue has
-    /// level host.
+    /// Puts a gate in front of the next command. If the driver refuses it, the command runs without one, and the
+    /// queue has level *host*.
     pub(super) fn place_gate(&self, queue: &Queue, gate: Option<u32>) {
         if let (Some(number), Some(gates)) = (gate, self.driver.stream_gates()) {
             queue.in_flight.with_gate_sequence(|sequence| gates.store_word(queue.stream(), sequence.word()));
@@ -24,8 +25,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Shuts the stream's gates, but for what others need; whether they may still need something. They stay open while the stream yields.
-    pub(super) fn shut_gates(&self, queue: &Queue, epoch: u64) -> Result<bool, Error> {
+    /// Closes the stream's gates, except for what others need. Returns `true` if others may need more. Gates stay
+    /// open while the stream yields.
+    pub(super) fn close_gates(&self, queue: &Queue, epoch: u64) -> Result<bool, Error> {
         let Some(gates) = self.driver.stream_gates() else { return Ok(false) };
         let table = self.lock_table();
         table
@@ -34,26 +36,28 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             .ok_or(Error::InvalidState)?;
         let yields = table.is_yielding(queue.id());
         queue.in_flight.with_gate_sequence(|sequence| {
-            // Once only: shut again behind where the stream stands by now they would let it go on to the next one.
-            if !sequence.is_shut() && !yields {
-                shut_behind(queue, sequence, gates);
+            // Closed only once: closing again behind the current position would let the stream go on to the next
+            // gate.
+            if !sequence.is_closed() && !yields {
+                close_behind(queue, sequence, gates);
             }
         });
         Ok(open_needed_gates(&table, gates).contains(&queue.id()))
     }
 
-    /// `who` waits on the GPU for something behind a gate, which therefore stays open.
+    /// Queue `waiter` waits on the GPU for something behind a gate, which therefore stays open.
     pub(super) fn add_gate_need(&self, waiter: QueueId, behind: &GatePosition) {
         let shut = behind.queue.in_flight.with_gate_sequence(|sequence| {
             sequence.add_need(waiter, behind.gate);
-            sequence.is_shut()
+            sequence.is_closed()
         });
         if shut {
             self.open_needed_gates();
         }
     }
 
-    /// What preempted queues have in the driver goes on as far as others need it, by gates and by slices.
+    /// Lets the work that preempted queues have in the driver go on as far as others need it, by gates and by
+    /// enabling channel groups.
     pub(super) fn open_needed_gates(&self) {
         let held: Vec<_> = {
             let table = self.lock_table();
@@ -67,7 +71,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         held.iter().for_each(|queue| self.give_up_group(queue));
     }
 
-    /// A command of the legacy default stream, the engine's own marks included, waits on the GPU for all blocking streams.
+    /// Notes that a command of the legacy default stream, including the engine's own marks, waits on the GPU for all
+    /// blocking streams.
     pub(super) fn add_legacy_needs(&self, legacy: &Queue) {
         if !legacy.stream().is_legacy() {
             return;
@@ -87,14 +92,15 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     }
 }
 
-/// Shuts the gates behind the one that the GPU has come to. It may just have read the word there: whether it passes that one could not
-/// be known, so it is let pass, and where it stands is certain.
-fn shut_behind(queue: &Queue, sequence: &mut GateSequence, gates: &dyn StreamGates) {
+/// Closes the gates behind the one that the GPU has reached. The GPU may just have read the word there, so whether it
+/// passes that gate cannot be known. It is let pass; then the position is certain.
+fn close_behind(queue: &Queue, sequence: &mut GateSequence, gates: &dyn StreamGates) {
     let mut arrived = gates.progress(queue.stream()).arrived;
     loop {
-        sequence.shut_behind(arrived);
+        sequence.close_behind(arrived);
         gates.store_word(queue.stream(), sequence.word());
-        // The GPU says where it is before it reads the word: if it has not gone on, it will read what was stored.
+        // The GPU writes its position before it reads the word. If the position is unchanged, the GPU will read what
+        // was stored.
         fence(Ordering::SeqCst);
         let now = gates.progress(queue.stream()).arrived;
         if now == arrived {
@@ -104,11 +110,12 @@ fn shut_behind(queue: &Queue, sequence: &mut GateSequence, gates: &dyn StreamGat
     }
 }
 
-/// Opens shut gates as far as needed; the queues whose waits count.
+/// Opens closed gates as far as needed. Returns the queues whose waits count.
 ///
-/// A queue's waits count if it runs, if it yields to a call that waits for its context, if somebody waits for its host queue, or if a
-/// queue whose waits count waits for what it has on the GPU. The legacy default stream's do if a blocking stream of its context runs: a
-/// command of it that waits, be it the fence by which the engine learns that it stands, holds up all of those.
+/// A queue's waits count if it runs, if it yields to a call that waits for its context, if a thread waits for its
+/// host queue, or if a queue whose waits count waits for its work on the GPU. Those of the legacy default stream
+/// count if a blocking stream of its context runs: any command of it that waits, including the fence by which the
+/// engine learns that it has stopped, blocks all of those.
 fn open_needed_gates(table: &QueueTable, gates: &dyn StreamGates) -> BTreeSet<QueueId> {
     let counts = table.queue_states().filter(|(id, queue_state)| {
         queue_state.state == StreamState::Running
@@ -117,7 +124,7 @@ fn open_needed_gates(table: &QueueTable, gates: &dyn StreamGates) -> BTreeSet<Qu
             || table.is_yielding(*id)
     });
     let mut counted: BTreeSet<_> = counts.map(|(id, _)| id).collect();
-    // Gates of a stream that is over are open.
+    // Gates of a finished stream are open.
     let gated: Vec<_> = table
         .queue_states()
         .filter(|(_, queue_state)| queue_state.queue.is_gated() && !queue_state.is_finished())
@@ -145,7 +152,7 @@ fn open_needed_gates(table: &QueueTable, gates: &dyn StreamGates) -> BTreeSet<Qu
             gates.store_word(queue_state.queue.stream(), sequence.word());
         });
     }
-    // Whoever runs is not held up by its own gates.
+    // A running queue is not held up by its own gates.
     counted.retain(|id| {
         table.queue_state(*id).is_some_and(|queue_state| queue_state.state != StreamState::Running)
     });

@@ -1,4 +1,4 @@
-//! Submissions: at once on the caller's thread, or into the host queue.
+//! Submission: at once on the caller's thread, or through the host queue.
 
 use super::Engine;
 use crate::admission::Admitted;
@@ -12,7 +12,7 @@ use crate::queue_table::Operation;
 use crate::stream_state::StreamState;
 use crate::sync::lock;
 
-/// What a call that could not pass becomes.
+/// What a call becomes that could not be made at once.
 #[derive(Debug)]
 pub(super) enum PendingCall {
     Command(Command),
@@ -22,26 +22,26 @@ pub(super) enum PendingCall {
 }
 
 impl PendingCall {
-    /// What a wait has to come after.
+    /// Positions in other queues that a wait has to follow.
     pub(super) fn after(self) -> Vec<(QueueId, u64)> {
         if let Self::Wait(_, after) = self { after } else { Vec::new() }
     }
 }
 
-/// Where it went.
+/// Where the call went.
 #[derive(Debug)]
 pub(super) enum Enqueued {
     /// Into the queue, at this position.
     At(u64),
-    /// Nowhere: it may pass after all.
+    /// Not queued: the queue admits it directly by now.
     Bypassed(PendingCall),
 }
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Makes the call `now` if its stream runs; else what it turns into `later` waits in the host queue.
+    /// Makes the call `now` if its stream runs; otherwise what `later` returns is queued.
     ///
-    /// Returns what the call should return: the driver's own word if it was made, success if it was queued, or the deferred
-    /// error of an earlier command.
+    /// Returns the result for the program: the driver's if the call was made, success if it was queued, or the
+    /// deferred error of an earlier command.
     #[inline]
     pub fn submit(
         &self,
@@ -56,16 +56,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Likewise for a command that exists already.
+    /// Submits a command that exists already.
     pub fn submit_command(&self, queue: &Queue, command: &Command) -> Result<(), Code> {
         let now = || self.driver.submit(queue.stream(), command);
         self.submit(queue, command.work(), now, || Ok(Deferral::Queue(command.clone())))
-    }
-
-    /// Makes a call `now` whatever the stream's state, because the program needs its result: an allocation in stream order
-    /// (`cuMemAllocAsync`), which may as well happen earlier.
-    pub fn submit_at_once<R>(&self, _queue: &Queue, now: impl FnOnce() -> R) -> R {
-        now()
     }
 
     fn submit_restricted<'a>(
@@ -109,7 +103,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Counts a command that passes; `None` if the bound is reached.
+    /// Counts an admitted command into the in-flight window; `None` if the bound is reached. The inner value is the
+    /// gate to place in front.
     pub(super) fn reserve_in_flight(&self, queue: &Queue, work: Work) -> Option<Option<u32>> {
         if !queue.is_counted() {
             return Some(None);
@@ -142,13 +137,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Puts a mark behind what was submitted, if a batch is complete or `now`.
+    /// Records a mark behind what was submitted, if a batch is complete or `now` is set.
     pub(super) fn mark(&self, queue: &Queue, now: bool) {
         queue.in_flight.mark(&self.driver, queue.stream(), now);
         self.add_legacy_needs(queue);
     }
 
-    /// Queues `what`, unless the queue may pass by now (and not `full`, which is why it came here).
+    /// Queues the call, unless the queue admits it directly by now and the window is not `full`.
     pub(super) fn enqueue(&self, queue: &Queue, full: bool, what: PendingCall) -> Result<Enqueued, Code> {
         let id = queue.id();
         let bytes = if let PendingCall::Command(command) = &what { command.bytes() } else { 0 };
@@ -197,7 +192,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Makes a call in its turn, on the thread that called.
+    /// Makes a call on its caller's thread when its position comes.
     fn submit_by_caller(
         &self,
         queue: &Queue,
@@ -210,7 +205,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 .queue_state(queue.id())
                 .is_some_and(|queue_state| queue_state.admitted_caller != Some(position))
         {
-            // Its turn is announced; what is handed over before and after it does not matter.
+            // The dispatcher announces the position; other submissions do not matter.
             table = self.await_position(table, (queue.id(), position + 1));
         }
         drop(table);

@@ -1,4 +1,4 @@
-//! What time brings: leases that end, minimum shares, streams that have become idle.
+//! Timers: leases that end, checks whether a stream has stopped, and idle notices.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::outcome::Notice;
 use crate::queue::Queue;
 use crate::stream_state::StreamState;
 
-/// How often a stream that is being preempted is looked at.
+/// Interval at which a stream that is being preempted is checked.
 const STOP_CHECK_NS: u64 = 50_000;
 
 enum Due {
@@ -18,7 +18,7 @@ enum Due {
 }
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Does what is due at `now`; when the next thing is.
+    /// Does what is due at `now`. Returns when the next timer is due.
     pub(super) fn run_timers(&self, now: u64) -> Option<u64> {
         let (due, next) = self.due(now);
         for due in due {
@@ -67,9 +67,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         (due, times.into_iter().min())
     }
 
-    /// Tells, once, that nothing has happened on a stream for its timeout.
+    /// Reports, once, that a stream made no progress for its timeout.
     fn check_idle(&self, queue: &Arc<Queue>, now: u64) {
-        // The look ends before the notice: whoever is told may end the context, which waits for looks.
+        // The driver use ends before the notice: its receiver may end the context, which waits for driver uses.
         let looked = self.with_stream(queue, || {
             self.with_relaxed_capture(|| {
                 if !self.driver.is_capturing(queue.stream()) {

@@ -1,4 +1,4 @@
-//! Calls that wait for the GPU, or ask it.
+//! Calls that wait for the GPU, or query it.
 
 use super::Engine;
 use crate::driver::{Clock, Driver, Observer};
@@ -17,7 +17,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.driver.query_stream(queue.stream())
     }
 
-    /// `cuStreamSynchronize`: for everything that was accepted before.
+    /// `cuStreamSynchronize`, for everything accepted before.
     pub fn synchronize_stream(&self, queue: &Queue) -> Result<(), Code> {
         if self.is_abandoned() || self.driver.is_capturing(queue.stream()) {
             return self.driver.synchronize_stream(queue.stream());
@@ -29,9 +29,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.take_deferred_error(queue).and(result)
     }
 
-    /// Waits until everything that the queues of a context have accepted is with the driver: before calls that wait for the
-    /// whole context, `cuCtxSynchronize`, `cuMemFree`, `cuModuleUnload`. Queues of other contexts do not matter. A deferred
-    /// error of one of them is what the call should return, if it may.
+    /// Waits until the driver has everything that the queues of a context accepted. For calls that wait for the whole
+    /// context: `cuCtxSynchronize`, `cuMemFree`, `cuModuleUnload`. Queues of other contexts do not matter. Returns
+    /// the deferred error of one of the queues, which the call should return if it can.
     pub fn flush_context(&self, context: Context) -> Result<(), Code> {
         let tails: Vec<_> = {
             let table = self.lock_table();
@@ -47,7 +47,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         result
     }
 
-    /// Likewise, for calls that are not to tell of an error.
+    /// Waits like [`Engine::flush_context`], for calls that do not return deferred errors.
     pub fn flush_context_ignoring_errors(&self, context: Context) {
         let tails: Vec<_> = {
             let table = self.lock_table();
@@ -58,7 +58,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         tails.into_iter().for_each(|(id, tail)| self.await_submitted(id, tail));
     }
 
-    /// What has to be with the driver before the stream can be waited for there.
+    /// Positions that the driver has to have before the stream can be waited for there.
     fn tails(&self, queue: &Queue) -> Vec<(QueueId, u64)> {
         let table = self.lock_table();
         let mut tails: Vec<_> = table
@@ -76,7 +76,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.lock_table().queue_state(id).is_none_or(|queue_state| queue_state.submitted >= tail)
     }
 
-    /// The deferred error of the queue, if there is one to be told.
+    /// Returns the queue's deferred error, if there is one.
     fn take_deferred_error(&self, queue: &Queue) -> Result<(), Code> {
         let mut table = self.lock_table();
         let Some(code) = table.queue_state_mut(queue.id()).and_then(|queue_state| queue_state.take_error())

@@ -1,4 +1,4 @@
-//! Contexts that a thread is about to end, or may be: what the engine may still do with what belongs to them.
+//! Contexts that threads are about to end, or may end, and what the engine may still do with their objects.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use crate::ids::Context;
 /// Threads that are about to end one context.
 #[derive(Debug, Default)]
 struct EndingContext {
-    /// All of them: nothing of the context is preempted any more.
+    /// All such threads. While there is one, nothing of the context is preempted.
     threads: u32,
-    /// Those that are in the driver's call, or may go there: nothing of it is used.
+    /// Those in the driver's call, or about to make it. While there is one, the engine uses nothing of the context.
     quiesced: u32,
 }
 
@@ -17,7 +17,7 @@ struct EndingContext {
 #[derive(Debug, Default)]
 pub(crate) struct EndingContexts {
     contexts: BTreeMap<Context, EndingContext>,
-    /// Threads that use an event in the driver which no stream of its context keeps alive.
+    /// Threads that use an event in the driver without a stream that keeps the event's context alive.
     pub(crate) event_uses: u32,
 }
 
@@ -32,7 +32,7 @@ impl EndingContexts {
         self.contexts.entry(context).or_default().quiesced += 1;
     }
 
-    /// A thread for which the context was still has ended it, or has not.
+    /// A thread that had quiesced the context has ended it, or has not.
     pub(crate) fn finish(&mut self, context: Context) {
         let Some(ending) = self.contexts.get_mut(&context) else { return };
         ending.threads = ending.threads.saturating_sub(1);
@@ -52,7 +52,7 @@ impl EndingContexts {
         self.contexts.get(&context).is_some_and(|ending| ending.quiesced > 0)
     }
 
-    /// Whether there is a context of which nothing may be used: events do not say whose they are.
+    /// Whether there is a context of which nothing may be used. An event does not tell its context.
     pub(crate) fn is_any_quiesced(&self) -> bool {
         self.contexts.values().any(|ending| ending.quiesced > 0)
     }

@@ -1,4 +1,4 @@
-//! Contexts in which the driver is about to wait for all that they have been given: it loads a module, say.
+//! Contexts in which the driver is about to wait for all submitted work, for example to load a module.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use crate::ids::Context;
 pub(crate) struct ModuleLoads(BTreeMap<Context, u32>);
 
 impl ModuleLoads {
-    /// A thread is about to make one.
+    /// A thread is about to make such a call.
     pub(crate) fn begin(&mut self, context: Context) {
         *self.0.entry(context).or_default() += 1;
     }
 
-    /// It has come back.
+    /// Such a call has returned.
     pub(crate) fn end(&mut self, context: Context) {
         if let Some(threads) = self.0.get_mut(&context) {
             *threads -= 1;
@@ -24,7 +24,7 @@ impl ModuleLoads {
         }
     }
 
-    /// Whether a thread is in one.
+    /// Whether a thread is in such a call.
     pub(crate) fn is_loading(&self, context: Context) -> bool {
         self.0.contains_key(&context)
     }

@@ -1,4 +1,4 @@
-//! One queue's page in the table.
+//! The state of one queue behind the table's lock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::ids::{Code, Event, QueueId};
 use crate::queue::Queue;
 use crate::stream_state::StreamState;
 
-/// What waits in a host queue.
+/// An operation that waits in a host queue.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    /// A command of the program's.
+    /// A command of the program.
     Command(Command),
     /// The record of this generation.
     Record(GenerationId),
     /// A wait for this generation.
     Wait(GenerationId),
-    /// A caller that makes its call itself.
+    /// A thread that makes its call itself when its position comes.
     ByCaller,
 }
 
@@ -40,29 +40,29 @@ impl Operation {
     }
 }
 
-/// A command with what it has to come after: positions in other queues.
+/// An operation and the positions in other queues that it has to follow.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) operation: Operation,
     pub(crate) after: Vec<(QueueId, u64)>,
 }
 
-/// A preemption: until when, and what is in force.
+/// A preemption: its end, and what is in force.
 #[derive(Debug, Default)]
 pub(crate) struct Preemption {
     /// When it began.
     pub(crate) since_ns: u64,
-    /// When it ends by itself.
+    /// When it ends without a `restore`.
     pub(crate) until_ns: Option<u64>,
     /// The level in force.
     pub(crate) level: Option<PreemptionLevel>,
-    /// Behind everything that was submitted before.
+    /// An event behind everything that was submitted before.
     pub(crate) fence: Option<Event>,
-    /// How far the stream had come with its gates when it was last looked at, and when that was first seen.
+    /// The last known progress of the stream with its gates, and when it was first observed.
     pub(crate) seen: Option<(GateProgress, u64)>,
 }
 
-/// The slices of a queue: what is wanted, what is, and whether somebody is at it.
+/// Control of the queue's channel group: the wanted state, the actual state, and whether a thread is changing it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupControl {
     pub(crate) disable_wanted: bool,
@@ -70,14 +70,14 @@ pub(crate) struct GroupControl {
     pub(crate) changing: bool,
 }
 
-/// Whether calls on a stream may be recorded into a graph: then the worker asks before it submits.
+/// Whether calls on a stream may be recorded into a graph. If so, the worker asks the driver before it submits.
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
-    /// They may.
+    /// Calls may be recorded.
     pub(crate) possible: bool,
-    /// Threads whose call that begins a capture has not come back: the driver does not know of it yet.
+    /// Threads whose call that begins a capture has not returned: the driver does not know of the capture yet.
     pub(crate) starting: u32,
-    /// How often one began: an answer of the driver's from before is none.
+    /// Number of captures begun. An answer of the driver from before the last one is outdated.
     pub(crate) started: u64,
 }
 
@@ -88,35 +88,35 @@ pub(crate) struct QueueState {
     /// `None` while preemption is not enabled.
     pub(crate) config: Option<Config>,
     pub(crate) state: StreamState,
-    /// Counts `preempt` and `restore`: the last one wins.
+    /// Counts `preempt` and `restore` calls; the last call wins.
     pub(crate) epoch: u64,
     pub(crate) preemption: Preemption,
-    /// While it is held it stands aside for calls that wait for the whole context.
+    /// While preempted, the stream opens its gates for calls that wait for the whole context.
     pub(crate) yields_to_loads: bool,
-    /// Threads that use the stream, its marks or its fence in the driver, without the table: none of them may be destroyed, nor their
-    /// context.
+    /// Threads that use the stream, its marks or its fence in the driver without the table's lock. While there is
+    /// one, neither these nor their context are destroyed.
     pub(crate) driver_uses: u32,
-    /// Fences that were given up meanwhile, to be destroyed by the last of them.
+    /// Replaced fences; the last such thread destroys them.
     pub(crate) stale_fences: Vec<Event>,
     pub(crate) group_control: GroupControl,
     pub(crate) pending: VecDeque<Entry>,
     bytes: usize,
-    /// Positions given away.
+    /// Positions assigned.
     pub(crate) accepted: u64,
-    /// Positions handed over.
+    /// Positions submitted.
     pub(crate) submitted: u64,
-    /// A command is on its way to the driver.
+    /// An operation is on its way to the driver.
     pub(crate) submitting: bool,
-    /// The turn that has come: its caller may go.
+    /// The position of the caller that may make its call now.
     pub(crate) admitted_caller: Option<u64>,
-    /// Positions below this go although the queue is preempted: a running queue waits for them.
+    /// Positions below this are submitted although the queue is preempted, because a running queue waits for them.
     pub(crate) released_below: u64,
     pub(crate) capture: Capture,
     /// The program has destroyed the stream.
     pub(crate) closing: bool,
-    /// What the driver said to a deferred command, until somebody is told.
+    /// The error of a deferred command, until a call returns it.
     pub(crate) deferred_error: Option<Code>,
-    /// For the idle notice: what was last seen, when, and whether it was told.
+    /// For the idle notice: the last progress count, when it was observed, and whether the notice was sent.
     pub(crate) idle: (u64, u64, bool),
 }
 
@@ -146,23 +146,23 @@ impl QueueState {
         }
     }
 
-    /// Nothing waits, and nothing is on its way.
+    /// Whether nothing is pending or on its way.
     pub(crate) fn is_drained(&self) -> bool {
         self.pending.is_empty() && !self.submitting
     }
 
-    /// Whether nothing of a stream that the program has destroyed is left to do. It stays so, and the driver's stream is destroyed
-    /// without the table: its handle may mean another one by now.
+    /// Whether a stream that the program has destroyed has nothing left to do. This never reverts. The driver's
+    /// stream is destroyed without the table's lock, so its handle may already refer to another stream.
     pub(crate) fn is_finished(&self) -> bool {
         self.closing && self.is_drained() && self.state == StreamState::Running
     }
 
-    /// Whether the command at `position` may go, as far as this queue's state is concerned.
+    /// Whether the queue's own state allows the operation at `position` to go.
     pub(crate) fn may_submit(&self, position: u64) -> bool {
         self.state == StreamState::Running || position < self.released_below
     }
 
-    /// Whether a submitter has to wait before it adds so many bytes.
+    /// Whether a submitter has to wait before it adds `bytes`.
     pub(crate) fn is_full(&self, bytes: usize) -> bool {
         let limits = self.config.unwrap_or_default();
         self.pending.len() >= limits.host_commands
@@ -182,21 +182,22 @@ impl QueueState {
         Some(entry)
     }
 
-    /// Keeps the first error that nobody was told, or the one that the context was lost with.
+    /// Keeps the first error not yet returned, or the one that lost the context.
     pub(crate) fn record_error(&mut self, code: Code) {
         if self.deferred_error.is_none_or(|known| code.is_sticky() && !known.is_sticky()) {
             self.deferred_error = Some(code);
         }
     }
 
-    /// Likewise, for what a call of the engine's own was told: nothing that is queued would reach the driver and hear of it.
+    /// Keeps the error of one of the engine's own calls if it lost the context: no queued command would reach the
+    /// driver and return it.
     pub(crate) fn record_if_sticky<T>(&mut self, result: Result<T, Code>) {
         if let Some(code) = result.err().filter(|code| code.is_sticky()) {
             self.record_error(code);
         }
     }
 
-    /// The deferred error, told once, or always if it is sticky.
+    /// The deferred error: returned once, or always if it is sticky.
     pub(crate) fn take_error(&mut self) -> Option<Code> {
         let code = self.deferred_error?;
         if !code.is_sticky() {

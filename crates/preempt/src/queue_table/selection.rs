@@ -1,4 +1,4 @@
-//! Whose turn it is.
+//! Selection of the next operation to submit.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::in_flight::Reservation;
 use crate::queue::Queue;
 use crate::stream_state::StreamState;
 
-/// A command to be submitted. Its queue is busy until `QueueTable::done`.
+/// An operation to be submitted. Its queue counts as submitting until `QueueTable::entry_submitted`.
 #[derive(Debug)]
 pub(crate) struct SelectedEntry {
     pub(crate) queue: Arc<Queue>,
@@ -16,16 +16,16 @@ pub(crate) struct SelectedEntry {
     pub(crate) gate: Option<u32>,
 }
 
-/// What the worker has to do.
+/// What the worker has to do next.
 #[derive(Debug)]
 pub(crate) enum Selection {
-    /// Submit this.
+    /// Submit this entry.
     SelectedEntry(Box<SelectedEntry>),
-    /// Let what a preempted queue has in the driver go on, and ask again: more of it is needed behind that.
+    /// Open gates of a preempted queue as far as needed, then select again: a running queue needs more of its work.
     Release,
-    /// Nothing now; `full` if only bounds are in the way.
+    /// Nothing now. `full` is not empty if only bounds prevent a submission.
     Nothing {
-        /// These queues wait for the GPU to take more. They are looked at until `Engine::looked`.
+        /// Queues that wait for room in their in-flight window. The driver uses them until `Engine::end_driver_use`.
         full: Vec<Arc<Queue>>,
     },
 }
@@ -37,7 +37,7 @@ enum HeadStatus {
 }
 
 impl QueueTable {
-    /// Takes the next command that may go, queue by queue in turn.
+    /// Takes the next operation that may go; queues take turns.
     pub(crate) fn select_next(&mut self) -> Selection {
         let mut full = Vec::new();
         let mut order: Vec<QueueId> = self.queue_states.keys().copied().collect();
@@ -54,7 +54,7 @@ impl QueueTable {
                     }
                     None => full.push(id),
                 },
-                // Each release lets a queue go further than before, so asking again ends.
+                // Each release lets a queue go further than before, so the repeated selection ends.
                 HeadStatus::Blocked(on) => {
                     for (leader, position) in on {
                         if self.release_below(leader, position) {
@@ -71,7 +71,7 @@ impl QueueTable {
     fn head_status(&self, id: QueueId) -> HeadStatus {
         let Some(queue_state) = self.queue_states.get(&id) else { return HeadStatus::NotReady };
         let Some(entry) = queue_state.pending.front() else { return HeadStatus::NotReady };
-        // An event does not say whose it is.
+        // An event does not tell its context.
         let is_unusable = match entry.operation {
             Operation::Wait(_) => self.ending_contexts.is_any_quiesced(),
             _ => self.ending_contexts.is_quiesced(queue_state.queue.stream().context),
@@ -98,7 +98,7 @@ impl QueueTable {
 
     fn dequeue(&mut self, id: QueueId, released: bool) -> Option<SelectedEntry> {
         let queue_state = self.queue_states.get_mut(&id)?;
-        // The gates of a preempted stream may be shut: a new one would hold up what somebody else waits for.
+        // The gates of a preempted stream may be closed: a new gate would delay work that another queue waits for.
         let gate = match queue_state
             .queue
             .in_flight
@@ -117,7 +117,7 @@ impl QueueTable {
         Some(SelectedEntry { queue: Arc::clone(&queue_state.queue), entry, gate })
     }
 
-    /// A running queue needs what the preempted queue `leader` has before `position`; whether that is new.
+    /// A running queue needs what the preempted queue `leader` has before `position`. Returns `true` if that is new.
     fn release_below(&mut self, leader: QueueId, position: u64) -> bool {
         let Some(queue_state) = self.queue_states.get_mut(&leader) else { return false };
         if queue_state.state == StreamState::Running || queue_state.released_below >= position {
@@ -127,7 +127,7 @@ impl QueueTable {
         true
     }
 
-    /// A command is with the driver.
+    /// The driver has the operation.
     pub(crate) fn entry_submitted(&mut self, id: QueueId) {
         if let Some(queue_state) = self.queue_states.get_mut(&id) {
             queue_state.submitting = false;

@@ -26,7 +26,7 @@ struct Queue {
     submitted: Vec<u8>,
     /// The program: commands called, and whether one is inside the door.
     called: u8,
-    inside: Option<u8>,
+    in_admission: Option<u8>,
     callers: [Caller; 2],
     /// A preempt has returned in this epoch, when so many had been submitted.
     promised: Option<(u8, usize)>,
@@ -74,7 +74,7 @@ impl Model for Engine {
             waiting: Vec::new(),
             submitted: Vec::new(),
             called: 0,
-            inside: None,
+            in_admission: None,
             callers: [Caller::Free(0); 2],
             promised: None,
             on_way: None,
@@ -82,10 +82,10 @@ impl Model for Engine {
     }
 
     fn actions(&self, queue: &Queue, steps: &mut Vec<Step>) {
-        if queue.called < COMMANDS && queue.state.is_none() {
+        if queue.called < COMMANDS && queue.in_admission.is_none() {
             steps.push(Step::Call);
         }
-        if queue.state.is_some() {
+        if queue.in_admission.is_some() {
             steps.push(Step::Leave);
         }
         if queue.state == StreamState::Running && !queue.busy && !queue.waiting.is_empty() {
@@ -102,7 +102,7 @@ impl Model for Engine {
                 Caller::Free(calls) if calls < CALLS => steps.extend([Step::Preempt(n), Step::Restore(n)]),
                 Caller::Free(_) => {}
                 Caller::Holding(epoch, _) => {
-                    let quiet = queue.state.is_none() && !queue.busy;
+                    let quiet = queue.in_admission.is_none() && !queue.busy;
                     if quiet || self.waits_for_nobody || epoch != queue.epoch {
                         steps.push(Step::Go(n));
                     }
@@ -119,12 +119,12 @@ impl Model for Engine {
                 let command = queue.called;
                 queue.called += 1;
                 if queue.open {
-                    queue.inside = Some(command);
+                    queue.in_admission = Some(command);
                 } else {
                     queue.waiting.push(command);
                 }
             }
-            Step::Leave => queue.submitted.extend(queue.state.take()),
+            Step::Leave => queue.submitted.extend(queue.in_admission.take()),
             Step::Take => {
                 queue.on_way = Some(queue.waiting.remove(0));
                 queue.busy = true;
@@ -198,7 +198,7 @@ impl Model for Engine {
                     || queue.state != StreamState::Running
                     || queue.submitted.len() == usize::from(COMMANDS)
             }),
-            Property::sometimes("a command passes", |_, queue: &Queue| queue.state.is_some()),
+            Property::sometimes("a command passes", |_, queue: &Queue| queue.in_admission.is_some()),
             Property::sometimes("all wait, and all are handed over", |_, queue: &Queue| {
                 queue.epoch > 1
                     && queue.submitted.len() == usize::from(COMMANDS)
