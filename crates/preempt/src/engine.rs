@@ -1,41 +1,45 @@
 //! The engine: all queues of a process.
 //!
 //! # What keeps handles alive
-//! A driver follows a handle of what is gone. A call that the program makes is the program's to keep alive, like any other. Whatever the
-//! engine uses beside that, on a worker, a scheduler's thread or in the middle of a call about something else, is kept by one of these:
+//! A driver crashes at the handle of a destroyed object. For a call that the program makes, the program keeps the objects alive. The
+//! engine also uses objects by itself: on the worker, on a scheduler's thread, or during a call about another stream. Each such use is
+//! protected by one of these:
 //!
-//! * *busy*: a command of the queue is on its way (`QueueState::busy`). The queue is not drained, so `reap` leaves the stream alone.
-//! * *look*: `QueueState::looking` is counted up under the table (`QueueTable::look`), and down by `looked`. `reap` leaves the stream alone.
-//! * *pin*: a generation is meant by somebody, so its event is neither destroyed nor recorded anew.
-//! * *table*: only while the table is locked, and only for streams that are not over (`QueueState::is_finished`): no driver call.
+//! * *submitting*: an operation of the queue is on its way (`QueueState::submitting`). The queue is not drained, so
+//!   `destroy_if_finished` leaves the stream alone.
+//! * *driver use*: `QueueState::driver_uses` is counted up under the table's lock (`QueueTable::begin_driver_use`) and down by
+//!   `end_driver_use`. `destroy_if_finished` leaves the stream alone.
+//! * *pin*: a wait or a call still uses a generation, so its event is neither destroyed nor recorded again.
+//! * *table*: only while the table is locked, and only for streams that are not finished (`QueueState::is_finished`): no driver call.
 //!
-//! `context_ends` waits until there is no busy queue and no look in the context, and no *event use* (`Endings::event_uses`) anywhere, as
-//! events do not say whose they are. From then on, until `context_ended` or `context_stays`, `QueueTable::look`, `QueueTable::pick` and `reap` refuse.
+//! `begin_context_end` waits until the context has no submitting queue and no driver use, and until no *event use*
+//! (`EndingContexts::event_uses`) exists anywhere, as an event does not tell its context. From then on, until `finish_context_end` or
+//! `cancel_context_end`, `begin_driver_use`, `QueueTable::select_next` and `destroy_if_finished` refuse.
 //!
-//! | call | made by | of | kept by |
+//! | call | made by | of | protected by |
 //! |---|---|---|---|
-//! | `submit`, `record`, `place`, `create_event` | `perform` | the queue handed over | busy |
-//! | `wait` | `perform` | the queue, and any context's event | busy; pin and event use |
+//! | `submit`, `record`, `place`, `create_event` | `submit_entry` | the queue being dispatched | submitting |
+//! | `wait` | `submit_entry` | the queue, and any context's event | submitting; pin and event use |
 //! | the same, `is_capturing`, `query_stream`, `synchronize_stream` | the program's thread, in its call | its stream, its event | the program; pin |
-//! | `query_event`, `synchronize_event`, `elapsed_ns` | the program's thread, in its call | its event, or what stands for it | the program; pin |
-//! | `record`, `query_event`, `elapsed_ns` of marks | `admit`, `submitted` | the calling program's stream | the program |
-//! | | `hand_over` where a bound is reached, `check_idle` | any stream | look |
-//! | | `perform` | the queue handed over | busy |
-//! | `is_capturing` | `refresh_captures`, `check_idle` | any stream | look |
-//! | `is_capturing`, `create_event`, `record`, `query_event`, `destroy_event` of a fence | `check_stopped` | the preempted stream | look |
-//! | `destroy_event` of a fence | `looked` | any stream | the last look |
-//! | `Slices::hold`, `Slices::release` | `work_slices` | any stream | look |
-//! | `is_hung` | `preempt` | the stream's context | look |
-//! | `Gate::store`, `Gate::progress` | `place` | the queue handed over, or the program's | busy; the program |
+//! | `query_event`, `synchronize_event`, `elapsed_ns` | the program's thread, in its call | its event, or the pooled one | the program; pin |
+//! | `record`, `query_event`, `elapsed_ns` of marks | `reserve_in_flight`, `submitted` | the calling program's stream | the program |
+//! | | `dispatch_selected` where a bound is reached, `check_idle` | any stream | driver use |
+//! | | `submit_entry` | the queue being dispatched | submitting |
+//! | `is_capturing` | `refresh_captures`, `check_idle` | any stream | driver use |
+//! | `is_capturing`, `create_event`, `record`, `query_event`, `destroy_event` of a fence | `check_stopped` | the preempted stream | driver use |
+//! | `destroy_event` of a fence | `end_driver_use` | any stream | the last driver use |
+//! | `ChannelGroups::disable`, `ChannelGroups::enable` | `apply_group_control` | any stream | driver use |
+//! | `is_hung` | `preempt` | the stream's context | driver use |
+//! | `StreamGates::store_word`, `StreamGates::progress` | `place_gate` | the queue being dispatched, or the program's | submitting; the program |
 //! | | `close_gates`, `open_needed_gates`, `open_gates`, `resume` | any stream | table |
-//! | `Gate::progress` | `check_stopped` | the preempted stream | look |
-//! | `destroy_stream`, `destroy_event` of its marks | `reap` | a stream that is over | a look of its own; nobody else looks |
-//! | `destroy_event` | `destroy_postponed` | an event that nobody means | event use |
-//! | `destroy_graph` | `perform` | a graph behind its last launch | busy |
-//! | whatever `with_stream` is given | the adapter | any stream | look |
+//! | `StreamGates::progress` | `check_stopped` | the preempted stream | driver use |
+//! | `destroy_stream`, `destroy_event` of its marks | `destroy_if_finished` | a finished stream | a driver use of its own; there is no other |
+//! | `destroy_event` | `destroy_postponed` | an unused event | event use |
+//! | `destroy_graph` | `submit_entry` | a graph behind its last launch | submitting |
+//! | the calls given to `with_stream` | the adapter | any stream | driver use |
 //!
-//! An event that was recorded before the engine was there has no context that the engine knows: a wait for it that still waits in a host
-//! queue when that context ends is made all the same.
+//! The engine does not know the context of an event that was recorded before the engine existed. If a wait for such an event is still
+//! pending when that context ends, the wait is made all the same.
 
 mod capture;
 mod channel_group;

@@ -16,7 +16,7 @@ use crate::stream_state::StreamState;
 
 pub(crate) use ending_contexts::EndingContexts;
 pub(crate) use module_loads::ModuleLoads;
-pub(crate) use queue_state::{Entry, GroupControl, Operation, QueueState};
+pub(crate) use queue_state::{Entry, GroupControl, IdleWatch, Operation, QueueState};
 pub(crate) use selection::{SelectedEntry, Selection};
 pub(crate) use waiters::Waiters;
 

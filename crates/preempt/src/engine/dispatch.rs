@@ -44,7 +44,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         loop {
             let picked = self.lock_table().select_next();
             match picked {
-                Selection::SelectedEntry(task) => self.submit_entry(*task),
+                Selection::Submit(task) => self.submit_entry(*task),
                 Selection::Release => self.open_needed_gates(),
                 Selection::Nothing { full } => {
                     let mut moved = false;

@@ -9,7 +9,7 @@ use crate::ids::Context;
 use crate::in_flight::Bound;
 use crate::outcome::Error;
 use crate::queue::Queue;
-use crate::queue_table::QueueTable;
+use crate::queue_table::{IdleWatch, QueueTable};
 
 /// Interval at which a thread that waits for room on the GPU asks again.
 const POLL_NS: u64 = 20_000;
@@ -30,7 +30,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             return Err(Error::AlreadyEnabled);
         }
         queue_state.config = Some(config);
-        queue_state.idle = (queue.in_flight.progress_count(), now, true);
+        queue_state.idle =
+            IdleWatch { progress_count: queue.in_flight.progress_count(), since_ns: now, notified: true };
         let gates = config.level >= PreemptionLevel::Device && self.driver.stream_gates().is_some();
         if gates && !queue.stream().is_legacy() {
             queue.set_gated();

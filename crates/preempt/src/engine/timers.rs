@@ -6,6 +6,7 @@ use super::Engine;
 use crate::driver::{Clock, Driver, Observer};
 use crate::outcome::Notice;
 use crate::queue::Queue;
+use crate::queue_table::IdleWatch;
 use crate::stream_state::StreamState;
 
 /// Interval at which a stream that is being preempted is checked.
@@ -57,9 +58,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             if let Some(timeout) = config.task_timeout_ns
                 && queue_state.state == StreamState::Running
                 && !queue_state.closing
-                && !(queue_state.idle.2 && queue_state.idle.0 == queue.in_flight.progress_count())
+                && !(queue_state.idle.notified
+                    && queue_state.idle.progress_count == queue.in_flight.progress_count())
             {
-                let at = queue_state.idle.1 + timeout;
+                let at = queue_state.idle.since_ns + timeout;
                 times.push(if now < at { at } else { now + timeout });
                 due.push(Due::CheckIdle(Arc::clone(&queue_state.queue)));
             }
@@ -88,10 +90,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             return;
         };
         let Some(timeout) = queue_state.config.and_then(|config| config.task_timeout_ns) else { return };
-        if queue_state.idle.0 != progress_count || !queue_state.is_drained() {
-            queue_state.idle = (progress_count, now, false);
-        } else if !queue_state.idle.2 && now >= queue_state.idle.1 + timeout {
-            queue_state.idle.2 = true;
+        if queue_state.idle.progress_count != progress_count || !queue_state.is_drained() {
+            queue_state.idle = IdleWatch { progress_count, since_ns: now, notified: false };
+        } else if !queue_state.idle.notified && now >= queue_state.idle.since_ns + timeout {
+            queue_state.idle.notified = true;
             drop(table);
             queue.request_wake();
             if queue.in_flight.progress_count() != progress_count && queue.take_wake_request() {

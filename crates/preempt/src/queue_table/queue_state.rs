@@ -81,6 +81,17 @@ pub(crate) struct Capture {
     pub(crate) started: u64,
 }
 
+/// Observation of a stream for the idle notice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdleWatch {
+    /// The progress count at the last observation.
+    pub(crate) progress_count: u64,
+    /// When it was first observed.
+    pub(crate) since_ns: u64,
+    /// Whether the notice was sent since then.
+    pub(crate) notified: bool,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct QueueState {
@@ -117,7 +128,7 @@ pub(crate) struct QueueState {
     /// The error of a deferred command, until a call returns it.
     pub(crate) deferred_error: Option<Code>,
     /// For the idle notice: the last progress count, when it was observed, and whether the notice was sent.
-    pub(crate) idle: (u64, u64, bool),
+    pub(crate) idle: IdleWatch,
 }
 
 impl QueueState {
@@ -142,7 +153,7 @@ impl QueueState {
             capture: Capture::default(),
             closing: false,
             deferred_error: None,
-            idle: (0, 0, true),
+            idle: IdleWatch { progress_count: 0, since_ns: 0, notified: true },
         }
     }
 

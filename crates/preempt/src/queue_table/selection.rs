@@ -20,7 +20,7 @@ pub(crate) struct SelectedEntry {
 #[derive(Debug)]
 pub(crate) enum Selection {
     /// Submit this entry.
-    SelectedEntry(Box<SelectedEntry>),
+    Submit(Box<SelectedEntry>),
     /// Open gates of a preempted queue as far as needed, then select again: a running queue needs more of its work.
     Release,
     /// Nothing now. `full` is not empty if only bounds prevent a submission.
@@ -50,7 +50,7 @@ impl QueueTable {
                 HeadStatus::Ready { released } => match self.dequeue(id, released) {
                     Some(task) => {
                         self.last_served = Some(id);
-                        return Selection::SelectedEntry(Box::new(task));
+                        return Selection::Submit(Box::new(task));
                     }
                     None => full.push(id),
                 },

@@ -59,7 +59,10 @@ mod tests {
         assert!(!waiters.is_satisfied(mine, Some(2)) && !waiters.is_satisfied(other, Some(9)));
         assert!(waiters.is_satisfied(mine, Some(3)) && waiters.is_satisfied(mine, None));
         waiters.enter(None);
-        assert!(waiters.is_satisfied(other, Some(0)), "a thread that waits for any change is woken for every operation");
+        assert!(
+            waiters.is_satisfied(other, Some(0)),
+            "a thread that waits for any change is woken for every operation"
+        );
         waiters.leave(None);
         waiters.leave(Some((mine, 3)));
         assert!(!waiters.is_satisfied(mine, Some(3)) && waiters.count() == 0);

@@ -1,4 +1,4 @@
-//! What a call takes along, and what it does not do.
+//! Deferred calls: what they copy, and when they are checked and made.
 
 use std::cell::Cell;
 
@@ -7,16 +7,16 @@ use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::driver::Driver;
 use sluice_preempt::ids::Code;
 
-use crate::gpu::{Effect, Job, job};
+use crate::fake_gpu::{Effect, Job, job};
 use crate::rig::{BLOCKING, NON_BLOCKING, SYNC, TestRig, config};
 
 #[test]
-fn parameters_and_pageable_bytes_are_those_of_the_call_not_of_the_submission() {
+fn deferred_call_uses_parameters_and_pageable_bytes_of_the_time_of_the_call() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
     let value = Cell::new(7);
-    // As the hook does it: `later` copies what the program may overwrite as soon as the call has returned.
+    // As in the hook: `later` copies what the program may overwrite as soon as the call has returned.
     let launch = || Command::clone(&job(Effect::Store { to: 1, value: value.get() }, 10, 1));
     let copy = || rig.call(Job { effect: Effect::Store { to: 2, value: value.get() }, ns: 500, tag: 2 });
     for make in [&launch as &dyn Fn() -> Command, &copy] {
@@ -30,7 +30,7 @@ fn parameters_and_pageable_bytes_are_those_of_the_call_not_of_the_submission() {
 }
 
 #[test]
-fn a_call_that_only_the_adapter_knows_is_made_in_its_turn_on_the_engines_stream() {
+fn deferred_closures_run_in_order_on_the_queues_stream() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
@@ -53,7 +53,7 @@ fn a_call_that_only_the_adapter_knows_is_made_in_its_turn_on_the_engines_stream(
 }
 
 #[test]
-fn a_stream_that_runs_copies_nothing() {
+fn running_stream_copies_nothing() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     let never = || -> Result<Deferral, Code> { panic!("copied") };
@@ -61,20 +61,20 @@ fn a_stream_that_runs_copies_nothing() {
 }
 
 #[test]
-fn without_another_client_an_adaptive_stream_costs_no_driver_call() {
+fn adaptive_stream_makes_no_driver_call_while_no_other_client_is_ready() {
     let rig = TestRig::new();
     let queue = rig.stream(1, BLOCKING);
     rig.engine.enable(&queue, Config { adaptive: true, ..config(PreemptionLevel::Device) }).unwrap();
     let before = rig.gpu.state().made;
     (0..100).for_each(|_| rig.engine.submit(&queue, Work::Kernel(1), || Ok(()), || panic!()).unwrap());
-    assert_eq!(rig.gpu.state().made, before, "an event or a gate was made");
+    assert_eq!(rig.gpu.state().made, before, "an event or a gate was created");
     rig.engine.set_contended(true);
     rig.launch_tagged(&queue, 1);
     assert!(rig.gpu.state().streams[&queue.stream().handle].arrived > 0, "no gate was placed");
 }
 
 #[test]
-fn a_deferred_launch_is_checked_when_it_is_called() {
+fn deferred_launch_is_checked_by_the_call_itself() {
     let limits = LaunchLimits { threads: 1024, shared_bytes: 48 << 10 };
     let good = Launch { function: 1, grid: [1; 3], block: [32, 32, 1], ..Launch::default() };
     assert_eq!(good.check(limits), Ok(()));
@@ -96,7 +96,7 @@ fn a_deferred_launch_is_checked_when_it_is_called() {
 }
 
 #[test]
-fn an_allocation_in_stream_order_is_made_at_once_and_usable() {
+fn deferred_launch_uses_memory_allocated_while_the_stream_was_preempted() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
@@ -112,7 +112,7 @@ fn an_allocation_in_stream_order_is_made_at_once_and_usable() {
 }
 
 #[test]
-fn a_graph_that_is_destroyed_while_its_launches_wait_lives_until_the_last_of_them() {
+fn destroyed_graph_lives_until_its_last_pending_launch() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.gpu.state().graphs.insert(9, Vec::new());
@@ -140,7 +140,11 @@ fn host_functions_run_once_and_in_order() {
             rig.launch(&queue, Effect::Host(round * 10 + data), 0, 0).unwrap();
         }
         rig.gpu.finish();
-        assert_eq!(rig.gpu.state().host_calls.len() as u64, round * 10, "called while preempted");
+        assert_eq!(
+            rig.gpu.state().host_calls.len() as u64,
+            round * 10,
+            "a host function ran while the stream was preempted"
+        );
         rig.restore(&queue);
         rig.run_to_completion();
     }
@@ -148,7 +152,7 @@ fn host_functions_run_once_and_in_order() {
 }
 
 #[test]
-fn destroying_a_preempted_stream_returns_at_once_and_its_work_is_done_after_all() {
+fn destroy_of_preempted_stream_returns_at_once_and_its_work_completes_later() {
     let rig = TestRig::new();
     let destroyed = |handle| rig.gpu.state().streams[&handle].destroyed;
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);

@@ -1,11 +1,11 @@
-//! Captures: direct on the capturing stream, undisturbed by others and by the engine.
+//! Captures go directly to the driver, and neither other streams nor the engine disturb them.
 
 use sluice_preempt::command::Command;
 use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::ids::Code;
 use sluice_preempt::queue::Queue;
 
-use crate::gpu::Effect;
+use crate::fake_gpu::Effect;
 use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, SYNC, TestRig};
 
 fn begin(rig: &TestRig, queue: &Queue, graph: u64, global: bool) {
@@ -21,7 +21,7 @@ fn begin(rig: &TestRig, queue: &Queue, graph: u64, global: bool) {
     rig.engine.begin_capture(queue, now).unwrap();
 }
 
-/// The graph's kernels by tag; `None` if the capture was broken.
+/// The tags of the graph's kernels; `None` if the capture was broken.
 fn end(rig: &TestRig, graph: u64) -> Option<Vec<u64>> {
     let mut state = rig.gpu.state();
     let captured = state.streams.values_mut().filter(|fake| fake.capture == Some(graph));
@@ -35,7 +35,7 @@ fn end(rig: &TestRig, graph: u64) -> Option<Vec<u64>> {
 }
 
 #[test]
-fn a_stream_captures_while_another_is_preempted_and_the_graph_replays() {
+fn stream_captures_while_another_is_preempted_and_its_graph_replays() {
     let rig = TestRig::new();
     let (capturing, held) =
         (rig.queue(NON_BLOCKING, PreemptionLevel::Device), rig.queue(NON_BLOCKING, PreemptionLevel::Device));
@@ -55,7 +55,7 @@ fn a_stream_captures_while_another_is_preempted_and_the_graph_replays() {
 }
 
 #[test]
-fn what_waits_in_the_capturing_streams_own_queue_does_not_join_the_graph() {
+fn pending_commands_of_capturing_stream_do_not_join_the_graph() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
@@ -72,7 +72,7 @@ fn what_waits_in_the_capturing_streams_own_queue_does_not_join_the_graph() {
 }
 
 #[test]
-fn a_stream_is_drawn_into_a_capture_by_a_wait_even_while_it_is_preempted() {
+fn preempted_stream_joins_capture_through_a_wait() {
     let rig = TestRig::new();
     let (origin, drawn) =
         (rig.queue(NON_BLOCKING, PreemptionLevel::Host), rig.queue(NON_BLOCKING, PreemptionLevel::Host));
@@ -86,14 +86,14 @@ fn a_stream_is_drawn_into_a_capture_by_a_wait_even_while_it_is_preempted() {
     rig.launch_tagged(&drawn, 3);
     rig.restore(&drawn);
     rig.engine.dispatch();
-    assert_eq!(rig.submitted(&drawn), 0, "older work ran into the capture");
+    assert_eq!(rig.submitted(&drawn), 0, "older work joined the capture");
     assert_eq!(end(&rig, 1), Some(vec![2, 3]));
     rig.run_to_completion();
     assert_eq!(rig.executed(&drawn), [1]);
 }
 
 #[test]
-fn the_engines_own_calls_break_no_capture_of_the_program() {
+fn engines_own_calls_break_no_capture_of_the_program() {
     let rig = TestRig::new();
     let (capturing, busy) =
         (rig.queue(NON_BLOCKING, PreemptionLevel::Device), rig.queue(NON_BLOCKING, PreemptionLevel::Device));
@@ -114,7 +114,7 @@ fn the_engines_own_calls_break_no_capture_of_the_program() {
 }
 
 #[test]
-fn preempting_a_capturing_stream_changes_no_graph_and_does_not_claim_that_it_stands_still() {
+fn preempting_a_capturing_stream_changes_no_graph_and_does_not_report_it_stopped() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.launch(&queue, Effect::Nothing, 50_000, 1).unwrap();
@@ -132,7 +132,7 @@ fn preempting_a_capturing_stream_changes_no_graph_and_does_not_claim_that_it_sta
 }
 
 #[test]
-fn nothing_goes_to_the_legacy_stream_while_a_blocking_one_is_captured() {
+fn nothing_is_submitted_to_the_legacy_stream_while_a_blocking_one_is_captured() {
     let rig = TestRig::new();
     let (capturing, legacy) =
         (rig.queue(BLOCKING, PreemptionLevel::Device), rig.legacy_queue(PreemptionLevel::Device));
@@ -140,7 +140,7 @@ fn nothing_goes_to_the_legacy_stream_while_a_blocking_one_is_captured() {
     rig.launch_tagged(&legacy, 7);
     begin(&rig, &capturing, 1, true);
     rig.launch(&capturing, Effect::Nothing, 1000, 1).unwrap();
-    // Neither what waited, nor a record by which the engine would learn whether it stands.
+    // Neither the pending command nor the fence by which the engine would check whether the stream has stopped.
     rig.restore(&legacy);
     rig.engine.dispatch();
     rig.preempt(&legacy, ASYNC).unwrap();

@@ -1,4 +1,4 @@
-//! Contexts that end, or do not, while other threads are at work.
+//! Contexts that end, or survive the call that might have ended them, while other threads work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,13 +10,13 @@ use sluice_preempt::ids::{Context, Event};
 use sluice_preempt::outcome::Error;
 use sluice_preempt::queue::Queue;
 
-use crate::gpu::{CallPoint, Effect};
+use crate::fake_gpu::{CallPoint, Effect};
 use crate::rig::{ASYNC, NON_BLOCKING, SYNC, TestRig, config};
 
 const MS: u64 = 1_000_000;
 const FIRST: Context = Context(1);
 
-/// A preempted stream of context 2 behind an event of context 1, which has been recorded.
+/// A preempted stream of context 2 behind a recorded event of context 1.
 fn waits_for_another_context(rig: &TestRig) -> (Arc<Queue>, Event) {
     let (recorder, waiter) = (rig.stream(1, NON_BLOCKING), rig.stream(2, NON_BLOCKING));
     rig.engine.enable(&waiter, config(PreemptionLevel::Host)).unwrap();
@@ -30,7 +30,7 @@ fn waits_for_another_context(rig: &TestRig) -> (Arc<Queue>, Event) {
 }
 
 #[test]
-fn what_waits_for_an_event_of_a_context_that_has_ended_goes_on_without_asking_for_it() {
+fn wait_for_event_of_ended_context_is_skipped_without_a_driver_call() {
     for destroyed in [false, true] {
         let rig = TestRig::new();
         let (waiter, event) = waits_for_another_context(&rig);
@@ -45,7 +45,8 @@ fn what_waits_for_an_event_of_a_context_that_has_ended_goes_on_without_asking_fo
     }
 }
 
-/// Has another thread end context 1 in the middle of such a call, which goes on when that thread waits, or has not waited; its end.
+/// Ends context 1 from another thread during the given driver call. The call goes on when that thread waits, or has
+/// finished. Returns a function that joins the thread.
 fn ends_during(rig: &TestRig, call: CallPoint) -> impl FnOnce() + use<> {
     let program = Arc::new(Mutex::new(None));
     let (other, starts, asked) = (rig.clone(), Arc::clone(&program), rig.gpu.clone());
@@ -70,7 +71,7 @@ fn ends_during(rig: &TestRig, call: CallPoint) -> impl FnOnce() + use<> {
 }
 
 #[test]
-fn a_context_does_not_end_while_the_worker_has_a_stream_of_another_wait_for_its_event() {
+fn context_does_not_end_while_the_worker_makes_another_contexts_stream_wait_for_its_event() {
     for destroyed in [false, true] {
         let rig = TestRig::new();
         let (waiter, event) = waits_for_another_context(&rig);
@@ -83,12 +84,15 @@ fn a_context_does_not_end_while_the_worker_has_a_stream_of_another_wait_for_its_
         join();
         rig.run_to_completion();
         assert_eq!(rig.executed(&waiter), [7]);
-        assert!(!rig.gpu.state().destroyed_events.contains(&event.0), "it ended with its context");
+        assert!(
+            !rig.gpu.state().destroyed_events.contains(&event.0),
+            "the event was destroyed although it had ended with its context"
+        );
     }
 }
 
 #[test]
-fn a_context_does_not_end_while_a_stream_of_it_is_looked_at() {
+fn context_does_not_end_during_a_driver_use_of_its_stream() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.launch(&queue, Effect::Nothing, MS, 1).unwrap();
@@ -100,7 +104,7 @@ fn a_context_does_not_end_while_a_stream_of_it_is_looked_at() {
 }
 
 #[test]
-fn a_context_does_not_end_before_the_gpu_has_been_given_back_to_it() {
+fn context_does_not_end_before_its_channel_group_is_enabled() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Full);
@@ -113,7 +117,7 @@ fn a_context_does_not_end_before_the_gpu_has_been_given_back_to_it() {
 }
 
 #[test]
-fn no_event_is_waited_for_by_the_worker_while_a_context_might_be_ending() {
+fn worker_waits_for_no_event_while_a_context_may_be_ending() {
     let rig = TestRig::new();
     let (waiter, _) = waits_for_another_context(&rig);
     rig.engine.begin_context_end(FIRST);
@@ -127,7 +131,7 @@ fn no_event_is_waited_for_by_the_worker_while_a_context_might_be_ending() {
     assert_eq!(rig.executed(&waiter), [7]);
 }
 
-/// Context 1 may be ending; meanwhile two commands were called, of which the queue's bound keeps the second back.
+/// Context 1 may be ending. Two commands were called in between; the queue's bound allows only the first.
 fn kept_back() -> (TestRig, Arc<Queue>) {
     let rig = TestRig::new();
     let queue = rig.stream(1, NON_BLOCKING);
@@ -139,7 +143,7 @@ fn kept_back() -> (TestRig, Arc<Queue>) {
 }
 
 #[test]
-fn what_a_bound_keeps_back_waits_until_the_context_has_not_ended() {
+fn bounded_command_waits_until_the_context_is_known_to_survive() {
     let (rig, queue) = kept_back();
     assert_eq!(rig.engine.pending_commands(&queue), 1);
     rig.gpu.finish();
@@ -153,7 +157,7 @@ fn what_a_bound_keeps_back_waits_until_the_context_has_not_ended() {
 }
 
 #[test]
-fn a_second_thread_that_may_end_a_context_comes_through_when_the_first_has_not() {
+fn second_thread_that_may_end_a_context_proceeds_after_the_first_did_not() {
     let (rig, queue) = kept_back();
     let (other, before) = (rig.clone(), rig.gpu.state().pauses);
     let second = thread::spawn(move || {
@@ -167,7 +171,7 @@ fn a_second_thread_that_may_end_a_context_comes_through_when_the_first_has_not()
     rig.engine.cancel_context_end(FIRST);
     rig.gpu.finish();
     while !second.is_finished() {
-        assert!(pauses() < before + 1_000_000, "the second waits for ever");
+        assert!(pauses() < before + 1_000_000, "the second thread waits without end");
         thread::yield_now();
     }
     rig.run_to_completion();
@@ -175,7 +179,7 @@ fn a_second_thread_that_may_end_a_context_comes_through_when_the_first_has_not()
 }
 
 #[test]
-fn an_event_of_which_nobody_told_may_have_the_handle_of_one_that_ended_with_its_context() {
+fn unknown_event_may_reuse_the_handle_of_one_that_ended_with_its_context() {
     let rig = TestRig::new();
     let (waiter, event) = waits_for_another_context(&rig);
     rig.engine.destroy_event(event).unwrap();
@@ -190,14 +194,14 @@ fn an_event_of_which_nobody_told_may_have_the_handle_of_one_that_ended_with_its_
 }
 
 #[test]
-fn the_next_context_of_the_same_handle_is_given_no_events_of_the_one_before() {
+fn next_context_with_the_same_handle_gets_no_events_of_the_previous_one() {
     let rig = TestRig::new();
     for round in 0..3 {
         let (recorder, waiter) =
             (rig.stream(1, NON_BLOCKING), rig.queue(NON_BLOCKING, PreemptionLevel::Host));
         rig.preempt(&waiter, SYNC).unwrap();
         let event = rig.event();
-        // Each record but the first needs an event of the engine's, since what was recorded before is still meant.
+        // Each record but the first needs an event of the pool, since waits still use the earlier records.
         for _ in 0..3 {
             rig.launch_tagged(&recorder, round);
             rig.engine.record(&recorder, event).unwrap();
@@ -211,7 +215,7 @@ fn the_next_context_of_the_same_handle_is_given_no_events_of_the_one_before() {
 }
 
 #[test]
-fn nothing_of_a_context_is_used_while_a_call_of_the_drivers_may_end_it() {
+fn nothing_of_a_context_is_used_during_a_driver_call_that_may_end_it() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
     let held = rig.queue(NON_BLOCKING, PreemptionLevel::Full);
@@ -227,7 +231,7 @@ fn nothing_of_a_context_is_used_while_a_call_of_the_drivers_may_end_it() {
     }
     rig.engine.begin_context_end(FIRST);
     assert_eq!((rig.engine.pending_commands(&held), rig.engine.pending_commands(&watched)), (0, 0));
-    // The driver's call is under way.
+    // The driver's call is in progress.
     rig.gpu.state().ended.insert(1);
     for queue in [&held, &watched] {
         assert_eq!(rig.preempt(queue, SYNC), Err(Error::Closing));
@@ -241,8 +245,8 @@ fn nothing_of_a_context_is_used_while_a_call_of_the_drivers_may_end_it() {
         rig.gpu.advance(2 * MS);
         rig.engine.dispatch();
     }
-    assert_eq!(rig.executed(&elsewhere), [1], "other contexts go on");
-    // It has not ended it.
+    assert_eq!(rig.executed(&elsewhere), [1], "other contexts have to go on");
+    // The call has not ended the context.
     rig.gpu.state().ended.clear();
     rig.engine.cancel_context_end(FIRST);
     rig.preempt(&held, SYNC).unwrap();
@@ -254,7 +258,7 @@ fn nothing_of_a_context_is_used_while_a_call_of_the_drivers_may_end_it() {
 }
 
 #[test]
-fn a_stream_destroyed_while_its_context_might_have_ended_is_destroyed_when_it_has_not() {
+fn stream_destroyed_while_its_context_might_end_is_destroyed_once_the_context_survives() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.launch_tagged(&queue, 1);
@@ -268,7 +272,7 @@ fn a_stream_destroyed_while_its_context_might_have_ended_is_destroyed_when_it_ha
 }
 
 #[test]
-fn threads_that_wait_for_a_stream_go_on_when_its_context_has_ended() {
+fn threads_that_wait_for_a_stream_return_when_its_context_has_ended() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.engine.begin_context_end(FIRST);
@@ -280,7 +284,7 @@ fn threads_that_wait_for_a_stream_go_on_when_its_context_has_ended() {
     while rig.engine.blocked_threads() == 0 {
         thread::yield_now();
     }
-    // Without a word before: the device was reset.
+    // Without `begin_context_end` before: the device was reset.
     rig.gpu.end_context(1);
     rig.engine.finish_context_end(FIRST);
     waiting.join().unwrap().unwrap();

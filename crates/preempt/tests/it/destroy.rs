@@ -1,4 +1,4 @@
-//! Streams that end while other threads are at work.
+//! Streams that are destroyed while other threads work.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use sluice_preempt::ids::Stream;
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::queue::Queue;
 
-use crate::gpu::{CallPoint, Effect};
+use crate::fake_gpu::{CallPoint, Effect};
 use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, TestRig, config};
 
 const MS: u64 = 1_000_000;
 
-/// A stream that is looked at for idleness, with a kernel that is done by the next look.
+/// A stream that the worker checks for idleness, with a kernel that is done at the next check.
 fn watched(rig: &TestRig) -> Arc<Queue> {
     let queue = rig.stream(1, NON_BLOCKING);
     let timeout = Config { task_timeout_ns: Some(MS), ..config(PreemptionLevel::Host) };
@@ -21,16 +21,16 @@ fn watched(rig: &TestRig) -> Arc<Queue> {
     queue
 }
 
-/// Destroys `queue` while another thread does this, once the driver's stream is gone.
+/// Destroys `queue`; another thread runs `then` once the driver's stream is gone.
 fn destroy(rig: &TestRig, queue: &Queue, then: impl FnOnce(&TestRig) + Send + 'static) {
     let other = rig.clone();
     rig.gpu.run_during(CallPoint::Destroy, move || then(&other));
     rig.engine.destroy_stream(queue).unwrap();
-    assert!(rig.gpu.was_interrupted(CallPoint::Destroy), "nothing was destroyed");
+    assert!(rig.gpu.was_interrupted(CallPoint::Destroy), "the driver destroyed no stream");
 }
 
 #[test]
-fn the_worker_does_not_look_for_idleness_at_a_stream_that_has_just_been_destroyed() {
+fn worker_does_not_check_a_just_destroyed_stream_for_idleness() {
     let rig = TestRig::new();
     let queue = watched(&rig);
     rig.engine.dispatch();
@@ -43,16 +43,19 @@ fn the_worker_does_not_look_for_idleness_at_a_stream_that_has_just_been_destroye
 }
 
 #[test]
-fn looks_at_several_streams_are_taken_one_by_one_so_that_one_may_end_meanwhile() {
+fn idle_checks_use_one_stream_at_a_time_so_that_another_may_be_destroyed() {
     let rig = TestRig::new();
     let queues = [watched(&rig), watched(&rig)];
     rig.engine.dispatch();
     rig.gpu.advance(MS);
-    // While the worker asks about the first one the program destroys the other.
+    // While the worker queries the first stream, the program destroys the other.
     let (other, second) = (rig.clone(), Arc::clone(&queues[1]));
     rig.gpu.run_during(CallPoint::Query, move || {
         other.engine.destroy_stream(&second).unwrap();
-        assert!(other.gpu.state().streams[&second.stream().handle].destroyed, "it waits for nobody");
+        assert!(
+            other.gpu.state().streams[&second.stream().handle].destroyed,
+            "the destruction has to return at once"
+        );
     });
     rig.engine.dispatch();
     assert!(rig.gpu.was_interrupted(CallPoint::Query), "nobody asked");
@@ -60,7 +63,7 @@ fn looks_at_several_streams_are_taken_one_by_one_so_that_one_may_end_meanwhile()
 }
 
 #[test]
-fn a_program_that_is_told_of_an_idle_stream_may_end_the_context_there_and_then() {
+fn idle_callback_may_end_the_context_of_its_stream() {
     let rig = TestRig::new();
     let queues = [watched(&rig), watched(&rig)];
     let other = rig.clone();
@@ -72,7 +75,7 @@ fn a_program_that_is_told_of_an_idle_stream_may_end_the_context_there_and_then()
 }
 
 #[test]
-fn a_destroyed_stream_opens_no_gates_of_the_one_that_has_its_handle_now() {
+fn destroyed_stream_opens_no_gates_of_the_stream_that_reuses_its_handle() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
     rig.launch_tagged(&queue, 100);
@@ -82,7 +85,7 @@ fn a_destroyed_stream_opens_no_gates_of_the_one_that_has_its_handle_now() {
     destroy(&rig, &queue, move |rig| {
         rig.gpu.create_again(stream);
         rig.gpu.state().executed.clear();
-        assert!(!rig.engine.is_handle_current(&former), "the handle means another stream by now");
+        assert!(!rig.engine.is_handle_current(&former), "the handle refers to another stream by now");
         let queue = rig.engine.queue(stream);
         rig.engine.enable(&queue, config(PreemptionLevel::Device)).unwrap();
         (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
@@ -90,10 +93,10 @@ fn a_destroyed_stream_opens_no_gates_of_the_one_that_has_its_handle_now() {
         rig.preempt(&queue, ASYNC).unwrap();
         rig.gpu.advance(MS);
         assert_eq!(rig.executed(&queue), [0, 1]);
-        // Something that may need what is behind gates.
+        // A stream that may need what is behind gates.
         rig.stream(1, BLOCKING);
         rig.gpu.advance(MS);
-        assert_eq!(rig.executed(&queue), [0, 1], "it went on though it is preempted");
+        assert_eq!(rig.executed(&queue), [0, 1], "the stream went on although it is preempted");
     });
     assert_eq!(rig.engine.queue_count(), 2);
 }

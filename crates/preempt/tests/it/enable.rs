@@ -1,4 +1,4 @@
-//! Enabling, disabling, destroying: again and again, and at bad moments.
+//! Enabling, disabling and destroying: repeatedly, and at unfavourable moments.
 
 use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::outcome::Error;
@@ -6,7 +6,7 @@ use sluice_preempt::outcome::Error;
 use crate::rig::{ASYNC, BLOCKING, SYNC, TestRig, config};
 
 #[test]
-fn the_calls_say_what_is_wrong() {
+fn engine_calls_return_the_reason_of_a_failure() {
     let rig = TestRig::new();
     let queue = rig.stream(1, BLOCKING);
     assert_eq!(rig.preempt(&queue, SYNC), Err(Error::NotEnabled));
@@ -32,7 +32,7 @@ fn the_calls_say_what_is_wrong() {
 }
 
 #[test]
-fn disabling_a_preempted_stream_hands_over_in_order_and_leaves_it_free() {
+fn disabling_a_preempted_stream_submits_in_order_and_leaves_it_running() {
     for level in [PreemptionLevel::Host, PreemptionLevel::Device] {
         let rig = TestRig::new();
         let queue = rig.queue(BLOCKING, level);
@@ -49,7 +49,7 @@ fn disabling_a_preempted_stream_hands_over_in_order_and_leaves_it_free() {
 }
 
 #[test]
-fn a_hundred_thousand_times_enabled_and_disabled() {
+fn stream_enabled_and_disabled_a_hundred_thousand_times_runs_everything_in_order() {
     let rig = TestRig::new();
     let queue = rig.stream(1, BLOCKING);
     for round in 0..100_000u64 {
@@ -71,7 +71,7 @@ fn ten_thousand_streams_destroyed_while_preempted_leave_nothing_behind() {
     for round in 0..10_000 {
         let queue = rig.queue(BLOCKING, PreemptionLevel::Host);
         let event = rig.event();
-        // A whole batch, so that the engine makes a mark.
+        // A whole batch, so that the engine records a mark.
         (0..8).for_each(|tag| rig.launch_tagged(&queue, tag));
         rig.preempt(&queue, ASYNC).unwrap();
         rig.launch_tagged(&queue, round);
@@ -83,18 +83,18 @@ fn ten_thousand_streams_destroyed_while_preempted_leave_nothing_behind() {
         rig.engine.dispatch();
         rig.gpu.advance(10_000);
         assert_eq!(rig.executed(&queue).len(), 9);
-        // The fake keeps its own records of what is gone.
+        // The fake GPU keeps its own records of destroyed objects.
         let mut state = rig.gpu.state();
         state.streams.clear();
         state.executed.clear();
         state.submitted.clear();
     }
     assert_eq!((rig.engine.queue_count(), rig.engine.generation_count()), (0, 0));
-    assert_eq!(rig.gpu.state().events.len(), 0, "events of the engine's own are left");
+    assert_eq!(rig.gpu.state().events.len(), 0, "events of the engine remain");
 }
 
 #[test]
-fn the_end_of_a_context_lets_its_streams_run_and_forgets_them() {
+fn end_of_a_context_restores_its_streams_and_forgets_them() {
     let rig = TestRig::new();
     let (mine, other) = (rig.queue(BLOCKING, PreemptionLevel::Device), rig.stream(2, BLOCKING));
     rig.engine.enable(&other, config(PreemptionLevel::Host)).unwrap();

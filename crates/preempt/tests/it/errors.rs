@@ -1,11 +1,11 @@
-//! What the driver says to deferred commands, and when the program hears of it.
+//! Errors that the driver returns for deferred commands, and the call that returns them to the program.
 
 use sluice_preempt::command::{Command, Launch};
 use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::ids::Code;
 use sluice_preempt::outcome::Notice;
 
-use crate::gpu::{Effect, REFUSED};
+use crate::fake_gpu::{Effect, REFUSED};
 use crate::rig::{NON_BLOCKING, SYNC, TestRig};
 
 const TOO_MANY_RESOURCES: Code = Code(701);
@@ -15,7 +15,7 @@ fn refused() -> Command {
 }
 
 #[test]
-fn a_refused_launch_is_reported_at_once_while_the_stream_runs() {
+fn refused_launch_is_returned_by_the_call_while_the_stream_runs() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     assert_eq!(rig.command(&queue, &refused()), Err(TOO_MANY_RESOURCES));
@@ -25,7 +25,7 @@ fn a_refused_launch_is_reported_at_once_while_the_stream_runs() {
 }
 
 #[test]
-fn a_deferred_launch_that_is_refused_is_reported_once_and_the_rest_still_runs() {
+fn refused_deferred_launch_is_returned_once_and_the_rest_still_runs() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
@@ -42,7 +42,7 @@ fn a_deferred_launch_that_is_refused_is_reported_once_and_the_rest_still_runs() 
 }
 
 #[test]
-fn each_call_that_may_return_it_returns_a_deferred_error() {
+fn each_call_that_may_return_a_deferred_error_returns_it() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     type Call = fn(&TestRig, &sluice_preempt::queue::Queue) -> Result<(), Code>;
@@ -62,7 +62,7 @@ fn each_call_that_may_return_it_returns_a_deferred_error() {
 }
 
 #[test]
-fn a_lost_context_is_reported_by_everything_that_follows_and_nothing_hangs() {
+fn lost_context_is_returned_by_every_later_call_and_nothing_hangs() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
     rig.preempt(&queue, SYNC).unwrap();

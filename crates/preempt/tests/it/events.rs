@@ -1,4 +1,4 @@
-//! Events mean the record that was last when they were used, however late it is handed over.
+//! An event refers to its latest record at the time of the call, however late that record is submitted.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::ids::{Code, Event};
 use sluice_preempt::queue::Queue;
 
-use crate::gpu::Effect;
+use crate::fake_gpu::Effect;
 use crate::rig::{ASYNC, NON_BLOCKING, SYNC, TestRig};
 
 fn streams(rig: &TestRig) -> (Arc<Queue>, Arc<Queue>, Event) {
@@ -15,7 +15,7 @@ fn streams(rig: &TestRig) -> (Arc<Queue>, Arc<Queue>, Event) {
 }
 
 #[test]
-fn an_event_without_a_record_is_reached_and_holds_up_nobody() {
+fn event_without_a_record_counts_as_reached_and_delays_no_stream() {
     let rig = TestRig::new();
     let (_, waiting, event) = streams(&rig);
     assert_eq!(rig.engine.query_event(event), Ok(()));
@@ -28,7 +28,7 @@ fn an_event_without_a_record_is_reached_and_holds_up_nobody() {
 }
 
 #[test]
-fn an_event_whose_record_waits_is_not_ready_without_asking_the_driver() {
+fn event_with_pending_record_is_not_ready_without_a_driver_call() {
     let rig = TestRig::new();
     let (recording, _, event) = streams(&rig);
     let other = rig.event();
@@ -47,14 +47,14 @@ fn an_event_whose_record_waits_is_not_ready_without_asking_the_driver() {
 }
 
 #[test]
-fn a_wait_that_is_queued_means_the_record_before_it_not_a_later_one() {
+fn queued_wait_refers_to_the_record_before_it_and_not_to_a_later_one() {
     let rig = TestRig::new();
     let (recording, waiting, event) = streams(&rig);
     rig.engine.record(&recording, event).unwrap();
     rig.preempt(&waiting, ASYNC).unwrap();
     rig.engine.wait(&waiting, event).unwrap();
     rig.launch_tagged(&waiting, 1);
-    // Recorded again behind a kernel without end: who waits for the first record must not wait for this.
+    // Recorded again behind a kernel without end. A wait for the first record must not wait for this one.
     rig.launch(&recording, Effect::Nothing, 1 << 60, 2).unwrap();
     rig.engine.record(&recording, event).unwrap();
     rig.restore(&waiting);
@@ -64,7 +64,7 @@ fn a_wait_that_is_queued_means_the_record_before_it_not_a_later_one() {
 }
 
 #[test]
-fn a_wait_called_before_a_record_does_not_mean_it() {
+fn wait_called_before_a_record_does_not_refer_to_it() {
     let rig = TestRig::new();
     let (recording, waiting, event) = streams(&rig);
     rig.preempt(&waiting, ASYNC).unwrap();
@@ -78,7 +78,7 @@ fn a_wait_called_before_a_record_does_not_mean_it() {
 }
 
 #[test]
-fn a_wait_for_a_record_that_waits_itself_holds_up_no_thread_and_keeps_the_order() {
+fn wait_for_a_pending_record_blocks_no_thread_and_keeps_the_order() {
     let rig = TestRig::new();
     let (recording, waiting, event) = streams(&rig);
     for queue in [&recording, &waiting] {
@@ -95,7 +95,7 @@ fn a_wait_for_a_record_that_waits_itself_holds_up_no_thread_and_keeps_the_order(
 }
 
 #[test]
-fn an_event_destroyed_while_its_record_and_a_wait_are_queued_is_still_used_by_both() {
+fn event_destroyed_while_its_record_and_a_wait_are_queued_is_still_used_by_both() {
     let rig = TestRig::new();
     let (recording, waiting, event) = streams(&rig);
     rig.preempt(&recording, ASYNC).unwrap();
@@ -116,7 +116,7 @@ fn an_event_destroyed_while_its_record_and_a_wait_are_queued_is_still_used_by_bo
 }
 
 #[test]
-fn elapsed_time_counts_what_the_stream_stood_still() {
+fn elapsed_time_includes_the_time_the_stream_was_stopped() {
     let rig = TestRig::new();
     let (queue, _, before) = streams(&rig);
     let after = rig.event();

@@ -1,4 +1,4 @@
-//! The legacy default stream: after all earlier work of blocking streams, before all later work of theirs.
+//! The legacy default stream runs after all earlier work of blocking streams and before all their later work.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sluice_preempt::command::Work;
 use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::queue::Queue;
 
-use crate::gpu::Effect;
+use crate::fake_gpu::Effect;
 use crate::rig::{BLOCKING, NON_BLOCKING, SYNC, TestRig};
 
 struct Streams {
@@ -26,13 +26,13 @@ fn streams(rig: &TestRig, level: PreemptionLevel) -> Streams {
     }
 }
 
-/// Tags in the order in which they ran, on all streams.
+/// Tags of all streams in the order in which they ran.
 fn order(rig: &TestRig) -> Vec<u64> {
     rig.gpu.state().executed.iter().map(|(_, tag)| *tag).collect()
 }
 
 #[test]
-fn a_legacy_command_waits_for_queued_blocking_ones_and_later_ones_wait_for_it() {
+fn legacy_command_waits_for_queued_blocking_ones_and_later_ones_wait_for_it() {
     for level in [PreemptionLevel::Host, PreemptionLevel::Device] {
         let rig = TestRig::new();
         let s = streams(&rig, level);
@@ -42,7 +42,7 @@ fn a_legacy_command_waits_for_queued_blocking_ones_and_later_ones_wait_for_it() 
         rig.launch_tagged(&s.blocking, 1);
         rig.launch_tagged(&s.legacy, 2);
         rig.launch_tagged(&s.other, 3);
-        // In an order that would let the later ones overtake.
+        // In an order that would let later commands overtake earlier ones.
         for queue in [&s.other, &s.legacy, &s.blocking] {
             rig.restore(queue);
         }
@@ -52,7 +52,7 @@ fn a_legacy_command_waits_for_queued_blocking_ones_and_later_ones_wait_for_it() 
 }
 
 #[test]
-fn a_running_legacy_stream_makes_the_preempted_one_hand_over_what_came_before() {
+fn running_legacy_stream_makes_the_preempted_one_submit_what_came_before() {
     let rig = TestRig::new();
     let s = streams(&rig, PreemptionLevel::Host);
     rig.preempt(&s.blocking, SYNC).unwrap();
@@ -81,7 +81,7 @@ fn gates_of_blocking_streams_open_for_a_running_legacy_command() {
 }
 
 #[test]
-fn gates_open_for_a_legacy_stream_that_nobody_ever_enabled() {
+fn gates_open_for_a_legacy_stream_without_preemption_enabled() {
     for legacy_first in [true, false] {
         let rig = TestRig::new();
         let first = legacy_first.then(|| rig.legacy_stream());
@@ -96,7 +96,7 @@ fn gates_open_for_a_legacy_stream_that_nobody_ever_enabled() {
 }
 
 #[test]
-fn non_blocking_streams_and_legacy_leave_each_other_alone() {
+fn non_blocking_streams_and_legacy_do_not_order_each_other() {
     let rig = TestRig::new();
     let s = streams(&rig, PreemptionLevel::Host);
     rig.preempt(&s.free, SYNC).unwrap();
@@ -113,13 +113,14 @@ fn non_blocking_streams_and_legacy_leave_each_other_alone() {
 }
 
 #[test]
-fn a_call_that_cannot_be_queued_is_made_in_its_turn_by_its_caller() {
+fn call_that_cannot_be_queued_is_made_in_order_by_its_caller() {
     let rig = TestRig::new();
     let s = streams(&rig, PreemptionLevel::Host);
     rig.preempt(&s.blocking, SYNC).unwrap();
     rig.launch(&s.blocking, Effect::Store { to: 1, value: 6 }, 1000, 1).unwrap();
     let worker = rig.start_worker();
-    // A copy to pageable memory: it returns with the data. The legacy stream runs, so it makes the other hand over.
+    // A copy to pageable memory returns with the data. The legacy stream runs, so the other stream submits what comes
+    // before.
     let mut copied = 0;
     let now = || {
         let _ = sluice_preempt::driver::Driver::synchronize_stream(&rig.gpu, s.legacy.stream());

@@ -1,4 +1,4 @@
-//! What each level stops, and what it says.
+//! What each level stops, and which level is reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use sluice_preempt::engine::Request;
 use sluice_preempt::outcome::Error;
 use sluice_preempt::stream_state::StreamState;
 
-use crate::gpu::{CallPoint, Effect, job};
+use crate::fake_gpu::{CallPoint, Effect, job};
 use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, SYNC, TestRig, config};
 
 fn busy(rig: &TestRig, level: PreemptionLevel) -> std::sync::Arc<sluice_preempt::queue::Queue> {
@@ -21,7 +21,7 @@ fn busy(rig: &TestRig, level: PreemptionLevel) -> std::sync::Arc<sluice_preempt:
 }
 
 #[test]
-fn host_waits_for_all_that_is_in_the_driver() {
+fn level_host_waits_for_everything_in_the_driver() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Host);
     let achieved = rig.preempt(&queue, SYNC).unwrap();
@@ -30,7 +30,7 @@ fn host_waits_for_all_that_is_in_the_driver() {
 }
 
 #[test]
-fn device_waits_for_the_running_kernel_only() {
+fn level_device_waits_for_the_running_kernel_only() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Device);
     let achieved = rig.preempt(&queue, SYNC).unwrap();
@@ -44,7 +44,7 @@ fn device_waits_for_the_running_kernel_only() {
 }
 
 #[test]
-fn what_is_behind_no_gate_as_the_driver_took_none_is_said_to_stop_at_level_host() {
+fn work_without_a_gate_is_reported_as_stopping_at_level_host() {
     let rig = TestRig::new();
     rig.gpu.state().refuses_gates = true;
     let queue = busy(&rig, PreemptionLevel::Device);
@@ -60,7 +60,7 @@ fn what_is_behind_no_gate_as_the_driver_took_none_is_said_to_stop_at_level_host(
 }
 
 #[test]
-fn gates_that_were_taken_do_not_hold_up_what_is_behind_none() {
+fn accepted_gates_do_not_hold_up_work_behind_a_refused_one() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Device);
     rig.gpu.state().refuses_gates = true;
@@ -71,13 +71,13 @@ fn gates_that_were_taken_do_not_hold_up_what_is_behind_none() {
 }
 
 #[test]
-fn device_waits_for_a_kernel_whose_gate_was_open_when_the_gpu_came_to_it() {
+fn level_device_waits_for_a_kernel_whose_gate_was_open_when_the_gpu_reached_it() {
     for passing_ns in [1_000, 50_000, 1_000_000] {
         let rig = TestRig::new();
         rig.gpu.state().passing_ns = passing_ns;
         let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
         (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
-        // The GPU is on its way through the first gate.
+        // The GPU is passing the first gate.
         rig.gpu.advance(500);
         let achieved = rig.preempt(&queue, SYNC).unwrap();
         assert_eq!((achieved.level, achieved.stopped), (PreemptionLevel::Device, true));
@@ -91,7 +91,7 @@ fn device_waits_for_a_kernel_whose_gate_was_open_when_the_gpu_came_to_it() {
 }
 
 #[test]
-fn full_waits_for_nothing() {
+fn level_full_waits_for_nothing() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
     let queue = busy(&rig, PreemptionLevel::Full);
@@ -105,7 +105,7 @@ fn full_waits_for_nothing() {
 }
 
 #[test]
-fn who_needs_the_gpu_in_a_context_that_is_off_it_gets_it_back_and_the_gates_hold() {
+fn stream_that_needs_a_disabled_context_gets_the_gpu_and_gates_stop_the_preempted_one() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
     let queue = busy(&rig, PreemptionLevel::Full);
@@ -113,17 +113,17 @@ fn who_needs_the_gpu_in_a_context_that_is_off_it_gets_it_back_and_the_gates_hold
     rig.preempt(&queue, SYNC).unwrap();
     rig.engine.enable_groups_of(queue.stream().context, Some(&queue));
     rig.gpu.finish();
-    assert_eq!(rig.executed(&queue), [0], "it is its own stream that was used");
+    assert_eq!(rig.executed(&queue), [0], "only the preempted stream itself was used");
     rig.engine.enable_groups_of(queue.stream().context, Some(&other));
     rig.gpu.finish();
-    assert_eq!(rig.executed(&queue), [0, 1], "the kernel that was under way ends");
+    assert_eq!(rig.executed(&queue), [0, 1], "the kernel in progress has to end");
     rig.restore(&queue);
     rig.run_to_completion();
     assert_eq!(rig.executed(&queue), (0..8).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_cannot_be_had_falls_back_and_says_so() {
+fn unavailable_level_falls_back_and_is_reported() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Err(ChannelGroupError::Unsupported("one stream of a context")));
     let queue = busy(&rig, PreemptionLevel::Full);
@@ -135,7 +135,7 @@ fn what_cannot_be_had_falls_back_and_says_so() {
 }
 
 #[test]
-fn a_control_that_fails_leaves_the_stream_running_as_before() {
+fn failed_control_leaves_the_stream_running_as_before() {
     for (said, outcome) in [
         (ChannelGroupError::ContextSaveFailed, Error::ContextSaveFailed),
         (ChannelGroupError::InsufficientMemory, Error::InsufficientMemory),
@@ -153,7 +153,7 @@ fn a_control_that_fails_leaves_the_stream_running_as_before() {
 }
 
 #[test]
-fn preemption_that_takes_too_long_stays_pending_and_is_undone_if_the_gpu_hangs() {
+fn preemption_past_its_timeout_stays_pending_and_is_rolled_back_if_the_gpu_hangs() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.launch(&queue, Effect::Nothing, 10_000_000, 1).unwrap();
@@ -170,7 +170,7 @@ fn preemption_that_takes_too_long_stays_pending_and_is_undone_if_the_gpu_hangs()
 }
 
 #[test]
-fn a_kernel_without_end_is_taken_off_the_gpu_at_level_full() {
+fn endless_kernel_is_taken_off_the_gpu_at_level_full() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Full);
@@ -188,7 +188,7 @@ fn a_kernel_without_end_is_taken_off_the_gpu_at_level_full() {
 }
 
 #[test]
-fn a_kernel_that_must_not_run_twice_runs_once_at_every_level_cooperative_or_not() {
+fn non_idempotent_kernel_runs_once_at_every_level_cooperative_or_not() {
     for level in [PreemptionLevel::Host, PreemptionLevel::Device, PreemptionLevel::Full] {
         let rig = TestRig::new();
         rig.gpu.state().channel_groups = Some(Ok(()));
@@ -215,7 +215,7 @@ fn a_kernel_that_must_not_run_twice_runs_once_at_every_level_cooperative_or_not(
 }
 
 #[test]
-fn what_somebody_asks_about_is_not_destroyed_by_a_restore_that_comes_between() {
+fn fence_in_use_is_not_destroyed_by_a_concurrent_restore() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.launch(&queue, Effect::Nothing, 1_000_000, 1).unwrap();
@@ -239,7 +239,7 @@ fn what_somebody_asks_about_is_not_destroyed_by_a_restore_that_comes_between() {
 }
 
 #[test]
-fn gates_are_shut_though_a_thread_is_held_up_in_the_driver() {
+fn gates_close_while_a_thread_is_blocked_in_the_driver() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Device);
     rig.gpu.state().submissions_block = true;
@@ -251,25 +251,25 @@ fn gates_are_shut_though_a_thread_is_held_up_in_the_driver() {
     let hasty = Request { timeout_ns: 100_000, ..ASYNC };
     assert_eq!(rig.preempt(&queue, hasty), Err(Error::Timeout { pending: true }));
     rig.gpu.finish();
-    assert_eq!(rig.executed(&queue), [0, 1], "the running kernel ends, and no more");
+    assert_eq!(rig.executed(&queue), [0, 1], "only the running kernel may end");
     rig.gpu.state().submissions_block = false;
     state.join().unwrap();
     rig.gpu.finish();
     assert_eq!(rig.executed(&queue), [0, 1]);
     assert_eq!(rig.preempt(&queue, SYNC).unwrap().level, PreemptionLevel::Device);
     rig.gpu.finish();
-    assert_eq!(rig.executed(&queue), [0, 1], "shut again it goes no further");
+    assert_eq!(rig.executed(&queue), [0, 1], "closed again, the stream goes no further");
     rig.restore(&queue);
     rig.run_to_completion();
     assert_eq!(rig.executed(&queue), (0..9).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_a_stream_stood_still_is_not_taken_for_the_length_of_its_kernels() {
+fn time_while_stopped_does_not_count_as_kernel_duration() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
     let gates = || rig.gpu.state().streams[&queue.stream().handle].arrived;
-    // 10 µs each, 5 to a gate, once that is known.
+    // Kernels of 10 µs, five to a gate once their duration is learned.
     let launch = |times: u64| {
         for tag in 0..times {
             rig.launch(&queue, Effect::Nothing, 10_000, tag).unwrap();
@@ -294,7 +294,7 @@ fn what_a_stream_stood_still_is_not_taken_for_the_length_of_its_kernels() {
 }
 
 #[test]
-fn a_stream_that_is_looked_at_for_idleness_is_not_destroyed_meanwhile() {
+fn stream_is_not_destroyed_while_it_is_checked_for_idleness() {
     let rig = TestRig::new();
     let queue = rig.stream(1, NON_BLOCKING);
     let timeout = Config { task_timeout_ns: Some(1_000_000), ..config(PreemptionLevel::Host) };
@@ -316,7 +316,7 @@ fn a_stream_that_is_looked_at_for_idleness_is_not_destroyed_meanwhile() {
 }
 
 #[test]
-fn blocking_streams_stand_at_their_gates_though_the_legacy_one_is_stopped_too() {
+fn blocking_streams_stop_at_their_gates_while_the_legacy_one_is_stopped_too() {
     let rig = TestRig::new();
     let blocking = rig.queue(BLOCKING, PreemptionLevel::Device);
     let legacy = rig.legacy_queue(PreemptionLevel::Device);
@@ -324,12 +324,12 @@ fn blocking_streams_stand_at_their_gates_though_the_legacy_one_is_stopped_too() 
     (0..8).for_each(|tag| rig.launch(&blocking, Effect::Nothing, 100_000, tag).unwrap());
     rig.gpu.advance(151_000);
     assert_eq!(rig.preempt(&blocking, ASYNC).unwrap().level, PreemptionLevel::Device);
-    // Whether this one stands is asked by a record on it, which waits for the other.
+    // The check whether the legacy stream has stopped is a record on it, which waits for the other stream.
     assert_eq!(rig.preempt(&legacy, ASYNC).unwrap().level, PreemptionLevel::Host);
     rig.engine.dispatch();
     rig.gpu.finish();
     assert_eq!(rig.executed(&blocking), [0, 1]);
-    // Somebody who runs behind that record must not wait for the restore.
+    // A stream that runs behind that record must not wait for the restore.
     let running = rig.stream(1, BLOCKING);
     rig.launch_tagged(&running, 200);
     rig.run_to_completion();

@@ -1,4 +1,4 @@
-//! Handles that the engine uses by itself, while other threads end what they stand for.
+//! Handles that the engine uses by itself, while other threads destroy their objects.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use sluice_preempt::ids::Code;
 use sluice_preempt::outcome::Error;
 use sluice_preempt::queue::Queue;
 
-use crate::gpu::{CallPoint, Effect};
+use crate::fake_gpu::{CallPoint, Effect};
 use crate::rig::{ASYNC, NON_BLOCKING, SYNC, TestRig};
 
-/// Begins a capture, in the middle of which this happens: after the engine has been told, before or after the driver is.
+/// Begins a capture. The functions run after the engine knows of it: one before the driver does, one after.
 fn begin(rig: &TestRig, queue: &Queue, before: impl FnOnce(), after: impl FnOnce()) {
     let now = || {
         before();
@@ -31,7 +31,7 @@ fn end(rig: &TestRig, queue: &Queue) {
     rig.engine.end_capture();
 }
 
-/// A command waits in the queue, and what might keep it there is a capture that has ended.
+/// A pending command in a queue that was captured before, so that only the check for a capture can delay it.
 fn captured_once() -> (TestRig, Arc<Queue>) {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
@@ -43,7 +43,7 @@ fn captured_once() -> (TestRig, Arc<Queue>) {
     (rig, queue)
 }
 
-/// A kernel runs in a queue that slices can stop.
+/// A running kernel in a queue whose channel group can be disabled.
 fn sliced() -> (TestRig, Arc<Queue>) {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
@@ -52,18 +52,18 @@ fn sliced() -> (TestRig, Arc<Queue>) {
     (rig, queue)
 }
 
-/// Nothing of the capture's is in its graph, and what was called before it runs behind it.
+/// Checks that the graph is empty, and that the earlier command runs behind the capture.
 fn stays_out(rig: &TestRig, queue: &Queue) {
-    assert!(rig.gpu.state().graphs[&1].is_empty(), "what was called before is in the graph");
+    assert!(rig.gpu.state().graphs[&1].is_empty(), "an earlier command joined the graph");
     end(rig, queue);
     rig.run_to_completion();
     assert_eq!(rig.executed(queue), [7]);
 }
 
 #[test]
-fn a_stream_is_not_destroyed_while_the_worker_asks_whether_its_capture_has_ended() {
+fn stream_is_not_destroyed_while_the_worker_checks_whether_its_capture_has_ended() {
     let (rig, queue) = captured_once();
-    // The program destroys the stream, and a second thread hands over what waits.
+    // The program destroys the stream, and a second thread dispatches.
     let (other, stream) = (rig.clone(), Arc::clone(&queue));
     rig.gpu.run_during(CallPoint::Capturing, move || {
         other.engine.destroy_stream(&stream).unwrap();
@@ -77,7 +77,7 @@ fn a_stream_is_not_destroyed_while_the_worker_asks_whether_its_capture_has_ended
 }
 
 #[test]
-fn nothing_is_handed_over_between_the_engines_word_and_the_drivers_that_a_capture_begins() {
+fn nothing_is_submitted_between_the_engines_and_the_drivers_begin_of_a_capture() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
@@ -87,7 +87,7 @@ fn nothing_is_handed_over_between_the_engines_word_and_the_drivers_that_a_captur
     begin(
         &rig,
         &queue,
-        // The driver does not know of the capture yet: what went to it now could be in the middle of its beginning.
+        // The driver does not know of the capture yet: a submission now could fall into the middle of its beginning.
         || {
             other.engine.dispatch();
         },
@@ -101,9 +101,9 @@ fn nothing_is_handed_over_between_the_engines_word_and_the_drivers_that_a_captur
 }
 
 #[test]
-fn an_answer_from_before_a_capture_began_does_not_let_the_queue_go_on() {
+fn outdated_answer_about_a_capture_does_not_release_the_queue() {
     let (rig, queue) = captured_once();
-    // The driver has said that there is no capture, and has not come back with it, when the next one begins.
+    // The driver has determined that there is no capture, and has not returned yet, when the next capture begins.
     let (other, stream) = (rig.clone(), Arc::clone(&queue));
     rig.gpu.run_during(CallPoint::Capturing, move || begin(&other, &stream, || {}, || {}));
     rig.engine.dispatch();
@@ -112,10 +112,11 @@ fn an_answer_from_before_a_capture_began_does_not_let_the_queue_go_on() {
 }
 
 #[test]
-fn a_stream_is_not_destroyed_while_the_gpu_is_given_back_to_it() {
+fn stream_is_not_destroyed_while_its_channel_group_is_enabled() {
     let (rig, queue) = sliced();
     assert_eq!(rig.preempt(&queue, ASYNC).unwrap().level, PreemptionLevel::Full);
-    // Interruption it is preempted and restored once more, which need not wait for the control that is under way, and destroyed.
+    // In between, the stream is preempted and restored once more, without waiting for the control in progress, and
+    // destroyed.
     let (other, stream) = (rig.clone(), Arc::clone(&queue));
     rig.gpu.run_during(CallPoint::EnableGroup, move || {
         let level = Some(PreemptionLevel::Host);
@@ -124,13 +125,13 @@ fn a_stream_is_not_destroyed_while_the_gpu_is_given_back_to_it() {
         other.engine.destroy_stream(&stream).unwrap();
     });
     rig.restore(&queue);
-    assert!(rig.gpu.was_interrupted(CallPoint::EnableGroup), "it was not given back");
+    assert!(rig.gpu.was_interrupted(CallPoint::EnableGroup), "the channel group was not enabled");
     rig.run_to_completion();
     assert_eq!((rig.executed(&queue), rig.engine.queue_count()), (vec![1], 0));
 }
 
 #[test]
-fn a_stream_is_not_destroyed_while_the_gpu_is_taken_from_it() {
+fn stream_is_not_destroyed_while_its_channel_group_is_disabled() {
     let (rig, queue) = sliced();
     let (other, stream) = (rig.clone(), Arc::clone(&queue));
     rig.gpu.run_during(CallPoint::DisableGroup, move || {

@@ -1,16 +1,16 @@
-//! Nobody stays preempted for ever unless asked, and who is idle is reported.
+//! No stream stays preempted without end unless requested, and idle streams are reported.
 
 use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::engine::Request;
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::stream_state::StreamState;
 
-use crate::gpu::Effect;
+use crate::fake_gpu::Effect;
 use crate::rig::{ASYNC, NON_BLOCKING, TestRig, config};
 
 const MS: u64 = 1_000_000;
 
-/// Pumps as a worker would, for so long.
+/// Dispatches as a worker would, for `ns`.
 fn live(rig: &TestRig, ns: u64) {
     let end = rig.gpu.now() + ns;
     while rig.gpu.now() < end {
@@ -21,7 +21,7 @@ fn live(rig: &TestRig, ns: u64) {
 }
 
 #[test]
-fn a_scheduler_that_is_not_heard_of_any_more_does_not_leave_the_stream_preempted() {
+fn stream_is_restored_when_its_lease_is_not_renewed() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
     rig.preempt(&queue, Request { lease_ns: Some(100 * MS), ..ASYNC }).unwrap();
@@ -38,7 +38,7 @@ fn a_scheduler_that_is_not_heard_of_any_more_does_not_leave_the_stream_preempted
 }
 
 #[test]
-fn an_outage_is_counted_from_its_beginning_however_often_preempt_is_repeated() {
+fn outage_limit_counts_from_the_first_preempt_call() {
     let rig = TestRig::new();
     let queue = rig.stream(1, NON_BLOCKING);
     rig.engine.enable(&queue, Config { outage_ns: Some(50 * MS), ..config(PreemptionLevel::Host) }).unwrap();
@@ -52,7 +52,7 @@ fn an_outage_is_counted_from_its_beginning_however_often_preempt_is_repeated() {
 }
 
 #[test]
-fn an_idle_stream_is_reported_once_and_again_after_it_has_worked() {
+fn idle_stream_is_reported_once_and_again_after_it_has_worked() {
     let rig = TestRig::new();
     let queue = rig.stream(1, NON_BLOCKING);
     rig.engine
@@ -68,7 +68,7 @@ fn an_idle_stream_is_reported_once_and_again_after_it_has_worked() {
         assert_eq!(rig.observer.all().len() as u64, round);
     }
     assert!(rig.observer.all().iter().all(|notice| *notice == Notice::Idle(queue.id())));
-    // A stream that something waits in is not idle.
+    // A stream with a pending command is not idle.
     rig.preempt(&queue, ASYNC).unwrap();
     rig.launch_tagged(&queue, 3);
     live(&rig, 50 * MS);
@@ -76,7 +76,7 @@ fn an_idle_stream_is_reported_once_and_again_after_it_has_worked() {
 }
 
 #[test]
-fn a_full_gpu_gets_its_next_commands_when_it_has_room() {
+fn full_window_takes_the_next_commands_when_it_has_room() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     (0..100).for_each(|tag| rig.launch(&queue, Effect::Nothing, MS, tag).unwrap());

@@ -1,5 +1,5 @@
-//! The engine against a fake GPU, step by step where possible. The crate's documentation says which test shows which number
-//! of the contract.
+//! The engine against a fake GPU, step by step where possible. The crate's front page lists which test proves which
+//! number of the contract.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -10,20 +10,20 @@
 mod calls;
 mod capture;
 mod contexts;
-mod depend;
+mod dependencies;
 mod destroy;
 mod enable;
 mod errors;
 mod events;
-mod gpu;
+mod fake_gpu;
 mod legacy;
 mod levels;
 mod lifetime;
 mod liveness;
-mod loads;
+mod module_loads;
 
 mod model;
 mod order;
-mod program;
+mod random_programs;
 mod rig;
 mod threads;

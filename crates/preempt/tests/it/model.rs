@@ -1,4 +1,4 @@
-//! The states of a queue, model-checked: callers, a worker and two threads that preempt and restore, in every order.
+//! Model check of a queue's states: callers, a worker, and two threads that preempt and restore, in every order.
 
 use sluice_preempt::stream_state::{StreamState, Transition};
 use stateright::{Checker, Model, Property};
@@ -6,13 +6,13 @@ use stateright::{Checker, Model, Property};
 const COMMANDS: u8 = 3;
 const CALLS: u8 = 2;
 
-/// Where a thread that preempts or restores is.
+/// The progress of a thread that preempts or restores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Caller {
     Free(u8),
-    /// The state is changed, what is on its way is waited for.
+    /// The state has changed; the thread waits for submissions in progress.
     Holding(u8, u8),
-    /// Gates are being opened.
+    /// The thread opens gates.
     Opening(u8, u8),
 }
 
@@ -24,11 +24,11 @@ struct Queue {
     busy: bool,
     waiting: Vec<u8>,
     submitted: Vec<u8>,
-    /// The program: commands called, and whether one is inside the door.
+    /// The program: number of commands called, and the command that is in admission.
     called: u8,
     in_admission: Option<u8>,
     callers: [Caller; 2],
-    /// A preempt has returned in this epoch, when so many had been submitted.
+    /// A preempt call has returned in this epoch; the number submitted by then.
     promised: Option<(u8, usize)>,
     on_way: Option<u8>,
 }
@@ -45,7 +45,7 @@ enum Step {
     Stopped,
 }
 
-/// With a defect that the properties have to find, or none.
+/// The engine, optionally with a defect that the properties have to find.
 struct Engine {
     ignores_epoch: bool,
     waits_for_nobody: bool,
@@ -158,7 +158,7 @@ impl Model for Engine {
                 }
                 Caller::Opening(epoch, calls) => {
                     if epoch == queue.epoch || self.ignores_epoch {
-                        // What the engine does is this transition; the defect opens whatever came between.
+                        // The engine makes this transition; the defect opens although another call came in between.
                         queue.state = if self.ignores_epoch {
                             StreamState::Running
                         } else {
@@ -191,7 +191,7 @@ impl Model for Engine {
                 let over = queue.callers.iter().all(|caller| matches!(caller, Caller::Free(_)));
                 !over || queue.state != StreamState::Restoring
             }),
-            Property::always("nothing is left behind by a queue that runs", |model, queue: &Queue| {
+            Property::always("a running queue leaves nothing behind", |model, queue: &Queue| {
                 let mut steps = Vec::new();
                 model.actions(queue, &mut steps);
                 !steps.is_empty()
@@ -199,7 +199,7 @@ impl Model for Engine {
                     || queue.submitted.len() == usize::from(COMMANDS)
             }),
             Property::sometimes("a command passes", |_, queue: &Queue| queue.in_admission.is_some()),
-            Property::sometimes("all wait, and all are handed over", |_, queue: &Queue| {
+            Property::sometimes("all commands wait and are submitted", |_, queue: &Queue| {
                 queue.epoch > 1
                     && queue.submitted.len() == usize::from(COMMANDS)
                     && queue.state == StreamState::Running
@@ -211,19 +211,22 @@ impl Model for Engine {
 fn check(ignores_epoch: bool, waits_for_nobody: bool) -> Vec<&'static str> {
     let checker = Engine { ignores_epoch, waits_for_nobody }.checker().spawn_bfs().join();
     let broken = checker.discoveries().into_keys();
-    let sometimes = ["a command passes", "all wait, and all are handed over"];
+    let sometimes = ["a command passes", "all commands wait and are submitted"];
     let found = broken.collect::<Vec<_>>();
-    assert!(sometimes.iter().all(|name| found.contains(name)), "the model does too little: {found:?}");
+    assert!(
+        sometimes.iter().all(|name| found.contains(name)),
+        "the model does not reach these states: {found:?}"
+    );
     found.into_iter().filter(|name| !sometimes.contains(name)).collect()
 }
 
 #[test]
-fn the_states_keep_what_the_contract_promises_in_every_order_of_calls() {
+fn contract_holds_in_every_order_of_calls() {
     assert_eq!(check(false, false), Vec::<&str>::new());
 }
 
 #[test]
-fn a_queue_that_does_not_count_epochs_or_does_not_wait_is_found_out() {
+fn model_finds_a_queue_without_epochs_and_one_that_does_not_wait() {
     assert!(!check(true, false).is_empty());
     assert!(!check(false, true).is_empty());
 }

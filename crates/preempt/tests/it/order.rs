@@ -1,15 +1,15 @@
-//! Order, exactly once, and that nothing reaches the driver of a preempted stream (G1-G3).
+//! Order, exactly-once submission, and no submission to a preempted stream (G1-G3).
 
 use sluice_preempt::command::Command;
 use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::ids::Code;
 use sluice_preempt::stream_state::StreamState;
 
-use crate::gpu::{Effect, job};
+use crate::fake_gpu::{Effect, job};
 use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, SYNC, TestRig};
 
 #[test]
-fn a_running_stream_takes_commands_on_the_callers_thread() {
+fn running_stream_submits_on_the_callers_thread() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.launch_tagged(&queue, 1);
@@ -35,7 +35,7 @@ fn nothing_reaches_the_driver_from_the_return_of_preempt_until_restore() {
 }
 
 #[test]
-fn commands_that_come_while_older_ones_are_handed_over_stay_behind_them() {
+fn commands_called_during_dispatch_stay_behind_older_ones() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
@@ -50,7 +50,7 @@ fn commands_that_come_while_older_ones_are_handed_over_stay_behind_them() {
 }
 
 #[test]
-fn the_bound_by_count_and_by_learned_time_is_kept() {
+fn bounds_by_count_and_by_learned_time_are_kept() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     let mut most = 0;
@@ -62,14 +62,14 @@ fn the_bound_by_count_and_by_learned_time_is_kept() {
         }
         rig.gpu.advance(100_000);
     }
-    // 1 ms of 200 µs kernels, however many are allowed by count.
+    // 1 ms of 200 µs kernels, although the count allows more.
     assert!((1..=5).contains(&most), "{most} in flight");
     rig.run_to_completion();
     assert_eq!(rig.executed(&queue), (0..400).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_stream_that_is_stopped_again_and_again_is_measured_in_between() {
+fn stream_that_is_stopped_repeatedly_is_measured_in_between() {
     for level in [PreemptionLevel::Host, PreemptionLevel::Device] {
         let rig = TestRig::new();
         let queue = rig.queue(NON_BLOCKING, level);
@@ -89,7 +89,7 @@ fn a_stream_that_is_stopped_again_and_again_is_measured_in_between() {
             keep_going(10_000, 64);
             rig.gpu.advance(100_000);
         });
-        // The kernel lasts ten times as long from here on, and no two batches of eight are done between two stops.
+        // The kernel lasts ten times as long from here on, and two batches of eight never complete between two stops.
         for _ in 0..100 {
             keep_going(100_000, 64);
             rig.gpu.advance(250_000);
@@ -105,10 +105,10 @@ fn a_stream_that_is_stopped_again_and_again_is_measured_in_between() {
 }
 
 #[test]
-fn gaps_between_batches_are_not_taken_for_work() {
+fn gaps_between_batches_do_not_count_as_work() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
-    // Kernels of 10 µs, once in 10 ms: a batch of them is 80 µs of work in 80 ms.
+    // One 10 µs kernel every 10 ms: a batch is 80 µs of work in 80 ms.
     for tag in 0..200 {
         rig.launch(&queue, Effect::Nothing, 10_000, tag).unwrap();
         rig.gpu.advance(10_000_000);
@@ -135,13 +135,13 @@ fn state_follows_the_last_call() {
 }
 
 #[test]
-fn a_hundred_thousand_dependent_increments_under_preemption_at_1_khz() {
+fn hundred_thousand_dependent_increments_survive_preemption_at_1_khz() {
     let rig = TestRig::new();
     let queue = rig.queue(BLOCKING, PreemptionLevel::Device);
     let mut dice = 0x9E37_79B9_7F4A_7C15u64;
     let mut expected = 0u64;
     for n in 0..100_000u64 {
-        // Kernels of 10 µs: every hundredth one is a millisecond.
+        // Kernels of 10 µs: every hundredth one completes a millisecond.
         rig.launch(&queue, Effect::Affine { to: 1, add: n }, 10_000, n).unwrap();
         expected = expected.wrapping_mul(3).wrapping_add(n);
         rig.gpu.advance(10_000);
@@ -162,7 +162,7 @@ fn a_hundred_thousand_dependent_increments_under_preemption_at_1_khz() {
 }
 
 #[test]
-fn after_preempt_the_gpu_does_what_was_submitted_and_after_a_synchronous_one_nothing() {
+fn after_preempt_the_gpu_completes_submitted_work_and_after_a_synchronous_one_nothing() {
     for level in [PreemptionLevel::Host, PreemptionLevel::Device] {
         let rig = TestRig::new();
         let queue = rig.queue(BLOCKING, level);

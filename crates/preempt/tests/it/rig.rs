@@ -1,4 +1,4 @@
-//! An engine over a fake GPU, with what every test needs.
+//! An engine over a fake GPU, with the helpers that every test needs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,12 @@ use sluice_preempt::outcome::{Achieved, Error, Notice};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::worker::{self, WakeSignal};
 
-use crate::gpu::{Effect, FakeGpu, Interruption, Job, job};
+use crate::fake_gpu::{Effect, FakeGpu, Interruption, Job, job};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordingObserver {
     notices: Arc<Mutex<Vec<Notice>>>,
-    /// What the program does when it is told something next.
+    /// What the program does at the next notice.
     pub(crate) then: Arc<Mutex<Interruption>>,
     pub(crate) wake_signal: Arc<WakeSignal>,
 }
@@ -55,11 +55,11 @@ pub(crate) struct TestRig {
 pub(crate) const BLOCKING: bool = true;
 pub(crate) const NON_BLOCKING: bool = false;
 
-/// Preemption that waits for its effect.
+/// Preemption that waits until the stream has stopped.
 pub(crate) const SYNC: Request =
     Request { level: None, sync: true, timeout_ns: 1_000_000_000, lease_ns: None };
 
-/// Preemption that does not.
+/// Preemption that returns at once.
 pub(crate) const ASYNC: Request = Request { sync: false, ..SYNC };
 
 pub(crate) fn config(level: PreemptionLevel) -> Config {
@@ -105,7 +105,7 @@ impl TestRig {
         Self { gpu, engine, observer }
     }
 
-    /// A stream whose preemption is enabled.
+    /// A stream with preemption enabled.
     pub(crate) fn queue(&self, blocking: bool, level: PreemptionLevel) -> Arc<Queue> {
         let queue = self.stream(1, blocking);
         self.engine.enable(&queue, config(level)).unwrap();
@@ -150,7 +150,7 @@ impl TestRig {
         }
     }
 
-    /// A call that the hook keeps as a closure; what it does on the GPU is `job`.
+    /// A call that the hook keeps as a closure; on the GPU it runs `job`.
     pub(crate) fn call(&self, job: Job) -> Command {
         let gpu = self.gpu.clone();
         Command::Call(Call::new(Work::Small, 0, move |handle| {
@@ -159,7 +159,7 @@ impl TestRig {
         }))
     }
 
-    /// A kernel of 1 µs that only leaves its tag.
+    /// Launches a kernel of 1 µs that only leaves its tag.
     pub(crate) fn launch_tagged(&self, queue: &Queue, tag: u64) {
         self.launch(queue, Effect::Nothing, 1000, tag).unwrap();
     }
@@ -176,7 +176,7 @@ impl TestRig {
         self.engine.restore(queue).unwrap();
     }
 
-    /// Pumps and lets time go by until nothing waits that may go.
+    /// Dispatches and advances the time until everything that may go has run.
     pub(crate) fn run_to_completion(&self) {
         for _ in 0..100_000 {
             match self.engine.dispatch() {

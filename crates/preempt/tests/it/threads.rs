@@ -10,10 +10,10 @@ use sluice_preempt::engine::Request;
 use sluice_preempt::outcome::Error;
 use sluice_preempt::stream_state::StreamState;
 
-use crate::gpu::Effect;
+use crate::fake_gpu::Effect;
 use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, SYNC, TestRig, config};
 
-/// Waits until `done`, letting the other threads run.
+/// Waits until `done`; other threads run.
 fn until(done: impl Fn() -> bool) {
     while !done() {
         thread::yield_now();
@@ -59,7 +59,7 @@ fn waits_for_a_preempted_stream_end_when_it_is_restored() {
 }
 
 #[test]
-fn a_full_host_queue_makes_the_caller_wait_and_refuses_nothing() {
+fn full_host_queue_makes_the_caller_wait_and_refuses_nothing() {
     for limit in [
         Config { host_commands: 8, ..config(PreemptionLevel::Host) },
         Config { host_bytes: 8 * 40, ..config(PreemptionLevel::Host) },
@@ -83,7 +83,7 @@ fn a_full_host_queue_makes_the_caller_wait_and_refuses_nothing() {
 }
 
 #[test]
-fn sixteen_threads_on_streams_of_their_own_keep_their_order() {
+fn sixteen_threads_on_their_own_streams_keep_their_order() {
     let rig = TestRig::new();
     let queues: Vec<_> = (0..16).map(|_| rig.queue(BLOCKING, PreemptionLevel::Device)).collect();
     let legacy = rig.legacy_queue(PreemptionLevel::Host);
@@ -128,7 +128,7 @@ fn sixteen_threads_on_streams_of_their_own_keep_their_order() {
 }
 
 #[test]
-fn the_last_call_wins_between_preempt_and_restore() {
+fn last_call_wins_between_preempt_and_restore() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
     let worker = rig.start_worker();
@@ -140,7 +140,7 @@ fn the_last_call_wins_between_preempt_and_restore() {
             scope.spawn(|| rig.restore(&queue));
             scope.spawn(|| rig.launch_tagged(&queue, round));
         });
-        // Whoever was last, a call that follows both decides.
+        // Whichever call was last, one that follows both decides.
         rig.preempt(&queue, SYNC).unwrap();
         assert_eq!(rig.engine.state(&queue), Some(StreamState::Preempted));
         let submitted = rig.submitted(&queue);
@@ -154,7 +154,7 @@ fn the_last_call_wins_between_preempt_and_restore() {
 }
 
 #[test]
-fn preempt_waits_for_a_call_that_is_already_in_the_driver_but_not_for_ever() {
+fn preempt_waits_for_a_call_in_the_driver_up_to_its_timeout() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     let (entered, has_entered) = mpsc::channel();
@@ -178,7 +178,7 @@ fn preempt_waits_for_a_call_that_is_already_in_the_driver_but_not_for_ever() {
 }
 
 #[test]
-fn a_forked_child_calls_the_driver_and_nothing_waits() {
+fn forked_child_calls_the_driver_directly_and_nothing_waits() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();

@@ -1,4 +1,4 @@
-//! The driver's face.
+//! The driver's functions of the fake GPU.
 
 use std::thread;
 
@@ -22,7 +22,7 @@ impl Clock for FakeGpu {
         state.pauses += 1;
         let endless = state.max_pauses.is_some_and(|max_pauses| state.pauses > max_pauses);
         drop(state);
-        assert!(!endless, "somebody waits for ever");
+        assert!(!endless, "a thread waits without end");
         thread::yield_now();
     }
 }
@@ -40,7 +40,7 @@ impl GpuState {
     }
 
     fn check_context(&self, context: Context) {
-        assert!(!self.ended.contains(&context.0), "something of a context that has ended is used");
+        assert!(!self.ended.contains(&context.0), "a call uses an object of an ended context");
     }
 
     fn check_event(&self, event: Event) {
@@ -69,7 +69,7 @@ impl GpuState {
         self.run_until(now);
     }
 
-    /// Whether a capture of a blocking stream would end invalid with a call on this one.
+    /// Whether a call on this stream would invalidate a capture of a blocking stream.
     fn is_tied(&self, stream: Stream) -> bool {
         stream.is_legacy()
             && self.streams.values().any(|fake| {
@@ -79,7 +79,7 @@ impl GpuState {
     }
 
     fn check_tied(&self, stream: Stream) {
-        assert!(!self.is_tied(stream), "a call on the legacy default stream ends a capture");
+        assert!(!self.is_tied(stream), "a call on the legacy default stream invalidates a capture");
     }
 
     fn note_blocked_submission(&mut self) -> bool {
@@ -87,7 +87,7 @@ impl GpuState {
         self.submissions_block
     }
 
-    /// A call that breaks other threads' captures, unless it is made relaxed.
+    /// A call that breaks other threads' captures unless the thread is in the relaxed mode.
     fn unsafe_call(&mut self) {
         if !self.relaxed.contains(&thread::current().id()) {
             self.broken_captures.append(&mut self.global_captures);
@@ -188,10 +188,7 @@ impl Driver for FakeGpu {
         let there = !self.state().destroyed_events.contains(&event.0);
         self.interrupt(CallPoint::Query);
         let mut state = self.state();
-        assert!(
-            there != state.destroyed_events.contains(&event.0),
-            "an event is destroyed while somebody asks about it"
-        );
+        assert!(there != state.destroyed_events.contains(&event.0), "an event is destroyed during a query");
         state.unsafe_call();
         state.reached(event).map(|_| ())
     }
@@ -252,7 +249,7 @@ impl Driver for FakeGpu {
         let state = self.state();
         state.check_context(stream.context);
         let fake = state.streams.get(&stream.handle);
-        assert!(fake.is_none_or(|fake| !fake.destroyed), "a destroyed stream is asked for its capture");
+        assert!(fake.is_none_or(|fake| !fake.destroyed), "a destroyed stream is queried for a capture");
         answer
     }
 
@@ -309,13 +306,16 @@ impl ChannelGroups for FakeGpu {
         self.interrupt(CallPoint::DisableGroup);
         let mut state = self.state();
         state.check_context(stream.context);
-        assert!(!state.streams[&stream.handle].destroyed, "the GPU is taken from a destroyed stream");
+        assert!(
+            !state.streams[&stream.handle].destroyed,
+            "the channel group of a destroyed stream is disabled"
+        );
         let result = state.channel_groups.unwrap_or(Ok(()));
         if result.is_ok() {
             let now = state.now;
             let fake = state.streams.get_mut(&stream.handle).unwrap();
             fake.held = true;
-            // What is left of the running job.
+            // The remaining time of the running job.
             fake.ends = fake.ends.map(|ends| ends.saturating_sub(now));
         }
         result
@@ -325,7 +325,10 @@ impl ChannelGroups for FakeGpu {
         self.interrupt(CallPoint::EnableGroup);
         let mut state = self.state();
         state.check_context(stream.context);
-        assert!(!state.streams[&stream.handle].destroyed, "the GPU is given back to a destroyed stream");
+        assert!(
+            !state.streams[&stream.handle].destroyed,
+            "the channel group of a destroyed stream is enabled"
+        );
         let now = state.now;
         let fake = state.streams.get_mut(&stream.handle).unwrap();
         fake.held = false;

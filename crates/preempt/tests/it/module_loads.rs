@@ -1,4 +1,4 @@
-//! Calls that wait for all that a context has been given come back although streams are preempted in it.
+//! Calls that wait for all work of a context return although streams of it are preempted.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use sluice_preempt::outcome::{Achieved, Error};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::stream_state::StreamState;
 
-use crate::gpu::{CallPoint, Effect, FakeGpu};
+use crate::fake_gpu::{CallPoint, Effect, FakeGpu};
 use crate::rig::{ASYNC, NON_BLOCKING, SYNC, TestRig, config};
 
-/// Eight kernels, the second of which runs.
+/// Eight kernels; the second one runs.
 fn busy(rig: &TestRig, level: PreemptionLevel) -> Arc<Queue> {
     let queue = rig.queue(NON_BLOCKING, level);
     (0..8).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
@@ -31,7 +31,7 @@ fn is_idle(gpu: &FakeGpu, queue: &Queue) -> bool {
 }
 
 #[test]
-fn what_the_driver_has_is_done_and_nothing_more() {
+fn yielding_stream_completes_what_the_driver_has_and_nothing_more() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Device);
     assert_eq!(own(&rig, &queue, SYNC).unwrap().level, PreemptionLevel::Device);
@@ -40,22 +40,22 @@ fn what_the_driver_has_is_done_and_nothing_more() {
     assert_eq!(
         rig.engine.state(&queue),
         Some(StreamState::Preempting),
-        "the second kernel runs, six are behind it"
+        "the second kernel runs and six are behind it"
     );
     rig.run_to_completion();
-    assert!(is_idle(&rig.gpu, &queue), "whoever waits for the context waits for a gate");
+    assert!(is_idle(&rig.gpu, &queue), "a call that waits for the context waits for a gate");
     assert_eq!(rig.executed(&queue), (0..8).collect::<Vec<_>>());
     assert_eq!(rig.engine.state(&queue), Some(StreamState::Preempted));
     rig.engine.end_module_load(queue.stream().context);
     rig.run_to_completion();
-    assert_eq!(rig.executed(&queue).len(), 8, "it is preempted");
+    assert_eq!(rig.executed(&queue).len(), 8, "the stream is still preempted");
     rig.restore(&queue);
     rig.run_to_completion();
     assert_eq!(rig.executed(&queue), (0..9).collect::<Vec<_>>());
 }
 
 #[test]
-fn whoever_preempts_meanwhile_is_told_that_the_door_alone_holds_and_waits_for_that() {
+fn preempt_during_a_load_reports_level_host_and_waits_for_submitted_work() {
     for level in [PreemptionLevel::Device, PreemptionLevel::Full] {
         let rig = TestRig::new();
         rig.gpu.state().channel_groups = Some(Ok(()));
@@ -68,14 +68,14 @@ fn whoever_preempts_meanwhile_is_told_that_the_door_alone_holds_and_waits_for_th
         rig.engine.end_module_load(queue.stream().context);
         (8..16).for_each(|tag| rig.launch(&queue, Effect::Nothing, 100_000, tag).unwrap());
         rig.gpu.advance(150_000);
-        assert_eq!(own(&rig, &queue, SYNC).unwrap().level, level, "the load is over");
+        assert_eq!(own(&rig, &queue, SYNC).unwrap().level, level, "the load has ended");
         rig.gpu.finish();
         assert!(rig.executed(&queue).len() < 16);
     }
 }
 
 #[test]
-fn whoever_waits_for_a_stop_waits_for_the_one_that_comes_after_a_load() {
+fn synchronous_preempt_during_a_load_waits_for_the_stop_that_follows() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Device);
     own(&rig, &queue, SYNC).unwrap();
@@ -86,7 +86,7 @@ fn whoever_waits_for_a_stop_waits_for_the_one_that_comes_after_a_load() {
 }
 
 #[test]
-fn when_the_call_has_come_back_gates_stop_what_is_left() {
+fn gates_stop_the_remaining_work_after_the_load() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Device);
     own(&rig, &queue, SYNC).unwrap();
@@ -103,7 +103,7 @@ fn when_the_call_has_come_back_gates_stop_what_is_left() {
 }
 
 #[test]
-fn what_stands_at_level_full_goes_on_too() {
+fn stream_stopped_at_level_full_goes_on_during_a_load() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
     let queue = busy(&rig, PreemptionLevel::Full);
@@ -115,7 +115,7 @@ fn what_stands_at_level_full_goes_on_too() {
 }
 
 #[test]
-fn without_gates_nobody_is_taken_off_the_gpu_meanwhile() {
+fn without_gates_no_channel_group_is_disabled_during_a_load() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
     rig.gpu.state().gates = false;
@@ -128,7 +128,7 @@ fn without_gates_nobody_is_taken_off_the_gpu_meanwhile() {
 }
 
 #[test]
-fn a_stream_that_yields_while_somebody_waits_for_its_stop_has_stopped_when_it_is_through() {
+fn stream_that_yields_during_a_synchronous_preempt_has_stopped_when_its_work_is_done() {
     let rig = TestRig::new();
     let queue = busy(&rig, PreemptionLevel::Device);
     let other = rig.clone();
@@ -142,7 +142,7 @@ fn a_stream_that_yields_while_somebody_waits_for_its_stop_has_stopped_when_it_is
 }
 
 #[test]
-fn streams_of_other_contexts_and_those_that_do_not_yield_stand() {
+fn streams_of_other_contexts_and_streams_that_do_not_yield_stay_stopped() {
     let rig = TestRig::new();
     let (mine, manager_s) = (busy(&rig, PreemptionLevel::Device), busy(&rig, PreemptionLevel::Device));
     own(&rig, &mine, SYNC).unwrap();
@@ -154,14 +154,14 @@ fn streams_of_other_contexts_and_those_that_do_not_yield_stand() {
     rig.engine.begin_module_load(mine.stream().context);
     rig.gpu.finish();
     assert_eq!((rig.executed(&mine).len(), rig.executed(&manager_s)), (8, ran.1));
-    // The manager lets go of it, and the program holds it on.
+    // The manager restores it, and the program keeps it preempted.
     own(&rig, &manager_s, ASYNC).unwrap();
     rig.gpu.finish();
     assert_eq!(rig.executed(&manager_s).len(), 8);
 }
 
 #[test]
-fn what_it_waits_for_behind_another_gate_is_done_too() {
+fn work_that_a_yielding_stream_needs_behind_another_gate_completes_too() {
     let rig = TestRig::new();
     let (other, queue) = (rig.stream(99, NON_BLOCKING), rig.queue(NON_BLOCKING, PreemptionLevel::Device));
     rig.engine.enable(&other, config(PreemptionLevel::Device)).unwrap();
@@ -174,7 +174,7 @@ fn what_it_waits_for_behind_another_gate_is_done_too() {
     own(&rig, &queue, ASYNC).unwrap();
     own(&rig, &other, ASYNC).unwrap();
     rig.gpu.finish();
-    assert!(rig.executed(&queue).is_empty(), "it waits for a stream that stands");
+    assert!(rig.executed(&queue).is_empty(), "it waits for a stream that has stopped");
     rig.engine.begin_module_load(queue.stream().context);
     rig.gpu.finish();
     assert_eq!(rig.executed(&queue), [8]);

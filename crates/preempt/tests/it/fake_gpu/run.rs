@@ -1,4 +1,4 @@
-//! Time goes by.
+//! Execution of the fake GPU's streams over time.
 
 use sluice_preempt::ids::Code;
 
@@ -18,7 +18,7 @@ impl GpuState {
         self.now = self.now.max(until);
     }
 
-    /// Begins or ends one thing; false if there is none.
+    /// Begins or ends one operation; `false` if none can.
     fn step(&mut self) -> bool {
         let handles: Vec<u64> = self.streams.keys().copied().collect();
         handles.into_iter().any(|handle| self.step_lane(handle))
@@ -62,7 +62,7 @@ impl GpuState {
                     return true;
                 }
                 Some(ends) if ends > self.now => return false,
-                // What the word says by now does not count any more.
+                // A later change of the word no longer matters.
                 Some(_) | None => self.fake(handle).ends = None,
             },
             Op::Pass(number) => self.fake(handle).passed = number,
@@ -75,7 +75,7 @@ impl GpuState {
         self.streams.get_mut(&handle).unwrap()
     }
 
-    /// The legacy default stream's rule.
+    /// The ordering rule of the legacy default stream.
     fn in_order(&self, handle: u64, seq: u64) -> bool {
         let stream = self.streams[&handle].stream.unwrap();
         self.streams.values().all(|fake| {

@@ -1,8 +1,8 @@
-//! What the fake's kernels do.
+//! Kernels of the fake GPU.
 
 use sluice_preempt::command::{Command, Launch};
 
-/// What happens to memory.
+/// The effect of a job on memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// `to = to * 3 + add`: twice is not once.
@@ -25,14 +25,14 @@ pub(crate) enum Effect {
         to: u64,
         from: u64,
     },
-    /// The host is called with this.
+    /// A host function is called with this value.
     Host(u64),
-    /// An illegal address is read.
+    /// The kernel reads an illegal address.
     Fault,
     Nothing,
 }
 
-/// Something that a stream runs.
+/// One job of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) effect: Effect,
@@ -43,7 +43,7 @@ pub(crate) struct Job {
 /// A function that the driver refuses to launch.
 pub(crate) const REFUSED: u64 = 999;
 
-/// A launch that does this.
+/// A launch of a kernel with this effect.
 pub(crate) fn job(effect: Effect, ns: u64, tag: u64) -> Command {
     let words = match effect {
         Effect::Affine { to, add } => [1, to, add, ns, tag],
@@ -64,7 +64,7 @@ pub(crate) fn job(effect: Effect, ns: u64, tag: u64) -> Command {
     })
 }
 
-/// What a command does, in jobs.
+/// The jobs of a command.
 pub(crate) fn jobs(command: &Command, graph: impl Fn(u64) -> Vec<Job>) -> Vec<Job> {
     let word = |bytes: &[u8], i: usize| u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().unwrap());
     let one = |effect, ns, tag| vec![Job { effect, ns, tag }];

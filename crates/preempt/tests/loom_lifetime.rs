@@ -1,6 +1,7 @@
-//! The ends of streams and contexts in loom's model: every interleaving of who ends them with two threads that hand over.
+//! The ends of streams and contexts under loom: every interleaving of the thread that ends them with two threads that
+//! dispatch. A binary of its own, because it is built with `--cfg loom`.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p sluice-preempt --test loom_life --release`
+//! `RUSTFLAGS="--cfg loom" cargo test -p sluice-preempt --test loom_lifetime --release`
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
@@ -15,7 +16,8 @@ use sluice_preempt::engine::{Engine, Request};
 use sluice_preempt::ids::{Code, Context, Event, Stream};
 use sluice_preempt::queue::Queue;
 
-/// A driver that crashes at a stream, or a context, that is gone; each call looks twice, as it takes a while.
+/// A driver that panics if a call uses a destroyed stream or context. Each call checks twice, because a real one
+/// takes time.
 #[derive(Debug, Default)]
 struct StrictDriver {
     stream_gone: AtomicBool,
@@ -95,7 +97,8 @@ impl Driver for SharedDriver {
     }
 }
 
-/// Time does not matter. Whoever waits lets the others run to their end each second time only: so it also goes on in their middle.
+/// A clock that stands still. Only every second pause lets the other threads run to their end, so that the pausing
+/// thread also goes on in their middle.
 #[derive(Debug, Default)]
 struct FrozenClock(std::sync::atomic::AtomicU32);
 
@@ -117,7 +120,7 @@ impl Observer for SilentObserver {}
 
 type Model = Engine<SharedDriver, FrozenClock, SilentObserver>;
 
-/// An engine with one stream that is preempted, of which a command waits, and which has been captured.
+/// An engine with one preempted stream that has a pending command and was captured before.
 fn fixture() -> (Arc<Model>, Arc<Queue>, SharedDriver) {
     let driver = SharedDriver::default();
     let engine = Arc::new(Engine::new(driver.clone(), FrozenClock::default(), SilentObserver));
@@ -144,7 +147,7 @@ fn model(test: fn()) {
 }
 
 #[test]
-fn a_destroyed_stream_is_used_by_nobody_however_many_hand_over() {
+fn destroyed_stream_is_not_used_by_dispatching_threads() {
     model(|| {
         let (engine, queue, driver) = fixture();
         let worker = spawn_dispatch(&engine);
@@ -158,7 +161,7 @@ fn a_destroyed_stream_is_used_by_nobody_however_many_hand_over() {
 }
 
 #[test]
-fn a_context_that_has_ended_is_used_by_nobody() {
+fn ended_context_is_not_used_by_dispatching_threads() {
     model(|| {
         let (engine, _, driver) = fixture();
         let worker = spawn_dispatch(&engine);

@@ -1,25 +1,25 @@
-//! What another thread does in the middle of a call of the driver's.
+//! Actions of another thread in the middle of a driver call.
 
 use super::FakeGpu;
 
-/// In the middle of which call.
+/// The driver calls that can be interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CallPoint {
-    /// A question about an event.
+    /// A query of an event.
     Query,
-    /// A question whether a stream is captured.
+    /// A query whether a stream is captured.
     Capturing,
     /// A stream's wait for an event.
     Wait,
-    /// The destruction of a stream, when it is gone and the call has not come back.
+    /// The destruction of a stream: the stream is gone, the call has not returned.
     Destroy,
-    /// The taking of the GPU from a stream.
+    /// Disabling a channel group.
     DisableGroup,
-    /// Its giving back.
+    /// Enabling a channel group.
     EnableGroup,
 }
 
-/// Something to be done once.
+/// An action that runs once.
 #[derive(Default)]
 pub(crate) struct Interruption(pub(crate) Option<Box<dyn FnOnce() + Send>>);
 
@@ -30,17 +30,17 @@ impl std::fmt::Debug for Interruption {
 }
 
 impl FakeGpu {
-    /// Has this done during the next such call.
+    /// Runs `what` during the next such call.
     pub(crate) fn run_during(&self, call: CallPoint, what: impl FnOnce() + Send + 'static) {
         self.state().interruptions.insert(call, Interruption(Some(Box::new(what))));
     }
 
-    /// Whether what was to be done during such a call has been begun.
+    /// Whether the action for such a call has started.
     pub(crate) fn was_interrupted(&self, call: CallPoint) -> bool {
         !self.state().interruptions.contains_key(&call)
     }
 
-    /// The call is in its middle; whether anything was done.
+    /// Runs the action for this call. Returns `true` if there was one.
     pub(super) fn interrupt(&self, call: CallPoint) -> bool {
         let what = self.state().interruptions.remove(&call).and_then(|what| what.0);
         let any = what.is_some();

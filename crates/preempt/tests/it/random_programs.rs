@@ -1,4 +1,4 @@
-//! Random programs with random preemption, against the same program without.
+//! Random programs with random preemption, compared with the same program without.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use sluice_preempt::engine::Request;
 use sluice_preempt::ids::Event;
 use sluice_preempt::queue::Queue;
 
-use crate::gpu::Effect;
+use crate::fake_gpu::Effect;
 use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, TestRig};
 
-/// What a program does, and what is done to it in between.
+/// One step of the program, or of the scheduler.
 #[derive(Debug, Clone)]
 enum Step {
     Kernel(usize, u64),
-    /// Leaves what the stream has come to in a place of its own, and records the event behind it.
+    /// Stores the stream's value at an address of its own, and records the event behind it.
     Publish(usize, usize),
-    /// Waits for the event and takes what was left.
+    /// Waits for the event and mixes in the stored value.
     Take(usize, usize),
     Host(usize),
     Preempt(usize, bool),
@@ -121,7 +121,7 @@ impl Run {
         }
         self.rig.run_to_completion();
         for queue in &self.queues {
-            assert_eq!(self.rig.engine.query_stream(queue), Ok(()), "something is left");
+            assert_eq!(self.rig.engine.query_stream(queue), Ok(()), "work is left on a stream");
         }
         let order = self.queues.iter().map(|queue| self.rig.executed(queue)).collect();
         let state = self.rig.gpu.state();
@@ -155,7 +155,7 @@ fn level() -> impl Strategy<Value = PreemptionLevel> {
 
 proptest! {
     #[test]
-    fn programs_come_to_the_same_however_they_are_preempted(
+    fn random_programs_give_the_same_result_with_any_preemption(
         steps in prop::collection::vec(step(), 1..150),
         level in level(),
         queue_size in 1u32..16,

@@ -1,4 +1,5 @@
-//! A GPU in a test: streams in order, events, gates, captures, errors; its time is the clock and moves when told.
+//! A fake GPU: streams in order, events, gates, captures, errors. Its time is the engine's clock and moves only when
+//! a test advances it.
 
 mod driver;
 mod interruption;
@@ -15,7 +16,7 @@ use sluice_preempt::ids::{Code, Context, Stream};
 pub(crate) use interruption::{CallPoint, Interruption};
 pub(crate) use work::{Effect, Job, REFUSED, job};
 
-/// What a stream does next.
+/// The next operation of a stream.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Job(Job),
@@ -44,17 +45,17 @@ pub(crate) struct GpuState {
     pub(crate) now: u64,
     pub(crate) made: u64,
     pub(crate) streams: BTreeMap<u64, FakeStream>,
-    /// What each event stands for: a record, and the capture it was made in.
+    /// For each event: its record, and the capture in which it was made.
     pub(crate) events: HashMap<u64, (Option<u64>, Option<u64>)>,
     pub(crate) destroyed_events: BTreeSet<u64>,
     pub(crate) event_contexts: HashMap<u64, u64>,
-    /// Contexts that have ended, or may be ending: whoever uses what is theirs crashes.
+    /// Contexts that have ended, or may be ending. A call that uses their objects panics.
     pub(crate) ended: BTreeSet<u64>,
-    /// When each record was reached.
+    /// When the GPU reached each record.
     pub(crate) records: HashMap<u64, Option<u64>>,
     pub(crate) memory: HashMap<u64, u64>,
     pub(crate) graphs: HashMap<u64, Vec<Job>>,
-    /// Tags of jobs by stream, as they were submitted and as they ran.
+    /// Tags of jobs by stream, in the order of submission and of execution.
     pub(crate) submitted: Vec<(u64, u64)>,
     pub(crate) executed: Vec<(u64, u64)>,
     pub(crate) host_calls: Vec<u64>,
@@ -63,21 +64,22 @@ pub(crate) struct GpuState {
     pub(crate) broken_captures: BTreeSet<u64>,
     pub(crate) relaxed: HashSet<ThreadId>,
     pub(crate) gates: bool,
-    /// The driver does not take a gate.
+    /// The driver refuses gates.
     pub(crate) refuses_gates: bool,
-    /// How long after it has read the word the GPU goes on and says so: another process may have it interruptions.
+    /// Time between the GPU's read of the word and its write that the gate was passed: another process may have the
+    /// GPU in between.
     pub(crate) passing_ns: u64,
-    /// What `hold` says next; `None` if there are no slices.
+    /// The result of the next attempt to disable a channel group; `None` without control of channel groups.
     pub(crate) channel_groups: Option<Result<(), ChannelGroupError>>,
     pub(crate) hung: bool,
-    /// How often somebody has waited a little, and how often at most.
+    /// Number of `pause` calls, and the number at which the test fails.
     pub(crate) pauses: u64,
     pub(crate) max_pauses: Option<u64>,
-    /// Submissions that wait at the door of the driver until this is false: a full ring.
+    /// Submissions block in the driver until this is false, as with a full ring.
     pub(crate) submissions_block: bool,
-    /// Somebody has come to that door.
+    /// A submission has blocked there.
     pub(crate) submission_blocked: bool,
-    /// What another thread does in the middle of calls.
+    /// What another thread does in the middle of driver calls.
     pub(crate) interruptions: BTreeMap<CallPoint, Interruption>,
 }
 
@@ -88,12 +90,12 @@ impl GpuState {
     }
 }
 
-/// See the module. Clones are the same GPU.
+/// See the module. Clones share one GPU.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FakeGpu(Arc<Mutex<GpuState>>);
 
 impl FakeGpu {
-    /// A GPU with gates and without slices.
+    /// A GPU with gates and without control of channel groups.
     pub(crate) fn new() -> Self {
         let gpu = Self::default();
         gpu.state().gates = true;
@@ -104,7 +106,7 @@ impl FakeGpu {
         self.0.lock().unwrap()
     }
 
-    /// Makes a stream.
+    /// Creates a stream.
     pub(crate) fn stream(&self, context: u64, blocking: bool) -> Stream {
         let mut state = self.state();
         state.made += 1;
@@ -120,7 +122,7 @@ impl FakeGpu {
         stream
     }
 
-    /// Makes a stream with the handle of one that is destroyed.
+    /// Creates a stream with the handle of a destroyed one.
     pub(crate) fn create_again(&self, stream: Stream) {
         let mut state = self.state();
         assert!(state.streams[&stream.handle].destroyed);
@@ -135,7 +137,7 @@ impl FakeGpu {
         state.run_until(now + (1 << 40));
     }
 
-    /// A context has ended, and the next one has its handle.
+    /// A context has ended, and the next one gets its handle.
     pub(crate) fn make_context(&self, context: u64) {
         let mut state = self.state();
         assert!(state.ended.remove(&context));
@@ -149,7 +151,7 @@ impl FakeGpu {
         streams.for_each(|fake| fake.destroyed = true);
     }
 
-    /// Lets `ns` go by.
+    /// Advances the time by `ns`.
     pub(crate) fn advance(&self, ns: u64) {
         let mut state = self.state();
         let until = state.now + ns;
@@ -166,12 +168,12 @@ impl FakeGpu {
         self.state().memory.get(&address).copied().unwrap_or(0)
     }
 
-    /// Jobs submitted to a stream so far.
+    /// Number of jobs submitted to a stream so far.
     pub(crate) fn submitted(&self, stream: Stream) -> usize {
         self.state().submitted.iter().filter(|(handle, _)| *handle == stream.handle).count()
     }
 
-    /// The tags of what ran on a stream.
+    /// The tags of the jobs that ran on a stream.
     pub(crate) fn executed(&self, stream: Stream) -> Vec<u64> {
         self.state()
             .executed

@@ -1,6 +1,7 @@
-//! The submission gate in loom's model, with the whole engine around it: every interleaving of callers, preempter and worker.
+//! Admission and the whole engine around it under loom: every interleaving of callers, a preempting thread and a
+//! worker. A binary of its own, because it is built with `--cfg loom`.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p sluice-preempt --test loom_door --release`
+//! `RUSTFLAGS="--cfg loom" cargo test -p sluice-preempt --test loom_admission --release`
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test")]
 
@@ -16,7 +17,7 @@ use sluice_preempt::ids::{Code, Context, Event, Stream};
 use sluice_preempt::queue::Queue;
 use sluice_preempt::worker::WakeSignal;
 
-/// A driver that counts commands and is done with them at once.
+/// A driver that only runs the commands' closures.
 #[derive(Debug)]
 struct CallingDriver;
 
@@ -66,7 +67,7 @@ impl Driver for CallingDriver {
     }
 }
 
-/// Time does not matter: whoever waits lets the others run.
+/// A clock that stands still; a thread that pauses lets the others run.
 #[derive(Debug)]
 struct FrozenClock;
 
@@ -135,7 +136,7 @@ fn model(test: fn()) {
     model.check(test);
 }
 
-/// G1: what a preempter has seen submitted when `preempt` returned is all there is until it restores.
+/// G1: nothing more is submitted between the return of `preempt` and `restore`.
 fn nothing_after_preempt(adaptive: bool) {
     let fixture = fixture(adaptive);
     let caller = fixture.caller(2);
@@ -161,12 +162,12 @@ fn nothing_reaches_the_driver_after_preempt_has_returned_while_commands_are_coun
 }
 
 #[test]
-fn the_worker_is_woken_for_what_was_queued_between_preempt_and_restore() {
+fn worker_is_woken_for_commands_queued_between_preempt_and_restore() {
     model(|| {
         let fixture = fixture(true);
         let (engine, wake_signal) = (Arc::clone(&fixture.engine), Arc::clone(&fixture.wake_signal));
         let submitted = Arc::clone(&fixture.submitted);
-        // Were a ring lost, the worker would listen for ever, which loom reports.
+        // If a notification were lost, the worker would wait without end, which loom reports.
         let worker = thread::spawn(move || {
             engine.dispatch();
             while submitted.load(Ordering::SeqCst) == 0 {
@@ -179,7 +180,7 @@ fn the_worker_is_woken_for_what_was_queued_between_preempt_and_restore() {
         fixture.engine.restore(&fixture.queue).unwrap();
         caller.join().unwrap();
         if fixture.engine.pending_commands(&fixture.queue) == 0 {
-            // Passed by itself: nobody had to be woken.
+            // The command passed directly, so nothing had to wake the worker.
             fixture.wake_signal.notify();
         }
         worker.join().unwrap();

@@ -1,4 +1,4 @@
-//! A running stream that waits for a preempted one is not submissions_block.
+//! A running stream that waits for a preempted one is not stuck.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::queue::Queue;
 use sluice_preempt::stream_state::StreamState;
 
-use crate::gpu::Effect;
+use crate::fake_gpu::Effect;
 use crate::rig::{ASYNC, BLOCKING, NON_BLOCKING, SYNC, TestRig};
 
 fn chain(rig: &TestRig, level: PreemptionLevel) -> [Arc<Queue>; 3] {
@@ -14,7 +14,7 @@ fn chain(rig: &TestRig, level: PreemptionLevel) -> [Arc<Queue>; 3] {
 }
 
 #[test]
-fn a_preempted_stream_hands_over_what_a_running_one_waits_for_and_no_more() {
+fn preempted_stream_submits_what_a_running_stream_waits_for_and_no_more() {
     let rig = TestRig::new();
     let [held, running, _] = chain(&rig, PreemptionLevel::Host);
     let event = rig.event();
@@ -33,7 +33,7 @@ fn a_preempted_stream_hands_over_what_a_running_one_waits_for_and_no_more() {
 }
 
 #[test]
-fn inheritance_goes_through_several_preempted_streams() {
+fn inheritance_passes_through_several_preempted_streams() {
     let rig = TestRig::new();
     let [first, second, running] = chain(&rig, PreemptionLevel::Host);
     let (one, two) = (rig.event(), rig.event());
@@ -56,7 +56,7 @@ fn inheritance_goes_through_several_preempted_streams() {
 }
 
 #[test]
-fn nobody_inherits_while_the_one_that_waits_is_preempted_too() {
+fn nothing_is_inherited_while_the_waiting_stream_is_preempted_too() {
     let rig = TestRig::new();
     let [held, waiting, _] = chain(&rig, PreemptionLevel::Host);
     let event = rig.event();
@@ -75,7 +75,7 @@ fn nobody_inherits_while_the_one_that_waits_is_preempted_too() {
 }
 
 #[test]
-fn shut_gates_let_pass_what_a_running_stream_waits_for_on_the_gpu() {
+fn closed_gates_let_pass_what_a_running_stream_waits_for_on_the_gpu() {
     for wait_first in [true, false] {
         let rig = TestRig::new();
         let [held, running, _] = chain(&rig, PreemptionLevel::Device);
@@ -99,7 +99,7 @@ fn shut_gates_let_pass_what_a_running_stream_waits_for_on_the_gpu() {
 }
 
 #[test]
-fn gates_are_opened_for_a_stream_that_is_restored_while_it_waits_on_the_gpu() {
+fn gates_open_for_a_stream_that_is_restored_while_it_waits_on_the_gpu() {
     let rig = TestRig::new();
     let [held, waiting, _] = chain(&rig, PreemptionLevel::Device);
     let event = rig.event();
@@ -117,7 +117,7 @@ fn gates_are_opened_for_a_stream_that_is_restored_while_it_waits_on_the_gpu() {
 }
 
 #[test]
-fn a_context_that_is_preempted_holds_up_nobody_in_another() {
+fn preempted_context_delays_no_stream_of_another_context() {
     let rig = TestRig::new();
     let (held, other) = (rig.queue(BLOCKING, PreemptionLevel::Host), rig.stream(2, BLOCKING));
     rig.preempt(&held, SYNC).unwrap();
@@ -125,14 +125,14 @@ fn a_context_that_is_preempted_holds_up_nobody_in_another() {
     let event = rig.event();
     rig.engine.record(&other, event).unwrap();
     rig.launch_tagged(&other, 2);
-    // Both return, although the other context's stream stands still: this is one thread.
+    // Both calls return although the other context's stream has stopped: the test has one thread.
     rig.engine.flush_context(other.stream().context).unwrap();
     rig.engine.synchronize_stream(&other).unwrap();
     assert_eq!((rig.executed(&other), rig.submitted(&held)), (vec![2], 0));
 }
 
 #[test]
-fn a_need_goes_through_what_several_preempted_streams_have_on_the_gpu() {
+fn need_passes_through_the_gpu_work_of_several_preempted_streams() {
     for wait_late in [true, false] {
         let rig = TestRig::new();
         let [first, second, running] = chain(&rig, PreemptionLevel::Device);
@@ -166,14 +166,14 @@ fn a_need_goes_through_what_several_preempted_streams_have_on_the_gpu() {
 }
 
 #[test]
-fn eight_streams_in_a_ring_of_events() {
+fn eight_streams_in_a_ring_of_events_keep_their_order() {
     let rig = TestRig::new();
     let queues: Vec<_> = (0..8).map(|_| rig.queue(BLOCKING, PreemptionLevel::Device)).collect();
     let events: Vec<_> = (0..8).map(|_| rig.event()).collect();
     let mut expected = 0u64;
     for n in 0..4000u64 {
         let (here, next) = ((n % 8) as usize, ((n + 1) % 8) as usize);
-        // One cell that all streams change in turn: only the events keep them apart.
+        // All streams change one memory word in turn: only the events order them.
         rig.launch(&queues[here], Effect::Affine { to: 1, add: n }, 5_000, n).unwrap();
         expected = expected.wrapping_mul(3).wrapping_add(n);
         rig.engine.record(&queues[here], events[here]).unwrap();
@@ -192,12 +192,12 @@ fn eight_streams_in_a_ring_of_events() {
 }
 
 #[test]
-fn slices_are_not_used_against_a_stream_that_another_waits_for_on_the_gpu() {
+fn channel_group_is_not_disabled_while_another_stream_waits_for_the_stream_on_the_gpu() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
     let [held, running, _] = chain(&rig, PreemptionLevel::Full);
     let event = rig.event();
-    // Handed over while preempted, so that there is no gate in front of it.
+    // Submitted while preempted, so no gate is in front of it.
     assert_eq!(rig.preempt(&held, SYNC).unwrap().level, PreemptionLevel::Full);
     rig.launch(&held, Effect::Nothing, 100_000, 1).unwrap();
     rig.engine.record(&held, event).unwrap();
@@ -211,7 +211,7 @@ fn slices_are_not_used_against_a_stream_that_another_waits_for_on_the_gpu() {
 }
 
 #[test]
-fn slices_give_way_to_needs_that_come_through_several_streams() {
+fn channel_groups_are_enabled_for_needs_that_pass_through_several_streams() {
     let rig = TestRig::new();
     rig.gpu.state().channel_groups = Some(Ok(()));
     let [first, second, running] = chain(&rig, PreemptionLevel::Full);
