@@ -1,4 +1,4 @@
-//! The C functions that programs may call: `hook/include/sluice.h`.
+//! The C functions that programs may call, declared in `hook/include/sluice.h`.
 
 mod preemption;
 
@@ -9,7 +9,7 @@ use sluice_hook_core::outcome::Bypass;
 
 use crate::hold::{self, Unheld};
 
-/// `sluice_result`: what became of a call. Numbers are never given a second meaning.
+/// `sluice_result`: the result of a call. A number never gets a second meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 enum CallResult {
@@ -36,7 +36,7 @@ enum CallResult {
     InvalidStream = 20,
 }
 
-/// A request will be there in `lead_us` microseconds.
+/// Announces a request that will begin in `lead_us` microseconds.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sluice_hint(lead_us: c_uint) -> c_int {
     let result = match hold::hint(lead_us) {
@@ -64,8 +64,8 @@ pub(crate) extern "C" fn sluice_hint(lead_us: c_uint) -> c_int {
     result as c_int
 }
 
-/// Writes up to `capacity` counters of holds and returns how many there are: launched, released by the host, planned for later, and
-/// how late those were in nanoseconds, in all and at most; planned in vain.
+/// Writes up to `capacity` counters of hold kernels. Returns how many counters exist: launched; released by the host;
+/// planned for later; total lateness of those, in nanoseconds; largest lateness; planned in vain.
 ///
 /// # Safety
 /// `counters` is null or writable for `capacity` numbers.
@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn sluice_hook_holds(counters: *mut u64, capacity: 
     let all = hold::counts();
     if !counters.is_null() {
         for (at, value) in all.into_iter().take(capacity).enumerate() {
-            // SAFETY: `at` is below `capacity`, for which the caller vouches.
+            // SAFETY: `at` is below `capacity`, and the caller guarantees that much space.
             unsafe { counters.add(at).write(value) };
         }
     }

@@ -1,15 +1,16 @@
-//! Streams that can be preempted: the engine of `sluice_preempt` behind the driver's functions.
+//! Preemptible streams: the engine of `sluice_preempt` behind the exported driver functions.
 //!
-//! Until a program enables preemption, or its manager wants gates, nothing in here runs: each exported function looks at one
-//! flag. From then on every call on a stream or an event goes through the engine, because streams that are not preempted have to
-//! wait for those that are where the program says so. The flag never goes down again: the engine knows what events mean.
+//! Until a program enables preemption, or its manager wants stream gates, nothing here runs: each exported function
+//! reads one flag. From then on every call on a stream or an event goes through the engine, because streams that are
+//! not preempted have to wait for preempted ones where the program says so. The flag is never cleared: only the
+//! engine knows what events refer to.
 //!
-//! * `streams` finds the queue that a handle means; `submit`, `launches`, `copies`, `events` and `waits` are the calls;
-//!   `argument` and `parameters` keep what they were given.
-//! * `driver`, `gates` (by `cells` and `memops`) and `slices` stand behind the engine's traits; `worker` is the thread that
-//!   hands over what waited.
-//! * `control` is what the C functions do; `manager` follows a manager's gate; `holds` knows which of the two holds a stream;
-//!   `loads` are the calls that what stands at a gate yields to.
+//! * `streams` finds the queue of a handle. `submit`, `launches`, `copies`, `events` and `waits` implement the calls;
+//!   `arguments` and `parameters` keep their arguments.
+//! * `driver`, `stream_gates` (with `gate_cells` and `memops`) and `own_groups` implement the engine's traits.
+//!   `worker` is the thread that submits pending commands.
+//! * `program_api` implements the C functions. `manager` follows the manager's gate word. `preemptors` records
+//!   whether program, manager or both preempt a stream. `loads` are the calls to which a stream at a gate yields.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
@@ -51,9 +52,9 @@ pub(crate) use waits::{
 
 type HookEngine = Engine<driver::RealDriver, clock::EngineClock, worker::WorkerWaker>;
 
-/// Calls go through the engine.
+/// Whether calls go through the engine.
 static ENGAGED: AtomicBool = AtomicBool::new(false);
-/// Made once, never freed.
+/// Created once, never freed.
 static ENGINE: AtomicPtr<HookEngine> = AtomicPtr::new(std::ptr::null_mut());
 /// The process is about to end.
 static PROCESS_ENDING: AtomicBool = AtomicBool::new(false);
@@ -61,7 +62,8 @@ static PROCESS_ENDING: AtomicBool = AtomicBool::new(false);
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The thread is in a call of the driver's that is ours to make: what the driver calls meanwhile is not the program's.
+    /// The thread makes a driver call of the hook's own. What the driver calls during it does not come from the
+    /// program.
     static IN_OWN_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -71,7 +73,7 @@ pub(crate) fn is_engaged() -> bool {
     ENGAGED.load(Relaxed)
 }
 
-/// The engine for a call of the program's; `None` if there is none, or the driver itself is calling.
+/// The engine for a call of the program; `None` if there is none, or if the driver itself is calling.
 fn engine_for_call() -> Option<&'static HookEngine> {
     if IN_OWN_CALL.get() { None } else { engine() }
 }
@@ -81,7 +83,8 @@ fn engine() -> Option<&'static HookEngine> {
     unsafe { ENGINE.load(Acquire).as_ref() }
 }
 
-/// The engine, made if need be; from here on calls go through it. `None` in the child of a process that had one.
+/// The engine, created if it does not exist; from here on calls go through it. `None` in the child of a process that
+/// had one.
 fn engage() -> Option<&'static HookEngine> {
     if FORKED_CHILD.load(Acquire) {
         return None;
@@ -114,7 +117,8 @@ fn make() -> &'static HookEngine {
     }
 }
 
-/// Nothing of the process may stay on the GPU behind a shut gate, and handlers that run later must not wait for anything of ours.
+/// Opens everything before the process ends: nothing of it may stay on the GPU behind a closed gate, and later exit
+/// handlers must not wait for the hook's threads.
 extern "C" fn at_exit() {
     let Some(engine) = engine().filter(|_| !FORKED_CHILD.load(Acquire)) else { return };
     crate::governed::guarded((), || {
@@ -126,7 +130,7 @@ extern "C" fn at_exit() {
     });
 }
 
-/// Whether a manager's gate keeps commands of a stream from the driver, which therefore knows of no work there.
+/// Whether the manager's gate keeps commands of a stream in the host queue, so that the driver does not know of them.
 pub(crate) fn keeps_back(context: u64, stream: CUstream) -> bool {
     let handle = (stream.expose_provenance() as u64).max(Stream::LEGACY);
     is_engaged()
@@ -141,7 +145,7 @@ pub(crate) fn keeps_back(context: u64, stream: CUstream) -> bool {
         })
 }
 
-/// Runs a call that may need the GPU, which a stream of the context must not keep from it at level full.
+/// Runs a call that may need the GPU. A stream of the context at level *full* gives the GPU back first.
 #[inline]
 pub(crate) fn beside<R>(call: impl FnOnce() -> R) -> R {
     own_groups::yield_group(None);
@@ -153,7 +157,7 @@ fn is_ending() -> bool {
     PROCESS_ENDING.load(Acquire)
 }
 
-/// In the child of a fork: only atomics.
+/// For the child of a fork: uses only atomics.
 pub(crate) fn after_fork() {
     if let Some(engine) = engine() {
         FORKED_CHILD.store(true, Release);
@@ -162,7 +166,7 @@ pub(crate) fn after_fork() {
     }
 }
 
-/// Makes a call of the driver's during which the program is not the one who calls.
+/// Makes a driver call of the hook's own: calls that the driver makes during it are not the program's.
 fn as_own_call<R>(call: impl FnOnce() -> R) -> R {
     let before = IN_OWN_CALL.replace(true);
     let result = call();
@@ -170,7 +174,7 @@ fn as_own_call<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs a function of the program's from a thread of ours.
+/// Runs a function of the program on a thread of the hook.
 fn as_program_call<R>(call: impl FnOnce() -> R) -> R {
     let before = IN_OWN_CALL.replace(false);
     let result = call();
@@ -178,12 +182,12 @@ fn as_program_call<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The driver's word as the engine takes it.
+/// The driver's result as the engine represents it.
 pub(crate) fn code(result: CUresult) -> Result<(), Code> {
     if result == CUresult::SUCCESS { Ok(()) } else { Err(Code(result.0)) }
 }
 
-/// The engine's word as the driver would say it.
+/// The engine's result as the driver represents it.
 fn status(result: Result<(), Code>) -> CUresult {
     result.map_or_else(|Code(code)| CUresult(code), |()| CUresult::SUCCESS)
 }

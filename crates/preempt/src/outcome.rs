@@ -48,7 +48,7 @@ pub enum Error {
     #[error("the GPU hangs")]
     GpuHung,
     /// Another thread restored the stream during the call.
-    #[error("another call changed the stream's state meanwhile")]
+    #[error("another call changed the stream's state at the same time")]
     InvalidState,
     /// The driver returned an error.
     #[error(transparent)]

@@ -96,20 +96,20 @@ fn refused(refusal: Refusal) -> CallResult {
     }
 }
 
-/// Runs a call of the program's; what becomes of it as a number.
+/// Runs a call of the program and returns its result as a number.
 fn answered(call: impl FnOnce() -> Result<(), Refusal>) -> c_int {
     let result = guarded(CallResult::Internal, || call().map_or_else(refused, |()| CallResult::Ok));
     result as c_int
 }
 
-/// The defaults.
+/// Writes the default configuration.
 ///
 /// # Safety
 /// `config` is null or writable.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sluice_preemption_defaults(config: *mut PreemptionConfig) {
     if !config.is_null() {
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         unsafe { config.write(PreemptionConfig::DEFAULT) };
     }
 }
@@ -123,10 +123,10 @@ pub(crate) unsafe extern "C" fn sluice_preemption_enable(
     stream: CUstream,
     config: *const PreemptionConfig,
 ) -> c_int {
-    // SAFETY: as the caller promises; the size comes first.
+    // SAFETY: as the caller guarantees; the size comes first.
     let given = match unsafe { config.cast::<usize>().as_ref() } {
         None => PreemptionConfig::DEFAULT,
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         Some(&size) if size == size_of::<PreemptionConfig>() => unsafe { config.read() },
         Some(_) => return CallResult::Invalid as c_int,
     };
@@ -139,7 +139,7 @@ pub(crate) unsafe extern "C" fn sluice_preemption_enable(
     answered(|| program_api::enable(stream, wanted, idle))
 }
 
-/// Ends it.
+/// Disables preemption.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sluice_preemption_disable(stream: CUstream) -> c_int {
     answered(|| program_api::disable(stream))
@@ -158,7 +158,7 @@ pub(crate) unsafe extern "C" fn sluice_preempt(
     answered(|| {
         let done = program_api::preempt(stream, sync != 0)?;
         if !achieved.is_null() {
-            // SAFETY: as the caller promises.
+            // SAFETY: as the caller guarantees.
             unsafe { achieved.write(Preemption { level: number(done.level), took_ns: done.took_ns }) };
         }
         Ok(())
@@ -171,7 +171,7 @@ pub(crate) extern "C" fn sluice_restore(stream: CUstream) -> c_int {
     answered(|| program_api::restore(stream))
 }
 
-/// The highest level for a stream.
+/// Returns the highest level possible for a stream.
 ///
 /// # Safety
 /// `level` and `reason` are each null or writable; the stream is one of the program's.
@@ -183,7 +183,7 @@ pub(crate) unsafe extern "C" fn sluice_preemption_level(
 ) -> c_int {
     answered(|| {
         let supported = program_api::level(stream)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         unsafe {
             if !level.is_null() {
                 level.write(number(supported.level));

@@ -1,4 +1,4 @@
-//! The arguments of a driver function, whichever it is: one may be a stream, and all of them may be kept for later.
+//! The arguments of any driver function: one may be a stream, and all of them may be kept for a deferred call.
 
 use sluice_driver_api::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUfunction, CUgraphExec, CUstream};
 use sluice_preempt::command::Work;
@@ -8,19 +8,19 @@ use sluice_preempt::command::Work;
 pub(crate) struct Arg<T>(pub(crate) T);
 
 impl Arg<CUstream> {
-    /// The stream, as this argument is one.
+    /// The stream, if the argument is one.
     #[inline]
     pub(crate) fn stream(&self) -> Option<CUstream> {
         Some(self.0)
     }
 
-    /// The argument if the call is to be made on `stream`.
+    /// The argument for a call on `stream`.
     #[inline]
     pub(crate) fn on(self, stream: CUstream) -> CUstream {
         stream
     }
 
-    /// The argument for a call that is made at once, whatever waits.
+    /// The argument for a call that is made at once, whatever is pending.
     #[inline]
     pub(crate) fn at_once(self, per_thread: bool) -> CUstream {
         super::submit::stands_for(self.0, per_thread)
@@ -28,7 +28,7 @@ impl Arg<CUstream> {
 }
 
 impl Arg<CUfunction> {
-    /// The kind of work, as this argument names one.
+    /// The kind of work, if the argument names one.
     #[inline]
     pub(crate) fn work(&self) -> Option<Work> {
         Some(Work::Kernel(self.0.expose_provenance() as u64))
@@ -36,7 +36,7 @@ impl Arg<CUfunction> {
 }
 
 impl Arg<CUgraphExec> {
-    /// The kind of work, as this argument names one.
+    /// The kind of work, if the argument names one.
     #[inline]
     pub(crate) fn work(&self) -> Option<Work> {
         Some(Work::Graph(self.0.expose_provenance() as u64))
@@ -44,7 +44,7 @@ impl Arg<CUgraphExec> {
 }
 
 impl Arg<usize> {
-    /// A number of something, from which an estimate is learned.
+    /// An amount from which an estimate is learned.
     #[inline]
     pub(crate) fn size(&self) -> u64 {
         self.0 as u64
@@ -68,7 +68,8 @@ impl Arg<*const CUDA_MEMCPY3D> {
     }
 }
 
-/// What the argument says if it is neither a stream nor a size: functions of the type itself are found first.
+/// The answers of an argument that is neither a stream nor a size. Inherent functions of the specific types take
+/// precedence.
 pub(crate) trait Other {
     /// The argument's type.
     type Kind;
@@ -76,10 +77,10 @@ pub(crate) trait Other {
     /// The stream, if the argument is one.
     fn stream(&self) -> Option<CUstream>;
 
-    /// The argument if the call is to be made on `stream`.
+    /// The argument for a call on `stream`.
     fn on(self, stream: CUstream) -> Self::Kind;
 
-    /// The argument for a call that is made at once, whatever waits.
+    /// The argument for a call that is made at once, whatever is pending.
     fn at_once(self, per_thread: bool) -> Self::Kind;
 
     /// Its size, if it is one.
@@ -118,7 +119,7 @@ impl<T> Other for Arg<T> {
     }
 }
 
-/// Arguments that another thread will give to the driver.
+/// Arguments that another thread will pass to the driver.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent<T>(T);
 
@@ -138,7 +139,7 @@ impl<T: Copy> Sent<T> {
         self.0
     }
 
-    /// Where they are.
+    /// A reference to the arguments.
     pub(crate) fn get_ref(&self) -> &T {
         &self.0
     }

@@ -1,7 +1,7 @@
-//! Asynchronous copies: what is copied of them when they have to wait.
+//! Deferral of asynchronous copies.
 //!
-//! A copy from up to 64 KiB of pageable memory takes the bytes along. More of it, and a copy to pageable memory, is made by the
-//! thread that called when its turn has come: the driver would not have returned before, either.
+//! A deferred copy from up to 64 KiB of pageable memory owns the bytes. A copy from more, or to pageable memory, is
+//! made by its calling thread in order: the driver would not have returned before, either.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::as_own_call;
 use super::submit::{Kept, call};
 use crate::real;
 
-/// Whether the driver knows nothing of the memory at an address: then it is the host's, and pageable.
+/// Whether the driver knows nothing of the memory at an address: then it is pageable host memory.
 fn is_pageable(address: u64) -> bool {
     let mut kind: CUmemorytype = 0;
     let asked = real::table().cuPointerGetAttribute.map(|ask| {
@@ -36,7 +36,7 @@ fn by_value(ends: &[u64], bytes: usize, kept: Kept) -> Deferral {
     call(Work::moving(bytes as u64), 0, kept)
 }
 
-/// A copy from host memory: as it is now if it is pageable.
+/// A deferred copy from host memory; owns the present bytes if the memory is pageable.
 fn from_host(
     source: *const c_void,
     bytes: usize,
@@ -61,7 +61,7 @@ fn from_host(
     call(work, bytes, Box::new(move |stream| make(staged.as_ptr().cast(), stream)))
 }
 
-/// What each copy function turns into when its copy has to wait. The first argument is the real function.
+/// The deferral of each copy function. The first argument is the real function.
 pub(crate) mod later {
     use std::ffi::{c_uint, c_ulonglong, c_void};
 

@@ -1,4 +1,4 @@
-//! The real driver behind the engine's trait.
+//! The real driver behind the engine's `Driver` trait.
 
 use std::cell::Cell;
 
@@ -18,7 +18,7 @@ use crate::real;
 const RELAXED: CUstreamCaptureMode = 2;
 
 thread_local! {
-    /// The mode that the thread had before it was relaxed.
+    /// The capture mode of the thread before it was relaxed.
     static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(0) };
 }
 
@@ -40,7 +40,7 @@ macro_rules! ask {
     };
 }
 
-/// Makes a call with the context current, as one of ours.
+/// Makes a call of the hook's own with the context current.
 pub(super) fn within<T>(context: Context, call: impl FnOnce() -> Result<T, Code>) -> Result<T, Code> {
     as_own_call(|| gpu::within(context.0, call)).unwrap_or(Err(Code(CUresult::ERROR_INVALID_CONTEXT.0)))
 }
@@ -111,7 +111,7 @@ impl Driver for RealDriver {
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {
-        // Without a capture anywhere there is none to be drawn into.
+        // Without any capture in the process, a stream cannot be drawn into one.
         CAPTURES.any() && {
             let mut capturing = 0;
             let asked = within(stream.context, || {

@@ -1,7 +1,8 @@
-//! The words of gates: allocator in pages of ours that are registered with a context, and which of them are free.
+//! Memory of stream gates: cells in the hook's own pages, which are registered with a context, and which of the cells
+//! are free.
 //!
-//! A page stays registered until its context ends, also where the driver has then refused the gate: to unregister one waits for all that
-//! the context has been given, and so for whoever stands at a gate of another page.
+//! A page stays registered until its context ends, even if the driver then refused the gate. To unregister a page,
+//! the driver waits for all work of the context, and so for streams that stand at gates of other pages.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -24,32 +25,33 @@ const NOT_REGISTERED: &CStr = c"the driver does not map memory of the host for t
 const NO_MEMORY: &CStr = c"there is no memory for gates";
 const NOT_NOW: &CStr = c"the driver makes no gates at the moment";
 
-/// What the GPU waits for and writes, away from other streams' lines.
+/// The words of one stream's gates, in a cache line of their own.
 #[repr(C, align(64))]
 pub(super) struct GateCell {
     pub(super) word: AtomicU32,
     pub(super) arrived: AtomicU32,
     pub(super) passed: AtomicU32,
-    /// The last gate that was placed; the host's.
+    /// The last gate placed; written by the host only.
     pub(super) placed: AtomicU32,
 }
 
-/// A page's allocator for streams. Behind them is one whose gate is tried when the page is registered, which may still be on its way then.
+/// Cells of a page for streams. Behind them is one whose gate is tried when the page is registered; that gate may
+/// still be in progress when streams use theirs.
 const CELLS: usize = PAGE / size_of::<GateCell>() - 1;
 
-/// Where each number is in a cell, in bytes.
+/// Offsets in a cell, in bytes.
 const WORD: u64 = 0;
 const ARRIVED: u64 = 4;
 const PASSED: u64 = 8;
 
-/// One stream's cell, as the host and as the GPU see it.
+/// One stream's cell, with its host and GPU addresses.
 #[derive(Clone, Copy)]
 pub(super) struct GateSlot {
     pub(super) cell: &'static GateCell,
     pub(super) device: CUdeviceptr,
 }
 
-/// A page that is registered with a context, and its address on the GPU.
+/// A page that is registered with a context, and its GPU address.
 #[derive(Clone, Copy)]
 struct Registered {
     page: usize,
@@ -59,14 +61,14 @@ struct Registered {
 /// Why the streams of a context get no gates.
 #[derive(Debug, Clone, Copy)]
 enum GateRefusal {
-    /// The driver has not what they are made of.
+    /// The driver lacks a function that gates need.
     Permanent(&'static CStr),
-    /// It may have it the next time.
+    /// A later attempt may succeed.
     Temporary(&'static CStr),
 }
 
 impl GateRefusal {
-    /// What an answer of the driver's means: whatever is not known to be its last word may be of the moment.
+    /// Classifies an error of the driver. Errors that are not known to be permanent count as temporary.
     fn of(Code(answer): Code, for_good: &'static CStr) -> Self {
         match CUresult(answer) {
             CUresult::ERROR_NOT_SUPPORTED | CUresult::ERROR_INVALID_VALUE | CUresult::ERROR_NOT_PERMITTED => {
@@ -78,28 +80,29 @@ impl GateRefusal {
     }
 }
 
-/// See the module; everything by context.
+/// See the module. All maps are by context.
 #[derive(Default)]
 pub(super) struct GateAllocator {
-    /// GateAllocator that no stream uses.
+    /// Cells that no stream uses.
     free: BTreeMap<u64, Vec<GateSlot>>,
     /// Pages that are registered.
     pages: BTreeMap<u64, Vec<usize>>,
-    /// The one of them whose gate the driver has not taken yet.
+    /// The registered page whose gate the driver has not accepted yet.
     untried: BTreeMap<u64, Registered>,
-    /// Why there are none, for good.
+    /// Permanent refusals and their reasons.
     refused: BTreeMap<u64, &'static CStr>,
-    /// Pages of contexts that are gone.
+    /// Pages of contexts that have ended.
     unused: Vec<usize>,
 }
 
 impl GateAllocator {
-    /// A cell that the GPU is through with.
+    /// Takes a cell that the GPU no longer uses.
     pub(super) fn take(&mut self, context: Context) -> Result<GateSlot, &'static CStr> {
         if let Some(reason) = self.refused.get(&context.0) {
             return Err(reason);
         }
-        // A stream that was destroyed may still have to pass gates: its last writes would be taken for another's.
+        // A destroyed stream may still have to pass gates: its last writes would be taken for those of the next
+        // owner.
         let is_through = |slot: &GateSlot| slot.cell.passed.load(Acquire) == slot.cell.placed.load(Acquire);
         let free = self.free.entry(context.0).or_default();
         if let Some(at) = free.iter().position(is_through) {
@@ -115,12 +118,12 @@ impl GateAllocator {
         }
     }
 
-    /// No stream uses the cell any more.
+    /// Returns a cell that no stream uses any more.
     pub(super) fn give_back(&mut self, context: Context, slot: GateSlot) {
         self.free.entry(context.0).or_default().push(slot);
     }
 
-    /// The context is gone, and its registrations with it.
+    /// Forgets a context that has ended, and its registrations with it.
     pub(super) fn forget_context(&mut self, context: u64) {
         self.free.remove(&context);
         self.untried.remove(&context);
@@ -128,7 +131,7 @@ impl GateAllocator {
         self.unused.extend(self.pages.remove(&context).unwrap_or_default());
     }
 
-    /// Has the GPU pass a gate in a page that it has passed none in; one of the page's allocator, the others are free.
+    /// Makes the GPU pass one gate in a new page. Returns one of the page's cells; the others become free.
     fn add_page(&mut self, context: Context) -> Result<GateSlot, GateRefusal> {
         let Registered { page, device } = match self.untried.get(&context.0) {
             Some(registered) => *registered,
@@ -172,9 +175,9 @@ fn cell(page: usize, at: usize) -> &'static GateCell {
     unsafe { &*cell }
 }
 
-/// What the GPU does at gate `number` of the cell at `device`. The writes have a fence, since the second version of the call takes none
-/// without (and drivers no longer take its first version); so the GPU says that it is at a gate once the kernels in front are done.
-/// On an H200 the three take 3.6 µs, the wait alone 2.2.
+/// The GPU's operations at gate `number` of the cell at `device`. The writes include a fence: the second version of
+/// the call takes none without, and drivers no longer take the first version. The GPU therefore reports its arrival
+/// once the kernels in front are done. On an H200 the three operations take 3.6 µs, the wait alone 2.2 µs.
 pub(super) fn gate_operations(device: CUdeviceptr, number: u32) -> [Operation; 3] {
     [
         Operation::new(WRITE, device + ARRIVED, number, CU_STREAM_WRITE_VALUE_DEFAULT),
@@ -193,7 +196,7 @@ fn register(page: usize) -> Result<(), Code> {
     code(unsafe { register(page, PAGE, REGISTER_DEVICEMAP) })
 }
 
-/// The address on the GPU of a page that is registered with the current context.
+/// The GPU address of a page that is registered with the current context.
 fn address(page: usize) -> Result<CUdeviceptr, Code> {
     let get = real::table().cuMemHostGetDevicePointer_v2.ok_or(MISSING)?;
     let page = std::ptr::with_exposed_provenance_mut(page);

@@ -1,4 +1,4 @@
-//! Launches: what is copied of them when they have to wait, and how they are made later.
+//! Deferral of launches: what is copied, and how the launch is made later.
 
 use std::ffi::c_void;
 
@@ -12,10 +12,10 @@ use super::parameters::{BUFFER, BUFFER_SIZE, Given};
 use crate::gpu::pointer;
 use crate::real;
 
-/// Of every GPU; what else a block may have, the driver says when the launch is made.
+/// Limits of every GPU; the driver checks the rest when the launch is made.
 const LIMITS: LaunchLimits = LaunchLimits { threads: 1024, shared_bytes: u32::MAX };
 
-/// Makes a launch that has waited.
+/// Makes a deferred launch.
 pub(super) fn submit(stream: Stream, launch: &Launch) -> Result<(), Code> {
     let mut size = launch.parameters.len();
     let mut extra = [
@@ -52,7 +52,7 @@ pub(super) fn submit(stream: Stream, launch: &Launch) -> Result<(), Code> {
     code(unsafe { make(&raw const config, function, none, extra) })
 }
 
-/// The attributes, with one for what the call's name says.
+/// The launch attributes, including the one that the name of the call implies.
 fn attributes(launch: &Launch) -> Vec<CUlaunchAttribute> {
     const BYTES: usize = size_of::<CUlaunchAttribute>();
     let kept = launch.attributes.chunks_exact(BYTES).map(|bytes| {
@@ -65,7 +65,7 @@ fn attributes(launch: &Launch) -> Vec<CUlaunchAttribute> {
     kept.chain(launch.cooperative.then_some(cooperative)).collect()
 }
 
-/// Whether an attribute is a value; others name events or graph nodes, or are not known.
+/// Whether an attribute is a plain value. Others name events or graph nodes, or are unknown.
 fn is_value(id: CUlaunchAttributeID) -> bool {
     !matches!(
         id,
@@ -86,7 +86,7 @@ fn command(mut launch: Launch, given: Given) -> Result<Deferral, Code> {
     })
 }
 
-/// What each launch function turns into when its launch has to wait.
+/// The deferral of each launch function.
 pub(crate) mod later {
     use std::ffi::{c_int, c_uint, c_void};
 

@@ -1,7 +1,7 @@
-//! A manager's gate: a word on the grant page says whether streams are to have gates, and whether those are closed.
+//! The manager's gate: a word on the grant page says whether streams are to have gates, and whether these are closed.
 //!
-//! A thread per device follows it. The GPU never waits for a word that only the manager can write: what it waits for are our own
-//! gates, and they open when the manager is gone.
+//! One thread per device follows the word. The GPU never waits for a word that only the manager can write. It waits
+//! for the process's own gates, and they open when the manager is gone.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,22 +24,24 @@ use super::{HookEngine, engage, engine, is_ending, streams, worker};
 use crate::process::{self, COUNTERS, Managed};
 use crate::thread;
 
-/// How often the connection is looked at while gates are closed: so much later than a killed manager streams run again.
+/// Interval of checks of the connection while gates are closed: the delay after which streams of a killed manager run
+/// again.
 const POLL_CLOSED: Duration = Duration::from_millis(20);
 
-/// Likewise while they are not.
+/// Interval of checks of the connection while gates are open.
 const POLL_OPEN: Duration = Duration::from_millis(500);
 
-/// Likewise while a thread inside the driver keeps a stream from being stopped for certain.
+/// Interval of attempts while a thread in the driver keeps a stream from being stopped for certain.
 const POLL_RETRY: Duration = Duration::from_millis(1);
 
-/// Without a look for so long the worker opens the gates: the thread that looks is gone, or gets no time.
+/// Lease of a preemption for the manager. If the following thread is gone, or gets no CPU time for so long, the
+/// worker opens the gates.
 const LEASE_NS: u64 = 250_000_000;
 
-/// How long a thread inside the driver holds the others up that have to be stopped, too.
+/// Longest time that a thread in the driver delays the stop of the other streams.
 const STOP_TIMEOUT_NS: u64 = 100_000;
 
-/// What a stream may have in the driver: its gates stop it, so only as much as learning how long things take asks for.
+/// Configuration of streams with gates. Gates stop them, so the bound only has to allow durations to be learned.
 const CONFIG: Config = Config {
     queue_size: 1024,
     batch_size: 32,
@@ -53,25 +55,25 @@ const CONFIG: Config = Config {
     outage_ns: None,
 };
 
-/// Without gates what is in the driver runs to its end.
+/// Bound without gates: what is in the driver runs to its end.
 const BOUND_WITHOUT_GATES_NS: u64 = 1_000_000;
 
-/// What the managers of this process's devices want.
+/// What the managers of this process's devices request.
 #[derive(Debug, Default)]
 struct GateRequests {
-    /// Bit n: gates are wanted on device n.
+    /// Bit n: device n wants gates.
     gates: u64,
-    /// Bit n: those of device n are closed.
+    /// Bit n: the gates of device n are closed.
     closed: u64,
 }
 
 static GATE_REQUESTS: Mutex<GateRequests> = Mutex::new(GateRequests { gates: 0, closed: 0 });
-/// Whether any manager wants gates, to be read without the lock.
+/// Whether any manager wants gates; read without the lock.
 static ANY_GATES_WANTED: AtomicBool = AtomicBool::new(false);
 /// Bit n: a thread follows the word of device n.
 static FOLLOWED_DEVICES: AtomicU64 = AtomicU64::new(0);
 
-/// Starts to follow a device's word, once there is one. Called by the tracker from time to time.
+/// Starts to follow a device's word, once there is one. The tracker calls this from time to time.
 pub(crate) fn look_after(managed: &'static Managed) {
     let bit = bit(managed);
     let follows = FOLLOWED_DEVICES.load(Relaxed) & bit != 0;
@@ -80,12 +82,12 @@ pub(crate) fn look_after(managed: &'static Managed) {
         return;
     }
     if !thread::start(thread::SMALL_STACK, body, std::ptr::from_ref(managed).cast_mut().cast()) {
-        // Tried again at the next look.
+        // The next call tries again.
         FOLLOWED_DEVICES.fetch_and(!bit, AcqRel);
     }
 }
 
-/// A stream has got a queue: it has gates like the others.
+/// Applies the managers' requests to a stream that has just got a queue.
 pub(super) fn apply_to_new_stream(engine: &HookEngine, queue: &Arc<Queue>) {
     if ANY_GATES_WANTED.load(Acquire) {
         let wanted = wanted();
@@ -119,12 +121,12 @@ extern "C" fn body(argument: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// Does what the word says, and waits until it says something else.
+/// Applies the word, and waits until it changes or the next check is due.
 fn follow_once(managed: &'static Managed) {
     let link = managed.device.link();
     let gate = link.gate();
     let word = gate.map_or(0, |gate| u32::try_from(gate.load(Relaxed) & u64::from(u32::MAX)).unwrap_or(0));
-    // A latency-critical process is_settled aside for nobody.
+    // A latency-critical process ignores the gate.
     let is_followed = gate.is_some() && link.critical_company().is_none() && link.is_alive();
     let wants = is_followed && word & GATES_WANTED != 0;
     let closed = wants && word & GATE_CLOSED != 0;
@@ -141,13 +143,13 @@ fn follow_once(managed: &'static Managed) {
     }
 }
 
-/// What has become of the word.
+/// The effect of the word.
 struct GateReport {
-    /// What gates hold back, for the manager.
+    /// Which kind of gates is in force, for the manager.
     gates: u64,
-    /// Of how many streams.
+    /// Number of streams.
     streams: u64,
-    /// Nothing has to be tried again.
+    /// Whether nothing has to be tried again.
     is_settled: bool,
 }
 
@@ -155,7 +157,7 @@ impl GateReport {
     const NOTHING: Self = Self { gates: 0, streams: 0, is_settled: true };
 }
 
-/// Gives streams gates, shuts and opens them.
+/// Gives streams gates, closes and opens them.
 fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
     let mut wanted = wanted();
     let before = (wanted.gates != 0, wanted.closed != 0);
@@ -170,15 +172,16 @@ fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
     if before.0 != after.0 {
         engine.set_contended(after.0);
     }
-    // What waits is handed over by the worker: without it nothing may be stopped.
+    // The worker submits pending commands: without it no stream may be stopped.
     let works = worker::wake_worker();
-    // The legacy default stream, which copies and waits use in passing, is held back at level host whatever is said: what is said
-    // is of the others, if there are any.
+    // The legacy default stream, which copies and waits use in passing, is held at level *host* only. The reported
+    // level is that of the other streams, if there are any.
     let (mut levels, mut is_settled) = (Vec::new(), true);
     let queues = streams::all();
-    // Kernels of that stream may be running like those of others.
+    // Kernels of the legacy stream may be running like those of others, so it counts.
     let streams = queues.len() as u64;
-    // A thread may be in the driver until its streams run, and with a lock of the driver's that others want: opened first.
+    // Gates open first: a thread may be in the driver until its streams run, holding a lock of the driver that other
+    // threads need.
     if before.1 && !after.1 {
         for queue in &queues {
             let _ = preemptors::restore_for(engine, queue, Preemptor::Manager);
@@ -201,8 +204,8 @@ fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
     GateReport { gates, streams, is_settled }
 }
 
-/// Enables preemption, unless the program has done so itself; the level that the stream is stopped at. What kept gates from it may have
-/// been of the moment, so each time it is given those that it can have now.
+/// Enables preemption, unless the program has done so itself. Returns the level at which the stream stops. A refusal
+/// of gates may have been temporary, so each call tries again.
 fn ensure_gates(engine: &HookEngine, queue: &Arc<Queue>) -> PreemptionLevel {
     let possible = can_stop_on_gpu(engine, queue, GateUse::Prepare);
     let level = possible.map_or(PreemptionLevel::Host, |()| PreemptionLevel::Device);
@@ -218,14 +221,14 @@ fn ensure_gates(engine: &HookEngine, queue: &Arc<Queue>) -> PreemptionLevel {
     }
 }
 
-/// The configuration for streams that can be stopped at this level.
+/// The manager's configuration for streams that can be stopped at this level.
 fn manager_config(level: PreemptionLevel) -> Config {
     let bound_ns = if level == PreemptionLevel::Device { CONFIG.bound_ns } else { BOUND_WITHOUT_GATES_NS };
     Config { level, bound_ns, ..CONFIG }
 }
 
-/// Stops a stream; `false` if a thread is in the middle of a call on it, or of one that may end its context, so that it has to be tried
-/// again. Its gates are closed even so.
+/// Stops a stream. Returns `false` if the stop has to be tried again, because a thread is in a call on the stream or
+/// in one that may end its context. The stream's gates are closed in this case too.
 fn stop(engine: &HookEngine, queue: &Queue) -> bool {
     let request = Request {
         level: Some(PreemptionLevel::Device),
@@ -234,7 +237,7 @@ fn stop(engine: &HookEngine, queue: &Queue) -> bool {
         ..Request::default()
     };
     match preemptors::preempt_for(engine, queue, Preemptor::Manager, request) {
-        // Of a stream whose context may be ending nobody knows yet whether it goes on.
+        // It is not known yet whether the context of the stream ends.
         Err(Error::Timeout { .. } | Error::Closing) => return false,
         Ok(_) | Err(Error::NotEnabled | Error::InvalidStream) => {}
         Err(error) => process::log(format_args!("preemption for the manager: {error}")),

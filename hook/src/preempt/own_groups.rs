@@ -1,7 +1,8 @@
-//! PreemptionLevel full: the context's channel group is disabled through the program's own control descriptor, in the middle of a kernel.
+//! Level *full*: disables the context's channel group through the process's own control descriptor, in the middle of
+//! a kernel.
 //!
-//! A group is a whole context, so this is for a stream whose context does nothing else. As soon as another of its streams is used,
-//! or a call needs the GPU for itself, the group runs again and the stream is held by its gates.
+//! A group is a whole context, so this is for a stream whose context has no other work. As soon as another of its
+//! streams is used, or a call needs the GPU, the group is enabled and gates hold the stream.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -20,13 +21,14 @@ use super::{engine_for_call, is_engaged, streams};
 use crate::governed::guarded;
 use crate::{gpu, groups, process, real};
 
-/// Some group is disabled.
+/// Whether a group is disabled.
 static ANY_DISABLED: AtomicBool = AtomicBool::new(false);
 
-/// A status of the driver's: no room to keep what is taken off the GPU (`NV_ERR_INSUFFICIENT_RESOURCES`, `NV_ERR_NO_MEMORY`).
+/// Statuses of the driver that say there is no memory to save the context (`NV_ERR_INSUFFICIENT_RESOURCES`,
+/// `NV_ERR_NO_MEMORY`).
 const OUT_OF_MEMORY_STATUSES: [u32; 2] = [0x1a, 0x51];
 
-/// The groups that are disabled, by context.
+/// The disabled groups, by context.
 #[derive(Debug, Default)]
 pub(crate) struct OwnChannelGroups {
     disabled: Mutex<BTreeMap<u64, DisabledGroup>>,
@@ -35,11 +37,11 @@ pub(crate) struct OwnChannelGroups {
 #[derive(Debug)]
 struct DisabledGroup {
     group: Found,
-    /// Streams on whose behalf; the group runs again when there is none.
+    /// Streams on whose behalf the group is disabled. It is enabled when none is left.
     streams: Vec<u64>,
 }
 
-/// Whoever uses `queue`, or else the calling thread's context, needs the GPU there.
+/// Enables the group of the context that needs the GPU: that of `queue`, or the calling thread's.
 #[inline]
 pub(super) fn yield_group(queue: Option<&Queue>) {
     if ANY_DISABLED.load(Relaxed) && is_engaged() {
@@ -56,23 +58,23 @@ fn yield_disabled_group(queue: Option<&Queue>) {
     }
 }
 
-/// Why streams of a context cannot be taken off the GPU, if they cannot.
+/// Why level *full* is not possible for streams of a context; `None` if it is.
 pub(super) fn unsupported(context: Context) -> Option<&'static CStr> {
     find_group(context).err()
 }
 
-/// The one group of compute that a context's device has in this process.
+/// The only compute group that the process has on the context's device.
 fn find_group(context: Context) -> Result<Found, &'static CStr> {
     static MODULE: OnceLock<Module> = OnceLock::new();
     let module = MODULE.get_or_init(Module::loaded);
     if real::simulated_ioctl().is_none() && !matches!(module, Module::Compared(_)) {
-        return Err(c"nobody has compared this driver's layouts");
+        return Err(c"the control layouts of this driver version were not compared");
     }
     let device = within(context, || gpu::current_device().ok_or(Code::INVALID_VALUE));
     let ordinal =
         device.ok().and_then(|device| u32::try_from(device).ok()).ok_or(c"the context is not known")?;
     if process::in_use(ordinal).is_some_and(|managed| managed.device.link().gate().is_some()) {
-        return Err(c"the manager works this process's channel groups");
+        return Err(c"the manager schedules this process's channel groups");
     }
     let mut found = groups::of_device(ordinal);
     match (found.pop(), found.len()) {
@@ -97,11 +99,11 @@ impl ChannelGroups for OwnChannelGroups {
             return Ok(());
         }
         let group = find_group(stream.context)
-            .map_err(|_| ChannelGroupError::Unsupported("the channel group is not ours to stop"))?;
+            .map_err(|_| ChannelGroupError::Unsupported("the process may not disable the channel group"))?;
         if has_other_work(stream) {
             return Err(ChannelGroupError::Unsupported("another stream of the context has work"));
         }
-        // From here on whoever comes with other work has the group started again.
+        // From here on a call with other work enables the group.
         ANY_DISABLED.store(true, SeqCst);
         if let Err(error) = control_channels(&group, Controls::disable) {
             let _started = control_channels(&group, Controls::enable);
@@ -122,24 +124,24 @@ impl ChannelGroups for OwnChannelGroups {
         let Some(known) = disabled.remove(&stream.context.0) else { return };
         ANY_DISABLED.store(!disabled.is_empty(), SeqCst);
         if let Err(error) = control_channels(&known.group, Controls::enable) {
-            process::log(format_args!("a channel group could not be started again: {error}"));
+            process::log(format_args!("enabling a channel group failed: {error}"));
         }
     }
 }
 
-/// Whether another stream of the context has something to do that is not held.
+/// Whether another stream of the context has work and is not preempted.
 fn has_other_work(stream: Stream) -> bool {
     let Some(engine) = super::engine() else { return true };
     streams::of_context(stream.context.0).iter().any(|queue| {
         queue.stream() != stream
             && !engine.state(queue).is_some_and(sluice_preempt::stream_state::StreamState::is_under_preemption)
-            // Another thread may destroy it meanwhile.
+            // Another thread may destroy the stream at the same time.
             && engine.with_stream(queue, || engine.driver().query_stream(queue.stream()))
                 == Some(Err(Code::NOT_READY))
     })
 }
 
-/// Makes a control for all channels of a group.
+/// Makes a control request for all channels of a group.
 fn control_channels(
     group: &Found,
     control: impl Fn(&Controls, u32, u32, &[u32]) -> Result<(), ControlError>,

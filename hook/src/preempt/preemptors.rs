@@ -1,4 +1,4 @@
-//! Who holds a stream: the program itself, its manager, or both. It runs again when neither does.
+//! Which of program and manager preempt a stream. The stream runs again when neither does.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -12,7 +12,7 @@ use sluice_preempt::queue::Queue;
 
 use super::{HookEngine, loads};
 
-/// Who wants a stream to stand still.
+/// A party that can preempt a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Preemptor {
     Program,
@@ -28,11 +28,11 @@ impl Preemptor {
     }
 }
 
-/// Whether the program holds any stream.
+/// Whether the program preempts any stream.
 static ANY_BY_PROGRAM: AtomicBool = AtomicBool::new(false);
 static PREEMPTED_BY: Mutex<BTreeMap<QueueId, u8>> = Mutex::new(BTreeMap::new());
 
-/// Preempts a stream on somebody's behalf; a refusal leaves it to whoever bits it before.
+/// Preempts a stream for one party. If that fails, the other party's preemption stays.
 pub(super) fn preempt_for(
     engine: &HookEngine,
     queue: &Queue,
@@ -44,7 +44,8 @@ pub(super) fn preempt_for(
         let bits = preempted.get(&queue.id()).map_or(0, |bits| *bits) | preemptor.bit();
         preempted.insert(queue.id(), bits);
         update_any_by_program(&preempted);
-        // While nobody else can change who holds it: what the engine is told last is what is so.
+        // Under the lock, so that no other change of the parties comes between: the engine's last setting is the true
+        // one.
         engine.set_yields_to_loads(queue, yields_to_loads(bits));
     }
     let result = engine.preempt(queue, request);
@@ -54,7 +55,8 @@ pub(super) fn preempt_for(
     result
 }
 
-/// Lets a stream run again, unless somebody else holds it. Whoever comes to hold it meanwhile waits, so that this does not undo it.
+/// Ends one party's preemption; restores the stream unless the other party preempts it. A concurrent preemption waits
+/// for this call, so that this call does not undo it.
 pub(super) fn restore_for(engine: &HookEngine, queue: &Queue, preemptor: Preemptor) -> Result<(), Error> {
     let mut preempted = lock();
     let others = preempted.get(&queue.id()).map_or(0, |bits| bits & !preemptor.bit());
@@ -66,18 +68,18 @@ pub(super) fn restore_for(engine: &HookEngine, queue: &Queue, preemptor: Preempt
     preempted.insert(queue.id(), others);
     update_any_by_program(&preempted);
     engine.set_yields_to_loads(queue, yields_to_loads(others));
-    // Without the lease of whoever has let go, and not at a gate that a load of which the engine knows nothing could wait for.
+    // Without the lease of the other party, and not at a gate for which a load unknown to the engine could wait.
     let level = (yields_to_loads(others) && loads::is_any_untracked()).then_some(PreemptionLevel::Host);
     let request = Request { timeout_ns: 0, level, ..Request::default() };
     engine.preempt(queue, request).map(drop).or(Ok(()))
 }
 
-/// Whether a manager holds the stream.
+/// Whether the manager preempts the stream.
 pub(super) fn is_preempted_by_manager(queue: QueueId) -> bool {
     lock().get(&queue).is_some_and(|bits| bits & Preemptor::Manager.bit() != 0)
 }
 
-/// The program holds the stream no more: it has destroyed it, or ended its context.
+/// Forgets the program's preemption: the program has destroyed the stream, or ended its context.
 pub(super) fn forget_program(queue: QueueId) {
     let mut preempted = lock();
     if let Some(bits) = preempted.get_mut(&queue) {
@@ -87,20 +89,20 @@ pub(super) fn forget_program(queue: QueueId) {
     update_any_by_program(&preempted);
 }
 
-/// The stream runs again by itself, or is gone.
+/// Forgets a stream that was restored by itself, or is gone.
 pub(super) fn forget(queue: QueueId) {
     let mut preempted = lock();
     preempted.remove(&queue);
     update_any_by_program(&preempted);
 }
 
-/// Whether the program itself holds some stream.
+/// Whether the program preempts any stream.
 #[inline]
 pub(super) fn is_any_preempted_by_program() -> bool {
     ANY_BY_PROGRAM.load(Relaxed)
 }
 
-/// Whether a stream that is bits so yields to loads: a manager lets go of it by itself, and soon.
+/// Whether a stream that these parties preempt yields to loads. The manager restores a stream by itself, and soon.
 fn yields_to_loads(bits: u8) -> bool {
     bits == Preemptor::Program.bit()
 }

@@ -1,4 +1,4 @@
-//! What the functions of `sluice.h` that preempt do.
+//! The implementation of the preemption functions of `sluice.h`.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use super::{HookEngine, engage, engine, streams};
 use super::{loads, manager, own_groups, worker};
 use crate::{gpu, process};
 
-/// Why a call did nothing.
+/// Why a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Switched off, or the child of a fork.
+    /// The hook is switched off, or the process is the child of a fork.
     Bypassed(Bypass),
     /// The calling thread has no context, which a default stream needs.
     NoContext,
     /// No thread could be started.
     NoThread,
-    /// The engine's word.
+    /// The engine returned an error.
     Engine(Error),
 }
 
@@ -38,17 +38,17 @@ impl From<Error> for Refusal {
     }
 }
 
-/// The highest level for a stream, and why it is not a higher one.
+/// The highest level possible for a stream, and the reason if it is not the highest of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Supported {
     pub(crate) level: PreemptionLevel,
     pub(crate) reason: Option<&'static CStr>,
 }
 
-/// What a program wants to be called when its stream is idle.
+/// The callback of a stream, if the program wants one.
 pub(crate) type OnIdle = Option<IdleCallback>;
 
-/// Enables preemption at the configuration's level, or the highest one below it that can be had.
+/// Enables preemption at the configured level, or the highest possible one below it.
 pub(crate) fn enable(stream: CUstream, mut config: Config, idle: OnIdle) -> Result<(), Refusal> {
     process::passing().map_err(Refusal::Bypassed)?;
     if !config.is_valid() {
@@ -56,7 +56,7 @@ pub(crate) fn enable(stream: CUstream, mut config: Config, idle: OnIdle) -> Resu
     }
     let engine = engage().ok_or(Refusal::Bypassed(Bypass::Forked))?;
     let queue = streams::find(engine, stream, false).ok_or_else(|| unknown(stream))?;
-    // What waits is handed over by the worker: without it a preempted stream would never go on.
+    // The worker submits pending commands: without it a preempted stream would never go on.
     if !worker::wake_worker() {
         return Err(Refusal::NoThread);
     }
@@ -70,7 +70,7 @@ pub(crate) fn enable(stream: CUstream, mut config: Config, idle: OnIdle) -> Resu
     Ok(result?)
 }
 
-/// Ends preemption.
+/// Disables preemption.
 pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
     let (engine, queue) = enabled(stream)?;
     engine.disable(&queue)?;
@@ -99,7 +99,7 @@ pub(crate) fn restore(stream: CUstream) -> Result<(), Refusal> {
     Ok(preemptors::restore_for(engine, &queue, Preemptor::Program)?)
 }
 
-/// The highest level that a stream can be preempted at.
+/// The highest level at which a stream can be preempted.
 pub(crate) fn level(stream: CUstream) -> Result<Supported, Refusal> {
     process::passing().map_err(Refusal::Bypassed)?;
     let engine = engage().ok_or(Refusal::Bypassed(Bypass::Forked))?;
@@ -107,7 +107,7 @@ pub(crate) fn level(stream: CUstream) -> Result<Supported, Refusal> {
     Ok(supported(engine, &queue, GateUse::Probe))
 }
 
-/// Whether the stream is to have gates now.
+/// Whether the stream is to get a gate cell now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GateUse {
     Probe,
@@ -147,7 +147,7 @@ pub(super) fn can_stop_on_gpu(
     possible.unwrap_or(Err(c"the stream is being destroyed"))
 }
 
-/// A stream that must have been enabled; the driver is not asked, as the handle may be one of a stream that is gone.
+/// A stream whose preemption is enabled. The driver is not asked, as the handle may belong to a destroyed stream.
 fn enabled(stream: CUstream) -> Result<(&'static HookEngine, Arc<Queue>), Refusal> {
     process::passing().map_err(Refusal::Bypassed)?;
     if super::FORKED_CHILD.load(std::sync::atomic::Ordering::Acquire) {

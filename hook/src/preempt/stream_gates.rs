@@ -1,7 +1,7 @@
-//! HostGates: for each stream a word that the GPU waits for, and two in which it says how far it has come.
+//! Stream gates: for each stream a word for which the GPU waits, and two in which the GPU writes its progress.
 //!
-//! The words are in pages of ours that are registered with the context and never unmapped: a shut gate can be opened by a store,
-//! whatever becomes of the context, and a child process shares the page.
+//! The words are in the hook's own pages, registered with the context and never unmapped. A store therefore opens a
+//! closed gate whatever becomes of the context, and a child process shares the page.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -19,7 +19,7 @@ use crate::gpu::pointer;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct HostGates {
-    /// Whether any stream was given a cell: only then can the engine ask for a gate.
+    /// Whether any stream got a cell: only then can the engine ask for a gate.
     used: AtomicU8,
     slots: RwLock<BTreeMap<(u64, u64), GateSlot>>,
     allocator: Mutex<GateAllocator>,
@@ -32,12 +32,12 @@ impl std::fmt::Debug for HostGates {
 }
 
 impl HostGates {
-    /// For the engine, if there are gates.
+    /// The gates, if any stream has one.
     pub(super) fn usable(&self) -> Option<&dyn StreamGates> {
         (self.used.load(Acquire) != 0).then_some(self as &dyn StreamGates)
     }
 
-    /// Gives the stream a cell, if it has none; the reason if it cannot have one.
+    /// Gives the stream a cell if it has none. Returns the reason if that is not possible.
     pub(super) fn prepare(&self, stream: Stream) -> Result<(), &'static CStr> {
         if self.slot(stream).is_some() {
             return Ok(());
@@ -52,7 +52,7 @@ impl HostGates {
         Ok(())
     }
 
-    /// Whether streams of the context can have gates; the reason if not.
+    /// Whether streams of the context can have gates; returns the reason if not.
     pub(super) fn probe(&self, context: Context) -> Result<(), &'static CStr> {
         let mut allocator = self.allocator();
         allocator.take(context).map(|slot| allocator.give_back(context, slot))
@@ -67,7 +67,7 @@ impl HostGates {
         }
     }
 
-    /// The context is gone, and its registrations with it.
+    /// Forgets a context that has ended, and its registrations with it.
     pub(super) fn forget_context(&self, context: u64) {
         self.slots.write().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != context);
         self.allocator().forget_context(context);
@@ -100,7 +100,7 @@ impl StreamGates for HostGates {
     fn progress(&self, stream: Stream) -> GateProgress {
         match self.slot(stream) {
             Some(GateSlot { cell, .. }) => {
-                // The later one first: passed must not be seen ahead of arrived.
+                // `passed` is read first: it must not appear ahead of `arrived`.
                 let passed = cell.passed.load(Acquire);
                 GateProgress { arrived: cell.arrived.load(Acquire), passed }
             }

@@ -1,4 +1,4 @@
-//! Which queue a handle means.
+//! The queue of each stream handle.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,7 +16,7 @@ use crate::{process, real};
 /// CU_STREAM_PER_THREAD.
 pub(super) const PER_THREAD: u64 = 2;
 
-/// The legacy stream's place among the default streams, where threads have their numbers.
+/// The legacy default stream's key among the default streams, in place of a thread's number.
 const NO_THREAD: u32 = 0;
 
 static MAPS: RwLock<Maps> =
@@ -24,9 +24,9 @@ static MAPS: RwLock<Maps> =
 
 struct Maps {
     created: BTreeMap<u64, Arc<Queue>>,
-    /// Destroyed, but with commands that wait: until then the driver has no other stream of this handle.
+    /// Destroyed streams with pending commands. Until those are submitted, the driver cannot reuse the handle.
     ending: BTreeMap<u64, Arc<Queue>>,
-    /// By context and thread.
+    /// Default streams, by context and thread.
     defaults: BTreeMap<(u64, u32), Arc<Queue>>,
 }
 
@@ -37,7 +37,8 @@ pub(super) fn named(stream: CUstream, per_thread: bool) -> NamedStream {
     NamedStream::new(stream.expose_provenance() as u64, per_thread, 0)
 }
 
-/// The queue of a stream, made if need be; `None` without a context, or if the driver does not know the handle.
+/// The queue of a stream, created if it does not exist. `None` without a context, or if the driver does not know the
+/// handle.
 pub(super) fn find(engine: &HookEngine, stream: CUstream, per_thread: bool) -> Option<Arc<Queue>> {
     let named = named(stream, per_thread);
     known(named).or_else(|| make(engine, named))
@@ -70,7 +71,7 @@ pub(super) fn all() -> Vec<Arc<Queue>> {
     read(|maps| maps.created.values().chain(maps.defaults.values()).cloned().collect())
 }
 
-/// A created stream is being destroyed: its handle means it only for as long as something of it waits.
+/// A created stream is being destroyed: the handle refers to it only while commands are pending.
 pub(super) fn end(handle: u64) -> Option<Arc<Queue>> {
     write(|maps| {
         maps.ending.retain(|_, queue| is_current(queue));
@@ -80,7 +81,7 @@ pub(super) fn end(handle: u64) -> Option<Arc<Queue>> {
     })
 }
 
-/// Whether the handle still means the queue.
+/// Whether the handle still refers to the queue.
 fn is_current(queue: &Queue) -> bool {
     engine().is_some_and(|engine| engine.is_handle_current(queue))
 }
@@ -145,7 +146,8 @@ fn is_blocking(handle: u64) -> bool {
     asked != Some(CUresult::SUCCESS) || flags & CU_STREAM_NON_BLOCKING == 0
 }
 
-/// A stream in place of the calling thread's own, which no other thread can name: behind everything that is on that.
+/// A stream in place of the calling thread's own default stream, which no other thread can name. It is ordered behind
+/// all work of that stream.
 fn stand_in() -> Option<u64> {
     let table = real::table();
     let (mut stream, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());

@@ -1,4 +1,4 @@
-//! Calls that wait, ask, capture or end something.
+//! Calls that wait for the GPU, query it, capture, or end an object.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
@@ -38,7 +38,7 @@ pub(crate) fn query(stream: CUstream, per_thread: bool, direct: impl FnOnce() ->
     }
 }
 
-/// `cuCtxSynchronize` of the current context, or of the one given.
+/// `cuCtxSynchronize` of the current context, or of the given one.
 #[inline]
 pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
     if !is_engaged() {
@@ -56,7 +56,7 @@ pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce(
     if result == CUresult::SUCCESS { status(told) } else { result }
 }
 
-/// A call that may wait for the current context, or ends something that commands which wait may use.
+/// A call that may wait for the current context, or that ends an object which pending commands may use.
 #[inline]
 pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
     if is_engaged()
@@ -73,7 +73,7 @@ pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
     real()
 }
 
-/// Likewise the end of a module or a library: handles of functions may come again.
+/// The end of a module or a library: the driver may reuse the handles of its functions.
 #[inline]
 pub(crate) fn unload(real: impl FnOnce() -> CUresult) -> CUresult {
     if is_engaged() {
@@ -105,7 +105,7 @@ pub(crate) fn capture(
     })
 }
 
-/// `cuStreamDestroy`: with commands that wait the driver's stream lives on until they are done.
+/// `cuStreamDestroy`: with pending commands the driver's stream exists until they are done.
 #[inline]
 pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -> CUresult {
     if !is_engaged() {
@@ -122,8 +122,8 @@ pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -
     }
 }
 
-/// A context is about to end, or may be: all that waits in it is handed over, what is preempted in it runs again, as the driver would wait
-/// for it, and nothing of it is used until `context_ended` or `context_stays`.
+/// Before a call that ends a context, or may end it. Pending commands are submitted and preempted streams restored,
+/// since the driver would wait for them. The context is not used until `context_ended` or `context_stays`.
 pub(crate) fn context_ends(context: u64) {
     if is_engaged()
         && let Some(engine) = engine_for_call()
@@ -135,14 +135,14 @@ pub(crate) fn context_ends(context: u64) {
     }
 }
 
-/// The call has not ended it.
+/// The call has not ended the context.
 pub(crate) fn context_stays(context: u64) {
     if let Some(engine) = engine_for_call() {
         guarded((), || engine.cancel_context_end(Context(context)));
     }
 }
 
-/// A context has ended: not even what was its own may be given to the driver.
+/// The context has ended. Not even the hook's own objects of it may be given to the driver.
 pub(crate) fn context_ended(context: u64) {
     if let Some(engine) = engine_for_call() {
         guarded((), || {

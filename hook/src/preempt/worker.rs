@@ -1,4 +1,4 @@
-//! The thread that hands over what waited, and who hears what the engine says.
+//! The worker thread that submits pending commands, and the receiver of the engine's notices.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -15,13 +15,13 @@ use super::{as_own_call, as_program_call, engine, preemptors};
 use crate::process::{self, COUNTERS};
 use crate::thread;
 
-/// The driver may have to load a kernel when it is launched, and a program's callback may be called.
+/// Stack of the worker, in bytes: the driver may load a kernel at its launch, and a program's callback may run.
 const STACK: usize = 8 << 20;
 
 static WAKE_SIGNAL: LazyLock<WakeSignal> = LazyLock::new(WakeSignal::default);
 static IDLE_CALLBACKS: Mutex<BTreeMap<QueueId, IdleCallback>> = Mutex::new(BTreeMap::new());
 
-/// What a program wants to be called when a stream is idle.
+/// The program's callback for an idle stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdleCallback {
     pub(crate) stream: usize,
@@ -29,7 +29,7 @@ pub(crate) struct IdleCallback {
     pub(crate) argument: usize,
 }
 
-/// Sets, or with `None` ends, what is called when a stream is idle.
+/// Sets the callback of an idle stream, or removes it with `None`.
 pub(super) fn set_on_idle(queue: QueueId, on_idle: Option<IdleCallback>) {
     let mut all = IDLE_CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner);
     match on_idle {
@@ -70,7 +70,7 @@ impl Observer for WorkerWaker {
     }
 }
 
-/// Wakes the worker; `false` if there is none and none can be had.
+/// Wakes the worker, or starts it. Returns `false` if it cannot be started.
 pub(super) fn wake_worker() -> bool {
     let started = !WAKE_SIGNAL.notify() || thread::start(STACK, body, std::ptr::null_mut());
     if !started {
@@ -81,7 +81,7 @@ pub(super) fn wake_worker() -> bool {
 
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::settle_in(c"sluice-preempt");
-    // Whatever this thread calls, and the driver while it does, is not the program's.
+    // Neither this thread's calls nor those of the driver during them come from the program.
     as_own_call(|| {
         while let Some(engine) = engine() {
             if catch_unwind(AssertUnwindSafe(|| worker::run(engine, &WAKE_SIGNAL))).is_ok() {

@@ -65,7 +65,7 @@ fn ends_during(rig: &TestRig, call: CallPoint) -> impl FnOnce() + use<> {
         }
     });
     move || {
-        assert!(asked.was_interrupted(call), "nobody called");
+        assert!(asked.was_interrupted(call), "the engine did not make the call");
         program.lock().unwrap().take().unwrap().join().unwrap();
     }
 }

@@ -58,7 +58,7 @@ fn idle_checks_use_one_stream_at_a_time_so_that_another_may_be_destroyed() {
         );
     });
     rig.engine.dispatch();
-    assert!(rig.gpu.was_interrupted(CallPoint::Query), "nobody asked");
+    assert!(rig.gpu.was_interrupted(CallPoint::Query), "the driver was not asked");
     assert_eq!(rig.engine.queue_count(), 1);
 }
 

@@ -232,7 +232,7 @@ fn fence_in_use_is_not_destroyed_by_a_concurrent_restore() {
         says.store(true, Ordering::Relaxed);
     });
     rig.engine.dispatch();
-    assert!(asked.load(Ordering::Relaxed), "nobody asked");
+    assert!(asked.load(Ordering::Relaxed), "the driver was not asked");
     rig.gpu.finish();
     rig.engine.dispatch();
     assert_eq!((rig.executed(&queue), fences(), rig.engine.queue_count()), (vec![1], 0, 0));
@@ -311,7 +311,7 @@ fn stream_is_not_destroyed_while_it_is_checked_for_idleness() {
         rig.gpu.advance(1_000_000);
         rig.engine.dispatch();
     }
-    assert!(asked.load(Ordering::Relaxed), "nobody asked");
+    assert!(asked.load(Ordering::Relaxed), "the driver was not asked");
     assert_eq!((rig.gpu.state().events.len(), rig.engine.queue_count()), (0, 0));
 }
 

@@ -71,7 +71,7 @@ fn stream_is_not_destroyed_while_the_worker_checks_whether_its_capture_has_ended
         other.engine.dispatch();
     });
     rig.engine.dispatch();
-    assert!(rig.gpu.was_interrupted(CallPoint::Capturing), "nobody asked");
+    assert!(rig.gpu.was_interrupted(CallPoint::Capturing), "the driver was not asked");
     rig.run_to_completion();
     assert_eq!((rig.executed(&queue), rig.engine.queue_count()), (vec![7], 0));
 }
@@ -107,7 +107,7 @@ fn outdated_answer_about_a_capture_does_not_release_the_queue() {
     let (other, stream) = (rig.clone(), Arc::clone(&queue));
     rig.gpu.run_during(CallPoint::Capturing, move || begin(&other, &stream, || {}, || {}));
     rig.engine.dispatch();
-    assert!(rig.gpu.was_interrupted(CallPoint::Capturing), "nobody asked");
+    assert!(rig.gpu.was_interrupted(CallPoint::Capturing), "the driver was not asked");
     stays_out(&rig, &queue);
 }
 
