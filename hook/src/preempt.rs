@@ -1,33 +1,34 @@
-//! Streams that can be preempted: the engine of `sluice_preempt` behind the driver's functions.
+//! Preemptible streams: the engine of `sluice_preempt` behind the exported driver functions.
 //!
-//! Until a program enables preemption, or its manager wants gates, nothing in here runs: each exported function looks at one
-//! flag. From then on every call on a stream or an event goes through the engine, because streams that are not preempted have to
-//! wait for those that are where the program says so. The flag never goes down again: the engine knows what events mean.
+//! Until a program enables preemption, or its manager wants stream gates, nothing here runs: each exported function
+//! reads one flag. From then on every call on a stream or an event goes through the engine, because streams that are
+//! not preempted have to wait for preempted ones where the program says so. The flag is never cleared: only the
+//! engine knows what events refer to.
 //!
-//! * `streams` finds the queue that a handle means; `submit`, `launches`, `copies`, `events` and `waits` are the calls;
-//!   `argument` and `parameters` keep what they were given.
-//! * `driver`, `gates` (by `cells` and `memops`) and `slices` stand behind the engine's traits; `worker` is the thread that
-//!   hands over what waited.
-//! * `control` is what the C functions do; `manager` follows a manager's gate; `holds` knows which of the two holds a stream;
-//!   `loads` are the calls that what stands at a gate yields to.
+//! * `streams` finds the queue of a handle. `submit`, `launches`, `copies`, `events` and `waits` implement the calls;
+//!   `arguments` and `parameters` keep their arguments.
+//! * `driver`, `stream_gates` (with `gate_cells` and `memops`) and `own_groups` implement the engine's traits.
+//!   `worker` is the thread that submits pending commands.
+//! * `program_api` implements the C functions. `manager` follows the manager's gate word. `preemptors` records
+//!   whether program, manager or both preempt a stream. `loads` are the calls to which a stream at a gate yields.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
-mod argument;
-mod cells;
+mod arguments;
 mod clock;
-pub(crate) mod control;
 pub(crate) mod copies;
 mod driver;
 pub(crate) mod events;
-mod gates;
-mod holds;
+mod gate_cells;
 pub(crate) mod launches;
 mod loads;
 pub(crate) mod manager;
 mod memops;
+mod own_groups;
 mod parameters;
-mod slices;
+mod preemptors;
+pub(crate) mod program_api;
+mod stream_gates;
 mod streams;
 mod submit;
 mod waits;
@@ -39,9 +40,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_preempt::engine::Engine;
-use sluice_preempt::ids::Code;
+use sluice_preempt::ids::{Code, Stream};
 
-pub(crate) use argument::{Arg, Other, Sent};
+pub(crate) use arguments::{Arg, Other, Sent};
 pub(crate) use loads::{load, load_into};
 pub(crate) use submit::{ask, graph_changes, graph_ends, order, submit, turn};
 pub(crate) use waits::{
@@ -49,20 +50,21 @@ pub(crate) use waits::{
     synchronize_context, unload,
 };
 
-type HookEngine = Engine<driver::Hooked, clock::EngineClock, worker::Ears>;
+type HookEngine = Engine<driver::RealDriver, clock::EngineClock, worker::WorkerWaker>;
 
-/// Calls go through the engine.
+/// Whether calls go through the engine.
 static ENGAGED: AtomicBool = AtomicBool::new(false);
-/// Made once, never freed.
+/// Created once, never freed.
 static ENGINE: AtomicPtr<HookEngine> = AtomicPtr::new(std::ptr::null_mut());
 /// The process is about to end.
-static ENDING: AtomicBool = AtomicBool::new(false);
+static PROCESS_ENDING: AtomicBool = AtomicBool::new(false);
 /// This is the child of a process that had an engine.
-static CHILD: AtomicBool = AtomicBool::new(false);
+static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The thread is in a call of the driver's that is ours to make: what the driver calls meanwhile is not the program's.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// The thread makes a driver call of the hook's own. What the driver calls during it does not come from the
+    /// program.
+    static IN_OWN_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether calls go through the engine.
@@ -71,9 +73,9 @@ pub(crate) fn is_engaged() -> bool {
     ENGAGED.load(Relaxed)
 }
 
-/// The engine for a call of the program's; `None` if there is none, or the driver itself is calling.
+/// The engine for a call of the program; `None` if there is none, or if the driver itself is calling.
 fn engine_for_call() -> Option<&'static HookEngine> {
-    if INSIDE.get() { None } else { engine() }
+    if IN_OWN_CALL.get() { None } else { engine() }
 }
 
 fn engine() -> Option<&'static HookEngine> {
@@ -81,9 +83,10 @@ fn engine() -> Option<&'static HookEngine> {
     unsafe { ENGINE.load(Acquire).as_ref() }
 }
 
-/// The engine, made if need be; from here on calls go through it. `None` in the child of a process that had one.
+/// The engine, created if it does not exist; from here on calls go through it. `None` in the child of a process that
+/// had one.
 fn engage() -> Option<&'static HookEngine> {
-    if CHILD.load(Acquire) {
+    if FORKED_CHILD.load(Acquire) {
         return None;
     }
     let engine = engine().unwrap_or_else(make);
@@ -93,7 +96,7 @@ fn engage() -> Option<&'static HookEngine> {
 
 #[cold]
 fn make() -> &'static HookEngine {
-    let fresh = Engine::new(driver::Hooked::default(), clock::EngineClock, worker::Ears);
+    let fresh = Engine::new(driver::RealDriver::default(), clock::EngineClock, worker::WorkerWaker);
     let fresh = Box::into_raw(Box::new(fresh));
     match ENGINE.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
         Ok(_) => {
@@ -114,76 +117,77 @@ fn make() -> &'static HookEngine {
     }
 }
 
-/// Nothing of the process may stay on the GPU behind a shut gate, and handlers that run later must not wait for anything of ours.
+/// Opens everything before the process ends: nothing of it may stay on the GPU behind a closed gate, and later exit
+/// handlers must not wait for the hook's threads.
 extern "C" fn at_exit() {
-    let Some(engine) = engine().filter(|_| !CHILD.load(Acquire)) else { return };
+    let Some(engine) = engine().filter(|_| !FORKED_CHILD.load(Acquire)) else { return };
     crate::governed::guarded((), || {
-        ENDING.store(true, Release);
+        PROCESS_ENDING.store(true, Release);
         engine.restore_all();
-        engine.pump();
+        engine.dispatch();
         ENGAGED.store(false, Release);
         engine.abandon();
     });
 }
 
-/// Whether a manager's gate keeps commands of a stream from the driver, which therefore knows of no work there.
+/// Whether the manager's gate keeps commands of a stream in the host queue, so that the driver does not know of them.
 pub(crate) fn keeps_back(context: u64, stream: CUstream) -> bool {
-    let handle = (stream.expose_provenance() as u64).max(streams::LEGACY);
+    let handle = (stream.expose_provenance() as u64).max(Stream::LEGACY);
     is_engaged()
         && engine().is_some_and(|engine| {
             crate::governed::guarded(false, || {
                 streams::of_context(context).iter().any(|queue| {
                     queue.stream().handle == handle
-                        && holds::is_held_by_manager(queue.id())
-                        && engine.waiting(queue) > 0
+                        && preemptors::is_preempted_by_manager(queue.id())
+                        && engine.pending_commands(queue) > 0
                 })
             })
         })
 }
 
-/// Runs a call that may need the GPU, which a stream of the context must not keep from it at level full.
+/// Runs a call that may need the GPU. A stream of the context at level *full* gives the GPU back first.
 #[inline]
 pub(crate) fn beside<R>(call: impl FnOnce() -> R) -> R {
-    slices::aside(None);
+    own_groups::yield_group(None);
     call()
 }
 
 /// Whether the process is about to end.
 fn is_ending() -> bool {
-    ENDING.load(Acquire)
+    PROCESS_ENDING.load(Acquire)
 }
 
-/// In the child of a fork: only atomics.
+/// For the child of a fork: uses only atomics.
 pub(crate) fn after_fork() {
     if let Some(engine) = engine() {
-        CHILD.store(true, Release);
+        FORKED_CHILD.store(true, Release);
         ENGAGED.store(false, Release);
         engine.abandon();
     }
 }
 
-/// Makes a call of the driver's during which the program is not the one who calls.
-fn inside<R>(call: impl FnOnce() -> R) -> R {
-    let before = INSIDE.replace(true);
+/// Makes a driver call of the hook's own: calls that the driver makes during it are not the program's.
+fn as_own_call<R>(call: impl FnOnce() -> R) -> R {
+    let before = IN_OWN_CALL.replace(true);
     let result = call();
-    INSIDE.set(before);
+    IN_OWN_CALL.set(before);
     result
 }
 
-/// Runs a function of the program's from a thread of ours.
-fn outside<R>(call: impl FnOnce() -> R) -> R {
-    let before = INSIDE.replace(false);
+/// Runs a function of the program on a thread of the hook.
+fn as_program_call<R>(call: impl FnOnce() -> R) -> R {
+    let before = IN_OWN_CALL.replace(false);
     let result = call();
-    INSIDE.set(before);
+    IN_OWN_CALL.set(before);
     result
 }
 
-/// The driver's word as the engine takes it.
+/// The driver's result as the engine represents it.
 pub(crate) fn code(result: CUresult) -> Result<(), Code> {
     if result == CUresult::SUCCESS { Ok(()) } else { Err(Code(result.0)) }
 }
 
-/// The engine's word as the driver would say it.
+/// The engine's result as the driver represents it.
 fn status(result: Result<(), Code>) -> CUresult {
     result.map_or_else(|Code(code)| CUresult(code), |()| CUresult::SUCCESS)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ids::Code;
 
-/// What a kernel launch says.
+/// The arguments of a kernel launch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Launch {
     /// The function's handle.
@@ -23,7 +23,7 @@ pub struct Launch {
     pub cooperative: bool,
 }
 
-/// What the driver would refuse at once.
+/// Limits beyond which the driver would refuse a launch at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchLimits {
     /// Threads of a block.
@@ -33,7 +33,7 @@ pub struct LaunchLimits {
 }
 
 impl Launch {
-    /// Checks what can be checked without the driver, so that the program hears of it from the call itself.
+    /// Checks what can be checked without the driver, so that the call itself returns the error.
     pub fn check(&self, limits: LaunchLimits) -> Result<(), Code> {
         let threads = self.block.iter().try_fold(1u32, |all, &side| all.checked_mul(side));
         if self.function == 0 {
@@ -49,19 +49,10 @@ impl Launch {
     }
 }
 
-/// Where a copy takes its bytes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// Memory that the program must not change until the copy is done: the device's or pinned.
-    Address(u64),
-    /// Pageable memory, as it was when the call was made.
-    Staged(Box<[u8]>),
-}
-
-/// Pageable bytes that a deferred copy takes along; more has to be copied by the call itself.
+/// Pageable bytes that a deferred copy may own, in bytes. The caller makes larger copies itself, in order.
 pub const STAGED_MAXIMUM: usize = 64 << 10;
 
-/// A call that only the driver's adapter knows, with all that it needs.
+/// A driver call that only the driver's adapter knows, with all its arguments.
 #[derive(Clone)]
 pub struct Call {
     work: Work,
@@ -70,7 +61,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call of this kind of work, which keeps so many bytes; `make` makes it on the stream whose handle it is given.
+    /// A call of the given kind of work that owns `bytes` bytes. `make` calls the driver on the stream whose handle
+    /// it receives.
     pub fn new(
         work: Work,
         bytes: usize,
@@ -91,7 +83,7 @@ impl std::fmt::Debug for Call {
     }
 }
 
-/// Equal are only copies of one call.
+/// Only copies of one call are equal.
 impl PartialEq for Call {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.make, &other.make)
@@ -103,115 +95,58 @@ impl Eq for Call {}
 /// A command that waits in a host queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Whatever the others do not say.
+    /// Any call that the adapter keeps as a closure.
     Call(Call),
     /// A kernel.
     Launch(Launch),
-    /// A copy of `bytes` to address `to`.
-    Copy {
-        /// Where to.
-        to: u64,
-        /// Where from.
-        from: Source,
-        /// How many bytes.
-        bytes: u64,
-    },
-    /// A copy of two or three dimensions, or of an array: the driver's descriptor.
-    CopyShaped {
-        /// The descriptor's bytes.
-        descriptor: Box<[u8]>,
-        /// Bytes moved, for the estimate.
-        bytes: u64,
-    },
-    /// Fills `count` elements of `width` bytes.
-    Set {
-        /// Where.
-        to: u64,
-        /// The element.
-        value: u32,
-        /// Its size: 1, 2 or 4.
-        width: u8,
-        /// How many.
-        count: u64,
-    },
-    /// Calls back into the program, in order and once.
-    HostFunction {
-        /// The function's address.
-        function: u64,
-        /// What it is given.
-        data: u64,
-        /// Whether it also runs, with the error, when the stream has failed (`cuStreamAddCallback`).
-        always: bool,
-    },
-    /// Waits for or writes words of memory: the driver's operations.
-    Values(Box<[u8]>),
     /// Launches an executable graph.
     Graph(u64),
-    /// Frees memory when the stream gets there.
-    Free(u64),
-    /// Moves managed memory.
-    Prefetch {
-        /// Where it is.
-        address: u64,
-        /// How much.
-        bytes: u64,
-        /// The device it should be on; -1 is the host.
-        device: i32,
-    },
 }
 
-/// What a call turns into when it cannot be made now.
+/// What a call becomes when it cannot be made now.
 #[derive(Debug)]
-pub enum Later {
-    /// A command that is made in its turn; the call returns at once.
+pub enum Deferral {
+    /// A command that the worker submits in its place; the call returns at once.
     Queue(Command),
-    /// Nothing: the caller waits for its turn and makes the call itself.
-    InPerson,
+    /// No command: the caller waits for its place in the order and makes the call itself.
+    ByCaller,
 }
 
 impl Command {
-    /// The bytes it owns.
+    /// Bytes that the command owns.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Launch(launch) => launch.parameters.len() + launch.attributes.len(),
-            Self::Copy { from: Source::Staged(bytes), .. }
-            | Self::CopyShaped { descriptor: bytes, .. }
-            | Self::Values(bytes) => bytes.len(),
             Self::Call(call) => call.bytes,
-            _ => 0,
+            Self::Graph(_) => 0,
         }
     }
 
-    /// What its duration is learned under.
+    /// The kind of work under which its duration is learned.
     pub fn work(&self) -> Work {
         match self {
             Self::Launch(launch) => Work::Kernel(launch.function),
             Self::Call(call) => call.work,
             Self::Graph(graph) => Work::Graph(*graph),
-            Self::Copy { bytes, .. } | Self::CopyShaped { bytes, .. } | Self::Prefetch { bytes, .. } => {
-                Work::moving(*bytes)
-            }
-            Self::Set { width, count, .. } => Work::moving(count.saturating_mul(u64::from(*width))),
-            _ => Work::Small,
         }
     }
 }
 
-/// Kinds of work that are thought to last equally long.
+/// Kinds of work; pieces of one kind are assumed to last equally long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Work {
     /// Launches of one function.
     Kernel(u64),
     /// Launches of one graph.
     Graph(u64),
-    /// Bytes moved: less than two to this power.
+    /// A transfer of less than two to this power bytes.
     Bytes(u32),
-    /// What takes next to no time.
+    /// Work whose duration is negligible.
     Small,
 }
 
 impl Work {
-    /// The kind of moving so many bytes.
+    /// The kind of a transfer of `bytes` bytes.
     pub fn moving(bytes: u64) -> Self {
         Self::Bytes(u64::BITS - bytes.leading_zeros())
     }

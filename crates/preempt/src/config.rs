@@ -1,55 +1,39 @@
-//! What a queue is told when preemption is enabled for it.
+//! Configuration of a queue whose preemption is enabled.
 
-/// How early a preempted stream stops, from late to at once.
+/// How early a preempted stream stops, from latest to earliest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// Nothing more is submitted; what was submitted runs to its end.
+pub enum PreemptionLevel {
+    /// Nothing more is submitted. What was submitted runs to its end.
     Host,
-    /// What was submitted stops in place at the next gate: the running kernel ends.
+    /// What was submitted stops in place at the next gate; the running kernel ends.
     Device,
     /// The hardware takes the GPU away in the middle of a kernel.
     Full,
 }
 
-/// What happens when a running queue waits for one that is preempted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnBlocked {
-    /// The preempted queue hands over its commands up to the one that is waited for.
-    #[default]
-    Inherit,
-    /// Nothing is handed over; the observer hears who waits for whom.
-    Report,
-}
-
-/// A queue that may hold the GPU up only so long and so far.
+/// Bounds on how long, and with how much work, a queue may occupy the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Commands in the driver at most (the vDQ's size).
+    /// Most commands in the driver (the size of the virtual device queue).
     pub queue_size: u32,
     /// Commands per completion mark; at most `queue_size`.
     pub batch_size: u32,
-    /// How long nothing has to happen until the stream is reported as idle; `None` for never.
+    /// Time without any progress after which the stream is reported as idle; `None` for never.
     pub task_timeout_ns: Option<u64>,
     /// The highest level that `preempt` uses.
-    pub level: Level,
-    /// Estimated work in the driver at most.
+    pub level: PreemptionLevel,
+    /// Most estimated work in the driver.
     pub bound_ns: u64,
-    /// Estimated work between two gates at least.
+    /// Least estimated work between two gates.
     pub gate_spacing_ns: u64,
-    /// Whether the bound holds only while the engine is told that another client is ready.
+    /// Whether the bound holds only while the engine knows that another client is ready.
     pub adaptive: bool,
-    /// Commands that wait in the host queue before a submitter has to wait.
+    /// Most commands in the host queue; beyond it a submitter waits.
     pub host_commands: usize,
-    /// Their copied bytes likewise.
+    /// Most bytes that commands in the host queue own; beyond it a submitter waits.
     pub host_bytes: usize,
-    /// What happens when a running queue waits for this one while it is preempted.
-    pub on_blocked: OnBlocked,
-    /// The longest that the queue stays preempted; `None` for ever.
+    /// Longest time that the queue stays preempted; `None` for no limit.
     pub outage_ns: Option<u64>,
-    /// The part of each `window_ns` that the queue gets even if it is preempted all the time, in thousandths.
-    pub minimum_share: u32,
-    /// See `minimum_share`.
-    pub window_ns: u64,
 }
 
 impl Default for Config {
@@ -58,16 +42,13 @@ impl Default for Config {
             queue_size: 32,
             batch_size: 8,
             task_timeout_ns: None,
-            level: Level::Host,
+            level: PreemptionLevel::Host,
             bound_ns: 1_000_000,
             gate_spacing_ns: 50_000,
             adaptive: false,
             host_commands: 64 << 10,
             host_bytes: 256 << 20,
-            on_blocked: OnBlocked::Inherit,
             outage_ns: None,
-            minimum_share: 0,
-            window_ns: 1_000_000_000,
         }
     }
 }
@@ -79,7 +60,5 @@ impl Config {
             && self.bound_ns > 0
             && self.host_commands > 0
             && self.host_bytes > 0
-            && self.minimum_share <= 1000
-            && self.window_ns > 0
     }
 }

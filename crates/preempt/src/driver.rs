@@ -1,10 +1,10 @@
-//! What the engine asks of the process it runs in.
+//! Interfaces that the process around the engine implements.
 
 use crate::command::Command;
 use crate::ids::{Code, Context, Event, Stream};
 use crate::outcome::Notice;
 
-/// Flags an event was created with, as the driver has them.
+/// Flags that an event was created with, in the driver's encoding.
 pub type EventFlags = u32;
 
 /// Time, as a parameter.
@@ -16,9 +16,9 @@ pub trait Clock: Send + Sync {
     fn pause(&self, ns: u64);
 }
 
-/// The GPU driver. All of it may be called from any thread, with any context current.
+/// The GPU driver. Every function may be called from any thread, with any context current.
 pub trait Driver: Send + Sync {
-    /// Gives a deferred command to the driver.
+    /// Submits a deferred command to the driver.
     fn submit(&self, stream: Stream, command: &Command) -> Result<(), Code>;
 
     /// Records an event.
@@ -27,94 +27,95 @@ pub trait Driver: Send + Sync {
     /// Makes the stream wait for what the event stands for at this moment.
     fn wait(&self, stream: Stream, event: Event) -> Result<(), Code>;
 
-    /// Makes an event.
+    /// Creates an event.
     fn create_event(&self, context: Context, flags: EventFlags) -> Result<Event, Code>;
 
-    /// Destroys an event; the driver keeps it until the GPU is through with it.
+    /// Destroys an event; the driver keeps it until the GPU no longer needs it.
     fn destroy_event(&self, event: Event) -> Result<(), Code>;
 
-    /// Whether the event has been reached: `NOT_READY` if not.
+    /// Whether the GPU has reached the event: `NOT_READY` if not.
     fn query_event(&self, event: Event) -> Result<(), Code>;
 
-    /// Waits until the event has been reached.
+    /// Waits until the GPU has reached the event.
     fn synchronize_event(&self, event: Event) -> Result<(), Code>;
 
-    /// GPU time between two events that were reached.
+    /// GPU time between two events that the GPU has reached.
     fn elapsed_ns(&self, from: Event, to: Event) -> Result<u64, Code>;
 
-    /// Whether all that was submitted has been done.
+    /// Whether the GPU has completed everything submitted.
     fn query_stream(&self, stream: Stream) -> Result<(), Code>;
 
-    /// Waits until all that was submitted has been done.
+    /// Waits until the GPU has completed everything submitted.
     fn synchronize_stream(&self, stream: Stream) -> Result<(), Code>;
 
-    /// Destroys a stream; what was submitted is still done.
+    /// Destroys a stream; submitted work still completes.
     fn destroy_stream(&self, stream: Stream) -> Result<(), Code>;
 
-    /// Destroys an executable graph; launches that were submitted are still done.
+    /// Destroys an executable graph; submitted launches still complete.
     fn destroy_graph(&self, graph: u64) -> Result<(), Code>;
 
-    /// Whether calls on the stream are recorded into a graph instead of run, or on the legacy default stream would break a capture of a
-    /// blocking one. Cheap: asked per command while a bound holds.
+    /// Whether calls on the stream are recorded into a graph instead of run. For the legacy default stream: whether a
+    /// call on it would break a capture of a blocking stream. Must be cheap: called for each command while a bound
+    /// holds.
     fn is_capturing(&self, stream: Stream) -> bool;
 
-    /// Sets whether calls of this thread may be made beside other threads' captures, and returns what was set before
-    /// (`cuThreadExchangeStreamCaptureMode`). The engine's own event calls are made relaxed.
-    fn relax(&self, relaxed: bool) -> bool;
+    /// Sets whether this thread may make calls that other threads' captures forbid, and returns the previous setting
+    /// (`cuThreadExchangeStreamCaptureMode`). The engine makes its own event calls in the relaxed mode.
+    fn exchange_capture_relaxed(&self, relaxed: bool) -> bool;
 
-    /// Whether the GPU still answers. Asked when a preemption has taken too long.
+    /// Whether the GPU no longer answers. Called when a preemption took too long.
     fn is_hung(&self, context: Context) -> bool {
         let _ = context;
         false
     }
 
-    /// Gates, if this GPU can wait for words of memory.
-    fn gate(&self) -> Option<&dyn Gate> {
+    /// Stream gates, if this GPU can wait for words of memory.
+    fn stream_gates(&self) -> Option<&dyn StreamGates> {
         None
     }
 
-    /// Slices, if somebody can take the GPU from a context.
-    fn slices(&self) -> Option<&dyn Slices> {
+    /// Control of channel groups, if this process can disable those of a context.
+    fn channel_groups(&self) -> Option<&dyn ChannelGroups> {
         None
     }
 }
 
-/// How far a stream has come with its gates.
+/// How far the GPU has come with a stream's gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// The last gate that was reached.
+pub struct GateProgress {
+    /// The last gate that the stream reached.
     pub arrived: u32,
-    /// The last gate that was passed.
+    /// The last gate that the stream passed.
     pub passed: u32,
 }
 
-/// The device queue's gates. Each stream has a word that the GPU reads; gate `n` is passed while `word - n`, as a signed
-/// 32-bit number, is not negative (`cuStreamWaitValue32` with GEQ).
-pub trait Gate {
-    /// Puts gate `number` behind what was submitted to the stream: noting that it was reached, waiting, noting that it was
+/// Gates of a stream's device queue. Each stream has a word that the GPU reads. The GPU passes gate `n` while `word -
+/// n`, as a signed 32-bit number, is not negative (`cuStreamWaitValue32` with GEQ).
+pub trait StreamGates {
+    /// Puts gate `number` behind what was submitted to the stream: write that it was reached, wait, write that it was
     /// passed (one `cuStreamBatchMemOp`).
     fn place(&self, stream: Stream, number: u32) -> Result<(), Code>;
 
-    /// Stores the stream's word. No driver call.
-    fn store(&self, stream: Stream, word: u32);
+    /// Stores the stream's word. Makes no driver call.
+    fn store_word(&self, stream: Stream, word: u32);
 
-    /// How far the GPU has come.
-    fn progress(&self, stream: Stream) -> Progress;
+    /// How far the GPU has come with the stream's gates.
+    fn progress(&self, stream: Stream) -> GateProgress;
 }
 
-/// Why slices could not be used.
+/// Why a channel group could not be disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SliceError {
-    /// Not on this machine, or not for one stream of a context; a lower level is used.
+pub enum ChannelGroupError {
+    /// Not possible on this machine, or not for a single stream of a context. The engine uses a lower level.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
-    /// The control did not come back in time.
-    #[error("no answer in time")]
+    /// The driver did not answer the control request in time.
+    #[error("the driver did not answer in time")]
     Timeout,
-    /// The context could not be saved.
+    /// The driver could not save the context.
     #[error("the context could not be saved")]
     ContextSaveFailed,
-    /// Likewise, for lack of memory.
+    /// The driver had not enough memory to save the context.
     #[error("not enough memory to save the context")]
     InsufficientMemory,
     /// The GPU does not answer.
@@ -122,28 +123,22 @@ pub enum SliceError {
     GpuHung,
 }
 
-/// The hardware's slices, worked by somebody who can reach the channel groups.
-pub trait Slices: Send + Sync {
-    /// Takes the GPU from the stream. Returns when it has stopped.
-    fn hold(&self, stream: Stream) -> Result<(), SliceError>;
+/// Control of the channel groups behind streams.
+pub trait ChannelGroups: Send + Sync {
+    /// Takes the GPU from the stream's context. Returns when it has stopped.
+    fn disable(&self, stream: Stream) -> Result<(), ChannelGroupError>;
 
-    /// Gives it back.
-    fn release(&self, stream: Stream);
+    /// Gives the GPU back to the stream's context.
+    fn enable(&self, stream: Stream);
 }
 
-/// Who hears what the engine has to say. Called without locks held, from any thread.
+/// Receives the engine's notices. Called from any thread, without locks held.
 pub trait Observer: Send + Sync {
-    /// Something happened.
+    /// An event that a scheduler may want to know.
     fn notice(&self, notice: Notice) {
         let _ = notice;
     }
 
-    /// There is something to pump: a worker has to be woken, or started.
+    /// [`crate::engine::Engine::dispatch`] has work: the process wakes a worker, or starts one.
     fn wake(&self) {}
 }
-
-/// Nobody listens: for those who pump by themselves.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Deaf;
-
-impl Observer for Deaf {}

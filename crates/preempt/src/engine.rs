@@ -1,80 +1,84 @@
 //! The engine: all queues of a process.
 //!
 //! # What keeps handles alive
-//! A driver follows a handle of what is gone. A call that the program makes is the program's to keep alive, like any other. Whatever the
-//! engine uses beside that, on a worker, a scheduler's thread or in the middle of a call about something else, is kept by one of these:
+//! A driver crashes at the handle of a destroyed object. For a call that the program makes, the program keeps the objects alive. The
+//! engine also uses objects by itself: on the worker, on a scheduler's thread, or during a call about another stream. Each such use is
+//! protected by one of these:
 //!
-//! * *busy*: a command of the queue is on its way (`Lane::busy`). The queue is not drained, so `reap` leaves the stream alone.
-//! * *look*: `Lane::looking` is counted up under the book (`Book::look`), and down by `looked`. `reap` leaves the stream alone.
-//! * *pin*: a generation is meant by somebody, so its event is neither destroyed nor recorded anew.
-//! * *book*: only while the book is locked, and only for streams that are not over (`Lane::is_over`): no driver call.
+//! * *submitting*: an operation of the queue is on its way (`QueueState::submitting`). The queue is not drained, so
+//!   `destroy_if_finished` leaves the stream alone.
+//! * *driver use*: `QueueState::driver_uses` is counted up under the table's lock (`QueueTable::begin_driver_use`) and down by
+//!   `end_driver_use`. `destroy_if_finished` leaves the stream alone.
+//! * *pin*: a wait or a call still uses a generation, so its event is neither destroyed nor recorded again.
+//! * *table*: only while the table is locked, and only for streams that are not finished (`QueueState::is_finished`): no driver call.
 //!
-//! `context_ends` waits until there is no busy queue and no look in the context, and no *event use* (`Endings::event_uses`) anywhere, as
-//! events do not say whose they are. From then on, until `context_ended` or `context_stays`, `Book::look`, `Book::pick` and `reap` refuse.
+//! `begin_context_end` waits until the context has no submitting queue and no driver use, and until no *event use*
+//! (`EndingContexts::event_uses`) exists anywhere, as an event does not tell its context. From then on, until `finish_context_end` or
+//! `cancel_context_end`, `begin_driver_use`, `QueueTable::select_next` and `destroy_if_finished` refuse.
 //!
-//! | call | made by | of | kept by |
+//! | call | made by | of | protected by |
 //! |---|---|---|---|
-//! | `submit`, `record`, `place`, `create_event` | `perform` | the queue handed over | busy |
-//! | `wait` | `perform` | the queue, and any context's event | busy; pin and event use |
+//! | `submit`, `record`, `place`, `create_event` | `submit_entry` | the queue being dispatched | submitting |
+//! | `wait` | `submit_entry` | the queue, and any context's event | submitting; pin and event use |
 //! | the same, `is_capturing`, `query_stream`, `synchronize_stream` | the program's thread, in its call | its stream, its event | the program; pin |
-//! | `query_event`, `synchronize_event`, `elapsed_ns` | the program's thread, in its call | its event, or what stands for it | the program; pin |
-//! | `record`, `query_event`, `elapsed_ns` of marks | `admit`, `submitted` | the calling program's stream | the program |
-//! | | `hand_over` where a bound is reached, `look_idle` | any stream | look |
-//! | | `perform` | the queue handed over | busy |
-//! | `is_capturing` | `refresh_captures`, `look_idle` | any stream | look |
-//! | `is_capturing`, `create_event`, `record`, `query_event`, `destroy_event` of a fence | `has_stopped` | the preempted stream | look |
-//! | `destroy_event` of a fence | `looked` | any stream | the last look |
-//! | `Slices::hold`, `Slices::release` | `work_slices` | any stream | look |
-//! | `is_hung` | `preempt` | the stream's context | look |
-//! | `Gate::store`, `Gate::progress` | `place` | the queue handed over, or the program's | busy; the program |
-//! | | `shut_gates`, `open_needed`, `open_gates`, `resume` | any stream | book |
-//! | `Gate::progress` | `has_stopped` | the preempted stream | look |
-//! | `destroy_stream`, `destroy_event` of its marks | `reap` | a stream that is over | a look of its own; nobody else looks |
-//! | `destroy_event` | `destroy_postponed` | an event that nobody means | event use |
-//! | `destroy_graph` | `perform` | a graph behind its last launch | busy |
-//! | whatever `with_stream` is given | the adapter | any stream | look |
+//! | `query_event`, `synchronize_event`, `elapsed_ns` | the program's thread, in its call | its event, or the pooled one | the program; pin |
+//! | `record`, `query_event`, `elapsed_ns` of marks | `reserve_in_flight`, `submitted` | the calling program's stream | the program |
+//! | | `dispatch_selected` where a bound is reached, `check_idle` | any stream | driver use |
+//! | | `submit_entry` | the queue being dispatched | submitting |
+//! | `is_capturing` | `refresh_captures`, `check_idle` | any stream | driver use |
+//! | `is_capturing`, `create_event`, `record`, `query_event`, `destroy_event` of a fence | `check_stopped` | the preempted stream | driver use |
+//! | `destroy_event` of a fence | `end_driver_use` | any stream | the last driver use |
+//! | `ChannelGroups::disable`, `ChannelGroups::enable` | `apply_group_control` | any stream | driver use |
+//! | `is_hung` | `preempt` | the stream's context | driver use |
+//! | `StreamGates::store_word`, `StreamGates::progress` | `place_gate` | the queue being dispatched, or the program's | submitting; the program |
+//! | | `close_gates`, `open_needed_gates`, `open_gates`, `resume` | any stream | table |
+//! | `StreamGates::progress` | `check_stopped` | the preempted stream | driver use |
+//! | `destroy_stream`, `destroy_event` of its marks | `destroy_if_finished` | a finished stream | a driver use of its own; there is no other |
+//! | `destroy_event` | `destroy_postponed` | an unused event | event use |
+//! | `destroy_graph` | `submit_entry` | a graph behind its last launch | submitting |
+//! | the calls given to `with_stream` | the adapter | any stream | driver use |
 //!
-//! An event that was recorded before the engine was there has no context that the engine knows: a wait for it that still waits in a host
-//! queue when that context ends is made all the same.
+//! The engine does not know the context of an event that was recorded before the engine existed. If a wait for such an event is still
+//! pending when that context ends, the wait is made all the same.
 
 mod capture;
+mod channel_group;
 mod context;
 mod destroy;
+mod dispatch;
 mod enable;
 mod event;
-mod gates;
-mod load;
+mod module_load;
 mod preempt;
-mod pump;
 mod restore;
-mod slice;
 mod stop;
+mod stream_gates;
 mod submit;
-mod tick;
+mod timers;
 mod wait;
 
 use std::sync::Arc;
 
-use crate::book::Book;
 use crate::config::Config;
 use crate::driver::{Clock, Driver, Observer};
 use crate::events::Events;
-use crate::ids::{Kind, QueueId, Stream};
+use crate::ids::{QueueId, Stream};
 use crate::queue::Queue;
-use crate::state::State;
+use crate::queue_table::QueueTable;
+use crate::stream_state::StreamState;
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, lock, wait};
 
-pub use preempt::{OnTimeout, Request};
-pub use pump::Next;
+pub use dispatch::NextDispatch;
+pub use preempt::Request;
 
-/// Queues, events and what belongs to them, over a driver and a clock.
+/// Queues and events of a process, over a driver and a clock.
 ///
-/// Locks are taken in the order book, events, flight. None is held while the driver is called.
+/// Locks are taken in the order queue table, events, in-flight window. No lock is held during a driver call.
 pub struct Engine<D, C, O> {
     driver: D,
     clock: C,
     observer: O,
-    book: Mutex<Book>,
+    table: Mutex<QueueTable>,
     changed: Condvar,
     events: Mutex<Events>,
     abandoned: AtomicBool,
@@ -93,23 +97,23 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             driver,
             clock,
             observer,
-            book: Mutex::new(Book::default()),
+            table: Mutex::new(QueueTable::default()),
             changed: Condvar::new(),
             events: Mutex::new(Events::default()),
             abandoned: AtomicBool::new(false),
         }
     }
 
-    /// The queue of a stream. Streams whose preemption is not enabled have one, too: others may have to wait for them.
+    /// The queue of a stream. A stream whose preemption is not enabled has one too: others may have to wait for it.
     pub fn queue(&self, stream: Stream) -> Arc<Queue> {
         let (queue, is_new) = {
-            let mut book = self.book();
-            let is_new = !book.knows(stream);
-            (book.queue(stream), is_new)
+            let mut table = self.lock_table();
+            let is_new = !table.contains(stream);
+            (table.queue(stream), is_new)
         };
-        if is_new && stream.kind == Kind::Blocking {
-            // It runs, so what the legacy default stream waits for must not be held.
-            self.open_needed();
+        if is_new && stream.blocking && !stream.is_legacy() {
+            // The new stream runs, so gates must not hold up what the legacy default stream waits for.
+            self.open_needed_gates();
         }
         queue
     }
@@ -129,44 +133,46 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         &self.observer
     }
 
-    /// The state of a queue, as far as it is known without asking the GPU.
-    pub fn state(&self, queue: &Queue) -> Option<State> {
-        self.book().lane(queue.id()).map(|lane| lane.state)
+    /// The state of a queue, as far as it is known without a driver call.
+    pub fn state(&self, queue: &Queue) -> Option<StreamState> {
+        self.lock_table().queue_state(queue.id()).map(|queue_state| queue_state.state)
     }
 
-    /// Whether its stream's handle still means this queue: once the driver is about to destroy the stream it may give the handle to
-    /// another one.
-    pub fn is_named(&self, queue: &Queue) -> bool {
-        self.book().means(queue)
+    /// Whether the stream's handle still refers to this queue. Once the driver is about to destroy the stream, it may
+    /// give the handle to another one.
+    pub fn is_handle_current(&self, queue: &Queue) -> bool {
+        self.lock_table().maps_handle_to(queue)
     }
 
-    /// How a queue is preempted; `None` if preemption is not enabled for it.
+    /// The queue's configuration; `None` if preemption is not enabled for it.
     pub fn config(&self, queue: &Queue) -> Option<Config> {
-        self.book().lane(queue.id()).and_then(|lane| lane.config)
+        self.lock_table().queue_state(queue.id()).and_then(|queue_state| queue_state.config)
     }
 
-    /// Commands in a queue's host queue.
-    pub fn waiting(&self, queue: &Queue) -> usize {
-        self.book().lane(queue.id()).map_or(0, |lane| lane.waiting.len() + usize::from(lane.busy))
+    /// Operations in a queue's host queue.
+    pub fn pending_commands(&self, queue: &Queue) -> usize {
+        self.lock_table()
+            .queue_state(queue.id())
+            .map_or(0, |queue_state| queue_state.pending.len() + usize::from(queue_state.submitting))
     }
 
-    /// Queues that exist.
-    pub fn queues(&self) -> usize {
-        self.book().lanes().count()
+    /// Number of queues.
+    pub fn queue_count(&self) -> usize {
+        self.lock_table().queue_states().count()
     }
 
-    /// Records of events that somebody may still mean.
-    pub fn generations(&self) -> usize {
-        lock(&self.events).live()
+    /// Number of event records that are still in use.
+    pub fn generation_count(&self) -> usize {
+        lock(&self.events).generation_count()
     }
 
-    /// Threads that wait in here for a preempted stream, or for room in a host queue.
+    /// Threads that wait in the engine for a preempted stream, or for room in a host queue.
     pub fn blocked_threads(&self) -> usize {
-        self.book().waiters.count()
+        self.lock_table().waiters.count()
     }
 
-    /// In the child of a fork: the driver is unusable there, and locks may be held by threads that do not exist. Every call goes
-    /// straight to the driver from here on; what waits is dropped with the engine's memory.
+    /// Makes every call go straight to the driver from here on. For the child of a fork: the driver is unusable
+    /// there, and threads that no longer exist may hold locks. Pending commands are dropped with the engine's memory.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
     }
@@ -175,62 +181,65 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
-        lock(&self.book)
+    pub(crate) fn lock_table(&self) -> MutexGuard<'_, QueueTable> {
+        lock(&self.table)
     }
 
-    /// Whoever waits looks again.
-    pub(crate) fn announce(&self, book: &Book) {
-        if book.waiters.count() > 0 {
+    /// Wakes all waiting threads; each checks its condition again.
+    pub(crate) fn notify_waiters(&self, table: &QueueTable) {
+        if table.waiters.count() > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// A queue has handed a command over: whoever waits for that looks again.
-    pub(crate) fn announce_submitted(&self, book: &Book, id: QueueId) {
-        if book.is_awaited(id) {
+    /// Wakes waiting threads if one waits for the operation that a queue has just submitted.
+    pub(crate) fn notify_submitted(&self, table: &QueueTable, id: QueueId) {
+        if table.is_awaited(id) {
             self.changed.notify_all();
         }
     }
 
     /// Waits until something has changed.
-    pub(crate) fn await_change<'a>(&self, book: MutexGuard<'a, Book>) -> MutexGuard<'a, Book> {
-        self.await_one(book, None)
+    pub(crate) fn await_change<'a>(&self, table: MutexGuard<'a, QueueTable>) -> MutexGuard<'a, QueueTable> {
+        self.await_notification(table, None)
     }
 
-    /// Likewise, but commands that are handed over count only if this many of the queue's have been.
+    /// Waits until something has changed. Submitted operations count only if the queue has submitted up to the
+    /// position.
     pub(crate) fn await_position<'a>(
         &self,
-        book: MutexGuard<'a, Book>,
+        table: MutexGuard<'a, QueueTable>,
         position: (QueueId, u64),
-    ) -> MutexGuard<'a, Book> {
-        self.await_one(book, Some(position))
+    ) -> MutexGuard<'a, QueueTable> {
+        self.await_notification(table, Some(position))
     }
 
-    fn await_one<'a>(
+    fn await_notification<'a>(
         &self,
-        mut book: MutexGuard<'a, Book>,
+        mut table: MutexGuard<'a, QueueTable>,
         position: Option<(QueueId, u64)>,
-    ) -> MutexGuard<'a, Book> {
-        book.waiters.enter(position);
-        let mut book = wait(&self.changed, book);
-        book.waiters.leave(position);
-        book
+    ) -> MutexGuard<'a, QueueTable> {
+        table.waiters.enter(position);
+        let mut table = wait(&self.changed, table);
+        table.waiters.leave(position);
+        table
     }
 
-    /// Waits until everything that queue `id` accepted before `position` is with the driver.
+    /// Waits until the driver has everything that queue `id` accepted before `position`.
     pub(crate) fn await_submitted(&self, id: QueueId, position: u64) {
-        let mut book = self.book();
-        while !self.is_abandoned() && book.lane(id).is_some_and(|lane| lane.submitted < position) {
-            book = self.await_position(book, (id, position));
+        let mut table = self.lock_table();
+        while !self.is_abandoned()
+            && table.queue_state(id).is_some_and(|queue_state| queue_state.submitted < position)
+        {
+            table = self.await_position(table, (id, position));
         }
     }
 
-    /// Runs `calls`, the engine's own to the driver, such that captures of the program's do not mind.
-    pub(crate) fn relaxed<R>(&self, calls: impl FnOnce() -> R) -> R {
-        let before = self.driver.relax(true);
+    /// Runs the engine's own driver calls in the mode that breaks no capture of the program.
+    pub(crate) fn with_relaxed_capture<R>(&self, calls: impl FnOnce() -> R) -> R {
+        let before = self.driver.exchange_capture_relaxed(true);
         let result = calls();
-        self.driver.relax(before);
+        self.driver.exchange_capture_relaxed(before);
         result
     }
 }

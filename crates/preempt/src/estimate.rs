@@ -1,19 +1,19 @@
-//! How long work is thought to last, learned from batches that were measured.
+//! Estimated durations of work, learned from measured batches.
 
 use std::collections::HashMap;
 
 use crate::command::Work;
 
-/// What a kernel is thought to last before one was measured.
+/// Estimate for a kernel before one was measured.
 const FIRST_NS: u64 = 100_000;
-/// Bytes that a copy is thought to move in a nanosecond.
+/// Assumed throughput of copies, in bytes per nanosecond.
 const BYTES_PER_NS: u64 = 20;
-/// What takes next to no time, in time.
+/// Estimate for work of negligible duration.
 const SMALL_NS: u64 = 2_000;
-/// By how much an estimate grows at most with what was measured first, and with each batch after that.
+/// Largest factor by which an estimate grows: with the first measurement, and with each later batch.
 const GROWTH_AT_FIRST: u64 = 16;
 const GROWTH: u64 = 2;
-/// Kinds that are remembered; a program that makes up kernels without end starts again.
+/// Most kinds that are remembered. A program that creates kernels without end starts learning again.
 const KINDS: usize = 4096;
 
 /// Durations by kind of work.
@@ -23,15 +23,16 @@ pub(crate) struct Estimates {
 }
 
 impl Estimates {
-    /// What one piece of this work is thought to last.
+    /// The estimated duration of one piece of this work.
     pub(crate) fn of(&self, work: Work) -> u64 {
         self.learned.get(&work).copied().unwrap_or_else(|| first(work))
     }
 
-    /// A batch of so many pieces of each kind took `measured_ns` in all.
+    /// Learns that a batch with the given number of pieces of each kind took `measured_ns` in all.
     ///
-    /// Which piece took how long is not known, so each is thought to be wrong by the same factor. A batch of one kind takes no less than its
-    /// pieces, so what is shorter is believed at once; what is longer may be because the program paused, or somebody else had the GPU.
+    /// The split among the pieces is unknown, so all estimates are scaled by one factor. A batch of one kind takes at
+    /// least as long as its pieces, so a shorter measurement is taken over at once. A longer one may include a pause
+    /// of the program, or time in which another process had the GPU.
     pub(crate) fn learn(&mut self, pieces: &[(Work, u32)], measured_ns: u64) {
         let thought: u128 = pieces.iter().map(|&(work, n)| u128::from(self.of(work)) * u128::from(n)).sum();
         if thought == 0 {
@@ -72,7 +73,7 @@ mod tests {
     const KERNEL: Work = Work::Kernel(1);
 
     #[test]
-    fn the_first_measurement_is_believed_and_later_ones_by_half() {
+    fn first_measurement_is_taken_over_and_later_ones_by_half() {
         let mut estimates = Estimates::default();
         estimates.learn(&[(KERNEL, 4)], 40_000);
         assert_eq!(estimates.of(KERNEL), 10_000);
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_of_the_program_are_forgotten_with_the_first_batch_without_one() {
+    fn pauses_of_the_program_are_forgotten_with_first_batch_without_pause() {
         let mut estimates = Estimates::default();
         estimates.learn(&[(KERNEL, 8), (Work::Small, 1)], 82_000);
         (0..3).for_each(|_| estimates.learn(&[(KERNEL, 8)], 1_000_000_000));
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_a_mixed_batch_share_the_error_and_sort_themselves_out() {
+    fn estimates_of_kinds_in_mixed_batches_converge() {
         let mut estimates = Estimates::default();
         let (long, short) = (Work::Kernel(1), Work::Kernel(2));
         for _ in 0..40 {
@@ -100,7 +101,7 @@ mod tests {
             estimates.learn(&[(short, 8)], 80_000);
         }
         let error = estimates.of(long).abs_diff(1_000_000);
-        assert!(error < 50_000, "thought to last {}", estimates.of(long));
-        assert!(estimates.of(short).abs_diff(10_000) < 2_000, "thought to last {}", estimates.of(short));
+        assert!(error < 50_000, "estimated duration {}", estimates.of(long));
+        assert!(estimates.of(short).abs_diff(10_000) < 2_000, "estimated duration {}", estimates.of(short));
     }
 }

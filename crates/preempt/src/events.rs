@@ -1,7 +1,8 @@
-//! Events by generation: each record makes one, and a wait means the one that was last when it was called.
+//! Records of events: each record of an event is a *generation*. A wait refers to the generation that was the latest
+//! when the wait was called.
 //!
-//! The first generation uses the program's own event, and so does every later one for which it is free. While somebody still
-//! means an older generation the next one is recorded into an event of the pool instead.
+//! The first generation uses the program's own event, and so does every later one for which that event is free. While
+//! an older generation is still in use, the next one is recorded into an event of the pool.
 
 mod generation;
 
@@ -10,162 +11,162 @@ use std::collections::{HashMap, HashSet};
 use crate::driver::EventFlags;
 use crate::ids::{Context, Event, QueueId};
 
-pub(crate) use generation::{Behind, Generation, GenerationId, Place};
+pub(crate) use generation::{GatePosition, Generation, GenerationId, RecordPlace};
 
-/// What an event's last generation says to somebody who asks now; the generation stays until `unpin`.
+/// The latest record of an event. The generation stays pinned until `unpin`.
 #[derive(Debug, Clone)]
-pub(crate) enum Seen {
-    /// Its record is in this queue, at this position.
+pub(crate) enum LatestRecord {
+    /// The record waits in this queue, at this position.
     Queued(GenerationId, QueueId, u64),
-    /// The driver has it, as this event.
-    There(GenerationId, Event),
-    /// It was recorded into a capture; only the driver knows what it means.
+    /// The driver has the record, as this event.
+    Submitted(GenerationId, Event),
+    /// The record went into a capture; only the driver knows its meaning.
     Captured,
     /// The program has destroyed the event.
-    Gone,
+    Destroyed,
 }
 
-impl Seen {
-    /// The driver's event, if it has one.
+impl LatestRecord {
+    /// The driver's event, if the record was submitted.
     pub(crate) fn handle(&self) -> Option<Event> {
-        if let Self::There(_, handle) = self { Some(*handle) } else { None }
+        if let Self::Submitted(_, handle) = self { Some(*handle) } else { None }
     }
 }
 
-/// What has become free.
+/// An event that is no longer used.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Freed {
-    /// A program's event that it has destroyed.
+    /// An event that the program has destroyed and that nothing uses any more.
     pub(crate) destroy: Option<Event>,
     /// Its context, if it was ever recorded.
     pub(crate) context: Option<Context>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct EventState {
     latest: Option<GenerationId>,
     captured: bool,
-    /// Which generation the program's own event stands for.
-    own: Option<GenerationId>,
+    /// The generation that the program's own event stands for.
+    own_generation: Option<GenerationId>,
     flags: EventFlags,
-    /// Its context; an event is recorded in its own only.
+    /// Its context. An event is recorded only in its own context.
     context: Option<Context>,
-    /// Other processes know the event: nothing else may stand for it.
+    /// Other processes know the event, so no pooled event may replace it.
     shared: bool,
-    doomed: bool,
+    destroyed: bool,
 }
 
-/// All events that were used.
+/// All events that the program used.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    known: HashMap<Event, Known>,
+    states: HashMap<Event, EventState>,
     generations: HashMap<GenerationId, Generation>,
-    made: u64,
+    created_count: u64,
     pool: HashMap<(Context, EventFlags), Vec<Event>>,
 }
 
 impl Events {
-    /// Notes how an event was made.
-    pub(crate) fn created(&mut self, event: Event, flags: EventFlags, shared: bool) {
-        self.known.insert(event, Known { flags, shared, ..Known::default() });
+    /// Notes how an event was created.
+    pub(crate) fn register(&mut self, event: Event, flags: EventFlags, shared: bool) {
+        self.states.insert(event, EventState { flags, shared, ..EventState::default() });
     }
 
-    /// A record was called: what the event means from here on. Its record keeps it until it is unpinned.
-    pub(crate) fn accept(&mut self, event: Event, place: Place) -> Option<GenerationId> {
-        if self.known.get(&event).is_some_and(|known| known.doomed) {
+    /// Begins a record: the event refers to the new generation from here on. The record pins it.
+    pub(crate) fn begin_record(&mut self, event: Event, place: RecordPlace) -> Option<GenerationId> {
+        if self.states.get(&event).is_some_and(|state| state.destroyed) {
             return None;
         }
-        let generation = self.make(event, place, 1);
-        let known = self.known.entry(event).or_default();
-        known.captured = false;
-        let before = known.latest.replace(generation);
+        let generation = self.create(event, place, 1);
+        let state = self.states.entry(event).or_default();
+        state.captured = false;
+        let before = state.latest.replace(generation);
         self.drop_unless_used(before);
         Some(generation)
     }
 
-    /// A record was called on a capturing stream.
-    pub(crate) fn captured(&mut self, event: Event) {
-        self.known.entry(event).or_default().captured = true;
+    /// Notes that the event was recorded on a capturing stream.
+    pub(crate) fn mark_captured(&mut self, event: Event) {
+        self.states.entry(event).or_default().captured = true;
     }
 
-    /// The event to record generation `id` into; `None` if one has to be made, with these flags.
-    pub(crate) fn assign(&mut self, id: GenerationId, context: Context) -> Result<Event, EventFlags> {
+    /// The event to record generation `id` into; an error with the flags of the event that has to be created for it.
+    pub(crate) fn assign_event(&mut self, id: GenerationId, context: Context) -> Result<Event, EventFlags> {
         let Some(generation) = self.generations.get_mut(&id) else { return Err(0) };
-        let known = self.known.entry(generation.event).or_default();
-        known.context = Some(context);
-        let event = if known.own.is_none() || known.own == Some(id) || known.shared {
-            known.own = Some(id);
+        let state = self.states.entry(generation.event).or_default();
+        state.context = Some(context);
+        let event = if state.own_generation.is_none() || state.own_generation == Some(id) || state.shared {
+            state.own_generation = Some(id);
             generation.event
         } else {
-            let pooled = self.pool.get_mut(&(context, known.flags)).and_then(Vec::pop);
-            pooled.ok_or(known.flags)?
+            let pooled = self.pool.get_mut(&(context, state.flags)).and_then(Vec::pop);
+            pooled.ok_or(state.flags)?
         };
         generation.handle = Some((event, context));
         Ok(event)
     }
 
-    /// An event that was made for generation `id`.
-    pub(crate) fn give(&mut self, id: GenerationId, context: Context, event: Event) {
+    /// Uses a newly created event for generation `id`.
+    pub(crate) fn set_event(&mut self, id: GenerationId, context: Context, event: Event) {
         if let Some(generation) = self.generations.get_mut(&id) {
             generation.handle = Some((event, context));
-            self.known.entry(generation.event).or_default().context = Some(context);
+            self.states.entry(generation.event).or_default().context = Some(context);
         }
     }
 
-    /// Likewise, but none could be made: the program's own has to do.
-    pub(crate) fn give_own(&mut self, id: GenerationId, context: Context) -> Option<Event> {
+    /// Uses the program's own event for generation `id`, because none could be created.
+    pub(crate) fn set_own_event(&mut self, id: GenerationId, context: Context) -> Option<Event> {
         let generation = self.generations.get_mut(&id)?;
         generation.handle = Some((generation.event, context));
-        self.known.entry(generation.event).or_default().context = Some(context);
+        self.states.entry(generation.event).or_default().context = Some(context);
         Some(generation.event)
     }
 
-    /// The driver has the record of generation `id`.
-    pub(crate) fn recorded(&mut self, id: GenerationId, behind: Option<Behind>) {
+    /// Notes that the driver has the record of generation `id`.
+    pub(crate) fn recorded(&mut self, id: GenerationId, behind: Option<GatePosition>) {
         if let Some(generation) = self.generations.get_mut(&id) {
-            generation.place = Place::Submitted;
+            generation.place = RecordPlace::Submitted;
             generation.behind = behind;
         }
     }
 
-    /// What `event` means now.
-    pub(crate) fn look(&mut self, event: Event) -> Seen {
-        let known = self.known.entry(event).or_default();
-        if known.doomed {
-            return Seen::Gone;
+    /// The latest record of `event`, pinned.
+    pub(crate) fn pin_latest(&mut self, event: Event) -> LatestRecord {
+        let state = self.states.entry(event).or_default();
+        if state.destroyed {
+            return LatestRecord::Destroyed;
         }
-        if known.captured {
-            return Seen::Captured;
+        if state.captured {
+            return LatestRecord::Captured;
         }
-        let id = match known.latest {
+        let id = match state.latest {
             Some(id) => id,
             None => {
-                // Recorded before anybody looked, or never: the driver knows.
-                let id = self.make(event, Place::Submitted, 0);
-                let known = self.known.entry(event).or_default();
-                (known.latest, known.own) = (Some(id), Some(id));
+                // The event was recorded before the engine existed, or never: the driver knows.
+                let id = self.create(event, RecordPlace::Submitted, 0);
+                let state = self.states.entry(event).or_default();
+                (state.latest, state.own_generation) = (Some(id), Some(id));
                 id
             }
         };
-        let Some(generation) = self.generations.get_mut(&id) else { return Seen::Gone };
+        let Some(generation) = self.generations.get_mut(&id) else { return LatestRecord::Destroyed };
         generation.pins += 1;
         match generation.place {
-            Place::Queued(queue, position) => Seen::Queued(id, queue, position),
-            Place::Submitted => {
+            RecordPlace::Queued(queue, position) => LatestRecord::Queued(id, queue, position),
+            RecordPlace::Submitted => {
                 let handle = generation.handle.map_or(event, |(handle, _)| handle);
-                Seen::There(id, handle)
+                LatestRecord::Submitted(id, handle)
             }
         }
     }
 
-    /// Where the driver has generation `id`.
-    pub(crate) fn handle(&self, id: GenerationId) -> Option<(Event, Option<Behind>)> {
+    /// The driver's event for generation `id`, and the gate in front of the record.
+    pub(crate) fn handle(&self, id: GenerationId) -> Option<(Event, Option<GatePosition>)> {
         let generation = self.generations.get(&id)?;
         let handle = generation.handle.map_or(generation.event, |(handle, _)| handle);
         Some((handle, generation.behind.clone()))
     }
 
-    /// Somebody who meant generation `id` is through.
+    /// Releases one pin of generation `id`.
     pub(crate) fn unpin(&mut self, id: GenerationId) -> Freed {
         if let Some(generation) = self.generations.get_mut(&id) {
             generation.pins = generation.pins.saturating_sub(1);
@@ -173,17 +174,18 @@ impl Events {
         self.drop_unless_used(Some(id))
     }
 
-    /// The program destroys the event.
+    /// Notes that the program destroys the event.
     pub(crate) fn destroy(&mut self, event: Event) -> Freed {
-        let known = self.known.entry(event).or_default();
-        known.doomed = true;
-        let latest = known.latest.take();
+        let state = self.states.entry(event).or_default();
+        state.destroyed = true;
+        let latest = state.latest.take();
         self.drop_unless_used(latest);
-        self.bury(event)
+        self.remove_if_unused(event)
     }
 
-    /// A context has ended, and its events with it; those that were recorded there. Whoever still means one means nothing.
-    pub(crate) fn context_ended(&mut self, context: Context) {
+    /// Forgets the events that were recorded in a context that has ended. Generations that are still pinned refer to
+    /// nothing from here on.
+    pub(crate) fn forget_context(&mut self, context: Context) {
         self.pool.retain(|(of, _), _| *of != context);
         let is_gone = |generation: &Generation| generation.handle.is_some_and(|(_, of)| of == context);
         let gone: HashSet<_> = self
@@ -193,17 +195,17 @@ impl Events {
             .map(|generation| generation.event)
             .collect();
         self.generations.retain(|_, generation| !is_gone(generation));
-        self.known.retain(|event, _| !gone.contains(event));
+        self.states.retain(|event, _| !gone.contains(event));
     }
 
     /// Generations that are kept.
-    pub(crate) fn live(&self) -> usize {
+    pub(crate) fn generation_count(&self) -> usize {
         self.generations.len()
     }
 
-    fn make(&mut self, event: Event, place: Place, pins: u32) -> GenerationId {
-        self.made += 1;
-        let id = GenerationId(self.made);
+    fn create(&mut self, event: Event, place: RecordPlace, pins: u32) -> GenerationId {
+        self.created_count += 1;
+        let id = GenerationId(self.created_count);
         self.generations.insert(id, Generation { event, handle: None, place, pins, behind: None });
         id
     }
@@ -212,28 +214,29 @@ impl Events {
         let Some(id) = id else { return Freed::default() };
         let Some(generation) = self.generations.get(&id) else { return Freed::default() };
         let event = generation.event;
-        let known = self.known.entry(event).or_default();
-        if generation.pins > 0 || known.latest == Some(id) {
+        let state = self.states.entry(event).or_default();
+        if generation.pins > 0 || state.latest == Some(id) {
             return Freed::default();
         }
-        if known.own == Some(id) {
-            known.own = None;
+        if state.own_generation == Some(id) {
+            state.own_generation = None;
         }
-        let flags = known.flags;
+        let flags = state.flags;
         if let Some((handle, context)) = generation.handle.filter(|(handle, _)| *handle != event) {
             self.pool.entry((context, flags)).or_default().push(handle);
         }
         self.generations.remove(&id);
-        self.bury(event)
+        self.remove_if_unused(event)
     }
 
-    fn bury(&mut self, event: Event) -> Freed {
-        let free = self.known.get(&event).is_some_and(|known| known.doomed && known.own.is_none())
-            && !self.generations.values().any(|generation| generation.event == event);
+    fn remove_if_unused(&mut self, event: Event) -> Freed {
+        let free =
+            self.states.get(&event).is_some_and(|state| state.destroyed && state.own_generation.is_none())
+                && !self.generations.values().any(|generation| generation.event == event);
         if !free {
             return Freed::default();
         }
-        let context = self.known.remove(&event).and_then(|known| known.context);
+        let context = self.states.remove(&event).and_then(|state| state.context);
         Freed { destroy: Some(event), context }
     }
 }

@@ -1,4 +1,4 @@
-//! Names of the driver's things, told apart by type, and its result codes.
+//! Handles of the driver's objects, one type each, and its result codes.
 
 /// A context's handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -8,35 +8,49 @@ pub struct Context(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Event(pub u64);
 
-/// The engine's number of a queue; never used twice.
+/// The engine's number of a queue; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub(crate) u64);
-
-/// How a stream orders itself with the others of its context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// The legacy default stream: after everything earlier of the blocking streams, before everything later.
-    Legacy,
-    /// An ordinary stream. A thread's own default stream is one, too: under a handle that any thread may use.
-    Blocking,
-    /// A stream that the legacy default stream has nothing to do with.
-    NonBlocking,
-}
 
 /// A stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream {
-    /// The context it lives in.
+    /// The context in which it lives.
     pub context: Context,
-    /// The driver's handle, good in every thread.
+    /// The driver's handle, valid in every thread.
     pub handle: u64,
-    /// How it orders itself.
-    pub kind: Kind,
+    /// Whether the legacy default stream and this one wait for each other's earlier work. True for every stream without
+    /// `CU_STREAM_NON_BLOCKING`, the legacy default stream included.
+    pub blocking: bool,
+}
+
+impl Stream {
+    /// The driver's handle of each context's legacy default stream (`CU_STREAM_LEGACY`).
+    pub const LEGACY: u64 = 1;
+
+    /// The legacy default stream of a context.
+    pub fn legacy(context: Context) -> Self {
+        Self { context, handle: Self::LEGACY, blocking: true }
+    }
+
+    /// Whether this is the legacy default stream.
+    pub fn is_legacy(self) -> bool {
+        self.handle == Self::LEGACY
+    }
+
+    /// Whether the driver orders the two streams with each other: one is the legacy default stream of their context, the other a
+    /// blocking stream.
+    pub fn is_ordered_with(self, other: Self) -> bool {
+        self.context == other.context
+            && self.blocking
+            && other.blocking
+            && self.is_legacy() != other.is_legacy()
+    }
 }
 
 /// A result of the driver other than success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("driver's error {0}")]
+#[error("driver error {0}")]
 pub struct Code(pub u32);
 
 impl Code {
@@ -49,7 +63,7 @@ impl Code {
     /// `CUDA_ERROR_ILLEGAL_ADDRESS`.
     pub const ILLEGAL_ADDRESS: Self = Self(700);
 
-    /// Whether the context is lost with it: the driver gives the same answer to everything that follows.
+    /// Whether the error loses the context: the driver then returns it for every later call.
     pub fn is_sticky(self) -> bool {
         matches!(self.0, 214 | 220 | 700 | 702 | 710 | 714..=719)
     }

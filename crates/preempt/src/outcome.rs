@@ -1,26 +1,26 @@
-//! What the engine's own calls say.
+//! Results and notices of the engine's own calls.
 
-use crate::config::Level;
+use crate::config::PreemptionLevel;
 use crate::ids::{Code, QueueId};
 
-/// A preemption that was carried out.
+/// The result of a preemption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Achieved {
-    /// The level in effect: at most the one asked for.
-    pub level: Level,
-    /// From the call to its end.
+    /// The level in effect; at most the requested one.
+    pub level: PreemptionLevel,
+    /// Duration of the call, in nanoseconds.
     pub took_ns: u64,
-    /// Whether the stream is known to have stopped; always so after `sync`.
+    /// Whether the stream is known to have stopped. Always true after a synchronous request.
     pub stopped: bool,
 }
 
-/// Why a call did not do what it says.
+/// Why a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Preemption is not enabled for the stream.
     #[error("preemption is not enabled for the stream")]
     NotEnabled,
-    /// It is, with the same configuration.
+    /// Preemption is enabled already, with the same configuration.
     #[error("preemption is already enabled for the stream")]
     AlreadyEnabled,
     /// The sizes contradict each other.
@@ -32,38 +32,36 @@ pub enum Error {
     /// The program has destroyed the stream.
     #[error("the stream is being destroyed")]
     Closing,
-    /// The stream had not stopped in time.
+    /// The stream did not stop in time.
     #[error("the stream did not stop in time")]
     Timeout {
-        /// Whether it will still be preempted, or was rolled back.
+        /// Whether the stream will still stop later; otherwise the preemption was rolled back.
         pending: bool,
     },
-    /// The context could not be taken off the GPU; the stream runs as before.
+    /// The context could not be taken off the GPU. The stream runs as before.
     #[error("the context could not be saved")]
     ContextSaveFailed,
-    /// Likewise, for lack of memory.
+    /// Not enough memory to save the context. The stream runs as before.
     #[error("not enough memory to save the context")]
     InsufficientMemory,
-    /// The GPU does not answer any more.
+    /// The GPU no longer answers.
     #[error("the GPU hangs")]
     GpuHung,
-    /// Another thread restored the stream meanwhile.
-    #[error("another call changed the stream's state meanwhile")]
+    /// Another thread restored the stream during the call.
+    #[error("another call changed the stream's state at the same time")]
     InvalidState,
-    /// The driver refused.
+    /// The driver returned an error.
     #[error(transparent)]
     Driver(#[from] Code),
 }
 
-/// What the engine tells whoever schedules.
+/// What the engine reports to the process that schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// Nothing has happened on the stream for its `task_timeout_ns`.
+    /// The stream made no progress for its `task_timeout_ns`.
     Idle(QueueId),
-    /// The first queue runs and waits for the second, which is preempted.
-    Blocked(QueueId, QueueId),
-    /// Who preempted the queue has not been heard of; it runs again.
+    /// The lease of the preemption was not renewed in time. The stream runs again.
     LeaseExpired(QueueId),
-    /// A deferred command of the queue was refused by the driver.
-    Deferred(QueueId, Code),
+    /// The driver refused a deferred command of the queue.
+    DeferredCommandFailed(QueueId, Code),
 }

@@ -1,23 +1,23 @@
-//! A queue as threads hold it: what a submission needs without asking the book.
+//! The part of a queue that a submission needs without the queue table's lock.
 
 use std::sync::Arc;
 
-use crate::door::Door;
-use crate::flight::Flight;
+use crate::admission::Admission;
 use crate::ids::{QueueId, Stream};
+use crate::in_flight::InFlight;
 use crate::sync::{AtomicBool, Ordering};
 
-/// One stream's queue. Kept by whoever submits to the stream, so that it has not to be looked up.
+/// One stream's queue. Threads that submit keep a reference, so that they need no look-up.
 #[derive(Debug)]
 pub struct Queue {
     id: QueueId,
     stream: Stream,
-    pub(crate) door: Door,
-    pub(crate) flight: Flight,
-    plain: AtomicBool,
+    pub(crate) admission: Admission,
+    pub(crate) in_flight: InFlight,
+    unrestricted: AtomicBool,
     counted: AtomicBool,
     gated: AtomicBool,
-    dozing: AtomicBool,
+    wake_requested: AtomicBool,
 }
 
 impl Queue {
@@ -25,16 +25,16 @@ impl Queue {
         Arc::new(Self {
             id,
             stream,
-            door: Door::default(),
-            flight: Flight::default(),
-            plain: AtomicBool::new(true),
+            admission: Admission::default(),
+            in_flight: InFlight::default(),
+            unrestricted: AtomicBool::new(true),
             counted: AtomicBool::new(false),
             gated: AtomicBool::new(false),
-            dozing: AtomicBool::new(false),
+            wake_requested: AtomicBool::new(false),
         })
     }
 
-    /// The engine's number of it.
+    /// The engine's number of the queue.
     pub fn id(&self) -> QueueId {
         self.id
     }
@@ -44,14 +44,14 @@ impl Queue {
         self.stream
     }
 
-    /// Whether submissions that pass need no further thought.
+    /// Whether an admitted submission needs no further bookkeeping.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.plain.load(Ordering::Relaxed)
+    pub(crate) fn is_unrestricted(&self) -> bool {
+        self.unrestricted.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_plain(&self, plain: bool) {
-        self.plain.store(plain, Ordering::Relaxed);
+    pub(crate) fn set_unrestricted(&self, unrestricted: bool) {
+        self.unrestricted.store(unrestricted, Ordering::Relaxed);
     }
 
     /// Whether a bound holds, so that commands are counted.
@@ -72,13 +72,13 @@ impl Queue {
         self.gated.store(true, Ordering::Release);
     }
 
-    /// Nobody looks at the queue until something is submitted.
-    pub(crate) fn doze(&self) {
-        self.dozing.store(true, Ordering::SeqCst);
+    /// Asks the next submission to wake the worker.
+    pub(crate) fn request_wake(&self) {
+        self.wake_requested.store(true, Ordering::SeqCst);
     }
 
-    /// Something was submitted; whether somebody wants to be woken for it.
-    pub(crate) fn stir(&self) -> bool {
-        self.dozing.load(Ordering::SeqCst) && self.dozing.swap(false, Ordering::SeqCst)
+    /// Called after a submission. Returns `true` if the worker asked to be woken for it.
+    pub(crate) fn take_wake_request(&self) -> bool {
+        self.wake_requested.load(Ordering::SeqCst) && self.wake_requested.swap(false, Ordering::SeqCst)
     }
 }

@@ -1,4 +1,4 @@
-//! What threads share: the standard library's, or loom's in its model.
+//! Synchronisation types: the standard library's, or loom's under its model checker.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
@@ -15,7 +15,7 @@ pub(crate) use loom::sync::{
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Locks, whatever a thread that panicked here may have left: a tenant's process goes on.
+/// Locks even if a thread panicked while it held the lock: the tenant's process has to go on.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -25,7 +25,7 @@ pub(crate) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Likewise, for so long at most.
+/// Waits for `changed` for at most so long, and holds the lock again afterwards.
 pub(crate) fn wait_at_most<'a, T>(
     changed: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -1,61 +1,61 @@
-//! The thread that hands over what waits. There is none until something does.
+//! The worker thread that submits pending commands. It is started when the first command is queued.
 
 use std::time::Duration;
 
 use crate::driver::{Clock, Driver, Observer};
-use crate::engine::{Engine, Next};
+use crate::engine::{Engine, NextDispatch};
 use crate::sync::{Condvar, Mutex, lock, wait, wait_at_most};
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Rung {
-    rung: bool,
+struct SignalState {
+    notified: bool,
     ended: bool,
     started: bool,
 }
 
-/// What `Observer::wake` rings and the worker listens to.
+/// The signal by which `Observer::wake` wakes the worker.
 #[derive(Debug)]
-pub struct Bell {
-    state: Mutex<Rung>,
+pub struct WakeSignal {
+    state: Mutex<SignalState>,
     changed: Condvar,
 }
 
-impl Default for Bell {
+impl Default for WakeSignal {
     fn default() -> Self {
-        Self { state: Mutex::new(Rung::default()), changed: Condvar::new() }
+        Self { state: Mutex::new(SignalState::default()), changed: Condvar::new() }
     }
 }
 
-impl Bell {
-    /// Wakes the worker; whether the caller has to start one, which calls `run`.
-    pub fn ring(&self) -> bool {
+impl WakeSignal {
+    /// Wakes the worker. Returns `true` if the caller has to start one, which calls `run`.
+    pub fn notify(&self) -> bool {
         let mut state = lock(&self.state);
-        if !state.rung {
-            state.rung = true;
+        if !state.notified {
+            state.notified = true;
             self.changed.notify_all();
         }
         !std::mem::replace(&mut state.started, true)
     }
 
-    /// The worker that `ring` asked for could not be started: the next ring asks again.
+    /// The worker that `notify` asked for could not be started. The next `notify` asks again.
     pub fn not_started(&self) {
         lock(&self.state).started = false;
     }
 
-    /// Ends the worker after its next look.
+    /// Ends the worker after its next dispatch.
     pub fn end(&self) {
         lock(&self.state).ended = true;
         self.changed.notify_all();
     }
 
-    /// Waits for a ring, which is thereby heard; false if the worker is to end.
-    pub fn listen(&self) -> bool {
-        self.listen_for(None)
+    /// Waits for a notification and clears it. Returns `false` if the worker is to end.
+    pub fn wait_for_notify(&self) -> bool {
+        self.wait_for(None)
     }
 
-    fn listen_for(&self, at_most: Option<Duration>) -> bool {
+    fn wait_for(&self, at_most: Option<Duration>) -> bool {
         let mut state = lock(&self.state);
-        while !state.rung && !state.ended {
+        while !state.notified && !state.ended {
             match at_most {
                 Some(at_most) => {
                     state = wait_at_most(&self.changed, state, at_most);
@@ -64,20 +64,20 @@ impl Bell {
                 None => state = wait(&self.changed, state),
             }
         }
-        state.rung = false;
+        state.notified = false;
         !state.ended
     }
 }
 
-/// Hands over until the bell ends it. A ring during `pump` is heard afterwards, so none is lost.
-pub fn run<D: Driver, C: Clock, O: Observer>(engine: &Engine<D, C, O>, bell: &Bell) {
-    engine.driver().relax(true);
+/// Dispatches until the signal ends it. A notification during `dispatch` is seen afterwards, so none is lost.
+pub fn run<D: Driver, C: Clock, O: Observer>(engine: &Engine<D, C, O>, signal: &WakeSignal) {
+    engine.driver().exchange_capture_relaxed(true);
     loop {
-        let at_most = match engine.pump() {
-            Next::Idle => None,
-            Next::At(at) => Some(Duration::from_nanos(at.saturating_sub(engine.clock().now_ns()))),
+        let at_most = match engine.dispatch() {
+            NextDispatch::WhenWoken => None,
+            NextDispatch::At(at) => Some(Duration::from_nanos(at.saturating_sub(engine.clock().now_ns()))),
         };
-        if !bell.listen_for(at_most) {
+        if !signal.wait_for(at_most) {
             return;
         }
     }

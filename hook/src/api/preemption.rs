@@ -4,12 +4,12 @@ use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::outcome::Bypass;
-use sluice_preempt::config::{Config, Level};
+use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::outcome::Error;
 
 use super::CallResult;
 use crate::governed::guarded;
-use crate::preempt::control::{self, Refusal};
+use crate::preempt::program_api::{self, Refusal};
 
 /// `sluice_preemption_config`.
 #[repr(C)]
@@ -50,9 +50,9 @@ impl PreemptionConfig {
     /// The engine's configuration; `None` if a number is out of range.
     fn config(self) -> Option<Config> {
         let level = match self.level {
-            0 => Level::Host,
-            1 => Level::Device,
-            2 => Level::Full,
+            0 => PreemptionLevel::Host,
+            1 => PreemptionLevel::Device,
+            2 => PreemptionLevel::Full,
             _ => return None,
         };
         let config = Config {
@@ -68,11 +68,11 @@ impl PreemptionConfig {
     }
 }
 
-fn number(level: Level) -> c_int {
+fn number(level: PreemptionLevel) -> c_int {
     match level {
-        Level::Host => 0,
-        Level::Device => 1,
-        Level::Full => 2,
+        PreemptionLevel::Host => 0,
+        PreemptionLevel::Device => 1,
+        PreemptionLevel::Full => 2,
     }
 }
 
@@ -96,20 +96,20 @@ fn refused(refusal: Refusal) -> CallResult {
     }
 }
 
-/// Runs a call of the program's; what becomes of it as a number.
+/// Runs a call of the program and returns its result as a number.
 fn answered(call: impl FnOnce() -> Result<(), Refusal>) -> c_int {
     let result = guarded(CallResult::Internal, || call().map_or_else(refused, |()| CallResult::Ok));
     result as c_int
 }
 
-/// The defaults.
+/// Writes the default configuration.
 ///
 /// # Safety
 /// `config` is null or writable.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sluice_preemption_defaults(config: *mut PreemptionConfig) {
     if !config.is_null() {
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         unsafe { config.write(PreemptionConfig::DEFAULT) };
     }
 }
@@ -123,26 +123,26 @@ pub(crate) unsafe extern "C" fn sluice_preemption_enable(
     stream: CUstream,
     config: *const PreemptionConfig,
 ) -> c_int {
-    // SAFETY: as the caller promises; the size comes first.
+    // SAFETY: as the caller guarantees; the size comes first.
     let given = match unsafe { config.cast::<usize>().as_ref() } {
         None => PreemptionConfig::DEFAULT,
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         Some(&size) if size == size_of::<PreemptionConfig>() => unsafe { config.read() },
         Some(_) => return CallResult::Invalid as c_int,
     };
     let Some(wanted) = given.config() else { return CallResult::Invalid as c_int };
-    let idle = given.idle.map(|call| control::OnIdle {
+    let idle = given.idle.map(|call| program_api::IdleCallback {
         stream: stream.expose_provenance(),
         call,
         argument: given.idle_argument.expose_provenance(),
     });
-    answered(|| control::enable(stream, wanted, idle))
+    answered(|| program_api::enable(stream, wanted, idle))
 }
 
-/// Ends it.
+/// Disables preemption.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sluice_preemption_disable(stream: CUstream) -> c_int {
-    answered(|| control::disable(stream))
+    answered(|| program_api::disable(stream))
 }
 
 /// Preempts a stream.
@@ -156,9 +156,9 @@ pub(crate) unsafe extern "C" fn sluice_preempt(
     achieved: *mut Preemption,
 ) -> c_int {
     answered(|| {
-        let done = control::preempt(stream, sync != 0)?;
+        let done = program_api::preempt(stream, sync != 0)?;
         if !achieved.is_null() {
-            // SAFETY: as the caller promises.
+            // SAFETY: as the caller guarantees.
             unsafe { achieved.write(Preemption { level: number(done.level), took_ns: done.took_ns }) };
         }
         Ok(())
@@ -168,10 +168,10 @@ pub(crate) unsafe extern "C" fn sluice_preempt(
 /// Restores a stream.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sluice_restore(stream: CUstream) -> c_int {
-    answered(|| control::restore(stream))
+    answered(|| program_api::restore(stream))
 }
 
-/// The highest level for a stream.
+/// Returns the highest level possible for a stream.
 ///
 /// # Safety
 /// `level` and `reason` are each null or writable; the stream is one of the program's.
@@ -182,8 +182,8 @@ pub(crate) unsafe extern "C" fn sluice_preemption_level(
     reason: *mut *const c_char,
 ) -> c_int {
     answered(|| {
-        let supported = control::level(stream)?;
-        // SAFETY: as the caller promises.
+        let supported = program_api::level(stream)?;
+        // SAFETY: as the caller guarantees.
         unsafe {
             if !level.is_null() {
                 level.write(number(supported.level));

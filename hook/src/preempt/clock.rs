@@ -5,10 +5,10 @@ use sluice_preempt::driver::Clock;
 
 use crate::clock::HostClock;
 
-/// Up to this a pause is spun: a sleep takes longer than that.
+/// Longest pause that spins, in nanoseconds: a sleep takes longer than that.
 const SPIN_NS: u64 = 5_000;
 
-/// CLOCK_MONOTONIC.
+/// `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EngineClock;
 

@@ -1,25 +1,25 @@
-//! Asynchronous copies: what is copied of them when they have to wait.
+//! Deferral of asynchronous copies.
 //!
-//! A copy from up to 64 KiB of pageable memory takes the bytes along. More of it, and a copy to pageable memory, is made by the
-//! thread that called when its turn has come: the driver would not have returned before, either.
+//! A deferred copy from up to 64 KiB of pageable memory owns the bytes. A copy from more, or to pageable memory, is
+//! made by its calling thread in order: the driver would not have returned before, either.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_preempt::command::{Later, STAGED_MAXIMUM, Work};
+use sluice_preempt::command::{Deferral, STAGED_MAXIMUM, Work};
 
-use super::inside;
+use super::as_own_call;
 use super::submit::{Kept, call};
 use crate::real;
 
-/// Whether the driver knows nothing of the memory at an address: then it is the host's, and pageable.
+/// Whether the driver knows nothing of the memory at an address: then it is pageable host memory.
 fn is_pageable(address: u64) -> bool {
     let mut kind: CUmemorytype = 0;
     let asked = real::table().cuPointerGetAttribute.map(|ask| {
         // SAFETY: the attribute is an unsigned int, and `kind` is writable; any address may be asked about.
-        inside(|| unsafe { ask((&raw mut kind).cast(), CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) })
+        as_own_call(|| unsafe { ask((&raw mut kind).cast(), CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) })
     });
     asked != Some(CUresult::SUCCESS)
 }
@@ -29,19 +29,19 @@ fn address<T>(pointer: *const T) -> u64 {
 }
 
 /// A copy of `bytes` whose arguments are values, if none of its `ends` is pageable.
-fn by_value(ends: &[u64], bytes: usize, kept: Kept) -> Later {
+fn by_value(ends: &[u64], bytes: usize, kept: Kept) -> Deferral {
     if ends.iter().copied().any(is_pageable) {
-        return Later::InPerson;
+        return Deferral::ByCaller;
     }
     call(Work::moving(bytes as u64), 0, kept)
 }
 
-/// A copy from host memory: as it is now if it is pageable.
+/// A deferred copy from host memory; owns the present bytes if the memory is pageable.
 fn from_host(
     source: *const c_void,
     bytes: usize,
     make: impl Fn(*const c_void, CUstream) -> CUresult + Send + Sync + 'static,
-) -> Later {
+) -> Deferral {
     let work = Work::moving(bytes as u64);
     let from = address(source);
     if !is_pageable(from) {
@@ -54,27 +54,27 @@ fn from_host(
         );
     }
     if bytes > STAGED_MAXIMUM || source.is_null() {
-        return Later::InPerson;
+        return Deferral::ByCaller;
     }
     // SAFETY: the program has so many bytes copied from there.
     let staged: Arc<[u8]> = unsafe { std::slice::from_raw_parts(source.cast::<u8>(), bytes) }.into();
     call(work, bytes, Box::new(move |stream| make(staged.as_ptr().cast(), stream)))
 }
 
-/// What each copy function turns into when its copy has to wait. The first argument is the real function.
+/// The deferral of each copy function. The first argument is the real function.
 pub(crate) mod later {
     use std::ffi::{c_uint, c_ulonglong, c_void};
 
     use sluice_driver_api::CUresult;
     use sluice_driver_api::types::*;
-    use sluice_preempt::command::{Later, Work};
+    use sluice_preempt::command::{Deferral, Work};
     use sluice_preempt::ids::Code;
 
     use super::super::submit::call;
     use super::super::{Arg, Other, Sent};
     use super::{address, by_value, from_host, is_pageable};
 
-    type Answer = Result<Later, Code>;
+    type Answer = Result<Deferral, Code>;
 
     macro_rules! by_value {
         ($($name:ident($($argument:ident: $kind:ty),*) [$($end:expr),*] $bytes:expr;)*) => { $(
@@ -139,7 +139,7 @@ pub(crate) mod later {
         _: CUstream,
     ) -> Answer {
         if is_pageable(to) {
-            return Ok(Later::InPerson);
+            return Ok(Deferral::ByCaller);
         }
         let source = std::ptr::with_exposed_provenance(usize::try_from(from).unwrap_or(0));
         // SAFETY: as above.
@@ -171,7 +171,7 @@ pub(crate) mod later {
                 let pageable = is_pageable_end(copy.srcMemoryType, copy.srcHost, copy.srcDevice)
                     || is_pageable_end(copy.dstMemoryType, copy.dstHost, copy.dstDevice);
                 if pageable {
-                    return Ok(Later::InPerson);
+                    return Ok(Deferral::ByCaller);
                 }
                 // SAFETY: a description is plain numbers and addresses.
                 let kept = Sent::new(unsafe { std::ptr::from_ref(copy).read() });
@@ -193,7 +193,7 @@ pub(crate) mod later {
         ($($name:ident($($kind:ty),*);)*) => { $(
             #[allow(clippy::too_many_arguments, reason = "the driver's signature")]
             pub(crate) fn $name(_: unsafe extern "C" fn($($kind),*) -> CUresult, $(_: $kind),*) -> Answer {
-                Ok(Later::InPerson)
+                Ok(Deferral::ByCaller)
             }
         )* };
     }

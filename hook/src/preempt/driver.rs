@@ -1,16 +1,16 @@
-//! The real driver behind the engine's trait.
+//! The real driver behind the engine's `Driver` trait.
 
 use std::cell::Cell;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_preempt::command::{Command, Work};
-use sluice_preempt::driver::{Driver, EventFlags, Gate, Slices};
+use sluice_preempt::driver::{ChannelGroups, Driver, EventFlags, StreamGates};
 use sluice_preempt::ids::{Code, Context, Event, Stream};
 
-use super::gates::Gates;
-use super::slices::OwnGroups;
-use super::{code, inside, launches, loads, status};
+use super::own_groups::OwnChannelGroups;
+use super::stream_gates::HostGates;
+use super::{as_own_call, code, launches, loads, status};
 use crate::gpu::{self, pointer};
 use crate::process::CAPTURES;
 use crate::real;
@@ -18,15 +18,15 @@ use crate::real;
 const RELAXED: CUstreamCaptureMode = 2;
 
 thread_local! {
-    /// The mode that the thread had before it was relaxed.
+    /// The capture mode of the thread before it was relaxed.
     static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(0) };
 }
 
 /// The driver.
 #[derive(Debug, Default)]
-pub(crate) struct Hooked {
-    pub(super) gates: Gates,
-    groups: OwnGroups,
+pub(crate) struct RealDriver {
+    pub(super) gates: HostGates,
+    groups: OwnChannelGroups,
 }
 
 /// Calls a driver function that may be missing.
@@ -40,12 +40,12 @@ macro_rules! ask {
     };
 }
 
-/// Makes a call with the context current, as one of ours.
+/// Makes a call of the hook's own with the context current.
 pub(super) fn within<T>(context: Context, call: impl FnOnce() -> Result<T, Code>) -> Result<T, Code> {
-    inside(|| gpu::within(context.0, call)).unwrap_or(Err(Code(CUresult::ERROR_INVALID_CONTEXT.0)))
+    as_own_call(|| gpu::within(context.0, call)).unwrap_or(Err(Code(CUresult::ERROR_INVALID_CONTEXT.0)))
 }
 
-impl Driver for Hooked {
+impl Driver for RealDriver {
     fn submit(&self, stream: Stream, command: &Command) -> Result<(), Code> {
         within(stream.context, || match command {
             Command::Call(call) => call.make(stream.handle),
@@ -56,8 +56,6 @@ impl Driver for Hooked {
                 result
             }
             Command::Graph(graph) => ask!(cuGraphLaunch(pointer(*graph), pointer(stream.handle))),
-            // No call of the program's is made into one of the others.
-            _ => Err(Code(CUresult::ERROR_NOT_SUPPORTED.0)),
         })
     }
 
@@ -77,20 +75,20 @@ impl Driver for Hooked {
     }
 
     fn destroy_event(&self, event: Event) -> Result<(), Code> {
-        inside(|| ask!(cuEventDestroy_v2(pointer(event.0))))
+        as_own_call(|| ask!(cuEventDestroy_v2(pointer(event.0))))
     }
 
     fn query_event(&self, event: Event) -> Result<(), Code> {
-        inside(|| ask!(cuEventQuery(pointer(event.0))))
+        as_own_call(|| ask!(cuEventQuery(pointer(event.0))))
     }
 
     fn synchronize_event(&self, event: Event) -> Result<(), Code> {
-        inside(|| ask!(cuEventSynchronize(pointer(event.0))))
+        as_own_call(|| ask!(cuEventSynchronize(pointer(event.0))))
     }
 
     fn elapsed_ns(&self, from: Event, to: Event) -> Result<u64, Code> {
         let mut ms = 0f32;
-        inside(|| ask!(cuEventElapsedTime(&raw mut ms, pointer(from.0), pointer(to.0))))?;
+        as_own_call(|| ask!(cuEventElapsedTime(&raw mut ms, pointer(from.0), pointer(to.0))))?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "made a positive time")]
         Ok((f64::from(ms).max(0.0) * 1e6).round() as u64)
     }
@@ -109,11 +107,11 @@ impl Driver for Hooked {
     }
 
     fn destroy_graph(&self, graph: u64) -> Result<(), Code> {
-        inside(|| ask!(cuGraphExecDestroy(pointer(graph))))
+        as_own_call(|| ask!(cuGraphExecDestroy(pointer(graph))))
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {
-        // Without a capture anywhere there is none to be drawn into.
+        // Without any capture in the process, a stream cannot be drawn into one.
         CAPTURES.any() && {
             let mut capturing = 0;
             let asked = within(stream.context, || {
@@ -127,9 +125,9 @@ impl Driver for Hooked {
         }
     }
 
-    fn relax(&self, relaxed: bool) -> bool {
+    fn exchange_capture_relaxed(&self, relaxed: bool) -> bool {
         let mut mode = if relaxed { RELAXED } else { MODE.get() };
-        if inside(|| ask!(cuThreadExchangeStreamCaptureMode(&raw mut mode))).is_err() {
+        if as_own_call(|| ask!(cuThreadExchangeStreamCaptureMode(&raw mut mode))).is_err() {
             return relaxed;
         }
         if relaxed && mode != RELAXED {
@@ -138,11 +136,11 @@ impl Driver for Hooked {
         mode == RELAXED
     }
 
-    fn gate(&self) -> Option<&dyn Gate> {
+    fn stream_gates(&self) -> Option<&dyn StreamGates> {
         self.gates.usable()
     }
 
-    fn slices(&self) -> Option<&dyn Slices> {
+    fn channel_groups(&self) -> Option<&dyn ChannelGroups> {
         Some(&self.groups)
     }
 }

@@ -1,18 +1,19 @@
-//! Events: what one means is what the engine says, because a record may still be waiting.
+//! Calls on events. The engine knows what an event refers to, because a record may still be pending.
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_preempt::command::{Later, Work};
+use sluice_preempt::command::{Deferral, Work};
 use sluice_preempt::ids::{Code, Event};
 
 use super::submit::queue_of;
 use super::{HookEngine, engine, engine_for_call, is_engaged, settle, status, submit};
 use crate::governed::guarded;
 
-/// Events that other processes may know. Known from the beginning: the engine must never let another one stand for them.
+/// Events that other processes may know, from before the engine exists: the engine must never replace them by pooled
+/// ones.
 static SHARED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static SHARED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -57,13 +58,13 @@ fn change_shared(change: impl FnOnce(&mut Vec<u64>)) {
     SHARED_COUNT.store(known.len(), Release);
 }
 
-/// A fresh engine learns of the events that other processes know.
+/// Registers the events that other processes know with a new engine.
 pub(super) fn introduce(engine: &HookEngine) {
     let known = SHARED.lock().unwrap_or_else(PoisonError::into_inner).clone();
     known.into_iter().for_each(|event| engine.event_created(Event(event), CU_EVENT_DISABLE_TIMING, true));
 }
 
-/// Runs what the engine makes of a call, or the call itself.
+/// Runs the engine's version of a call, or the direct call while calls do not go through the engine.
 #[inline]
 fn or_direct(
     direct: impl FnOnce() -> CUresult,
@@ -137,7 +138,7 @@ pub(crate) fn record(
     }
     if flags != 0 {
         // Only captures know records with flags.
-        let result = submit((stream, per_thread), || Work::Small, direct, now, || Ok(Later::InPerson));
+        let result = submit((stream, per_thread), || Work::Small, direct, now, || Ok(Deferral::ByCaller));
         elsewhere(event);
         return result;
     }
@@ -167,7 +168,7 @@ pub(crate) fn wait(
     }
 }
 
-/// A record of a whole context: behind all that its streams have been given.
+/// A record of a whole context, behind all work of its streams.
 #[inline]
 pub(crate) fn record_context(event: CUevent, real: impl FnOnce() -> CUresult) -> CUresult {
     let result = settle(real);
@@ -175,7 +176,7 @@ pub(crate) fn record_context(event: CUevent, real: impl FnOnce() -> CUresult) ->
     result
 }
 
-/// The event was recorded in a way that the engine does not follow: the driver knows what it means.
+/// The event was recorded in a way that the engine does not follow: only the driver knows what it refers to.
 fn elsewhere(event: CUevent) {
     if is_engaged()
         && let Some(engine) = engine_for_call()

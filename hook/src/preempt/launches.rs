@@ -1,10 +1,10 @@
-//! Launches: what is copied of them when they have to wait, and how they are made later.
+//! Deferral of launches: what is copied, and how the launch is made later.
 
 use std::ffi::c_void;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_preempt::command::{Command, Later, Launch, LaunchLimits};
+use sluice_preempt::command::{Command, Deferral, Launch, LaunchLimits};
 use sluice_preempt::ids::{Code, Stream};
 
 use super::code;
@@ -12,10 +12,10 @@ use super::parameters::{BUFFER, BUFFER_SIZE, Given};
 use crate::gpu::pointer;
 use crate::real;
 
-/// Of every GPU; what else a block may have, the driver says when the launch is made.
+/// Limits of every GPU; the driver checks the rest when the launch is made.
 const LIMITS: LaunchLimits = LaunchLimits { threads: 1024, shared_bytes: u32::MAX };
 
-/// Makes a launch that has waited.
+/// Makes a deferred launch.
 pub(super) fn submit(stream: Stream, launch: &Launch) -> Result<(), Code> {
     let mut size = launch.parameters.len();
     let mut extra = [
@@ -52,7 +52,7 @@ pub(super) fn submit(stream: Stream, launch: &Launch) -> Result<(), Code> {
     code(unsafe { make(&raw const config, function, none, extra) })
 }
 
-/// The attributes, with one for what the call's name says.
+/// The launch attributes, including the one that the name of the call implies.
 fn attributes(launch: &Launch) -> Vec<CUlaunchAttribute> {
     const BYTES: usize = size_of::<CUlaunchAttribute>();
     let kept = launch.attributes.chunks_exact(BYTES).map(|bytes| {
@@ -65,7 +65,7 @@ fn attributes(launch: &Launch) -> Vec<CUlaunchAttribute> {
     kept.chain(launch.cooperative.then_some(cooperative)).collect()
 }
 
-/// Whether an attribute is a value; others name events or graph nodes, or are not known.
+/// Whether an attribute is a plain value. Others name events or graph nodes, or are unknown.
 fn is_value(id: CUlaunchAttributeID) -> bool {
     !matches!(
         id,
@@ -75,23 +75,23 @@ fn is_value(id: CUlaunchAttributeID) -> bool {
     ) && id <= CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE
 }
 
-fn command(mut launch: Launch, given: Given) -> Result<Later, Code> {
+fn command(mut launch: Launch, given: Given) -> Result<Deferral, Code> {
     launch.check(LIMITS)?;
     Ok(match given.copied(launch.function)? {
         Some(parameters) => {
             launch.parameters = parameters;
-            Later::Queue(Command::Launch(launch))
+            Deferral::Queue(Command::Launch(launch))
         }
-        None => Later::InPerson,
+        None => Deferral::ByCaller,
     })
 }
 
-/// What each launch function turns into when its launch has to wait.
+/// The deferral of each launch function.
 pub(crate) mod later {
     use std::ffi::{c_int, c_uint, c_void};
 
     use sluice_driver_api::types::*;
-    use sluice_preempt::command::{Command, Later, Launch};
+    use sluice_preempt::command::{Command, Deferral, Launch};
     use sluice_preempt::ids::Code;
 
     use super::super::parameters::Given;
@@ -105,7 +105,7 @@ pub(crate) mod later {
             #[expect(clippy::too_many_arguments, reason = "the driver's signature")]
             pub(crate) fn $name(
                 f: CUfunction, gx: U, gy: U, gz: U, bx: U, by: U, bz: U, shared: U, _: CUstream, params: Params, $($extra: Params)?
-            ) -> Result<Later, Code> {
+            ) -> Result<Deferral, Code> {
                 let extra = [$($extra,)? std::ptr::null_mut()][0];
                 let launch = Launch {
                     function: f.expose_provenance() as u64,
@@ -132,7 +132,7 @@ pub(crate) mod later {
         f: CUfunction,
         params: Params,
         extra: Params,
-    ) -> Result<Later, Code> {
+    ) -> Result<Deferral, Code> {
         // SAFETY: the program passes null, which the driver would refuse, or a configuration that is readable.
         let Some(config) = (unsafe { config.as_ref() }) else { return Err(Code::INVALID_VALUE) };
         let count = if config.attrs.is_null() { 0 } else { config.numAttrs as usize };
@@ -142,7 +142,7 @@ pub(crate) mod later {
             _ => unsafe { std::slice::from_raw_parts(config.attrs, count) },
         };
         if !attributes.iter().all(|attribute| is_value(attribute.id)) {
-            return Ok(Later::InPerson);
+            return Ok(Deferral::ByCaller);
         }
         // SAFETY: the same memory as bytes.
         let bytes =
@@ -159,15 +159,15 @@ pub(crate) mod later {
     }
     pub(crate) use cuLaunchKernelEx as cuLaunchKernelEx_ptsz;
 
-    pub(crate) fn cuGraphLaunch(graph: CUgraphExec, _: CUstream) -> Result<Later, Code> {
-        Ok(Later::Queue(Command::Graph(graph.expose_provenance() as u64)))
+    pub(crate) fn cuGraphLaunch(graph: CUgraphExec, _: CUstream) -> Result<Deferral, Code> {
+        Ok(Deferral::Queue(Command::Graph(graph.expose_provenance() as u64)))
     }
     pub(crate) use cuGraphLaunch as cuGraphLaunch_ptsz;
 
     macro_rules! in_person {
         ($($name:ident($($kind:ty),*);)*) => { $(
-            pub(crate) fn $name($(_: $kind),*) -> Result<Later, Code> {
-                Ok(Later::InPerson)
+            pub(crate) fn $name($(_: $kind),*) -> Result<Deferral, Code> {
+                Ok(Deferral::ByCaller)
             }
         )* };
     }

@@ -1,7 +1,8 @@
-//! Calls for which the driver waits until the GPU has done all that it has of their context: loads of modules, and launches of kernels
-//! that need more local memory than any before. What stands at a gate of the program's own yields to them, as the thread that would
-//! restore it may be the one that makes them. (Functions of a loaded module are loaded without such a wait: measured on an H200.)
-//! A library that is loaded eagerly goes into all contexts of the process: of those only the current one's streams yield.
+//! Calls for which the driver waits until the GPU has completed all work of their context: module loads, and launches
+//! of kernels that need more local memory than any before. A stream at a gate of the program's own yields to them, as
+//! the thread that would restore it may be the one that makes them. (Functions of a loaded module are loaded without
+//! such a wait: measured on an H200.) A library that is loaded eagerly goes into all contexts of the process; only
+//! the streams of the current context yield.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
@@ -13,78 +14,78 @@ use sluice_preempt::command::Work;
 use sluice_preempt::driver::Driver;
 use sluice_preempt::ids::{Context, Stream};
 
-use super::{HookEngine, engine, engine_for_call, holds, inside, is_engaged};
+use super::{HookEngine, as_own_call, engine, engine_for_call, is_engaged, preemptors};
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
 use crate::real;
 
-/// Local memory of a thread, in bytes, that a context certainly has room for: what was measured not to wait.
-const LITTLE: u32 = 64;
+/// Local memory per thread, in bytes, that every context has room for: measured not to wait.
+const NO_WAIT_LOCAL_BYTES: u32 = 64;
 
-/// Kernels that are remembered.
-const MANY: usize = 4096;
+/// Most kernels that are remembered.
+const MAX_KERNELS: usize = 4096;
 
-/// While this lives, streams of the context that the program itself holds yield.
+/// While this exists, streams of the context that only the program preempts yield.
 #[derive(Debug)]
 pub(super) struct Load(&'static HookEngine, Context);
 
 impl Load {
     fn begin(engine: &'static HookEngine, context: Context) -> Self {
-        engine.load_begins(context);
+        engine.begin_module_load(context);
         Self(engine, context)
     }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
-        guarded((), || self.0.load_ends(self.1));
+        guarded((), || self.0.end_module_load(self.1));
     }
 }
 
-/// A call that loads, or may, into the current context.
+/// Makes a call that loads, or may load, into the current context.
 #[inline]
 pub(crate) fn load<R>(call: impl FnOnce() -> R) -> R {
-    watched(engine_for_call, gpu::current_context, call)
+    with_load(engine_for_call, gpu::current_context, call)
 }
 
-/// Likewise one of our own, into this context.
+/// Makes a loading call of the hook's own, into this context.
 pub(crate) fn load_into<R>(context: u64, call: impl FnOnce() -> R) -> R {
-    watched(engine, || Some(context), call)
+    with_load(engine, || Some(context), call)
 }
 
-/// Loads that began before the engine was there: of those it knows nothing.
-static EARLY: AtomicU32 = AtomicU32::new(0);
+/// Number of loads that began before the engine existed; the engine does not know of them.
+static UNTRACKED: AtomicU32 = AtomicU32::new(0);
 
-struct Early;
+struct UntrackedLoad;
 
-impl Early {
+impl UntrackedLoad {
     fn begin() -> Self {
-        EARLY.fetch_add(1, Relaxed);
+        UNTRACKED.fetch_add(1, Relaxed);
         fence(SeqCst);
         Self
     }
 }
 
-impl Drop for Early {
+impl Drop for UntrackedLoad {
     fn drop(&mut self) {
-        EARLY.fetch_sub(1, Relaxed);
+        UNTRACKED.fetch_sub(1, Relaxed);
     }
 }
 
-/// Whether such a load is still under way. Then nothing may stand at a gate that it could wait for.
-pub(super) fn is_any_early() -> bool {
-    // Whoever is not seen here sees that there is an engine.
+/// Whether such a load is in progress. If so, no stream may stop at a gate for which the load could wait.
+pub(super) fn is_any_untracked() -> bool {
+    // A load that is not counted here sees that calls go through the engine.
     fence(SeqCst);
-    EARLY.load(Relaxed) > 0
+    UNTRACKED.load(Relaxed) > 0
 }
 
-fn watched<R>(
+fn with_load<R>(
     engine: impl FnOnce() -> Option<&'static HookEngine>,
     context: impl FnOnce() -> Option<u64>,
     call: impl FnOnce() -> R,
 ) -> R {
     if !is_engaged() {
-        let _early = Early::begin();
+        let _untracked = UntrackedLoad::begin();
         if !is_engaged() {
             return call();
         }
@@ -99,18 +100,18 @@ fn begin(engine: Option<&'static HookEngine>, context: impl FnOnce() -> Option<u
     guarded(None, || context().map(|context| Load::begin(engine, Context(context))))
 }
 
-/// A launch is about to be made: what keeps gates from being shut until it has been, if it needs that.
+/// Called before a launch. Returns a guard that keeps gates open during the launch, if the launch needs that.
 ///
-/// One that was on its way already when the first stream was preempted is not looked at.
+/// A launch already in progress when the first stream was preempted is not covered.
 #[inline]
 pub(super) fn before_launch(stream: Stream, work: Work) -> Option<FirstLaunch> {
     match work {
-        Work::Kernel(function) if holds::is_any_program_s() => first_launch(stream, function),
+        Work::Kernel(function) if preemptors::is_any_preempted_by_program() => first_launch(stream, function),
         _ => None,
     }
 }
 
-/// A kernel that was not launched yet while the program held a stream.
+/// A kernel that was not launched yet while the program preempted a stream.
 #[derive(Debug)]
 pub(super) struct FirstLaunch {
     context: u64,
@@ -124,26 +125,26 @@ fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
     let engine = engine()?;
     let context = stream.context;
     guarded(None, || {
-        let is_known = || seen().functions.contains(&(context.0, function));
-        // What a capture notes down is not launched, and reserves nothing.
+        let is_known = || launched_kernels().functions.contains(&(context.0, function));
+        // A capture does not launch the kernel, so the driver reserves nothing for it.
         if is_known() || engine.driver().is_capturing(stream) {
             return None;
         }
-        inside(|| {
-            // To ask for its memory may load it.
+        as_own_call(|| {
+            // The query for its local memory may load it.
             let load = (!is_loaded(function)).then(|| Load::begin(engine, context));
             let local = local_bytes(function);
-            let more = seen().is_more(context.0, local);
+            let more = launched_kernels().may_need_more(context.0, local);
             let load = load.or_else(|| more.then(|| Load::begin(engine, context)));
             Some(FirstLaunch { context: context.0, function, local, _load: load })
         })
     })
 }
 
-/// What the driver said to the launch. One that it did not make has reserved nothing.
+/// Called after the launch. A launch that the driver did not make has reserved nothing.
 pub(super) fn launched(first: Option<FirstLaunch>, result: CUresult) {
     if let Some(first) = first.filter(|_| result == CUresult::SUCCESS) {
-        guarded((), || seen().note(&first));
+        guarded((), || launched_kernels().note(&first));
     }
 }
 
@@ -156,7 +157,7 @@ fn is_loaded(function: u64) -> bool {
     asked == Some(CUresult::SUCCESS) && state == LOADED
 }
 
-/// Local memory of one of its threads, in bytes; as much as can be if the driver does not say.
+/// Local memory of one of the function's threads, in bytes; the maximum if the driver does not tell.
 fn local_bytes(function: u64) -> u32 {
     let mut bytes = 0;
     let asked = real::table().cuFuncGetAttribute.map(|ask| {
@@ -166,45 +167,46 @@ fn local_bytes(function: u64) -> u32 {
     if asked == Some(CUresult::SUCCESS) { bytes.try_into().unwrap_or(0) } else { u32::MAX }
 }
 
-/// Kernels that were launched while the program held a stream.
+/// Kernels that were launched while the program preempted a stream.
 #[derive(Debug, Default)]
-struct Seen {
-    /// By context.
+struct LaunchedKernels {
+    /// Context and function.
     functions: BTreeSet<(u64, u64)>,
-    /// The most local memory that one of them needed, by context.
+    /// The most local memory that one of them needed, by context, in bytes.
     local: BTreeMap<u64, u32>,
 }
 
-static SEEN: Mutex<Seen> = Mutex::new(Seen { functions: BTreeSet::new(), local: BTreeMap::new() });
+static LAUNCHED: Mutex<LaunchedKernels> =
+    Mutex::new(LaunchedKernels { functions: BTreeSet::new(), local: BTreeMap::new() });
 
-impl Seen {
-    /// Whether a kernel with so much local memory may need more than any before. One of which it is not known always may.
-    fn is_more(&self, context: u64, local: u32) -> bool {
-        local > self.local.get(&context).copied().unwrap_or(LITTLE)
+impl LaunchedKernels {
+    /// Whether a kernel with so much local memory may need more than any before. An unknown amount always may.
+    fn may_need_more(&self, context: u64, local: u32) -> bool {
+        local > self.local.get(&context).copied().unwrap_or(NO_WAIT_LOCAL_BYTES)
     }
 
     /// Remembers a kernel that was launched.
     fn note(&mut self, launched: &FirstLaunch) {
-        if self.functions.len() >= MANY {
+        if self.functions.len() >= MAX_KERNELS {
             self.functions.clear();
         }
         self.functions.insert((launched.context, launched.function));
         if launched.local < u32::MAX {
-            let most = self.local.entry(launched.context).or_insert(LITTLE);
+            let most = self.local.entry(launched.context).or_insert(NO_WAIT_LOCAL_BYTES);
             *most = launched.local.max(*most);
         }
     }
 }
 
-/// A module was unloaded, or a context has ended: handles of functions may come again.
+/// Forgets functions whose handles the driver may reuse, because a module was unloaded or a context has ended.
 pub(super) fn forget_functions(context: Option<u64>) {
-    let mut seen = seen();
-    seen.functions.clear();
+    let mut kernels = launched_kernels();
+    kernels.functions.clear();
     if let Some(context) = context {
-        seen.local.remove(&context);
+        kernels.local.remove(&context);
     }
 }
 
-fn seen() -> MutexGuard<'static, Seen> {
-    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+fn launched_kernels() -> MutexGuard<'static, LaunchedKernels> {
+    LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! A manager's gate: a word on the grant page says whether streams are to have gates, and whether those are shut.
+//! The manager's gate: a word on the grant page says whether streams are to have gates, and whether these are closed.
 //!
-//! A thread per device follows it. The GPU never waits for a word that only the manager can write: what it waits for are our own
-//! gates, and they open when the manager is gone.
+//! One thread per device follows the word. The GPU never waits for a word that only the manager can write. It waits
+//! for the process's own gates, and they open when the manager is gone.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,90 +12,89 @@ use std::time::Duration;
 use sluice_comm::page::grant::{GATE_CLOSED, GATES_WANTED};
 use sluice_comm::page::report::{GATES_DEVICE, GATES_HOST};
 use sluice_hook_core::platform::TokenLink;
-use sluice_preempt::config::{Config, Level};
+use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::engine::Request;
-use sluice_preempt::ids::Kind;
 use sluice_preempt::outcome::Error;
 use sluice_preempt::queue::Queue;
 use sluice_sys::futex;
 
-use super::control::{Purpose, can_stop_on_gpu};
-use super::holds::{self, Holder};
+use super::preemptors::{self, Preemptor};
+use super::program_api::{GateUse, can_stop_on_gpu};
 use super::{HookEngine, engage, engine, is_ending, streams, worker};
 use crate::process::{self, COUNTERS, Managed};
 use crate::thread;
 
-/// How often the connection is looked at while gates are shut: so much later than a killed manager streams run again.
-const LOOK_SHUT: Duration = Duration::from_millis(20);
+/// Interval of checks of the connection while gates are closed: the delay after which streams of a killed manager run
+/// again.
+const POLL_CLOSED: Duration = Duration::from_millis(20);
 
-/// Likewise while they are not.
-const LOOK_OPEN: Duration = Duration::from_millis(500);
+/// Interval of checks of the connection while gates are open.
+const POLL_OPEN: Duration = Duration::from_millis(500);
 
-/// Likewise while a thread inside the driver keeps a stream from being stopped for certain.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Interval of attempts while a thread in the driver keeps a stream from being stopped for certain.
+const POLL_RETRY: Duration = Duration::from_millis(1);
 
-/// Without a look for so long the worker opens the gates: the thread that looks is gone, or gets no time.
+/// Lease of a preemption for the manager. If the following thread is gone, or gets no CPU time for so long, the
+/// worker opens the gates.
 const LEASE_NS: u64 = 250_000_000;
 
-/// How long a thread inside the driver holds the others up that have to be stopped, too.
-const PATIENCE_NS: u64 = 100_000;
+/// Longest time that a thread in the driver delays the stop of the other streams.
+const STOP_TIMEOUT_NS: u64 = 100_000;
 
-/// What a stream may have in the driver: its gates stop it, so only as much as learning how long things take asks for.
+/// Configuration of streams with gates. Gates stop them, so the bound only has to allow durations to be learned.
 const CONFIG: Config = Config {
     queue_size: 1024,
     batch_size: 32,
     task_timeout_ns: None,
-    level: Level::Device,
+    level: PreemptionLevel::Device,
     bound_ns: 10_000_000,
     gate_spacing_ns: 50_000,
     adaptive: true,
     host_commands: 64 << 10,
     host_bytes: 256 << 20,
-    on_blocked: sluice_preempt::config::OnBlocked::Inherit,
     outage_ns: None,
-    minimum_share: 0,
-    window_ns: 1_000_000_000,
 };
 
-/// Without gates what is in the driver runs to its end.
+/// Bound without gates: what is in the driver runs to its end.
 const BOUND_WITHOUT_GATES_NS: u64 = 1_000_000;
 
-/// What the managers of this process's devices want.
+/// What the managers of this process's devices request.
 #[derive(Debug, Default)]
-struct Wanted {
-    /// Bit n: gates are wanted on device n.
+struct GateRequests {
+    /// Bit n: device n wants gates.
     gates: u64,
-    /// Bit n: those of device n are shut.
-    shut: u64,
+    /// Bit n: the gates of device n are closed.
+    closed: u64,
 }
 
-static WANTED: Mutex<Wanted> = Mutex::new(Wanted { gates: 0, shut: 0 });
-/// Whether any manager wants gates, to be read without the lock.
-static ANY: AtomicBool = AtomicBool::new(false);
+static GATE_REQUESTS: Mutex<GateRequests> = Mutex::new(GateRequests { gates: 0, closed: 0 });
+/// Whether any manager wants gates; read without the lock.
+static ANY_GATES_WANTED: AtomicBool = AtomicBool::new(false);
 /// Bit n: a thread follows the word of device n.
-static FOLLOWED: AtomicU64 = AtomicU64::new(0);
+static FOLLOWED_DEVICES: AtomicU64 = AtomicU64::new(0);
 
-/// Starts to follow a device's word, once there is one. Called by the tracker from time to time.
+/// Starts to follow a device's word, once there is one. The tracker calls this from time to time.
 pub(crate) fn look_after(managed: &'static Managed) {
     let bit = bit(managed);
-    let follows = FOLLOWED.load(Relaxed) & bit != 0;
-    if follows || managed.device.link().gate().is_none() || FOLLOWED.fetch_or(bit, AcqRel) & bit != 0 {
+    let follows = FOLLOWED_DEVICES.load(Relaxed) & bit != 0;
+    if follows || managed.device.link().gate().is_none() || FOLLOWED_DEVICES.fetch_or(bit, AcqRel) & bit != 0
+    {
         return;
     }
     if !thread::start(thread::SMALL_STACK, body, std::ptr::from_ref(managed).cast_mut().cast()) {
-        // Tried again at the next look.
-        FOLLOWED.fetch_and(!bit, AcqRel);
+        // The next call tries again.
+        FOLLOWED_DEVICES.fetch_and(!bit, AcqRel);
     }
 }
 
-/// A stream has got a queue: it has gates like the others.
-pub(super) fn adopt(engine: &HookEngine, queue: &Arc<Queue>) {
-    if ANY.load(Acquire) {
+/// Applies the managers' requests to a stream that has just got a queue.
+pub(super) fn apply_to_new_stream(engine: &HookEngine, queue: &Arc<Queue>) {
+    if ANY_GATES_WANTED.load(Acquire) {
         let wanted = wanted();
         if wanted.gates != 0 {
-            give_gates(engine, queue);
+            ensure_gates(engine, queue);
         }
-        if wanted.shut != 0 {
+        if wanted.closed != 0 {
             stop(engine, queue);
         }
     }
@@ -105,8 +104,8 @@ fn bit(managed: &Managed) -> u64 {
     1 << (managed.ordinal % u64::BITS)
 }
 
-fn wanted() -> MutexGuard<'static, Wanted> {
-    WANTED.lock().unwrap_or_else(PoisonError::into_inner)
+fn wanted() -> MutexGuard<'static, GateRequests> {
+    GATE_REQUESTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 extern "C" fn body(argument: *mut c_void) -> *mut c_void {
@@ -114,128 +113,131 @@ extern "C" fn body(argument: *mut c_void) -> *mut c_void {
     let managed: &'static Managed = unsafe { &*argument.cast::<Managed>() };
     thread::settle_in(c"sluice-gate");
     while !process::has_forked() && !is_ending() {
-        if catch_unwind(AssertUnwindSafe(|| look(managed))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| follow_once(managed))).is_err() {
             COUNTERS.panics.fetch_add(1, Relaxed);
-            std::thread::sleep(LOOK_OPEN);
+            std::thread::sleep(POLL_OPEN);
         }
     }
     std::ptr::null_mut()
 }
 
-/// Does what the word says, and waits until it says something else.
-fn look(managed: &'static Managed) {
+/// Applies the word, and waits until it changes or the next check is due.
+fn follow_once(managed: &'static Managed) {
     let link = managed.device.link();
     let gate = link.gate();
     let word = gate.map_or(0, |gate| u32::try_from(gate.load(Relaxed) & u64::from(u32::MAX)).unwrap_or(0));
-    // A latency-critical process stands aside for nobody.
-    let heard = gate.is_some() && link.critical_company().is_none() && link.is_alive();
-    let wants = heard && word & GATES_WANTED != 0;
-    let shut = wants && word & GATE_CLOSED != 0;
-    let Followed { gates, streams, stands } = follow(bit(managed), wants, shut);
+    // A latency-critical process ignores the gate.
+    let is_followed = gate.is_some() && link.critical_company().is_none() && link.is_alive();
+    let wants = is_followed && word & GATES_WANTED != 0;
+    let closed = wants && word & GATE_CLOSED != 0;
+    let GateReport { gates, streams, is_settled } = apply_gate_word(bit(managed), wants, closed);
     link.say_gates(if wants { gates } else { 0 }, streams);
-    let look = match (shut, stands) {
-        (false, _) => LOOK_OPEN,
-        (true, true) => LOOK_SHUT,
-        (true, false) => LOOK_AGAIN,
+    let look = match (closed, is_settled) {
+        (false, _) => POLL_OPEN,
+        (true, true) => POLL_CLOSED,
+        (true, false) => POLL_RETRY,
     };
     let waited = gate.map(|gate| futex::wait_low(gate, word, Some(look)));
     if matches!(waited, None | Some(futex::Wake::Refused)) {
-        std::thread::sleep(LOOK_SHUT);
+        std::thread::sleep(POLL_CLOSED);
     }
 }
 
-/// What has become of the word.
-struct Followed {
-    /// What gates hold back, for the manager.
+/// The effect of the word.
+struct GateReport {
+    /// Which kind of gates is in force, for the manager.
     gates: u64,
-    /// Of how many streams.
+    /// Number of streams.
     streams: u64,
-    /// Nothing has to be tried again.
-    stands: bool,
+    /// Whether nothing has to be tried again.
+    is_settled: bool,
 }
 
-impl Followed {
-    const NOTHING: Self = Self { gates: 0, streams: 0, stands: true };
+impl GateReport {
+    const NOTHING: Self = Self { gates: 0, streams: 0, is_settled: true };
 }
 
-/// Gives streams gates, shuts and opens them.
-fn follow(device: u64, gates: bool, shut: bool) -> Followed {
+/// Gives streams gates, closes and opens them.
+fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
     let mut wanted = wanted();
-    let before = (wanted.gates != 0, wanted.shut != 0);
+    let before = (wanted.gates != 0, wanted.closed != 0);
     let set = |bits: u64, on: bool| if on { bits | device } else { bits & !device };
-    (wanted.gates, wanted.shut) = (set(wanted.gates, gates), set(wanted.shut, shut));
-    let after = (wanted.gates != 0, wanted.shut != 0);
+    (wanted.gates, wanted.closed) = (set(wanted.gates, gates), set(wanted.closed, closed));
+    let after = (wanted.gates != 0, wanted.closed != 0);
     if !before.0 && !after.0 {
-        return Followed::NOTHING;
+        return GateReport::NOTHING;
     }
-    ANY.store(after.0, Release);
-    let Some(engine) = (if after.0 { engage() } else { engine() }) else { return Followed::NOTHING };
+    ANY_GATES_WANTED.store(after.0, Release);
+    let Some(engine) = (if after.0 { engage() } else { engine() }) else { return GateReport::NOTHING };
     if before.0 != after.0 {
         engine.set_contended(after.0);
     }
-    // What waits is handed over by the worker: without it nothing may be stopped.
-    let works = worker::ring();
-    // The legacy default stream, which copies and waits use in passing, is held back at level host whatever is said: what is said
-    // is of the others, if there are any.
-    let (mut levels, mut stands) = (Vec::new(), true);
+    // The worker submits pending commands: without it no stream may be stopped.
+    let works = worker::wake_worker();
+    // The legacy default stream, which copies and waits use in passing, is held at level *host* only. The reported
+    // level is that of the other streams, if there are any.
+    let (mut levels, mut is_settled) = (Vec::new(), true);
     let queues = streams::all();
-    // Kernels of that stream may be running like those of others.
+    // Kernels of the legacy stream may be running like those of others, so it counts.
     let streams = queues.len() as u64;
-    // A thread may be in the driver until its streams run, and with a lock of the driver's that others want: opened first.
+    // Gates open first: a thread may be in the driver until its streams run, holding a lock of the driver that other
+    // threads need.
     if before.1 && !after.1 {
         for queue in &queues {
-            let _ = holds::release(engine, queue, Holder::Manager);
+            let _ = preemptors::restore_for(engine, queue, Preemptor::Manager);
         }
     }
     for queue in queues {
         if after.0 {
-            let level = give_gates(engine, &queue);
-            levels.extend((queue.stream().kind != Kind::Legacy).then_some(level));
+            let level = ensure_gates(engine, &queue);
+            levels.extend((!queue.stream().is_legacy()).then_some(level));
         }
         if after.1 && works {
-            stands &= stop(engine, &queue);
+            is_settled &= stop(engine, &queue);
         }
     }
     let gates = match levels.iter().min() {
         _ if !works => 0,
-        Some(level) if *level >= Level::Device => GATES_DEVICE,
+        Some(level) if *level >= PreemptionLevel::Device => GATES_DEVICE,
         _ => GATES_HOST,
     };
-    Followed { gates, streams, stands }
+    GateReport { gates, streams, is_settled }
 }
 
-/// Enables preemption, unless the program has done so itself; the level that the stream is stopped at. What kept gates from it may have
-/// been of the moment, so each time it is given those that it can have now.
-fn give_gates(engine: &HookEngine, queue: &Arc<Queue>) -> Level {
-    let possible = can_stop_on_gpu(engine, queue, Purpose::Use);
-    let level = possible.map_or(Level::Host, |()| Level::Device);
+/// Enables preemption, unless the program has done so itself. Returns the level at which the stream stops. A refusal
+/// of gates may have been temporary, so each call tries again.
+fn ensure_gates(engine: &HookEngine, queue: &Arc<Queue>) -> PreemptionLevel {
+    let possible = can_stop_on_gpu(engine, queue, GateUse::Prepare);
+    let level = possible.map_or(PreemptionLevel::Host, |()| PreemptionLevel::Device);
     match engine.config(queue) {
-        Some(config) if config.level >= level || config != ours(config.level) => level.min(config.level),
+        Some(config) if config.level >= level || config != manager_config(config.level) => {
+            level.min(config.level)
+        }
         _ => {
             // A stream that is being destroyed needs no gates.
-            let _ = engine.enable(queue, ours(level));
+            let _ = engine.enable(queue, manager_config(level));
             level
         }
     }
 }
 
-/// The configuration for streams that can be stopped at this level.
-fn ours(level: Level) -> Config {
-    let bound_ns = if level == Level::Device { CONFIG.bound_ns } else { BOUND_WITHOUT_GATES_NS };
+/// The manager's configuration for streams that can be stopped at this level.
+fn manager_config(level: PreemptionLevel) -> Config {
+    let bound_ns = if level == PreemptionLevel::Device { CONFIG.bound_ns } else { BOUND_WITHOUT_GATES_NS };
     Config { level, bound_ns, ..CONFIG }
 }
 
-/// Stops a stream; `false` if a thread is in the middle of a call on it, or of one that may end its context, so that it has to be tried
-/// again. Its gates are shut even so.
+/// Stops a stream. Returns `false` if the stop has to be tried again, because a thread is in a call on the stream or
+/// in one that may end its context. The stream's gates are closed in this case too.
 fn stop(engine: &HookEngine, queue: &Queue) -> bool {
     let request = Request {
-        level: Some(Level::Device),
-        timeout_ns: PATIENCE_NS,
+        level: Some(PreemptionLevel::Device),
+        timeout_ns: STOP_TIMEOUT_NS,
         lease_ns: Some(LEASE_NS),
         ..Request::default()
     };
-    match holds::hold(engine, queue, Holder::Manager, request) {
-        // Of a stream whose context may be ending nobody knows yet whether it goes on.
+    match preemptors::preempt_for(engine, queue, Preemptor::Manager, request) {
+        // It is not known yet whether the context of the stream ends.
         Err(Error::Timeout { .. } | Error::Closing) => return false,
         Ok(_) | Err(Error::NotEnabled | Error::InvalidStream) => {}
         Err(error) => process::log(format_args!("preemption for the manager: {error}")),

@@ -1,4 +1,4 @@
-//! Operations of a stream on words of memory, as the driver takes them.
+//! Stream memory operations (waits for and writes of words), in the driver's layout.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
@@ -11,7 +11,7 @@ use crate::real;
 pub(super) const WAIT: u32 = 1;
 pub(super) const WRITE: u32 = 2;
 
-/// Whether the driver takes these operations, on a stream of our own in the current context.
+/// Whether the driver accepts these operations, on a temporary stream in the current context.
 pub(super) fn try_out(operations: &mut [Operation]) -> Result<(), Code> {
     const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
     let table = real::table();
@@ -45,7 +45,7 @@ impl Operation {
     }
 }
 
-/// Puts operations into a stream, as one.
+/// Submits operations to a stream as one batch.
 pub(super) fn batch(stream: CUstream, operations: &mut [Operation]) -> Result<(), Code> {
     let table = real::table();
     let Some(make) = table.cuStreamBatchMemOp_v2 else { return Err(Code(CUresult::ERROR_NOT_SUPPORTED.0)) };

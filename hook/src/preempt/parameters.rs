@@ -1,4 +1,4 @@
-//! Parameters of launches: copied when the launch has to wait, because they are the program's to change from then on.
+//! Parameters of deferred launches. They are copied at the call, because the program may change them afterwards.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -7,31 +7,31 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use sluice_driver_api::CUresult;
 use sluice_preempt::ids::Code;
 
-use super::inside;
+use super::as_own_call;
 use crate::gpu::pointer;
 use crate::real;
 
-/// Markers of the list of extra options (`CU_LAUNCH_PARAM_*`).
+/// Keys of the list of extra options (`CU_LAUNCH_PARAM_*`).
 const END: usize = 0;
 pub(super) const BUFFER: usize = 1;
 pub(super) const BUFFER_SIZE: usize = 2;
 
 /// More parameters than any kernel has.
-const MANY: usize = 4096;
+const MAX_PARAMETERS: usize = 4096;
 
-/// Where a function's parameters are: offset and size of each.
+/// Offset and size of each parameter of a function.
 type Layout = Arc<[(usize, usize)]>;
 
 static LAYOUTS: OnceLock<Mutex<HashMap<u64, Layout>>> = OnceLock::new();
 
-/// A module was unloaded: its functions' handles may come again.
+/// Forgets all layouts: after a module was unloaded, the driver may reuse its functions' handles.
 pub(super) fn forget_layouts() {
     if let Some(layouts) = LAYOUTS.get() {
         layouts.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// How a program gives the parameters.
+/// The parameters as the program passes them.
 #[derive(Clone, Copy)]
 pub(super) struct Given {
     pub(super) params: *mut *mut c_void,
@@ -39,7 +39,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// A copy of the parameters, packed as the function takes them; `None` if their sizes cannot be known.
+    /// A copy of the parameters, packed as the function takes them; `None` if their sizes are unknown.
     pub(super) fn copied(self, function: u64) -> Result<Option<Box<[u8]>>, Code> {
         if !self.extra.is_null() {
             // SAFETY: the program passes a list of extra options.
@@ -69,7 +69,7 @@ impl Given {
 unsafe fn packed(extra: *mut *mut c_void) -> Option<Box<[u8]>> {
     let (mut buffer, mut size) = (std::ptr::null::<u8>(), 0usize);
     for pair in 0..4 {
-        // SAFETY: as the caller promises; what follows a marker belongs to it.
+        // SAFETY: as the caller guarantees; what follows a marker belongs to it.
         unsafe {
             match (*extra.add(2 * pair)).addr() {
                 END => break,
@@ -92,26 +92,26 @@ fn layout(function: u64) -> Option<Layout> {
         return Some(known.clone());
     }
     let table = real::table();
-    let found = inside(|| {
+    let found = as_own_call(|| {
         let of_function = table.cuFuncGetParamInfo.and_then(|get| {
             // SAFETY: the program launches the function, so it is loaded; the out-pointers are writable.
-            walk(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
+            read_layout(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
         });
         of_function.or_else(|| {
-            // Launches also take the handle of a kernel, which is no function's.
+            // A launch may also name the handle of a kernel, which is not a function.
             let get = table.cuKernelGetParamInfo?;
             // SAFETY: as above.
-            walk(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
+            read_layout(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
         })
     })?;
     layouts.lock().unwrap_or_else(PoisonError::into_inner).insert(function, found.clone());
     Some(found)
 }
 
-/// Asks for one parameter after another until there are no more.
-fn walk(mut get: impl FnMut(usize, *mut usize, *mut usize) -> CUresult) -> Option<Layout> {
+/// Queries one parameter after another until the driver reports that there are no more.
+fn read_layout(mut get: impl FnMut(usize, *mut usize, *mut usize) -> CUresult) -> Option<Layout> {
     let mut found = Vec::new();
-    for index in 0..MANY {
+    for index in 0..MAX_PARAMETERS {
         let (mut offset, mut size) = (0, 0);
         match get(index, &raw mut offset, &raw mut size) {
             CUresult::SUCCESS => found.push((offset, size)),

@@ -1,23 +1,22 @@
-//! Which queue a handle means.
+//! The queue of each stream handle.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_preempt::ids::{Context, Kind, Stream};
+use sluice_hook_core::platform::{Stream as NamedStream, StreamKind};
+use sluice_preempt::ids::{Context, Stream};
 use sluice_preempt::queue::Queue;
 
-use super::{HookEngine, engine, inside, manager};
+use super::{HookEngine, as_own_call, engine, manager};
 use crate::gpu::{self, pointer};
 use crate::{process, real};
 
-/// CU_STREAM_LEGACY.
-pub(super) const LEGACY: u64 = 1;
 /// CU_STREAM_PER_THREAD.
 pub(super) const PER_THREAD: u64 = 2;
 
-/// The legacy stream's place among the default streams, where threads have their numbers.
+/// The legacy default stream's key among the default streams, in place of a thread's number.
 const NO_THREAD: u32 = 0;
 
 static MAPS: RwLock<Maps> =
@@ -25,46 +24,35 @@ static MAPS: RwLock<Maps> =
 
 struct Maps {
     created: BTreeMap<u64, Arc<Queue>>,
-    /// Destroyed, but with commands that wait: until then the driver has no other stream of this handle.
+    /// Destroyed streams with pending commands. Until those are submitted, the driver cannot reuse the handle.
     ending: BTreeMap<u64, Arc<Queue>>,
-    /// By context and thread.
+    /// Default streams, by context and thread.
     defaults: BTreeMap<(u64, u32), Arc<Queue>>,
 }
 
-/// The stream that a handle means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meant {
-    Created(u64),
-    Legacy,
-    /// The calling thread's own.
-    Own,
+/// What `stream` names in an entry point whose default stream is the calling thread's own (`_ptsz`), or not.
+///
+/// The number of the calling thread is left out: [`thread_of`] reads it only where a default stream is looked up.
+pub(super) fn named(stream: CUstream, per_thread: bool) -> NamedStream {
+    NamedStream::new(stream.expose_provenance() as u64, per_thread, 0)
 }
 
-/// What `stream` means in an entry point whose default stream is the calling thread's own (`_ptsz`), or not.
-pub(super) fn meant(stream: CUstream, per_thread: bool) -> Meant {
-    match stream.expose_provenance() as u64 {
-        0 if per_thread => Meant::Own,
-        0 | LEGACY => Meant::Legacy,
-        PER_THREAD => Meant::Own,
-        handle => Meant::Created(handle),
-    }
-}
-
-/// The queue of a stream, made if need be; `None` without a context, or if the driver does not know the handle.
+/// The queue of a stream, created if it does not exist. `None` without a context, or if the driver does not know the
+/// handle.
 pub(super) fn find(engine: &HookEngine, stream: CUstream, per_thread: bool) -> Option<Arc<Queue>> {
-    let meant = meant(stream, per_thread);
-    known(meant).or_else(|| make(engine, meant))
+    let named = named(stream, per_thread);
+    known(named).or_else(|| make(engine, named))
 }
 
 /// The queue of a stream if it has one.
-pub(super) fn known(meant: Meant) -> Option<Arc<Queue>> {
-    match meant {
-        Meant::Created(handle) => read(|maps| {
-            let ending = || maps.ending.get(&handle).filter(|queue| is_there(queue));
-            maps.created.get(&handle).or_else(ending).cloned()
+pub(super) fn known(named: NamedStream) -> Option<Arc<Queue>> {
+    match named.kind {
+        StreamKind::Created => read(|maps| {
+            let ending = || maps.ending.get(&named.handle).filter(|queue| is_current(queue));
+            maps.created.get(&named.handle).or_else(ending).cloned()
         }),
-        Meant::Legacy | Meant::Own => {
-            let key = (gpu::current_context()?, thread_of(meant));
+        StreamKind::Legacy | StreamKind::PerThread => {
+            let key = (gpu::current_context()?, thread_of(named.kind));
             read(|maps| maps.defaults.get(&key).cloned())
         }
     }
@@ -83,19 +71,19 @@ pub(super) fn all() -> Vec<Arc<Queue>> {
     read(|maps| maps.created.values().chain(maps.defaults.values()).cloned().collect())
 }
 
-/// A created stream is being destroyed: its handle means it only for as long as something of it waits.
+/// A created stream is being destroyed: the handle refers to it only while commands are pending.
 pub(super) fn end(handle: u64) -> Option<Arc<Queue>> {
     write(|maps| {
-        maps.ending.retain(|_, queue| is_there(queue));
+        maps.ending.retain(|_, queue| is_current(queue));
         let queue = maps.created.remove(&handle)?;
         maps.ending.insert(handle, Arc::clone(&queue));
         Some(queue)
     })
 }
 
-/// Whether the handle still means the queue.
-fn is_there(queue: &Queue) -> bool {
-    engine().is_some_and(|engine| engine.is_named(queue))
+/// Whether the handle still refers to the queue.
+fn is_current(queue: &Queue) -> bool {
+    engine().is_some_and(|engine| engine.is_handle_current(queue))
 }
 
 /// A context has ended, or is about to.
@@ -107,39 +95,40 @@ pub(super) fn forget_context(context: u64) {
     });
 }
 
-fn thread_of(meant: Meant) -> u32 {
-    if meant == Meant::Own { process::with_thread(|thread| thread.id()) } else { NO_THREAD }
+fn thread_of(kind: StreamKind) -> u32 {
+    if kind == StreamKind::PerThread { process::with_thread(|thread| thread.id()) } else { NO_THREAD }
 }
 
 #[cold]
-fn make(engine: &HookEngine, meant: Meant) -> Option<Arc<Queue>> {
-    let stream = match meant {
-        Meant::Created(handle) => {
-            Stream { context: Context(context_of(handle)?), handle, kind: kind_of(handle) }
-        }
-        Meant::Legacy => {
-            Stream { context: Context(gpu::current_context()?), handle: LEGACY, kind: Kind::Legacy }
-        }
-        Meant::Own => {
+fn make(engine: &HookEngine, named: NamedStream) -> Option<Arc<Queue>> {
+    let stream = match named.kind {
+        StreamKind::Created => Stream {
+            context: Context(context_of(named.handle)?),
+            handle: named.handle,
+            blocking: is_blocking(named.handle),
+        },
+        StreamKind::Legacy => Stream::legacy(Context(gpu::current_context()?)),
+        StreamKind::PerThread => {
             let context = Context(gpu::current_context()?);
-            Stream { context, handle: inside(stand_in)?, kind: Kind::Blocking }
+            Stream { context, handle: as_own_call(stand_in)?, blocking: true }
         }
     };
     let queue = engine.queue(stream);
-    write(|maps| match meant {
-        Meant::Created(handle) => maps.created.insert(handle, Arc::clone(&queue)),
-        Meant::Legacy | Meant::Own => {
-            maps.defaults.insert((stream.context.0, thread_of(meant)), Arc::clone(&queue))
+    write(|maps| match named.kind {
+        StreamKind::Created => maps.created.insert(named.handle, Arc::clone(&queue)),
+        StreamKind::Legacy | StreamKind::PerThread => {
+            maps.defaults.insert((stream.context.0, thread_of(named.kind)), Arc::clone(&queue))
         }
     });
-    manager::adopt(engine, &queue);
+    manager::apply_to_new_stream(engine, &queue);
     Some(queue)
 }
 
 fn context_of(handle: u64) -> Option<u64> {
     let mut context = std::ptr::null_mut();
     // SAFETY: the program is using the stream, so it is alive; `context` is writable.
-    let asked = inside(|| unsafe { Some(real::table().cuStreamGetCtx?(pointer(handle), &raw mut context)) });
+    let asked =
+        as_own_call(|| unsafe { Some(real::table().cuStreamGetCtx?(pointer(handle), &raw mut context)) });
     match asked {
         Some(CUresult::SUCCESS) if !context.is_null() => Some(context.expose_provenance() as u64),
         // A stream of a green context.
@@ -148,15 +137,17 @@ fn context_of(handle: u64) -> Option<u64> {
     }
 }
 
-fn kind_of(handle: u64) -> Kind {
+/// Whether the legacy default stream orders itself with a created stream; assumed if the driver does not tell.
+fn is_blocking(handle: u64) -> bool {
     let mut flags = 0;
     // SAFETY: the program is using the stream, so it is alive; `flags` is writable.
-    let asked = inside(|| unsafe { Some(real::table().cuStreamGetFlags?(pointer(handle), &raw mut flags)) });
-    let non_blocking = asked == Some(CUresult::SUCCESS) && flags & CU_STREAM_NON_BLOCKING != 0;
-    if non_blocking { Kind::NonBlocking } else { Kind::Blocking }
+    let asked =
+        as_own_call(|| unsafe { Some(real::table().cuStreamGetFlags?(pointer(handle), &raw mut flags)) });
+    asked != Some(CUresult::SUCCESS) || flags & CU_STREAM_NON_BLOCKING == 0
 }
 
-/// A stream in place of the calling thread's own, which no other thread can name: behind everything that is on that.
+/// A stream in place of the calling thread's own default stream, which no other thread can name. It is ordered behind
+/// all work of that stream.
 fn stand_in() -> Option<u64> {
     let table = real::table();
     let (mut stream, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());

@@ -1,29 +1,30 @@
-//! Calls that submit something: at once, later by the worker, or later by the thread that called.
+//! Calls that submit work: at once, later by the worker, or later by the calling thread.
 
 use std::sync::Arc;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_preempt::command::{Call, Command, Later, Work};
+use sluice_hook_core::platform::StreamKind;
+use sluice_preempt::command::{Call, Command, Deferral, Work};
 use sluice_preempt::ids::{Code, Stream};
 use sluice_preempt::queue::Queue;
 
-use super::streams::{self, Meant};
-use super::{HookEngine, code, engine_for_call, inside, is_engaged, status};
-use super::{loads, slices};
+use super::streams;
+use super::{HookEngine, as_own_call, code, engine_for_call, is_engaged, status};
+use super::{loads, own_groups};
 use crate::governed::guarded;
 use crate::gpu::pointer;
 use crate::real;
 
-/// A call on `stream`: `direct` while nothing can be preempted, else `now` on the stream that the engine knows, or what `later`
-/// makes of it.
+/// A call on `stream`: `direct` while nothing can be preempted. Otherwise `now` on the stream that the engine knows,
+/// or what `later` defers.
 #[inline]
 pub(crate) fn submit(
     (stream, per_thread): (CUstream, bool),
     work: impl FnOnce() -> Work,
     direct: impl FnOnce() -> CUresult,
     now: impl FnOnce(CUstream) -> CUresult,
-    later: impl FnOnce() -> Result<Later, Code>,
+    later: impl FnOnce() -> Result<Deferral, Code>,
 ) -> CUresult {
     if !is_engaged() {
         return direct();
@@ -32,7 +33,7 @@ pub(crate) fn submit(
     through(engine, &queue, work(), || now(pointer(queue.stream().handle)), later)
 }
 
-/// A command whose arguments are values; `kept` makes the same call later.
+/// A command whose arguments are plain values; `kept` makes the same call later.
 #[inline]
 pub(crate) fn order(
     stream: (Option<CUstream>, bool),
@@ -45,7 +46,7 @@ pub(crate) fn order(
     submit(stream, &work, direct, now, || Ok(call(work(), 0, kept())))
 }
 
-/// A command that only the thread that calls can make; without a stream it is one of the default stream.
+/// A command that only the calling thread can make. Without a stream argument it runs on the default stream.
 #[inline]
 pub(crate) fn turn(
     (stream, per_thread): (Option<CUstream>, bool),
@@ -58,15 +59,15 @@ pub(crate) fn turn(
     }
     let named = stream.unwrap_or(std::ptr::null_mut());
     let Some((engine, queue)) = queue_of(named, per_thread) else { return direct() };
-    let own = stream.is_none() && streams::meant(named, per_thread) == Meant::Own;
+    let own = stream.is_none() && streams::named(named, per_thread).kind == StreamKind::PerThread;
     let now = || {
         let on = pointer(queue.stream().handle);
         if own { beside(queue.stream(), || now(on)) } else { now(on) }
     };
-    through(engine, &queue, work(), now, || Ok(Later::InPerson))
+    through(engine, &queue, work(), now, || Ok(Deferral::ByCaller))
 }
 
-/// A question about a stream.
+/// A query of a stream.
 #[inline]
 pub(crate) fn ask(
     (stream, per_thread): (Option<CUstream>, bool),
@@ -79,16 +80,16 @@ pub(crate) fn ask(
     now(stands_for(stream.unwrap_or(std::ptr::null_mut()), per_thread))
 }
 
-/// The stream itself, or what stands for the calling thread's own default stream.
+/// The stream itself, or the stand-in of the calling thread's own default stream.
 #[inline]
 pub(super) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
-    if !is_engaged() || streams::meant(stream, per_thread) != Meant::Own {
+    if !is_engaged() || streams::named(stream, per_thread).kind != StreamKind::PerThread {
         return stream;
     }
     queue_of(stream, per_thread).map_or(stream, |(_, queue)| pointer(queue.stream().handle))
 }
 
-/// A change of an executable graph: launches that wait are those of before.
+/// A change of an executable graph: pending launches still use the graph as it was.
 #[inline]
 pub(crate) fn graph_changes(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
     if is_engaged()
@@ -99,7 +100,7 @@ pub(crate) fn graph_changes(graph: CUgraphExec, real: impl FnOnce() -> CUresult)
     real()
 }
 
-/// The end of an executable graph, after the launches that wait.
+/// The destruction of an executable graph, after its pending launches.
 #[inline]
 pub(crate) fn graph_ends(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
     if !is_engaged() {
@@ -110,21 +111,21 @@ pub(crate) fn graph_ends(graph: CUgraphExec, real: impl FnOnce() -> CUresult) ->
     guarded(CUresult::ERROR_UNKNOWN, || status(engine.destroy_graph(graph)))
 }
 
-/// A call kept for later, which is given the stream.
+/// A call kept for later; its argument is the stream.
 pub(crate) type Kept = Box<dyn Fn(CUstream) -> CUresult + Send + Sync>;
 
-/// A kept call as a command that owns so many bytes.
-pub(super) fn call(work: Work, bytes: usize, kept: Kept) -> Later {
-    Later::Queue(Command::Call(Call::new(work, bytes, move |stream| code(kept(pointer(stream))))))
+/// A kept call as a command that owns `bytes` bytes.
+pub(super) fn call(work: Work, bytes: usize, kept: Kept) -> Deferral {
+    Deferral::Queue(Command::Call(Call::new(work, bytes, move |stream| code(kept(pointer(stream))))))
 }
 
-/// The engine and the queue of a stream, for a call of the program's.
+/// The engine and the queue of a stream, for a call of the program.
 pub(super) fn queue_of(stream: CUstream, per_thread: bool) -> Option<(&'static HookEngine, Arc<Queue>)> {
     let found = guarded(None, || {
         let engine = engine_for_call()?;
         Some((engine, streams::find(engine, stream, per_thread)?))
     })?;
-    slices::aside(Some(&found.1));
+    own_groups::yield_group(Some(&found.1));
     Some(found)
 }
 
@@ -133,18 +134,18 @@ fn through(
     queue: &Queue,
     work: Work,
     now: impl FnOnce() -> CUresult,
-    later: impl FnOnce() -> Result<Later, Code>,
+    later: impl FnOnce() -> Result<Deferral, Code>,
 ) -> CUresult {
     let now = || {
         let first = loads::before_launch(queue.stream(), work);
-        let result = inside(now);
+        let result = as_own_call(now);
         loads::launched(first, result);
         code(result)
     };
     guarded(CUresult::ERROR_UNKNOWN, || status(engine.submit(queue, work, now, later)))
 }
 
-/// Makes a call that can only mean the thread's own default stream as if it were made on the one that stands in for it.
+/// Makes a call that the driver runs on the thread's own default stream, ordered as if it ran on the stand-in.
 fn beside(stand_in: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
     let (stand_in, own) = (pointer(stand_in.handle), pointer(streams::PER_THREAD));
     follow(own, stand_in);
@@ -153,7 +154,7 @@ fn beside(stand_in: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// What comes on `follower` waits for what is on `leader`.
+/// Makes later work of `follower` wait for earlier work of `leader`.
 fn follow(follower: CUstream, leader: CUstream) {
     let table = real::table();
     let mut event = std::ptr::null_mut();

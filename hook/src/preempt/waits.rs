@@ -1,11 +1,14 @@
-//! Calls that wait, ask, capture or end something.
+//! Calls that wait for the GPU, query it, capture, or end an object.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_preempt::ids::Context;
 
 use super::submit::queue_of;
-use super::{code, engine_for_call, holds, inside, is_engaged, loads, parameters, slices, status, streams};
+use super::{
+    as_own_call, code, engine_for_call, is_engaged, loads, own_groups, parameters, preemptors, status,
+    streams,
+};
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
 
@@ -35,34 +38,34 @@ pub(crate) fn query(stream: CUstream, per_thread: bool, direct: impl FnOnce() ->
     }
 }
 
-/// `cuCtxSynchronize` of the current context, or of the one given.
+/// `cuCtxSynchronize` of the current context, or of the given one.
 #[inline]
 pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
     if !is_engaged() {
         return real();
     }
     let Some(engine) = engine_for_call() else { return real() };
-    slices::aside(None);
+    own_groups::yield_group(None);
     let given =
         context.filter(|context| !context.is_null()).map(|context| context.expose_provenance() as u64);
     let told = guarded(Ok(()), || match given.or_else(gpu::current_context) {
-        Some(context) => engine.settle_context(Context(context)),
+        Some(context) => engine.flush_context(Context(context)),
         None => Ok(()),
     });
     let result = real();
     if result == CUresult::SUCCESS { status(told) } else { result }
 }
 
-/// A call that may wait for the current context, or ends something that commands which wait may use.
+/// A call that may wait for the current context, or that ends an object which pending commands may use.
 #[inline]
 pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
-        slices::aside(None);
+        own_groups::yield_group(None);
         guarded((), || {
             if let Some(context) = gpu::current_context() {
-                engine.await_context(Context(context));
+                engine.flush_context_ignoring_errors(Context(context));
             }
             parameters::forget_layouts();
         });
@@ -70,7 +73,7 @@ pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
     real()
 }
 
-/// Likewise the end of a module or a library: handles of functions may come again.
+/// The end of a module or a library: the driver may reuse the handles of its functions.
 #[inline]
 pub(crate) fn unload(real: impl FnOnce() -> CUresult) -> CUresult {
     if is_engaged() {
@@ -91,7 +94,7 @@ pub(crate) fn capture(
         return direct();
     }
     let Some((engine, queue)) = queue_of(stream, per_thread) else { return direct() };
-    let now = || inside(|| now(pointer(queue.stream().handle)));
+    let now = || as_own_call(|| now(pointer(queue.stream().handle)));
     guarded(CUresult::ERROR_UNKNOWN, || {
         if symbol.starts_with("cuStreamBegin") {
             return status(engine.begin_capture(&queue, || code(now())));
@@ -102,7 +105,7 @@ pub(crate) fn capture(
     })
 }
 
-/// `cuStreamDestroy`: with commands that wait the driver's stream lives on until they are done.
+/// `cuStreamDestroy`: with pending commands the driver's stream exists until they are done.
 #[inline]
 pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -> CUresult {
     if !is_engaged() {
@@ -112,39 +115,39 @@ pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -
     match guarded(None, || streams::end(stream.expose_provenance() as u64)) {
         Some(queue) => guarded(CUresult::ERROR_UNKNOWN, || {
             let result = status(engine.destroy_stream(&queue));
-            holds::program_is_through(queue.id());
+            preemptors::forget_program(queue.id());
             result
         }),
         None => direct(),
     }
 }
 
-/// A context is about to end, or may be: all that waits in it is handed over, what is preempted in it runs again, as the driver would wait
-/// for it, and nothing of it is used until `context_ended` or `context_stays`.
+/// Before a call that ends a context, or may end it. Pending commands are submitted and preempted streams restored,
+/// since the driver would wait for them. The context is not used until `context_ended` or `context_stays`.
 pub(crate) fn context_ends(context: u64) {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
         guarded((), || {
-            engine.context_ends(Context(context));
-            streams::of_context(context).iter().for_each(|queue| holds::program_is_through(queue.id()));
+            engine.begin_context_end(Context(context));
+            streams::of_context(context).iter().for_each(|queue| preemptors::forget_program(queue.id()));
         });
     }
 }
 
-/// The call has not ended it.
+/// The call has not ended the context.
 pub(crate) fn context_stays(context: u64) {
     if let Some(engine) = engine_for_call() {
-        guarded((), || engine.context_stays(Context(context)));
+        guarded((), || engine.cancel_context_end(Context(context)));
     }
 }
 
-/// A context has ended: not even what was its own may be given to the driver.
+/// The context has ended. Not even the hook's own objects of it may be given to the driver.
 pub(crate) fn context_ended(context: u64) {
     if let Some(engine) = engine_for_call() {
         guarded((), || {
             streams::forget_context(context);
-            engine.context_ended(Context(context));
+            engine.finish_context_end(Context(context));
             engine.driver().gates.forget_context(context);
             parameters::forget_layouts();
             loads::forget_functions(Some(context));

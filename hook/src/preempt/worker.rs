@@ -1,4 +1,4 @@
-//! The thread that hands over what waited, and who hears what the engine says.
+//! The worker thread that submits pending commands, and the receiver of the engine's notices.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -9,29 +9,29 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use sluice_preempt::driver::Observer;
 use sluice_preempt::ids::QueueId;
 use sluice_preempt::outcome::Notice;
-use sluice_preempt::worker::{self, Bell};
+use sluice_preempt::worker::{self, WakeSignal};
 
-use super::{engine, holds, inside, outside};
+use super::{as_own_call, as_program_call, engine, preemptors};
 use crate::process::{self, COUNTERS};
 use crate::thread;
 
-/// The driver may have to load a kernel when it is launched, and a program's callback may be called.
+/// Stack of the worker, in bytes: the driver may load a kernel at its launch, and a program's callback may run.
 const STACK: usize = 8 << 20;
 
-static BELL: LazyLock<Bell> = LazyLock::new(Bell::default);
-static IDLE: Mutex<BTreeMap<QueueId, OnIdle>> = Mutex::new(BTreeMap::new());
+static WAKE_SIGNAL: LazyLock<WakeSignal> = LazyLock::new(WakeSignal::default);
+static IDLE_CALLBACKS: Mutex<BTreeMap<QueueId, IdleCallback>> = Mutex::new(BTreeMap::new());
 
-/// What a program wants to be called when a stream is idle.
+/// The program's callback for an idle stream.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OnIdle {
+pub(crate) struct IdleCallback {
     pub(crate) stream: usize,
     pub(crate) call: unsafe extern "C" fn(*mut c_void, *mut c_void),
     pub(crate) argument: usize,
 }
 
-/// Sets, or with `None` ends, what is called when a stream is idle.
-pub(super) fn set_on_idle(queue: QueueId, on_idle: Option<OnIdle>) {
-    let mut all = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+/// Sets the callback of an idle stream, or removes it with `None`.
+pub(super) fn set_on_idle(queue: QueueId, on_idle: Option<IdleCallback>) {
+    let mut all = IDLE_CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner);
     match on_idle {
         Some(on_idle) => all.insert(queue, on_idle),
         None => all.remove(&queue),
@@ -40,22 +40,25 @@ pub(super) fn set_on_idle(queue: QueueId, on_idle: Option<OnIdle>) {
 
 /// Wakes the worker, or starts it.
 #[derive(Debug)]
-pub(crate) struct Ears;
+pub(crate) struct WorkerWaker;
 
-impl Observer for Ears {
+impl Observer for WorkerWaker {
     fn notice(&self, notice: Notice) {
         match notice {
             Notice::Idle(queue) => {
-                let on_idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).get(&queue).copied();
-                if let Some(OnIdle { stream, call, argument }) = on_idle {
+                let on_idle =
+                    IDLE_CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner).get(&queue).copied();
+                if let Some(IdleCallback { stream, call, argument }) = on_idle {
                     let stream = std::ptr::with_exposed_provenance_mut(stream);
                     // SAFETY: the program gave us the function and its argument for this.
-                    outside(|| unsafe { call(stream, std::ptr::with_exposed_provenance_mut(argument)) });
+                    as_program_call(|| unsafe {
+                        call(stream, std::ptr::with_exposed_provenance_mut(argument))
+                    });
                 }
             }
             other => {
                 if let Notice::LeaseExpired(queue) = other {
-                    holds::forget(queue);
+                    preemptors::forget(queue);
                 }
                 process::log(format_args!("preemption: {other:?}"));
             }
@@ -63,25 +66,25 @@ impl Observer for Ears {
     }
 
     fn wake(&self) {
-        ring();
+        wake_worker();
     }
 }
 
-/// Wakes the worker; `false` if there is none and none can be had.
-pub(super) fn ring() -> bool {
-    let started = !BELL.ring() || thread::start(STACK, body, std::ptr::null_mut());
+/// Wakes the worker, or starts it. Returns `false` if it cannot be started.
+pub(super) fn wake_worker() -> bool {
+    let started = !WAKE_SIGNAL.notify() || thread::start(STACK, body, std::ptr::null_mut());
     if !started {
-        BELL.not_started();
+        WAKE_SIGNAL.not_started();
     }
     started
 }
 
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::settle_in(c"sluice-preempt");
-    // Whatever this thread calls, and the driver while it does, is not the program's.
-    inside(|| {
+    // Neither this thread's calls nor those of the driver during them come from the program.
+    as_own_call(|| {
         while let Some(engine) = engine() {
-            if catch_unwind(AssertUnwindSafe(|| worker::run(engine, &BELL))).is_ok() {
+            if catch_unwind(AssertUnwindSafe(|| worker::run(engine, &WAKE_SIGNAL))).is_ok() {
                 break;
             }
             COUNTERS.panics.fetch_add(1, Relaxed);

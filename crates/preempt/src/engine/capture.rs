@@ -1,88 +1,100 @@
-//! Captures: calls on a capturing stream go straight to the driver, and nothing older of that stream may join them.
+//! Stream captures. Calls on a capturing stream go straight to the driver, and no older pending command of that
+//! stream may join the capture.
 
 use super::Engine;
-use crate::book::{Book, Lane};
 use crate::driver::{Clock, Driver, Observer};
 use crate::ids::{Code, Event, QueueId};
 use crate::queue::Queue;
+use crate::queue_table::{QueueState, QueueTable};
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// `cuStreamBeginCapture`, as `now`. What waits in the queue waits until the capture has ended; nothing is synchronised.
+    /// `cuStreamBeginCapture`, made by `now`. Pending commands of the queue wait until the capture has ended. Nothing
+    /// is synchronised.
     pub fn begin_capture(&self, queue: &Queue, now: impl FnOnce() -> Result<(), Code>) -> Result<(), Code> {
         let guarded = self.guard_capture(queue);
         let result = now();
-        self.has_begun(&guarded);
+        self.capture_started(&guarded);
         result
     }
 
-    /// After `cuStreamEndCapture`, on whichever stream.
+    /// After `cuStreamEndCapture` on any stream.
     pub fn end_capture(&self) {
         self.observer.wake();
     }
 
-    /// A wait for an event of a capture draws the stream into it.
+    /// A wait for an event of a capture, which draws the stream into the capture.
     pub(super) fn join_capture(&self, queue: &Queue, event: Event) -> Result<(), Code> {
         let guarded = self.guard_capture(queue);
         let result = self.driver.wait(queue.stream(), event);
-        self.has_begun(&guarded);
+        self.capture_started(&guarded);
         result
     }
 
-    /// The worker asks before it submits to this stream again, or to the legacy default stream that a blocking one is tied to. Until
-    /// `has_begun` it need not ask.
+    /// Makes the worker ask the driver before it submits to this stream again, or to the legacy default stream that
+    /// the driver orders with it. While `capture_started` has not run, the worker submits nothing there.
     fn guard_capture(&self, queue: &Queue) -> Vec<QueueId> {
-        let mut book = self.book();
-        let guarded: Vec<_> = book.tied_by_capture(queue.stream()).chain([queue.id()]).collect();
+        let mut table = self.lock_table();
+        let guarded: Vec<_> = table.excluded_by_capture(queue.stream()).chain([queue.id()]).collect();
         for id in &guarded {
-            if let Some(lane) = book.lane_mut(*id) {
-                lane.capture.possible = true;
-                lane.capture.beginning += 1;
-                lane.capture.begun += 1;
+            if let Some(queue_state) = table.queue_state_mut(*id) {
+                queue_state.capture.possible = true;
+                queue_state.capture.starting += 1;
+                queue_state.capture.started += 1;
             }
         }
-        // A turn in person is another thread's call: to make it beside the beginning of a capture is that program's race.
-        let is_busy =
-            |book: &Book, id: &QueueId| book.lane(*id).is_some_and(|lane| lane.busy && lane.turn.is_none());
-        while !self.is_abandoned() && guarded.iter().any(|id| is_busy(&book, id)) {
-            book = self.await_change(book);
+        // A call by its caller comes from another thread. Making it while a capture begins is a race of the program.
+        let is_busy = |table: &QueueTable, id: &QueueId| {
+            table
+                .queue_state(*id)
+                .is_some_and(|queue_state| queue_state.submitting && queue_state.admitted_caller.is_none())
+        };
+        while !self.is_abandoned() && guarded.iter().any(|id| is_busy(&table, id)) {
+            table = self.await_change(table);
         }
         guarded
     }
 
-    /// From here on the driver says whether there is a capture.
-    fn has_begun(&self, guarded: &[QueueId]) {
-        let mut book = self.book();
+    /// From here on the driver knows whether there is a capture.
+    fn capture_started(&self, guarded: &[QueueId]) {
+        let mut table = self.lock_table();
         for id in guarded {
-            if let Some(lane) = book.lane_mut(*id) {
-                lane.capture.beginning -= 1;
+            if let Some(queue_state) = table.queue_state_mut(*id) {
+                queue_state.capture.starting -= 1;
             }
         }
-        drop(book);
-        // It may have been refused.
+        drop(table);
+        // The driver may have refused to begin.
         self.observer.wake();
     }
 
-    /// Lets queues go on whose captures have ended.
+    /// Lets queues whose captures have ended submit again.
     pub(super) fn refresh_captures(&self) {
         let marked: Vec<_> = {
-            let mut book = self.book();
-            let asks = |lane: &Lane| {
-                lane.capture.possible && lane.capture.beginning == 0 && !lane.waiting.is_empty()
+            let mut table = self.lock_table();
+            let asks = |queue_state: &QueueState| {
+                queue_state.capture.possible
+                    && queue_state.capture.starting == 0
+                    && !queue_state.pending.is_empty()
             };
-            let ids: Vec<_> = book.lanes().filter(|(_, lane)| asks(lane)).map(|(id, _)| id).collect();
-            let looks = ids
-                .into_iter()
-                .filter_map(|id| book.look(id).map(|lane| (lane.queue.clone(), lane.capture.begun)));
+            let ids: Vec<_> =
+                table.queue_states().filter(|(_, queue_state)| asks(queue_state)).map(|(id, _)| id).collect();
+            let looks = ids.into_iter().filter_map(|id| {
+                table
+                    .begin_driver_use(id)
+                    .map(|queue_state| (queue_state.queue.clone(), queue_state.capture.started))
+            });
             looks.collect()
         };
         for (queue, begun) in marked {
             if !self.driver.is_capturing(queue.stream())
-                && let Some(lane) =
-                    self.book().lane_mut(queue.id()).filter(|lane| lane.capture.begun == begun)
+                && let Some(queue_state) = self
+                    .lock_table()
+                    .queue_state_mut(queue.id())
+                    .filter(|queue_state| queue_state.capture.started == begun)
             {
-                lane.capture.possible = false;
+                queue_state.capture.possible = false;
             }
-            self.looked(&queue);
+            self.end_driver_use(&queue);
         }
     }
 }

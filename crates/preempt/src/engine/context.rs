@@ -1,119 +1,128 @@
-//! The end of contexts. The driver's part is the caller's: `context_ends`, the driver's call, `context_ended` or `context_stays`.
+//! The end of contexts. The caller calls `begin_context_end`, then the driver, then `finish_context_end` or
+//! `cancel_context_end`.
 
 use super::Engine;
-use crate::book::{Book, What};
 use crate::command::Command;
 use crate::driver::{Clock, Driver, Observer};
 use crate::ids::{Context, Event, QueueId};
 use crate::queue::Queue;
-use crate::state::State;
+use crate::queue_table::{Operation, QueueTable};
+use crate::stream_state::StreamState;
 use crate::sync::lock;
 use std::sync::Arc;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Before a call that ends the context, or may: everything of it runs, and what waits is handed over. From its return on the engine
-    /// uses nothing of the context by itself, and nothing of it can be preempted.
-    pub fn context_ends(&self, context: Context) {
+    /// Before a call that ends the context, or may end it: everything of it is restored and submitted. After the
+    /// return the engine makes no calls of its own for the context, and nothing of it can be preempted.
+    pub fn begin_context_end(&self, context: Context) {
         let queues: Vec<(Arc<Queue>, u64)> = {
-            let mut book = self.book();
-            book.endings.begin(context);
-            book.within(context).map(|(_, lane)| (Arc::clone(&lane.queue), lane.accepted)).collect()
+            let mut table = self.lock_table();
+            table.ending_contexts.begin(context);
+            table
+                .in_context(context)
+                .map(|(_, queue_state)| (Arc::clone(&queue_state.queue), queue_state.accepted))
+                .collect()
         };
-        queues.iter().for_each(|(queue, _)| self.resume(queue, None, false));
+        queues.iter().for_each(|(queue, _)| self.resume(queue, None));
         let tails: Vec<_> = queues.iter().map(|(queue, tail)| (queue.id(), *tail)).collect();
-        while !self.is_abandoned() && !self.becomes_still(context, &tails) {
-            self.pump();
+        while !self.is_abandoned() && !self.try_quiesce(context, &tails) {
+            self.dispatch();
             self.clock.pause(20_000);
         }
-        let mut book = self.book();
-        while !self.is_abandoned() && book.endings.event_uses > 0 {
-            book = self.await_change(book);
+        let mut table = self.lock_table();
+        while !self.is_abandoned() && table.ending_contexts.event_uses > 0 {
+            table = self.await_change(table);
         }
     }
 
-    fn becomes_still(&self, context: Context, tails: &[(QueueId, u64)]) -> bool {
-        let mut book = self.book();
-        let still = is_unused(&book, context)
-            && tails.iter().all(|(id, tail)| book.lane(*id).is_none_or(|lane| lane.submitted >= *tail));
+    fn try_quiesce(&self, context: Context, tails: &[(QueueId, u64)]) -> bool {
+        let mut table = self.lock_table();
+        let still = is_unused(&table, context)
+            && tails.iter().all(|(id, tail)| {
+                table.queue_state(*id).is_none_or(|queue_state| queue_state.submitted >= *tail)
+            });
         if still {
-            book.endings.still(context);
+            table.ending_contexts.mark_quiesced(context);
         }
         still
     }
 
-    /// The call has not ended the context.
-    pub fn context_stays(&self, context: Context) {
+    /// The driver's call has not ended the context.
+    pub fn cancel_context_end(&self, context: Context) {
         let queues: Vec<_> = {
-            let mut book = self.book();
-            book.endings.over(context);
-            self.announce(&book);
-            book.within(context).map(|(_, lane)| Arc::clone(&lane.queue)).collect()
+            let mut table = self.lock_table();
+            table.ending_contexts.finish(context);
+            self.notify_waiters(&table);
+            table.in_context(context).map(|(_, queue_state)| Arc::clone(&queue_state.queue)).collect()
         };
-        queues.iter().for_each(|queue| self.reap(queue));
+        queues.iter().for_each(|queue| self.destroy_if_finished(queue));
         self.destroy_postponed();
         self.observer.wake();
     }
 
-    /// The context has ended, and with it its streams and events: the engine forgets them.
-    pub fn context_ended(&self, context: Context) {
-        let mut book = self.book();
-        book.endings.over(context);
-        let ids: Vec<_> = book.within(context).map(|(id, _)| id).collect();
+    /// The driver has ended the context, and with it its streams and events. The engine forgets them.
+    pub fn finish_context_end(&self, context: Context) {
+        let mut table = self.lock_table();
+        table.ending_contexts.finish(context);
+        let ids: Vec<_> = table.in_context(context).map(|(id, _)| id).collect();
         let mut meant = Vec::new();
-        for lane in ids.into_iter().filter_map(|id| book.remove(id)).collect::<Vec<_>>() {
-            for entry in lane.waiting {
-                match entry.what {
-                    What::Record(generation) | What::Wait(generation) => meant.push(generation),
-                    // The graph, if it is to be destroyed, was the context's.
-                    What::Command(Command::Graph(graph)) => drop(book.graph_launched(graph)),
-                    What::Command(_) | What::Turn => {}
+        for queue_state in ids.into_iter().filter_map(|id| table.remove(id)).collect::<Vec<_>>() {
+            for entry in queue_state.pending {
+                match entry.operation {
+                    Operation::Record(generation) | Operation::Wait(generation) => meant.push(generation),
+                    // A graph that is to be destroyed ended with its context.
+                    Operation::Command(Command::Graph(graph)) => drop(table.graph_launched(graph)),
+                    Operation::Command(_) | Operation::ByCaller => {}
                 }
             }
         }
-        lock(&self.events).context_ended(context);
-        book.postponed.retain(|(_, of)| *of != Some(context));
-        self.announce(&book);
-        drop(book);
-        meant.into_iter().for_each(|generation| self.release(generation));
+        lock(&self.events).forget_context(context);
+        table.postponed_destroys.retain(|(_, of)| *of != Some(context));
+        self.notify_waiters(&table);
+        drop(table);
+        meant.into_iter().for_each(|generation| self.unpin_generation(generation));
         self.destroy_postponed();
         self.observer.wake();
     }
 
-    /// Destroys an event that nobody means any more, once no context is ending: it may be that one's.
-    pub(super) fn destroy_later(&self, event: Event, context: Option<Context>) {
-        self.book().postponed.push((event, context));
+    /// Destroys an unused event as soon as no context is ending; it may belong to that context.
+    pub(super) fn destroy_event_later(&self, event: Event, context: Option<Context>) {
+        self.lock_table().postponed_destroys.push((event, context));
         self.destroy_postponed();
     }
 
     fn destroy_postponed(&self) {
         let events = {
-            let mut book = self.book();
-            if book.endings.is_any_still() || book.postponed.is_empty() {
+            let mut table = self.lock_table();
+            if table.ending_contexts.is_any_quiesced() || table.postponed_destroys.is_empty() {
                 return;
             }
-            book.endings.event_uses += 1;
-            std::mem::take(&mut book.postponed)
+            table.ending_contexts.event_uses += 1;
+            std::mem::take(&mut table.postponed_destroys)
         };
         for (event, _) in events {
-            // The program destroyed it long ago; nobody is left to be told.
+            // The program's own destroy call has returned already, so there is no caller for the error.
             let _ = self.driver.destroy_event(event);
         }
-        self.event_used();
+        self.end_event_use();
     }
 
-    /// A use of an event in the driver is over.
-    pub(super) fn event_used(&self) {
-        let mut book = self.book();
-        book.endings.event_uses -= 1;
-        self.announce(&book);
+    /// Ends a use of an event in the driver.
+    pub(super) fn end_event_use(&self) {
+        let mut table = self.lock_table();
+        table.ending_contexts.event_uses -= 1;
+        self.notify_waiters(&table);
     }
 }
 
-/// Whether no thread of the engine's uses anything of the context, nor has to.
-fn is_unused(book: &Book, context: Context) -> bool {
-    book.within(context).all(|(_, lane)| {
-        let handed_over = !lane.busy || lane.turn.is_some();
-        let sliced = lane.sliced.held || lane.sliced.busy;
-        handed_over && !sliced && lane.looking == 0 && lane.state == State::Running
+/// Whether no thread of the engine uses anything of the context, nor will have to.
+fn is_unused(table: &QueueTable, context: Context) -> bool {
+    table.in_context(context).all(|(_, queue_state)| {
+        let handed_over = !queue_state.submitting || queue_state.admitted_caller.is_some();
+        let group_controlled = queue_state.group_control.disabled || queue_state.group_control.changing;
+        handed_over
+            && !group_controlled
+            && queue_state.driver_uses == 0
+            && queue_state.state == StreamState::Running
     })
 }

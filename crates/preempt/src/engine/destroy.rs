@@ -1,4 +1,4 @@
-//! The end of streams and graphs; of contexts: `context`.
+//! The end of streams and graphs (of contexts: `context`).
 
 use super::Engine;
 use crate::driver::{Clock, Driver, Observer};
@@ -6,57 +6,61 @@ use crate::ids::Code;
 use crate::queue::Queue;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// `cuStreamDestroy`: returns at once. What waits is still handed over, when the stream is restored; then the driver's
-    /// stream is destroyed. The handle means nothing to the engine from here on.
+    /// `cuStreamDestroy`; returns at once. Pending commands are submitted when the stream is restored; then the
+    /// driver's stream is destroyed. The handle no longer refers to the queue.
     pub fn destroy_stream(&self, queue: &Queue) -> Result<(), Code> {
         if self.is_abandoned() {
             return self.driver.destroy_stream(queue.stream());
         }
-        let mut book = self.book();
-        let lane = book.lane_mut(queue.id()).filter(|lane| !lane.closing).ok_or(Code::INVALID_HANDLE)?;
-        lane.closing = true;
-        book.settle(queue.id());
-        self.announce(&book);
-        drop(book);
-        self.reap(queue);
+        let mut table = self.lock_table();
+        let queue_state = table
+            .queue_state_mut(queue.id())
+            .filter(|queue_state| !queue_state.closing)
+            .ok_or(Code::INVALID_HANDLE)?;
+        queue_state.closing = true;
+        table.update_admission(queue.id());
+        self.notify_waiters(&table);
+        drop(table);
+        self.destroy_if_finished(queue);
         Ok(())
     }
 
-    /// Destroys a stream that the program has destroyed, once nothing of it waits and nobody asks about it.
-    pub(super) fn reap(&self, queue: &Queue) {
+    /// Destroys a stream that the program has destroyed, once nothing is pending and no thread uses it.
+    pub(super) fn destroy_if_finished(&self, queue: &Queue) {
         {
-            let mut book = self.book();
-            // With a context that is ending its streams end anyway.
-            let still = book.endings.is_still(queue.stream().context);
-            let ready =
-                book.lane_mut(queue.id()).filter(|lane| lane.is_over() && lane.looking == 0 && !still);
-            let Some(lane) = ready else { return };
-            // Its context must not end before this has: whoever ends that waits for looks.
-            lane.looking += 1;
-            book.unname(queue.id());
+            let mut table = self.lock_table();
+            // The streams of a context that is ending end with it.
+            let still = table.ending_contexts.is_quiesced(queue.stream().context);
+            let ready = table
+                .queue_state_mut(queue.id())
+                .filter(|queue_state| queue_state.is_finished() && queue_state.driver_uses == 0 && !still);
+            let Some(queue_state) = ready else { return };
+            // The context must not end before this: the thread that ends it waits for driver uses.
+            queue_state.driver_uses += 1;
+            table.unmap_handle(queue.id());
         }
-        for mark in queue.flight.take_events() {
+        for mark in queue.in_flight.take_marks() {
             let _ = self.driver.destroy_event(mark);
         }
         let _ = self.driver.destroy_stream(queue.stream());
-        let mut book = self.book();
-        book.remove(queue.id());
-        self.announce(&book);
+        let mut table = self.lock_table();
+        table.remove(queue.id());
+        self.notify_waiters(&table);
     }
 
-    /// `cuGraphExecDestroy`: with launches waiting it is done after the last of them.
+    /// `cuGraphExecDestroy`; done after the last pending launch.
     pub fn destroy_graph(&self, graph: u64) -> Result<(), Code> {
-        if !self.is_abandoned() && self.book().doom_graph(graph) {
+        if !self.is_abandoned() && self.lock_table().request_graph_destroy(graph) {
             return Ok(());
         }
         self.driver.destroy_graph(graph)
     }
 
-    /// Before `cuGraphExecUpdate`: no launch waits that would see the change.
+    /// Before `cuGraphExecUpdate`: waits until no launch is pending that would see the change.
     pub fn await_graph(&self, graph: u64) {
-        let mut book = self.book();
-        while !self.is_abandoned() && book.is_graph_waiting(graph) {
-            book = self.await_change(book);
+        let mut table = self.lock_table();
+        while !self.is_abandoned() && table.is_graph_waiting(graph) {
+            table = self.await_change(table);
         }
     }
 }

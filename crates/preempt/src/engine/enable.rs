@@ -3,94 +3,102 @@
 use std::sync::Arc;
 
 use super::Engine;
-use crate::book::Book;
-use crate::config::{Config, Level};
+use crate::config::{Config, PreemptionLevel};
 use crate::driver::{Clock, Driver, Observer};
-use crate::flight::Bound;
-use crate::ids::{Context, Kind};
+use crate::ids::Context;
+use crate::in_flight::Bound;
 use crate::outcome::Error;
 use crate::queue::Queue;
+use crate::queue_table::{IdleWatch, QueueTable};
 
-/// How long a thread that waits for the GPU to take more leaves it alone.
+/// Interval at which a thread that waits for room on the GPU asks again.
 const POLL_NS: u64 = 20_000;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Enables preemption, or changes how it is done. Work that the driver has is not waited for.
+    /// Enables preemption, or changes its configuration. Does not wait for work that the driver has.
     pub fn enable(&self, queue: &Arc<Queue>, config: Config) -> Result<(), Error> {
         if !config.is_valid() {
             return Err(Error::InvalidConfig);
         }
         let now = self.clock.now_ns();
-        let mut book = self.book();
-        let lane = book.lane_mut(queue.id()).ok_or(Error::InvalidStream)?;
-        if lane.closing {
+        let mut table = self.lock_table();
+        let queue_state = table.queue_state_mut(queue.id()).ok_or(Error::InvalidStream)?;
+        if queue_state.closing {
             return Err(Error::Closing);
         }
-        if lane.config == Some(config) {
+        if queue_state.config == Some(config) {
             return Err(Error::AlreadyEnabled);
         }
-        lane.config = Some(config);
-        lane.idle = (queue.flight.steps(), now, true);
-        let gates = config.level >= Level::Device && self.driver.gate().is_some();
-        if gates && queue.stream().kind != Kind::Legacy {
+        queue_state.config = Some(config);
+        queue_state.idle =
+            IdleWatch { progress_count: queue.in_flight.progress_count(), since_ns: now, notified: true };
+        let gates = config.level >= PreemptionLevel::Device && self.driver.stream_gates().is_some();
+        if gates && !queue.stream().is_legacy() {
             queue.set_gated();
         }
-        apply(&mut book, queue.stream().context);
-        self.announce(&book);
-        drop(book);
+        apply(&mut table, queue.stream().context);
+        self.notify_waiters(&table);
+        drop(table);
         if config.task_timeout_ns.is_some() {
-            queue.doze();
+            queue.request_wake();
         }
         Ok(())
     }
 
-    /// Ends preemption: the stream is restored, and what waits is handed over in order. Returns when nothing waits, not when
-    /// the GPU is through with it.
+    /// Disables preemption: the stream is restored, and pending commands are submitted in order. Returns when nothing
+    /// is pending; the GPU may still be working.
     pub fn disable(&self, queue: &Queue) -> Result<(), Error> {
         let accepted = {
-            let mut book = self.book();
-            let lane = book.lane_mut(queue.id()).ok_or(Error::InvalidStream)?;
-            lane.config.take().ok_or(Error::NotEnabled)?;
-            lane.hold.breath = false;
-            let accepted = lane.accepted;
-            apply(&mut book, queue.stream().context);
-            self.announce(&book);
+            let mut table = self.lock_table();
+            let queue_state = table.queue_state_mut(queue.id()).ok_or(Error::InvalidStream)?;
+            queue_state.config.take().ok_or(Error::NotEnabled)?;
+            let accepted = queue_state.accepted;
+            apply(&mut table, queue.stream().context);
+            self.notify_waiters(&table);
             accepted
         };
-        self.resume(queue, None, false);
+        self.resume(queue, None);
         while !self.is_abandoned()
-            && self.book().lane(queue.id()).is_some_and(|lane| lane.submitted < accepted)
+            && self
+                .lock_table()
+                .queue_state(queue.id())
+                .is_some_and(|queue_state| queue_state.submitted < accepted)
         {
-            self.pump();
+            self.dispatch();
             self.clock.pause(POLL_NS);
         }
         Ok(())
     }
 
-    /// Whether another client is ready: adaptive bounds, and gates, are used only then.
+    /// Sets whether another client is ready: adaptive bounds and gates apply only then.
     pub fn set_contended(&self, contended: bool) {
-        let mut book = self.book();
-        book.contended = contended;
-        let contexts: Vec<_> = book.lanes().map(|(_, lane)| lane.queue.stream().context).collect();
-        contexts.into_iter().for_each(|context| apply(&mut book, context));
+        let mut table = self.lock_table();
+        table.contended = contended;
+        let contexts: Vec<_> =
+            table.queue_states().map(|(_, queue_state)| queue_state.queue.stream().context).collect();
+        contexts.into_iter().for_each(|context| apply(&mut table, context));
     }
 }
 
-/// Brings what submitting threads read in line with the book.
-pub(super) fn apply(book: &mut Book, context: Context) {
-    let contended = book.contended;
+/// Updates the flags that submitting threads read without the table's lock.
+pub(super) fn apply(table: &mut QueueTable, context: Context) {
+    let contended = table.contended;
     let mut gated = false;
-    for (_, lane) in book.lanes().filter(|(_, lane)| lane.queue.stream().context == context) {
+    for (_, queue_state) in
+        table.queue_states().filter(|(_, queue_state)| queue_state.queue.stream().context == context)
+    {
         let wanted = |config: &Config| contended || !config.adaptive || config.task_timeout_ns.is_some();
-        let config = lane.config.filter(wanted);
-        lane.queue.flight.set_bound(config.map_or(Bound::WIDE, |config| {
-            Bound::of(&config, lane.queue.is_gated() && config.level >= Level::Device)
+        let config = queue_state.config.filter(wanted);
+        queue_state.queue.in_flight.set_bound(config.map_or(Bound::WIDE, |config| {
+            Bound::of(&config, queue_state.queue.is_gated() && config.level >= PreemptionLevel::Device)
         }));
-        lane.queue.set_counted(config.is_some());
-        gated |= lane.queue.is_gated();
+        queue_state.queue.set_counted(config.is_some());
+        gated |= queue_state.queue.is_gated();
     }
-    for (_, lane) in book.lanes().filter(|(_, lane)| lane.queue.stream().context == context) {
-        let legacy = lane.queue.stream().kind == Kind::Legacy;
-        lane.queue.set_plain(!(lane.queue.is_counted() || legacy && gated));
+    for (_, queue_state) in
+        table.queue_states().filter(|(_, queue_state)| queue_state.queue.stream().context == context)
+    {
+        let legacy = queue_state.queue.stream().is_legacy();
+        queue_state.queue.set_unrestricted(!(queue_state.queue.is_counted() || legacy && gated));
     }
 }

@@ -1,47 +1,28 @@
 //! Preempting a stream.
 
 use super::Engine;
-use crate::config::Level;
+use crate::config::PreemptionLevel;
 use crate::driver::{Clock, Driver, Observer};
-use crate::ids::Kind;
 use crate::outcome::{Achieved, Error};
 use crate::queue::Queue;
-use crate::state::{Move, State};
-
-/// What happens to a preemption that took too long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnTimeout {
-    /// It stays; the stream stops when it stops.
-    #[default]
-    KeepPending,
-    /// The stream runs as before.
-    RollBack,
-}
+use crate::stream_state::{StreamState, Transition};
 
 /// How to preempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// At most this level, and at most the queue's own; `None` for that.
-    pub level: Option<Level>,
+    /// Highest level to use, within the queue's own; `None` for the queue's own.
+    pub level: Option<PreemptionLevel>,
     /// Whether to return only when the stream has stopped.
     pub sync: bool,
-    /// How long to wait for that.
+    /// Longest time to wait for that.
     pub timeout_ns: u64,
-    /// What happens then.
-    pub on_timeout: OnTimeout,
-    /// How long the preemption lasts if nobody renews it; `None` for ever.
+    /// How long the preemption lasts unless it is renewed; `None` for no limit.
     pub lease_ns: Option<u64>,
 }
 
 impl Default for Request {
     fn default() -> Self {
-        Self {
-            level: None,
-            sync: false,
-            timeout_ns: 1_000_000_000,
-            on_timeout: OnTimeout::KeepPending,
-            lease_ns: None,
-        }
+        Self { level: None, sync: false, timeout_ns: 1_000_000_000, lease_ns: None }
     }
 }
 
@@ -49,12 +30,12 @@ impl Default for Request {
 const SPIN_NS: u64 = 20_000;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Stops a stream. From its return on nothing more of it reaches the driver until it is restored, but for what a running
-    /// queue waits for.
+    /// Stops a stream. After the return nothing more of it reaches the driver until it is restored, except what a
+    /// running queue waits for.
     pub fn preempt(&self, queue: &Queue, request: Request) -> Result<Achieved, Error> {
         let begun = self.clock.now_ns();
         let deadline = begun.saturating_add(request.timeout_ns);
-        let (epoch, before, level) = self.hold(queue, request, begun)?;
+        let (epoch, before, level) = self.begin_preemption(queue, request, begun)?;
         let result = self.carry_out(queue, epoch, level, request.sync, deadline);
         match result {
             Ok((level, stopped)) => {
@@ -66,11 +47,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                     self.roll_back(queue, epoch, before);
                     return Err(Error::GpuHung);
                 }
-                let pending = request.on_timeout == OnTimeout::KeepPending;
-                if !pending {
-                    self.roll_back(queue, epoch, before);
-                }
-                Err(Error::Timeout { pending })
+                Err(Error::Timeout { pending: true })
             }
             Err(error) => {
                 self.roll_back(queue, epoch, before);
@@ -79,37 +56,41 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// The state's part: nobody new is let through.
-    fn hold(&self, queue: &Queue, request: Request, now: u64) -> Result<(u64, State, Level), Error> {
-        let mut book = self.book();
-        let ends = book.endings.is_ending(queue.stream().context);
-        let lane = book.lane_mut(queue.id()).ok_or(Error::InvalidStream)?;
-        if lane.closing || ends {
+    /// Changes the state: no further thread is admitted.
+    fn begin_preemption(
+        &self,
+        queue: &Queue,
+        request: Request,
+        now: u64,
+    ) -> Result<(u64, StreamState, PreemptionLevel), Error> {
+        let mut table = self.lock_table();
+        let ends = table.ending_contexts.is_ending(queue.stream().context);
+        let queue_state = table.queue_state_mut(queue.id()).ok_or(Error::InvalidStream)?;
+        if queue_state.closing || ends {
             return Err(Error::Closing);
         }
-        let config = lane.config.ok_or(Error::NotEnabled)?;
-        let (before, level) = (lane.state, request.level.unwrap_or(config.level).min(config.level));
-        if let Some(next) = lane.state.after(Move::Preempt).filter(|_| !lane.hold.breath) {
-            lane.state = next;
-            lane.epoch += 1;
-            lane.released = 0;
-            lane.share.hold(now, config.window_ns);
-            lane.hold.since_ns = now;
+        let config = queue_state.config.ok_or(Error::NotEnabled)?;
+        let (before, level) = (queue_state.state, request.level.unwrap_or(config.level).min(config.level));
+        if let Some(next) = queue_state.state.after(Transition::Preempt) {
+            queue_state.state = next;
+            queue_state.epoch += 1;
+            queue_state.released_below = 0;
+            queue_state.preemption.since_ns = now;
         }
-        lane.hold.asked = Some(level);
         let lease = request.lease_ns.map(|lease| now.saturating_add(lease));
-        let outage = config.outage_ns.map(|outage| lane.hold.since_ns.saturating_add(outage));
-        lane.hold.until_ns = lease.into_iter().chain(outage).min();
-        let ends = lane.hold.until_ns.is_some();
-        let epoch = lane.epoch;
-        if book.yields(queue.id())
-            && let (Some(gates), Some(lane)) = (self.driver.gate(), book.lane_mut(queue.id()))
+        let outage = config.outage_ns.map(|outage| queue_state.preemption.since_ns.saturating_add(outage));
+        queue_state.preemption.until_ns = lease.into_iter().chain(outage).min();
+        let ends = queue_state.preemption.until_ns.is_some();
+        let epoch = queue_state.epoch;
+        if table.is_yielding(queue.id())
+            && let (Some(gates), Some(queue_state)) =
+                (self.driver.stream_gates(), table.queue_state_mut(queue.id()))
         {
-            lane.open_gates(gates);
+            queue_state.open_gates(gates);
         }
-        book.settle(queue.id());
-        drop(book);
-        if ends || config.minimum_share > 0 {
+        table.update_admission(queue.id());
+        drop(table);
+        if ends {
             self.observer.wake();
         }
         Ok((epoch, before, level))
@@ -119,40 +100,43 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         &self,
         queue: &Queue,
         epoch: u64,
-        level: Level,
+        level: PreemptionLevel,
         sync: bool,
         deadline: u64,
-    ) -> Result<(Level, bool), Error> {
-        if self.book().lane(queue.id()).is_some_and(|lane| lane.hold.breath) {
-            // It is preempted already and runs for its minimum; the rest follows by itself.
-            return Ok((level, false));
+    ) -> Result<(PreemptionLevel, bool), Error> {
+        if level >= PreemptionLevel::Device && queue.is_gated() && !queue.stream().is_legacy() {
+            // Gates close first: a thread may be blocked in the driver, and what it submits then comes behind a
+            // closed gate.
+            self.close_gates(queue, epoch)?;
         }
-        if level >= Level::Device && queue.is_gated() && queue.stream().kind != Kind::Legacy {
-            // At once: a thread may be held up in the driver, and what it submits comes behind a gate that is shut.
-            self.shut_gates(queue, epoch)?;
-        }
-        self.until(deadline, || {
-            let book = self.book();
-            let lane = book.lane(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-            Ok(!lane.busy && !queue.door.is_busy())
+        self.wait_until(deadline, || {
+            let table = self.lock_table();
+            let queue_state = table
+                .queue_state(queue.id())
+                .filter(|queue_state| queue_state.epoch == epoch)
+                .ok_or(Error::InvalidState)?;
+            Ok(!queue_state.submitting && !queue.admission.has_entrants())
         })?;
-        let level = self.stop(queue, epoch, level)?;
+        let level = self.apply_level(queue, epoch, level)?;
         let stopped = if sync {
-            self.until(deadline, || self.has_stopped(queue, epoch))?;
+            self.wait_until(deadline, || self.check_stopped(queue, epoch))?;
             true
         } else {
-            self.has_stopped(queue, epoch)?
+            self.check_stopped(queue, epoch)?
         };
-        // It may have yielded meanwhile.
-        let book = self.book();
-        let lane = book.lane(queue.id()).filter(|lane| lane.epoch == epoch);
-        Ok(lane.map_or((level, stopped), |lane| {
-            (lane.hold.level.unwrap_or(level), stopped && lane.state == State::Preempted)
+        // The stream may have yielded to a module load in between.
+        let table = self.lock_table();
+        let queue_state = table.queue_state(queue.id()).filter(|queue_state| queue_state.epoch == epoch);
+        Ok(queue_state.map_or((level, stopped), |queue_state| {
+            (
+                queue_state.preemption.level.unwrap_or(level),
+                stopped && queue_state.state == StreamState::Preempted,
+            )
         }))
     }
 
-    /// Waits, first spinning, until `done` or the deadline.
-    pub(super) fn until(
+    /// Waits until `done` or the deadline; spins first.
+    pub(super) fn wait_until(
         &self,
         deadline: u64,
         mut done: impl FnMut() -> Result<bool, Error>,

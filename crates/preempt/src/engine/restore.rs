@@ -1,99 +1,93 @@
-//! Letting a stream run again.
+//! Restoring a stream.
 
 use super::Engine;
-use crate::book::Hold;
 use crate::driver::{Clock, Driver, Observer};
 use crate::outcome::Error;
 use crate::queue::Queue;
-use crate::state::{Move, State};
+use crate::stream_state::{StreamState, Transition};
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Lets a stream run again. A preemption that is still being carried out is given up: the last call wins.
+    /// Restores a stream. A preemption in progress is given up: the last call wins.
     pub fn restore(&self, queue: &Queue) -> Result<(), Error> {
         {
-            let book = self.book();
-            let lane = book.lane(queue.id()).ok_or(Error::InvalidStream)?;
-            lane.config.ok_or(Error::NotEnabled)?;
+            let table = self.lock_table();
+            let queue_state = table.queue_state(queue.id()).ok_or(Error::InvalidStream)?;
+            queue_state.config.ok_or(Error::NotEnabled)?;
         }
-        self.resume(queue, None, false);
+        self.resume(queue, None);
         Ok(())
     }
 
-    /// Lets all streams run again: the process is about to end.
+    /// Restores all streams: the process is about to end.
     pub fn restore_all(&self) {
-        let queues: Vec<_> = self.book().lanes().map(|(_, lane)| lane.queue.clone()).collect();
-        queues.iter().for_each(|queue| self.resume(queue, None, false));
+        let queues: Vec<_> =
+            self.lock_table().queue_states().map(|(_, queue_state)| queue_state.queue.clone()).collect();
+        queues.iter().for_each(|queue| self.resume(queue, None));
     }
 
-    /// Whoever preempted the queue is still there.
+    /// Renews the lease of a preemption.
     pub fn renew(&self, queue: &Queue, lease_ns: u64) -> Result<(), Error> {
         let until = self.clock.now_ns().saturating_add(lease_ns);
-        let mut book = self.book();
-        let lane = book.lane_mut(queue.id()).ok_or(Error::InvalidStream)?;
-        if lane.state.is_held() || lane.hold.breath {
-            lane.hold.until_ns = Some(until);
+        let mut table = self.lock_table();
+        let queue_state = table.queue_state_mut(queue.id()).ok_or(Error::InvalidStream)?;
+        if queue_state.state.is_under_preemption() {
+            queue_state.preemption.until_ns = Some(until);
         }
         Ok(())
     }
 
-    /// A preemption that failed leaves the queue as it was.
-    pub(super) fn roll_back(&self, queue: &Queue, epoch: u64, before: State) {
-        if !before.is_held() {
-            self.resume(queue, Some(epoch), false);
+    /// Restores the queue after a failed preemption, unless it was preempted before.
+    pub(super) fn roll_back(&self, queue: &Queue, epoch: u64, before: StreamState) {
+        if !before.is_under_preemption() {
+            self.resume(queue, Some(epoch));
         }
     }
 
-    /// Opens gates and slices, then the door, unless another call came between; `only` if the queue is still in this epoch. A
-    /// `breath` is taken by a queue that is preempted again afterwards.
-    pub(super) fn resume(&self, queue: &Queue, only: Option<u64>, breath: bool) {
-        let now = self.clock.now_ns();
+    /// Opens gates, enables the channel group and opens admission, unless another call came in between. With `only`,
+    /// does nothing unless the queue is still in that epoch.
+    pub(super) fn resume(&self, queue: &Queue, only: Option<u64>) {
         let epoch = {
-            let mut book = self.book();
-            let Some(lane) = book.lane_mut(queue.id()) else { return };
-            if only.is_some_and(|only| only != lane.epoch) {
+            let mut table = self.lock_table();
+            let Some(queue_state) = table.queue_state_mut(queue.id()) else { return };
+            if only.is_some_and(|only| only != queue_state.epoch) {
                 return;
             }
-            let Some(next) = lane.state.after(Move::Restore) else {
-                lane.hold.breath = false;
-                return;
-            };
-            lane.state = next;
-            lane.epoch += 1;
-            lane.share.run(now, lane.config.unwrap_or_default().window_ns);
-            lane.sliced.wanted = false;
-            let hold = std::mem::take(&mut lane.hold);
-            if breath {
-                let (asked, since_ns, until_ns) = (hold.asked, hold.since_ns, hold.until_ns);
-                lane.hold = Hold { asked, since_ns, until_ns, breath, ..Hold::default() };
-            }
-            let epoch = lane.epoch;
-            let gates = self.driver.gate().filter(|_| queue.is_gated());
-            // Before it goes on: what it does then is measured.
-            queue.flight.interrupted(gates.map_or(0, |gates| gates.progress(queue.stream()).arrived));
+            let Some(next) = queue_state.state.after(Transition::Restore) else { return };
+            queue_state.state = next;
+            queue_state.epoch += 1;
+            queue_state.group_control.disable_wanted = false;
+            let preemption = std::mem::take(&mut queue_state.preemption);
+            let epoch = queue_state.epoch;
+            let gates = self.driver.stream_gates().filter(|_| queue.is_gated());
+            // Before the stream goes on: what it does from here on is measured.
+            queue.in_flight.interrupted(gates.map_or(0, |gates| gates.progress(queue.stream()).arrived));
             if let Some(gates) = gates {
-                queue.flight.tickets(|tickets| {
-                    tickets.open();
-                    gates.store(queue.stream(), tickets.word());
+                queue.in_flight.with_gate_sequence(|sequence| {
+                    sequence.open();
+                    gates.store_word(queue.stream(), sequence.word());
                 });
             }
-            if let Some(lane) = book.lane_mut(queue.id()) {
-                // Somebody may be asking the driver about it, and nobody may end its context meanwhile.
-                lane.stale.extend(hold.fence);
-                lane.looking += 1;
+            if let Some(queue_state) = table.queue_state_mut(queue.id()) {
+                // Another thread may be asking the driver about the fence, and no thread may end its context in
+                // between.
+                queue_state.stale_fences.extend(preemption.fence);
+                queue_state.driver_uses += 1;
             }
             epoch
         };
-        self.looked(queue);
-        self.unslice(queue);
-        let mut book = self.book();
-        if let Some(lane) = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch) {
-            lane.state = lane.state.after(Move::Opened).unwrap_or(lane.state);
+        self.end_driver_use(queue);
+        self.enable_group(queue);
+        let mut table = self.lock_table();
+        if let Some(queue_state) =
+            table.queue_state_mut(queue.id()).filter(|queue_state| queue_state.epoch == epoch)
+        {
+            queue_state.state = queue_state.state.after(Transition::Opened).unwrap_or(queue_state.state);
         }
-        book.settle(queue.id());
-        self.announce(&book);
-        drop(book);
-        self.open_needed();
+        table.update_admission(queue.id());
+        self.notify_waiters(&table);
+        drop(table);
+        self.open_needed_gates();
         self.observer.wake();
-        self.reap(queue);
+        self.destroy_if_finished(queue);
     }
 }

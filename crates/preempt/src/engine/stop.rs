@@ -1,172 +1,196 @@
-//! Making a stream stand still, and finding out whether it does.
+//! Stopping a stream, and finding out whether it has stopped.
 
 use super::Engine;
-use crate::config::Level;
-use crate::driver::{Clock, Driver, Observer, SliceError};
-use crate::ids::{Code, Kind, QueueId};
+use crate::config::PreemptionLevel;
+use crate::driver::{ChannelGroupError, Clock, Driver, Observer};
+use crate::ids::{Code, QueueId};
 use crate::outcome::Error;
 use crate::queue::Queue;
-use crate::state::{Move, State};
+use crate::stream_state::{StreamState, Transition};
 
-/// How long after a store the GPU has surely seen it and said so.
+/// Time after a store within which the GPU has surely read the word and written its progress.
 const SETTLED_NS: u64 = 20_000;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Puts the highest level in force that can be had; the one that is.
-    pub(super) fn stop(&self, queue: &Queue, epoch: u64, asked: Level) -> Result<Level, Error> {
-        if let Some(level) = self.in_force(queue.id(), epoch)?.filter(|level| *level >= asked) {
+    /// Puts the highest possible level in force, and returns it.
+    pub(super) fn apply_level(
+        &self,
+        queue: &Queue,
+        epoch: u64,
+        asked: PreemptionLevel,
+    ) -> Result<PreemptionLevel, Error> {
+        if let Some(level) = self.level_in_force(queue.id(), epoch)?.filter(|level| *level >= asked) {
             return Ok(level);
         }
-        // All blocking streams wait for the legacy one on the GPU: it stands still only where they do, at the driver's door.
-        let asked = if queue.stream().kind == Kind::Legacy { Level::Host } else { asked };
-        let (mut level, mut needed) = (Level::Host, false);
-        if asked >= Level::Device && queue.is_gated() {
-            needed = self.shut_gates(queue, epoch)?;
-            level = if queue.flight.tickets(|tickets| tickets.is_missing()) {
-                Level::Host
+        // All blocking streams wait for the legacy default stream on the GPU. It may be stopped only in the host
+        // queue, where they wait too.
+        let asked = if queue.stream().is_legacy() { PreemptionLevel::Host } else { asked };
+        let (mut level, mut needed) = (PreemptionLevel::Host, false);
+        if asked >= PreemptionLevel::Device && queue.is_gated() {
+            needed = self.close_gates(queue, epoch)?;
+            level = if queue.in_flight.with_gate_sequence(|sequence| sequence.is_last_refused()) {
+                PreemptionLevel::Host
             } else {
-                Level::Device
+                PreemptionLevel::Device
             };
         }
-        if asked == Level::Full && !needed {
-            match self.slice(queue, epoch) {
-                Ok(()) => level = Level::Full,
-                Err(SliceError::Unsupported(_)) => {}
-                Err(SliceError::Timeout) => return Err(Error::Timeout { pending: false }),
-                Err(SliceError::ContextSaveFailed) => return Err(Error::ContextSaveFailed),
-                Err(SliceError::InsufficientMemory) => return Err(Error::InsufficientMemory),
-                Err(SliceError::GpuHung) => return Err(Error::GpuHung),
+        if asked == PreemptionLevel::Full && !needed {
+            match self.disable_group(queue, epoch) {
+                Ok(()) => level = PreemptionLevel::Full,
+                Err(ChannelGroupError::Unsupported(_)) => {}
+                Err(ChannelGroupError::Timeout) => return Err(Error::Timeout { pending: false }),
+                Err(ChannelGroupError::ContextSaveFailed) => return Err(Error::ContextSaveFailed),
+                Err(ChannelGroupError::InsufficientMemory) => return Err(Error::InsufficientMemory),
+                Err(ChannelGroupError::GpuHung) => return Err(Error::GpuHung),
             }
         }
-        let mut book = self.book();
-        let lane = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-        // It may have yielded meanwhile.
-        if level == Level::Full && !lane.sliced.wanted {
-            level = Level::Device;
+        let mut table = self.lock_table();
+        let queue_state = table
+            .queue_state_mut(queue.id())
+            .filter(|queue_state| queue_state.epoch == epoch)
+            .ok_or(Error::InvalidState)?;
+        // The stream may have yielded in between.
+        if level == PreemptionLevel::Full && !queue_state.group_control.disable_wanted {
+            level = PreemptionLevel::Device;
         }
-        if level == Level::Device && !queue.flight.tickets(|tickets| tickets.is_shut()) {
-            level = Level::Host;
-        }
-        lane.hold.level = lane.hold.level.max(Some(level));
-        if lane.hold.level == Some(Level::Host)
-            && let Some(gates) = self.driver.gate()
+        if level == PreemptionLevel::Device
+            && !queue.in_flight.with_gate_sequence(|sequence| sequence.is_closed())
         {
-            // Those that the driver took are not to hold up what is behind none.
-            lane.open_gates(gates);
+            level = PreemptionLevel::Host;
         }
-        Ok(lane.hold.level.unwrap_or(level))
+        queue_state.preemption.level = queue_state.preemption.level.max(Some(level));
+        if queue_state.preemption.level == Some(PreemptionLevel::Host)
+            && let Some(gates) = self.driver.stream_gates()
+        {
+            // Gates that the driver took must not hold up work that is behind none.
+            queue_state.open_gates(gates);
+        }
+        Ok(queue_state.preemption.level.unwrap_or(level))
     }
 
-    pub(super) fn in_force(&self, id: QueueId, epoch: u64) -> Result<Option<Level>, Error> {
-        let book = self.book();
-        let lane = book.lane(id).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-        Ok(lane.hold.level)
+    pub(super) fn level_in_force(&self, id: QueueId, epoch: u64) -> Result<Option<PreemptionLevel>, Error> {
+        let table = self.lock_table();
+        let queue_state = table
+            .queue_state(id)
+            .filter(|queue_state| queue_state.epoch == epoch)
+            .ok_or(Error::InvalidState)?;
+        Ok(queue_state.preemption.level)
     }
 
-    /// Whether the stream stands still; if so the queue is preempted.
-    pub(super) fn has_stopped(&self, queue: &Queue, epoch: u64) -> Result<bool, Error> {
+    /// Whether the stream has stopped. If so, the queue becomes preempted.
+    pub(super) fn check_stopped(&self, queue: &Queue, epoch: u64) -> Result<bool, Error> {
         let (fence, level, seen) = {
-            let mut book = self.book();
-            let lane =
-                book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).ok_or(Error::InvalidState)?;
-            match (lane.state, lane.hold.level) {
-                (State::Preempting, Some(level)) => {
-                    lane.looking += 1;
-                    (lane.hold.fence, level, lane.hold.seen)
+            let mut table = self.lock_table();
+            let queue_state = table
+                .queue_state_mut(queue.id())
+                .filter(|queue_state| queue_state.epoch == epoch)
+                .ok_or(Error::InvalidState)?;
+            match (queue_state.state, queue_state.preemption.level) {
+                (StreamState::Preempting, Some(level)) => {
+                    queue_state.driver_uses += 1;
+                    (queue_state.preemption.fence, level, queue_state.preemption.seen)
                 }
-                (state, _) => return Ok(state == State::Preempted),
+                (state, _) => return Ok(state == StreamState::Preempted),
             }
         };
-        // Asked first: what the driver has heard of by then is in the progress.
+        // Before the progress is read: what the driver knows by then is included in the progress.
         let reached = match fence {
-            _ if level == Level::Full => Ok(()),
-            Some(fence) => self.relaxed(|| self.driver.query_event(fence)),
+            _ if level == PreemptionLevel::Full => Ok(()),
+            Some(fence) => self.with_relaxed_capture(|| self.driver.query_event(fence)),
             None => self.fence(queue, epoch),
         };
         let now = self.clock.now_ns();
-        let gates = self.driver.gate().filter(|_| level == Level::Device);
+        let gates = self.driver.stream_gates().filter(|_| level == PreemptionLevel::Device);
         let progress = gates.map(|gates| gates.progress(queue.stream()));
         let stands = progress.is_some_and(|progress| {
             progress.arrived != progress.passed
-                && queue.flight.tickets(|tickets| tickets.stops_at(progress.arrived))
+                && queue.in_flight.with_gate_sequence(|sequence| sequence.stops_at(progress.arrived))
                 && seen.is_some_and(|(before, since)| before == progress && now >= since + SETTLED_NS)
         });
-        if level < Level::Full && (reached != Err(Code::NOT_READY) || stands) {
-            self.relaxed(|| queue.flight.retire(&self.driver));
+        if level < PreemptionLevel::Full && (reached != Err(Code::NOT_READY) || stands) {
+            self.with_relaxed_capture(|| queue.in_flight.retire(&self.driver));
         }
-        let mut book = self.book();
-        let stopped = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch).map(|lane| {
-            if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {
-                lane.hold.seen = progress.map(|progress| (progress, now));
-            }
-            // What was found out is of this level; by now it may have yielded.
-            let stopped = (reached != Err(Code::NOT_READY) || stands) && lane.hold.level == Some(level);
-            if stopped {
-                if level < Level::Full {
-                    queue.flight.stands(progress.map_or(0, |progress| progress.arrived));
+        let mut table = self.lock_table();
+        let stopped = table.queue_state_mut(queue.id()).filter(|queue_state| queue_state.epoch == epoch).map(
+            |queue_state| {
+                if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {
+                    queue_state.preemption.seen = progress.map(|progress| (progress, now));
                 }
-                lane.fail_if_lost(reached);
-                lane.state = lane.state.after(Move::Stopped).unwrap_or(lane.state);
-            }
-            stopped
-        });
-        drop(book);
-        self.looked(queue);
+                // The observation is about this level; the stream may have yielded in between.
+                let stopped = (reached != Err(Code::NOT_READY) || stands)
+                    && queue_state.preemption.level == Some(level);
+                if stopped {
+                    if level < PreemptionLevel::Full {
+                        queue.in_flight.stopped_at(progress.map_or(0, |progress| progress.arrived));
+                    }
+                    queue_state.record_if_sticky(reached);
+                    queue_state.state =
+                        queue_state.state.after(Transition::Stopped).unwrap_or(queue_state.state);
+                }
+                stopped
+            },
+        );
+        drop(table);
+        self.end_driver_use(queue);
         stopped.ok_or(Error::InvalidState)
     }
 
-    /// A look is over: what was kept for it goes. That is part of the last look, as its context must not end meanwhile.
-    pub(super) fn looked(&self, queue: &Queue) {
+    /// Ends a driver use. The last one also destroys stale fences, while the context still cannot end.
+    pub(super) fn end_driver_use(&self, queue: &Queue) {
         loop {
             let stale = {
-                let mut book = self.book();
-                let Some(lane) = book.lane_mut(queue.id()) else { return };
-                if lane.looking > 1 || lane.stale.is_empty() {
-                    lane.looking -= 1;
+                let mut table = self.lock_table();
+                let Some(queue_state) = table.queue_state_mut(queue.id()) else { return };
+                if queue_state.driver_uses > 1 || queue_state.stale_fences.is_empty() {
+                    queue_state.driver_uses -= 1;
                     break;
                 }
-                std::mem::take(&mut lane.stale)
+                std::mem::take(&mut queue_state.stale_fences)
             };
             for fence in stale {
                 let _ = self.driver.destroy_event(fence);
             }
         }
-        self.reap(queue);
+        self.destroy_if_finished(queue);
     }
 
-    /// Makes calls of the driver's on a stream that another thread may destroy meanwhile, or its context; `None` if it has.
+    /// Makes driver calls on a stream that another thread may destroy at the same time, or whose context it may end.
+    /// `None` if that has happened.
     pub fn with_stream<R>(&self, queue: &Queue, calls: impl FnOnce() -> R) -> Option<R> {
         {
-            let mut book = self.book();
-            book.lane(queue.id()).filter(|lane| !lane.closing)?;
-            book.look(queue.id())?;
+            let mut table = self.lock_table();
+            table.queue_state(queue.id()).filter(|queue_state| !queue_state.closing)?;
+            table.begin_driver_use(queue.id())?;
         }
         let result = calls();
-        self.looked(queue);
+        self.end_driver_use(queue);
         Some(result)
     }
 
     /// Records an event behind everything that the driver has of the stream, and asks for it.
     ///
-    /// Recorded into a capture it would change the program's graph: whether a capturing stream stands still is not known.
+    /// On a capturing stream the record would change the program's graph. Whether such a stream has stopped is
+    /// therefore unknown.
     fn fence(&self, queue: &Queue, epoch: u64) -> Result<(), Code> {
         if self.driver.is_capturing(queue.stream()) {
             return Err(Code::NOT_READY);
         }
         let fence = self.driver.create_event(queue.stream().context, 0)?;
         let recorded = self.driver.record(queue.stream(), fence);
-        self.legacy_needs(queue);
-        let mut book = self.book();
-        let lane = book.lane_mut(queue.id()).filter(|lane| lane.epoch == epoch && lane.hold.fence.is_none());
-        match lane {
-            Some(lane) if recorded.is_ok() => lane.hold.fence = Some(fence),
+        self.add_legacy_needs(queue);
+        let mut table = self.lock_table();
+        let queue_state = table
+            .queue_state_mut(queue.id())
+            .filter(|queue_state| queue_state.epoch == epoch && queue_state.preemption.fence.is_none());
+        match queue_state {
+            Some(queue_state) if recorded.is_ok() => queue_state.preemption.fence = Some(fence),
             _ => {
-                drop(book);
+                drop(table);
                 let _ = self.driver.destroy_event(fence);
                 return recorded.and(Err(Code::NOT_READY));
             }
         }
-        drop(book);
-        self.relaxed(|| self.driver.query_event(fence))
+        drop(table);
+        self.with_relaxed_capture(|| self.driver.query_event(fence))
     }
 }

@@ -1,213 +1,217 @@
-//! Submissions: at once on the caller's thread, or into the host queue.
+//! Submission: at once on the caller's thread, or through the host queue.
 
 use super::Engine;
-use crate::book::What;
-use crate::command::{Command, Later, Work};
-use crate::door::Inside;
+use crate::admission::Admitted;
+use crate::command::{Command, Deferral, Work};
 use crate::driver::{Clock, Driver, Observer};
-use crate::events::{GenerationId, Place};
-use crate::flight::Admit;
+use crate::events::{GenerationId, RecordPlace};
 use crate::ids::{Code, Event, QueueId};
+use crate::in_flight::Reservation;
 use crate::queue::Queue;
-use crate::state::State;
+use crate::queue_table::Operation;
+use crate::stream_state::StreamState;
 use crate::sync::lock;
 
-/// What a call that could not pass becomes.
+/// What a call becomes that could not be made at once.
 #[derive(Debug)]
-pub(super) enum Ready {
+pub(super) enum PendingCall {
     Command(Command),
-    Turn,
+    ByCaller,
     Record(Event),
     Wait(GenerationId, Vec<(QueueId, u64)>),
 }
 
-impl Ready {
-    /// What a wait has to come after.
+impl PendingCall {
+    /// Positions in other queues that a wait has to follow.
     pub(super) fn after(self) -> Vec<(QueueId, u64)> {
         if let Self::Wait(_, after) = self { after } else { Vec::new() }
     }
 }
 
-/// Where it went.
+/// Where the call went.
 #[derive(Debug)]
-pub(super) enum Queued {
+pub(super) enum Enqueued {
     /// Into the queue, at this position.
     At(u64),
-    /// Nowhere: it may pass after all.
-    Pass(Ready),
+    /// Not queued: the queue admits it directly by now.
+    Bypassed(PendingCall),
 }
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
-    /// Makes the call `now` if its stream runs; else what it turns into `later` waits in the host queue.
+    /// Makes the call `now` if its stream runs; otherwise what `later` returns is queued.
     ///
-    /// Returns what the call should return: the driver's own word if it was made, success if it was queued, or the deferred
-    /// error of an earlier command.
+    /// Returns the result for the program: the driver's if the call was made, success if it was queued, or the
+    /// deferred error of an earlier command.
     #[inline]
     pub fn submit(
         &self,
         queue: &Queue,
         work: Work,
         now: impl FnOnce() -> Result<(), Code>,
-        later: impl FnOnce() -> Result<Later, Code>,
+        later: impl FnOnce() -> Result<Deferral, Code>,
     ) -> Result<(), Code> {
-        match queue.door.enter() {
-            Some(_inside) if queue.is_plain() => now(),
-            inside => self.submit_carefully(queue, work, inside, now, later),
+        match queue.admission.enter() {
+            Some(_admitted) if queue.is_unrestricted() => now(),
+            admitted => self.submit_restricted(queue, work, admitted, now, later),
         }
     }
 
-    /// Likewise for a command that exists already.
-    pub fn command(&self, queue: &Queue, command: &Command) -> Result<(), Code> {
+    /// Submits a command that exists already.
+    pub fn submit_command(&self, queue: &Queue, command: &Command) -> Result<(), Code> {
         let now = || self.driver.submit(queue.stream(), command);
-        self.submit(queue, command.work(), now, || Ok(Later::Queue(command.clone())))
+        self.submit(queue, command.work(), now, || Ok(Deferral::Queue(command.clone())))
     }
 
-    /// Makes a call `now` whatever the stream's state, because the program needs its result: an allocation in stream order
-    /// (`cuMemAllocAsync`), which may as well happen earlier.
-    pub fn submit_at_once<R>(&self, _queue: &Queue, now: impl FnOnce() -> R) -> R {
-        now()
-    }
-
-    fn submit_carefully<'a>(
+    fn submit_restricted<'a>(
         &self,
         queue: &'a Queue,
         work: Work,
-        mut inside: Option<Inside<'a>>,
+        mut admitted: Option<Admitted<'a>>,
         now: impl FnOnce() -> Result<(), Code>,
-        later: impl FnOnce() -> Result<Later, Code>,
+        later: impl FnOnce() -> Result<Deferral, Code>,
     ) -> Result<(), Code> {
         if self.is_abandoned() || self.driver.is_capturing(queue.stream()) {
-            drop(inside);
+            drop(admitted);
             return now();
         }
         let mut later = Some(later);
         let mut ready = None;
         loop {
-            let full = inside.is_some();
-            if let Some(_inside) = inside.take()
-                && let Some(gate) = self.admit(queue, work)
+            let full = admitted.is_some();
+            if let Some(_admitted) = admitted.take()
+                && let Some(gate) = self.reserve_in_flight(queue, work)
             {
-                self.place(queue, gate);
+                self.place_gate(queue, gate);
                 let result = now();
                 self.submitted(queue);
                 return result;
             }
             if let Some(later) = later.take() {
                 ready = Some(match later()? {
-                    Later::Queue(command) => Ready::Command(command),
-                    Later::InPerson => Ready::Turn,
+                    Deferral::Queue(command) => PendingCall::Command(command),
+                    Deferral::ByCaller => PendingCall::ByCaller,
                 });
             }
             let Some(what) = ready.take() else { return Err(Code::INVALID_VALUE) };
-            let in_person = matches!(what, Ready::Turn);
+            let by_caller = matches!(what, PendingCall::ByCaller);
             match self.enqueue(queue, full, what)? {
-                Queued::At(position) if in_person => return self.in_person(queue, position, now),
-                Queued::At(_) => return Ok(()),
-                Queued::Pass(what) => ready = Some(what),
+                Enqueued::At(position) if by_caller => return self.submit_by_caller(queue, position, now),
+                Enqueued::At(_) => return Ok(()),
+                Enqueued::Bypassed(what) => ready = Some(what),
             }
-            inside = queue.door.enter();
+            admitted = queue.admission.enter();
         }
     }
 
-    /// Counts a command that passes; `None` if the bound is reached.
-    pub(super) fn admit(&self, queue: &Queue, work: Work) -> Option<Option<u32>> {
+    /// Counts an admitted command into the in-flight window; `None` if the bound is reached. The inner value is the
+    /// gate to place in front.
+    pub(super) fn reserve_in_flight(&self, queue: &Queue, work: Work) -> Option<Option<u32>> {
         if !queue.is_counted() {
             return Some(None);
         }
-        if queue.flight.is_between() {
-            self.relaxed(|| queue.flight.retire(&self.driver));
+        if queue.in_flight.is_batch_boundary() {
+            self.with_relaxed_capture(|| queue.in_flight.retire(&self.driver));
         }
-        let mut admitted = queue.flight.admit(work, true);
-        if admitted == Admit::Full {
-            self.relaxed(|| {
+        let mut reserved = queue.in_flight.reserve(work, true);
+        if reserved == Reservation::Full {
+            self.with_relaxed_capture(|| {
                 self.mark(queue, true);
-                queue.flight.retire(&self.driver);
+                queue.in_flight.retire(&self.driver);
             });
-            admitted = queue.flight.admit(work, true);
+            reserved = queue.in_flight.reserve(work, true);
         }
-        match admitted {
-            Admit::Go(gate) => Some(gate),
-            Admit::Full => None,
+        match reserved {
+            Reservation::Granted(gate) => Some(gate),
+            Reservation::Full => None,
         }
     }
 
     /// After a command has reached the driver.
     pub(super) fn submitted(&self, queue: &Queue) {
-        if queue.is_counted() && queue.flight.is_mark_due() {
-            self.relaxed(|| self.mark(queue, false));
+        if queue.is_counted() && queue.in_flight.is_mark_due() {
+            self.with_relaxed_capture(|| self.mark(queue, false));
         }
-        self.legacy_needs(queue);
-        if queue.stir() {
+        self.add_legacy_needs(queue);
+        if queue.take_wake_request() {
             self.observer.wake();
         }
     }
 
-    /// Puts a mark behind what was submitted, if a batch is complete or `now`.
+    /// Records a mark behind what was submitted, if a batch is complete or `now` is set.
     pub(super) fn mark(&self, queue: &Queue, now: bool) {
-        queue.flight.mark(&self.driver, queue.stream(), now);
-        self.legacy_needs(queue);
+        queue.in_flight.mark(&self.driver, queue.stream(), now);
+        self.add_legacy_needs(queue);
     }
 
-    /// Queues `what`, unless the queue may pass by now (and not `full`, which is why it came here).
-    pub(super) fn enqueue(&self, queue: &Queue, full: bool, what: Ready) -> Result<Queued, Code> {
+    /// Queues the call, unless the queue admits it directly by now and the window is not `full`.
+    pub(super) fn enqueue(&self, queue: &Queue, full: bool, what: PendingCall) -> Result<Enqueued, Code> {
         let id = queue.id();
-        let bytes = if let Ready::Command(command) = &what { command.bytes() } else { 0 };
-        let mut book = self.book();
+        let bytes = if let PendingCall::Command(command) = &what { command.bytes() } else { 0 };
+        let mut table = self.lock_table();
         loop {
-            let passes = book.passes(id);
-            let lane = book.lane_mut(id).filter(|lane| !lane.closing).ok_or(Code::INVALID_HANDLE)?;
-            if let Some(code) = lane.tell() {
-                book.settle(id);
+            let passes = table.admits_directly(id);
+            let queue_state = table
+                .queue_state_mut(id)
+                .filter(|queue_state| !queue_state.closing)
+                .ok_or(Code::INVALID_HANDLE)?;
+            if let Some(code) = queue_state.take_error() {
+                table.update_admission(id);
                 return Err(code);
             }
-            let position = lane.accepted;
-            let is_full = lane.is_full(bytes);
+            let position = queue_state.accepted;
+            let is_full = queue_state.is_full(bytes);
             let open = |(leader, position): &(QueueId, u64)| {
-                book.lane(*leader).is_some_and(|lane| lane.submitted < *position)
+                table.queue_state(*leader).is_some_and(|queue_state| queue_state.submitted < *position)
             };
-            let blocked = matches!(&what, Ready::Wait(_, after) if after.iter().any(open));
+            let blocked = matches!(&what, PendingCall::Wait(_, after) if after.iter().any(open));
             if passes && !full && !blocked {
-                return Ok(Queued::Pass(what));
+                return Ok(Enqueued::Bypassed(what));
             }
             if is_full && !self.is_abandoned() {
-                book = self.await_change(book);
+                table = self.await_change(table);
                 continue;
             }
             let (entry, after) = match what {
-                Ready::Command(command) => (What::Command(command), Vec::new()),
-                Ready::Turn => (What::Turn, Vec::new()),
-                Ready::Wait(generation, after) => (What::Wait(generation), after),
-                Ready::Record(event) => {
-                    let generation = lock(&self.events).accept(event, Place::Queued(id, position));
-                    (What::Record(generation.ok_or(Code::INVALID_HANDLE)?), Vec::new())
+                PendingCall::Command(command) => (Operation::Command(command), Vec::new()),
+                PendingCall::ByCaller => (Operation::ByCaller, Vec::new()),
+                PendingCall::Wait(generation, after) => (Operation::Wait(generation), after),
+                PendingCall::Record(event) => {
+                    let generation =
+                        lock(&self.events).begin_record(event, RecordPlace::Queued(id, position));
+                    (Operation::Record(generation.ok_or(Code::INVALID_HANDLE)?), Vec::new())
                 }
             };
-            book.push(id, entry, after);
-            let wake = book.lane(id).is_some_and(|lane| lane.state == State::Running);
-            drop(book);
+            table.push(id, entry, after);
+            let wake =
+                table.queue_state(id).is_some_and(|queue_state| queue_state.state == StreamState::Running);
+            drop(table);
             if wake {
                 self.observer.wake();
             }
-            return Ok(Queued::At(position));
+            return Ok(Enqueued::At(position));
         }
     }
 
-    /// Makes a call in its turn, on the thread that called.
-    fn in_person(
+    /// Makes a call on its caller's thread when its position comes.
+    fn submit_by_caller(
         &self,
         queue: &Queue,
         position: u64,
         now: impl FnOnce() -> Result<(), Code>,
     ) -> Result<(), Code> {
-        let mut book = self.book();
-        while !self.is_abandoned() && book.lane(queue.id()).is_some_and(|lane| lane.turn != Some(position)) {
-            // Its turn is announced; what is handed over before and after it does not matter.
-            book = self.await_position(book, (queue.id(), position + 1));
+        let mut table = self.lock_table();
+        while !self.is_abandoned()
+            && table
+                .queue_state(queue.id())
+                .is_some_and(|queue_state| queue_state.admitted_caller != Some(position))
+        {
+            // The dispatcher announces the position; other submissions do not matter.
+            table = self.await_position(table, (queue.id(), position + 1));
         }
-        drop(book);
+        drop(table);
         let result = now();
         self.submitted(queue);
-        self.finish(queue, Ok(()));
+        self.finish_entry(queue, Ok(()));
         self.observer.wake();
         result
     }

@@ -1,26 +1,26 @@
-//! One record of an event.
+//! A generation: one record of an event.
 
 use std::sync::Arc;
 
 use crate::ids::{Context, Event, QueueId};
 use crate::queue::Queue;
 
-/// The engine's number of a generation; never used twice.
+/// The engine's number of a generation; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GenerationId(pub(crate) u64);
 
-/// Where a record is.
+/// The position of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RecordPlace {
     /// In the host queue, at this position.
     Queued(QueueId, u64),
     /// In the driver.
     Submitted,
 }
 
-/// The gate that a record was submitted behind.
+/// The gate in front of a submitted record.
 #[derive(Debug, Clone)]
-pub(crate) struct Behind {
+pub(crate) struct GatePosition {
     pub(crate) queue: Arc<Queue>,
     pub(crate) gate: u32,
 }
@@ -30,10 +30,10 @@ pub(crate) struct Behind {
 pub(crate) struct Generation {
     /// The program's event.
     pub(crate) event: Event,
-    /// What stands for it in the driver, and the context that it belongs to.
+    /// The event that the driver recorded for it, and its context.
     pub(crate) handle: Option<(Event, Context)>,
-    pub(crate) place: Place,
-    /// Who still means it: its record while queued, waits and callers.
+    pub(crate) place: RecordPlace,
+    /// Uses that keep it: its own record while queued, waits, and calls in progress.
     pub(crate) pins: u32,
-    pub(crate) behind: Option<Behind>,
+    pub(crate) behind: Option<GatePosition>,
 }

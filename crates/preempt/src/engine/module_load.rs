@@ -1,0 +1,85 @@
+//! Calls for which the driver waits until the GPU has completed all work of a context, such as module loads. A stream
+//! that stands at a gate would block them for as long as it stands.
+
+use super::Engine;
+use crate::config::PreemptionLevel;
+use crate::driver::{Clock, Driver, Observer, StreamGates};
+use crate::ids::Context;
+use crate::queue::Queue;
+use crate::queue_table::QueueState;
+use crate::stream_state::Transition;
+
+impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
+    /// Sets whether the preempted stream opens its gates for such calls. The thread that would restore the stream may
+    /// be the one that makes them.
+    pub fn set_yields_to_loads(&self, queue: &Queue, yields: bool) {
+        let mut table = self.lock_table();
+        let Some(queue_state) = table.queue_state_mut(queue.id()) else { return };
+        queue_state.yields_to_loads = yields;
+        let open = table.is_yielding(queue.id());
+        if open
+            && let (Some(gates), Some(queue_state)) =
+                (self.driver.stream_gates(), table.queue_state_mut(queue.id()))
+        {
+            queue_state.open_gates(gates);
+        }
+        drop(table);
+        if open {
+            self.give_up_group(queue);
+            self.open_needed_gates();
+            self.observer.wake();
+        }
+    }
+
+    /// A thread is about to make such a call. Until [`Engine::end_module_load`], streams that yield
+    /// ([`Engine::set_yields_to_loads`]) are held in the host queue only. The driver completes what it has of them,
+    /// and the call returns.
+    pub fn begin_module_load(&self, context: Context) {
+        if self.is_abandoned() {
+            return;
+        }
+        {
+            let mut table = self.lock_table();
+            table.module_loads.begin(context);
+            let gates = self.driver.stream_gates();
+            let queue_states =
+                table.queue_states_mut().map(|(_, queue_state)| queue_state).filter(|queue_state| {
+                    queue_state.state.is_under_preemption()
+                        && queue_state.yields_to_loads
+                        && queue_state.queue.stream().context == context
+                });
+            if let Some(gates) = gates {
+                queue_states.for_each(|queue_state| queue_state.open_gates(gates));
+            }
+        }
+        self.enable_groups_of(context, None);
+        // What they wait for on the GPU may be behind the gates of others.
+        self.open_needed_gates();
+        self.observer.wake();
+    }
+
+    /// Such a call has returned. Streams that yielded stay as they are; the next preemption closes their gates again.
+    pub fn end_module_load(&self, context: Context) {
+        if !self.is_abandoned() {
+            self.lock_table().module_loads.end(context);
+        }
+    }
+}
+
+impl QueueState {
+    /// Opens the gates: admission alone holds the queue, and what the driver has of it goes on.
+    pub(super) fn open_gates(&mut self, gates: &dyn StreamGates) {
+        let (queue, stream) = (&self.queue, self.queue.stream());
+        if !queue.in_flight.with_gate_sequence(|sequence| sequence.is_closed()) {
+            return;
+        }
+        queue.in_flight.interrupted(gates.progress(stream).arrived);
+        queue.in_flight.with_gate_sequence(|sequence| {
+            sequence.open();
+            gates.store_word(stream, sequence.word());
+        });
+        self.preemption.level = self.preemption.level.map(|level| level.min(PreemptionLevel::Host));
+        self.preemption.seen = None;
+        self.state = self.state.after(Transition::Yield).unwrap_or(self.state);
+    }
+}

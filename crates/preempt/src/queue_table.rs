@@ -1,0 +1,234 @@
+//! The table of all queues, and the state behind its lock: pending commands, what they wait for, and which one may go
+//! next. Makes no driver calls.
+
+mod ending_contexts;
+mod module_loads;
+mod queue_state;
+mod selection;
+mod waiters;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::ids::{Context, Event, QueueId, Stream};
+use crate::queue::Queue;
+use crate::stream_state::StreamState;
+
+pub(crate) use ending_contexts::EndingContexts;
+pub(crate) use module_loads::ModuleLoads;
+pub(crate) use queue_state::{Entry, GroupControl, IdleWatch, Operation, QueueState};
+pub(crate) use selection::{SelectedEntry, Selection};
+pub(crate) use waiters::Waiters;
+
+/// Pending launches of an executable graph.
+#[derive(Debug, Default)]
+struct GraphUse {
+    pending_launches: usize,
+    destroy_requested: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct QueueTable {
+    queue_states: BTreeMap<QueueId, QueueState>,
+    streams: HashMap<(Context, u64), QueueId>,
+    graphs: HashMap<u64, GraphUse>,
+    created: u64,
+    /// Threads that wait for a change.
+    pub(crate) waiters: Waiters,
+    /// Contexts that are being ended.
+    pub(crate) ending_contexts: EndingContexts,
+    /// Contexts in which the driver is about to wait for all their work.
+    pub(crate) module_loads: ModuleLoads,
+    /// Unused events and their contexts, to be destroyed when no context is ending.
+    pub(crate) postponed_destroys: Vec<(Event, Option<Context>)>,
+    /// Another client is ready: adaptive bounds hold.
+    pub(crate) contended: bool,
+    /// The queue that the worker served last; the search for the next command begins behind it.
+    last_served: Option<QueueId>,
+}
+
+impl QueueTable {
+    /// The queue of a stream, created if it does not exist.
+    pub(crate) fn queue(&mut self, stream: Stream) -> Arc<Queue> {
+        if let Some(queue_state) =
+            self.streams.get(&(stream.context, stream.handle)).and_then(|id| self.queue_states.get(id))
+        {
+            return Arc::clone(&queue_state.queue);
+        }
+        self.created += 1;
+        let id = QueueId(self.created);
+        let queue = Queue::new(id, stream);
+        let gated = self.queue_states().any(|(_, queue_state)| {
+            queue_state.queue.is_gated() && queue_state.queue.stream().context == stream.context
+        });
+        queue.set_unrestricted(!(gated && stream.is_legacy()));
+        self.streams.insert((stream.context, stream.handle), id);
+        self.queue_states.insert(id, QueueState::new(Arc::clone(&queue)));
+        self.update_admission(id);
+        queue
+    }
+
+    pub(crate) fn queue_state(&self, id: QueueId) -> Option<&QueueState> {
+        self.queue_states.get(&id)
+    }
+
+    pub(crate) fn queue_state_mut(&mut self, id: QueueId) -> Option<&mut QueueState> {
+        self.queue_states.get_mut(&id)
+    }
+
+    /// Counts a thread that is about to use the stream in the driver without the table's lock. `None` if the stream
+    /// or its context is being destroyed. The use ends with `Engine::end_driver_use`.
+    pub(crate) fn begin_driver_use(&mut self, id: QueueId) -> Option<&mut QueueState> {
+        let queue_state = self.queue_states.get_mut(&id).filter(|queue_state| !queue_state.is_finished())?;
+        if self.ending_contexts.is_quiesced(queue_state.queue.stream().context) {
+            return None;
+        }
+        queue_state.driver_uses += 1;
+        Some(queue_state)
+    }
+
+    pub(crate) fn queue_states(&self) -> impl Iterator<Item = (QueueId, &QueueState)> {
+        self.queue_states.iter().map(|(id, queue_state)| (*id, queue_state))
+    }
+
+    pub(crate) fn queue_states_mut(&mut self) -> impl Iterator<Item = (QueueId, &mut QueueState)> {
+        self.queue_states.iter_mut().map(|(id, queue_state)| (*id, queue_state))
+    }
+
+    /// The queues of a context.
+    pub(crate) fn in_context(&self, context: Context) -> impl Iterator<Item = (QueueId, &QueueState)> {
+        self.queue_states().filter(move |(_, queue_state)| queue_state.queue.stream().context == context)
+    }
+
+    /// Queues whose earlier commands the driver completes before commands of `stream`: for the legacy default stream
+    /// all blocking streams, for a blocking stream the legacy one.
+    fn ordered_with(&self, stream: Stream) -> impl Iterator<Item = (QueueId, &QueueState)> {
+        self.queue_states().filter(move |(_, queue_state)| queue_state.queue.stream().is_ordered_with(stream))
+    }
+
+    /// Whether the queue's gates are open although it is preempted, because a thread makes a call that waits for all
+    /// work of the context.
+    pub(crate) fn is_yielding(&self, id: QueueId) -> bool {
+        self.queue_states.get(&id).is_some_and(|queue_state| {
+            queue_state.state.is_under_preemption()
+                && queue_state.yields_to_loads
+                && self.module_loads.is_loading(queue_state.queue.stream().context)
+        })
+    }
+
+    /// Whether running streams wait on the GPU for everything that this stream waits for.
+    pub(crate) fn blocks_running_streams(&self, stream: Stream) -> bool {
+        stream.is_legacy()
+            && self.ordered_with(stream).any(|(_, queue_state)| queue_state.state == StreamState::Running)
+    }
+
+    /// Queues to which nothing may be submitted while this stream is captured: the driver would end the capture.
+    pub(crate) fn excluded_by_capture(&self, stream: Stream) -> impl Iterator<Item = QueueId> {
+        let tied = self.ordered_with(stream).filter(move |_| !stream.is_legacy());
+        tied.map(|(id, _)| id)
+    }
+
+    /// Whether a stream has a queue.
+    pub(crate) fn contains(&self, stream: Stream) -> bool {
+        self.streams.contains_key(&(stream.context, stream.handle))
+    }
+
+    /// Whether the stream's handle still refers to this queue.
+    pub(crate) fn maps_handle_to(&self, queue: &Queue) -> bool {
+        let stream = queue.stream();
+        self.streams.get(&(stream.context, stream.handle)) == Some(&queue.id())
+    }
+
+    /// Positions in other queues that a command accepted now has to follow.
+    pub(crate) fn dependencies(&self, stream: Stream) -> Vec<(QueueId, u64)> {
+        let waiting = self.ordered_with(stream).filter(|(_, queue_state)| !queue_state.is_drained());
+        waiting.map(|(id, queue_state)| (id, queue_state.accepted)).collect()
+    }
+
+    /// Whether commands of this queue may go to the driver without being queued.
+    pub(crate) fn admits_directly(&self, id: QueueId) -> bool {
+        let Some(queue_state) = self.queue_states.get(&id) else { return false };
+        queue_state.state == StreamState::Running
+            && !queue_state.closing
+            && queue_state.deferred_error.is_none()
+            && queue_state.is_drained()
+            && self.ordered_with(queue_state.queue.stream()).all(|(_, leader)| leader.is_drained())
+    }
+
+    /// Opens or closes admission to a queue and to those that are ordered with it.
+    pub(crate) fn update_admission(&self, id: QueueId) {
+        let Some(queue_state) = self.queue_states.get(&id) else { return };
+        let followers = self.ordered_with(queue_state.queue.stream()).map(|(follower, _)| follower);
+        for id in followers.chain([id]) {
+            let Some(queue_state) = self.queue_states.get(&id) else { continue };
+            if self.admits_directly(id) {
+                queue_state.queue.admission.open();
+            } else {
+                queue_state.queue.admission.close();
+            }
+        }
+    }
+
+    /// Appends an operation to its queue. Returns its position.
+    pub(crate) fn push(
+        &mut self,
+        id: QueueId,
+        operation: Operation,
+        mut after: Vec<(QueueId, u64)>,
+    ) -> Option<u64> {
+        let stream = self.queue_states.get(&id)?.queue.stream();
+        after.extend(self.dependencies(stream));
+        if let Operation::Command(crate::command::Command::Graph(graph)) = &operation {
+            self.graphs.entry(*graph).or_default().pending_launches += 1;
+        }
+        let queue_state = self.queue_states.get_mut(&id)?;
+        let position = queue_state.push(Entry { operation, after });
+        self.update_admission(id);
+        Some(position)
+    }
+
+    /// Notes that a pending launch of a graph was submitted. Returns the graph if it is to be destroyed now.
+    pub(crate) fn graph_launched(&mut self, graph: u64) -> Option<u64> {
+        let graph_use = self.graphs.get_mut(&graph)?;
+        graph_use.pending_launches = graph_use.pending_launches.saturating_sub(1);
+        let (finished, destroy) = (graph_use.pending_launches == 0, graph_use.destroy_requested);
+        if finished {
+            self.graphs.remove(&graph);
+        }
+        (finished && destroy).then_some(graph)
+    }
+
+    /// Whether launches of a graph are pending.
+    pub(crate) fn is_graph_waiting(&self, graph: u64) -> bool {
+        self.graphs.contains_key(&graph)
+    }
+
+    /// Notes that the program destroys a graph. Returns `true` if pending launches postpone that.
+    pub(crate) fn request_graph_destroy(&mut self, graph: u64) -> bool {
+        self.graphs.get_mut(&graph).map(|graph_use| graph_use.destroy_requested = true).is_some()
+    }
+
+    /// Whether a thread waits for the command that a queue has just submitted.
+    pub(crate) fn is_awaited(&self, id: QueueId) -> bool {
+        self.waiters.is_satisfied(id, self.queue_states.get(&id).map(|queue_state| queue_state.submitted))
+    }
+
+    /// The queue's handle no longer refers to it: the driver may give the handle to another stream.
+    pub(crate) fn unmap_handle(&mut self, id: QueueId) {
+        self.streams.retain(|_, named| *named != id);
+    }
+
+    /// Removes a queue.
+    pub(crate) fn remove(&mut self, id: QueueId) -> Option<QueueState> {
+        self.unmap_handle(id);
+        let queue_state = self.queue_states.remove(&id)?;
+        queue_state.queue.admission.close();
+        for (_, other) in self.queue_states() {
+            other.queue.in_flight.with_gate_sequence(|sequence| sequence.remove_needs_of(id));
+        }
+        let followers: Vec<_> = self.ordered_with(queue_state.queue.stream()).map(|(id, _)| id).collect();
+        followers.into_iter().for_each(|id| self.update_admission(id));
+        Some(queue_state)
+    }
+}
