@@ -5,6 +5,7 @@
 //! much memory ([`memory`]), and what were they promised ([`resources`]).
 #![forbid(unsafe_code)]
 
+pub mod backoff;
 pub mod bucket;
 pub mod gates;
 pub mod ids;
@@ -12,6 +13,7 @@ pub mod ledger;
 pub mod memory;
 pub mod pod_cgroup;
 pub mod quota;
+pub mod rate_limiter;
 pub mod resources;
 pub mod share;
 pub mod steering;
