@@ -1,4 +1,4 @@
-//! The data plane's time: a clock, the time-stamp counter beside it, and a timer that wakes the loop.
+//! The event loop's time: a clock, the time-stamp counter beside it, and a timer that wakes the loop.
 
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
@@ -6,12 +6,12 @@ use sluice_sys::{clock, tsc};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How long a relation between clock and counter is trusted, nanoseconds.
+/// How long a calibration of the counter against the clock is used, nanoseconds.
 const CALIBRATION_LIFE_NS: u64 = 1_000_000_000;
 
 /// A monotonic clock with a timer.
 pub trait Clock: Send {
-    /// Nanoseconds; never goes back. What clients of the pages compare with: CLOCK_MONOTONIC.
+    /// Nanoseconds; never goes back. Processes compare the deadlines on their pages with the same clock: CLOCK_MONOTONIC.
     fn now_ns(&self) -> u64;
     /// The time-stamp counter's value at a time; `None` where the counter cannot be used.
     fn ticks_at(&mut self, ns: u64) -> Option<u64>;
@@ -20,7 +20,7 @@ pub trait Clock: Send {
     /// Wakes the loop at `at` (at once if it has passed), or not at all.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system call returns.
     fn arm(&mut self, at: Option<u64>) -> io::Result<()>;
     /// Makes the timer unreadable until it is armed again or its time comes.
     fn acknowledge(&mut self);
@@ -39,7 +39,7 @@ impl SystemClock {
     /// Opens the timer and measures the TSC (20 ms).
     ///
     /// # Errors
-    /// What timerfd_create says.
+    /// What timerfd_create returns.
     pub fn new() -> io::Result<Self> {
         let timer =
             TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
@@ -68,7 +68,7 @@ impl Clock for SystemClock {
     }
 
     fn arm(&mut self, at: Option<u64>) -> io::Result<()> {
-        // A timer that fires too early costs one turn of the loop; setting it costs a system call each time.
+        // A timer that fires too early costs one round of the loop; setting it costs a system call each time.
         match (at, self.armed) {
             (None, _) => return Ok(()),
             (Some(at), Some(armed)) if armed <= at => return Ok(()),
@@ -84,7 +84,7 @@ impl Clock for SystemClock {
     fn acknowledge(&mut self) {
         self.armed = None;
         let mut count = [0; 8];
-        // Nothing to read means that it was armed anew meanwhile, which is fine.
+        // Nothing to read means that it was armed anew meanwhile.
         let _ = nix::unistd::read(&self.timer, &mut count);
     }
 }

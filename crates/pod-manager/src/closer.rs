@@ -1,12 +1,12 @@
-//! Closes what peers have had a hand in, on a thread of its own.
+//! The closing thread: closes what peers have sent or hold the other end of.
 //!
-//! The last close of a descriptor can take as long as whoever made it likes (a TCP socket that lingers, a file of a slow file
-//! system), and a unix socket closes the descriptors that still lie in it. Nobody can make the data plane wait for that.
+//! The last close of a descriptor can take as long as its creator likes (a TCP socket that lingers, a file of a slow file system), and
+//! a unix socket closes the descriptors that still lie in it. No peer can make the event loop wait for that.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
 
-/// The sending end; the thread ends when it is dropped and everything is closed. Nobody waits for that.
+/// The sending end. The thread ends when all copies are dropped and everything is closed; no thread waits for that.
 #[derive(Clone, Debug)]
 pub(crate) struct Closer(Sender<Box<dyn Send>>);
 
@@ -20,7 +20,7 @@ impl Closer {
         Ok(Self(sender))
     }
 
-    /// Drops it there.
+    /// Drops `thing` on the thread.
     pub(crate) fn close(&self, thing: impl Send + 'static) {
         // The thread ends no earlier than this.
         let _ = self.0.send(Box::new(thing));

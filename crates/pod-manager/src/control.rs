@@ -1,9 +1,9 @@
-//! Messages from other threads to the data plane.
+//! Messages from other threads to the event loop.
 
 use crate::adopt::{Proof, Sighted};
-use crate::agent::ClientSet;
-use crate::channels::Report;
-use crate::definition::Definition;
+use crate::agent_api::ClientSet;
+use crate::channel_groups::ControlReport;
+use crate::clients::Definition;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_proto::control::SnapshotResponse;
 use std::io;
@@ -12,22 +12,22 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
-/// What the data plane is asked to do.
+/// A message.
 #[derive(Debug)]
 pub(crate) enum Control {
-    /// The resource file has changed and is right.
+    /// The resource file has changed and is valid.
     Clients(Vec<Definition>),
-    /// The node agent says who the clients are; what became of it is answered.
+    /// The set of clients from the node agent. The event loop answers whether it is in force.
     SetClients(ClientSet, oneshot::Sender<Result<(), Outdated>>),
-    /// What every client was promised and has used, now.
+    /// Asks for what every client was promised and has used.
     Snapshot(oneshot::Sender<SnapshotResponse>),
-    /// Bring the gauges up to date, then say so.
+    /// Asks for up-to-date gauges.
     Refresh(oneshot::Sender<()>),
     /// A control of a channel group has ended.
-    Controlled(Report),
-    /// What the adopter has found.
+    Controlled(ControlReport),
+    /// The result of a search for processes without the hook.
     Sighted(Sighted),
-    /// Whether what a process has announced is its own.
+    /// The result of an ownership check.
     Proven(Proof),
     /// Stop serving.
     Stop,
@@ -47,7 +47,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Sends a message and wakes the data plane. Without a data plane the message is dropped.
+    /// Sends a message and wakes the event loop. Without an event loop the message is dropped.
     pub(crate) fn send(&self, message: Control) {
         if self.sender.send(message).is_ok() {
             // The counter is full only after 2^64 - 2 unread messages.
@@ -71,13 +71,13 @@ impl Inbox {
 
     /// All messages, oldest first.
     pub(crate) fn take(&self) -> Vec<Control> {
-        // Read before looking, so that a message sent meanwhile wakes again.
+        // Read before the messages are taken, so that a message sent meanwhile wakes the loop again.
         let _ = self.wake.read();
         self.receiver.try_iter().collect()
     }
 }
 
-/// A new pair.
+/// A new channel.
 pub(crate) fn pair() -> io::Result<(Remote, Inbox)> {
     let (sender, receiver) = channel();
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;

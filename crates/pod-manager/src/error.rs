@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// What this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Where it failed, on what, and why.
+/// What failed, on what, and why.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,7 +20,7 @@ pub enum Error {
     ReadResources {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// What the system returned.
         source: io::Error,
     },
     /// The resource file is wrong.
@@ -28,23 +28,23 @@ pub enum Error {
     Resources {
         /// The file.
         path: PathBuf,
-        /// Every mistake in it.
+        /// Every mistake in the file.
         mistakes: Mistakes,
     },
     /// The unix socket cannot be opened.
     #[error("cannot listen on {}: {source}", path.display())]
     Socket {
-        /// Where.
+        /// Its path or address.
         path: PathBuf,
-        /// What the system said, or who is there already.
+        /// What the system returned, or what occupies the path.
         source: io::Error,
     },
     /// A TCP address cannot be opened.
     #[error("cannot listen on {address}: {source}")]
     Tcp {
-        /// Where.
+        /// Its path or address.
         address: std::net::SocketAddr,
-        /// What the system said.
+        /// What the system returned.
         source: io::Error,
     },
     /// A system call that always works did not.
@@ -52,7 +52,7 @@ pub enum Error {
     System {
         /// What was attempted.
         what: &'static str,
-        /// What the system said.
+        /// What the system returned.
         source: io::Error,
     },
     /// A thread of the manager panicked.

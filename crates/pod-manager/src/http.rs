@@ -15,10 +15,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long the data plane may take to answer before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the event loop may take to answer before it counts as hung.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a request needs. The lock is between HTTP requests only; the data plane never takes it.
+/// What a request needs. The lock is between HTTP requests only; the event loop never takes it.
 #[derive(Clone)]
 struct Shared {
     remote: Remote,
@@ -42,7 +42,7 @@ impl Server {
         let serve = async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => Seats::new(listener),
-                Err(error) => return tracing::error!(%error, "no metrics"),
+                Err(error) => return tracing::error!(%error, "metrics cannot be served"),
             };
             let app = Router::new()
                 .route("/metrics", get(metrics))
@@ -51,7 +51,7 @@ impl Server {
             tokio::select! {
                 outcome = async { axum::serve(listener, app).await } => {
                     if let Err(error) = outcome {
-                        tracing::error!(%error, "no metrics any more");
+                        tracing::error!(%error, "metrics are no longer served");
                     }
                 }
                 _ = stopped => {}
@@ -71,16 +71,16 @@ impl Server {
     }
 }
 
-/// Asks the data plane to bring the gauges up to date; `false` if it does not answer.
+/// Asks the event loop to update the gauges; `false` if it does not answer.
 async fn refresh(remote: &Remote) -> bool {
     let (done, answer) = oneshot::channel();
     remote.send(Control::Refresh(done));
-    matches!(tokio::time::timeout(PATIENCE, answer).await, Ok(Ok(())))
+    matches!(tokio::time::timeout(ANSWER_TIMEOUT, answer).await, Ok(Ok(())))
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {
     if !refresh(&shared.remote).await {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the data plane does not answer\n").into_response();
+        return (StatusCode::SERVICE_UNAVAILABLE, "the event loop does not answer\n").into_response();
     }
     let exposition = shared.exposition.lock().unwrap_or_else(PoisonError::into_inner);
     match exposition.text() {
@@ -93,6 +93,6 @@ async fn healthz(State(shared): State<Shared>) -> Response {
     if refresh(&shared.remote).await {
         (StatusCode::OK, "ok\n").into_response()
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the data plane does not answer\n").into_response()
+        (StatusCode::SERVICE_UNAVAILABLE, "the event loop does not answer\n").into_response()
     }
 }

@@ -1,39 +1,65 @@
-//! The pod-manager: one process per GPU that hands out tokens and memory to the clients that one resource file, or the
-//! node agent, names; it steers the channel groups of those that let it.
+//! The pod-manager: one process per GPU that grants GPU time and memory to its clients.
 //!
-//! [`run`] serves until a signal; [`start`] serves beside the caller. One thread, the data plane, owns tokens, ledgers,
-//! connections and pages; it takes no lock and waits for nothing but its epoll. Everything that may block (reading the
-//! resource file, HTTP, the control API, the driver) is on other threads and reaches it by messages.
+//! The clients are the entries of a resource file, or the pods that the node agent names. The manager schedules the channel groups of
+//! processes that send a control descriptor; all other processes are scheduled by token.
+//!
+//! [`run`] serves until a signal; [`start`] serves beside the caller. One thread, the event loop, owns all state: grants, memory,
+//! connections, pages, channel groups. It takes no lock and waits only in epoll. Everything that may block (the resource file, HTTP, the
+//! control API, the driver) is on other threads, which reach the event loop by messages.
+//!
+//! ```no_run
+//! use sluice_pod_manager::{Config, start};
+//!
+//! let manager = start(Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources"))?;
+//! manager.stop()?;
+//! # Ok::<(), sluice_pod_manager::Error>(())
+//! ```
+//!
+//! Where to look:
+//!
+//! | module | content |
+//! |---|---|
+//! | `event_loop` | the loop: wait, hand events to parts, decide, carry out effects |
+//! | `connections` | listeners, limits, frames, attaches that wait for their pods |
+//! | `clients` | clients, processes, their pages and wake-ups |
+//! | `grants` | what the token ledger decides, written to pages |
+//! | [`channel_groups`] | scheduling by enabling and disabling channel groups, the control executor, the escrow of descriptors |
+//! | `stream_gates` | gates of best-effort processes beside a latency-critical one |
+//! | `unhooked`, [`adopt`] | processes that run without the hook |
+//! | `agent_api`, `metrics`, `http` | the control API of the node agent, metrics and health |
 #![forbid(unsafe_code)]
 
 pub mod adopt;
-mod agent;
-pub mod channels;
-mod client_table;
+mod agent_api;
+pub mod channel_groups;
+mod clients;
 pub mod clock;
 mod closer;
 mod config;
-mod connection;
+mod connections;
 mod control;
-mod data_plane;
-mod definition;
+mod effect;
 mod error;
+mod event_loop;
+mod grants;
 mod http;
 pub mod identity;
+mod io;
 mod listen;
+mod log_limiter;
 mod metrics;
 pub mod peer;
-mod process;
-mod reason;
-mod rings;
+mod poller;
+mod resource_file;
 mod server;
-mod tally;
-mod throttle;
-mod watch;
+mod stream_gates;
+mod unhooked;
 
+// `adopt` names this path until its module moves to `unhooked`.
+pub(crate) use channel_groups as channels;
 pub use config::{
     Adoption, AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatesOf, OnManagerLoss,
 };
+pub use connections::Reason;
 pub use error::{Error, Result};
-pub use reason::Reason;
 pub use server::{Handle, Parts, run, start, start_with};

@@ -9,21 +9,21 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A unix socket that listens, but not at its path yet.
+/// A unix socket that listens beside its path, where clients do not find it yet.
 #[derive(Debug)]
-pub(crate) struct Hidden {
+pub(crate) struct UnpublishedSocket {
     listener: UnixListener,
     beside: PathBuf,
     path: PathBuf,
     inode: (u64, u64),
 }
 
-/// A listening unix socket and its path, which goes when this does.
+/// A listening unix socket. Its path is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct UnixSocket {
     pub(crate) listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of our socket: another manager's is left alone.
+    /// Device and inode of this socket: that of another manager is not removed.
     inode: (u64, u64),
 }
 
@@ -33,17 +33,17 @@ impl UnixSocket {
     /// It is made beside the path and then renamed onto it, so a client finds either the old socket or a new one that
     /// already listens with the right permissions, and a stale one never stands in the way.
     pub(crate) fn open(path: &Path, mode: u32) -> Result<Self> {
-        Hidden::open(path, mode)?.publish()
+        UnpublishedSocket::open(path, mode)?.publish()
     }
 }
 
-impl Hidden {
-    /// Makes everything ready: what remains is to be found at `path`.
+impl UnpublishedSocket {
+    /// Creates the socket and listens; only the rename onto `path` remains.
     pub(crate) fn open(path: &Path, mode: u32) -> Result<Self> {
         Self::open_io(path, mode).map_err(|source| Error::Socket { path: path.to_owned(), source })
     }
 
-    /// Lets clients find it.
+    /// Renames it onto its path.
     pub(crate) fn publish(self) -> Result<UnixSocket> {
         if let Err(source) = fs::rename(&self.beside, &self.path) {
             return Err(Error::Socket { path: self.path.clone(), source });
@@ -58,11 +58,11 @@ impl Hidden {
         if let Some(parent) = parent {
             fs::create_dir_all(parent)?;
         }
-        refuse_what_is_there(path)?;
+        refuse_occupied_path(path)?;
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}", std::process::id()));
         let beside = PathBuf::from(beside);
-        // What a manager with our number left behind when it was killed in the middle of this.
+        // A manager with the same pid may have been killed before it renamed its socket.
         let _ = fs::remove_file(&beside);
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -83,9 +83,9 @@ impl Hidden {
     }
 }
 
-impl Drop for Hidden {
+impl Drop for UnpublishedSocket {
     fn drop(&mut self) {
-        // Gone already if it was published.
+        // It no longer exists if it was published.
         let _ = fs::remove_file(&self.beside);
     }
 }
@@ -100,13 +100,13 @@ impl Drop for UnixSocket {
     }
 }
 
-/// Refuses a path where something else than a dead socket is.
-fn refuse_what_is_there(path: &Path) -> io::Result<()> {
+/// Refuses a path with anything else than the socket of a manager that has ended.
+fn refuse_occupied_path(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(found) if !found.file_type().is_socket() => {
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"))
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path is a file and no socket"))
         }
         Ok(_) => match UnixStream::connect(path) {
             Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another manager listens there")),

@@ -1,20 +1,21 @@
-//! Puts the parts together and runs them.
+//! Assembles the manager from its parts, and runs it.
 
 use crate::adopt::{KernelScout, Scout};
-use crate::agent;
-use crate::channels::{Adopt, Custody, Nvrm, verdict};
+use crate::agent_api;
+use crate::channel_groups::{ControlDriver, EscrowClient, Nvrm, self_test};
+use crate::clients::{Definition, of_file};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Adoption, ClientSource, Config, Controls};
 use crate::control::{self, Control, Remote};
-use crate::data_plane::{DataPlane, Inputs};
-use crate::definition::{self, Definition};
+use crate::connections::ConnectionInputs;
 use crate::error::{Attempt, Error, Result};
+use crate::event_loop::{EventLoop, Inputs};
 use crate::http;
 use crate::identity::{ByCgroup, ByName, Identify};
-use crate::listen::{self, Hidden, UnixSocket};
+use crate::listen::{self, UnixSocket, UnpublishedSocket};
 use crate::metrics;
 use crate::peer::{KernelPeers, Peers};
-use crate::watch::Watcher;
+use crate::resource_file::Watcher;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -28,25 +29,25 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 use tracing::{info, warn};
 
-/// What can be exchanged: time, and what is believed about peers.
+/// The parts that tests replace: time, peers, the driver, the search for processes without the hook.
 pub struct Parts {
     /// Time.
     pub clock: Box<dyn Clock>,
-    /// Which process is at the other end.
+    /// Which process is at the other end of a connection.
     pub peers: Box<dyn Peers>,
-    /// Which client it is.
+    /// Which client a peer belongs to.
     pub identify: Box<dyn Identify>,
-    /// Which descriptors lead to a driver; `None`: no channel group is controlled.
-    pub adopt: Option<Box<dyn Adopt>>,
-    /// Who looks for programs without the hook; `None`: nobody is looked for.
+    /// Opens control descriptors; `None`: no channel group is controlled.
+    pub driver: Option<Box<dyn ControlDriver>>,
+    /// Searches for processes without the hook; `None`: there is no search.
     pub scout: Option<Box<dyn Scout>>,
-    /// A packet socket to whoever gets duplicates of the ways to the driver; `None`: nobody.
-    pub custody: Option<OwnedFd>,
+    /// A packet socket to the keeper of copies of control descriptors; `None`: copies are not kept.
+    pub escrow: Option<OwnedFd>,
 }
 
 impl Parts {
-    /// The system's clock and the kernel's word on peers; names as claimed where clients come from a file, pods by their
-    /// cgroup where they come from the node agent.
+    /// The system's clock, and peers as the kernel reports them. Clients of a file are identified by the name that a peer claims, those
+    /// of the node agent by the peer's cgroup.
     ///
     /// # Errors
     /// When the timer cannot be opened, or standard input is not what [`Config::custody`] says.
@@ -56,24 +57,24 @@ impl Parts {
             ClientSource::File { .. } => (KernelPeers::default(), Box::new(ByName)),
             ClientSource::Agent(_) => (KernelPeers::with_places(), Box::new(ByCgroup)),
         };
-        let adopt: Option<Box<dyn Adopt>> = match config.controls {
-            Controls::Auto => nvrm(false, verdict::controls(config, &Driver::loaded())),
+        let driver: Option<Box<dyn ControlDriver>> = match config.controls {
+            Controls::Auto => nvrm(false, self_test::allowed_controls(config, &Driver::loaded())),
             Controls::AnyDriver => nvrm(false, Allows::Everything),
-            Controls::Simulated => nvrm(true, verdict::controls(config, &Driver::Unseen)),
+            Controls::Simulated => nvrm(true, self_test::allowed_controls(config, &Driver::Unseen)),
             Controls::Off => None,
         };
-        let custody =
-            config.custody.then(from_supervisor).transpose().attempt("socket on standard input (custody)")?;
-        let scout = adopt.as_ref().and_then(|_| scout(config));
-        Ok(Self { clock, peers: Box::new(peers), identify, adopt, scout, custody })
+        let escrow = config.custody.then(escrow_socket).transpose();
+        let escrow = escrow.attempt("socket on standard input (custody)")?;
+        let scout = driver.as_ref().and_then(|_| scout(config));
+        Ok(Self { clock, peers: Box::new(peers), identify, driver, scout, escrow })
     }
 }
 
-/// A unix socket that keeps the borders of packets.
+/// Domain and type of a unix socket that keeps message boundaries.
 const PACKETS: (i32, i32) = (AddressFamily::Unix as i32, SockType::SeqPacket as i32);
 
-/// What the supervisor has put in the place of standard input.
-fn from_supervisor() -> std::io::Result<OwnedFd> {
+/// The escrow socket, which the node agent passes as standard input.
+fn escrow_socket() -> std::io::Result<OwnedFd> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
     match kind::of(socket.as_fd())? {
         Kind::Socket { domain, kind } if (domain, kind) == PACKETS => Ok(socket),
@@ -81,14 +82,14 @@ fn from_supervisor() -> std::io::Result<OwnedFd> {
     }
 }
 
-/// Only pods have cgroups by which their processes are known.
+/// The search for processes without the hook. Only processes of pods are recognised from outside, by their cgroups.
 fn scout(config: &Config) -> Option<Box<dyn Scout>> {
     let ClientSource::Agent(agent) = &config.clients else { return None };
     let simulated = config.controls == Controls::Simulated;
     (config.adopt == Adoption::Auto).then(|| Box::new(KernelScout::new(&agent.gpu_uuid, simulated)) as _)
 }
 
-fn nvrm(simulated: bool, allows: Allows) -> Option<Box<dyn Adopt>> {
+fn nvrm(simulated: bool, allows: Allows) -> Option<Box<dyn ControlDriver>> {
     let slices = match allows {
         Allows::Everything => true,
         Allows::Stops => false,
@@ -101,8 +102,8 @@ fn nvrm(simulated: bool, allows: Allows) -> Option<Box<dyn Adopt>> {
 #[derive(Debug)]
 pub struct Handle {
     remote: Remote,
-    side: Side,
-    data_plane: JoinHandle<Result<()>>,
+    side: SideThreads,
+    event_loop: JoinHandle<Result<()>>,
     tcp: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 }
@@ -126,27 +127,27 @@ impl Handle {
     /// What went wrong while it ran.
     pub fn stop(self) -> Result<()> {
         self.remote.send(Control::Stop);
-        let served = self.data_plane.join().map_err(|_| Error::Panicked("data plane"))?;
+        let served = self.event_loop.join().map_err(|_| Error::Panicked("event loop"))?;
         self.side.stop()?;
         served
     }
 }
 
-/// The threads beside the data plane.
+/// The threads beside the event loop.
 #[derive(Debug)]
-struct Side {
-    source: Source,
+struct SideThreads {
+    source: ClientSourceThread,
     http: Option<http::Server>,
 }
 
-/// The thread that says who the clients are.
+/// The thread that provides the set of clients.
 #[derive(Debug)]
-enum Source {
+enum ClientSourceThread {
     File(Watcher),
-    Agent(agent::Server),
+    Agent(agent_api::Server),
 }
 
-impl Source {
+impl ClientSourceThread {
     fn stop(self) -> Result<()> {
         match self {
             Self::File(watcher) => watcher.stop(),
@@ -155,7 +156,7 @@ impl Source {
     }
 }
 
-impl Side {
+impl SideThreads {
     fn stop(self) -> Result<()> {
         let source = self.source.stop();
         let served = self.http.map_or(Ok(()), http::Server::stop);
@@ -164,9 +165,9 @@ impl Side {
 }
 
 struct Assembled {
-    plane: DataPlane,
+    event_loop: EventLoop,
     remote: Remote,
-    side: Side,
+    side: SideThreads,
     tcp: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 }
@@ -186,19 +187,19 @@ pub fn run(config: Config) -> Result<()> {
     let signals = SignalFd::with_flags(&signals, flags).attempt("signalfd")?;
     raise_descriptor_limit();
     let assembled = assemble(&config, Parts::system(&config)?, Some(signals))?;
-    let served = assembled.plane.serve();
+    let served = assembled.event_loop.serve();
     assembled.side.stop()?;
     served
 }
 
-/// A process costs five descriptors, and the soft limit is often for programs that call select().
+/// Raises the soft limit of descriptors: a process costs five of them, and the soft limit is low for programs that call select().
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         let raise = soft < hard;
         if raise { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
     });
     if let Err(error) = raised {
-        warn!(%error, "cannot raise the limit of descriptors");
+        warn!(%error, "cannot raise the limit of open descriptors");
     }
 }
 
@@ -216,12 +217,12 @@ pub fn start(config: Config) -> Result<Handle> {
 /// # Errors
 /// As [`run`].
 pub fn start_with(config: Config, parts: Parts) -> Result<Handle> {
-    let Assembled { plane, remote, side, tcp, metrics } = assemble(&config, parts, None)?;
-    let data_plane = std::thread::Builder::new()
+    let Assembled { event_loop, remote, side, tcp, metrics } = assemble(&config, parts, None)?;
+    let event_loop = std::thread::Builder::new()
         .name("sluice-tokens".into())
-        .spawn(move || plane.serve())
-        .attempt("start the data plane")?;
-    Ok(Handle { remote, side, data_plane, tcp, metrics })
+        .spawn(move || event_loop.serve())
+        .attempt("start the event loop")?;
+    Ok(Handle { remote, side, event_loop, tcp, metrics })
 }
 
 fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<Assembled> {
@@ -238,32 +239,28 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             http.as_ref().and_then(|listener| listener.local_addr().ok()),
         );
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
-        let Parts { clock, peers, identify, adopt, scout, custody } = parts;
-        let custody = custody.map(Custody::over).transpose().attempt("prepare the socket for duplicates")?;
-        let reports = remote.clone();
+        let Parts { clock, peers, identify, driver, scout, escrow } = parts;
+        let escrow = escrow.map(EscrowClient::over).transpose().attempt("prepare the escrow socket")?;
         let inputs = Inputs {
-            unix,
-            tcp,
+            connections: ConnectionInputs { unix, tcp, peers, identify },
             signals,
             inbox,
-            meters,
+            metrics: meters,
             clock,
-            peers,
-            identify,
-            adopt,
-            custody,
+            driver,
+            escrow,
             scout,
-            remote: reports,
+            remote: remote.clone(),
         };
-        let plane = DataPlane::new(config, definitions, inputs)?;
+        let event_loop = EventLoop::new(config, definitions, inputs)?;
         let http =
             http.map(|listener| http::Server::start(listener, remote.clone(), exposition)).transpose()?;
-        Ok((plane, http, addresses))
+        Ok((event_loop, http, addresses))
     })();
     match outcome {
-        Ok((plane, http, (tcp, metrics))) => {
-            info!(socket = %config.socket.display(), ?tcp, ?metrics, "serves");
-            Ok(Assembled { plane, remote, side: Side { source, http }, tcp, metrics })
+        Ok((event_loop, http, (tcp, metrics))) => {
+            info!(socket = %config.socket.display(), ?tcp, ?metrics, "pod-manager serves");
+            Ok(Assembled { event_loop, remote, side: SideThreads { source, http }, tcp, metrics })
         }
         Err(error) => {
             source.stop()?;
@@ -272,18 +269,18 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
     }
 }
 
-/// Starts the thread that says who the clients are; whom it knows already.
-fn open_source(clients: &ClientSource, remote: &Remote) -> Result<(Source, Vec<Definition>)> {
+/// Starts the thread that provides the set of clients. Returns the clients that are known already.
+fn open_source(clients: &ClientSource, remote: &Remote) -> Result<(ClientSourceThread, Vec<Definition>)> {
     match clients {
         ClientSource::File { path, swapped } => {
             let reading = Reading { swapped: *swapped };
             let (watcher, resources) = Watcher::start(path, reading, remote.clone())?;
-            Ok((Source::File(watcher), definition::of_file(resources)))
+            Ok((ClientSourceThread::File(watcher), of_file(resources)))
         }
         ClientSource::Agent(agent) => {
-            let socket = Hidden::open(&agent.control, 0o600)?;
-            let server = agent::Server::start(socket, remote.clone())?;
-            Ok((Source::Agent(server), Vec::new()))
+            let socket = UnpublishedSocket::open(&agent.control, 0o600)?;
+            let server = agent_api::Server::start(socket, remote.clone())?;
+            Ok((ClientSourceThread::Agent(server), Vec::new()))
         }
     }
 }

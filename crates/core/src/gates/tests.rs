@@ -1,4 +1,4 @@
-//! The gates in simulated time.
+//! The stream gates in simulated time.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,98 +13,67 @@ fn idle_since(since_ns: u64) -> Activity {
 }
 
 #[test]
-fn they_are_closed_while_somebody_is_busy_and_for_a_moment_after_that() {
+fn gates_are_closed_while_a_critical_process_is_busy_and_for_the_idle_time_after_that() {
     let mut gates = Gates::new(GatePolicy::default());
-    assert_eq!((gates.look(S, [].into_iter()), gates.wake_at()), (Gating::Unwanted, None));
-    assert_eq!(gates.look(S, [idle_since(0)].into_iter()), Gating::Open);
-    assert_eq!(gates.look(S + MS, [idle_since(0), BUSY].into_iter()), Gating::Closed);
+    assert_eq!((gates.update(S, None, [].into_iter()), gates.wake_at()), (Gating::Unwanted, None));
+    assert_eq!(gates.update(S, None, [idle_since(0)].into_iter()), Gating::Open);
+    assert_eq!(gates.update(S + MS, None, [idle_since(0), BUSY].into_iter()), Gating::Closed);
     let done = S + 2 * MS;
-    assert_eq!(gates.look(done + 499 * US, [idle_since(done)].into_iter()), Gating::Closed);
+    assert_eq!(gates.update(done + 499 * US, None, [idle_since(done)].into_iter()), Gating::Closed);
     assert_eq!(gates.wake_at(), Some(done + 500 * US));
-    assert_eq!(gates.look(done + 500 * US, [idle_since(done)].into_iter()), Gating::Open);
+    assert_eq!(gates.update(done + 500 * US, None, [idle_since(done)].into_iter()), Gating::Open);
 }
 
 #[test]
-fn they_are_closed_for_work_that_is_announced_and_opened_when_it_does_not_come() {
+fn gates_are_closed_for_announced_work_and_opened_if_it_does_not_come() {
     let mut gates = Gates::new(GatePolicy::default());
-    gates.set_awaited(Some(S + 2 * MS));
-    assert_eq!(gates.look(S, [].into_iter()), Gating::Unwanted, "by nobody");
-    assert_eq!(gates.look(S, [idle_since(0)].into_iter()), Gating::Closed);
+    let announced = Some(S + 2 * MS);
+    assert_eq!(gates.update(S, announced, [].into_iter()), Gating::Unwanted, "without a process");
+    assert_eq!(gates.update(S, announced, [idle_since(0)].into_iter()), Gating::Closed);
     assert!(gates.wake_at() <= Some(S + 2 * MS));
-    assert_eq!(gates.look(S + 2 * MS, [idle_since(0)].into_iter()), Gating::Open);
+    assert_eq!(gates.update(S + 2 * MS, announced, [idle_since(0)].into_iter()), Gating::Open);
     // It comes: from then on it counts as any work does.
-    gates.set_awaited(Some(S + 6 * MS));
-    assert_eq!(gates.look(S + 4 * MS, [idle_since(0)].into_iter()), Gating::Closed);
-    gates.set_awaited(None);
+    assert_eq!(gates.update(S + 4 * MS, Some(S + 6 * MS), [idle_since(0)].into_iter()), Gating::Closed);
     let work = Activity { busy: true, since_ns: S + 5 * MS };
-    assert_eq!(gates.look(S + 5 * MS, [work].into_iter()), Gating::Closed);
+    assert_eq!(gates.update(S + 5 * MS, None, [work].into_iter()), Gating::Closed);
 }
 
 #[test]
-fn what_is_announced_without_end_leaves_the_others_the_least_share() {
+fn endless_announcements_leave_the_others_the_least_share() {
     let mut gates = Gates::new(GatePolicy::default());
-    gates.set_awaited(Some(u64::MAX));
-    let (open, closed, _) = run(&mut gates, S, 20 * S, |_| vec![idle_since(0)]);
+    let idle = |_| vec![idle_since(0)];
+    let (open, closed, _) = run_announcing(&mut gates, S, 20 * S, Some(u64::MAX), idle);
     assert!((0.049..0.051).contains(&(open as f64 / (open + closed) as f64)), "{open} of {}", open + closed);
 }
 
-/// Serves a request whose work begins and ends at these times, looking when asked to and when it rings; how long after its end the gates
-/// were opened, and whether they were open while it worked.
+/// Serves a request whose work begins and ends at these times, and updates whenever the gates ask for it. Returns how long after its end
+/// the gates were opened, and whether they were open while it worked.
 fn serve(gates: &mut Gates, idle: u64, work: &[(u64, u64)]) -> (u64, bool) {
     let mut now = work[0].0;
     let mut idle = idle_since(idle);
     let mut found_open = false;
     for (index, (begin, end)) in work.iter().enumerate() {
         while now < *begin {
-            gates.look(now, [idle].into_iter());
+            gates.update(now, None, [idle].into_iter());
             now = gates.wake_at().unwrap_or(*begin).min(*begin);
         }
         found_open |= index > 0 && !gates.state().is_closed();
         now = *begin;
         while now < *end {
-            gates.look(now, [Activity { busy: true, since_ns: *begin }].into_iter());
+            gates.update(now, None, [Activity { busy: true, since_ns: *begin }].into_iter());
             now = gates.wake_at().unwrap_or(*end);
         }
         idle = idle_since(*end);
     }
     let end = work[work.len() - 1].1;
-    while gates.look(now, [idle].into_iter()).is_closed() {
+    while gates.update(now, None, [idle].into_iter()).is_closed() {
         now = gates.wake_at().unwrap_or(now + MS);
     }
     (now - end, found_open)
 }
 
 #[test]
-fn requests_in_one_piece_leave_the_gates_closed_hardly_longer_than_they_last() {
-    let mut gates = Gates::new(GatePolicy::default());
-    let mut took = Vec::new();
-    for nth in 0..600 {
-        let begin = S + nth * 4 * MS;
-        took.push(serve(&mut gates, begin - 4 * MS + 300 * US, &[(begin, begin + 300 * US)]).0);
-    }
-    assert!(took[..100].iter().all(|ns| *ns >= 500 * US), "nothing is known yet");
-    assert!(took[550..].iter().all(|ns| *ns <= 150 * US), "{:?}", &took[550..]);
-}
-
-#[test]
-fn those_who_leave_after_a_request_do_not_make_the_gates_stay_closed_for_longer() {
-    let mut gates = Gates::new(GatePolicy::default());
-    let mut took = Vec::new();
-    for nth in 0..1200 {
-        let begin = S + nth * 4 * MS;
-        let end = begin + 300 * US;
-        took.push(serve(&mut gates, begin - 4 * MS + 300 * US, &[(begin, end)]).0);
-        if nth % 100 == 99 {
-            // Another one, whose request was the last, leaves.
-            gates.look(begin + 3 * MS, [idle_since(end), idle_since(begin + 3 * MS)].into_iter());
-            gates.look(begin + 3 * MS + US, [idle_since(end)].into_iter());
-        }
-    }
-    assert!(took[1150..].iter().all(|ns| *ns <= 150 * US), "{:?}", &took[1150..]);
-}
-
-#[test]
-fn requests_with_pauses_inside_keep_the_gates_closed_for_those() {
+fn short_pauses_inside_requests_leave_the_gates_closed() {
     let mut gates = Gates::new(GatePolicy::default());
     let mut opened = 0;
     for nth in 0..2000 {
@@ -118,20 +87,30 @@ fn requests_with_pauses_inside_keep_the_gates_closed_for_those() {
 }
 
 #[test]
-fn the_death_of_the_only_busy_one_opens_them() {
+fn death_of_the_only_busy_process_opens_the_gates() {
     let mut gates = Gates::new(GatePolicy::default());
-    assert_eq!(gates.look(S, [BUSY, idle_since(0)].into_iter()), Gating::Closed);
-    assert_eq!(gates.look(S, [idle_since(0)].into_iter()), Gating::Open);
-    assert_eq!(gates.look(S, [BUSY].into_iter()), Gating::Closed);
-    assert_eq!(gates.look(S, [].into_iter()), Gating::Unwanted);
+    assert_eq!(gates.update(S, None, [BUSY, idle_since(0)].into_iter()), Gating::Closed);
+    assert_eq!(gates.update(S, None, [idle_since(0)].into_iter()), Gating::Open);
+    assert_eq!(gates.update(S, None, [BUSY].into_iter()), Gating::Closed);
+    assert_eq!(gates.update(S, None, [].into_iter()), Gating::Unwanted);
 }
 
-/// Looks when it is asked to, and says how long the gates were open and closed, and how often they were opened by force.
+/// Updates whenever the gates ask for it. Returns how long they were open and closed, and how often they were forced open.
 fn run(gates: &mut Gates, from: u64, span: u64, activity: impl Fn(u64) -> Vec<Activity>) -> (u64, u64, u32) {
+    run_announcing(gates, from, span, None, activity)
+}
+
+fn run_announcing(
+    gates: &mut Gates,
+    from: u64,
+    span: u64,
+    announced: Option<u64>,
+    activity: impl Fn(u64) -> Vec<Activity>,
+) -> (u64, u64, u32) {
     let (mut now, mut open, mut closed, mut forced) = (from, 0, 0, 0);
     while now < from + span {
         let before = gates.state();
-        let state = gates.look(now, activity(now).into_iter());
+        let state = gates.update(now, announced, activity(now).into_iter());
         forced += u32::from(state == Gating::Forced && before != Gating::Forced);
         let next = gates.wake_at().unwrap_or(from + span).min(from + span).max(now + 1);
         if state.is_closed() {
@@ -145,7 +124,7 @@ fn run(gates: &mut Gates, from: u64, span: u64, activity: impl Fn(u64) -> Vec<Ac
 }
 
 #[test]
-fn somebody_who_is_always_busy_leaves_the_others_the_least_share() {
+fn process_that_is_always_busy_leaves_the_others_the_least_share() {
     let mut gates = Gates::new(GatePolicy::default());
     let (open, closed, forced) = run(&mut gates, S, 20 * S, |_| vec![BUSY]);
     assert!((0.049..0.051).contains(&(open as f64 / (open + closed) as f64)), "{open} of {}", open + closed);
@@ -153,7 +132,7 @@ fn somebody_who_is_always_busy_leaves_the_others_the_least_share() {
 }
 
 #[test]
-fn who_says_that_it_will_have_been_idle_one_day_leaves_the_others_the_least_share() {
+fn idle_time_in_the_future_leaves_the_others_the_least_share() {
     for since_ns in [2 * S, 21 * S, u64::MAX] {
         let mut gates = Gates::new(GatePolicy::default());
         let (open, closed, _) = run(&mut gates, S, 20 * S, |_| vec![idle_since(since_ns)]);
@@ -162,14 +141,14 @@ fn who_says_that_it_will_have_been_idle_one_day_leaves_the_others_the_least_shar
 }
 
 #[test]
-fn patience_beyond_a_period_leaves_the_others_the_least_share() {
+fn idle_time_beyond_a_period_leaves_the_others_the_least_share() {
     let mut gates = Gates::new(GatePolicy { idle_ns: 100 * S, ..GatePolicy::default() });
     let (open, closed, _) = run(&mut gates, S, 20 * S, |_| vec![idle_since(S)]);
     assert!((0.049..0.051).contains(&(open as f64 / (open + closed) as f64)), "{open} of {}", open + closed);
 }
 
 #[test]
-fn nobody_is_let_through_by_force_while_the_others_leave_enough() {
+fn gates_are_not_forced_open_while_critical_processes_are_idle_for_long_enough() {
     let mut gates = Gates::new(GatePolicy::default());
     // 5 ms of 10.
     let half = |now: u64| {
@@ -179,16 +158,16 @@ fn nobody_is_let_through_by_force_while_the_others_leave_enough() {
 }
 
 #[test]
-fn a_least_share_of_nothing_is_nothing() {
+fn least_share_of_zero_never_opens_the_gates() {
     let policy = GatePolicy { least_open: Share::ZERO, ..GatePolicy::default() };
     assert_eq!(run(&mut Gates::new(policy), S, 20 * S, |_| vec![BUSY]).0, 0);
 }
 
 proptest! {
-    /// Whatever they do: after a look the gates are closed only if somebody is or was just busy, and over any time from the
-    /// beginning they are open for the least share of it, but for what may be owed at most.
+    /// After any update the gates are closed only if a process is or was just busy. Over any time from the beginning they are open for
+    /// the least share of it, apart from what may be owed at most.
     #[test]
-    fn they_are_never_closed_for_nobody_nor_for_too_long(
+    fn gates_are_never_closed_without_a_busy_process_nor_for_too_long(
         spans in proptest::collection::vec((1..2000u64, 0..4u8), 1..60),
         percent in 1..50u32,
     ) {
@@ -205,7 +184,7 @@ proptest! {
                     2 => vec![BUSY],
                     _ => vec![idle_since(begun), Activity { busy: true, since_ns: begun }],
                 };
-                let state = gates.look(now, critical.clone().into_iter());
+                let state = gates.update(now, None, critical.clone().into_iter());
                 let disturbed = critical.iter().any(|a| a.idle_for(now).is_none_or(|idle| idle < policy.idle_ns));
                 prop_assert!(!state.is_closed() || disturbed);
                 prop_assert_eq!(state.is_wanted(), !critical.is_empty());
@@ -213,7 +192,7 @@ proptest! {
                 if state.is_closed() { closed += next - now } else { open += next - now }
                 now = next;
                 let promised = least_open.of(open + closed);
-                let owed = least_open.of(policy.period_ns) + policy.look_ns;
+                let owed = least_open.of(policy.period_ns) + policy.poll_ns;
                 prop_assert!(open + owed >= promised, "open {open} of {}", open + closed);
             }
         }

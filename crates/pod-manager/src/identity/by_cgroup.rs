@@ -1,9 +1,9 @@
-//! On a Kubernetes node: a peer belongs to the pod that its cgroup names, whatever it claims.
+//! On a Kubernetes node: a peer belongs to the pod of its cgroup, whatever name it claims.
 
 use super::{Claim, Identify, Identity, Refusal};
 use sluice_core::pod_cgroup::pod_of;
 
-/// The cgroup decides.
+/// Identifies peers by their cgroups.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByCgroup;
 
@@ -13,14 +13,14 @@ impl Identify for ByCgroup {
         let Some(peer) = claim.peer else { return refuse("nothing is known of the peer".into()) };
         let pid = peer.credentials.pid;
         let Some(place) = &peer.place else {
-            // Number 0 is what the kernel gives for a process of a pid namespace beside ours.
+            // The kernel reports pid 0 for a process of a pid namespace that is not visible from here.
             return refuse(format!(
                 "process {pid} is in no pid namespace seen from here (the pod-manager needs the host's: hostPID)"
             ));
         };
         match pod_of(&place.cgroup) {
             Ok(pod) => Ok(Identity::Pod(pod)),
-            // The process has chosen its name, so it is quoted.
+            // The process has chosen its name, so the log quotes it.
             Err(why) => refuse(format!("process {pid} ({:?}) is in no pod: {why}", place.command)),
         }
     }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cgroup_counts_and_not_the_name() {
+    fn cgroup_decides_and_not_the_claimed_name() {
         let uid = "0b6b5d2c-6a4e-4f0b-9d7e-3f1c2a5b7d90";
         match identify(7, Some(&format!("0::/kubepods/pod{uid}/{}\n", "a".repeat(64)))) {
             Ok(Identity::Pod(pod)) => {
@@ -53,10 +53,10 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_no_pod_is_told_where_it_is_and_who_is_not_seen_how_to_be() {
-        let outside = identify(1234, Some("0::/system.slice/ssh.service\n")).unwrap_err().to_string();
+    fn refusal_names_the_cgroup_or_asks_for_the_host_pid_namespace() {
+        let refusal = identify(1234, Some("0::/system.slice/ssh.service\n")).unwrap_err().to_string();
         assert_eq!(
-            outside,
+            refusal,
             "process 1234 (\"python\\u{1b}3\") is in no pod: its cgroup is \"/system.slice/ssh.service\""
         );
         assert!(identify(0, None).unwrap_err().to_string().contains("hostPID"));

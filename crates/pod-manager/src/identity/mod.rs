@@ -1,4 +1,4 @@
-//! Who a peer is: from what the kernel says of it and what it claims, to what its client is looked up by.
+//! The identity of a peer: from what the kernel reports and what the peer claims, to the key by which its client is found.
 
 mod by_cgroup;
 
@@ -8,16 +8,16 @@ use crate::peer::Peer;
 use sluice_comm::Name;
 use sluice_core::pod_cgroup::PodCgroup;
 
-/// What is known of a peer when it first speaks.
+/// What is known of a peer at its first request.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
-    /// The name it gives itself.
+    /// The name that it claims.
     pub name: &'a Name,
-    /// What the kernel says of it; nothing over TCP.
+    /// What the kernel reports of it; `None` over TCP.
     pub peer: Option<&'a Peer>,
 }
 
-/// What a peer's client is looked up by.
+/// The key by which a peer's client is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// A name of the resource file.
@@ -26,21 +26,21 @@ pub enum Identity {
     Pod(PodCgroup),
 }
 
-/// Why a peer is nobody.
+/// Why a peer has no identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub String);
 
-/// Turns a claim into an identity. Whether there is such a client is not its question.
+/// Turns a claim into an identity, whether there is such a client or not.
 pub trait Identify: Send {
-    /// Who the peer is.
+    /// The identity of the peer.
     ///
     /// # Errors
-    /// Why it is nobody.
+    /// Why it has none.
     fn identify(&mut self, claim: &Claim<'_>) -> Result<Identity, Refusal>;
 }
 
-/// Standalone: peers are who they say they are.
+/// Without Kubernetes: a peer is the client whose name it claims.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByName;
 

@@ -1,0 +1,62 @@
+//! The node agent's side of the manager: the control API on a socket and a thread of its own, the set of clients in force, and the
+//! snapshot of what clients were promised and have used.
+
+mod client_set;
+mod server;
+mod snapshot;
+
+pub(crate) use client_set::ClientSet;
+pub(crate) use server::Server;
+pub(crate) use snapshot::SnapshotSources;
+
+use crate::clients::Definition;
+use crate::config::ClientSource;
+use crate::control::Outdated;
+use tracing::info;
+
+/// Which set of clients is in force, and for which GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AgentApi {
+    gpu_uuid: String,
+    agent_instance: String,
+    generation: u64,
+}
+
+impl AgentApi {
+    pub(crate) fn new(source: &ClientSource) -> Self {
+        let gpu_uuid = match source {
+            ClientSource::File { .. } => String::new(),
+            ClientSource::Agent(agent) => agent.gpu_uuid.clone(),
+        };
+        Self { gpu_uuid, ..Self::default() }
+    }
+
+    /// Puts a set of the node agent's in force, unless a later one of the same agent is. Returns its clients.
+    pub(crate) fn accept(&mut self, set: ClientSet) -> Result<Vec<Definition>, Outdated> {
+        let ClientSet { generation, agent_instance, clients } = set;
+        if agent_instance == self.agent_instance && generation < self.generation {
+            return Err(Outdated { in_force: self.generation });
+        }
+        info!(generation, agent_instance, clients = clients.len(), "set of clients received from the node agent");
+        (self.agent_instance, self.generation) = (agent_instance, generation);
+        Ok(clients)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_set_of_the_same_agent_is_refused_and_any_set_of_a_new_agent_is_accepted() {
+        let mut api = AgentApi::default();
+        let set = |agent: &str, generation| ClientSet {
+            generation,
+            agent_instance: agent.into(),
+            clients: Vec::new(),
+        };
+        assert!(api.accept(set("a", 5)).is_ok() && api.accept(set("a", 5)).is_ok());
+        assert_eq!(api.accept(set("a", 4)), Err(Outdated { in_force: 5 }));
+        assert!(api.accept(set("b", 1)).is_ok());
+    }
+}

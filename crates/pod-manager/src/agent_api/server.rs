@@ -1,0 +1,134 @@
+//! The control socket: a thread with a runtime of its own, which asks the event loop by messages.
+
+use super::ClientSet;
+use crate::control::{Control, Outdated, Remote};
+use crate::error::{Attempt, Error, Result};
+use crate::listen::UnpublishedSocket;
+use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
+use sluice_proto::control::{SetClientsRequest, SetClientsResponse, SnapshotRequest, SnapshotResponse};
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status};
+use tracing::{error, info, warn};
+
+/// How long the event loop may take to answer before it counts as hung.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The thread; it ends when this is told to stop.
+#[derive(Debug)]
+pub(crate) struct Server {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    /// Serves on a socket that is published once the event loop has answered for the first time.
+    pub(crate) fn start(socket: UnpublishedSocket, remote: Remote) -> Result<Self> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().attempt("tokio runtime")?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serve = async move {
+            tokio::select! {
+                () = serve(socket, remote) => {}
+                _ = stopped => {}
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("sluice-control".into())
+            .spawn(move || runtime.block_on(serve))
+            .attempt("start the control thread")?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends the thread; its socket is gone when this returns.
+    pub(crate) fn stop(self) -> Result<()> {
+        let _ = self.stop.send(());
+        self.thread.join().map_err(|_| Error::Panicked("control"))
+    }
+}
+
+async fn serve(socket: UnpublishedSocket, remote: Remote) {
+    let (done, served) = oneshot::channel();
+    remote.send(Control::Refresh(done));
+    // Without an answer the event loop has ended before it served. Then the socket is not published.
+    if served.await.is_err() {
+        return;
+    }
+    let outcome = async {
+        let socket = socket.publish().map_err(io::Error::other)?;
+        let incoming = peers_of_own_user(socket.listener.try_clone()?)?;
+        info!("control socket is published");
+        let service = PodManagerServer::new(Service { remote: remote.clone() });
+        let server = tonic::transport::Server::builder().add_service(service);
+        server.serve_with_incoming(incoming).await.map_err(io::Error::other)
+    };
+    if let Err(error) = outcome.await {
+        // Without the control socket the manager gets no clients. Its supervisor restarts it.
+        error!(%error, "control socket cannot be served, pod-manager stops");
+        remote.send(Control::Stop);
+    }
+}
+
+/// Connections of the manager's own user; others are closed.
+fn peers_of_own_user(listener: UnixListener) -> io::Result<impl Stream<Item = io::Result<UnixStream>>> {
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let own = nix::unistd::geteuid().as_raw();
+    Ok(UnixListenerStream::new(listener).filter(move |stream| {
+        let Ok(stream) = stream else { return true };
+        let uid = stream.peer_cred().map(|peer| peer.uid());
+        let is_own = uid.as_ref().is_ok_and(|uid| *uid == own);
+        if !is_own {
+            warn!(?uid, "connection of another user on the control socket is closed");
+        }
+        is_own
+    }))
+}
+
+/// Passes requests on to the event loop.
+struct Service {
+    remote: Remote,
+}
+
+impl Service {
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Control) -> Result<T, Status> {
+        let (sender, answer) = oneshot::channel();
+        self.remote.send(question(sender));
+        match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            _ => Err(Status::unavailable("the event loop does not answer")),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl PodManager for Service {
+    async fn set_clients(
+        &self,
+        request: Request<SetClientsRequest>,
+    ) -> Result<Response<SetClientsResponse>, Status> {
+        let set = ClientSet::read(request.into_inner()).map_err(|mistakes| {
+            warn!("set of clients is refused, the previous one stays in force: {mistakes}");
+            Status::invalid_argument(mistakes)
+        })?;
+        let generation = set.generation;
+        match self.ask(|answer| Control::SetClients(set, answer)).await? {
+            Ok(()) => Ok(Response::new(SetClientsResponse { generation })),
+            Err(Outdated { in_force }) => Err(Status::failed_precondition(format!(
+                "generation {generation} is older than {in_force}, which is in force"
+            ))),
+        }
+    }
+
+    async fn snapshot(
+        &self,
+        _request: Request<SnapshotRequest>,
+    ) -> Result<Response<SnapshotResponse>, Status> {
+        Ok(Response::new(self.ask(Control::Snapshot).await?))
+    }
+}

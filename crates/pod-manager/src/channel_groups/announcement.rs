@@ -1,0 +1,110 @@
+//! What a process announces: its contexts, and the descriptors through which they are controlled.
+
+use crate::closer::Closer;
+use crate::connections::Reason;
+use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
+use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
+use sluice_sys::memfd;
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The first version of the payload that comes from a hook with pages of version 2.
+const PAYLOAD_OF_PAGES_2: u32 = 2;
+
+/// What came with an ATTACH or a CONTEXTS. Only the process vouches for it.
+pub(crate) struct Announcement {
+    pub(crate) claimed_pid: u32,
+    /// The version of the pages that its hook understands.
+    pub(crate) page_version: u32,
+    pub(crate) contexts: Vec<ContextHandles>,
+    pub(crate) descriptors: Vec<OwnedFd>,
+    closer: Closer,
+}
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        if !self.descriptors.is_empty() {
+            self.closer.close(std::mem::take(&mut self.descriptors));
+        }
+    }
+}
+
+/// An announcement that is postponed.
+pub(crate) struct Postponed {
+    pub(crate) announcement: Announcement,
+    pub(crate) until: PostponedUntil,
+}
+
+/// What a postponed announcement waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PostponedUntil {
+    /// This time.
+    Time(u64),
+    /// The result of the ownership check with this number.
+    Proven(u64),
+}
+
+impl Postponed {
+    /// When it may be made, if it waits for a time.
+    pub(crate) fn at(&self) -> Option<u64> {
+        match self.until {
+            PostponedUntil::Time(at) => Some(at),
+            PostponedUntil::Proven(_) => None,
+        }
+    }
+}
+
+impl Announcement {
+    /// An announcement of no groups.
+    pub(crate) fn of_no_groups(closer: &Closer) -> Self {
+        let (contexts, descriptors, closer) = (Vec::new(), Vec::new(), closer.clone());
+        Self { claimed_pid: 0, page_version: PAGE_VERSION, contexts, descriptors, closer }
+    }
+
+    /// Closes the descriptors and announces no groups.
+    pub(crate) fn without_contexts(self) -> Self {
+        Self::of_no_groups(&self.closer)
+    }
+
+    /// Decodes it. Descriptors that it does not take stay in `fds`.
+    pub(crate) fn read(fds: &mut Vec<OwnedFd>, closer: &Closer) -> Result<Self, Reason> {
+        let bad = |error: &dyn std::fmt::Display| Reason::BadPayload(error.to_string());
+        let fd = fds.first().ok_or_else(|| bad(&"no descriptor beside it"))?;
+        let bytes = memfd::read_sealed(fd.as_fd(), MAX_LEN).map_err(|error| bad(&error))?;
+        let payload = AttachPayload::decode(&bytes).map_err(|error| bad(&error))?;
+        let (found, expected) = (fds.len(), 1 + payload.descriptors());
+        if found != expected {
+            return Err(bad(&format!("{found} descriptors, expected {expected}")));
+        }
+        check(&payload.contexts).map_err(|error| bad(&error))?;
+        let version = bytes.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
+        let page_version = if version < PAYLOAD_OF_PAGES_2 { OLDEST_PAGE_VERSION } else { PAGE_VERSION };
+        Ok(Self {
+            claimed_pid: payload.pid,
+            page_version,
+            contexts: payload.contexts,
+            descriptors: fds.split_off(1),
+            closer: closer.clone(),
+        })
+    }
+}
+
+/// The driver's client and the group's handle there.
+pub(crate) fn handles_of(context: &ContextHandles) -> (u32, u32) {
+    (context.client, context.channel_group)
+}
+
+/// Refuses what no hook announces: a descriptor without a context, or a group twice.
+fn check(contexts: &[ContextHandles]) -> Result<(), String> {
+    let used: BTreeSet<u32> = contexts.iter().map(|context| context.descriptor).collect();
+    if let Some(unused) = (0..).zip(&used).find(|(expected, found)| expected != *found) {
+        return Err(format!("no context is on control descriptor {}", unused.0));
+    }
+    let mut seen = BTreeSet::new();
+    match contexts.iter().map(handles_of).find(|handles| !seen.insert(*handles)) {
+        Some((client, group)) => {
+            Err(format!("channel group {group:#x} of client {client:#x} is there twice"))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,214 @@
+//! The control executor: a thread that makes the controls, because the driver may take long over each.
+//!
+//! It owns the control descriptors and closes them. One control is in flight at a time: the event loop requests the next one after the
+//! report of the last.
+
+use super::{ChannelControl, ControlFailure, EscrowClient, EscrowCopy};
+use crate::closer::Closer;
+use crate::control::{Control, Remote};
+use sluice_comm::attach::ContextHandles;
+use sluice_core::steering::{DEFAULT_US, GroupId, Known, Op, Release, TINY_US};
+use std::collections::HashMap;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Identifies a control descriptor, through which any number of groups may be controlled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ControlDescriptorId(pub(crate) u64);
+
+/// What the thread is to do.
+pub(crate) enum ControlRequest {
+    /// Keep a control descriptor, for the groups that follow, and escrow a copy.
+    Open(ControlDescriptorId, Box<dyn ChannelControl>, Option<EscrowCopy>),
+    /// Control a group through this descriptor. A group that is known already is controlled through it from now on.
+    Add(GroupId, ControlDescriptorId, ContextHandles),
+    /// No more groups follow: close the descriptor unless a group is controlled through it.
+    Close(ControlDescriptorId),
+    /// Make a control and report.
+    Make(sluice_core::steering::Control),
+    /// Control a group no longer. With the last group of a descriptor the descriptor is closed.
+    Forget(GroupId),
+    /// Return every group to the driver's defaults, as far as the time allows, report that and end.
+    Restore(Duration, Sender<()>),
+}
+
+/// The outcome of a control.
+#[derive(Debug)]
+pub(crate) struct ControlReport {
+    pub(crate) control: sluice_core::steering::Control,
+    pub(crate) result: Result<(), ControlFailure>,
+    pub(crate) took: Duration,
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub(crate) struct ControlExecutor {
+    requests: Sender<ControlRequest>,
+    wants_copies: bool,
+}
+
+impl ControlExecutor {
+    /// Starts the thread, which reports to `remote`. Time slices are set only if `sets_slices`.
+    pub(crate) fn start(
+        remote: Remote,
+        closer: Closer,
+        escrow: Option<EscrowClient>,
+        sets_slices: bool,
+    ) -> io::Result<Self> {
+        let (sender, requests) = channel();
+        let wants_copies = escrow.is_some();
+        let worker = Worker {
+            descriptors: HashMap::new(),
+            groups: HashMap::new(),
+            remote,
+            closer,
+            escrow,
+            sets_slices,
+        };
+        std::thread::Builder::new().name("sluice-controls".into()).spawn(move || worker.serve(&requests))?;
+        Ok(Self { requests: sender, wants_copies })
+    }
+
+    /// Whether copies of control descriptors are escrowed.
+    pub(crate) fn wants_copies(&self) -> bool {
+        self.wants_copies
+    }
+
+    pub(crate) fn request(&self, request: ControlRequest) {
+        // The thread ends no earlier than this.
+        let _ = self.requests.send(request);
+    }
+
+    /// Returns every group to the driver's defaults. `false` if that took longer than `timeout`: the driver may never answer the
+    /// thread.
+    pub(crate) fn restore(self, timeout: Duration) -> bool {
+        let (done, restored) = channel();
+        self.request(ControlRequest::Restore(timeout, done));
+        restored.recv_timeout(timeout) != Err(RecvTimeoutError::Timeout)
+    }
+}
+
+/// A group, its control descriptor, and the state in which the controls have left it.
+struct ControlledGroup {
+    descriptor: ControlDescriptorId,
+    handles: ContextHandles,
+    known: Known,
+}
+
+impl ControlledGroup {
+    /// Records the end of a control. One that failed may have had its effect.
+    fn record(&mut self, op: Op, succeeded: bool) {
+        let Known { enabled, slice_us } = &mut self.known;
+        let harmless = |us: u64| us >= TINY_US;
+        match op {
+            Op::SetSlice(us) if succeeded => *slice_us = Some(us),
+            Op::SetSlice(us) => *slice_us = slice_us.filter(|before| harmless(*before) && harmless(us)),
+            Op::Stop | Op::Start => *enabled = succeeded.then_some(op == Op::Start),
+        }
+    }
+}
+
+/// The thread's state.
+struct Worker {
+    descriptors: HashMap<ControlDescriptorId, Box<dyn ChannelControl>>,
+    groups: HashMap<GroupId, ControlledGroup>,
+    remote: Remote,
+    /// Closing the last descriptor of a driver's client can take long.
+    closer: Closer,
+    /// `None`: copies are not escrowed.
+    escrow: Option<EscrowClient>,
+    sets_slices: bool,
+}
+
+impl Worker {
+    fn serve(mut self, requests: &Receiver<ControlRequest>) {
+        for request in requests {
+            self.escrow(EscrowClient::flush);
+            match request {
+                ControlRequest::Open(id, control, copy) => {
+                    if let Some(copy) = copy {
+                        self.escrow(|escrow| escrow.add_descriptor(id, copy));
+                    }
+                    self.descriptors.insert(id, control);
+                }
+                ControlRequest::Add(group, id, handles) => self.add(group, id, handles),
+                ControlRequest::Close(id) => self.close_if_unused(id),
+                ControlRequest::Make(control) => {
+                    let begun = Instant::now();
+                    let result = self.make(control.group, control.op);
+                    let report = ControlReport { control, result, took: begun.elapsed() };
+                    self.remote.send(Control::Controlled(report));
+                }
+                ControlRequest::Forget(group) => self.forget(group),
+                ControlRequest::Restore(timeout, done) => {
+                    self.restore(timeout);
+                    // The receiver may have stopped waiting.
+                    let _ = done.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, group: GroupId, descriptor: ControlDescriptorId, handles: ContextHandles) {
+        // A process that is held by the driver's lock has no channels to escrow.
+        if !handles.channels.is_empty() {
+            self.escrow(|escrow| escrow.add_group(group, descriptor, &handles));
+        }
+        // Where slices are not set every group has the driver's default.
+        let slice_us = (!self.sets_slices).then_some(DEFAULT_US);
+        let known = Known { enabled: None, slice_us };
+        if let Some(before) = self.groups.insert(group, ControlledGroup { descriptor, handles, known }) {
+            self.close_if_unused(before.descriptor);
+        }
+    }
+
+    /// Sends to the escrow, if there is one; copies that come back are closed on the closing thread.
+    fn escrow(&mut self, send: impl FnOnce(&mut EscrowClient) -> Vec<EscrowCopy>) {
+        let unneeded = self.escrow.as_mut().map(send).unwrap_or_default();
+        if !unneeded.is_empty() {
+            self.closer.close(unneeded);
+        }
+    }
+
+    fn make(&mut self, group: GroupId, op: Op) -> Result<(), ControlFailure> {
+        let group = self.groups.get_mut(&group).ok_or(ControlFailure::Gone)?;
+        let control = self.descriptors.get_mut(&group.descriptor).ok_or(ControlFailure::Gone)?;
+        let made = match op {
+            Op::SetSlice(us) => control.set_slice(&group.handles, us),
+            Op::Stop => control.stop(&group.handles),
+            Op::Start => control.start(&group.handles),
+        };
+        group.record(op, made.is_ok());
+        made
+    }
+
+    fn forget(&mut self, group: GroupId) {
+        if let Some(ControlledGroup { descriptor, .. }) = self.groups.remove(&group) {
+            self.escrow(|escrow| escrow.remove_group(group));
+            self.close_if_unused(descriptor);
+        }
+    }
+
+    fn close_if_unused(&mut self, id: ControlDescriptorId) {
+        if !self.groups.values().any(|group| group.descriptor == id) {
+            self.escrow(|escrow| escrow.remove_descriptor(id));
+            self.closer.close(self.descriptors.remove(&id));
+        }
+    }
+
+    /// Returns groups to the driver's defaults until the time is up. The rest is left to their own processes, or to the node agent.
+    fn restore(&mut self, timeout: Duration) {
+        let until = Instant::now() + timeout;
+        let mut release = Release::of(self.groups.iter().map(|(id, group)| (*id, group.known)));
+        while Instant::now() < until
+            && let Some((group, op)) = release.begin()
+        {
+            release.done(self.make(group, op).is_ok());
+        }
+        for group in release.free() {
+            self.forget(group);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The channel groups under control: which groups each process has announced, which of them the GPU schedules by quanta, and which
+//! control comes next.
+//!
+//! [`ChannelGroups`] owns the scheduler, and with it the answer to "is this process hardware-scheduled". The pages, metrics and
+//! stream gates derive from [`ChannelGroups::is_hardware_scheduled`].
+
+mod admission;
+mod announcement;
+mod control;
+mod escrow;
+mod executor;
+mod nvrm;
+mod scheduling;
+pub(crate) mod self_test;
+mod takeover;
+
+pub(crate) use admission::Admission;
+pub(crate) use announcement::{Announcement, Postponed, PostponedUntil, handles_of};
+pub use control::{Cause, ChannelControl, ControlDriver, ControlFailure};
+pub(crate) use escrow::{EscrowClient, EscrowCopy};
+pub(crate) use executor::{ControlDescriptorId, ControlExecutor, ControlReport, ControlRequest};
+pub use nvrm::Nvrm;
+
+use crate::clients::Processes;
+use crate::effect::{Effect, Effects};
+use crate::io::Io;
+use sluice_comm::attach::ContextHandles;
+use sluice_core::ledger::TokenLedger;
+use sluice_core::rate_limiter::RateLimiter;
+use sluice_core::steering::{GroupId, Steering};
+use sluice_core::{ClientId, ProcessId};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use tracing::warn;
+
+/// How long the end of the manager waits until all groups have the driver's defaults again.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A group under control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ControlledGroup {
+    pub(crate) process: ProcessId,
+    pub(crate) pid: Option<i32>,
+    /// As it was announced last.
+    pub(crate) context: ContextHandles,
+    /// It was released, and its defaults could not be restored.
+    pub(crate) stuck: bool,
+}
+
+/// All channel groups of one GPU that the manager knows.
+pub(crate) struct ChannelGroups {
+    pub(crate) scheduler: Steering,
+    /// `None`: controls are switched off.
+    driver: Option<Box<dyn ControlDriver>>,
+    pub(crate) executor: ControlExecutor,
+    groups: HashMap<GroupId, ControlledGroup>,
+    /// Processes that were disconnected so that their hooks free their groups, by client and pid as far as that is known. Each is
+    /// disconnected once.
+    disconnected: HashSet<(ClientId, Option<i32>)>,
+    /// How many groups each client may still announce.
+    announcement_limits: HashMap<ClientId, RateLimiter>,
+    postponed: HashMap<ProcessId, Postponed>,
+    /// Number of the last group or control descriptor.
+    last: u64,
+}
+
+impl ChannelGroups {
+    pub(crate) fn new(
+        scheduler: Steering,
+        driver: Option<Box<dyn ControlDriver>>,
+        executor: ControlExecutor,
+    ) -> Self {
+        Self {
+            scheduler,
+            driver,
+            executor,
+            groups: HashMap::new(),
+            disconnected: HashSet::new(),
+            announcement_limits: HashMap::new(),
+            postponed: HashMap::new(),
+            last: 0,
+        }
+    }
+
+    /// Whether the GPU schedules a process: its groups are enabled and disabled by quanta. No other part stores this.
+    pub(crate) fn is_hardware_scheduled(&self, id: ProcessId) -> bool {
+        self.scheduler.turn(id).is_some()
+    }
+
+    /// When there is something to do, if no event comes before.
+    pub(crate) fn next_deadline(&self, now: u64) -> Option<u64> {
+        let postponed = self.postponed.values().filter_map(Postponed::at);
+        postponed.chain(self.scheduler.wake_at(now)).min()
+    }
+
+    /// Forgets a client that will not come back.
+    pub(crate) fn forget_client(&mut self, id: ClientId) {
+        self.announcement_limits.remove(&id);
+        self.disconnected.retain(|(client, _)| *client != id);
+        self.scheduler.forget_client(id);
+    }
+
+    /// The groups of a process.
+    fn of_process(&self, id: ProcessId) -> impl Iterator<Item = (GroupId, &ControlledGroup)> {
+        let its = self.groups.iter().filter(move |(_, group)| group.process == id);
+        its.map(|(id, group)| (*id, group))
+    }
+
+    pub(crate) fn has_groups(&self, id: ProcessId) -> bool {
+        self.of_process(id).next().is_some()
+    }
+
+    /// Whether a process has a group that is controlled or can be released.
+    pub(crate) fn has_working_group(&self, id: ProcessId) -> bool {
+        self.of_process(id).any(|(_, group)| !group.stuck)
+    }
+
+    /// The groups of other processes, or of all without an id.
+    pub(crate) fn of_others(&self, id: Option<ProcessId>) -> impl Iterator<Item = &ControlledGroup> {
+        self.groups.values().filter(move |group| Some(group.process) != id)
+    }
+
+    /// The handles of a process's groups, without those that are being released.
+    pub(crate) fn handles(&self, id: ProcessId) -> HashSet<(u32, u32)> {
+        let kept = self.of_process(id).filter(|(group, _)| self.scheduler.owns(id, *group));
+        kept.map(|(_, group)| handles_of(&group.context)).collect()
+    }
+
+    /// Announcements that are postponed.
+    pub(crate) fn postponed_count(&self) -> usize {
+        self.postponed.len()
+    }
+
+    /// Postpones an announcement.
+    pub(crate) fn postpone(&mut self, id: ProcessId, announcement: Announcement, until: PostponedUntil) {
+        self.postponed.insert(id, Postponed { announcement, until });
+    }
+
+    /// Takes out the announcement of a process that waits for the ownership check with this number.
+    pub(crate) fn take_proven(&mut self, id: ProcessId, serial: u64) -> Option<Announcement> {
+        let postponed = self.postponed.get(&id)?;
+        (postponed.until == PostponedUntil::Proven(serial)).then_some(())?;
+        self.postponed.remove(&id).map(|postponed| postponed.announcement)
+    }
+
+    /// Takes out the announcements that may be made now.
+    pub(crate) fn take_due(&mut self, now: u64) -> Vec<(ProcessId, Announcement)> {
+        let due = self.postponed.extract_if(|_, postponed| postponed.at().is_some_and(|at| at <= now));
+        due.map(|(id, postponed)| (id, postponed.announcement)).collect()
+    }
+
+    pub(crate) fn drop_postponed(&mut self, id: ProcessId) {
+        self.postponed.remove(&id);
+    }
+
+    /// Opens a descriptor as a control descriptor. Returns it with the reason if it is none.
+    pub(crate) fn open(
+        &mut self,
+        fd: OwnedFd,
+        pidfd: Option<&OwnedFd>,
+    ) -> Result<ControlDescriptorId, (OwnedFd, String)> {
+        let Some(driver) = &mut self.driver else { return Err((fd, "controls are switched off".into())) };
+        let pidfd = pidfd.filter(|_| self.executor.wants_copies());
+        // Without a copy in escrow only its own process can enable the groups again.
+        let copy = pidfd.and_then(|pidfd| {
+            Some(EscrowCopy { descriptor: fd.try_clone().ok()?, process: pidfd.try_clone().ok()? })
+        });
+        let control = driver.open(fd)?;
+        Ok(self.add_descriptor(control, copy))
+    }
+
+    /// Hands a control descriptor to the control executor.
+    pub(crate) fn add_descriptor(
+        &mut self,
+        control: Box<dyn ChannelControl>,
+        copy: Option<EscrowCopy>,
+    ) -> ControlDescriptorId {
+        self.last += 1;
+        let id = ControlDescriptorId(self.last);
+        self.executor.request(ControlRequest::Open(id, control, copy));
+        id
+    }
+
+    /// No more groups follow for a control descriptor.
+    pub(crate) fn seal_descriptor(&self, id: ControlDescriptorId) {
+        self.executor.request(ControlRequest::Close(id));
+    }
+
+    /// The group that a process has under control exactly as it announces it, through whichever descriptor.
+    pub(crate) fn unchanged(&self, id: ProcessId, context: &ContextHandles) -> Option<GroupId> {
+        let descriptor = context.descriptor;
+        let same = |group: &ControlledGroup| {
+            handles_of(&group.context) == handles_of(context)
+                && ContextHandles { descriptor, ..group.context.clone() } == *context
+        };
+        let mut its = self.of_process(id);
+        its.find(|(group_id, group)| same(group) && self.scheduler.owns(id, *group_id)).map(|(id, _)| id)
+    }
+
+    /// Takes a group under control. A known group keeps its number.
+    pub(crate) fn add(
+        &mut self,
+        id: ProcessId,
+        pid: Option<i32>,
+        descriptor: ControlDescriptorId,
+        context: ContextHandles,
+    ) -> GroupId {
+        let handles = handles_of(&context);
+        let known = self.groups.iter().find(|(_, group)| {
+            let its = group.process == id || pid.is_some() && group.pid == pid;
+            its && handles_of(&group.context) == handles
+        });
+        let number = known.map(|(number, _)| *number).unwrap_or_else(|| {
+            self.last += 1;
+            GroupId(self.last)
+        });
+        let group = ControlledGroup { process: id, pid, context: context.clone(), stuck: false };
+        self.groups.insert(number, group);
+        self.executor.request(ControlRequest::Add(number, descriptor, context));
+        number
+    }
+
+    /// Forgets a group that has gone, or that this manager controls no longer.
+    fn forget_group(&mut self, group: GroupId) -> Option<Effect> {
+        self.scheduler.forget(group);
+        self.executor.request(ControlRequest::Forget(group));
+        self.groups.remove(&group).map(|group| Effect::DepartureSettled(group.process))
+    }
+
+    /// Forgets all groups of a process that has ended: the driver has freed them.
+    pub(crate) fn forget_process(&mut self, id: ProcessId, processes: &Processes) -> Effects {
+        if let Some(process) = processes.get(id) {
+            self.disconnected.remove(&(process.client, process.pid));
+        }
+        let its: Vec<GroupId> = self.of_process(id).map(|(group, _)| group).collect();
+        its.into_iter().filter_map(|group| self.forget_group(group)).collect()
+    }
+
+    /// Forgets the groups of a disconnected process that could not be freed from here: its hook frees them.
+    pub(crate) fn forget_stuck(&mut self, id: ProcessId) -> Effects {
+        let stuck = self.of_process(id).filter(|(_, group)| group.stuck);
+        let stuck: Vec<GroupId> = stuck.map(|(group, _)| group).collect();
+        stuck.into_iter().filter_map(|group| self.forget_group(group)).collect()
+    }
+
+    /// A process has closed its channel: its groups are released unless it ends.
+    pub(crate) fn disconnected(&mut self, id: ProcessId, ledger: &mut TokenLedger, now: u64) {
+        self.postponed.remove(&id);
+        self.scheduler.part(id, ledger, now);
+    }
+
+    /// Releases a process's groups: it is token-scheduled from here on.
+    pub(crate) fn release(&mut self, id: ProcessId, ledger: &mut TokenLedger, now: u64) {
+        self.postponed.remove(&id);
+        self.scheduler.leave(id, ledger, now);
+    }
+
+    /// Whether the end of a departed process matters: it has groups, or was disconnected to free them.
+    pub(crate) fn needs_end_of(&self, id: ProcessId, client: ClientId, pid: Option<i32>) -> bool {
+        self.has_groups(id) || self.disconnected.contains(&(client, pid))
+    }
+
+    /// A process that was disconnected has ended, or is waited for no longer: one with its pid may be disconnected again.
+    pub(crate) fn forget_disconnected(&mut self, client: ClientId, pid: Option<i32>) {
+        self.disconnected.remove(&(client, pid));
+    }
+
+    /// Returns all groups to the driver's defaults, at the end of the manager.
+    pub(crate) fn restore(self) {
+        if !self.executor.restore(RESTORE_TIMEOUT) {
+            warn!("the driver did not restore all channel groups within {RESTORE_TIMEOUT:?}: their own hooks enable them");
+        }
+    }
+
+    /// Updates the gauges of postponed announcements and of enforcement levels.
+    pub(crate) fn refresh_gauges(&self, processes: &Processes, io: &Io) {
+        let metrics = &io.metrics.channel_groups;
+        metrics.announcements_waiting.set(i64::try_from(self.postponed.len()).unwrap_or(i64::MAX));
+        let controlled = |id: ProcessId| self.scheduler.controls(id);
+        let levels = processes.iter().filter_map(|(id, process)| process.enforcement_level(controlled(id)));
+        metrics.set_levels(levels);
+    }
+}

@@ -1,0 +1,127 @@
+//! The scheduler on the event loop: activity of processes goes in, one control at a time comes out, its report comes back.
+
+use super::{ChannelGroups, ControlFailure, ControlReport, ControlRequest};
+use crate::clients::{Clients, Processes};
+use crate::connections::Reason;
+use crate::effect::{Effect, Effects};
+use crate::io::Io;
+use crate::metrics::EnforcementLevel;
+use sluice_core::ProcessId;
+use sluice_core::ledger::{Action, TokenLedger};
+use sluice_core::steering::{Activity, Event, GroupId, Op, Outcome, Released, Turn};
+use tracing::{debug, warn};
+
+impl ChannelGroups {
+    /// Reads the activity of all processes that matter to the scheduler.
+    pub(crate) fn read_activity(&mut self, processes: &Processes) {
+        let watched: Vec<ProcessId> = self.scheduler.watched().collect();
+        for id in watched {
+            let activity = processes.get(id).map_or(Activity::UNKNOWN, |process| process.activity());
+            self.scheduler.observe(id, activity);
+        }
+    }
+
+    /// Whether the scheduler needs a wake-up when this process becomes busy.
+    pub(crate) fn needs_wakeup(&self, id: ProcessId) -> bool {
+        self.scheduler.turn(id) == Some(Turn::Idle)
+    }
+
+    /// Whether a process uses the GPU, or `None` if it is not hardware-scheduled.
+    pub(crate) fn is_using_gpu(&self, id: ProcessId) -> Option<bool> {
+        self.scheduler.turn(id).map(|turn| turn != Turn::Idle)
+    }
+
+    /// Takes an action that concerns a hardware-scheduled process. `false` if the action is for the page.
+    pub(crate) fn act(&mut self, action: &Action, io: &Io) -> bool {
+        let before = self.scheduler.turns();
+        let taken = self.scheduler.act(action);
+        io.metrics.channel_groups.turns.inc_by(self.scheduler.turns() - before);
+        taken
+    }
+
+    /// Requests the next control, if there is one to make and none is in flight.
+    pub(crate) fn begin_control(&mut self, io: &Io) {
+        let metrics = &io.metrics.channel_groups;
+        let forced = self.scheduler.forced();
+        if let Some(control) = self.scheduler.begin(io.now()) {
+            debug!(?control, "control requested");
+            metrics.in_flight.set(1);
+            self.executor.request(ControlRequest::Make(control));
+        }
+        metrics.forced.inc_by(self.scheduler.forced() - forced);
+    }
+
+    /// Finishes the groups that were released, whether that took a control or not.
+    pub(crate) fn take_released(&mut self, processes: &Processes) -> Effects {
+        let released = self.scheduler.take_released();
+        released.into_iter().filter_map(|Released { group, is_free }| self.released(group, is_free, processes)).collect()
+    }
+
+    /// A control has ended.
+    pub(crate) fn control_ended(
+        &mut self,
+        report: &ControlReport,
+        clients: &Clients,
+        processes: &Processes,
+        ledger: &mut TokenLedger,
+        io: &mut Io,
+    ) -> Effects {
+        let ControlReport { control, result, took } = report;
+        let outcome = match result {
+            Ok(()) => Outcome::Done,
+            Err(ControlFailure::Gone) => Outcome::Gone,
+            Err(ControlFailure::Failed(..)) => Outcome::Failed,
+        };
+        io.metrics.channel_groups.in_flight.set(0);
+        io.metrics.channel_groups.count(control.op, outcome, *took);
+        if control.op == Op::Stop {
+            io.metrics.preemptions.count(EnforcementLevel::Full, result.into());
+        }
+        let owner = self.groups.get(&control.group).map(|group| group.process);
+        let client = owner.and_then(|owner| processes.client_of(owner));
+        if let Err(ControlFailure::Failed(_, why)) = result
+            && io.may_log("control").is_some()
+        {
+            let client = client.map_or("removed client", |client| clients.name(client));
+            warn!(client, op = ?control.op, "control failed: {why}");
+        }
+        let had_failed = client.is_some_and(|client| self.scheduler.has_given_up(client));
+        let mut effects = Effects::new();
+        for event in self.scheduler.done(outcome, ledger, io.now()) {
+            match event {
+                Event::GivenUp(id) => {
+                    effects.push(if owner == Some(id) {
+                        Effect::ControlFailed { process: id, had_failed }
+                    } else {
+                        Effect::InspectAgain(id)
+                    });
+                    io.metrics.channel_groups.given_up.inc();
+                    let client = processes.client_of(id);
+                    let client = client.map_or("removed client", |client| clients.name(client));
+                    warn!(client, "a control of the client failed: it is scheduled by token from now on");
+                    effects.push(Effect::SchedulingChanged(id));
+                }
+                Event::Unsteered(id) => effects.push(Effect::SchedulingChanged(id)),
+                Event::Released(Released { group, is_free }) => {
+                    effects.extend(self.released(group, is_free, processes));
+                }
+            }
+        }
+        effects
+    }
+
+    /// A group was released. One that could not be freed can be freed by its own process only, which does so when it loses the
+    /// connection.
+    fn released(&mut self, group: GroupId, is_free: bool, processes: &Processes) -> Option<Effect> {
+        let owner = self.groups.get(&group).and_then(|controlled| processes.get(controlled.process));
+        let Some(owner) = owner.filter(|_| !is_free) else { return self.forget_group(group) };
+        self.executor.request(ControlRequest::Forget(group));
+        if let Some(controlled) = self.groups.get_mut(&group) {
+            controlled.stuck = true;
+        }
+        let connection = owner.token?;
+        // The process attaches again. If that did not help, disconnecting it again would not either.
+        let is_first = self.disconnected.insert((owner.client, owner.pid));
+        is_first.then_some(Effect::Close { connection, reason: Reason::NotFreed })
+    }
+}

@@ -1,0 +1,56 @@
+//! What a client is promised, as the resource file or the node agent defines it.
+
+use sluice_core::ledger::ClientSpec;
+use sluice_core::resources::{ClientEntry, Resources};
+use std::fmt;
+
+/// What distinguishes clients.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ClientKey {
+    /// A name of the resource file.
+    Named(String),
+    /// A pod. A pod of the same name with another uid is another client.
+    Pod { uid: String, namespace: String, name: String },
+}
+
+impl ClientKey {
+    /// The uid of the pod, if the client is one.
+    pub(crate) fn pod_uid(&self) -> Option<&str> {
+        match self {
+            Self::Named(_) => None,
+            Self::Pod { uid, .. } => Some(uid),
+        }
+    }
+}
+
+impl fmt::Display for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => f.write_str(name),
+            Self::Pod { namespace, name, .. } => write!(f, "{namespace}/{name}"),
+        }
+    }
+}
+
+/// A client and what it is promised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Definition {
+    pub(crate) key: ClientKey,
+    pub(crate) spec: ClientSpec,
+    /// Memory that its processes may reserve together, bytes.
+    pub(crate) memory: u64,
+    /// Latency objective, nanoseconds; 0: none.
+    pub(crate) slo_ns: u64,
+}
+
+impl From<ClientEntry> for Definition {
+    fn from(entry: ClientEntry) -> Self {
+        let (spec, memory) = (entry.spec(), entry.memory);
+        Self { key: ClientKey::Named(entry.name), spec, memory, slo_ns: 0 }
+    }
+}
+
+/// The clients of a resource file.
+pub(crate) fn of_file(resources: Resources) -> Vec<Definition> {
+    resources.clients.into_iter().map(Definition::from).collect()
+}

@@ -1,0 +1,169 @@
+//! The clients: what each was promised, what it has used, and by what its processes are recognised.
+
+mod bypasses;
+mod definition;
+mod pages;
+mod process;
+mod processes;
+mod wakeups;
+
+pub(crate) use bypasses::Bypasses;
+pub(crate) use definition::{ClientKey, Definition, of_file};
+pub(crate) use pages::Pages;
+pub(crate) use process::{MAX_UNANSWERED, Process};
+pub(crate) use processes::Processes;
+
+use crate::identity::Identity;
+use crate::metrics::ClientMetrics;
+use sluice_comm::Name;
+use sluice_core::ClientId;
+use sluice_core::ledger::Class;
+use sluice_core::memory::MemoryLedger;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// One client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) definition: Definition,
+    /// For logs.
+    pub(crate) name: String,
+    pub(crate) metrics: Arc<ClientMetrics>,
+    /// Time that granted requests had waited, nanoseconds.
+    pub(crate) wait_ns: u64,
+    /// Calls around the gate by processes that have ended.
+    pub(crate) bypasses: Bypasses,
+    /// Whether another client waits while this one holds a grant.
+    pub(crate) contended: bool,
+    /// It is no client any more, but processes of it live on and hold memory.
+    pub(crate) removed: bool,
+}
+
+/// All clients.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    clients: BTreeMap<ClientId, Client>,
+    /// Every name that a frame may carry: the whole one, and the short form that hooks use when it is long.
+    by_name: HashMap<Name, ClientId>,
+    by_uid: HashMap<String, ClientId>,
+    last: u64,
+    /// The memory that processes have reserved, and the clients' limits.
+    pub(crate) memory: MemoryLedger,
+}
+
+impl Clients {
+    /// The client whose processes have this identity.
+    pub(crate) fn find(&self, identity: &Identity) -> Option<ClientId> {
+        match identity {
+            Identity::Named(name) => self.by_name.get(name).copied(),
+            Identity::Pod(pod) => self.by_uid.get(&pod.uid).copied(),
+        }
+    }
+
+    pub(crate) fn get(&self, client: ClientId) -> Option<&Client> {
+        self.clients.get(&client)
+    }
+
+    pub(crate) fn get_mut(&mut self, client: ClientId) -> Option<&mut Client> {
+        self.clients.get_mut(&client)
+    }
+
+    /// The client's name for logs.
+    pub(crate) fn name(&self, client: ClientId) -> &str {
+        self.clients.get(&client).map_or("removed client", |client| &client.name)
+    }
+
+    pub(crate) fn class(&self, client: ClientId) -> Option<Class> {
+        self.clients.get(&client).map(|client| client.definition.spec.class)
+    }
+
+    pub(crate) fn is_critical(&self, client: ClientId) -> bool {
+        self.class(client) == Some(Class::LatencyCritical)
+    }
+
+    pub(crate) fn is_removed(&self, client: ClientId) -> bool {
+        self.clients.get(&client).is_some_and(|client| client.removed)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ClientId, &Client)> {
+        self.clients.iter().map(|(id, client)| (*id, client))
+    }
+
+    /// All clients that were not removed, by key.
+    pub(crate) fn present(&self) -> HashMap<ClientKey, ClientId> {
+        let present = self.clients.iter().filter(|(_, client)| !client.removed);
+        present.map(|(id, client)| (client.definition.key.clone(), *id)).collect()
+    }
+
+    /// The uids of the pods that are clients.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &String> {
+        self.by_uid.keys()
+    }
+
+    pub(crate) fn has_pod(&self, uid: &str) -> bool {
+        self.by_uid.contains_key(uid)
+    }
+
+    /// Whether this pod was a client and processes of it live on.
+    pub(crate) fn was_removed(&self, uid: &str) -> bool {
+        self.clients.values().any(|client| client.removed && client.definition.key.pod_uid() == Some(uid))
+    }
+
+    pub(crate) fn add(&mut self, definition: Definition, metrics: Arc<ClientMetrics>) -> ClientId {
+        self.last += 1;
+        let id = ClientId(self.last);
+        match &definition.key {
+            ClientKey::Named(name) => {
+                self.by_name.extend(Name::new(name).ok().map(|name| (name, id)));
+                self.by_name.entry(Name::shortened(name)).or_insert(id);
+            }
+            ClientKey::Pod { uid, .. } => {
+                self.by_uid.insert(uid.clone(), id);
+            }
+        }
+        self.memory.set_limit(id, definition.memory);
+        let client = Client {
+            name: definition.key.to_string(),
+            definition,
+            metrics,
+            wait_ns: 0,
+            bypasses: Bypasses::default(),
+            contended: false,
+            removed: false,
+        };
+        self.clients.insert(id, client);
+        id
+    }
+
+    /// Marks a client as removed: no process is recognised as its own from here on, and it may reserve no more memory.
+    pub(crate) fn mark_removed(&mut self, client: ClientId) -> Option<&mut Client> {
+        self.by_name.retain(|_, id| *id != client);
+        self.by_uid.retain(|_, id| *id != client);
+        self.memory.set_limit(client, 0);
+        let client = self.clients.get_mut(&client)?;
+        client.removed = true;
+        Some(client)
+    }
+
+    /// Updates the gauges of memory and of connected processes.
+    pub(crate) fn refresh_gauges(&self, processes: &Processes) {
+        for (id, client) in &self.clients {
+            let account = self.memory.client(*id).unwrap_or_default();
+            let connected = processes.of_client(*id).filter(|(_, process)| process.connections().next().is_some());
+            client.metrics.memory_used.set(gauge(account.used));
+            client.metrics.memory_limit.set(gauge(account.limit));
+            client.metrics.processes.set(gauge(connected.count() as u64));
+        }
+    }
+
+    /// Forgets a client whose last process has ended.
+    pub(crate) fn forget(&mut self, client: ClientId) {
+        self.mark_removed(client);
+        self.clients.remove(&client);
+        self.memory.remove_client(client);
+    }
+}
+
+fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,100 @@
+//! The two shared pages of a process, and what the manager last read from and wrote to them.
+
+use sluice_comm::page::{Flags, GrantView, PAGE_VERSION, ReportView, STANDING};
+use sluice_core::steering::Activity;
+use sluice_sys::futex;
+use sluice_sys::page::SharedPage;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The grant page, which the manager writes, and the report page, which the process writes.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    grant: SharedPage,
+    report: SharedPage,
+    pub(crate) grant_fd: OwnedFd,
+    pub(crate) report_fd: OwnedFd,
+    /// The version that the process's hook understands.
+    pub(crate) version: u32,
+    /// The value of `busy_ns` that was charged last, and when: for unlimited grants.
+    pub(crate) busy_seen: (u64, u64),
+    /// The value of `hold_ns` that was counted last, and when.
+    pub(crate) holds_seen: (u64, u64),
+    /// The value of `announced_ns` that was read last.
+    pub(crate) announced_seen: u64,
+    /// The grant page shows the unlimited grant of a hardware-scheduled process.
+    pub(crate) shows_hardware_grant: bool,
+}
+
+impl Pages {
+    /// Creates both pages. The process cannot write the grant page, whatever it does with its descriptor.
+    pub(crate) fn create(version: u32, flags: Flags, now: u64) -> io::Result<Self> {
+        let (grant, writable) = SharedPage::create("sluice-grant")?;
+        GrantView::new(grant.words()).init_as(version);
+        GrantView::new(grant.words()).set_flags(flags);
+        SharedPage::seal_future_write(&writable)?;
+        let grant_fd = SharedPage::reopen_read_only(&writable)?;
+        let (report, report_fd) = SharedPage::create("sluice-report")?;
+        ReportView::new(report.words()).init_as(version);
+        Ok(Self {
+            grant,
+            report,
+            grant_fd,
+            report_fd,
+            version,
+            busy_seen: (0, now),
+            holds_seen: (0, now),
+            announced_seen: 0,
+            shows_hardware_grant: false,
+        })
+    }
+
+    /// Tells the process whether it is to put stream gates in front of its work, and whether they are closed.
+    pub(crate) fn set_gate(&self, wanted: bool, closed: bool) {
+        if self.grant().set_gate(wanted, closed) {
+            futex::wake_low(self.grant().gate_futex(), u32::MAX);
+        }
+    }
+
+    /// Shows the unlimited grant of a process that the GPU schedules: its page never decides when it runs.
+    pub(crate) fn show_hardware_grant(&mut self) {
+        self.shows_hardware_grant = true;
+        let epoch = self.grant().epoch() + 1;
+        self.grant().set_contended(false);
+        self.grant().open(STANDING, STANDING, epoch);
+    }
+
+    /// Ends the grant and opens the stream gate.
+    pub(crate) fn close(&mut self) {
+        self.shows_hardware_grant = false;
+        self.grant().close();
+        self.set_gate(false, false);
+    }
+
+    pub(crate) fn grant(&self) -> GrantView<'_> {
+        GrantView::new(self.grant.words())
+    }
+
+    pub(crate) fn report(&self) -> ReportView<'_> {
+        ReportView::new(self.report.words())
+    }
+
+    /// Whether the hook knows the words of the current version: its activity, announcements and stream gates.
+    pub(crate) fn is_current(&self) -> bool {
+        self.version == PAGE_VERSION
+    }
+
+    /// The activity that the process reports. One whose hook does not report it counts as busy.
+    pub(crate) fn activity(&self) -> Activity {
+        if !self.is_current() {
+            return Activity::UNKNOWN;
+        }
+        let (busy, since_ns) = self.report().activity();
+        Activity { busy, since_ns }
+    }
+
+    /// Whether the process has announced work since that was last read.
+    pub(crate) fn has_announced(&self) -> bool {
+        self.report().announced_ns() != self.announced_seen
+    }
+}

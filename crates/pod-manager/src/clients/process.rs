@@ -1,0 +1,173 @@
+//! One process as the manager sees it: its client, its connections, its pages, its unanswered requests.
+
+use super::wakeups::{Wakeup, Wakeups};
+use super::Pages;
+use crate::connections::ConnectionId;
+use crate::io::Io;
+use crate::metrics::EnforcementLevel;
+use crate::poller::Source;
+use nix::sys::epoll::EpollFlags;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_comm::page::{Flags, PAGE_VERSION, report};
+use sluice_core::steering::Activity;
+use sluice_core::{ClientId, ProcessId};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The most QUOTA requests of one process that may be unanswered at once.
+pub(crate) const MAX_UNANSWERED: usize = 16;
+
+/// A process, or a connection of the old protocol, which counts as one.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// It runs without the hook, and its groups were found from outside. It has neither connections nor pages.
+    pub(crate) unhooked: bool,
+    pub(crate) client: ClientId,
+    /// For logs.
+    pub(crate) label: String,
+    /// Its number, if the kernel reports it.
+    pub(crate) pid: Option<i32>,
+    /// The container that it is in, if its cgroup names one.
+    pub(crate) container: Option<String>,
+    /// Pid and start time; `None` if its two connections cannot be attributed to one process.
+    pub(crate) key: Option<(i32, u64)>,
+    /// Readable when it ends.
+    pub(crate) pidfd: Option<OwnedFd>,
+    /// The connection that carries grants; for a peer of the old protocol the only one.
+    pub(crate) token: Option<ConnectionId>,
+    pub(crate) memory: Option<ConnectionId>,
+    /// QUOTA requests not answered yet.
+    pub(crate) unanswered: Vec<i32>,
+    /// Only attached processes have pages.
+    pub(crate) pages: Option<Pages>,
+    pub(crate) wakeups: Wakeups,
+}
+
+impl Process {
+    /// A process of which only the client is known.
+    pub(crate) fn new(client: ClientId, label: String, container: Option<String>) -> Self {
+        Self {
+            unhooked: false,
+            client,
+            label,
+            pid: None,
+            container,
+            key: None,
+            pidfd: None,
+            token: None,
+            memory: None,
+            unanswered: Vec::new(),
+            pages: None,
+            wakeups: Wakeups::default(),
+        }
+    }
+
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> + use<> {
+        [self.token, self.memory].into_iter().flatten()
+    }
+
+    /// Whether its hook holds the channel for grants open.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Whether its page shows the unlimited grant of a hardware-scheduled process.
+    pub(crate) fn shows_hardware_grant(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| pages.shows_hardware_grant)
+    }
+
+    /// What enforces its share: `None` without pages or controlled groups.
+    pub(crate) fn enforcement_level(&self, is_controlled: bool) -> Option<EnforcementLevel> {
+        if self.unhooked && is_controlled {
+            return Some(EnforcementLevel::Full);
+        }
+        let gates = self.pages.as_ref()?.report().gates();
+        Some(match gates {
+            _ if is_controlled => EnforcementLevel::Full,
+            report::GATES_DEVICE => EnforcementLevel::Device,
+            report::GATES_HOST => EnforcementLevel::Host,
+            _ => EnforcementLevel::Token,
+        })
+    }
+
+    /// The activity that it reports. One without pages, or whose hook does not report it, counts as busy.
+    pub(crate) fn activity(&self) -> Activity {
+        self.pages.as_ref().map_or(Activity::UNKNOWN, Pages::activity)
+    }
+
+    /// Whether it has announced work since that was last read.
+    pub(crate) fn has_announced(&self) -> bool {
+        self.pages.as_ref().is_some_and(Pages::has_announced)
+    }
+
+    /// Requests on its page that it wakes the manager, from this time on, or withdraws the request.
+    pub(crate) fn request_wakeups(&mut self, since: Option<u64>) {
+        self.wakeups.requested_since = since;
+        if let Some(pages) = &self.pages {
+            pages.grant().set_armed(since.is_some());
+        }
+    }
+
+    /// Takes a wake-up: withdraws the request, because the pages are about to be read. Returns `false` if there were too many; then
+    /// its eventfd is no longer polled.
+    pub(crate) fn take_wakeup(&mut self, io: &Io) -> bool {
+        let news = |since: u64| {
+            let activity = self.activity();
+            activity.busy || activity.since_ns >= since || self.has_announced()
+        };
+        let requested = self.wakeups.requested_since.is_some_and(news);
+        self.request_wakeups(None);
+        let wakeup = if requested { Wakeup::WithActivity } else { Wakeup::WithoutActivity };
+        let accepted = self.wakeups.accept(wakeup, io.now());
+        if !accepted {
+            self.ignore_wakeups(io);
+            tracing::warn!(peer = %self.label, ?wakeup, "process wakes the manager too often: its wake-ups are ignored");
+        }
+        accepted
+    }
+
+    /// Removes its eventfd from the poller. Closing the eventfd would not suffice: any copy would still wake the manager.
+    pub(crate) fn ignore_wakeups(&self, io: &Io) {
+        if let Some(eventfd) = &self.wakeups.eventfd {
+            io.poller.remove(eventfd);
+        }
+    }
+
+    /// Gives it pages that its hook understands, and a wake-up eventfd if the hook knows that. Keeps pages of the same version.
+    pub(crate) fn provide_pages(
+        &mut self,
+        id: ProcessId,
+        version: u32,
+        flags: Flags,
+        io: &Io,
+    ) -> io::Result<()> {
+        if self.pages.as_ref().is_some_and(|pages| pages.version == version) {
+            return Ok(());
+        }
+        let pages = Pages::create(version, flags, io.now())?;
+        self.ignore_wakeups(io);
+        self.wakeups.eventfd = (version == PAGE_VERSION).then(|| polled_eventfd(id, io)).flatten();
+        self.pages = Some(pages);
+        // The new page does not request wake-ups.
+        self.wakeups.requested_since = None;
+        Ok(())
+    }
+
+    /// Ends its grant and forgets its unanswered requests.
+    pub(crate) fn close_token_channel(&mut self) {
+        self.unanswered.clear();
+        self.request_wakeups(None);
+        if let Some(pages) = &mut self.pages {
+            pages.close();
+        }
+    }
+}
+
+/// An eventfd that the poller watches. Without one the process is polled from time to time.
+fn polled_eventfd(id: ProcessId, io: &Io) -> Option<OwnedFd> {
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+    let eventfd = OwnedFd::from(EventFd::from_value_and_flags(0, flags).ok()?);
+    // Each write is an edge, whether what was written before was read or not.
+    io.poller.add(&eventfd, Source::Wakeup(id), EpollFlags::EPOLLIN | EpollFlags::EPOLLET).ok()?;
+    Some(eventfd)
+}

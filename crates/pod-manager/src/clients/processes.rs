@@ -1,0 +1,148 @@
+//! All processes, with the index from client to processes, and the departed ones whose end the manager still waits for.
+
+use super::Process;
+use crate::io::Io;
+use crate::poller::Source;
+use nix::sys::epoll::EpollFlags;
+use sluice_comm::page::Flags;
+use sluice_core::{ClientId, ProcessId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::OwnedFd;
+use tracing::warn;
+
+/// Departed processes whose end the manager waits for. It remembers nothing of those beyond.
+const MAX_DEPARTED: usize = 1024;
+
+/// A process that has closed its connections, but has groups under control still, or was disconnected to free them.
+pub(crate) struct Departed {
+    pub(crate) client: ClientId,
+    pub(crate) pid: Option<i32>,
+    /// Readable when it ends, and polled.
+    pidfd: OwnedFd,
+}
+
+/// All processes by id, by kernel identity and by client.
+#[derive(Default)]
+pub(crate) struct Processes {
+    processes: BTreeMap<ProcessId, Process>,
+    /// By pid and start time.
+    by_key: HashMap<(i32, u64), ProcessId>,
+    by_client: HashMap<ClientId, BTreeSet<ProcessId>>,
+    departed: HashMap<ProcessId, Departed>,
+    /// For new pages.
+    pub(crate) page_flags: Flags,
+    last: u64,
+}
+
+impl Processes {
+    pub(crate) fn new(page_flags: Flags) -> Self {
+        Self { page_flags, ..Self::default() }
+    }
+
+    /// Adds a process and watches for its end.
+    pub(crate) fn add(&mut self, process: Process, io: &Io) -> ProcessId {
+        self.last += 1;
+        let id = ProcessId(self.last);
+        if let Some(pidfd) = &process.pidfd
+            && let Err(error) = io.poller.add(pidfd, Source::ProcessEnd(id), EpollFlags::EPOLLIN)
+        {
+            warn!(peer = %process.label, %error, "cannot watch for the end of a process: only its sockets will report it");
+        }
+        if let Some(key) = process.key {
+            self.by_key.insert(key, id);
+        }
+        self.by_client.entry(process.client).or_default().insert(id);
+        self.processes.insert(id, process);
+        id
+    }
+
+    /// Takes a process out. Its pidfd is still polled.
+    pub(crate) fn remove(&mut self, id: ProcessId) -> Option<Process> {
+        let process = self.processes.remove(&id)?;
+        if let Some(key) = process.key {
+            self.by_key.remove(&key);
+        }
+        if let Some(of_client) = self.by_client.get_mut(&process.client) {
+            of_client.remove(&id);
+            if of_client.is_empty() {
+                self.by_client.remove(&process.client);
+            }
+        }
+        Some(process)
+    }
+
+    pub(crate) fn get(&self, id: ProcessId) -> Option<&Process> {
+        self.processes.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
+        self.processes.get_mut(&id)
+    }
+
+    pub(crate) fn find(&self, key: (i32, u64)) -> Option<ProcessId> {
+        self.by_key.get(&key).copied()
+    }
+
+    pub(crate) fn client_of(&self, id: ProcessId) -> Option<ClientId> {
+        self.processes.get(&id).map(|process| process.client)
+    }
+
+    /// The process's name for logs.
+    pub(crate) fn label(&self, id: ProcessId) -> &str {
+        self.processes.get(&id).map_or("", |process| &process.label)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
+        self.processes.iter().map(|(id, process)| (*id, process))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (ProcessId, &mut Process)> {
+        self.processes.iter_mut().map(|(id, process)| (*id, process))
+    }
+
+    /// The processes of a client.
+    pub(crate) fn of_client(&self, client: ClientId) -> impl Iterator<Item = (ProcessId, &Process)> {
+        let ids = self.by_client.get(&client).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.processes.get(id)?)))
+    }
+
+    /// The ids of a client's processes, for loops that change them.
+    pub(crate) fn ids_of_client(&self, client: ClientId) -> Vec<ProcessId> {
+        self.by_client.get(&client).into_iter().flatten().copied().collect()
+    }
+
+    pub(crate) fn has_client(&self, client: ClientId) -> bool {
+        self.by_client.contains_key(&client)
+    }
+
+    /// The kernel identities of the attached processes.
+    pub(crate) fn attached_keys(&self) -> impl Iterator<Item = (i32, u64)> {
+        self.processes.values().filter(|process| process.is_attached()).filter_map(|process| process.key)
+    }
+
+    /// Keeps the pidfd of a removed process to wait for its end, if there is room.
+    pub(crate) fn wait_for_end(&mut self, id: ProcessId, process: Process, io: &Io) -> bool {
+        let Process { client, pid, pidfd: Some(pidfd), .. } = process else { return false };
+        if self.departed.len() >= MAX_DEPARTED {
+            io.poller.remove(&pidfd);
+            return false;
+        }
+        self.departed.insert(id, Departed { client, pid, pidfd });
+        true
+    }
+
+    pub(crate) fn departed(&self, id: ProcessId) -> Option<&Departed> {
+        self.departed.get(&id)
+    }
+
+    /// Waits for the end of a departed process no longer.
+    pub(crate) fn forget_departed(&mut self, id: ProcessId, io: &Io) -> Option<Departed> {
+        let departed = self.departed.remove(&id)?;
+        io.poller.remove(&departed.pidfd);
+        Some(departed)
+    }
+}
+
+#[cfg(test)]
+#[path = "processes_tests.rs"]
+mod tests;

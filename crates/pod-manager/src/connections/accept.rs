@@ -1,0 +1,155 @@
+//! Accepts connections, within the limits of one process, one pod and the manager.
+
+use super::{Connection, ConnectionId, Connections, Reason, Transport};
+use crate::io::Io;
+use crate::peer::Peer;
+use crate::poller::Source;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::epoll::EpollFlags;
+use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
+use sluice_core::pod_cgroup::pod_of;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use tracing::{debug, warn};
+
+/// A listening socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listener {
+    Unix,
+    Tcp,
+}
+
+/// What became of one accept.
+pub(crate) enum Accepted {
+    Connection(Connection),
+    /// The peer has ended before it was accepted.
+    PeerGone,
+    /// There was no descriptor for the connection; it is closed.
+    OutOfDescriptors,
+    /// No connection waits.
+    Nothing,
+}
+
+/// A descriptor to close when there are no more.
+pub(super) fn reserve() -> Option<OwnedFd> {
+    File::open("/dev/null").ok().map(OwnedFd::from)
+}
+
+fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
+    // A new socket has no other status flag.
+    Ok(fcntl(socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)?)
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::EMFILE | Errno::ENFILE))
+}
+
+impl Connections {
+    /// Accepts one connection; it is not open yet.
+    pub(crate) fn accept(&mut self, listener: Listener, io: &Io) -> Accepted {
+        let socket = match self.accept_socket(listener, io) {
+            Ok(socket) => socket,
+            Err(outcome) => return outcome,
+        };
+        if listener == Listener::Tcp {
+            // An answer is one small segment for which the peer waits. Without the option it is only later.
+            let _ = setsockopt(&socket, sockopt::TcpNoDelay, &true);
+            let address = getpeername::<SockaddrStorage>(socket.as_raw_fd());
+            let label = address.map_or_else(|_| "tcp".to_owned(), |address| format!("tcp {address}"));
+            return Accepted::Connection(Connection::new(socket, Transport::Tcp, None, label));
+        }
+        match self.peers.look(socket.as_fd()) {
+            Ok(peer) => {
+                let label = format!("pid {} uid {}", peer.credentials.pid, peer.credentials.uid);
+                let pod = self.pod_to_count(&peer);
+                let mut connection = Connection::new(socket, Transport::Unix, Some(peer), label);
+                connection.pod = pod;
+                Accepted::Connection(connection)
+            }
+            Err(error) => {
+                io.closer.close(socket);
+                if is_out_of_descriptors(&error) {
+                    return Accepted::OutOfDescriptors;
+                }
+                debug!(%error, "peer has ended before it was accepted");
+                Accepted::PeerGone
+            }
+        }
+    }
+
+    fn accept_socket(&mut self, listener: Listener, io: &Io) -> Result<OwnedFd, Accepted> {
+        loop {
+            let accepted = self.next_socket(listener);
+            let error = match accepted.and_then(|socket| set_nonblocking(&socket).map(|()| socket)) {
+                Ok(socket) => return Ok(socket),
+                Err(error) => error,
+            };
+            match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::ECONNABORTED | Errno::EINTR) => {}
+                Some(Errno::EMFILE | Errno::ENFILE) if self.reserve.take().is_some() => {
+                    // Left in the queue it would wake the loop for ever.
+                    io.closer.close(self.next_socket(listener));
+                    self.reserve = reserve();
+                    return Err(Accepted::OutOfDescriptors);
+                }
+                _ if error.kind() == io::ErrorKind::WouldBlock => return Err(Accepted::Nothing),
+                _ => {
+                    warn!(%error, "cannot accept a connection");
+                    return Err(Accepted::Nothing);
+                }
+            }
+        }
+    }
+
+    fn next_socket(&self, listener: Listener) -> io::Result<OwnedFd> {
+        match listener {
+            Listener::Unix => self.unix.listener.accept().map(|(stream, _)| stream.into()),
+            Listener::Tcp => {
+                let tcp = self.tcp.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
+                tcp.accept().map(|(stream, _)| stream.into())
+            }
+        }
+    }
+
+    /// The pod that a connection counts for. A peer in no pod is refused with its first request, so it is not counted.
+    fn pod_to_count(&self, peer: &Peer) -> Option<String> {
+        let place = peer.place.as_ref().filter(|_| self.limits.of_pod.is_some())?;
+        pod_of(&place.cgroup).ok().map(|pod| pod.uid)
+    }
+
+    /// Why a new connection has to be refused, whatever room there is.
+    pub(crate) fn refusal(&self, connection: &Connection) -> Option<Reason> {
+        let of_process = connection.pid.and_then(|pid| self.by_pid.get(&pid)).copied().unwrap_or(0);
+        if of_process >= self.limits.of_process {
+            return Some(Reason::TooManyOfProcess);
+        }
+        let pod = connection.pod.as_ref()?;
+        let of_pod = self.by_pod.get(pod).copied().unwrap_or(0);
+        (of_pod >= self.limits.of_pod?).then(|| Reason::TooManyOfPod(pod.clone()))
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.open.len() >= self.limits.total
+    }
+
+    /// Opens an accepted connection: it is polled and counted.
+    pub(crate) fn open(&mut self, connection: Connection, io: &Io) {
+        self.last += 1;
+        let id = ConnectionId(self.last);
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP;
+        if let Err(error) = io.poller.add(connection.fd(), Source::Connection(id), flags) {
+            warn!(peer = %connection, %error, "cannot poll a connection");
+            return io.closer.close(connection);
+        }
+        debug!(peer = %connection, "connected");
+        if let Some(pid) = connection.pid {
+            *self.by_pid.entry(pid).or_default() += 1;
+        }
+        if let Some(pod) = &connection.pod {
+            *self.by_pod.entry(pod.clone()).or_default() += 1;
+        }
+        self.open.insert(id, connection);
+    }
+}

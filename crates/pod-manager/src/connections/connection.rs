@@ -1,0 +1,142 @@
+//! One connection: a socket, the frame that is coming in, and the role of the connection.
+
+use super::Reason;
+use crate::peer::Peer;
+use sluice_comm::attach::MAX_DESCRIPTORS;
+use sluice_comm::{Channel, FrameReader, REQUEST_LEN, Request, Response};
+use sluice_core::ProcessId;
+use sluice_sys::socket::{recv_with_fds, send_with_fds};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The most descriptors that one frame may carry.
+const MAX_FDS: usize = 1 + MAX_DESCRIPTORS;
+
+/// How the peer is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// All request types; unknown peers are closed.
+    Unix,
+    /// Gemini's protocol only; silent to unknown names.
+    Tcp,
+}
+
+/// What a connection serves as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It has not sent a valid request.
+    New,
+    /// Its attach waits until its pod is a client.
+    Pending,
+    /// A channel of an attached process.
+    Attached(ProcessId, Channel),
+    /// A peer of the old protocol, which counts as a process.
+    Legacy(ProcessId),
+}
+
+/// The result of reading.
+pub(crate) enum Incoming {
+    /// A request, and the descriptors that came with it.
+    Request(Request, Vec<OwnedFd>),
+    /// Nothing more for the moment.
+    Nothing,
+    /// The peer has closed the connection between two frames.
+    End,
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    pub(crate) transport: Transport,
+    pub(crate) role: Role,
+    /// The process at the other end, until the connection belongs to a known process.
+    pub(crate) peer: Option<Peer>,
+    /// The pid at the other end, if the kernel reports it.
+    pub(crate) pid: Option<i32>,
+    /// The uid of the pod that it counts for, where peers are recognised by their pods.
+    pub(crate) pod: Option<String>,
+    /// For logs: process or address.
+    pub(crate) label: String,
+    /// It is logged already that it gets no answers.
+    pub(crate) silence_logged: bool,
+    frames: FrameReader<REQUEST_LEN>,
+    fds: Vec<OwnedFd>,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd, transport: Transport, peer: Option<Peer>, label: String) -> Self {
+        let (frames, fds) = (FrameReader::new(), Vec::new());
+        let pid = peer.as_ref().map(|peer| peer.credentials.pid).filter(|pid| *pid > 0);
+        Self {
+            socket,
+            transport,
+            role: Role::New,
+            peer,
+            pid,
+            pod: None,
+            label,
+            silence_logged: false,
+            frames,
+            fds,
+        }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Reads at most one frame.
+    pub(crate) fn read(&mut self) -> Result<Incoming, Reason> {
+        loop {
+            if let Some(frame) = self.frames.next() {
+                let request = Request::decode(&frame)?;
+                return Ok(Incoming::Request(request, std::mem::take(&mut self.fds)));
+            }
+            match recv_with_fds(self.socket.as_fd(), self.frames.spare()) {
+                Ok((0, _)) if self.frames.is_mid_frame() => return Err(Reason::ClosedMidFrame),
+                Ok((0, _)) => return Ok(Incoming::End),
+                Ok((count, fds)) => {
+                    self.fds.extend(fds);
+                    if self.fds.len() > MAX_FDS {
+                        return Err(Reason::BadPayload(format!(
+                            "{} descriptors, expected {MAX_FDS} at most",
+                            self.fds.len()
+                        )));
+                    }
+                    self.frames.filled(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Incoming::Nothing),
+                Err(error)
+                    if error.kind() == io::ErrorKind::ConnectionReset && !self.frames.is_mid_frame() =>
+                {
+                    return Ok(Incoming::End);
+                }
+                Err(_) if self.frames.is_mid_frame() => return Err(Reason::ClosedMidFrame),
+                Err(error) => return Err(Reason::Socket(error)),
+            }
+        }
+    }
+
+    /// Sends one answer, whole or not at all. A peer that has closed the connection is not an error: reading will report it.
+    pub(crate) fn send(&self, response: &Response, fds: &[BorrowedFd<'_>]) -> Result<(), Reason> {
+        let bytes = response.encode();
+        match send_with_fds(self.socket.as_fd(), &bytes, fds) {
+            Ok(sent) if sent == bytes.len() => Ok(()),
+            Ok(_) => Err(Reason::NotReading),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Reason::NotReading),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(Reason::Socket(error)),
+        }
+    }
+}
+
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label)
+    }
+}

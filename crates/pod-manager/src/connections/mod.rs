@@ -1,0 +1,234 @@
+//! The connections: listeners, limits, and the attaches that wait until their pod is known.
+
+mod accept;
+mod connection;
+mod pending;
+mod reason;
+
+pub(crate) use accept::{Accepted, Listener};
+pub(crate) use connection::{Connection, Incoming, Role, Transport};
+pub(crate) use pending::{Attach, PendingAttaches};
+pub use reason::Reason;
+
+use crate::clients::{Clients, Processes};
+use crate::config::{ClientSource, Config, nanos};
+use crate::identity::{Claim, Identify, Identity};
+use crate::io::Io;
+use crate::listen::UnixSocket;
+use crate::peer::Peers;
+use crate::poller::Source;
+use nix::sys::epoll::EpollFlags;
+use sluice_comm::{Name, Response, ResponseBody};
+use sluice_core::ClientId;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::net::TcpListener;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// Identifies a connection; no two connections of one manager have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ConnectionId(pub(crate) u64);
+
+/// A frame was handled, or its connection is to be closed for this reason.
+pub(crate) type Outcome = Result<(), Reason>;
+
+/// The client of a peer.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerClient {
+    pub(crate) client: ClientId,
+    /// The container that the peer is in, where its identity names one.
+    pub(crate) container: Option<String>,
+}
+
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    total: usize,
+    of_process: usize,
+    /// `None`: peers are not recognised by their pods, and pods are not counted.
+    of_pod: Option<usize>,
+}
+
+/// What [`Connections`] is made from.
+pub(crate) struct ConnectionInputs {
+    pub(crate) unix: UnixSocket,
+    pub(crate) tcp: Option<TcpListener>,
+    pub(crate) peers: Box<dyn Peers>,
+    pub(crate) identify: Box<dyn Identify>,
+}
+
+/// All connections.
+pub(crate) struct Connections {
+    unix: UnixSocket,
+    tcp: Option<TcpListener>,
+    peers: Box<dyn Peers>,
+    identify: Box<dyn Identify>,
+    limits: Limits,
+    /// Oldest first.
+    open: BTreeMap<ConnectionId, Connection>,
+    /// Connections on the unix socket by pid, where the kernel reports it.
+    by_pid: HashMap<i32, usize>,
+    /// Connections by their pods' uids, whether these are clients or not.
+    by_pod: HashMap<String, usize>,
+    pub(crate) pending: PendingAttaches,
+    /// Closed for a moment when descriptors run out, so that a connection can be accepted and closed.
+    reserve: Option<OwnedFd>,
+    last: u64,
+}
+
+impl Connections {
+    /// Registers the listeners.
+    pub(crate) fn new(config: &Config, inputs: ConnectionInputs, io: &Io) -> nix::Result<Self> {
+        let ConnectionInputs { unix, tcp, peers, identify } = inputs;
+        io.poller.add(&unix.listener, Source::UnixListener, EpollFlags::EPOLLIN)?;
+        if let Some(tcp) = &tcp {
+            io.poller.add(tcp, Source::TcpListener, EpollFlags::EPOLLIN)?;
+        }
+        let (of_pod, pending) = match &config.clients {
+            ClientSource::File { .. } => (None, PendingAttaches::new(0, 0)),
+            // One pod may have any number of processes.
+            ClientSource::Agent(agent) => (
+                Some((config.max_connections / 4).max(2)),
+                PendingAttaches::new(nanos(agent.hold), agent.max_held),
+            ),
+        };
+        let limits =
+            Limits { total: config.max_connections, of_process: config.max_connections_per_process, of_pod };
+        Ok(Self {
+            unix,
+            tcp,
+            peers,
+            identify,
+            limits,
+            open: BTreeMap::new(),
+            by_pid: HashMap::new(),
+            by_pod: HashMap::new(),
+            pending,
+            reserve: accept::reserve(),
+            last: 0,
+        })
+    }
+
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        self.open.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.open.get_mut(&id)
+    }
+
+    pub(crate) fn role(&self, id: ConnectionId) -> Option<Role> {
+        self.open.get(&id).map(|connection| connection.role)
+    }
+
+    /// The connection's name for logs.
+    pub(crate) fn label(&self, id: ConnectionId) -> String {
+        self.open.get(&id).map(Connection::to_string).unwrap_or_default()
+    }
+
+    pub(crate) fn set_role(&mut self, id: ConnectionId, role: Role) {
+        if let Some(connection) = self.open.get_mut(&id) {
+            connection.role = role;
+        }
+    }
+
+    /// Sends an answer. A connection that has gone is not an error.
+    pub(crate) fn answer(&self, id: ConnectionId, request: i32, body: ResponseBody) -> Outcome {
+        self.answer_with(id, request, body, &[])
+    }
+
+    /// Sends an answer with descriptors.
+    pub(crate) fn answer_with(
+        &self,
+        id: ConnectionId,
+        request: i32,
+        body: ResponseBody,
+        fds: &[BorrowedFd<'_>],
+    ) -> Outcome {
+        let Some(connection) = self.open.get(&id) else { return Ok(()) };
+        connection.send(&Response { id: request, body }, fds)
+    }
+
+    /// The oldest connection that has not sent a request yet.
+    pub(crate) fn oldest_new(&self) -> Option<ConnectionId> {
+        self.open.iter().find(|(_, connection)| connection.role == Role::New).map(|(id, _)| *id)
+    }
+
+    /// Takes a connection out; the caller closes it on the closing thread.
+    pub(crate) fn take(&mut self, id: ConnectionId, io: &Io) -> Option<Connection> {
+        let connection = self.open.remove(&id)?;
+        io.poller.remove(connection.fd());
+        if let Some(pid) = connection.pid {
+            decrement(&mut self.by_pid, pid);
+        }
+        if let Some(pod) = &connection.pod {
+            decrement(&mut self.by_pod, pod.clone());
+        }
+        self.pending.remove(id);
+        Some(connection)
+    }
+
+    /// All connections, for the end of the manager.
+    pub(crate) fn take_all(&mut self) -> BTreeMap<ConnectionId, Connection> {
+        std::mem::take(&mut self.open)
+    }
+
+    /// The client that the peer of a connection belongs to, when it gives this name.
+    pub(crate) fn client_of(
+        &mut self,
+        id: ConnectionId,
+        name: &Name,
+        clients: &Clients,
+        processes: &Processes,
+    ) -> Result<PeerClient, Reason> {
+        let connection = self.open.get(&id);
+        // A peer of the old protocol is identified anew with every frame; the pod of its process is known already.
+        if let Some(Role::Legacy(process)) = connection.map(|connection| connection.role)
+            && self.limits.of_pod.is_some()
+            && let Some(client) = processes.client_of(process)
+        {
+            return Ok(PeerClient { client, container: None });
+        }
+        let peer = connection.and_then(|connection| connection.peer.as_ref());
+        let identity = self
+            .identify
+            .identify(&Claim { name, peer })
+            .map_err(|refusal| Reason::NotAllowed(refusal.to_string()))?;
+        match (clients.find(&identity), identity) {
+            (Some(client), Identity::Named(_)) => Ok(PeerClient { client, container: None }),
+            (Some(client), Identity::Pod(pod)) => Ok(PeerClient { client, container: pod.container }),
+            (None, Identity::Named(name)) => Err(Reason::UnknownClient(name.as_str().to_owned())),
+            (None, Identity::Pod(pod)) => Err(Reason::UnknownPod { uid: pod.uid, waited_ms: 0 }),
+        }
+    }
+
+    /// Makes a connection wait for its pod, if it may.
+    pub(crate) fn hold(&mut self, id: ConnectionId, attach: Attach, uid: String, io: &Io) -> Outcome {
+        self.pending.check(&uid)?;
+        let Some(connection) = self.open.get_mut(&id) else { return Ok(()) };
+        // Until then only its end is reported.
+        let polled = io.poller.modify(connection.fd(), Source::Connection(id), EpollFlags::EPOLLRDHUP);
+        polled.map_err(|error| Reason::Socket(error.into()))?;
+        connection.role = Role::Pending;
+        tracing::info!(peer = %connection, pod_uid = uid, "attach waits until its pod is a client");
+        self.pending.add(id, attach, uid, io.now());
+        Ok(())
+    }
+
+    /// Reads a connection again that waited for its pod.
+    pub(crate) fn resume(&mut self, id: ConnectionId, io: &Io) -> nix::Result<()> {
+        let Some(connection) = self.open.get_mut(&id) else { return Ok(()) };
+        connection.role = Role::New;
+        io.poller.modify(connection.fd(), Source::Connection(id), EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP)
+    }
+}
+
+fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Pending attaches: connections that wait until their pod is a client, or until their time is up.
+//!
+//! The processes of a pod may start before the node agent has announced the pod, and a new manager knows no client yet. A pending
+//! connection is not read, so it costs one descriptor only.
+
+use super::{ConnectionId, Outcome, Reason};
+use crate::channel_groups::Announcement;
+use sluice_comm::{Channel, Name};
+use std::collections::BTreeMap;
+
+/// Connections of one pod that may wait at once.
+const MAX_OF_POD: usize = 64;
+
+/// An ATTACH whose payload is valid: the client of its process is still to be found.
+pub(crate) struct Attach {
+    /// The request's id.
+    pub(crate) request: i32,
+    pub(crate) name: Name,
+    pub(crate) channel: Channel,
+    pub(crate) used_bytes: u64,
+    pub(crate) announcement: Announcement,
+}
+
+struct Pending {
+    attach: Attach,
+    uid: String,
+    until: u64,
+}
+
+/// All pending attaches, and the limits of their number and time.
+pub(crate) struct PendingAttaches {
+    waiting: BTreeMap<ConnectionId, Pending>,
+    wait_ns: u64,
+    max: usize,
+}
+
+impl PendingAttaches {
+    /// With a time of zero no attach waits.
+    pub(crate) fn new(wait_ns: u64, max: usize) -> Self {
+        Self { waiting: BTreeMap::new(), wait_ns, max }
+    }
+
+    /// Whether one more attach of this pod may wait.
+    pub(super) fn check(&self, uid: &str) -> Outcome {
+        if self.wait_ns == 0 {
+            return Err(Reason::UnknownPod { uid: uid.to_owned(), waited_ms: 0 });
+        }
+        let of_pod = self.waiting.values().filter(|pending| pending.uid == uid).count();
+        if self.waiting.len() >= self.max || of_pod >= MAX_OF_POD {
+            return Err(Reason::TooManyHeld(uid.to_owned()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn add(&mut self, id: ConnectionId, attach: Attach, uid: String, now: u64) {
+        let until = now.saturating_add(self.wait_ns);
+        self.waiting.insert(id, Pending { attach, uid, until });
+    }
+
+    pub(super) fn remove(&mut self, id: ConnectionId) {
+        self.waiting.remove(&id);
+    }
+
+    /// When the time of the first one is up.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.waiting.values().map(|pending| pending.until).min()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Takes out the attaches whose pods are clients by now.
+    pub(crate) fn take_known(&mut self, is_client: impl Fn(&str) -> bool) -> Vec<(ConnectionId, Attach)> {
+        let known = self.waiting.extract_if(.., |_, pending| is_client(&pending.uid));
+        known.map(|(id, pending)| (id, pending.attach)).collect()
+    }
+
+    /// Takes out the attaches whose time is up: the request of each and why it is refused.
+    pub(crate) fn take_due(&mut self, now: u64) -> Vec<(ConnectionId, i32, Reason)> {
+        let waited_ms = self.wait_ns / 1_000_000;
+        let due = self.waiting.extract_if(.., |_, pending| pending.until <= now);
+        let refused =
+            |pending: Pending| (pending.attach.request, Reason::UnknownPod { uid: pending.uid, waited_ms });
+        due.map(|(id, pending)| (id, refused(pending))).map(|(id, (request, why))| (id, request, why)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closer::Closer;
+
+    fn pending(count: u64, uid: &str, wait_ns: u64) -> PendingAttaches {
+        let closer = Closer::start().unwrap();
+        let mut pending = PendingAttaches::new(wait_ns, 100);
+        for id in 0..count {
+            let attach = Attach {
+                request: 7,
+                name: Name::new("client").unwrap(),
+                channel: Channel::Token,
+                used_bytes: 0,
+                announcement: Announcement::of_no_groups(&closer),
+            };
+            pending.add(ConnectionId(id), attach, uid.to_owned(), id);
+        }
+        pending
+    }
+
+    #[test]
+    fn attach_waits_until_its_pod_is_a_client_or_its_time_is_up() {
+        let mut waiting = pending(3, "a", 1_000_000);
+        assert_eq!(waiting.next_deadline(), Some(1_000_000));
+        assert!(waiting.take_known(|uid| uid == "b").is_empty());
+        let due = waiting.take_due(1_000_000);
+        assert!(matches!(due[..], [(ConnectionId(0), 7, Reason::UnknownPod { waited_ms: 1, .. })]));
+        assert_eq!((waiting.take_known(|uid| uid == "a").len(), waiting.len()), (2, 0));
+    }
+
+    #[test]
+    fn one_pod_has_at_most_64_pending_attaches_and_none_without_a_time() {
+        let waiting = pending(64, "a", 1_000_000);
+        assert!(matches!(waiting.check("a"), Err(Reason::TooManyHeld(_))));
+        assert!(waiting.check("b").is_ok());
+        assert!(matches!(pending(0, "a", 0).check("a"), Err(Reason::UnknownPod { waited_ms: 0, .. })));
+    }
+}

@@ -1,0 +1,134 @@
+//! Why the manager closed a connection: one word for the metric, one sentence for the log.
+
+use sluice_comm::FrameError;
+
+/// Why a connection was closed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A frame breaks the protocol.
+    #[error("bad frame: {0}")]
+    BadFrame(#[from] FrameError),
+    /// The peer closed the connection in the middle of a frame.
+    #[error("closed in the middle of a frame")]
+    ClosedMidFrame,
+    /// No client with this name has a share of the GPU.
+    #[error("client {0:?} is not in the resource file")]
+    UnknownClient(String),
+    /// Its pod is no client.
+    #[error("pod UID {uid} is no client of this GPU{}", waited(.waited_ms))]
+    UnknownPod {
+        /// Its uid.
+        uid: String,
+        /// How long the attach waited for the pod to become a client, milliseconds.
+        waited_ms: u64,
+    },
+    /// Its pod is no client, and too many attaches wait for their pods already.
+    #[error("pod UID {0} is no client of this GPU, and too many processes wait for their pods")]
+    TooManyHeld(String),
+    /// Another version of the extended protocol.
+    #[error("attaches with protocol version {found}, expected {expected}")]
+    WrongVersion {
+        /// The version that the peer uses.
+        found: u32,
+        /// The version that the manager uses.
+        expected: u32,
+    },
+    /// The descriptor beside an ATTACH is missing or not a payload.
+    #[error("bad attach payload: {0}")]
+    BadPayload(String),
+    /// The peer has no identity, or its process belongs to another client.
+    #[error("not allowed: {0}")]
+    NotAllowed(String),
+    /// A request that is not allowed at this point.
+    #[error("{0}")]
+    OutOfOrder(&'static str),
+    /// A peer of the old protocol names another client than before.
+    #[error("names client {second:?} after {first:?}")]
+    NameChanged {
+        /// The client that it named first.
+        first: String,
+        /// The client that it names now.
+        second: String,
+    },
+    /// Its client was removed.
+    #[error("its client was removed")]
+    ClientRemoved,
+    /// It does not read its answers.
+    #[error("does not read its answers")]
+    NotReading,
+    /// There are too many connections.
+    #[error("too many connections")]
+    TooMany,
+    /// Its process has too many connections already.
+    #[error("too many connections of one process")]
+    TooManyOfProcess,
+    /// The processes of its pod have too many connections together.
+    #[error("too many connections of pod UID {0}")]
+    TooManyOfPod(String),
+    /// The defaults of its channel groups could not be restored from here. Its hook does that when it loses the connection.
+    #[error("its channel groups could not be restored from here")]
+    NotFreed,
+    /// The socket failed.
+    #[error("socket: {0}")]
+    Socket(std::io::Error),
+    /// Its pages could not be created.
+    #[error("no pages for it: {0}")]
+    Pages(std::io::Error),
+}
+
+impl Reason {
+    /// Every label, so that each counter exists from the start.
+    pub(crate) const LABELS: [&'static str; 17] = [
+        "bad_frame",
+        "closed_mid_frame",
+        "unknown_client",
+        "wrong_version",
+        "bad_payload",
+        "not_allowed",
+        "out_of_order",
+        "name_changed",
+        "client_removed",
+        "not_reading",
+        "too_many",
+        "socket",
+        "pages",
+        "too_many_of_process",
+        "too_many_held",
+        "too_many_of_pod",
+        "not_freed",
+    ];
+
+    /// Position in [`Self::LABELS`].
+    pub(crate) fn index(&self) -> usize {
+        match self {
+            Self::BadFrame(_) => 0,
+            Self::ClosedMidFrame => 1,
+            Self::UnknownClient(_) | Self::UnknownPod { .. } => 2,
+            Self::WrongVersion { .. } => 3,
+            Self::BadPayload(_) => 4,
+            Self::NotAllowed(_) => 5,
+            Self::OutOfOrder(_) => 6,
+            Self::NameChanged { .. } => 7,
+            Self::ClientRemoved => 8,
+            Self::NotReading => 9,
+            Self::TooMany => 10,
+            Self::Socket(_) => 11,
+            Self::Pages(_) => 12,
+            Self::TooManyOfProcess => 13,
+            Self::TooManyHeld(_) => 14,
+            Self::TooManyOfPod(_) => 15,
+            Self::NotFreed => 16,
+        }
+    }
+
+    /// The word for the metric's label `reason`.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        Self::LABELS[self.index()]
+    }
+}
+
+fn waited(ms: &u64) -> String {
+    if *ms == 0 { String::new() } else { format!(" (the node agent did not name it within {ms} ms)") }
+}

@@ -1,0 +1,337 @@
+//! The event loop: one thread that owns all state of one GPU's manager.
+//!
+//! Each round waits for events, hands each event to the part that owns its state, lets the token ledger decide once, and carries out
+//! the [effects](crate::effect::Effect) that the parts return. The loop takes no lock and waits only in the poller. It reads no file
+//! except /proc, once per connection. Other threads reach it by [`Control`] messages.
+//!
+//! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
+//! announcements, the set of clients, and the end of processes.
+
+mod announcements;
+mod attach;
+mod clients;
+mod connections;
+mod departures;
+mod effects;
+mod frames;
+
+use crate::adopt::{Adopter, Scout};
+use crate::agent_api::{AgentApi, SnapshotSources};
+use crate::channel_groups::{ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
+use crate::clients::{Clients, Definition, Processes};
+use crate::clock::Clock;
+use crate::closer::Closer;
+use crate::config::{Config, OnManagerLoss, nanos};
+use crate::connections::{ConnectionInputs, Connections, Listener};
+use crate::control::{Control, Inbox, Remote};
+use crate::error::{Attempt, Result};
+use crate::grants::Grants;
+use crate::io::Io;
+use crate::log_limiter::LogLimiter;
+use crate::metrics::Metrics;
+use crate::poller::{Event, Poller, Source};
+use crate::stream_gates::StreamGates;
+use crate::unhooked::{OtherParts, Unhooked};
+use nix::sys::epoll::{EpollFlags, EpollTimeout};
+use nix::sys::signalfd::SignalFd;
+use sluice_comm::page::Flags;
+use sluice_core::ledger::TokenLedger;
+use sluice_core::steering::{Steering, SteeringPolicy};
+use tracing::info;
+
+/// What the event loop is made from.
+pub(crate) struct Inputs {
+    pub(crate) connections: ConnectionInputs,
+    pub(crate) signals: Option<SignalFd>,
+    pub(crate) inbox: Inbox,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: Box<dyn Clock>,
+    /// `None`: no channel group is controlled.
+    pub(crate) driver: Option<Box<dyn ControlDriver>>,
+    /// Where copies of control descriptors go.
+    pub(crate) escrow: Option<EscrowClient>,
+    /// Searches for processes without the hook; `None`: there is no search.
+    pub(crate) scout: Option<Box<dyn Scout>>,
+    /// Where the control executor and the searching thread report.
+    pub(crate) remote: Remote,
+}
+
+/// The owner of all parts.
+pub(crate) struct EventLoop {
+    io: Io,
+    inbox: Inbox,
+    signals: Option<SignalFd>,
+    connections: Connections,
+    clients: Clients,
+    processes: Processes,
+    grants: Grants,
+    channel_groups: ChannelGroups,
+    stream_gates: StreamGates,
+    unhooked: Unhooked,
+    agent_api: AgentApi,
+    stopping: bool,
+}
+
+impl EventLoop {
+    /// Registers all sources of events; serves nothing yet.
+    pub(crate) fn new(config: &Config, definitions: Vec<Definition>, inputs: Inputs) -> Result<Self> {
+        let Inputs { connections, signals, inbox, metrics, clock, driver, escrow, scout, remote } = inputs;
+        let poller = Poller::new()?;
+        poller.add(clock.timer(), Source::Timer, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
+        poller.add(inbox.fd(), Source::Messages, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
+        if let Some(signals) = &signals {
+            poller.add(signals, Source::Signal, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
+        }
+        let closer = Closer::start().attempt("start the closing thread")?;
+        let mut io = Io { clock, poller, closer, metrics, log: LogLimiter::default() };
+        let now = io.now();
+        let page_flags = Flags {
+            fail_closed: config.on_manager_loss == OnManagerLoss::Closed,
+            tsc_valid: io.clock.ticks_at(now).is_some(),
+        };
+        let slices = driver.as_ref().is_none_or(|driver| driver.sets_slices());
+        let search = scout.map(|scout| Adopter::start(scout, remote.clone())).transpose();
+        let search = search.attempt("start the thread that searches for processes without the hook")?;
+        let executor = ControlExecutor::start(remote, io.closer.clone(), escrow, slices)
+            .attempt("start the control executor")?;
+        let scheduler = Steering::new(SteeringPolicy { slices, ..config.steering_policy() });
+        let mut event_loop = Self {
+            connections: Connections::new(config, connections, &io).attempt("epoll_ctl")?,
+            clients: Clients::default(),
+            processes: Processes::new(page_flags),
+            grants: Grants::new(TokenLedger::new(config.policy()), nanos(config.busy_poll)),
+            channel_groups: ChannelGroups::new(scheduler, driver, executor),
+            stream_gates: StreamGates::new(config.gate_policy(), config.gates),
+            unhooked: Unhooked::new(search, config.lock_program.clone()),
+            agent_api: AgentApi::new(&config.clients),
+            io,
+            inbox,
+            signals,
+            stopping: false,
+        };
+        event_loop.load(definitions);
+        Ok(event_loop)
+    }
+
+    /// Serves until it is told to stop.
+    pub(crate) fn serve(mut self) -> Result<()> {
+        while !self.stopping {
+            let timeout = self.arm_timer()?;
+            for event in self.io.poller.wait(timeout)? {
+                self.handle(event);
+            }
+            self.handle_deadlines();
+            self.decide();
+        }
+        self.shut_down();
+        Ok(())
+    }
+
+    /// Hands an event to the part that owns its state.
+    fn handle(&mut self, event: Event) {
+        match event.source {
+            Source::UnixListener => self.accept(Listener::Unix),
+            Source::TcpListener => self.accept(Listener::Tcp),
+            Source::Timer => self.io.clock.acknowledge(),
+            Source::Messages => self.take_messages(),
+            Source::Signal => self.take_signal(),
+            Source::Connection(id) => self.connection_ready(id, event.flags),
+            Source::Wakeup(id) => {
+                if let Some(process) = self.processes.get_mut(id) {
+                    process.take_wakeup(&self.io);
+                }
+            }
+            Source::ProcessEnd(id) => self.process_ended(id),
+        }
+    }
+
+    fn take_signal(&mut self) {
+        let signal = self.signals.as_ref().and_then(|signals| signals.read_signal().ok().flatten());
+        info!(signal = signal.map(|signal| signal.ssi_signo), "signal received, stopping");
+        self.stopping = true;
+    }
+
+    fn take_messages(&mut self) {
+        for message in self.inbox.take() {
+            match message {
+                Control::Clients(definitions) => self.load(definitions),
+                // The sender of a question may have stopped waiting for the answer.
+                Control::SetClients(set, done) => drop(done.send(self.set_clients(set))),
+                Control::Snapshot(done) => {
+                    self.refresh_gauges();
+                    drop(done.send(self.snapshot()));
+                }
+                Control::Refresh(done) => {
+                    self.refresh_gauges();
+                    let _ = done.send(());
+                }
+                Control::Controlled(report) => {
+                    let effects = self.channel_groups.control_ended(
+                        &report,
+                        &self.clients,
+                        &self.processes,
+                        &mut self.grants.ledger,
+                        &mut self.io,
+                    );
+                    self.carry_out(effects);
+                }
+                Control::Sighted(sighted) => {
+                    let parts = OtherParts {
+                        clients: &mut self.clients,
+                        processes: &mut self.processes,
+                        groups: &mut self.channel_groups,
+                        ledger: &mut self.grants.ledger,
+                        io: &mut self.io,
+                    };
+                    let effects = self.unhooked.search_ended(sighted, parts);
+                    self.carry_out(effects);
+                }
+                Control::Proven(proof) => self.ownership_checked(proof),
+                Control::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    /// Sets the timer to the earliest deadline of all parts. Returns how long the poller waits: not at all while a grant is about to
+    /// come back for which a client waits.
+    fn arm_timer(&mut self) -> Result<EpollTimeout> {
+        let now = self.io.now();
+        let busy_poll_from = self.grants.busy_poll_from(now);
+        if busy_poll_from.is_some_and(|from| from <= now) {
+            return Ok(EpollTimeout::ZERO);
+        }
+        let deadlines = [
+            busy_poll_from,
+            self.grants.next_deadline(),
+            self.connections.pending.next_deadline(),
+            self.channel_groups.next_deadline(now),
+            self.stream_gates.next_deadline(),
+            self.unhooked.next_deadline(&self.clients),
+        ];
+        self.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")?;
+        Ok(EpollTimeout::NONE)
+    }
+
+    /// Does what is due: refuses attaches whose time is up, searches for processes without the hook, makes postponed announcements.
+    fn handle_deadlines(&mut self) {
+        let now = self.io.now();
+        for (id, request, reason) in self.connections.pending.take_due(now) {
+            self.refuse_attach(id, request, &reason);
+        }
+        self.unhooked.search_if_due(&self.clients, &self.processes, now);
+        for (id, announcement) in self.channel_groups.take_due(now) {
+            self.announce(id, announcement);
+        }
+    }
+
+    /// Lets the ledger decide and carries out its decisions, until there is nothing left to decide.
+    fn decide(&mut self) {
+        loop {
+            self.channel_groups.read_activity(&self.processes);
+            let ledger = &mut self.grants.ledger;
+            self.stream_gates.update(
+                &self.clients,
+                &mut self.processes,
+                &self.channel_groups,
+                ledger,
+                &self.io,
+            );
+            let now = self.io.now();
+            self.channel_groups.scheduler.ask_and_return(ledger, now);
+            let actions = ledger.advance(now);
+            if actions.is_empty() && !self.request_wakeups() {
+                break;
+            }
+            for action in &actions {
+                let effects = self.grants.apply(
+                    action,
+                    &mut self.clients,
+                    &mut self.processes,
+                    &mut self.channel_groups,
+                    &mut self.io,
+                );
+                self.carry_out(effects);
+            }
+        }
+        let effects = self.channel_groups.take_released(&self.processes);
+        self.carry_out(effects);
+        self.channel_groups.begin_control(&self.io);
+        self.publish_contenders();
+    }
+
+    /// Requests a wake-up from every idle process whose work matters to the scheduler or the gates. Returns `true` if one became busy
+    /// before it was asked.
+    fn request_wakeups(&mut self) -> bool {
+        let (now, mut busy) = (self.io.now(), false);
+        for (id, process) in self.processes.iter_mut() {
+            let wanted = self.channel_groups.needs_wakeup(id)
+                || self.stream_gates.needs_wakeup(process, &self.clients);
+            if process.pages.is_none() || process.wakeups.requested_since.is_some() == wanted {
+                continue;
+            }
+            process.request_wakeups(wanted.then_some(now));
+            // What it wrote before the request has woken no thread.
+            busy |= wanted && (process.activity().busy || process.has_announced());
+        }
+        busy
+    }
+
+    /// Writes on each page whether the process is latency-critical, and for those that are and for hardware-scheduled ones how many
+    /// others may use the GPU. In each round: processes change that without a decision of the ledger.
+    fn publish_contenders(&self) {
+        let state = self.processes.iter().map(|(id, process)| {
+            let critical = self.clients.is_critical(process.client);
+            let scheduled = self.channel_groups.is_using_gpu(id);
+            let uses = scheduled.unwrap_or_else(|| {
+                self.grants.ledger.holds(id) || critical && process.is_attached()
+            });
+            (process, critical, uses, scheduled.is_some())
+        });
+        let state: Vec<_> = state.collect();
+        let users = state.iter().filter(|(.., uses, _)| *uses).count() as u64;
+        for (process, critical, uses, is_hardware_scheduled) in state {
+            let Some(page) = process.pages.as_ref().map(|pages| pages.grant()) else { continue };
+            let others = if is_hardware_scheduled || critical { users - u64::from(uses) } else { 0 };
+            // Only what changes is written: launches read the words beside it.
+            if page.latency_critical() != critical {
+                page.set_latency_critical(critical);
+            }
+            if page.company() != others {
+                page.set_company(others);
+            }
+        }
+    }
+
+    /// Updates the gauges, which are about to be read.
+    fn refresh_gauges(&mut self) {
+        self.grants.refresh_gauges(&self.clients, &mut self.processes, self.io.now());
+        self.clients.refresh_gauges(&self.processes);
+        self.channel_groups.refresh_gauges(&self.processes, &self.io);
+        self.unhooked.refresh_gauges(&self.clients, &self.processes, &self.channel_groups);
+    }
+
+    fn snapshot(&self) -> sluice_proto::control::SnapshotResponse {
+        self.agent_api.snapshot(&SnapshotSources {
+            clients: &self.clients,
+            processes: &self.processes,
+            grants: &self.grants,
+            groups: &self.channel_groups,
+            unhooked: &self.unhooked,
+            pending: self.connections.pending.len(),
+            io: &self.io,
+        })
+    }
+
+    /// Ends all grants, opens all gates and restores all channel groups, before the hooks lose the connection and do it themselves.
+    fn shut_down(mut self) {
+        info!("pod-manager stops");
+        for (_, process) in self.processes.iter_mut() {
+            if let Some(pages) = &mut process.pages {
+                // No thread watches the time any more. What the client does without a manager is its configuration.
+                pages.close();
+            }
+        }
+        self.channel_groups.restore();
+        self.io.closer.close(self.connections.take_all());
+    }
+}

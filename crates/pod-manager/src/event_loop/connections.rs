@@ -1,0 +1,173 @@
+//! Connections: accepted, read and closed.
+
+use super::EventLoop;
+use crate::connections::{Accepted, Connection, ConnectionId, Incoming, Listener, Reason, Role};
+use nix::sys::epoll::EpollFlags;
+use sluice_comm::Channel;
+use tracing::{debug, warn};
+
+/// Connections accepted in one round: a peer that connects without end does not keep the loop from other events.
+const ACCEPTS_PER_ROUND: usize = 32;
+
+/// Frames taken from one connection in one round; the poller reports the rest again.
+const FRAMES_PER_ROUND: usize = 32;
+
+impl EventLoop {
+    pub(super) fn accept(&mut self, listener: Listener) {
+        for _ in 0..ACCEPTS_PER_ROUND {
+            match self.connections.accept(listener, &self.io) {
+                Accepted::Connection(connection) => self.open(connection),
+                Accepted::PeerGone => {}
+                Accepted::OutOfDescriptors => self.out_of_descriptors(),
+                Accepted::Nothing => return,
+            }
+        }
+    }
+
+    /// Opens an accepted connection, or closes it if there are too many.
+    fn open(&mut self, connection: Connection) {
+        let mut refusal = self.connections.refusal(&connection);
+        if refusal.is_none() && self.connections.is_full() && !self.make_room() {
+            refusal = Some(Reason::TooMany);
+        }
+        match refusal {
+            None => self.connections.open(connection, &self.io),
+            Some(reason) => {
+                self.log_closing(&connection.label, "unknown", &reason);
+                self.io.closer.close(connection);
+            }
+        }
+    }
+
+    /// A connection was refused because there was no descriptor for it. The next one is to find a descriptor.
+    fn out_of_descriptors(&mut self) {
+        self.io.metrics.refused(&Reason::TooMany);
+        if let Some(dropped) = self.io.may_log("descriptors") {
+            warn!(dropped, "out of descriptors: a connection was refused");
+        }
+        self.make_room();
+    }
+
+    /// Closes the oldest connection that has not sent a valid request. `false` if all have.
+    fn make_room(&mut self) -> bool {
+        loop {
+            let Some(id) = self.connections.oldest_new() else { return false };
+            // A request may have arrived that was not read yet.
+            self.receive(id);
+            match self.connections.role(id) {
+                None => return true,
+                Some(Role::New) => {
+                    self.close(id, &Reason::TooMany);
+                    return true;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The poller reports a connection: data has arrived, or its peer has closed it.
+    pub(super) fn connection_ready(&mut self, id: ConnectionId, flags: EpollFlags) {
+        let end = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
+        if self.connections.role(id) != Some(Role::Pending) {
+            self.receive(id);
+        } else if flags.intersects(end) {
+            self.drop_connection(id);
+        }
+        // Data on a pending connection stays in the socket, which has room for a limited amount.
+    }
+
+    /// Takes the frames that have arrived on a connection.
+    pub(super) fn receive(&mut self, id: ConnectionId) {
+        for _ in 0..FRAMES_PER_ROUND {
+            let Some(connection) = self.connections.get_mut(id) else { return };
+            if connection.role == Role::Pending {
+                return;
+            }
+            let outcome = match connection.read() {
+                Ok(Incoming::Request(request, mut fds)) => {
+                    let outcome = self.handle_request(id, &request, &mut fds);
+                    if !fds.is_empty() {
+                        self.io.closer.close(fds);
+                    }
+                    outcome
+                }
+                Ok(Incoming::Nothing) => return,
+                Ok(Incoming::End) => return self.drop_connection(id),
+                Err(reason) => Err(reason),
+            };
+            if let Err(reason) = outcome {
+                return self.close(id, &reason);
+            }
+        }
+    }
+
+    /// Counts a connection that is closed for a reason, and logs it within the limit of log lines.
+    fn log_closing(&mut self, peer: &str, client: &str, reason: &Reason) {
+        self.io.metrics.refused(reason);
+        let label = reason.label();
+        match self.io.may_log(label) {
+            Some(0) => warn!(peer, client, reason = label, "connection closed: {reason}"),
+            Some(dropped) => {
+                warn!(peer, client, reason = label, dropped, "connection closed: {reason}");
+            }
+            None => debug!(peer, client, reason = label, "connection closed: {reason}"),
+        }
+    }
+
+    /// Closes a connection for a reason that the operator of its peer has to know.
+    pub(super) fn close(&mut self, id: ConnectionId, reason: &Reason) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let client = match connection.role {
+            Role::New | Role::Pending => None,
+            Role::Attached(process, _) | Role::Legacy(process) => self.processes.client_of(process),
+        };
+        let client = client.map_or("unknown", |client| self.clients.name(client)).to_owned();
+        let peer = connection.label.clone();
+        self.log_closing(&peer, &client, reason);
+        self.drop_connection(id);
+    }
+
+    /// Closes a connection of a client that was removed; its process stays as it is.
+    pub(super) fn close_for_removal(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.take(id, &self.io) else { return };
+        self.log_closing(&connection.label, "removed", &Reason::ClientRemoved);
+        self.io.closer.close(connection);
+    }
+
+    /// Closes a connection and ends what depended on it.
+    pub(super) fn drop_connection(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.take(id, &self.io) else { return };
+        let role = connection.role;
+        self.io.closer.close(connection);
+        match role {
+            Role::New | Role::Pending => {}
+            Role::Legacy(process) => self.forget_process(process, "disconnected"),
+            Role::Attached(process, channel) => self.channel_closed(id, process, channel),
+        }
+    }
+
+    fn channel_closed(&mut self, connection: ConnectionId, id: sluice_core::ProcessId, channel: Channel) {
+        let Some(process) = self.processes.get_mut(id) else { return };
+        let slot = match channel {
+            Channel::Token => &mut process.token,
+            Channel::Memory => &mut process.memory,
+        };
+        // A channel that was opened anew does not end with the old connection.
+        if *slot != Some(connection) {
+            return;
+        }
+        *slot = None;
+        let is_disconnected = process.connections().next().is_none();
+        if channel == Channel::Token {
+            process.close_token_channel();
+            let now = self.io.now();
+            self.channel_groups.disconnected(id, &mut self.grants.ledger, now);
+            let effects = self.channel_groups.forget_stuck(id);
+            self.carry_out(effects);
+            self.grants.ledger.process_gone(id, now);
+        }
+        if is_disconnected {
+            self.forget_process(id, "disconnected");
+        }
+    }
+}

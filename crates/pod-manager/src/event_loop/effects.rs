@@ -1,0 +1,62 @@
+//! Carries out what the parts return.
+
+use super::EventLoop;
+use crate::effect::{Effect, Effects};
+use crate::grants::{UNLIMITED_MS, answer_all};
+use sluice_core::ProcessId;
+
+impl EventLoop {
+    /// Carries out effects in their order.
+    pub(super) fn carry_out(&mut self, effects: Effects) {
+        for effect in effects {
+            match effect {
+                Effect::Answer { connection, request, body } => {
+                    if let Err(reason) = self.connections.answer(connection, request, body) {
+                        self.close(connection, &reason);
+                    }
+                }
+                Effect::Close { connection, reason } => self.close(connection, &reason),
+                Effect::SchedulingChanged(id) => self.show_scheduling(id),
+                Effect::ReleaseGroups(id) => self.release_groups(id),
+                Effect::DepartureSettled(id) => self.settle_departure(id),
+                Effect::InspectAgain(id) => {
+                    let unhooked = self.processes.get(id).filter(|process| process.unhooked);
+                    if let Some(key) = unhooked.and_then(|process| process.key) {
+                        self.unhooked.inspect_again(key, self.io.now());
+                    }
+                }
+                Effect::ControlFailed { process, had_failed } => {
+                    let (processes, groups) = (&self.processes, &mut self.channel_groups);
+                    self.unhooked.control_failed(process, had_failed, processes, groups, &self.io);
+                }
+            }
+        }
+    }
+
+    pub(super) fn release_groups(&mut self, id: ProcessId) {
+        let now = self.io.now();
+        self.channel_groups.release(id, &mut self.grants.ledger, now);
+    }
+
+    /// Brings a process's page in line with how it is scheduled: a hardware-scheduled process holds an unlimited grant and never asks
+    /// for one.
+    fn show_scheduling(&mut self, id: ProcessId) {
+        let is_hardware_scheduled = self.channel_groups.is_hardware_scheduled(id);
+        let Some(process) = self.processes.get_mut(id) else { return };
+        if process.shows_hardware_grant() == is_hardware_scheduled {
+            return;
+        }
+        if is_hardware_scheduled {
+            if let Some(pages) = &mut process.pages {
+                pages.show_hardware_grant();
+            }
+            let effects = answer_all(id, UNLIMITED_MS, &mut self.processes);
+            return self.carry_out(effects);
+        }
+        process.request_wakeups(None);
+        if let Some(pages) = &mut process.pages {
+            pages.shows_hardware_grant = false;
+            pages.grant().close();
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Requests: each frame is handed to the part that it concerns, by the role of its connection.
+
+use super::EventLoop;
+use crate::clients::{MAX_UNANSWERED, Process};
+use crate::connections::{ConnectionId, Outcome, PeerClient, Reason, Role, Transport};
+use crate::grants::{UNLIMITED_MS, answer_all};
+use sluice_comm::{Request, RequestBody, ResponseBody};
+use sluice_core::ProcessId;
+use sluice_core::ledger::{Ask, PeerKind};
+use sluice_core::memory::Verdict;
+use std::os::fd::OwnedFd;
+use tracing::{debug, warn};
+
+impl EventLoop {
+    /// Handles one request. Descriptors that it does not take stay in `fds`.
+    pub(super) fn handle_request(
+        &mut self,
+        id: ConnectionId,
+        request: &Request,
+        fds: &mut Vec<OwnedFd>,
+    ) -> Outcome {
+        let Some(connection) = self.connections.get(id) else { return Ok(()) };
+        let (role, transport) = (connection.role, connection.transport);
+        if let RequestBody::Attach { version, channel, used_bytes } = request.body {
+            return match (role, transport) {
+                (_, Transport::Tcp) => Err(Reason::OutOfOrder("ATTACH over TCP")),
+                (Role::New, Transport::Unix) => {
+                    self.attach(id, request, version, channel, used_bytes, fds)
+                }
+                _ => self.refuse_second_attach(id, request.id),
+            };
+        }
+        if let (RequestBody::Contexts { version }, Role::Attached(process, _)) = (request.body, role) {
+            return self.replace_contexts(id, process, version, fds);
+        }
+        if !fds.is_empty() {
+            return Err(Reason::BadPayload(
+                "a descriptor beside a request other than ATTACH and CONTEXTS".into(),
+            ));
+        }
+        match role {
+            Role::Attached(process, _) => self.handle_attached(id, process, request),
+            // A pending connection is not read.
+            Role::Pending => Ok(()),
+            Role::New | Role::Legacy(_) => self.handle_legacy(id, request),
+        }
+    }
+
+    fn handle_attached(&mut self, id: ConnectionId, process: ProcessId, request: &Request) -> Outcome {
+        match request.body {
+            // It held the grant before it became hardware-scheduled. What it has run since is known better here.
+            RequestBody::Yield { .. } if self.channel_groups.is_hardware_scheduled(process) => Ok(()),
+            RequestBody::Yield { used_ms, overuse_ms } => {
+                let (used, overuse) = (ms_to_ns(used_ms), ms_to_ns(overuse_ms));
+                self.grants.returned(process, used, overuse, &self.processes, self.io.now());
+                Ok(())
+            }
+            RequestBody::Hint { lead_us } => {
+                let now = self.io.now();
+                self.stream_gates.announce(process, lead_us, &self.clients, &self.processes, now);
+                Ok(())
+            }
+            RequestBody::Detach => {
+                self.connections.answer(id, request.id, ResponseBody::Detach)?;
+                self.drop_connection(id);
+                Ok(())
+            }
+            _ => self.handle_common(id, process, request),
+        }
+    }
+
+    /// The requests of the old protocol, from any peer.
+    fn handle_common(&mut self, id: ConnectionId, process: ProcessId, request: &Request) -> Outcome {
+        match request.body {
+            RequestBody::Quota { overuse_ms, next_burst_ms } => {
+                let ask = Ask { burst_ns: ms_to_ns(next_burst_ms), overuse_ns: ms_to_ns(overuse_ms) };
+                self.request_grant(id, process, request.id, ask)
+            }
+            RequestBody::MemLimit => {
+                let client = self.processes.client_of(process);
+                let account = client.and_then(|client| self.clients.memory.client(client)).unwrap_or_default();
+                let body = ResponseBody::MemLimit { used: account.used, limit: account.limit };
+                self.connections.answer(id, request.id, body)
+            }
+            RequestBody::MemUpdate { bytes, allocate } => {
+                let granted = self.update_memory(process, bytes, allocate);
+                self.connections.answer(id, request.id, ResponseBody::MemUpdate { granted })
+            }
+            _ => Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH")),
+        }
+    }
+
+    fn request_grant(&mut self, connection: ConnectionId, id: ProcessId, request: i32, ask: Ask) -> Outcome {
+        let Some(process) = self.processes.get_mut(id) else { return Ok(()) };
+        if process.token != Some(connection) {
+            return Err(Reason::OutOfOrder("QUOTA on the memory channel"));
+        }
+        if process.unanswered.len() >= MAX_UNANSWERED {
+            return Err(Reason::OutOfOrder("too many QUOTA requests at once"));
+        }
+        process.unanswered.push(request);
+        if self.channel_groups.is_hardware_scheduled(id) {
+            let effects = answer_all(id, UNLIMITED_MS, &mut self.processes);
+            self.carry_out(effects);
+        } else {
+            self.grants.request(id, ask, self.io.now());
+        }
+        Ok(())
+    }
+
+    fn handle_legacy(&mut self, id: ConnectionId, request: &Request) -> Outcome {
+        let Some(connection) = self.connections.get(id) else { return Ok(()) };
+        let (role, transport) = (connection.role, connection.transport);
+        if matches!(
+            request.body,
+            RequestBody::Yield { .. }
+                | RequestBody::Hint { .. }
+                | RequestBody::Detach
+                | RequestBody::Contexts { .. }
+        ) {
+            return Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH"));
+        }
+        let found = match self.connections.client_of(id, &request.name, &self.clients, &self.processes) {
+            Ok(found) => found,
+            // Gemini's peers take a closed connection for an answer, so they get none, as from Gemini.
+            Err(reason) if transport == Transport::Tcp => {
+                self.log_no_answer(id, &reason);
+                return Ok(());
+            }
+            Err(reason) => return Err(reason),
+        };
+        let process = match role {
+            Role::Legacy(process) => {
+                let first = self.processes.client_of(process);
+                if let Some(first) = first.filter(|first| *first != found.client) {
+                    let (first, second) =
+                        (self.clients.name(first).to_owned(), self.clients.name(found.client).to_owned());
+                    return Err(Reason::NameChanged { first, second });
+                }
+                process
+            }
+            _ => self.add_legacy(id, found)?,
+        };
+        self.handle_common(id, process, request)
+    }
+
+    /// Logs once per connection that it gets no answers: its peer may ask again and again.
+    fn log_no_answer(&mut self, id: ConnectionId, reason: &Reason) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if !std::mem::replace(&mut connection.silence_logged, true) && self.io.may_log("silence").is_some() {
+            warn!(peer = %connection, "peer gets no answer: {reason}");
+        }
+    }
+
+    /// A connection of the old protocol counts as a process.
+    fn add_legacy(&mut self, id: ConnectionId, found: PeerClient) -> Result<ProcessId, Reason> {
+        let PeerClient { client, container } = found;
+        let (label, pid, peer) = match self.connections.get_mut(id) {
+            Some(connection) => (connection.label.clone(), connection.pid, connection.peer.take()),
+            None => (String::new(), None, None),
+        };
+        let process = Process {
+            pid,
+            pidfd: peer.and_then(|peer| peer.pidfd),
+            token: Some(id),
+            ..Process::new(client, label, container)
+        };
+        let process = self.processes.add(process, &self.io);
+        self.connections.set_role(id, Role::Legacy(process));
+        self.clients.memory.open(process, client);
+        let added = self.grants.ledger.add_process(process, client, PeerKind::ByTimer);
+        added.map_err(|_| Reason::ClientRemoved)?;
+        Ok(process)
+    }
+
+    fn update_memory(&mut self, id: ProcessId, bytes: u64, allocate: bool) -> bool {
+        if !allocate {
+            let released = self.clients.memory.release(id, bytes);
+            if released < bytes {
+                debug!(process = ?id, bytes, released, "process released more memory than it holds");
+            }
+            return true;
+        }
+        let granted = self.clients.memory.reserve(id, bytes) == Verdict::Granted;
+        let client = self.processes.client_of(id).and_then(|client| self.clients.get(client));
+        if let Some(client) = client.filter(|_| !granted) {
+            client.metrics.memory_denied.inc();
+            debug!(client = client.name, bytes, "memory denied");
+        }
+        granted
+    }
+}
+
+/// Milliseconds of the wire in nanoseconds; saturates. The codec has checked that they are finite and not negative.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "float to integer conversion saturates, and the codec lets no negative time through"
+)]
+fn ms_to_ns(ms: f64) -> u64 {
+    (ms * 1e6) as u64
+}
