@@ -6,7 +6,7 @@ use crate::inventory::label_value;
 /// A share of one GPU, or whole GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Take {
-    /// A guaranteed share of one GPU in thousandths, 0 to 1000; 0 is a pod that only uses what is left.
+    /// A guaranteed share of one GPU in thousandths, 0 to 1000; 0: a pod that only uses time that others leave.
     Share {
         /// The guaranteed share. The limit does not matter for placement.
         quota_milli: u32,

@@ -14,7 +14,7 @@ pub(crate) fn memory_free(bytes: u64) -> String {
     tenths(u128::from(bytes) * 10 / u128::from(unit), unit)
 }
 
-/// Memory that is asked for, rounded up: `4.0 GiB`.
+/// Requested memory, rounded up: `4.0 GiB`.
 pub(crate) fn memory_asked(bytes: u64) -> String {
     let unit = unit_of(bytes);
     tenths((u128::from(bytes) * 10).div_ceil(u128::from(unit)), unit)

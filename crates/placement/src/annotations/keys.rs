@@ -15,7 +15,7 @@ pub const MEMORY: &str = "sluice.dev/memory";
 pub const SLO: &str = "sluice.dev/slo";
 /// Models to choose from.
 pub const GPU_MODEL: &str = "sluice.dev/gpu-model";
-/// GPUs to choose from: the user's selector, never our output.
+/// GPUs to choose from: the user's selector, never the scheduler's output.
 pub const GPU_UUID: &str = "sluice.dev/gpu-uuid";
 /// Containers that get the GPU.
 pub const CONTAINER: &str = "sluice.dev/container";

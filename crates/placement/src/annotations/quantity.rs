@@ -94,7 +94,7 @@ fn significant(whole: &str, fraction: &str) -> (String, i64) {
 /// `digits × 10^tens × 2^twos`, rounded up.
 fn bytes(digits: &str, tens: i64, twos: u32) -> Result<u64, QuantityError> {
     let count = i64::try_from(digits.len()).unwrap_or(i64::MAX);
-    // 10^20 is more than 2^64, whatever the suffix.
+    // 10^20 is more than 2^64 with any suffix.
     if count.saturating_add(tens) > 20 {
         return Err(QuantityError::TooLarge);
     }
