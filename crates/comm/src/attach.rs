@@ -80,7 +80,7 @@ pub enum AttachError {
         /// The version found.
         found: u32,
     },
-    /// A count beyond what is accepted.
+    /// A count above the maximum.
     #[error("attach payload has {found} {what}, expected at most {max}")]
     TooMany {
         /// What is counted.

@@ -1,7 +1,7 @@
 //! Client names: short, printable and inline, so that a frame can be built without allocating.
 //!
 //! A name ends up in logs, metric labels and whitespace-separated resource files. Graphic ASCII (0x21 to 0x7e) is
-//! all that Gemini's `namespace/podname` and host names need, so nothing else is let in: no space, no control
+//! all that Gemini's `namespace/podname` and host names need, so nothing else is accepted: no space, no control
 //! character, no byte above 0x7e.
 
 use std::fmt;
@@ -73,7 +73,7 @@ impl Name {
     }
 
     /// A name of at most 47 bytes for any string, the same on every machine: the string itself where it is a short
-    /// name already, else its beginning (what is not graphic ASCII replaced by `_`), a dash and a hash of all of it.
+    /// name already, else its beginning (other bytes than graphic ASCII replaced by `_`), a dash and a hash of all of it.
     ///
     /// The hash (64-bit FNV-1a) distinguishes names without proving anything. The identity of a peer comes from its
     /// credentials, never from its name.
@@ -100,7 +100,7 @@ impl Name {
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Every constructor lets only ASCII in, so the fallback is never taken.
+        // Every constructor accepts only ASCII, so the fallback is never taken.
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 

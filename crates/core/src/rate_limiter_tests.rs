@@ -43,7 +43,7 @@ fn debt_is_bounded_and_paid_back_before_the_next_token() {
 }
 
 #[test]
-fn a_smaller_bound_of_the_debt_does_not_cancel_a_debt() {
+fn smaller_bound_of_the_debt_does_not_cancel_a_debt() {
     let mut limiter = RateLimiter::full(Rate::one_per(1, 10));
     limiter.take(10, 9, 0);
     let before = limiter;
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn a_backward_clock_never_gives_more_than_the_latest_time(
+    fn backward_clock_never_gives_more_than_the_latest_time(
         takes in prop::collection::vec((0u64..10_000, 0u64..20), 1..100),
     ) {
         let mut limiter = RateLimiter::full(Rate::one_per(16, 7));

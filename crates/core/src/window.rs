@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_or_invented_inside_the_window(
+        fn sum_inside_the_window_is_exact(
             parts in prop::collection::vec((0u64..50_000_000, 0u64..100_000_000), 1..60)
         ) {
             let mut sum = SlidingSum::new(WINDOW);

@@ -1,4 +1,4 @@
-//! What one filter call costs the index: `cargo bench -p sluice-placement --bench placement`.
+//! Cost of one filter call in the index: `cargo bench -p sluice-placement --bench placement`.
 //!
 //! 1,000 nodes of 8 GPUs. A stock scheduler offers 420 of 1,000 nodes (its own default share); all 1,000 are the worst
 //! case. Figures, no thresholds.
@@ -37,7 +37,7 @@ fn node(name: &str) -> NodeInventory {
     NodeInventory::new(10, (0..GPUS).map(gpu).collect())
 }
 
-/// Places a pod again and again; the times of each.
+/// Places a pod repeatedly. Returns the time of each placement.
 fn measure(index: &mut Index, demand: &Demand, names: &[&str]) -> Vec<Duration> {
     let mut times = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {

@@ -1,33 +1,33 @@
-//! What one pod asks of a GPU, in the terms that placement counts in.
+//! The demand of one pod, in the units that placement counts.
 
 use crate::annotations::{Amount, GpuRequest, WHOLE_MILLI};
 use crate::inventory::label_value;
 
-/// How much of how many GPUs.
+/// A share of one GPU, or whole GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Take {
-    /// A guaranteed share of one GPU in thousandths, 0 to 1000; 0 is a pod that only uses what is left.
+    /// A guaranteed share of one GPU in thousandths, 0 to 1000; 0: a pod that only uses time that others leave.
     Share {
-        /// What is guaranteed. What the pod may use beyond it (its limit) is no matter of placement.
+        /// The guaranteed share. The limit does not matter for placement.
         quota_milli: u32,
     },
-    /// This many GPUs, each entirely.
+    /// This many whole GPUs.
     Whole {
-        /// How many.
+        /// Number of GPUs.
         gpus: u32,
     },
 }
 
-/// What one pod asks for.
+/// The demand of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
-    /// How much.
+    /// Share or number of GPUs.
     pub take: Take,
-    /// Memory on each GPU; `None` is the same part of the GPU's memory as of its time, rounded down.
+    /// Memory on each GPU; `None`: the same share of the GPU's memory as of its time, rounded down.
     pub memory_bytes: Option<u64>,
-    /// Only GPUs of one of these models; empty is any. As the driver says it, or as the node label spells it.
+    /// Only GPUs of one of these models; empty: any. As the driver names it, or as the node label spells it.
     pub models: Vec<String>,
-    /// Only these GPUs; empty is any.
+    /// Only these GPUs; empty: any.
     pub uuids: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Demand {
         Self { take: Take::Whole { gpus }, memory_bytes: None, models: Vec::new(), uuids: Vec::new() }
     }
 
-    /// Thousandths that it takes of each of its GPUs.
+    /// Thousandths of each of its GPUs.
     pub fn milli_per_gpu(&self) -> u32 {
         match self.take {
             Take::Share { quota_milli } => quota_milli,
@@ -50,31 +50,34 @@ impl Demand {
         }
     }
 
-    /// Bytes that it takes of a GPU that has this many.
+    /// Bytes on a GPU with this much memory.
     pub fn memory_on(&self, gpu_memory_bytes: u64) -> u64 {
         match (self.take, self.memory_bytes) {
             (Take::Whole { .. }, _) => gpu_memory_bytes,
             (Take::Share { .. }, Some(bytes)) => bytes,
-            (Take::Share { quota_milli }, None) => {
-                let share = u128::from(gpu_memory_bytes) * u128::from(quota_milli) / u128::from(WHOLE_MILLI);
-                // At most the GPU's memory for quotas up to 1000.
-                u64::try_from(share).unwrap_or(u64::MAX)
-            }
+            (Take::Share { quota_milli }, None) => memory_of_share(gpu_memory_bytes, quota_milli),
         }
     }
 
-    /// It takes its GPUs from everyone else.
+    /// Whether it takes whole GPUs, which no other pod can use then.
     pub fn is_whole(&self) -> bool {
         matches!(self.take, Take::Whole { .. })
     }
 
-    /// GPUs that it needs.
+    /// Number of GPUs.
     pub fn gpus(&self) -> usize {
         match self.take {
             Take::Share { .. } => 1,
             Take::Whole { gpus } => usize::try_from(gpus).unwrap_or(usize::MAX),
         }
     }
+}
+
+/// The memory that belongs to a share of a GPU, rounded down.
+pub(crate) fn memory_of_share(gpu_memory_bytes: u64, quota_milli: u32) -> u64 {
+    let share = u128::from(gpu_memory_bytes) * u128::from(quota_milli) / u128::from(WHOLE_MILLI);
+    // At most the GPU's memory for quotas up to 1000.
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 impl From<&GpuRequest> for Demand {
@@ -92,20 +95,20 @@ impl From<&GpuRequest> for Demand {
     }
 }
 
-/// A demand with what is compared often made ready.
+/// A demand with its model keys computed once.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct PreparedDemand<'a> {
     pub(crate) demand: &'a Demand,
     pub(crate) model_keys: Vec<String>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> PreparedDemand<'a> {
     pub(crate) fn new(demand: &'a Demand) -> Self {
         Self { demand, model_keys: demand.models.iter().map(|model| model_key(model)).collect() }
     }
 }
 
-/// A model's name as it is compared: as the node's label spells it.
+/// A model's name for comparison: as the node's label spells it.
 pub(crate) fn model_key(model: &str) -> String {
     label_value(model).unwrap_or_else(|| model.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Amounts in words. Free amounts are rounded down and asked ones up, so that a shortage always shows.
+//! Amounts as text. Free amounts are rounded down and requested ones up, so that a shortage is always visible.
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
@@ -9,13 +9,13 @@ pub fn share(milli: u64) -> String {
 }
 
 /// Memory that is free, rounded down: `3.9 GiB`.
-pub fn memory_free(bytes: u64) -> String {
+pub(crate) fn memory_free(bytes: u64) -> String {
     let unit = unit_of(bytes);
     tenths(u128::from(bytes) * 10 / u128::from(unit), unit)
 }
 
-/// Memory that is asked for, rounded up: `4.0 GiB`.
-pub fn memory_asked(bytes: u64) -> String {
+/// Requested memory, rounded up: `4.0 GiB`.
+pub(crate) fn memory_asked(bytes: u64) -> String {
     let unit = unit_of(bytes);
     tenths((u128::from(bytes) * 10).div_ceil(u128::from(unit)), unit)
 }

@@ -1,47 +1,47 @@
-//! One GPU of a node: what it has, and how much of it is given.
+//! One GPU of a node: its capacity, health and reservations.
 
 use std::sync::Arc;
 
-use super::demand::{Demand, Wanted, model_key};
+use super::demand::{Demand, PreparedDemand, model_key};
 use super::reasons::{GpuName, Reason};
-use super::whole::Mask;
+use super::whole_gpus::Mask;
 use crate::annotations::WHOLE_MILLI;
 use crate::inventory::Gpu;
 
-/// May new pods come to it?
+/// Health of a GPU: only a healthy one accepts new pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Health {
     Healthy,
     Unhealthy(String),
-    /// Pods hold it, but the node's inventory does not name it (any more, or yet).
+    /// Pods use it, but the node's inventory does not contain it (any more, or yet).
     Gone,
 }
 
 /// One GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub(crate) struct GpuState {
     pub(crate) uuid: Arc<str>,
     pub(crate) ordinal: u32,
     pub(crate) model: String,
     model_key: String,
     pub(crate) memory_bytes: u64,
     pub(crate) health: Health,
-    /// GPUs that an NVLink leads to, as bits of positions in the node.
+    /// GPUs with an NVLink to this one, as bits of positions in the node.
     pub(crate) peers: Mask,
     pub(crate) used: Used,
 }
 
-/// What is given of a GPU: the sum over the claims on it. It can exceed the GPU where it was not this index that gave.
+/// The sum of the reservations on a GPU. It can exceed the GPU if pods were bound without this index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) milli: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) pods: u32,
-    /// Of the pods, those that hold it whole.
+    /// Pods that have the whole GPU.
     pub(crate) whole: u32,
 }
 
-impl Slot {
+impl GpuState {
     pub(crate) fn new(gpu: &Gpu) -> Self {
         let health = if gpu.healthy {
             Health::Healthy
@@ -60,7 +60,7 @@ impl Slot {
         }
     }
 
-    /// A GPU that is known only because a pod holds it.
+    /// A GPU that is known only because a pod uses it.
     pub(crate) fn gone(uuid: Arc<str>) -> Self {
         Self {
             uuid,
@@ -86,12 +86,12 @@ impl Slot {
         self.memory_bytes.saturating_sub(self.used.memory_bytes)
     }
 
-    /// Healthy, and nobody holds any of it.
+    /// Whether it is healthy and without pods.
     pub(crate) fn is_free(&self) -> bool {
         self.health == Health::Healthy && self.used.pods == 0
     }
 
-    /// Why what is reserved of it must not be bound, if so.
+    /// The reason why a reservation on it must not be bound, if there is one.
     pub(crate) fn lost(&self) -> Option<String> {
         match &self.health {
             Health::Gone => Some(Reason::Gone.to_string()),
@@ -101,7 +101,7 @@ impl Slot {
         }
     }
 
-    /// More is given of it than it has.
+    /// Whether its reservations exceed its capacity.
     pub(crate) fn is_oversubscribed(&self) -> bool {
         self.used.milli > u64::from(WHOLE_MILLI)
             || self.used.memory_bytes > self.memory_bytes
@@ -110,20 +110,20 @@ impl Slot {
 
     pub(crate) fn add(&mut self, demand: &Demand) {
         self.used.milli += u64::from(demand.milli_per_gpu());
-        // Saturating: memory of an annotation is the user's number; the sum stays above every GPU's memory.
+        // Saturating: the memory comes from the user's annotation. A saturated sum exceeds every GPU's memory.
         self.used.memory_bytes = self.used.memory_bytes.saturating_add(demand.memory_on(self.memory_bytes));
         self.used.pods += 1;
         self.used.whole += u32::from(demand.is_whole());
     }
 
-    /// Is it one of those that the pod selects?
-    pub(crate) fn is_selected(&self, wanted: &Wanted<'_>) -> bool {
-        let uuids = &wanted.demand.uuids;
-        (wanted.model_keys.is_empty() || wanted.model_keys.contains(&self.model_key))
+    /// Whether the pod's selectors match it.
+    pub(crate) fn is_selected(&self, prepared: &PreparedDemand<'_>) -> bool {
+        let uuids = &prepared.demand.uuids;
+        (prepared.model_keys.is_empty() || prepared.model_keys.contains(&self.model_key))
             && (uuids.is_empty() || uuids.iter().any(|uuid| **uuid == *self.uuid))
     }
 
-    /// Does one more pod like this fit on it?
+    /// Whether one more pod with this demand fits on it.
     pub(crate) fn admits(&self, demand: &Demand) -> bool {
         if demand.is_whole() {
             return self.is_free();
@@ -134,7 +134,7 @@ impl Slot {
             && self.free_memory() >= demand.memory_on(self.memory_bytes)
     }
 
-    /// Why not: the first of the reasons, in the order in which they could be remedied. `None`: it does admit.
+    /// The reason why the demand does not fit, the easiest to resolve first. `None` if it fits.
     pub(crate) fn reason_against(&self, demand: &Demand) -> Option<Reason> {
         let milli = u64::from(demand.milli_per_gpu());
         let memory = demand.memory_on(self.memory_bytes);

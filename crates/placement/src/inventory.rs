@@ -1,24 +1,25 @@
-//! What GPUs a node has: the value of the node annotation `sluice.dev/gpus`, written by the node agent and read by the
+//! The GPUs of a node: the value of the node annotation `sluice.dev/gpus`, written by the node agent and read by the
 //! scheduler, and the node labels that follow from it.
 //!
-//! Readers ignore fields that they do not know, so that an agent may be newer than a scheduler; what is absent has the
-//! meaning that it had before the field existed.
+//! Readers ignore unknown fields, so that an agent may be newer than a scheduler. An absent field has the meaning that
+//! it had before the field existed.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the format that this code writes. It goes up when old readers would misunderstand, not when fields are added.
+/// Version of the format that this code writes. It changes when old readers would misread the format, not when fields are
+/// added.
 pub const VERSION: u32 = 1;
 
-/// Label of a node that has at least one GPU of ours: `true`.
+/// Label of a node with at least one GPU: `true`.
 pub const LABEL_PRESENT: &str = "sluice.dev/gpu.present";
-/// Label: how many GPUs the node has, sick ones included.
+/// Label: number of GPUs of the node, including unhealthy ones.
 pub const LABEL_COUNT: &str = "sluice.dev/gpu.count";
-/// Label: the model of the node's GPUs, of the first one where they differ.
+/// Label: the model of the node's first GPU.
 pub const LABEL_MODEL: &str = "sluice.dev/gpu.model";
 
-/// The longest label value that Kubernetes takes.
+/// The longest label value that Kubernetes accepts.
 const LABEL_VALUE_MAX: usize = 63;
 
 /// All GPUs of a node that can be shared.
@@ -26,7 +27,7 @@ const LABEL_VALUE_MAX: usize = 63;
 pub struct NodeInventory {
     /// Version of the format: [`VERSION`].
     pub version: u32,
-    /// Seats (`sluice.dev/gpu`) that the node offers for each healthy GPU: how many pods may share one.
+    /// Device slots (`sluice.dev/gpu`) that the node offers for each healthy GPU: how many pods may share one.
     pub seats_per_gpu: u32,
     /// The GPUs, in the driver's order.
     pub gpus: Vec<Gpu>,
@@ -39,11 +40,11 @@ pub struct Gpu {
     pub uuid: String,
     /// Ordinal in the driver at the moment.
     pub index: u32,
-    /// Product name as the driver says it, such as `NVIDIA H200`.
+    /// Product name from the driver, such as `NVIDIA H200`.
     pub model: String,
     /// Device memory in bytes.
     pub memory_bytes: u64,
-    /// NUMA node of the host that the GPU hangs on; none where the machine has only one or does not say.
+    /// NUMA node of the GPU; none if the machine has only one or does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa: Option<u32>,
     /// PCI address, `domain:bus:device.function` in lower case as in `/sys/bus/pci/devices`.
@@ -53,7 +54,7 @@ pub struct Gpu {
     pub nvlink: Vec<String>,
     /// New pods may be placed on it.
     pub healthy: bool,
-    /// Why not, in words; none while healthy.
+    /// The reason why not, in words; none while healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhealthy_reason: Option<String>,
 }
@@ -67,7 +68,7 @@ impl NodeInventory {
     /// The value of the node annotation.
     ///
     /// # Errors
-    /// None that this type can cause; that of the encoder, for the caller's `?`.
+    /// The encoder's error, which this type cannot cause.
     pub fn to_annotation(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
@@ -85,16 +86,16 @@ impl NodeInventory {
         self.gpus.iter().find(|gpu| gpu.uuid == uuid)
     }
 
-    /// Seats that the node offers now: those of its healthy GPUs.
+    /// Device slots that the node offers now: those of its healthy GPUs.
     pub fn seats(&self) -> u64 {
         let healthy = self.gpus.iter().filter(|gpu| gpu.healthy).map(|_| u64::from(self.seats_per_gpu));
         healthy.sum()
     }
 
-    /// The node labels that follow from this inventory. `None` says that the node must not have the label (any more).
+    /// The node labels that follow from this inventory. `None`: the node must not have the label.
     ///
-    /// [`LABEL_PRESENT`] is only ever set: agents run where it is, so one that took it away while its GPUs are gone would
-    /// not be there when they return.
+    /// [`LABEL_PRESENT`] is set and never removed: agents run on nodes with this label. An agent that removed it while
+    /// the GPUs are absent would not run there when they return.
     pub fn labels(&self) -> BTreeMap<&'static str, Option<String>> {
         let is_present = !self.gpus.is_empty();
         let model = self.gpus.first().and_then(|gpu| label_value(&gpu.model));
@@ -109,7 +110,8 @@ impl NodeInventory {
     }
 }
 
-/// A text as a label value: runs of what Kubernetes does not allow become one `-`, ends are cut to letters and digits.
+/// A text as a label value: runs of characters that Kubernetes does not allow become one `-`, and the ends are trimmed to
+/// letters and digits.
 ///
 /// None if nothing is left. `NVIDIA H100 80GB HBM3` becomes `NVIDIA-H100-80GB-HBM3`.
 pub fn label_value(text: &str) -> Option<String> {
@@ -147,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn the_annotation_is_this_text_and_comes_back_as_it_was() {
-        let mut sick = gpu(1);
-        sick.healthy = false;
-        sick.numa = None;
-        sick.nvlink = vec![gpu(0).uuid];
-        sick.unhealthy_reason = Some("Xid 79: GPU has fallen off the bus".into());
-        let inventory = NodeInventory::new(10, vec![gpu(0), sick]);
+    fn annotation_has_this_text_and_reads_back() {
+        let mut unhealthy = gpu(1);
+        unhealthy.healthy = false;
+        unhealthy.numa = None;
+        unhealthy.nvlink = vec![gpu(0).uuid];
+        unhealthy.unhealthy_reason = Some("Xid 79: GPU has fallen off the bus".into());
+        let inventory = NodeInventory::new(10, vec![gpu(0), unhealthy]);
         let text = inventory.to_annotation().unwrap();
         let expected = concat!(
             r#"{"version":1,"seats_per_gpu":10,"gpus":["#,
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_without_memory_or_health_is_an_error_that_names_the_field() {
+    fn gpu_without_memory_is_refused_with_the_name_of_the_field() {
         let text = r#"{"version":1,"seats_per_gpu":4,"gpus":[{"uuid":"GPU-a","index":0,"model":"X","pci":"","healthy":true}]}"#;
         let error = NodeInventory::from_annotation(text).unwrap_err().to_string();
         assert!(error.contains("memory_bytes"), "{error}");
@@ -206,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_label_value_is_one_that_kubernetes_takes(text in ".{0,200}") {
+        fn every_label_value_is_valid_in_kubernetes(text in ".{0,200}") {
             if let Some(value) = label_value(&text) {
                 let ends = [value.chars().next(), value.chars().last()];
                 prop_assert!(value.len() <= LABEL_VALUE_MAX);
@@ -216,12 +218,12 @@ mod tests {
         }
 
         #[test]
-        fn no_text_breaks_the_reader(text in ".{0,400}") {
+        fn any_text_is_read_without_panic(text in ".{0,400}") {
             let _ = NodeInventory::from_annotation(&text);
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn every_inventory_reads_back(
             memory_bytes: u64, index: u32, numa: Option<u32>, model in ".{0,40}", reason: Option<String>,
         ) {
             let one = Gpu { memory_bytes, index, numa, model, unhealthy_reason: reason, ..gpu(0) };

@@ -1,26 +1,51 @@
-//! Which GPU a pod gets: nodes and their GPUs, what is given of them, and the choice among them.
+//! Placement of pods on GPUs: annotations, inventory, reservations and the choice among nodes.
 //!
 //! Pure: integers only (thousandths of a GPU, bytes), no clock (deadlines are numbers on the caller's clock), no
-//! Kubernetes types, so that another scheduler front end can stand on it. The public question is [`Index::reserve`]:
-//! where does this pod go; its answer is held for the pod until it is bound, or its deadline passes.
+//! Kubernetes types, so that another scheduler can use it.
 //!
-//! The choice looks at every GPU of every candidate node. The cost is that of the candidates the caller names, not of
-//! the cluster: a stock scheduler offers at most a few hundred, and each is eight comparisons of integers.
+//! * [`annotations::GpuRequest`] is a pod's request, read from its annotations. [`Demand`] is the part that placement
+//!   counts.
+//! * [`inventory::NodeInventory`] describes the GPUs of a node.
+//! * [`Index::reserve`] finds the best GPUs for a pod and reserves them until the pod is bound or the deadline passes.
+//!
+//! The choice considers every GPU of every candidate node. The cost grows with the candidates of the call, not with the
+//! cluster: a stock scheduler offers at most a few hundred, and each costs eight comparisons of integers.
+//!
+//! ```
+//! use sluice_placement::inventory::{Gpu, NodeInventory};
+//! use sluice_placement::{Demand, Index, Offer, Strategy};
+//!
+//! let gpu = Gpu {
+//!     uuid: "GPU-a".into(),
+//!     index: 0,
+//!     model: "NVIDIA H200".into(),
+//!     memory_bytes: 141 << 30,
+//!     numa: None,
+//!     pci: "0000:01:00.0".into(),
+//!     nvlink: Vec::new(),
+//!     healthy: true,
+//!     unhealthy_reason: None,
+//! };
+//! let mut index = Index::new(Strategy::Binpack);
+//! index.set_node("node-a", &NodeInventory::new(10, vec![gpu]));
+//! let placed = index.reserve("pod-uid", &Demand::share(300, None), ["node-a"].into_iter(), 1, 1_000);
+//! assert!(matches!(placed, Offer::Reserved(places) if &*places[0].node == "node-a"));
+//! ```
 
 #![forbid(unsafe_code)]
 
 pub mod annotations;
-mod claim;
 mod demand;
+mod format;
+mod gpu_state;
 mod index;
 pub mod inventory;
 mod node;
-mod offer;
-mod rank;
+mod outcome;
+mod ranking;
 mod reasons;
-mod slot;
-mod text;
-mod whole;
+mod reservation;
+mod whole_gpus;
 
 #[cfg(test)]
 mod fixtures;
@@ -29,11 +54,11 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use claim::{Claim, Hold};
 pub use demand::{Demand, Take};
+pub use format::share;
 pub use index::Index;
 pub use node::GpuUse;
-pub use offer::{CannotBind, Choice, Offer};
-pub use rank::Strategy;
+pub use outcome::{CannotBind, Choice, Offer};
+pub use ranking::Strategy;
 pub use reasons::{GpuName, NodeReasons, Reason};
-pub use text::{memory_asked, memory_free, share};
+pub use reservation::{Claim, Hold};

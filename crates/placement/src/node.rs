@@ -1,34 +1,34 @@
-//! One node: its GPUs, and where on it a pod fits.
+//! One node: its GPUs, and the GPUs of it on which a pod fits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::demand::{Demand, Wanted};
-use super::offer::Choice;
-use super::rank::{self, Rank, Strategy};
+use super::demand::{Demand, PreparedDemand};
+use super::gpu_state::{GpuState, Health};
+use super::outcome::Choice;
+use super::ranking::{self, Rank, Strategy};
 use super::reasons::{GpuName, NodeReasons, Reason};
-use super::slot::{Health, Slot};
-use super::whole;
+use super::whole_gpus;
 use crate::inventory::NodeInventory;
 
-/// How much of a GPU is given, for metrics.
+/// Reservations on a GPU, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuUse {
     /// UUID.
     pub gpu: Arc<str>,
-    /// Thousandths that are given.
+    /// Reserved thousandths.
     pub milli: u64,
-    /// Bytes that are given.
+    /// Reserved bytes.
     pub memory_bytes: u64,
-    /// Bytes that it has; 0 if the node does not have it any more.
+    /// Its memory in bytes; 0 if the node does not have it any more.
     pub capacity_bytes: u64,
-    /// Pods that hold some of it.
+    /// Pods with a reservation on it.
     pub pods: u32,
 }
 
 /// GPUs by their position in the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum Positions {
     One(usize),
     Set(Vec<usize>),
 }
@@ -36,20 +36,20 @@ pub(crate) enum Spot {
 /// A node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// GPUs of the inventory in its order, then those that only claims know, by UUID.
-    slots: Vec<Slot>,
+    /// GPUs of the inventory in its order, then GPUs that only reservations name, by UUID.
+    slots: Vec<GpuState>,
 }
 
 impl Node {
-    /// GPUs by the inventory, none of them given.
+    /// The GPUs of an inventory, without reservations.
     pub(crate) fn new(inventory: &NodeInventory) -> Self {
-        let mut slots: Vec<Slot> = Vec::with_capacity(inventory.gpus.len());
+        let mut slots: Vec<GpuState> = Vec::with_capacity(inventory.gpus.len());
         let mut positions: HashMap<&str, usize> = HashMap::new();
         for gpu in &inventory.gpus {
             // A UUID that occurs twice is one GPU.
             if !positions.contains_key(gpu.uuid.as_str()) {
                 positions.insert(&gpu.uuid, slots.len());
-                slots.push(Slot::new(gpu));
+                slots.push(GpuState::new(gpu));
             }
         }
         let links =
@@ -57,10 +57,10 @@ impl Node {
         for (one, other) in links {
             let place = |uuid: &str| positions.get(uuid).copied();
             if let (Some(one), Some(other)) = (place(one), place(other)) {
-                // A link has two ends, whichever of them says so.
+                // A link is symmetric, even if only one of its ends reports it.
                 for (from, to) in [(one, other), (other, one)].into_iter().filter(|(from, to)| from != to) {
                     if let Some(slot) = slots.get_mut(from) {
-                        slot.peers |= whole::bit(to);
+                        slot.peers |= whole_gpus::bit(to);
                     }
                 }
             }
@@ -68,12 +68,12 @@ impl Node {
         Self { slots }
     }
 
-    /// Has neither GPUs nor claims.
+    /// Whether it has neither GPUs nor reservations.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    pub(crate) fn slot(&self, uuid: &str) -> Option<&Slot> {
+    pub(crate) fn slot(&self, uuid: &str) -> Option<&GpuState> {
         self.slots.iter().find(|slot| *slot.uuid == *uuid)
     }
 
@@ -82,9 +82,9 @@ impl Node {
             match self.slots.iter_mut().find(|slot| slot.uuid == *uuid) {
                 Some(slot) => slot.add(demand),
                 None => {
-                    let mut slot = Slot::gone(uuid.clone());
+                    let mut slot = GpuState::gone(uuid.clone());
                     slot.add(demand);
-                    let is_before = |one: &Slot| one.health != Health::Gone || one.uuid < *uuid;
+                    let is_before = |one: &GpuState| one.health != Health::Gone || one.uuid < *uuid;
                     let place = self.slots.partition_point(is_before);
                     self.slots.insert(place, slot);
                 }
@@ -92,40 +92,43 @@ impl Node {
         }
     }
 
-    /// Gives a claim back. `others` are the claims that remain on the node: sums are built anew from them, so that
-    /// nothing ever drifts.
+    /// Recomputes the sums from the reservations that remain on the node, so that they never drift.
     pub(crate) fn rebuild<'a>(&mut self, others: impl Iterator<Item = (&'a [Arc<str>], &'a Demand)>) {
         self.slots.retain(|slot| slot.health != Health::Gone);
         for slot in &mut self.slots {
-            slot.used = super::slot::Used::default();
+            slot.used = super::gpu_state::Used::default();
         }
         for (gpus, demand) in others {
             self.add(gpus, demand);
         }
     }
 
-    /// The best place on this node, if there is one, and its rank.
-    pub(crate) fn fit(&self, wanted: &Wanted<'_>, strategy: Strategy) -> Option<(Rank, Spot)> {
-        let demand = wanted.demand;
+    /// The best GPUs on this node and their rank, if the demand fits.
+    pub(crate) fn fit(&self, prepared: &PreparedDemand<'_>, strategy: Strategy) -> Option<(Rank, Positions)> {
+        let demand = prepared.demand;
         if demand.is_whole() {
-            let set = whole::best_set(&self.slots, &self.free_positions(wanted), demand.gpus())?;
+            let set = whole_gpus::best_set(&self.slots, &self.free_positions(prepared), demand.gpus())?;
             let left = self.free_gpus().saturating_sub(set.positions.len() as u64);
-            return Some((rank::of_whole(strategy, set.links_missing, left), Spot::Set(set.positions)));
+            return Some((
+                ranking::of_whole(strategy, set.links_missing, left),
+                Positions::Set(set.positions),
+            ));
         }
         let free_gpus = self.free_gpus();
         let slots = self.slots.iter().enumerate();
-        let fitting = slots.filter(|(_, slot)| slot.admits(demand) && slot.is_selected(wanted));
-        let ranked = fitting.map(|(place, slot)| (rank::of_share(strategy, slot, demand, free_gpus), place));
-        ranked.min().map(|(rank, place)| (rank, Spot::One(place)))
+        let fitting = slots.filter(|(_, slot)| slot.admits(demand) && slot.is_selected(prepared));
+        let ranked =
+            fitting.map(|(place, slot)| (ranking::of_share(strategy, slot, demand, free_gpus), place));
+        ranked.min().map(|(rank, place)| (rank, Positions::One(place)))
     }
 
-    /// A place as an answer.
-    pub(crate) fn choice(&self, name: &Arc<str>, demand: &Demand, spot: &Spot) -> Choice {
-        let places = match spot {
-            Spot::One(place) => std::slice::from_ref(place),
-            Spot::Set(places) => places,
+    /// Describes GPUs of this node.
+    pub(crate) fn choice(&self, name: &Arc<str>, demand: &Demand, positions: &Positions) -> Choice {
+        let places = match positions {
+            Positions::One(place) => std::slice::from_ref(place),
+            Positions::Set(places) => places,
         };
-        let slots: Vec<&Slot> = places.iter().filter_map(|&place| self.slots.get(place)).collect();
+        let slots: Vec<&GpuState> = places.iter().filter_map(|&place| self.slots.get(place)).collect();
         Choice {
             node: name.clone(),
             gpus: slots.iter().map(|slot| slot.uuid.clone()).collect(),
@@ -139,20 +142,21 @@ impl Node {
         self.slots.iter().filter(|slot| slot.is_free()).count() as u64
     }
 
-    fn free_positions(&self, wanted: &Wanted<'_>) -> Vec<usize> {
+    fn free_positions(&self, prepared: &PreparedDemand<'_>) -> Vec<usize> {
         let fitting =
-            self.slots.iter().enumerate().filter(|(_, slot)| slot.is_free() && slot.is_selected(wanted));
+            self.slots.iter().enumerate().filter(|(_, slot)| slot.is_free() && slot.is_selected(prepared));
         fitting.map(|(place, _)| place).collect()
     }
 
-    /// Why it does not fit.
-    pub(crate) fn reasons(&self, wanted: &Wanted<'_>) -> NodeReasons {
-        let demand = wanted.demand;
-        let known: Vec<&Slot> = self.slots.iter().filter(|slot| slot.health != Health::Gone).collect();
+    /// The reasons why the demand does not fit.
+    pub(crate) fn reasons(&self, prepared: &PreparedDemand<'_>) -> NodeReasons {
+        let demand = prepared.demand;
+        let known: Vec<&GpuState> = self.slots.iter().filter(|slot| slot.health != Health::Gone).collect();
         if known.is_empty() {
             return NodeReasons::NoGpus;
         }
-        let selected: Vec<&Slot> = known.iter().copied().filter(|slot| slot.is_selected(wanted)).collect();
+        let selected: Vec<&GpuState> =
+            known.iter().copied().filter(|slot| slot.is_selected(prepared)).collect();
         if selected.is_empty() {
             return none_selected(&known, demand);
         }
@@ -162,13 +166,13 @@ impl Node {
         let mut others: Vec<(GpuName, Reason)> = against.collect();
         others.sort_by_key(|(_, reason)| remoteness(reason));
         if demand.is_whole() {
-            let free = self.free_positions(wanted).len();
+            let free = self.free_positions(prepared).len();
             return NodeReasons::TooFewFree { free, asked: demand.gpus(), others };
         }
         NodeReasons::Gpus(others)
     }
 
-    /// What is given of each GPU.
+    /// Reservations on each GPU.
     pub(crate) fn uses(&self) -> impl Iterator<Item = GpuUse> + '_ {
         self.slots.iter().map(|slot| GpuUse {
             gpu: slot.uuid.clone(),
@@ -180,18 +184,18 @@ impl Node {
     }
 }
 
-fn none_selected(known: &[&Slot], demand: &Demand) -> NodeReasons {
+fn none_selected(known: &[&GpuState], demand: &Demand) -> NodeReasons {
     let mut has: Vec<String> = known.iter().map(|slot| slot.model.clone()).collect();
     has.sort();
     has.dedup();
     let models = (!demand.models.is_empty()).then(|| format!("of model {}", demand.models.join(" or ")));
     let uuids = (!demand.uuids.is_empty()).then(|| format!("with UUID {}", demand.uuids.join(" or ")));
     let asked = [models, uuids].into_iter().flatten().collect::<Vec<_>>().join(" and ");
-    // Models explain nothing to someone who asked for a UUID.
+    // The node's models are listed only if the pod selects a model.
     NodeReasons::NoneSelected { asked, has: if demand.models.is_empty() { Vec::new() } else { has } }
 }
 
-/// How far a GPU is from taking the pod: the nearest is named first.
+/// How far a GPU is from fitting the pod. Messages name the nearest first.
 fn remoteness(reason: &Reason) -> u64 {
     let kind: u64 = match reason {
         Reason::Memory { .. } => 0,

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::claim::Claim;
 use super::demand::Take;
+use super::format::{memory_asked, share};
 use super::reasons::{GpuName, NodeReasons};
-use super::text::{memory_asked, share};
+use super::reservation::Claim;
 
 /// GPUs of one node for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub struct Choice {
     pub node: Arc<str>,
     /// UUIDs of the GPUs.
     pub gpus: Vec<Arc<str>>,
-    /// Their ordinals on the node, as names for people.
+    /// Their ordinals on the node, for messages.
     pub ordinals: Vec<u32>,
     /// Bytes on each.
     pub memory_bytes: u64,
-    /// What of each GPU it takes.
+    /// Share or whole GPUs.
     pub take: Take,
 }
 
@@ -40,31 +40,31 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Where a pod goes.
+/// Result of placing a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Offer {
-    /// Held for the pod on each of these nodes, best first, until it is bound to one of them.
+    /// Reserved for the pod on each of these nodes, best first, until it is bound to one of them.
     Reserved(Vec<Choice>),
-    /// It has this already: it is bound there, or a bind is on its way.
+    /// The pod is bound there already, or a bind was sent.
     Held(Choice),
-    /// It has a place already, on a node that is not among the candidates.
+    /// The pod has a reservation on a node that is not among the candidates.
     HeldElsewhere(Claim),
-    /// It fits nowhere; what stands against each candidate. Nothing is held for it any more.
+    /// The pod fits on no candidate; the reasons of each. Nothing is reserved for it any more.
     Refused(Vec<(Arc<str>, NodeReasons)>),
 }
 
-/// Why a bind must not be sent.
+/// The reason why a bind must not be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CannotBind {
-    /// Nothing is held for the pod on that node: its reservation ran out, or was never made here.
+    /// Nothing is reserved for the pod on that node: its reservation expired, or was never made here.
     NotReserved,
     /// The pod is bound to another node.
     BoundElsewhere(Arc<str>),
-    /// A GPU that was reserved cannot be had any more.
+    /// A reserved GPU cannot be used any more.
     Lost {
-        /// Which.
+        /// The GPU.
         gpu: GpuName,
-        /// What became of it.
+        /// The reason, in words.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What holds after any sequence of events.
+//! Properties after any sequence of events.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +52,8 @@ fn index(strategy: Strategy) -> Index {
     index
 }
 
-/// Plays a step as the extender would.
-fn play(index: &mut Index, now: &mut u64, step: &Step) {
+/// Applies a step as the extender does.
+fn apply(index: &mut Index, now: &mut u64, step: &Step) {
     let name = |pod: &u8| format!("pod-{pod}");
     match step {
         Step::Reserve { pod, demand, nodes, most } => {
@@ -96,7 +96,7 @@ fn play(index: &mut Index, now: &mut u64, step: &Step) {
     }
 }
 
-/// The sums that all claims make, GPU by GPU: thousandths, bytes, pods, whole ones.
+/// The sums of all reservations, GPU by GPU: thousandths, bytes, pods, pods with the whole GPU.
 fn sums(index: &Index) -> BTreeMap<(String, String), (u64, u64, u32, u32)> {
     let mut sums: BTreeMap<(String, String), (u64, u64, u32, u32)> = BTreeMap::new();
     for pod in 0..12 {
@@ -115,11 +115,11 @@ fn sums(index: &Index) -> BTreeMap<(String, String), (u64, u64, u32, u32)> {
 
 proptest! {
     #[test]
-    fn no_gpu_is_ever_given_twice(steps in prop::collection::vec(step(), 1..120), binpack: bool) {
+    fn no_gpu_is_reserved_beyond_its_capacity(steps in prop::collection::vec(step(), 1..120), binpack: bool) {
         let mut index = index(if binpack { Strategy::Binpack } else { Strategy::Spread });
         let mut now = 0;
         for step in &steps {
-            play(&mut index, &mut now, step);
+            apply(&mut index, &mut now, step);
             for (gpu, (milli, memory, pods, whole)) in sums(&index) {
                 prop_assert!(milli <= 1000, "{gpu:?} has {milli} given after {step:?}");
                 prop_assert!(memory <= 80 * GIB, "{gpu:?} has {memory} bytes given after {step:?}");
@@ -129,11 +129,11 @@ proptest! {
     }
 
     #[test]
-    fn sums_are_those_of_the_claims_and_end_at_zero(steps in prop::collection::vec(step(), 1..120)) {
+    fn sums_match_the_reservations_and_end_at_zero(steps in prop::collection::vec(step(), 1..120)) {
         let mut index = index(Strategy::Binpack);
         let mut now = 0;
         for step in &steps {
-            play(&mut index, &mut now, step);
+            apply(&mut index, &mut now, step);
         }
         for name in NODES {
             index.set_node(name, &node(name, GPUS));
@@ -154,13 +154,13 @@ proptest! {
     }
 
     #[test]
-    fn a_rebuild_is_the_same_in_every_order(
+    fn rebuilt_index_is_the_same_in_every_order(
         steps in prop::collection::vec(step(), 1..80), order in Just((0..15_usize).collect::<Vec<_>>()).prop_shuffle(),
     ) {
         let mut first = index(Strategy::Binpack);
         let mut now = 0;
         for step in &steps {
-            play(&mut first, &mut now, step);
+            apply(&mut first, &mut now, step);
         }
         let mut rebuilt = Index::new(Strategy::Binpack);
         let mut again = Index::new(Strategy::Binpack);
@@ -187,13 +187,13 @@ proptest! {
     }
 
     #[test]
-    fn what_fits_is_reserved_and_what_does_not_has_a_reason(
+    fn demand_is_reserved_if_it_fits_and_refused_with_reasons_otherwise(
         steps in prop::collection::vec(step(), 0..60), demand in demand(),
     ) {
         let mut index = index(Strategy::Spread);
         let mut now = 0;
         for step in &steps {
-            play(&mut index, &mut now, step);
+            apply(&mut index, &mut now, step);
         }
         let fits = NODES.iter().any(|name| index.fit(&demand, name).is_ok());
         let offer = index.reserve("newcomer", &demand, NODES.into_iter(), 1, u64::MAX);

@@ -1,28 +1,28 @@
-//! Which of the places that fit is best.
+//! Ranking of the places that fit.
 
 use super::demand::{Demand, Take};
-use super::slot::Slot;
+use super::gpu_state::GpuState;
 
-/// How pods are laid over GPUs.
+/// How pods are distributed over GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
-    /// Fill GPUs one after the other: free ones stay free for pods that need them whole.
+    /// Fill GPUs one after the other: free GPUs stay free for pods that need whole ones.
     #[default]
     Binpack,
-    /// As few pods on a GPU as possible.
+    /// Put as few pods on a GPU as possible.
     Spread,
 }
 
 /// Rank of a place: the smallest is the best. Compared from left to right.
 pub(crate) type Rank = [u64; 4];
 
-/// Rank of one GPU for a share of it. `free_gpus`: GPUs of the node that nobody uses.
-pub(crate) fn of_share(strategy: Strategy, slot: &Slot, demand: &Demand, free_gpus: u64) -> Rank {
+/// Rank of one GPU for a share of it. `free_gpus`: GPUs of the node without pods.
+pub(crate) fn of_share(strategy: Strategy, slot: &GpuState, demand: &Demand, free_gpus: u64) -> Rank {
     let used = &slot.used;
     let pods = u64::from(used.pods);
     let left_memory = slot.free_memory().saturating_sub(demand.memory_on(slot.memory_bytes));
     match (strategy, demand.take) {
-        // Without a quota a pod lives on what others leave: on a GPU in use, but on one that leaves the most.
+        // A pod without a quota uses time that others leave: it goes to a GPU in use, to the one that leaves the most.
         (Strategy::Binpack, Take::Share { quota_milli: 0 }) => {
             [u64::from(slot.is_free()), pods, used.milli, left_memory]
         }
@@ -34,7 +34,7 @@ pub(crate) fn of_share(strategy: Strategy, slot: &Slot, demand: &Demand, free_gp
     }
 }
 
-/// Rank of a set of whole GPUs: links that it lacks, then what it leaves of the node.
+/// Rank of a set of whole GPUs: missing links, then GPUs of the node that stay free.
 pub(crate) fn of_whole(strategy: Strategy, links_missing: u64, free_gpus_left: u64) -> Rank {
     let left = match strategy {
         Strategy::Binpack => free_gpus_left,

@@ -1,49 +1,49 @@
-//! Why a pod does not fit, in words that its owner understands.
+//! The reasons why a pod does not fit, with messages for its owner.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::text::{memory_asked, memory_free, share};
+use super::format::{memory_asked, memory_free, share};
 
-/// Why one GPU cannot take a pod.
+/// The reason why one GPU cannot take a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// Its share is given.
+    /// Its free share is too small.
     Share {
         /// Thousandths that are free.
         free: u64,
         /// Thousandths that the pod asks for.
         asked: u64,
     },
-    /// Its memory is given.
+    /// Its free memory is too small.
     Memory {
         /// Bytes that are free.
         free: u64,
         /// Bytes that the pod asks for.
         asked: u64,
     },
-    /// It never had that much memory.
+    /// Its total memory is too small.
     TooSmall {
         /// Bytes that it has.
         has: u64,
         /// Bytes that the pod asks for.
         asked: u64,
     },
-    /// One pod has it whole.
+    /// One pod has the whole GPU.
     HeldWhole,
-    /// It is asked for whole, but others are on it.
+    /// The pod needs the whole GPU, but others use it.
     InUse {
-        /// How many.
+        /// Number of pods on it.
         pods: u32,
     },
-    /// New pods must not come to it.
+    /// It is unhealthy and accepts no new pods.
     Unhealthy(String),
-    /// The node does not have it any more.
+    /// The node's inventory does not contain it any more.
     Gone,
 }
 
 impl Reason {
-    /// Would fewer pods on the GPU help?
+    /// Whether the pod could fit with fewer pods on the GPU.
     pub fn is_resolvable(&self) -> bool {
         match self {
             Self::Share { .. } | Self::Memory { .. } | Self::HeldWhole | Self::InUse { .. } => true,
@@ -71,7 +71,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A GPU as people know it: `gpu-1 (GPU-…)`.
+/// A GPU in messages: `gpu-1 (GPU-…)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuName {
     /// Its ordinal on the node.
@@ -86,27 +86,27 @@ impl fmt::Display for GpuName {
     }
 }
 
-/// Why a node cannot take a pod.
+/// The reasons why a node cannot take a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeReasons {
-    /// No inventory is known of it: no agent runs there, or it found no GPU.
+    /// The node has no known inventory: no agent runs there, or it found no GPU.
     NoGpus,
-    /// Its GPUs are other ones than the pod selects.
+    /// The pod's selectors match none of its GPUs.
     NoneSelected {
-        /// What the pod selects, in words.
+        /// The pod's selectors, in words.
         asked: String,
         /// The models that the node has.
         has: Vec<String>,
     },
     /// Each GPU that the pod selects has its reason, nearest to fitting first.
     Gpus(Vec<(GpuName, Reason)>),
-    /// Of the GPUs asked for as a whole, too few are free.
+    /// Too few GPUs are entirely free.
     TooFewFree {
-        /// Free ones.
+        /// Number of free GPUs.
         free: usize,
-        /// Asked ones.
+        /// Number of requested GPUs.
         asked: usize,
-        /// What stands against the others.
+        /// The reasons of the others.
         others: Vec<(GpuName, Reason)>,
     },
 }
@@ -115,7 +115,7 @@ pub enum NodeReasons {
 const NAMED_GPUS: usize = 3;
 
 impl NodeReasons {
-    /// Would fewer pods on the node help? What no eviction can change, the scheduler need not try to.
+    /// Whether the pod could fit with fewer pods on the node. If not, the scheduler need not try preemption.
     pub fn is_resolvable(&self) -> bool {
         match self {
             Self::NoGpus | Self::NoneSelected { .. } => false,
@@ -126,7 +126,7 @@ impl NodeReasons {
         }
     }
 
-    /// The same for all nodes that lack the same: no names of GPUs, no amounts that differ from node to node.
+    /// A message that is equal for all nodes with the same shortage: without names of GPUs and amounts of a node.
     pub fn summary(&self) -> String {
         match self {
             Self::NoGpus | Self::NoneSelected { .. } => self.to_string(),

@@ -1,28 +1,29 @@
-//! What a pod holds, and until when.
+//! GPUs that are reserved for a pod, and until when.
 
 use std::sync::Arc;
 
 use super::demand::Demand;
 
-/// How firmly a pod holds its GPUs.
+/// State of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// Offered to the scheduler, which may still choose otherwise. Given back at the deadline, or when the pod is placed anew.
+    /// Offered to the scheduler, which may still choose another node. Released at the deadline, or when the pod is
+    /// placed again.
     Reserved {
         /// On the caller's clock, nanoseconds.
         deadline_ns: u64,
     },
-    /// A bind was sent, and may yet succeed: placing the pod anew does not give it back.
+    /// A bind was sent and may yet succeed: placing the pod again does not release the reservation.
     Binding {
-        /// When no answer can come any more.
+        /// When no answer to the bind can come any more, on the caller's clock, nanoseconds.
         deadline_ns: u64,
     },
-    /// The pod is bound with it.
+    /// The pod is bound to these GPUs.
     Confirmed,
 }
 
 impl Hold {
-    /// When it ends by itself.
+    /// When the reservation ends by itself.
     pub fn deadline_ns(self) -> Option<u64> {
         match self {
             Self::Reserved { deadline_ns } | Self::Binding { deadline_ns } => Some(deadline_ns),
@@ -31,15 +32,22 @@ impl Hold {
     }
 }
 
-/// GPUs of one node that one pod holds.
+/// GPUs of one node that are reserved for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The node.
     pub node: Arc<str>,
     /// UUIDs of the GPUs.
     pub gpus: Vec<Arc<str>>,
-    /// What it takes of each.
+    /// The pod's demand on each of them.
     pub demand: Arc<Demand>,
-    /// How firmly.
+    /// State.
     pub hold: Hold,
+}
+
+impl Claim {
+    /// Whether the pod is bound to these GPUs.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.hold == Hold::Confirmed
+    }
 }

@@ -1,4 +1,4 @@
-//! What placement promises, case by case.
+//! Placement, case by case.
 
 use super::fixtures::{GIB, gpu, link, node, uuid};
 use super::*;
@@ -22,8 +22,8 @@ fn reserve(index: &mut Index, pod: &str, demand: &Demand, nodes: &[&str]) -> Off
     index.reserve(pod, demand, nodes.iter().copied(), 1, LATER)
 }
 
-/// The GPUs that the pod got; none if it was refused.
-fn given(index: &mut Index, pod: &str, demand: &Demand, nodes: &[&str]) -> Vec<String> {
+/// The GPUs reserved for the pod; none if it was refused.
+fn reserved_gpus(index: &mut Index, pod: &str, demand: &Demand, nodes: &[&str]) -> Vec<String> {
     match reserve(index, pod, demand, nodes) {
         Offer::Reserved(choices) => choices[0].gpus.iter().map(|gpu| gpu.to_string()).collect(),
         _ => Vec::new(),
@@ -38,39 +38,43 @@ fn refusal(index: &mut Index, demand: &Demand, node: &str) -> String {
 }
 
 #[test]
-fn a_gpu_is_filled_to_exactly_one_and_the_next_pod_hears_what_is_left() {
+fn gpu_is_filled_to_exactly_one_and_the_refusal_names_the_rest() {
     let mut index = index(&[("a", node("a", 1))]);
     for (pod, quota) in [("p1", 300), ("p2", 300), ("p3", 300), ("p4", 100)] {
-        assert_eq!(given(&mut index, pod, &Demand::share(quota, Some(GIB)), &["a"]), [uuid("a", 0)], "{pod}");
+        assert_eq!(
+            reserved_gpus(&mut index, pod, &Demand::share(quota, Some(GIB)), &["a"]),
+            [uuid("a", 0)],
+            "{pod}"
+        );
     }
     assert_eq!(
         refusal(&mut index, &Demand::share(1, Some(GIB)), "a"),
         "gpu-0 (GPU-a-0) has 0.000 free, 0.001 asked"
     );
-    // Without a quota there is still memory.
-    assert_eq!(given(&mut index, "be", &Demand::share(0, Some(GIB)), &["a"]), [uuid("a", 0)]);
+    // A pod without a quota needs only memory.
+    assert_eq!(reserved_gpus(&mut index, "be", &Demand::share(0, Some(GIB)), &["a"]), [uuid("a", 0)]);
 }
 
 #[test]
-fn reservations_that_come_and_go_leave_no_trace_in_the_sums() {
+fn released_reservations_leave_the_sums_unchanged() {
     let mut index = index(&[("a", node("a", 1))]);
     for _ in 0..1000 {
-        assert!(!given(&mut index, "p1", &Demand::share(200, None), &["a"]).is_empty());
-        assert!(!given(&mut index, "p2", &Demand::share(100, None), &["a"]).is_empty());
+        assert!(!reserved_gpus(&mut index, "p1", &Demand::share(200, None), &["a"]).is_empty());
+        assert!(!reserved_gpus(&mut index, "p2", &Demand::share(100, None), &["a"]).is_empty());
         index.release("p1");
         index.release("p2");
     }
-    assert_eq!(given(&mut index, "whole", &Demand::whole(1), &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "whole", &Demand::whole(1), &["a"]), [uuid("a", 0)]);
 }
 
 #[test]
-fn memory_is_counted_at_the_fit_by_its_default_too() {
+fn default_memory_counts_for_the_fit() {
     let mut index = index(&[("a", node("a", 1))]);
     // Floor of 80 GiB x 0.333 each.
     let third = Demand::share(333, None);
     assert_eq!(third.memory_on(80 * GIB), 80 * GIB * 333 / 1000);
-    assert!(!given(&mut index, "p1", &third, &["a"]).is_empty());
-    assert!(!given(&mut index, "p2", &Demand::share(100, Some(50 * GIB)), &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p1", &third, &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p2", &Demand::share(100, Some(50 * GIB)), &["a"]).is_empty());
     let message = refusal(&mut index, &Demand::share(100, Some(4 * GIB)), "a");
     assert_eq!(message, "gpu-0 (GPU-a-0) has 3.3 GiB memory free, 4.0 GiB asked");
     let message = refusal(&mut index, &Demand::share(0, Some(81 * GIB)), "a");
@@ -78,30 +82,30 @@ fn memory_is_counted_at_the_fit_by_its_default_too() {
 }
 
 #[test]
-fn a_pod_placed_anew_does_not_compete_with_itself() {
+fn pod_that_is_placed_again_does_not_compete_with_itself() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1))]);
     let most = Demand::share(900, None);
-    assert_eq!(given(&mut index, "p", &most, &["a"]), [uuid("a", 0)]);
-    assert_eq!(given(&mut index, "p", &most, &["a"]), [uuid("a", 0)]);
-    assert_eq!(given(&mut index, "p", &most, &["b"]), [uuid("b", 0)]);
-    assert_eq!(given(&mut index, "q", &most, &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "p", &most, &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "p", &most, &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "p", &most, &["b"]), [uuid("b", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "q", &most, &["a"]), [uuid("a", 0)]);
 }
 
 #[test]
-fn one_node_that_is_full_says_nothing_about_the_next() {
+fn pod_fits_on_the_next_node_if_the_first_is_full() {
     let mut index = index(&[("a", node("a", 2)), ("b", node("b", 2))]);
     for pod in ["p1", "p2"] {
-        assert!(given(&mut index, pod, &Demand::share(1000, None), &["a"])[0].starts_with("GPU-a"));
+        assert!(reserved_gpus(&mut index, pod, &Demand::share(1000, None), &["a"])[0].starts_with("GPU-a"));
     }
-    assert_eq!(given(&mut index, "p3", &Demand::share(1000, None), &["a", "b"]), [uuid("b", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "p3", &Demand::share(1000, None), &["a", "b"]), [uuid("b", 0)]);
 }
 
 #[test]
-fn halves_of_many_gpus_are_not_a_whole_one() {
+fn halves_of_several_gpus_are_not_a_whole_one() {
     let mut index = index(&[("a", node("a", 4))]);
     for number in 0..4 {
         let only = Demand { uuids: vec![uuid("a", number)], ..Demand::share(500, None) };
-        assert_eq!(given(&mut index, &format!("half-{number}"), &only, &["a"]), [uuid("a", number)]);
+        assert_eq!(reserved_gpus(&mut index, &format!("half-{number}"), &only, &["a"]), [uuid("a", number)]);
     }
     let message = refusal(&mut index, &Demand::whole(2), "a");
     assert!(
@@ -111,48 +115,51 @@ fn halves_of_many_gpus_are_not_a_whole_one() {
     assert!(message.ends_with("; 1 more GPU does not fit either"), "{message}");
     index.release("half-1");
     index.release("half-3");
-    assert_eq!(given(&mut index, "two", &Demand::whole(2), &["a"]), [uuid("a", 1), uuid("a", 3)]);
-    // What is held whole takes nobody else, not even for memory alone.
+    assert_eq!(reserved_gpus(&mut index, "two", &Demand::whole(2), &["a"]), [uuid("a", 1), uuid("a", 3)]);
+    // A GPU that one pod has whole accepts no other, not even one without a quota.
     let message =
         refusal(&mut index, &Demand { uuids: vec![uuid("a", 1)], ..Demand::share(0, Some(1)) }, "a");
     assert_eq!(message, "gpu-1 (GPU-a-1) is given to one pod as a whole");
     let nothing = Demand { uuids: vec![uuid("a", 1)], ..Demand::share(0, Some(0)) };
-    assert!(given(&mut index, "nothing", &nothing, &["a"]).is_empty());
+    assert!(reserved_gpus(&mut index, "nothing", &nothing, &["a"]).is_empty());
 }
 
 #[test]
-fn a_gpu_with_memory_alone_given_is_not_entirely_free() {
+fn gpu_with_only_memory_reserved_is_not_entirely_free() {
     let mut index = index(&[("a", node("a", 1))]);
-    assert!(!given(&mut index, "be", &Demand::share(0, Some(GIB)), &["a"]).is_empty());
-    assert!(given(&mut index, "whole", &Demand::whole(1), &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "be", &Demand::share(0, Some(GIB)), &["a"]).is_empty());
+    assert!(reserved_gpus(&mut index, "whole", &Demand::whole(1), &["a"]).is_empty());
 }
 
 #[test]
-fn whole_gpus_are_linked_ones_if_any_are() {
+fn linked_gpus_are_preferred_for_whole_gpus() {
     let mut inventory = node("a", 8);
     link(&mut inventory, &[&[0, 2, 4, 6], &[1, 3, 5, 7]]);
     let mut index = index(&[("a", inventory)]);
-    assert_eq!(given(&mut index, "p1", &Demand::whole(2), &["a"]), [uuid("a", 0), uuid("a", 2)]);
-    assert_eq!(given(&mut index, "p2", &Demand::whole(4), &["a"]), [1, 3, 5, 7].map(|at| uuid("a", at)));
-    assert_eq!(given(&mut index, "p3", &Demand::whole(2), &["a"]), [uuid("a", 4), uuid("a", 6)]);
+    assert_eq!(reserved_gpus(&mut index, "p1", &Demand::whole(2), &["a"]), [uuid("a", 0), uuid("a", 2)]);
+    assert_eq!(
+        reserved_gpus(&mut index, "p2", &Demand::whole(4), &["a"]),
+        [1, 3, 5, 7].map(|at| uuid("a", at))
+    );
+    assert_eq!(reserved_gpus(&mut index, "p3", &Demand::whole(2), &["a"]), [uuid("a", 4), uuid("a", 6)]);
 }
 
 #[test]
-fn a_linked_set_on_another_node_is_better_than_an_unlinked_one() {
+fn linked_set_on_another_node_is_better_than_an_unlinked_one() {
     let (apart, mut linked) = (node("a", 2), node("b", 4));
     link(&mut linked, &[&[1, 3]]);
     let mut index = index(&[("a", apart), ("b", linked)]);
-    assert_eq!(given(&mut index, "p", &Demand::whole(2), &["a", "b"]), [uuid("b", 1), uuid("b", 3)]);
+    assert_eq!(reserved_gpus(&mut index, "p", &Demand::whole(2), &["a", "b"]), [uuid("b", 1), uuid("b", 3)]);
 }
 
 #[test]
-fn models_and_uuids_are_selected_and_what_no_node_has_is_final() {
+fn models_and_uuids_are_selected_and_a_missing_one_is_not_resolvable() {
     let mut other = node("a", 2);
     other.gpus[1].model = "NVIDIA A100-SXM4-40GB".into();
     let mut index = index(&[("a", other)]);
     let model = |name: &str| Demand { models: vec![name.into()], ..Demand::share(100, None) };
-    assert_eq!(given(&mut index, "p1", &model("NVIDIA-A100-SXM4-40GB"), &["a"]), [uuid("a", 1)]);
-    assert_eq!(given(&mut index, "p2", &model("NVIDIA H100 80GB HBM3"), &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "p1", &model("NVIDIA-A100-SXM4-40GB"), &["a"]), [uuid("a", 1)]);
+    assert_eq!(reserved_gpus(&mut index, "p2", &model("NVIDIA H100 80GB HBM3"), &["a"]), [uuid("a", 0)]);
     let Offer::Refused(reasons) = reserve(&mut index, "p3", &model("H200"), &["a"]) else { panic!() };
     assert_eq!(
         reasons[0].1.to_string(),
@@ -165,7 +172,7 @@ fn models_and_uuids_are_selected_and_what_no_node_has_is_final() {
 }
 
 #[test]
-fn a_sick_gpu_gets_nobody_but_keeps_what_is_on_it() {
+fn unhealthy_gpu_accepts_no_pod_but_keeps_its_pods() {
     let mut index = index(&[("a", node("a", 1))]);
     index.confirm("old", "a", &[uuid("a", 0)], &Demand::share(600, None));
     let mut sick = node("a", 1);
@@ -178,11 +185,11 @@ fn a_sick_gpu_gets_nobody_but_keeps_what_is_on_it() {
         refusal(&mut index, &Demand::share(500, None), "a"),
         "gpu-0 (GPU-a-0) has 0.400 free, 0.500 asked"
     );
-    assert!(!given(&mut index, "new", &Demand::share(400, None), &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "new", &Demand::share(400, None), &["a"]).is_empty());
 }
 
 #[test]
-fn a_gpu_that_vanished_keeps_its_pods_until_they_end() {
+fn removed_gpu_keeps_its_pods_until_they_end() {
     let mut index = index(&[("a", node("a", 2))]);
     let only = Demand { uuids: vec![uuid("a", 1)], ..Demand::share(700, None) };
     index.confirm("old", "a", &[uuid("a", 1)], &only);
@@ -193,15 +200,15 @@ fn a_gpu_that_vanished_keeps_its_pods_until_they_end() {
     index.set_node("a", &node("a", 2));
     assert_eq!(refusal(&mut index, &only, "a"), "gpu-1 (GPU-a-1) has 0.300 free, 0.700 asked");
     assert!(index.release("old"));
-    assert!(!given(&mut index, "new", &only, &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "new", &only, &["a"]).is_empty());
 }
 
 #[test]
 fn reservations_end_at_their_deadline_and_bound_pods_do_not() {
     let mut index = index(&[("a", node("a", 1))]);
     let half = Demand::share(500, None);
-    assert!(!given(&mut index, "p1", &half, &["a"]).is_empty());
-    assert!(!given(&mut index, "p2", &half, &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p1", &half, &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p2", &half, &["a"]).is_empty());
     index.confirm("p2", "a", &[uuid("a", 0)], &half);
     assert_eq!(index.counts(), (1, 1));
     assert_eq!(index.expire(LATER - 1), 0);
@@ -212,50 +219,50 @@ fn reservations_end_at_their_deadline_and_bound_pods_do_not() {
 }
 
 #[test]
-fn a_reservation_that_ends_leaves_the_bind_that_is_on_its_way() {
+fn expired_reservation_leaves_the_bind_in_flight() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1))]);
     let all = Demand::share(1000, None);
-    assert!(!given(&mut index, "p", &all, &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p", &all, &["a"]).is_empty());
     index.begin_bind("p", "a", 500).unwrap();
-    assert!(!given(&mut index, "p", &all, &["b"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p", &all, &["b"]).is_empty());
     assert_eq!(index.expire(LATER), 1);
-    assert_eq!(given(&mut index, "q", &all, &["a", "b"]), [uuid("b", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "q", &all, &["a", "b"]), [uuid("b", 0)]);
 }
 
 #[test]
-fn a_bind_on_its_way_is_not_given_back_by_placing_the_pod_anew() {
+fn placing_the_pod_again_does_not_release_a_bind_in_flight() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1))]);
     let most = Demand::share(800, None);
-    assert!(!given(&mut index, "p", &most, &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p", &most, &["a"]).is_empty());
     let choice = index.begin_bind("p", "a", 500).unwrap();
     assert_eq!(choice.to_string(), "gpu-0 of a: 0.800 of GPU-a-0, 64.0 GiB");
-    // It may yet be bound to a: the same place if that is among the candidates, a second one if not.
+    // It may yet be bound to a: the same node if that is among the candidates, a second one if not.
     assert_eq!(reserve(&mut index, "p", &most, &["b", "a"]), Offer::Held(choice));
-    assert_eq!(given(&mut index, "p", &most, &["b"]), [uuid("b", 0)]);
-    assert!(given(&mut index, "q", &most, &["a", "b"]).is_empty());
+    assert_eq!(reserved_gpus(&mut index, "p", &most, &["b"]), [uuid("b", 0)]);
+    assert!(reserved_gpus(&mut index, "q", &most, &["a", "b"]).is_empty());
     index.confirm("p", "b", &[uuid("b", 0)], &most);
-    assert_eq!(given(&mut index, "q", &most, &["a", "b"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "q", &most, &["a", "b"]), [uuid("a", 0)]);
     assert_eq!(index.begin_bind("p", "a", 500), Err(CannotBind::BoundElsewhere("b".into())));
     assert!(matches!(reserve(&mut index, "p", &most, &["a"]), Offer::HeldElsewhere(_)));
 }
 
 #[test]
-fn a_failed_bind_gives_back_and_a_late_failure_takes_nothing_from_a_bound_pod() {
+fn failed_bind_releases_and_a_late_failure_does_not_affect_a_bound_pod() {
     let mut index = index(&[("a", node("a", 1))]);
     let all = Demand::share(1000, None);
-    assert!(!given(&mut index, "p", &all, &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p", &all, &["a"]).is_empty());
     index.begin_bind("p", "a", 500).unwrap();
     index.abandon("p", "a");
-    assert_eq!(given(&mut index, "q", &all, &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "q", &all, &["a"]), [uuid("a", 0)]);
     index.confirm("q", "a", &[uuid("a", 0)], &all);
     index.abandon("q", "a");
-    assert!(given(&mut index, "p", &all, &["a"]).is_empty());
+    assert!(reserved_gpus(&mut index, "p", &all, &["a"]).is_empty());
 }
 
 #[test]
-fn what_was_reserved_is_not_bound_if_the_gpu_was_lost_meanwhile() {
+fn reservation_is_not_bound_if_its_gpu_was_lost() {
     let mut index = index(&[("a", node("a", 1))]);
-    assert!(!given(&mut index, "p", &Demand::share(600, None), &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p", &Demand::share(600, None), &["a"]).is_empty());
     index.confirm("stranger", "a", &[uuid("a", 0)], &Demand::share(600, Some(1)));
     let refused = index.begin_bind("p", "a", 500).unwrap_err().to_string();
     assert_eq!(refused, "gpu-0 (GPU-a-0) cannot be had any more: it has been given to others");
@@ -270,7 +277,7 @@ fn what_was_reserved_is_not_bound_if_the_gpu_was_lost_meanwhile() {
 }
 
 #[test]
-fn several_candidates_are_all_held_until_one_is_bound() {
+fn all_candidates_are_reserved_until_one_is_bound() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1)), ("c", node("c", 1))]);
     let all = Demand::share(1000, None);
     let Offer::Reserved(choices) = index.reserve("p", &all, ["c", "b", "a", "b"].into_iter(), 2, LATER)
@@ -278,10 +285,10 @@ fn several_candidates_are_all_held_until_one_is_bound() {
         panic!()
     };
     assert_eq!(choices.iter().map(|choice| &*choice.node).collect::<Vec<_>>(), ["a", "b"]);
-    assert!(given(&mut index, "q", &all, &["a", "b"]).is_empty());
+    assert!(reserved_gpus(&mut index, "q", &all, &["a", "b"]).is_empty());
     index.begin_bind("p", "b", 500).unwrap();
     index.confirm("p", "b", &[uuid("b", 0)], &all);
-    assert_eq!(given(&mut index, "q", &all, &["a", "b"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "q", &all, &["a", "b"]), [uuid("a", 0)]);
 }
 
 #[test]
@@ -291,7 +298,7 @@ fn binpack_fills_the_fullest_gpu_that_fits_and_spread_takes_the_emptiest() {
         index.confirm("x", "b", &[uuid("b", 0)], &Demand::share(400, None));
         index.confirm("y", "b", &[uuid("b", 1)], &Demand::share(700, None));
         assert_eq!(
-            given(&mut index, "p", &Demand::share(500, None), &["a", "b"]),
+            reserved_gpus(&mut index, "p", &Demand::share(500, None), &["a", "b"]),
             [expected],
             "{strategy:?}"
         );
@@ -299,23 +306,23 @@ fn binpack_fills_the_fullest_gpu_that_fits_and_spread_takes_the_emptiest() {
 }
 
 #[test]
-fn a_pod_without_quota_goes_where_the_least_is_promised_but_opens_no_free_gpu() {
+fn pod_without_quota_goes_to_the_least_reserved_gpu_in_use() {
     let mut index = index(&[("a", node("a", 3))]);
     index.confirm("x", "a", &[uuid("a", 0)], &Demand::share(900, Some(GIB)));
     index.confirm("y", "a", &[uuid("a", 2)], &Demand::share(200, Some(GIB)));
-    assert_eq!(given(&mut index, "be", &Demand::share(0, Some(GIB)), &["a"]), [uuid("a", 2)]);
+    assert_eq!(reserved_gpus(&mut index, "be", &Demand::share(0, Some(GIB)), &["a"]), [uuid("a", 2)]);
 }
 
 #[test]
-fn equal_places_are_chosen_by_name_whatever_order_they_come_in() {
+fn equal_nodes_are_chosen_by_name_in_any_order_of_candidates() {
     for order in [["a", "b", "c"], ["c", "a", "b"]] {
         let mut index = index(&[("a", node("a", 2)), ("b", node("b", 2)), ("c", node("c", 2))]);
-        assert_eq!(given(&mut index, "p", &Demand::share(10, None), &order), [uuid("a", 0)]);
+        assert_eq!(reserved_gpus(&mut index, "p", &Demand::share(10, None), &order), [uuid("a", 0)]);
     }
 }
 
 #[test]
-fn summaries_are_the_same_for_nodes_that_lack_the_same() {
+fn summaries_are_equal_for_nodes_with_the_same_shortage() {
     let mut index = index(&[("a", node("a", 2)), ("b", node("b", 2))]);
     for (pod, at, quota) in
         [("1", ("a", 0), 800), ("2", ("a", 1), 900), ("3", ("b", 0), 950), ("4", ("b", 1), 1000)]
@@ -334,7 +341,7 @@ fn summaries_are_the_same_for_nodes_that_lack_the_same() {
 }
 
 #[test]
-fn the_same_pods_and_nodes_make_the_same_index_in_any_order() {
+fn same_pods_and_nodes_make_the_same_index_in_any_order() {
     let half = Demand::share(500, None);
     let uses = |index: &Index| {
         let mut uses: Vec<_> = index.uses().map(|(name, uses)| (name.clone(), uses)).collect();
@@ -352,7 +359,7 @@ fn the_same_pods_and_nodes_make_the_same_index_in_any_order() {
 }
 
 #[test]
-fn a_request_is_counted_by_its_quota_and_never_by_its_limit() {
+fn request_counts_by_its_quota_and_never_by_its_limit() {
     let annotations = [("sluice.dev/quota", "0.3"), ("sluice.dev/limit", "0.9")];
     let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let request = crate::annotations::GpuRequest::from_annotations(&annotations).unwrap().unwrap();
@@ -360,20 +367,20 @@ fn a_request_is_counted_by_its_quota_and_never_by_its_limit() {
     assert_eq!((demand.milli_per_gpu(), demand.memory_on(1000)), (300, 300));
     let mut index = index(&[("a", node("a", 1))]);
     for pod in ["p1", "p2", "p3"] {
-        assert_eq!(given(&mut index, pod, &demand, &["a"]), [uuid("a", 0)]);
+        assert_eq!(reserved_gpus(&mut index, pod, &demand, &["a"]), [uuid("a", 0)]);
     }
-    assert!(given(&mut index, "p4", &demand, &["a"]).is_empty());
+    assert!(reserved_gpus(&mut index, "p4", &demand, &["a"]).is_empty());
 }
 
 #[test]
-fn a_double_in_the_inventory_is_one_gpu() {
+fn duplicate_in_the_inventory_is_one_gpu() {
     let mut index = index(&[("a", NodeInventory::new(10, vec![gpu("a", 0), gpu("a", 0)]))]);
-    assert!(!given(&mut index, "p", &Demand::share(600, None), &["a"]).is_empty());
-    assert!(given(&mut index, "q", &Demand::share(600, None), &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p", &Demand::share(600, None), &["a"]).is_empty());
+    assert!(reserved_gpus(&mut index, "q", &Demand::share(600, None), &["a"]).is_empty());
 }
 
 #[test]
-fn in_the_way_are_pods_that_may_have_ended_only_where_their_end_would_make_room() {
+fn pods_that_may_have_ended_are_listed_only_where_their_end_makes_room() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1)), ("c", node("c", 1))]);
     let share = |milli| Demand::share(milli, Some(GIB));
     index.confirm("small", "a", &[uuid("a", 0)], &share(300));

@@ -1,10 +1,10 @@
-//! Whole GPUs: the set with the most NVLinks among those that are free.
+//! Whole GPUs: the set of free GPUs with the most NVLinks.
 
 use std::cmp::Reverse;
 
-use super::slot::Slot;
+use super::gpu_state::GpuState;
 
-/// GPUs of a node as bits by their position. A node has 16 at most; what lies beyond the bits counts as not linked.
+/// GPUs of a node as bits by their position. A node has 16 at most; positions beyond the bits count as not linked.
 pub(crate) type Mask = u128;
 
 /// The bit of a position.
@@ -22,9 +22,10 @@ pub(crate) struct Set {
 
 /// The best set of `count` GPUs out of `free`, or `None` if there are too few.
 ///
-/// From each GPU as a start the set grows by the GPU that has the most links into it, and among equals the one with the
-/// fewest links to free GPUs outside, which breaks up the least. The first set that lacks no link ends the search.
-pub(crate) fn best_set(slots: &[Slot], free: &[usize], count: usize) -> Option<Set> {
+/// From each GPU as a start, the set grows by the GPU with the most links into it. Among equals, the one with the
+/// fewest links to free GPUs outside is taken, which keeps other linked sets together. The first fully linked set ends
+/// the search.
+pub(crate) fn best_set(slots: &[GpuState], free: &[usize], count: usize) -> Option<Set> {
     if count == 0 || free.len() < count {
         return None;
     }
@@ -42,7 +43,7 @@ pub(crate) fn best_set(slots: &[Slot], free: &[usize], count: usize) -> Option<S
     best
 }
 
-fn grow(slots: &[Slot], free: &[usize], start: usize, count: usize) -> Set {
+fn grow(slots: &[GpuState], free: &[usize], start: usize, count: usize) -> Set {
     let all: Mask = free.iter().fold(0, |mask, &one| mask | bit(one));
     let (mut positions, mut inside) = (vec![start], bit(start));
     let mut linked = 0;

@@ -90,7 +90,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn a_mark_is_known_by_the_copies_of_a_file_and_by_no_other() {
+    fn mark_is_visible_through_copies_of_a_file_only() {
         let make =
             || EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).unwrap();
         let (one, other) = (make(), make());

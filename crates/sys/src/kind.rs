@@ -33,7 +33,7 @@ pub enum Kind {
 /// sender and never answer. (Without statx, the server is queried.)
 ///
 /// # Errors
-/// What statx, fstat or getsockopt says.
+/// The error of statx, fstat or getsockopt.
 pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
     let found = stat(fd)?;
     Ok(match found.mode & libc::S_IFMT {

@@ -20,7 +20,7 @@ pub enum Access {
 /// * It exists, is aligned to a page and is `words` long until `self` is dropped: the pages come from an anonymous
 ///   mapping, or from a file whose size is sealed against shrinking, so that an access can never lie behind the end of
 ///   the file (SIGBUS). Only `drop` unmaps it; the address is private to this struct.
-/// * Every bit pattern is a valid `AtomicU64`, so what other processes write cannot break an invariant of the type.
+/// * Every bit pattern is a valid `AtomicU64`, so the stores of other processes cannot break an invariant of the type.
 /// * Other processes change it at any time: the only references that exist are to atomics (`UnsafeCell` inside), which
 ///   allow that. Rust's memory model extends to them as to threads, as both use the same coherent memory. A process
 ///   that writes with plain stores can harm itself; here, it produces values that a racing atomic store might have.

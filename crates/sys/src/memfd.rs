@@ -12,7 +12,7 @@ const FINAL: i32 = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW 
 /// A memfd that holds `bytes` and can never change again.
 ///
 /// # Errors
-/// What memfd_create, write or the sealing say; a NUL in `name`.
+/// The error of memfd_create, write or the sealing; a NUL in `name`.
 pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(create(name)?);
     file.write_all(bytes)?;

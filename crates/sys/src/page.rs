@@ -22,7 +22,7 @@ impl SharedPage {
     /// A zeroed page, mapped for writing, and the memfd behind it. The size is sealed, the content not.
     ///
     /// # Errors
-    /// What memfd_create, ftruncate, the sealing or mmap say; a NUL in `name`.
+    /// The error of memfd_create, ftruncate, the sealing or mmap; a NUL in `name`.
     pub fn create(name: &str) -> io::Result<(Self, OwnedFd)> {
         let (mapping, fd) = crate::region::create(name, WORDS)?;
         Ok((Self(mapping), fd))
@@ -41,7 +41,7 @@ impl SharedPage {
     /// A second, read-only descriptor of the same file. Its receiver cannot write, seal or resize the file through it.
     ///
     /// # Errors
-    /// What opening `/proc/self/fd` says; without `/proc` it cannot be done.
+    /// The error of opening `/proc/self/fd`; without `/proc` it cannot be done.
     pub fn reopen_read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
         Ok(std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd()))?.into())
     }
@@ -58,7 +58,7 @@ impl SharedPage {
     /// A zeroed page without a file, shared with children only.
     ///
     /// # Errors
-    /// What mmap says.
+    /// The error of mmap.
     pub fn anonymous() -> io::Result<Self> {
         Mapping::anonymous(WORDS).map(Self)
     }

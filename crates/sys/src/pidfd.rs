@@ -38,8 +38,8 @@ pub fn copy_of(process: BorrowedFd<'_>, number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whether a descriptor of ours and descriptor `number` of a process are the same open file, not merely of the same
-/// device. False also where that cannot be told: without the right to trace the process, or where the kernel has no
+/// Whether our descriptor and descriptor `number` of a process are the same open file, not merely files of the same
+/// device. Also false if this is unknown: without the right to trace the process, or where the kernel has no
 /// kcmp.
 #[must_use]
 pub fn is_same_file(descriptor: BorrowedFd<'_>, pid: i32, number: RawFd) -> bool {

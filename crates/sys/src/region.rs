@@ -15,7 +15,7 @@ impl SharedRegion {
     /// `words` zeroed words, mapped for writing, and the memfd behind them. The size is sealed, the content not.
     ///
     /// # Errors
-    /// InvalidInput for no words or too many; what memfd_create, ftruncate, the sealing or mmap say.
+    /// InvalidInput for no words or too many; the error of memfd_create, ftruncate, the sealing or mmap.
     pub fn create(name: &str, words: usize) -> io::Result<(Self, OwnedFd)> {
         let (mapping, fd) = create(name, words)?;
         Ok((Self(mapping), fd))
@@ -41,7 +41,7 @@ impl SharedRegion {
     /// `words` zeroed words without a file, shared with children only.
     ///
     /// # Errors
-    /// InvalidInput for no words or too many; what mmap says.
+    /// InvalidInput for no words or too many; the error of mmap.
     pub fn anonymous(words: usize) -> io::Result<Self> {
         Mapping::anonymous(words).map(Self)
     }

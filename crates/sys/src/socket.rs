@@ -28,7 +28,7 @@ pub struct PeerCredentials {
 /// Credentials of the process that connected, as the kernel recorded them.
 ///
 /// # Errors
-/// What getsockopt says: ENOTSOCK, or ENOTCONN-like refusals for what is not a connected unix socket.
+/// The error of getsockopt: ENOTSOCK, or ENOTCONN-like refusals for a descriptor that is not a connected unix socket.
 pub fn peer_credentials(sock: BorrowedFd<'_>) -> io::Result<PeerCredentials> {
     let found: libc::ucred = option(sock, libc::SO_PEERCRED)?;
     Ok(PeerCredentials { pid: found.pid, uid: found.uid, gid: found.gid })
@@ -40,7 +40,7 @@ pub fn peer_credentials(sock: BorrowedFd<'_>) -> io::Result<PeerCredentials> {
 /// caller must compare `/proc` with the credentials *after* this call.
 ///
 /// # Errors
-/// What getsockopt or pidfd_open says; ESRCH if the process is gone.
+/// The error of getsockopt or pidfd_open; ESRCH if the process is gone.
 pub fn peer_pidfd(sock: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     match option::<i32>(sock, SO_PEERPIDFD) {
         // SAFETY: the kernel has just made this descriptor for us; no other code owns it.

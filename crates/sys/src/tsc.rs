@@ -98,7 +98,7 @@ impl Calibration {
     }
 
     /// Takes the present moment as the one to convert from, and the rate since the last as the rate, unless the two are
-    /// less than 10 ms apart. Conversions before and after may differ by what the clocks drifted meanwhile.
+    /// less than 10 ms apart. Conversions before and after may differ by the drift of the clocks in between.
     pub fn refresh(&mut self) {
         self.refresh_at(Moment::read());
     }

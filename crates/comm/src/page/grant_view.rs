@@ -45,7 +45,7 @@ impl<'a> GrantView<'a> {
         Self(words)
     }
 
-    /// Whether this is a grant page of our version.
+    /// Whether this is a grant page of a readable version.
     ///
     /// # Errors
     /// [`PageError`] names the word found instead.

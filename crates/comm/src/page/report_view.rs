@@ -30,7 +30,7 @@ impl<'a> ReportView<'a> {
         read(self.0, super::VERSION)
     }
 
-    /// Whether this is a report page of our version.
+    /// Whether this is a report page of a readable version.
     ///
     /// # Errors
     /// [`PageError`] names the word found instead.

@@ -1,4 +1,4 @@
-//! The attach payload's layout, and what is refused.
+//! The attach payload's layout, and payloads that are refused.
 
 use sluice_comm::attach::{
     ATTACH_VERSION, AttachError, AttachPayload, ContextHandles, MAX_CHANNELS, MAX_CONTEXTS, MAX_DESCRIPTORS,
@@ -28,7 +28,7 @@ fn patched(word: usize, value: u32) -> Result<AttachPayload, AttachError> {
 }
 
 #[test]
-fn the_payload_has_the_documented_layout() {
+fn payload_has_the_documented_layout() {
     let mut expected = b"SLAT\x02\0\0\0\x02\x01\0\0\x03\0\0\x000123456789abcdef".to_vec();
     for word in [1, 5, 0xc1d0_0001_u32, 0x5c00_0003, 0x5c00_0015, 2, 0x5c00_0016, 0x5c00_0019] {
         expected.extend(word.to_le_bytes());
@@ -49,7 +49,7 @@ fn other_bytes_and_other_versions_are_refused_by_name() {
 }
 
 #[test]
-fn a_payload_of_the_first_version_is_read_without_its_contexts() {
+fn payload_of_the_first_version_is_read_without_its_contexts() {
     let mut first = b"SLAT\x01\0\0\0\x02\x01\0\0\x03\0\0\x000123456789abcdef".to_vec();
     let without = AttachPayload { contexts: Vec::new(), ..payload() };
     assert_eq!(payload().encode_first(), [first.as_slice(), &[0; 4]].concat());
@@ -64,7 +64,7 @@ fn a_payload_of_the_first_version_is_read_without_its_contexts() {
 }
 
 #[test]
-fn a_descriptor_that_cannot_travel_is_refused() {
+fn descriptor_above_the_maximum_is_refused() {
     assert!(patched(9, 7).is_ok());
     let error = patched(9, 8).unwrap_err();
     assert_eq!(error, AttachError::Descriptor { found: 8 });
@@ -75,7 +75,7 @@ fn a_descriptor_that_cannot_travel_is_refused() {
 }
 
 #[test]
-fn a_payload_says_how_many_descriptors_it_needs() {
+fn payload_counts_its_descriptors() {
     let mut payload = payload();
     assert_eq!(payload.descriptors(), 6);
     payload.contexts.push(ContextHandles { descriptor: 2, ..payload.contexts[0].clone() });
@@ -94,7 +94,7 @@ fn counts_beyond_the_maximum_are_refused_before_anything_is_allocated_for_them()
 }
 
 #[test]
-fn a_length_that_does_not_fit_the_counts_is_refused() {
+fn length_that_does_not_fit_the_counts_is_refused() {
     let bytes = payload().encode();
     let len = bytes.len();
     let short = AttachPayload::decode(&bytes[..len - 1]);
@@ -105,7 +105,7 @@ fn a_length_that_does_not_fit_the_counts_is_refused() {
 }
 
 #[test]
-fn the_largest_payload_is_accepted() {
+fn largest_payload_is_accepted() {
     let mut largest = payload();
     largest.contexts[0].channels = vec![1; MAX_CHANNELS];
     largest.contexts = vec![largest.contexts[0].clone(); MAX_CONTEXTS];

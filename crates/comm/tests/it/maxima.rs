@@ -15,13 +15,13 @@ const MAXIMA: [(RequestBody, usize); 8] = [
 ];
 
 #[test]
-fn the_table_covers_every_type() {
+fn table_covers_every_type() {
     assert_eq!(MAXIMA.map(|(body, _)| body.kind()), RequestKind::ALL);
     assert_eq!(MAXIMA.map(|(_, max)| max), RequestKind::ALL.map(RequestKind::max_name_len));
 }
 
 #[test]
-fn a_name_at_the_maximum_comes_back_whole() {
+fn name_at_the_maximum_reads_back() {
     for (body, max) in MAXIMA {
         let request = Request { name: Name::new(&"x".repeat(max)).unwrap(), id: i32::MIN, body };
         let frame = request.encode().unwrap();
@@ -30,7 +30,7 @@ fn a_name_at_the_maximum_comes_back_whole() {
 }
 
 #[test]
-fn a_name_one_byte_longer_is_not_sent_and_the_error_says_why() {
+fn name_one_byte_longer_is_refused_with_its_length() {
     for (body, max) in MAXIMA.into_iter().filter(|(_, max)| *max < Name::MAX) {
         let kind = body.kind();
         let request = Request { name: Name::new(&"x".repeat(max + 1)).unwrap(), id: 0, body };
@@ -44,7 +44,7 @@ fn a_name_one_byte_longer_is_not_sent_and_the_error_says_why() {
 }
 
 #[test]
-fn a_frame_whose_name_pushed_the_payload_out_is_refused() {
+fn frame_whose_name_displaces_the_payload_is_refused() {
     for kind in RequestKind::ALL.into_iter().filter(|kind| kind.max_name_len() < Name::MAX) {
         let len = kind.max_name_len() + 1;
         let mut frame = [0; 80];
@@ -56,7 +56,7 @@ fn a_frame_whose_name_pushed_the_payload_out_is_refused() {
 }
 
 #[test]
-fn no_name_has_64_bytes() {
+fn name_of_64_bytes_is_refused() {
     let error = Name::new(&"x".repeat(64)).unwrap_err();
     assert_eq!(error, NameError::TooLong { len: 64 });
     assert_eq!(error.to_string(), "client name has 64 bytes, expected 1 to 63");

@@ -12,7 +12,7 @@ fn pod_and_host_names_are_names() {
 }
 
 #[test]
-fn what_would_break_a_log_line_or_a_resource_file_is_no_name() {
+fn name_that_would_break_a_log_line_or_a_resource_file_is_refused() {
     for (name, at, byte) in [
         ("a b", 1, b' '),
         ("a\nb", 1, b'\n'),
@@ -31,14 +31,14 @@ fn what_would_break_a_log_line_or_a_resource_file_is_no_name() {
 }
 
 #[test]
-fn a_short_name_is_not_changed_by_shortening() {
+fn short_name_is_not_changed_by_shortening() {
     for name in ["a", "default/training-0", &"x".repeat(47)] {
         assert_eq!(Name::shortened(name).as_str(), name);
     }
 }
 
 #[test]
-fn a_long_name_keeps_its_beginning_and_fits_every_request() {
+fn long_name_keeps_its_beginning_and_fits_every_request() {
     let long = "machine-learning/resnet-50-training-with-a-long-name";
     let short = Name::shortened(long);
     assert_eq!(short.len(), 47);

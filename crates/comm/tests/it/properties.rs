@@ -94,7 +94,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_encoded_decodes_to_itself(request in request(), (kind, response) in response()) {
+    fn every_frame_decodes_to_itself(request in request(), (kind, response) in response()) {
         prop_assert_eq!(Request::decode(&request.encode().unwrap()), Ok(request));
         prop_assert_eq!(Response::decode(&response.encode(), kind), Ok(response));
     }

@@ -1,4 +1,4 @@
-//! Frames that break the protocol are refused, and the error names the field, what it held and what was expected.
+//! Frames that break the protocol are refused, and the error names the field, the value found and the values expected.
 
 use sluice_comm::{FrameError, Name, NameError, Request, RequestBody, RequestKind, Response, ResponseBody};
 
@@ -16,7 +16,7 @@ fn patched(body: RequestBody, at: usize, bytes: &[u8]) -> Result<Request, FrameE
 }
 
 #[test]
-fn a_name_length_that_no_frame_can_hold_is_refused() {
+fn name_length_that_no_frame_can_hold_is_refused() {
     for len in [0, 64, 80, 1 << 32, u64::MAX] {
         let refused = patched(RequestBody::MemLimit, 0, &len.to_le_bytes());
         assert_eq!(refused, Err(FrameError::NameLength { len }));
@@ -26,7 +26,7 @@ fn a_name_length_that_no_frame_can_hold_is_refused() {
 }
 
 #[test]
-fn a_name_without_its_nul_is_refused() {
+fn name_without_its_nul_is_refused() {
     let refused = patched(RequestBody::MemLimit, AFTER_NAME, b"x");
     assert_eq!(refused, Err(FrameError::NotTerminated { at: AFTER_NAME, byte: b'x' }));
     assert_eq!(
@@ -36,7 +36,7 @@ fn a_name_without_its_nul_is_refused() {
 }
 
 #[test]
-fn a_name_that_is_not_printable_is_refused() {
+fn name_that_is_not_printable_is_refused() {
     for byte in [0, b' ', b'\n', 0x7f, 0xc3] {
         let refused = patched(RequestBody::MemLimit, 10, &[byte]);
         assert_eq!(refused, Err(FrameError::Name(NameError::NotPrintable { at: 2, byte })));
@@ -56,7 +56,7 @@ fn an_unknown_type_is_refused() {
 }
 
 #[test]
-fn a_time_that_is_none_is_neither_sent_nor_received() {
+fn invalid_time_is_neither_sent_nor_received() {
     let quota = RequestBody::Quota { overuse_ms: 1.0, next_burst_ms: 2.0 };
     let handed_back = RequestBody::Yield { used_ms: 1.0, overuse_ms: 2.0 };
     for value in [f64::INFINITY, f64::NEG_INFINITY, -1e-9, -f64::MAX] {
@@ -98,7 +98,7 @@ fn is_allocate_other_than_0_or_1_is_refused() {
 }
 
 #[test]
-fn a_channel_that_does_not_exist_is_refused() {
+fn channel_that_does_not_exist_is_refused() {
     let attach = RequestBody::Attach { version: 1, channel: sluice_comm::Channel::Memory, used_bytes: 0 };
     let refused = patched(attach, AFTER_NAME + 13, &2_u32.to_le_bytes());
     assert_eq!(refused, Err(FrameError::UnknownChannel { number: 2 }));
@@ -144,7 +144,7 @@ fn an_answer_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_quota_that_is_no_time_goes_out_as_no_grant() {
+fn invalid_quota_is_sent_as_no_grant() {
     for quota_ms in [f64::NAN, f64::INFINITY, -1.0] {
         let response = Response { id: 1, body: ResponseBody::Quota { quota_ms } };
         let sent = Response::decode(&response.encode(), RequestKind::Quota).unwrap();

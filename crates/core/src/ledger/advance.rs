@@ -51,7 +51,7 @@ impl TokenLedger {
         let now = self.now;
         let mut grant = self.grants.swap_remove(index);
         grant.set_running(false, now);
-        // A client that returns it while grants are withheld had no work held back: its report is what ran.
+        // A client that returns it while grants are withheld had no work held back: its report covers all work that ran.
         if let Some(since) = self.withheld_since.filter(|_| how != End::Returned) {
             grant.add_withheld(since, now);
         }

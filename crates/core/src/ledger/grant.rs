@@ -94,7 +94,7 @@ impl Grant {
         }
     }
 
-    /// Ends the part of one process at `at`. `used`: what it reported; without a report it is charged what it held.
+    /// Ends the part of one process at `at`. `used`: its report; without a report it is charged the time held.
     pub(super) fn leave(&mut self, process: ProcessId, at: u64, used: Option<u64>) -> bool {
         let Some(index) = self.members.iter().position(|m| m.process == process) else { return false };
         let member = self.members.swap_remove(index);

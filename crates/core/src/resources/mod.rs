@@ -15,7 +15,7 @@ pub use quantity::parse_bytes;
 use crate::ledger::{Class, ClientSpec};
 use crate::share::Share;
 
-/// Longest client name in bytes: what fits into a frame of 80 bytes beside the smallest payload.
+/// Longest client name in bytes: the room in a frame of 80 bytes beside the smallest payload.
 pub const NAME_MAX: usize = 63;
 
 /// One client of the resource file.

@@ -15,7 +15,7 @@ fn entry(name: &str, request: f64, limit: f64, memory: u64, class: Class) -> Cli
     ClientEntry { name: name.into(), request: share(request), limit: share(limit), memory, class }
 }
 
-/// Where each mistake is, and what was found.
+/// The place and the found value of each mistake.
 fn mistakes(text: &str) -> Vec<(Option<usize>, String, String)> {
     let mistakes = read(text).unwrap_err();
     mistakes.iter().map(|m| (m.line, m.field.clone(), m.found.clone())).collect()

@@ -137,7 +137,7 @@ impl Steering {
         self.failed_clients.contains(&client)
     }
 
-    /// Removes what is stored about a client that was removed.
+    /// Removes the stored failure of a client that was removed.
     pub fn forget_client(&mut self, client: ClientId) {
         self.failed_clients.remove(&client);
     }

@@ -76,7 +76,7 @@ impl Steering {
         }
     }
 
-    /// Sets what a process reports of its activity.
+    /// Sets the activity that a process reports.
     pub fn observe(&mut self, id: ProcessId, activity: Activity) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.activity = activity;
@@ -227,7 +227,7 @@ impl Steering {
         self.processes.contains_key(&id)
     }
 
-    /// Changes the class of a client. The ledger has been told already.
+    /// Changes the class of a client. The ledger has been changed already.
     pub fn set_class(&mut self, client: ClientId, class: Class, tokens: &mut TokenLedger, now: u64) {
         for (id, process) in self.processes.iter_mut().filter(|(_, process)| process.client == client) {
             (process.class, process.quantum) = (class, Turn::Idle);
@@ -244,7 +244,10 @@ impl Steering {
     /// State of a process in the ledger, if it is hardware-scheduled.
     #[must_use]
     pub fn turn(&self, id: ProcessId) -> Option<Turn> {
-        self.processes.get(&id).filter(|process| process.is_hardware_scheduled()).map(|process| process.quantum)
+        self.processes
+            .get(&id)
+            .filter(|process| process.is_hardware_scheduled())
+            .map(|process| process.quantum)
     }
 
     /// Quanta granted so far.

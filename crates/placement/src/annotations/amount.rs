@@ -1,15 +1,15 @@
-//! How much of a GPU: a share in thousandths, or whole GPUs.
+//! Amounts: a share in thousandths of a GPU, or whole GPUs.
 
 use super::WHOLE_MILLI;
 use super::decimal::Decimal;
 
-/// Whole GPUs that one pod may ask for.
+/// The most whole GPUs of one pod.
 pub const MAX_WHOLE_GPUS: u32 = 64;
 
-/// What `sluice.dev/quota` accepts, for messages.
+/// Values that `sluice.dev/quota` accepts, for messages.
 pub(super) const QUOTA_ALLOWED: &str = "a share of one GPU above 0 and at most 1 in thousandths (0.3, 0.125) or \
      percent (30%, 12.5%), or 2 to 64 whole GPUs (2)";
-/// What `sluice.dev/limit` accepts, for messages.
+/// Values that `sluice.dev/limit` accepts, for messages.
 pub(super) const LIMIT_ALLOWED: &str =
     "a share of one GPU above 0 and at most 1 in thousandths (0.8) or percent (80%)";
 
@@ -18,19 +18,19 @@ pub(super) const LIMIT_ALLOWED: &str =
 pub enum Amount {
     /// Part of one GPU.
     Share {
-        /// Guaranteed, in thousandths; 0 gets what the others leave.
+        /// Guaranteed share in thousandths; 0: only time that the others leave.
         quota_milli: u32,
-        /// Largest, in thousandths; above 0 and at least the quota.
+        /// Largest share in thousandths; above 0 and at least the quota.
         limit_milli: u32,
     },
-    /// GPUs of its own.
+    /// Whole GPUs.
     Whole {
-        /// 2 to 64.
+        /// Number of GPUs, 2 to 64.
         gpus: u32,
     },
 }
 
-/// What `sluice.dev/quota` says.
+/// Value of `sluice.dev/quota`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quota {
     Milli(u32),
@@ -57,7 +57,7 @@ pub(super) fn parse_quota(text: &str) -> Option<Quota> {
     (2..=MAX_WHOLE_GPUS).contains(&gpus).then_some(Quota::Gpus(gpus))
 }
 
-/// Thousandths as `0.3`, as a person would write them.
+/// Thousandths as `0.3`, without trailing zeros.
 pub(super) fn plain(milli: u32) -> String {
     show(milli).trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -1,4 +1,4 @@
-//! The scheduler's output on a pod.
+//! The scheduler's output on a pod: its assigned GPUs.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::keys::ASSIGNED_GPU;
 use super::lists::{is_uuid, parse_list};
 use super::mistake::Mistake;
 
-/// UUIDs of the GPUs that the pod was given; `None` before it was given any.
+/// UUIDs of the pod's assigned GPUs; `None` before the assignment.
 ///
 /// # Errors
 /// When the annotation is no list of different UUIDs.

@@ -1,13 +1,13 @@
 //! Decimal numbers as written, without floats.
 
-/// `digits / 10^scale`, exactly what stood in the text.
+/// `digits / 10^scale`, exactly as in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decimal {
     digits: u128,
     scale: u32,
 }
 
-/// Significant digits that are looked at; nobody means more, and 10^27 × 10^9 still fits a `u128`.
+/// The most significant digits of a number: 10^27 × 10^9 still fits a `u128`.
 const MAX_DIGITS: usize = 27;
 
 impl Decimal {
@@ -29,7 +29,7 @@ impl Decimal {
         Some(Self { digits, scale: u32::try_from(fraction.len()).ok()? })
     }
 
-    /// The number times `factor` (at most 10^9), rounded down, and whether nothing was lost by that.
+    /// The number times `factor` (at most 10^9), rounded down, and whether the result is exact.
     pub(super) fn times(self, factor: u32) -> (u128, bool) {
         let unit = 10u128.pow(self.scale);
         let product = self.digits * u128::from(factor);

@@ -1,6 +1,6 @@
-//! The keys, in one place.
+//! The keys of all annotations and labels.
 
-/// What all our keys begin with.
+/// Prefix of all keys.
 pub const PREFIX: &str = "sluice.dev/";
 
 /// `latency-critical`, `high`, `normal`, `best-effort` or 0 to 3.
@@ -15,7 +15,7 @@ pub const MEMORY: &str = "sluice.dev/memory";
 pub const SLO: &str = "sluice.dev/slo";
 /// Models to choose from.
 pub const GPU_MODEL: &str = "sluice.dev/gpu-model";
-/// GPUs to choose from: the user's selector, never our output.
+/// GPUs to choose from: the user's selector, never the scheduler's output.
 pub const GPU_UUID: &str = "sluice.dev/gpu-uuid";
 /// Containers that get the GPU.
 pub const CONTAINER: &str = "sluice.dev/container";
@@ -28,20 +28,14 @@ pub const GANG_SIZE: &str = "sluice.dev/gang-size";
 pub const USER: [&str; 10] =
     [PRIORITY, QUOTA, LIMIT, MEMORY, SLO, GPU_MODEL, GPU_UUID, CONTAINER, GANG, GANG_SIZE];
 
-/// The scheduler's output on a pod: the UUIDs of its GPUs, comma-separated. Nobody else may write it.
+/// The scheduler's output on a pod: the UUIDs of its GPUs, comma-separated. No other component may write it.
 pub const ASSIGNED_GPU: &str = "sluice.dev/assigned-gpu";
 
-/// The extended resource: seats on a node's GPUs.
+/// The extended resource: device slots of a node's GPUs.
 pub const RESOURCE: &str = "sluice.dev/gpu";
 
 /// Node annotation: the inventory as JSON.
 pub const NODE_GPUS: &str = "sluice.dev/gpus";
-/// Node label: `true` where there are GPUs.
-pub const NODE_GPU_PRESENT: &str = "sluice.dev/gpu.present";
-/// Node label: how many.
-pub const NODE_GPU_COUNT: &str = "sluice.dev/gpu.count";
-/// Node label: which model, spaces as `-`.
-pub const NODE_GPU_MODEL: &str = "sluice.dev/gpu.model";
 
-/// The profile of the scheduler that knows all this.
+/// The scheduler profile that uses the extender.
 pub const SCHEDULER_NAME: &str = "sluice-scheduler";

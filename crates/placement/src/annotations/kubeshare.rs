@@ -1,7 +1,7 @@
-//! KubeShare's labels as our annotations, so that its manifests run as they are.
+//! Translates KubeShare's labels into Sluice's annotations, so that KubeShare manifests run unchanged.
 //!
-//! Numbers: every decimal from 0 to 1 and every whole number, `10` and `.5` included, which KubeShare refuses by accident of
-//! its grammar. A share finer than thousandths is rounded down with a warning. Priorities above 0 (KubeShare's guarantee
+//! Numbers: every decimal from 0 to 1 and every whole number, including `10` and `.5`, which KubeShare's grammar refuses
+//! by mistake. A share finer than thousandths is rounded down with a warning. Priorities above 0 (KubeShare's guarantee
 //! pods) become `high`, the others (opportunistic) `best-effort`. `group_headcount` × `group_threshold` becomes the
 //! gang's size; a group without all three labels is none, as there.
 
@@ -14,7 +14,7 @@ use super::mistake::{Mistake, Mistakes};
 use super::read::MIN_MEMORY;
 use super::{MAX_WHOLE_GPUS, Priority, WHOLE_MILLI, keys, parse_quantity};
 
-/// What all of KubeShare's labels begin with.
+/// Prefix of all of KubeShare's labels.
 pub const PREFIX: &str = "sharedgpu/";
 /// The scheduler that manifests for KubeShare name.
 pub const SCHEDULER_NAME: &str = "kubeshare-scheduler";
@@ -27,7 +27,7 @@ const PRIORITY: &str = "sharedgpu/priority";
 const GROUP_NAME: &str = "sharedgpu/group_name";
 const GROUP_HEADCOUNT: &str = "sharedgpu/group_headcount";
 const GROUP_THRESHOLD: &str = "sharedgpu/group_threshold";
-/// Labels with a meaning, and two that KubeShare itself passes over.
+/// Labels with a meaning, and two that KubeShare itself ignores.
 const KNOWN: [&str; 10] = [
     REQUEST,
     LIMIT,
@@ -45,19 +45,19 @@ const NUMBER_ALLOWED: &str = "a decimal from 0 to 1, or a whole number up to 64"
 
 const MEM_ALLOWED: &str = "a whole number of bytes, at least 1048576 (1 MiB), or 0 for the share's part";
 
-/// What a pod's labels come to.
+/// Result of translating a pod's labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Translation {
-    /// Our annotations that say the same. Empty for pods that ask KubeShare for no GPU.
+    /// The equivalent annotations. Empty for pods that request no GPU from KubeShare.
     pub annotations: BTreeMap<String, String>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// Our annotations for KubeShare's labels; annotations of ours that are there already must say the same.
+/// The annotations for KubeShare's labels. Existing annotations of Sluice must have the same meaning.
 ///
 /// # Errors
-/// Every mistake at once: label or annotation, value, and what is allowed.
+/// Every mistake at once: label or annotation, value, and the allowed values.
 pub fn translate(
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
@@ -74,7 +74,7 @@ pub fn translate(
     Mistakes::some(mistakes).map_or(Ok(out), Err)
 }
 
-/// Whether two values of one of our keys mean the same.
+/// Whether two values of a key have the same meaning.
 fn same(key: &str, left: &str, right: &str) -> bool {
     let both = |one: Option<u64>, other: Option<u64>| one.is_some() && one == other;
     let quota = |text| match amount::parse_quota(text)? {

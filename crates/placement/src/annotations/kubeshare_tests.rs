@@ -1,4 +1,4 @@
-//! KubeShare's labels: what they come to, and each mistake with its message.
+//! KubeShare's labels: their translation, and each mistake with its message.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn refused(pairs: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_shared_gpu_is_a_quota_with_a_limit_in_that_order() {
+fn request_and_limit_become_quota_and_limit() {
     let all = translated(&[
         ("gpu_request", "0.5"),
         ("gpu_limit", "0.8"),
@@ -49,7 +49,7 @@ fn a_shared_gpu_is_a_quota_with_a_limit_in_that_order() {
 }
 
 #[test]
-fn every_decimal_up_to_one_and_every_whole_number_is_taken() {
+fn every_decimal_up_to_one_and_every_whole_number_is_accepted() {
     for (text, quota) in [("0.5", "0.5"), (".5", "0.5"), ("1", "1"), ("1.0", "1"), ("00.250", "0.25")] {
         let found = translated(&[("gpu_request", text), ("gpu_limit", "1.0")]).annotations;
         assert_eq!(found, ours(&[("quota", quota), ("limit", "1")]), "{text}");
@@ -62,7 +62,7 @@ fn every_decimal_up_to_one_and_every_whole_number_is_taken() {
 }
 
 #[test]
-fn finer_than_thousandths_is_rounded_down_with_a_warning() {
+fn share_finer_than_thousandths_is_rounded_down_with_a_warning() {
     let found = translated(&[("gpu_request", "0.3333"), ("gpu_limit", "0.3333")]);
     assert_eq!(found.annotations, ours(&[("quota", "0.333"), ("limit", "0.333")]));
     let warning = |label: &str| format!("sharedgpu/{label} is rounded down to thousandths: 0.333");
@@ -70,7 +70,7 @@ fn finer_than_thousandths_is_rounded_down_with_a_warning() {
 }
 
 #[test]
-fn a_pod_that_asks_kubeshare_for_no_gpu_is_left_alone() {
+fn pod_without_a_kubeshare_gpu_is_not_translated() {
     for pairs in [
         &[][..],
         &[("priority", "5")],
@@ -83,7 +83,7 @@ fn a_pod_that_asks_kubeshare_for_no_gpu_is_left_alone() {
 }
 
 #[test]
-fn guarantee_pods_are_high_and_opportunistic_ones_best_effort() {
+fn guarantee_pods_become_high_and_opportunistic_ones_best_effort() {
     for (priority, ours) in [("1", "high"), ("100", "high"), ("0", "best-effort"), ("-1", "best-effort")] {
         let found = translated(&[("gpu_request", "0.5"), ("gpu_limit", "1"), ("priority", priority)]);
         assert_eq!(found.annotations["sluice.dev/priority"], ours);
@@ -91,7 +91,7 @@ fn guarantee_pods_are_high_and_opportunistic_ones_best_effort() {
 }
 
 #[test]
-fn an_incomplete_group_is_none_and_a_misnamed_one_is_told() {
+fn incomplete_group_is_ignored_and_an_unknown_label_is_reported() {
     let found = translated(&[("gpu_request", "0.5"), ("gpu_limit", "1"), ("group_name", "ring")]);
     assert!(!found.annotations.contains_key("sluice.dev/gang"));
     let found =
@@ -106,7 +106,7 @@ fn an_incomplete_group_is_none_and_a_misnamed_one_is_told() {
 }
 
 #[test]
-fn each_mistake_names_label_value_and_what_is_allowed() {
+fn each_mistake_names_label_value_and_allowed_values() {
     for (pairs, expected) in [
         (
             &[("gpu_request", "half"), ("gpu_limit", "1.5")][..],
@@ -150,7 +150,7 @@ fn each_mistake_names_label_value_and_what_is_allowed() {
 }
 
 #[test]
-fn both_vocabularies_on_one_pod_must_say_the_same() {
+fn labels_and_annotations_of_one_pod_must_agree() {
     let shared = labels(&[("gpu_request", "0.5"), ("gpu_limit", "1.0"), ("gpu_mem", "1073741824")]);
     let same =
         ours(&[("quota", "50%"), ("limit", "1"), ("memory", "1Gi"), ("priority", "0"), ("slo", "5ms")]);
@@ -167,7 +167,7 @@ fn both_vocabularies_on_one_pod_must_say_the_same() {
 
 proptest! {
     #[test]
-    fn what_is_translated_is_valid_and_translates_again(request in "[0-9.]{1,5}", limit in "[0-9.]{1,5}", mem in "[0-9]{1,12}") {
+    fn translation_is_valid_and_repeatable(request in "[0-9.]{1,5}", limit in "[0-9.]{1,5}", mem in "[0-9]{1,12}") {
         let shared = labels(&[("gpu_request", &request), ("gpu_limit", &limit), ("gpu_mem", &mem)]);
         if let Ok(found) = translate(&shared, &BTreeMap::new()) {
             prop_assert_eq!(GpuRequest::admit(&found.annotations).unwrap().is_some(), !found.annotations.is_empty());

@@ -1,4 +1,4 @@
-//! Mistakes in annotations: which key, what was found, what is allowed.
+//! Mistakes in annotations: key, value found, values allowed.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct Mistake {
     pub key: String,
     /// Its value; `None` where the key is missing.
     pub found: Option<String>,
-    /// What may stand there.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Mistake {
 pub struct Mistakes(Vec<Mistake>);
 
 impl Mistakes {
-    /// `None` when there are none.
+    /// `None` for an empty list.
     #[must_use]
     pub fn some(mistakes: Vec<Mistake>) -> Option<Self> {
         if mistakes.is_empty() { None } else { Some(Self(mistakes)) }

@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-/// How a pod is let run, most urgent first.
+/// Priority of a pod, most urgent first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Never waits for others.
     LatencyCritical,
-    /// Best-effort with weight 4 until priorities come.
+    /// Best-effort with weight 4.
     High,
-    /// Best-effort with weight 2 until priorities come.
+    /// Best-effort with weight 2.
     Normal,
-    /// Takes turns.
+    /// Best-effort with weight 1.
     #[default]
     BestEffort,
 }
 
 impl Priority {
-    /// All of them; the position is the number that may stand for the name.
+    /// All priorities; the position is the number that may replace the name.
     pub const ALL: [Self; 4] = [Self::LatencyCritical, Self::High, Self::Normal, Self::BestEffort];
 
     /// By name or number.
@@ -43,13 +43,13 @@ impl Priority {
         }
     }
 
-    /// Whether pods of this priority run before all pods of a worse one.
+    /// Whether pods of this priority run before all others.
     #[must_use]
     pub const fn is_latency_critical(self) -> bool {
         matches!(self, Self::LatencyCritical)
     }
 
-    /// Weight among best-effort pods for what nobody was promised. Of latency-critical pods it is not asked.
+    /// Weight among best-effort pods in the division of unrequested GPU time. Unused for latency-critical pods.
     #[must_use]
     pub const fn weight(self) -> u32 {
         match self {

@@ -1,15 +1,15 @@
 //! Kubernetes quantities as whole bytes, exact.
 
-/// Why a text is no amount of bytes.
+/// The reason why a text is not an amount of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not by the grammar of quantities.
+    /// The text does not match the grammar of quantities.
     #[error("not a Kubernetes quantity")]
     Malformed,
     /// Below zero.
     #[error("negative")]
     Negative,
-    /// Finer than anyone can mean: more than 38 digits.
+    /// More than 38 digits.
     #[error("too many digits")]
     TooManyDigits,
     /// 2^64 bytes or more.
@@ -17,7 +17,7 @@ pub enum QuantityError {
     TooLarge,
 }
 
-/// What a suffix multiplies with: a power of two and a power of ten.
+/// Factor of a suffix: a power of two and a power of ten.
 fn unit(suffix: &str) -> Option<(u32, i64)> {
     Some(match suffix {
         "" => (0, 0),
@@ -82,7 +82,7 @@ pub fn parse_quantity(text: &str) -> Result<u64, QuantityError> {
     bytes(&digits, tens - scale, twos)
 }
 
-/// The digits without zeros at either end, and how many of them stand behind the point (negative: zeros to add).
+/// The digits without zeros at either end, and the number of them behind the point (negative: zeros to add).
 fn significant(whole: &str, fraction: &str) -> (String, i64) {
     let all = format!("{whole}{fraction}");
     let kept = all.trim_end_matches('0');
@@ -94,11 +94,11 @@ fn significant(whole: &str, fraction: &str) -> (String, i64) {
 /// `digits × 10^tens × 2^twos`, rounded up.
 fn bytes(digits: &str, tens: i64, twos: u32) -> Result<u64, QuantityError> {
     let count = i64::try_from(digits.len()).unwrap_or(i64::MAX);
-    // 10^20 is more than 2^64, whatever the suffix.
+    // 10^20 is more than 2^64 with any suffix.
     if count.saturating_add(tens) > 20 {
         return Err(QuantityError::TooLarge);
     }
-    // Less than 10^-20 × 2^60 is less than one byte, and more than none.
+    // Less than 10^-20 × 2^60 is above zero and less than one byte: rounded up to one.
     if count.saturating_add(tens) < -20 {
         return Ok(1);
     }

@@ -1,4 +1,4 @@
-//! From annotations to a request, with every mistake at once.
+//! Reads a request from annotations and reports every mistake at once.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::mistake::{Mistake, Mistakes};
 use super::quantity::parse_quantity;
 use super::{GpuRequest, Priority, WHOLE_MILLI, keys};
 
-/// Less memory than a context takes is a slip, like `128m` (which is an eighth of a byte).
+/// Less memory than a context needs is a typing error, such as `128m` (an eighth of a byte).
 pub(super) const MIN_MEMORY: u64 = 1 << 20;
 const MAX_GANG: u32 = 4096;
 
@@ -25,11 +25,11 @@ const GANG_ALLOWED: &str = "a name of lower-case letters, digits and dashes, at 
 const GANG_SIZE_ALLOWED: &str = "the number of pods in the gang, 1 to 4096";
 
 impl GpuRequest {
-    /// What the pod asks for; `None` when it carries none of our keys. Unknown keys are passed over, so that an older
-    /// daemon can still read the pods that a newer webhook admitted.
+    /// The request of a pod; `None` if it has none of the keys. Unknown keys are ignored, so that an older daemon can
+    /// read the pods that a newer webhook admitted.
     ///
     /// # Errors
-    /// Every mistake at once: key, value, and what is allowed.
+    /// Every mistake at once: key, value, and the allowed values.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, Mistakes> {
         let mut reader = Reader { annotations, mistakes: Vec::new() };
         let request = reader.request();
@@ -39,11 +39,11 @@ impl GpuRequest {
         }
     }
 
-    /// As [`from_annotations`](Self::from_annotations), and refuses `sluice.dev/` keys that nobody knows: for the
-    /// webhook, where a slip of the pen must not become a pod without limits.
+    /// As [`from_annotations`](Self::from_annotations), but refuses unknown `sluice.dev/` keys: for the webhook, where
+    /// a typing error must not result in a pod without limits.
     ///
     /// # Errors
-    /// Every mistake at once: key, value, and what is allowed.
+    /// Every mistake at once: key, value, and the allowed values.
     pub fn admit(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, Mistakes> {
         let mut mistakes = unknown(annotations);
         match Self::from_annotations(annotations) {
@@ -58,9 +58,10 @@ impl GpuRequest {
 
 /// A mistake for each `sluice.dev/` key that no user may put on a pod.
 fn unknown(annotations: &BTreeMap<String, String>) -> Vec<Mistake> {
-    let ours = annotations.iter().filter(|(key, _)| key.starts_with(keys::PREFIX));
-    let strange = ours.filter(|(key, _)| !keys::USER.contains(&key.as_str()) && *key != keys::ASSIGNED_GPU);
-    strange
+    let prefixed = annotations.iter().filter(|(key, _)| key.starts_with(keys::PREFIX));
+    let unknown =
+        prefixed.filter(|(key, _)| !keys::USER.contains(&key.as_str()) && *key != keys::ASSIGNED_GPU);
+    unknown
         .map(|(key, value)| {
             let allowed = match nearest(key, &keys::USER) {
                 Some(near) => format!("no such key; did you mean {near}?"),
@@ -108,11 +109,11 @@ impl Reader<'_> {
             containers: containers.unwrap_or_default(),
             gang,
         };
-        self.across(&request);
+        self.check_combinations(&request);
         Some(request)
     }
 
-    /// The value of a key; a bad one is noted and counts as absent.
+    /// The value of a key. An invalid one is recorded as a mistake and counts as absent.
     fn value<T>(&mut self, key: &str, allowed: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
         let text = self.annotations.get(key)?;
         let value = parse(text);
@@ -136,8 +137,8 @@ impl Reader<'_> {
         name.zip(size)
     }
 
-    /// Rules between keys. A key whose own value is bad has been told of already.
-    fn across(&mut self, request: &GpuRequest) {
+    /// Checks the rules between keys, skipping keys whose own value was invalid.
+    fn check_combinations(&mut self, request: &GpuRequest) {
         let mut wrong = Vec::new();
         match request.amount {
             Amount::Share { quota_milli, limit_milli } => {

@@ -1,4 +1,4 @@
-//! From a request back to annotations.
+//! Writes a request as annotations: the oracle of the round-trip tests and of the fuzz target `gpu_request`.
 
 use std::collections::BTreeMap;
 

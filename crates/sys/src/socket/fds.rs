@@ -79,7 +79,7 @@ fn send(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: i32) 
 /// [`MAX_FDS`], and closing them may take long. 0 bytes mean that the peer has left (or that `buf` is empty).
 ///
 /// # Errors
-/// What recvmsg says, never Interrupted; WouldBlock also when a receive timeout is up.
+/// The error of recvmsg, never Interrupted; WouldBlock also when a receive timeout is up.
 pub fn recv_with_fds(sock: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = Control { room: [0; CONTROL_LEN] };
     let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };

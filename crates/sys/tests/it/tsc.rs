@@ -3,7 +3,7 @@
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::tsc::{self, Calibration, Moment};
 
-/// A calibration of so many ticks in so many nanoseconds, ending an hour after boot.
+/// A calibration of `ticks` in `ns` nanoseconds, ending an hour after boot.
 fn rate(ticks: u64, ns: u64) -> Calibration {
     let second = Moment { ticks: 7_200_000_000_000 + ticks, ns: 3_600_000_000_000 + ns };
     Calibration::between(Moment { ticks: 7_200_000_000_000, ns: 3_600_000_000_000 }, second).unwrap()
@@ -20,7 +20,7 @@ fn rates() -> [Calibration; 4] {
 }
 
 #[test]
-fn a_time_converted_there_and_back_is_the_same_within_one_tick() {
+fn time_converted_there_and_back_is_the_same_within_one_tick() {
     for rate in rates() {
         let tick_ns = rate.ns_at(rate.ticks_at(0) + 1_000).div_ceil(1_000).min(60);
         for ns in (3_600_000_000_000..3_700_000_000_000_u64).step_by(777_777_777) {
@@ -31,7 +31,7 @@ fn a_time_converted_there_and_back_is_the_same_within_one_tick() {
 }
 
 #[test]
-fn a_later_time_never_converts_to_an_earlier_count() {
+fn later_time_never_converts_to_an_earlier_count() {
     for rate in rates() {
         let around = rate.ticks_at(3_600_020_000_077);
         let ticks: Vec<_> = (3_600_020_000_000..3_600_020_002_000).map(|ns| rate.ticks_at(ns)).collect();
@@ -42,7 +42,7 @@ fn a_later_time_never_converts_to_an_earlier_count() {
 }
 
 #[test]
-fn a_deadline_lies_as_many_ticks_ahead_as_the_rate_says() {
+fn deadline_lies_ahead_by_the_rate_times_its_distance() {
     let rate = rate(3_000_000_000, 1_000_000_000);
     let now = 3_601_000_000_000;
     assert_eq!(rate.ticks_at(now + 50_000_000) - rate.ticks_at(now), 150_000_000);
@@ -59,7 +59,7 @@ fn times_outside_the_counters_range_end_at_its_limits() {
 }
 
 #[test]
-fn two_moments_that_are_not_apart_give_no_rate() {
+fn two_equal_moments_give_no_rate() {
     let moment = Moment { ticks: 5, ns: 5 };
     assert_eq!(Calibration::between(moment, moment), None);
     assert_eq!(Calibration::between(Moment { ticks: 6, ns: 4 }, moment), None);
@@ -67,7 +67,7 @@ fn two_moments_that_are_not_apart_give_no_rate() {
 }
 
 #[test]
-fn refreshing_follows_a_clock_that_is_steered() {
+fn refresh_follows_an_adjusted_clock() {
     let mut rate = rate(3_000_000_000, 1_000_000_000);
     let (ticks, ns) = (7_203_000_000_000, 3_601_000_000_000);
     // A second later by the counter the clock shows 500 ns more than a second.
@@ -80,20 +80,20 @@ fn refreshing_follows_a_clock_that_is_steered() {
 }
 
 #[test]
-fn the_clock_and_the_counter_advance() {
+fn clock_and_the_counter_advance() {
     let (ns, ticks) = (monotonic_ns(), tsc::now());
     while monotonic_ns() == ns || tsc::now() == ticks {}
     assert!(monotonic_ns() > ns && tsc::now() > ticks);
 }
 
 #[test]
-fn a_measured_rate_places_a_later_moment_where_both_clocks_show_it() {
+fn measured_rate_places_a_later_moment_where_both_clocks_show_it() {
     let Some(calibration) = Calibration::measure() else {
         assert!(!tsc::invariant() || !std::fs::exists("/sys/devices/system/clocksource").unwrap());
         return;
     };
     let (before, ticks, after) = (monotonic_ns(), tsc::now(), monotonic_ns());
-    // The reading lies between two of the clock, give or take what the calibration's own moments may be off.
+    // The reading lies between two readings of the clock, within the error of the calibration's moments.
     let slack = 100_000;
     let shown = calibration.ns_at(ticks);
     assert!((before - slack..=after + slack).contains(&shown), "{before} {shown} {after}");

@@ -109,7 +109,7 @@ fn hardware_scheduled_processes_get_grants_while_grants_are_withheld() {
 }
 
 #[test]
-fn who_is_alone_returns_at_its_deadline_while_grants_are_withheld() {
+fn grant_of_a_client_alone_is_not_extended_while_grants_are_withheld() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     ledger.advance(0);

@@ -1,0 +1,121 @@
+//! Questions to the index that change nothing.
+
+use std::sync::Arc;
+
+use super::{Candidate, Index};
+use crate::demand::{Demand, PreparedDemand};
+use crate::node::GpuUse;
+use crate::outcome::{CannotBind, Choice};
+use crate::reasons::NodeReasons;
+use crate::reservation::Claim;
+
+impl Index {
+    /// Pods that are known to be bound.
+    pub fn confirmed(&self) -> impl Iterator<Item = &Arc<str>> {
+        let is_confirmed = |reservations: &[Claim]| reservations.iter().any(Claim::is_confirmed);
+        self.pods.iter().filter(move |(_, reservations)| is_confirmed(reservations)).map(|(pod, _)| pod)
+    }
+
+    /// Pods that may have ended according to the caller, on those nodes where the demand would fit if they had.
+    pub fn in_the_way<'a>(
+        &self,
+        demand: &Demand,
+        nodes: impl Iterator<Item = &'a str>,
+        may_have_ended: impl Fn(&str) -> bool,
+    ) -> Vec<Arc<str>> {
+        let prepared = PreparedDemand::new(demand);
+        let mut found = Vec::new();
+        for (name, place) in nodes.filter_map(|name| self.nodes.get_key_value(name)) {
+            let (ended, others): (Vec<&Arc<str>>, Vec<&Arc<str>>) =
+                place.pods.iter().partition(|pod| may_have_ended(pod));
+            if ended.is_empty() {
+                continue;
+            }
+            let reservations = others.into_iter().filter_map(|pod| self.pods.get(pod)).flatten();
+            let reservations = reservations.filter(|reservation| reservation.node == *name);
+            let mut node = place.node.clone();
+            node.rebuild(reservations.map(|reservation| (reservation.gpus.as_slice(), &*reservation.demand)));
+            if node.fit(&prepared, self.strategy).is_some() {
+                found.extend(ended.into_iter().cloned());
+            }
+        }
+        found
+    }
+
+    /// The reservations of the pod.
+    pub fn claims(&self, pod: &str) -> &[Claim] {
+        self.pods.get(pod).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The GPUs of this node on which the pod fits. Reserves nothing.
+    ///
+    /// # Errors
+    /// The reasons why it does not fit.
+    pub fn fit(&self, demand: &Demand, node: &str) -> Result<Choice, NodeReasons> {
+        self.best(demand, std::iter::once(node), 1)
+            .pop()
+            .ok_or_else(|| self.reasons(&PreparedDemand::new(demand), node))
+    }
+
+    /// Reservations on every GPU, node by node.
+    pub fn uses(&self) -> impl Iterator<Item = (&Arc<str>, Vec<GpuUse>)> {
+        self.nodes.iter().map(|(name, place)| (name, place.node.uses().collect()))
+    }
+
+    /// Number of pods without and with a confirmed reservation.
+    pub fn counts(&self) -> (usize, usize) {
+        let confirmed = |reservations: &Vec<Claim>| reservations.iter().any(Claim::is_confirmed);
+        let bound = self.pods.values().filter(|reservations| confirmed(reservations)).count();
+        (self.pods.len() - bound, bound)
+    }
+
+    pub(super) fn best<'a>(
+        &self,
+        demand: &Demand,
+        nodes: impl Iterator<Item = &'a str>,
+        most: usize,
+    ) -> Vec<Choice> {
+        let prepared = PreparedDemand::new(demand);
+        let mut best: Vec<Candidate<'_>> = Vec::with_capacity(most + 1);
+        for name in nodes {
+            let Some((name, place)) = self.nodes.get_key_value(name) else { continue };
+            let Some((rank, positions)) = place.node.fit(&prepared, self.strategy) else { continue };
+            let candidate = Candidate { rank, name, node: &place.node, positions };
+            // Equal ranks are ordered by name, so that the choice does not depend on the order of the candidates.
+            let Err(at) = best.binary_search_by(|one| (one.rank, one.name).cmp(&(rank, name))) else {
+                continue;
+            };
+            if at < most {
+                best.insert(at, candidate);
+                best.truncate(most);
+            }
+        }
+        best.iter().map(|one| one.node.choice(one.name, demand, &one.positions)).collect()
+    }
+
+    pub(super) fn reasons(&self, prepared: &PreparedDemand<'_>, node: &str) -> NodeReasons {
+        self.nodes.get(node).map_or(NodeReasons::NoGpus, |place| place.node.reasons(prepared))
+    }
+
+    pub(super) fn describe(&self, reservation: &Claim) -> Choice {
+        let place = self.nodes.get(&reservation.node);
+        let slots = || reservation.gpus.iter().filter_map(|gpu| place.and_then(|place| place.node.slot(gpu)));
+        let memory = slots().map(|slot| reservation.demand.memory_on(slot.memory_bytes)).min().unwrap_or(0);
+        Choice {
+            node: reservation.node.clone(),
+            gpus: reservation.gpus.clone(),
+            ordinals: slots().map(|slot| slot.ordinal).collect(),
+            memory_bytes: memory,
+            take: reservation.demand.take,
+        }
+    }
+
+    /// The first GPU of a reservation that must not be bound any more: unhealthy, gone, or bound to others without this
+    /// index.
+    pub(super) fn lost(&self, reservation: &Claim) -> Option<CannotBind> {
+        let place = self.nodes.get(&reservation.node)?;
+        let slots = reservation.gpus.iter().filter_map(|gpu| place.node.slot(gpu));
+        let mut lost = slots.filter_map(|slot| slot.lost().map(|why| (slot, why)));
+        lost.next().map(|(slot, why)| CannotBind::Lost { gpu: slot.name(), why })
+    }
+}
