@@ -1,14 +1,14 @@
-/* A tenant whose contexts come and go, for managers that control them; says "ready" and does what each line on stdin says.
+/* A tenant that creates and destroys contexts, for managers that control them. It prints "ready" and executes each line of stdin.
  *   go        -> going (a thread launches kernels of a millisecond and waits for each, until the end)
  *   more      -> made (a context beside the first)          less      -> destroyed (the last one of those)
  *   child     -> PID (of a forked child that lives until it is killed)
- *   close     -> closed (every descriptor from 200 on, as programs do that take themselves for the only ones in a process)
- *   copies    -> closed N (of sockets that are there twice, the second)
- *   reuse     -> reused N (sockets from 200 on, which are the program's own from here on)
+ *   close     -> closed (every descriptor from 200 on, as some programs do at their start)
+ *   copies    -> closed N (the second copy of each duplicated socket)
+ *   reuse     -> reused N (sockets from 200 on, which the program uses from then on)
  *   alloc     -> allocated (some memory)
  *   set       -> set (a memset without a wait, in a stream of its own)
  *   copy      -> copied (likewise)
- *   query     -> query N (what the driver says of that stream)
+ *   query     -> query N (the driver's status of that stream)
  *   foreign   -> foreign N (bytes that were written into the program's own sockets) */
 #define _GNU_SOURCE
 #include "common.h"

@@ -1,7 +1,7 @@
 /* contract NUMBER LEVEL: one of the black-box tests of the preemption contract, at level 0 (host), 1 (device) or 2 (full). The same
  * program runs on the simulated GPU and on a real one, where it does more of everything.
  *
- * Ends with 0 as the contract says, 10 to 12 as the other programs do, and 77 with a line on stderr where it cannot be tried. */
+ * Exit status: 0 if the contract holds, 10 to 12 as in the other programs, 77 with a line on stderr if the case cannot be tried. */
 #include "preempt.h"
 #include <fcntl.h>
 #include <time.h>
@@ -232,7 +232,7 @@ static void eleven(void) {
     const int rounds = times(400, 10000), settled = rounds / 4;
     CUdeviceptr data = numbers(N);
     long before = 0;
-    /* What the driver itself keeps of streams that came and went is not ours. */
+    /* The driver itself may keep memory of destroyed streams; that is not counted. */
     for (int i = 0; i < rounds; i++) {
         CUstream plain;
         if (i == settled) before = resident();
@@ -405,7 +405,7 @@ static void eighteen(void) {
     EXPECT(!mixed(data, N, 2));
 }
 
-/* 19: what is wrong is told: at once where that is easy, else at the next wait, and then at every call; the process lives. */
+/* 19: errors are reported: at once where that is possible, otherwise at the next wait and at every later call; the process lives. */
 static void nineteen(void) {
     CUstream on = stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr data = numbers(N), nowhere = 0x10;
@@ -423,7 +423,7 @@ static void nineteen(void) {
     EXPECT(launch(gpu.mix, data, N, 1, on) == first);
     restore(on);
     disable(on);
-    SAY("told %d", first);
+    SAY("reported %d", first);
 }
 
 /* 20: a stream in one context is preempted, another in another context is not. */
@@ -464,7 +464,7 @@ static void twenty_one(void) {
     DO(cuStreamSynchronize(on));
 }
 
-/* 22: stands with a stream preempted until it is killed. */
+/* 22: keeps a stream preempted until it is killed. */
 static void twenty_two(void) {
     CUdeviceptr data = numbers(N);
     CUstream on = stream(CU_STREAM_NON_BLOCKING);
@@ -614,7 +614,7 @@ static void *load_again_and_again(void *unused) {
     return NULL;
 }
 
-/* 31: on a stream that runs, while another stands at a gate, a kernel is loaded and launched for the first time, and one that needs more
+/* 31: on a stream that runs, while another waits at a gate, a kernel is loaded and launched for the first time, and one that needs more
  * local memory than any before it. For both a driver waits until all is done that it has of the context. Then one thread loads again and
  * again, and another one stops the stream about when a load begins, and restores it when that has ended. */
 static void thirty_one(void) {

@@ -1,5 +1,5 @@
 /* The part of the CUDA driver API that these programs call: names, argument types and constants are facts of the ABI.
- * Suffixed names are written out, so that each program says which entry point it uses. */
+ * Suffixed names are written out, so that each program shows which entry point it uses. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

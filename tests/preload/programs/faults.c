@@ -1,5 +1,5 @@
 /* faults: sends each of the hook's threads what a fault would be, and the process what is none; faults meet the program's handler on the
- * thread that they were sent to, the rest one of the program's own threads. Says how many threads the hook has. */
+ * thread that they were sent to, the rest one of the program's own threads. Prints the number of the hook's threads. */
 #include "common.h"
 #include <dirent.h>
 #include <pthread.h>

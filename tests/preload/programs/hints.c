@@ -1,13 +1,13 @@
-/* hints requests N   N requests of a copy and three kernels; says how many holds were launched and released
- * hints answer       says what sluice_hint answers after some requests
+/* hints requests N   N requests of a copy and three kernels; prints how many holds were launched and released
+ * hints answer       prints the result of sluice_hint after some requests
  * hints answers      the answers of a process that may hold, one after another
  * hints waits        a wait for the whole context releases a hold, one for a stream does not before the launch
  * hints contexts     contexts end with holds out
  * hints forks        a child holds nothing, the parent goes on
  * hints captures     nothing is held while a stream is captured, and the capture is none the worse
- * hints expires      gives a hint that no request follows, and says so; at the next line on stdin, much later, a request comes after all
- * hints far          gives a hint far ahead, and says so; goes on at the next line on stdin
- * hints announces    gives a hint for each line on stdin, and says how it is answered
+ * hints expires      gives a hint without a request and prints a line; a request follows much later, at the next line on stdin
+ * hints far          gives a hint far ahead and prints a line; continues at the next line on stdin
+ * hints announces    gives a hint for each line on stdin and prints its result
  * hints exits        ends with a hold out
  * hints contenders   each line on stdin runs some requests and prints how many were held */
 #include "common.h"

@@ -1,5 +1,5 @@
 /* patient: one thread launches while no token is to be had; the main thread takes, asks about and gives back memory all the
- * same, says so, and waits for the launch only when told to. With the argument "cancel" it cancels that thread while it
+ * same, prints a line, and waits for the launch at the next line on stdin. With the argument "cancel" it cancels that thread while it
  * waits, which must not end the process, and returns from main. */
 #include "common.h"
 #include <pthread.h>

@@ -78,7 +78,7 @@ __attribute__((unused)) static uint64_t peek(CUdeviceptr data) {
     return *number;
 }
 
-/* Another thread that preempts and restores at random until it is told to end. If it is told of numbers that every kernel changes, it
+/* A thread that preempts and restores at random until it is ended. If it gets the numbers that every kernel changes, it
  * goes on only after something was done since it restored: however fast it is, the streams get on. On the simulated GPU, where to ask
  * takes longer than a kernel, every sixteenth time has to do. */
 typedef struct {
@@ -116,7 +116,7 @@ __attribute__((unused)) static void *toggle(void *argument) {
     return NULL;
 }
 
-/* Has it end, and says how often it has preempted. */
+/* Ends it; returns the number of preemptions. */
 __attribute__((unused)) static void end_toggling(Toggler *toggler, pthread_t thread) {
     atomic_store(&toggler->ended, 1);
     pthread_join(thread, NULL);

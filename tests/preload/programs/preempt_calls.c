@@ -99,7 +99,7 @@ static void arguments(void) {
     DO(cuLaunchKernel(gpu.add, 1, 1, 1, 32, 1, 1, 0, on, NULL, extra));
     DO(cuMemcpyHtoDAsync_v2(other, host, sizeof host, on));
     DO(cuMemcpyDtoHAsync_v2(pinned, other, sizeof host, on));
-    /* Everything that the calls were given is gone. */
+    /* All arguments of the calls are overwritten. */
     pointer = 0, n = 0, micros = 1000000, given[0] = NULL, packed.data = 0, size = 0;
     memset(extra, 0, sizeof extra);
     memset(&as, 0, sizeof as);
@@ -522,7 +522,7 @@ static void reach(void *unused) {
     atomic_fetch_add(&reached, 1);
 }
 
-/* A stream of the primary context that stands, with something behind it that is told of. */
+/* A preempted stream of the primary context, with a host function behind it that reports. */
 static CUstream standing(void) {
     CUstream on = stream(CU_STREAM_NON_BLOCKING);
     stop(on);
@@ -531,7 +531,7 @@ static CUstream standing(void) {
     return on;
 }
 
-/* What stands in the primary context goes on standing when one of several releases it, and runs before it ends. */
+/* A stream of the primary context stays preempted when one of several users releases the context, and runs before the context ends. */
 static void retains(void) {
     CUcontext again;
     CUstream on = standing();

@@ -1,6 +1,6 @@
 /* requests HINT LOOK N   what one request of a latency-critical service costs its own thread: N requests of an input copy, a graph, a
  * copy of the answer and a wait, each after all work has finished. HINT is none, auto (as the program's environment says) or api (a
- * hint ahead of each). With LOOK=1 each call stands between two markers (getppid) for a tracer. Prints how often this
+ * hint ahead of each). With LOOK=1 each call is between two markers (getppid) for a tracer. Prints how often this
  * thread called the driver where it made four calls a request, then each function that was called more often than the program did,
  * then how many holds were launched. */
 #include "common.h"
@@ -88,9 +88,9 @@ int main(int count, char **arguments) {
     warm_up(by_api, hinted);
     for (int i = 0; i < COUNTED; i++) {
         before[i] = calls(FUNCTIONS[i]);
-        const char *ours[] = {"cuMemcpyHtoDAsync_v2", "cuGraphLaunch", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"};
+        const char *called[] = {"cuMemcpyHtoDAsync_v2", "cuGraphLaunch", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"};
         for (int o = 0; o < 4; o++)
-            if (!strcmp(FUNCTIONS[i], ours[o])) own[i] = requests;
+            if (!strcmp(FUNCTIONS[i], called[o])) own[i] = requests;
     }
     uint64_t all = calls(NULL), launched = holds();
     if (arguments[2][0] == '1') {

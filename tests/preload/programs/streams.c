@@ -1,9 +1,9 @@
 /* streams perthread: two threads on per-thread default streams, by the _ptsz entry points and by the stream handle 2.
  * streams destroyed: streams that are used, destroyed with work in flight and replaced by new ones, thousands of times.
- * streams contexts:  contexts that come and go, each with streams of its own.
- * streams primary:   the primary context comes and goes, and one of its two users releases it in between.
+ * streams contexts:  contexts are created and destroyed, each with streams of its own.
+ * streams primary:   the primary context is retained and released, and one of its two users releases it in between.
  * streams released:  two threads have retained the primary context, use it and release it at the same time.
- * streams asked:     streams that come and go from several threads, and events that are asked about until they are reached. */
+ * streams asked:     several threads create and destroy streams, and query events until they complete. */
 #include "common.h"
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-/* A tenant on a lead: does what each line on stdin says and answers it with one line; ends with its input.
+/* A tenant under the test's control: executes each line of stdin and answers it with one line; ends with its input.
  *   take WAY BYTES    -> took N | refused CODE          drop N       -> dropped
  *   launch N MICROS   -> launched (N "mix" kernels)      sync         -> synced
  *   spin N MICROS     -> launched (N kernels that touch no memory)

@@ -72,7 +72,7 @@ impl Layout {
         };
         let mut command = Command::new(cargo);
         command.args(["build", "--quiet", "--profile", profile]);
-        if env::var_os("SLUICE_TESTS_BUILD").is_some_and(|what| what == "workspace") {
+        if is_workspace_run() {
             // The whole workspace's tests were built before: with the same features only these programs are missing.
             command.args(["--workspace", "--lib", "--bins", "--tests"]);
         } else {
@@ -129,9 +129,50 @@ impl Layout {
     }
 }
 
+/// Whether cargo has built the tests of the whole workspace. Another selection of packages has other features of dependencies, and cargo
+/// would build these dependencies a second time: 4 minutes on two cores.
+///
+/// `SLUICE_TESTS_BUILD` decides if it is set. Otherwise the command line of the cargo that runs this test program does: without packages
+/// and in the root of the workspace, `cargo test` selects all packages. A wrong guess costs time only.
+fn is_workspace_run() -> bool {
+    if let Some(selection) = env::var_os("SLUICE_TESTS_BUILD") {
+        return selection == "workspace";
+    }
+    let cargo = PathBuf::from(format!("/proc/{}", std::os::unix::process::parent_id()));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let is_in_root = fs::read_link(cargo.join("cwd")).ok() == root.canonicalize().ok();
+    is_in_root && selects_workspace(&fs::read_to_string(cargo.join("cmdline")).unwrap_or_default())
+}
+
+/// Whether a command line, with NUL after each word, is `cargo test` for all packages and default features.
+fn selects_workspace(command_line: &str) -> bool {
+    let words = || command_line.split('\0').take_while(|word| *word != "--");
+    let narrows = |word: &str| {
+        word.starts_with("-p")
+            || ["--package", "--exclude", "--manifest-path", "--features", "--no-default-features"]
+                .iter()
+                .any(|flag| word.starts_with(flag))
+    };
+    words().any(|word| word == "test") && !words().any(narrows)
+}
+
 fn replace_link(target: &Path, link: &Path) {
     let next = link.with_extension(format!("next-{}", std::process::id()));
     std::os::unix::fs::symlink(target, &next)
         .and_then(|()| fs::rename(&next, link))
         .unwrap_or_else(|error| panic!("linking {}: {error}", link.display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_cargo_test_without_packages_selects_the_workspace() {
+        assert!(selects_workspace("/bin/cargo\0test\0--locked\0"));
+        assert!(selects_workspace("cargo\0test\0--\0-p\0"));
+        for narrower in ["cargo\0test\0-p\0x\0", "cargo\0test\0-px\0", "cargo\0test\0--package=x\0", "sh\0"] {
+            assert!(!selects_workspace(narrower), "{narrower:?}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Gemini's frames, packed by hand: what an old peer puts on the wire, independent of the codec under test.
+//! Gemini's frames, packed by hand, independent of the codec under test.
 //!
 //! A request is 80 bytes: `u64` name length, name, NUL, `i32` id, `u32` type, payload; an answer is 40 bytes and begins
 //! with the id. All little-endian, unaligned, zero-padded.
@@ -40,20 +40,20 @@ pub fn memory_request(name: &str, id: i32, bytes: u64, allocate: bool) -> [u8; 8
     request(name, id, MEM_UPDATE, &payload)
 }
 
-/// A request as an old manager reads it.
+/// A request as a Gemini manager reads it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Received {
     /// The name the client gave.
     pub name: String,
-    /// To be echoed.
+    /// Repeated in the answer.
     pub id: i32,
-    /// One of [`QUOTA`], [`MEM_LIMIT`], [`MEM_UPDATE`], or something an old manager does not know.
+    /// One of [`QUOTA`], [`MEM_LIMIT`], [`MEM_UPDATE`], or a type that a Gemini manager does not know.
     pub kind: u32,
-    /// What follows the type.
+    /// The bytes after the type.
     pub payload: Vec<u8>,
 }
 
-/// Takes a request apart; `None` when its name does not fit.
+/// Decodes a request; `None` when its name does not fit.
 pub fn received(frame: &[u8; 80]) -> Option<Received> {
     let word = |at: usize| frame.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
     let length = usize::try_from(u64::from_le_bytes(frame[..8].try_into().ok()?)).ok()?;
@@ -66,7 +66,7 @@ pub fn received(frame: &[u8; 80]) -> Option<Received> {
     })
 }
 
-/// An answer: the id and what belongs to it.
+/// An answer: the id and its payload.
 pub fn answer(id: i32, payload: &[u8]) -> [u8; 40] {
     let mut bytes = [0; 40];
     bytes[..4].copy_from_slice(&id.to_le_bytes());
