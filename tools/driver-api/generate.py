@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Writes crates/driver-api/src/{table,handles,constants,status_codes}.rs from NVIDIA's headers.
 
-Taken are facts only: names, types, order of arguments, versions, values, sizes. No text of the headers is copied.
+Only facts are taken: names, types, order of arguments, versions, values, sizes. No text of the headers is copied.
 
-The headers come in two packages of PyPI, one for each ABI generation that programs in use were built against:
+Two packages of PyPI contain the headers, one for each ABI generation of the programs in use:
 
     pip download --no-deps -d /tmp/h nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-runtime==13.5.37
     for w in /tmp/h/*.whl; do unzip -q "$w" '*/include/*' -d "${w%.whl}"; done
     tools/driver-api/generate.py /tmp/h/nvidia_cuda_runtime_cu12-*/nvidia/cuda_runtime/include /tmp/h/nvidia_cuda_runtime-*/nvidia/cu13/include
 
-Arguments: include folders, oldest first. With --check nothing is written; the exit status says whether the files in the
-tree are what the headers give. Needs python >= 3.11 and a C compiler (`cc`).
+Arguments: include folders, oldest first. With --check nothing is written, and the exit status is 0 if the files in the tree are what the
+headers give. Needs python >= 3.11 and a C compiler (`cc`).
 """
 
 import argparse
@@ -26,16 +26,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 CRATE = HERE.parent.parent / "crates" / "driver-api" / "src"
 HEADERS = ["cuda.h", "cudaTypedefs.h", "cudaGLTypedefs.h", "cudaEGLTypedefs.h", "cudaVDPAUTypedefs.h", "cudaProfilerTypedefs.h"]
 
-# Types with a layout of their own in src/types.rs; every other struct is opaque behind a pointer.
+# Types with a layout in src/types.rs; every other struct is opaque behind a pointer.
 LAID_OUT = [
     "CUuuid", "CUipcMemHandle", "CUipcEventHandle", "CUmemLocation", "CUlaunchConfig", "CUlaunchAttribute",
     "CUmemAllocationProp", "CUmemPoolProps", "CUDA_MEMCPY2D_v1", "CUDA_MEMCPY2D", "CUDA_MEMCPY3D",
     "CUDA_ARRAY_DESCRIPTOR_v1", "CUDA_ARRAY_DESCRIPTOR", "CUDA_ARRAY3D_DESCRIPTOR_v1", "CUDA_ARRAY3D_DESCRIPTOR",
     "CUDA_LAUNCH_PARAMS", "CUdevprop", "CUeglFrame",
 ]
-# Function pointers that our own programs call or hand over; the others are passed through as plain addresses.
+# Function pointers that this workspace calls or passes to the driver; the others are plain addresses.
 FUNCTIONS = {"CUhostFn", "CUstreamCallback"}
-# Enums whose values our own programs use.
+# Enums of which this workspace uses the values.
 ENUMS = [
     "CUdriverProcAddress_flags", "CUdriverProcAddressQueryResult", "CUctx_flags", "CUstream_flags", "CUevent_flags",
     "CUevent_record_flags", "CUstreamCaptureStatus", "CUstreamCaptureMode", "CUdevice_attribute", "CUmemorytype",
@@ -58,7 +58,7 @@ def run(command, **options):
 
 
 class Header:
-    """What one include folder declares."""
+    """The declarations of one include folder."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -106,7 +106,7 @@ class Header:
 
 
 class Types:
-    """C types to Rust types; remembers what has to be declared."""
+    """Translates C types to Rust types, and records which types must be declared."""
 
     def __init__(self, headers):
         self.typedefs = {}
@@ -116,13 +116,13 @@ class Types:
         self.by_value = set()
 
     def canonical(self, name):
-        """One spelling for each type: CUdevice_v1 and CUdevice are CUdevice, but CUdeviceptr_v1 is not CUdeviceptr."""
+        """The canonical name of a type: CUdevice_v1 and CUdevice are CUdevice, but CUdeviceptr_v1 is not CUdeviceptr."""
         last = self.last(name)
         plain = re.sub(r"_v\d+$", "", last)
         return plain if plain != last and plain in self.typedefs and self.last(plain) == last else last
 
     def last(self, name):
-        """Follows aliases of one named type to the last named one."""
+        """The last named type in a chain of aliases."""
         while name in self.typedefs and self.typedefs[name][0] == "alias":
             target = self.typedefs[name][1]
             if "*" in target or target in BUILTIN or target not in self.typedefs:
@@ -175,7 +175,7 @@ class Types:
 
 
 def split(symbol):
-    """cuMemcpyDtoH_v2_ptds -> (cuMemcpyDtoH, 2, ptsz): the two suffixes mean the same, per-thread default stream."""
+    """cuMemcpyDtoH_v2_ptds -> (cuMemcpyDtoH, 2, ptsz): both suffixes mean the per-thread default stream."""
     match = re.match(r"(\w+?)(?:_v(\d+))?(_ptsz|_ptds)?$", symbol)
     return match[1], int(match[2] or 1), "ptsz" if match[3] else "default"
 
@@ -234,7 +234,7 @@ def rows(headers, types):
 
 
 def probe(header, types, enums):
-    """Sizes, alignments and enum values as the C compiler sees them."""
+    """Sizes, alignments and enum values from the C compiler."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", header.prologue, "int main(void) {"]
     for name in LAID_OUT:
         if name in header.typedefs:
@@ -275,7 +275,7 @@ def emit(headers):
     for policy, names in policies.items():
         for name in names:
             if name in word or name not in known:
-                sys.exit(f"policies.toml: {name} stands twice or is not in the headers")
+                sys.exit(f"policies.toml: {name} is listed twice or is not in the headers")
             word[name] = policy
     for enum in ("CUdriverProcAddressQueryResult", *ENUMS):
         if enum in types.typedefs:
@@ -299,9 +299,9 @@ def emit(headers):
     files = {}
 
     out = [head, "//! The table of CUDA driver functions: one row for each exported symbol, ordered by name, variant and version.\n\n"]
-    out.append("/// Hands every row of the table to the macro that is named: `driver_api!(callback)` or `driver_api!(path::to::callback)`.\n///\n")
-    out.append("/// The callback gets all rows in one call, each of this form:\n/// ```text\n/// policy symbol (\"name\", since, variant) fn(argument: type, ...);\n/// ```\n")
-    out.append("/// All functions return `CUresult`. The caller has the types in scope: `use sluice_driver_api::types::*;`.\n")
+    out.append("/// Passes all rows of the table to a macro: `driver_api!(callback)` or `driver_api!(path::to::callback)`.\n///\n")
+    out.append("/// The macro receives all rows in one call, each of this form:\n/// ```text\n/// policy symbol (\"name\", since, variant) fn(argument: type, ...);\n/// ```\n")
+    out.append("/// All functions return `CUresult`. The types must be in scope: `use sluice_driver_api::types::*;`.\n")
     out.append("#[macro_export]\nmacro_rules! driver_api {\n    ($($callback:tt)+) => { $($callback)+! {\n")
     for symbol, base, since, variant, signature in table:
         args = ", ".join(f"{name}: {kind}" for name, kind in signature)
@@ -309,8 +309,8 @@ def emit(headers):
     out.append("    } };\n}\n")
     files["table.rs"] = "".join(out)
 
-    out = [head, "//! Handles, enums and opaque types that the table's signatures mention.\n\nuse std::ffi::{c_int, c_uint, c_ulonglong, c_void};\n\n"]
-    out.append("macro_rules! opaque {\n    ($($name:ident)*) => { $(\n        #[doc = concat!(\"`\", stringify!($name), \"`, seen only behind a pointer.\")]\n")
+    out = [head, "//! Handles, enums and opaque types of the table's signatures.\n\nuse std::ffi::{c_int, c_uint, c_ulonglong, c_void};\n\n"]
+    out.append("macro_rules! opaque {\n    ($($name:ident)*) => { $(\n        #[doc = concat!(\"`\", stringify!($name), \"`, used only behind a pointer.\")]\n")
     out.append("        #[repr(C)]\n        #[derive(Debug)]\n        pub struct $name {\n            _opaque: [u8; 0],\n        }\n    )* };\n}\n\n")
     out.append("macro_rules! named {\n    ($($name:ident = $target:ty;)*) => { $(\n        #[doc = concat!(\"The driver's `\", stringify!($name), \"`.\")]\n        pub type $name = $target;\n    )* };\n}\n\n")
     tags = sorted(set(types.handles.values()) | types.opaque)
@@ -324,7 +324,7 @@ def emit(headers):
     out.append("}\n")
     files["handles.rs"] = "".join(out)
 
-    out = [head, "//! Values of the enums that our own programs use, and the sizes that `types.rs` is tested against.\n\nuse super::handles::*;\n\n"]
+    out = [head, "//! Values of the enums that this workspace uses, and the sizes that the tests of `types.rs` compare.\n\nuse super::handles::*;\n\n"]
     out.append("macro_rules! values {\n    ($($kind:ident { $($name:ident = $value:literal)* })*) => { $($(\n        #[doc = concat!(\"`\", stringify!($name), \"` of `\", stringify!($kind), \"`.\")]\n        pub const $name: $kind = $value;\n    )*)* };\n}\n\n")
     out.append("values! {\n")
     for enum in ENUMS:

@@ -1,7 +1,7 @@
-//! Prints the table as text, one `symbol name version flags` per line: what tests/gpu/check_table.c compares a driver with.
-//! Kept current by `cargo run -p sluice-driver-api --example print_table > tests/gpu/driver-table.txt`.
+//! Prints the table as text, one `symbol name version flags` per line. tests/gpu/check_table.c compares it with a driver.
+//! `cargo run -p sluice-driver-api --example print_table > tests/gpu/driver-table.txt` updates the committed text.
 
-#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+#![allow(clippy::print_stdout, reason = "the output of this example")]
 
 use sluice_driver_api::{ENTRIES, Variant};
 

@@ -1,46 +1,46 @@
-//! The table as a sorted array, and the search that `cuGetProcAddress` does in it.
+//! The table as a sorted array, and the lookup of `cuGetProcAddress` in it.
 
 /// What the hook does with a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Puts kernels on the GPU: waits at the gate.
+    /// Launches kernels: waits at the launch gate.
     Launch,
     /// The calling thread waits for the GPU.
     Sync,
-    /// Copies behind the calling thread's back.
+    /// Copies asynchronously.
     Copy,
-    /// Takes GPU memory whose size the arguments tell.
+    /// Allocates GPU memory of a size in the arguments.
     Alloc,
-    /// Gives such memory back.
+    /// Frees such memory.
     Free,
-    /// Tells how much GPU memory there is.
+    /// Returns the amount of GPU memory.
     Query,
-    /// Hands out addresses of driver functions.
+    /// Returns addresses of driver functions.
     Lookup,
     /// Begins or ends a stream capture.
     Capture,
-    /// Makes or ends a stream.
+    /// Makes or destroys a stream.
     Stream,
-    /// Makes or ends a context, or changes which one is current.
+    /// Makes or destroys a context, or changes the current one.
     Context,
-    /// Makes, records, asks, waits for or ends an event.
+    /// Makes, records, queries, waits for or destroys an event.
     Event,
-    /// A command of a stream whose arguments are values.
+    /// A stream command of which all arguments are values, so that the same call can be made later.
     Order,
-    /// A command of a stream that can be made only when its turn has come.
+    /// A stream command that can be made only when the commands before it were made.
     Turn,
-    /// Asks about a stream, or changes how it does what follows.
+    /// Queries a stream, or changes how it executes later commands.
     Ask,
-    /// Changes or ends an executable graph.
+    /// Changes or destroys an executable graph.
     Graph,
-    /// Handed to the driver untouched.
+    /// The hook passes the call to the driver.
     Forward,
 }
 
-/// Which default stream a function means by the null handle.
+/// The default stream that the null handle means in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Variant {
-    /// The legacy default stream, one per context; also every function that has no stream.
+    /// The legacy default stream, one per context; also for functions without a stream.
     Default,
     /// The default stream of the calling thread: symbols that end in `_ptsz` or `_ptds`.
     Ptsz,
@@ -53,9 +53,9 @@ pub struct Entry {
     pub symbol: &'static str,
     /// The name that `cuGetProcAddress` takes, such as `cuMemAlloc`.
     pub name: &'static str,
-    /// The CUDA version (1000 x major + 10 x minor) from which `name` means this symbol.
+    /// The first CUDA version (1000 x major + 10 x minor) in which `name` means this symbol.
     pub since: u32,
-    /// The default stream it works on.
+    /// Its default stream.
     pub variant: Variant,
     /// What the hook does with it.
     pub policy: Policy,
@@ -93,17 +93,19 @@ macro_rules! entries {
 }
 driver_api!(entries);
 
-/// The flag of `cuGetProcAddress` that asks for the per-thread variants (`CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`).
+/// The flag of `cuGetProcAddress` that requests the per-thread variants (`CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`).
 const PER_THREAD: u64 = 2;
 
-/// The symbol that the driver answers to `cuGetProcAddress(name, version, flags)`: the newest ABI that is not newer than
-/// `version`; with flag 2 among the per-thread variants, if the name has any. `None` for unknown names, and for versions
-/// before the function (or, with flag 2, its per-thread variant) existed. Does not allocate.
+/// The symbol that the driver returns for `cuGetProcAddress(name, version, flags)`: the newest ABI that is not newer than `version`.
+/// With flag 2 it is chosen among the per-thread variants, if the name has any.
+///
+/// `None` for unknown names, and for versions before the function (or, with flag 2, its per-thread variant) existed. Does not
+/// allocate.
 pub fn lookup(name: &str, version: i32, flags: u64) -> Option<&'static Entry> {
     lookup_index(name, version, flags).map(|index| &ENTRIES[index])
 }
 
-/// As [`lookup`], but the place in [`ENTRIES`], which is also the place of the row in the table.
+/// As [`lookup`], but returns the index in [`ENTRIES`], which is also the index of the row in the table.
 pub fn lookup_index(name: &str, version: i32, flags: u64) -> Option<usize> {
     let version = u32::try_from(version).ok()?;
     let (first, rows) = rows_of(name);
@@ -116,12 +118,12 @@ pub fn lookup_index(name: &str, version: i32, flags: u64) -> Option<usize> {
         .map(|(index, _)| first + index)
 }
 
-/// The row of an exported symbol, as `dlsym` knows it.
+/// The row of an exported symbol, by the name that `dlsym` takes.
 pub fn find_symbol(symbol: &str) -> Option<&'static Entry> {
     position(symbol).map(|index| &ENTRIES[index])
 }
 
-/// The place of a symbol. A symbol is its base name, at times followed by `_v` and a number and `_ptsz` or `_ptds`.
+/// The index of a symbol. A symbol is a base name, optionally followed by `_v` and a number, and by `_ptsz` or `_ptds`.
 fn position(symbol: &str) -> Option<usize> {
     let plain = symbol.strip_suffix("_ptsz").or_else(|| symbol.strip_suffix("_ptds")).unwrap_or(symbol);
     let base = match plain.rsplit_once("_v") {
@@ -134,7 +136,7 @@ fn position(symbol: &str) -> Option<usize> {
     rows.iter().position(|entry| entry.symbol == symbol).map(|index| first + index)
 }
 
-/// The rows of one base name and the place of the first.
+/// The rows of one base name, and the index of the first.
 fn rows_of(name: &str) -> (usize, &'static [Entry]) {
     let first = ENTRIES.partition_point(|entry| entry.name < name);
     let count = ENTRIES[first..].partition_point(|entry| entry.name == name);

@@ -1,12 +1,19 @@
-//! The CUDA driver API as data: one table of all exported functions, and what follows from it.
+//! The CUDA driver API as data: one table of all exported functions.
 //!
-//! * [`driver_api!`] hands each row (policy word, symbol, key of `cuGetProcAddress`, signature) to a macro of the caller,
-//!   which makes exports, wrappers or tests of it. A function that is in the table cannot be forgotten in one of them.
-//! * [`RealDriver`] holds the addresses of a loaded driver, typed.
-//! * [`lookup`] answers what `cuGetProcAddress` would answer, as a row of the table.
+//! * [`driver_api!`] passes each row (policy, symbol, key of `cuGetProcAddress`, signature) to a macro of the caller, which generates
+//!   exports, wrappers or tests from it. So no function of the table is missing in any of them.
+//! * [`RealDriver`] contains the typed addresses of a loaded driver's functions.
+//! * [`lookup`] returns the row of the function that `cuGetProcAddress` would return.
 //!
-//! The rows come from NVIDIA's headers (`tools/driver-api/generate.py`), the policy words from
-//! `tools/driver-api/policies.toml`. The crate holds no behaviour.
+//! ```
+//! use sluice_driver_api::{Policy, lookup};
+//!
+//! let entry = lookup("cuMemAlloc", 12_000, 0).unwrap();
+//! assert_eq!((entry.symbol, entry.policy), ("cuMemAlloc_v2", Policy::Alloc));
+//! ```
+//!
+//! The rows are generated from NVIDIA's headers (`tools/driver-api/generate.py`), the policies from
+//! `tools/driver-api/policies.toml`. The crate has no behaviour of its own.
 
 #[rustfmt::skip]
 #[macro_use]

@@ -1,10 +1,10 @@
-//! [`CUresult`], what every driver function returns.
+//! [`CUresult`], the return type of every driver function.
 
 use std::fmt;
 
 use crate::status_codes::status_codes;
 
-/// Status of a driver call: 0 is success. Values that the headers do not know are passed on as they are.
+/// Status of a driver call: 0 is success. Values that the headers do not contain are possible and kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 #[must_use]
@@ -26,7 +26,7 @@ macro_rules! constants {
                 }
             }
 
-            /// As [`CUresult::name`], ended by a NUL as `cuGetErrorName` hands it out.
+            /// As [`CUresult::name`], with a terminating NUL as `cuGetErrorName` returns it.
             pub const fn c_name(self) -> Option<&'static std::ffi::CStr> {
                 match self.0 {
                     $($value => match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
@@ -42,7 +42,7 @@ macro_rules! constants {
 status_codes!(constants);
 
 impl CUresult {
-    /// `Ok` for success, the status itself for everything else.
+    /// `Ok` for success, otherwise the status as error.
     pub const fn ok(self) -> Result<(), CUresult> {
         if self.0 == 0 { Ok(()) } else { Err(self) }
     }
@@ -70,12 +70,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_four_bytes_as_in_c() {
+    fn status_is_four_bytes_as_in_c() {
         assert_eq!((size_of::<CUresult>(), align_of::<CUresult>()), (4, 4));
     }
 
     #[test]
-    fn known_and_unknown_statuses_are_told_apart() {
+    fn known_status_is_named_and_unknown_one_is_numbered() {
         assert_eq!(CUresult::ERROR_OUT_OF_MEMORY.to_string(), "CUDA_ERROR_OUT_OF_MEMORY (2)");
         assert_eq!(CUresult(4242).to_string(), "CUDA status 4242");
         assert_eq!(CUresult::SUCCESS.c_name(), Some(c"CUDA_SUCCESS"));

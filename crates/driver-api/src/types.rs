@@ -1,5 +1,5 @@
-//! Types of the driver's ABI. Names and fields are the driver's; structs that go by value or that our own programs read
-//! have their layout here, all others are opaque behind a pointer.
+//! Types of the driver's ABI, with the driver's names and fields. Structs that are passed by value or that this workspace reads have
+//! their layout here; all others are opaque behind a pointer.
 
 #![allow(non_camel_case_types, non_snake_case, reason = "the names are the driver's")]
 
@@ -12,15 +12,15 @@ pub use crate::constants::*;
 pub use crate::handles::*;
 pub use crate::status::CUresult;
 
-/// A host function that a stream runs.
+/// A host function that a stream calls.
 pub type CUhostFn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
-/// A function that a stream calls when it has come so far.
+/// A callback that a stream calls when all earlier commands are completed.
 pub type CUstreamCallback =
     Option<unsafe extern "C" fn(stream: CUstream, status: CUresult, user_data: *mut c_void)>;
 
-/// The null handle's two explicit spellings: legacy default stream, and default stream of the calling thread.
+/// The explicit handle of the legacy default stream.
 pub const CU_STREAM_LEGACY: CUstream = std::ptr::without_provenance_mut(1);
-/// See [`CU_STREAM_LEGACY`].
+/// The explicit handle of the default stream of the calling thread.
 pub const CU_STREAM_PER_THREAD: CUstream = std::ptr::without_provenance_mut(2);
 
 macro_rules! structs {
@@ -48,11 +48,11 @@ macro_rules! structs {
 structs! {
     /// Identifier of a device.
     CUuuid { bytes: [u8; 16], }
-    /// Handle of memory that another process may open; goes by value.
+    /// Handle of memory that another process may open; passed by value.
     CUipcMemHandle { reserved: [u8; 64], }
-    /// Handle of an event that another process may open; goes by value.
+    /// Handle of an event that another process may open; passed by value.
     CUipcEventHandle { reserved: [u8; 64], }
-    /// Where memory is; goes by value.
+    /// Location of memory; passed by value.
     CUmemLocation { kind: CUmemLocationType, id: c_int, }
     /// Geometry and attributes of a launch.
     CUlaunchConfig {
@@ -61,13 +61,13 @@ structs! {
     }
     /// One attribute of a launch; `value` is a union in C.
     CUlaunchAttribute { id: CUlaunchAttributeID, pad: [u8; 4], value: [u64; 8], }
-    /// What `cuMemCreate` is to create; `allocFlags` are eight bytes of flags.
+    /// Properties of the memory that `cuMemCreate` creates. The last four fields are the eight bytes of C's `allocFlags`.
     CUmemAllocationProp {
         kind: CUmemAllocationType, requestedHandleTypes: c_uint, location: CUmemLocation,
         win32HandleMetaData: *mut c_void, compressionType: c_uchar, gpuDirectRDMACapable: c_uchar, usage: c_ushort,
         reserved: [c_uchar; 4],
     }
-    /// What `cuMemPoolCreate` is to create.
+    /// Properties of the pool that `cuMemPoolCreate` creates.
     CUmemPoolProps {
         allocType: CUmemAllocationType, handleTypes: c_uint, location: CUmemLocation, win32SecurityAttributes: *mut c_void,
         maxSize: usize, usage: c_ushort, gpuDirectRDMACapable: c_uchar, reserved: [c_uchar; 53],
@@ -116,7 +116,7 @@ structs! {
         totalConstantMemory: c_int, SIMDWidth: c_int, memPitch: c_int, regsPerBlock: c_int, clockRate: c_int,
         textureAlign: c_int,
     }
-    /// A frame of an EGL stream; goes by value. `frame` is a union of three arrays or three pointers in C.
+    /// A frame of an EGL stream; passed by value. `frame` is a union of three arrays or three pointers in C.
     CUeglFrame {
         frame: [*mut c_void; 3], width: c_uint, height: c_uint, depth: c_uint, pitch: c_uint, planeCount: c_uint,
         numChannels: c_uint, frameType: c_uint, eglColorFormat: c_uint, cuFormat: CUarray_format,
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structs_are_as_large_and_aligned_as_the_c_compiler_makes_them() {
+    fn structs_have_the_c_compilers_size_and_alignment() {
         let mut ours = STRUCTS.to_vec();
         ours.sort_unstable();
         assert_eq!(ours, LAYOUTS);

@@ -5,21 +5,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::driver::Error;
-use crate::grow::Growth;
+use crate::growth::Growth;
 use crate::kernel;
 use crate::memory::DeviceBuffer;
-use crate::record::{BeCounts, BufferState, Record};
-use crate::report::{PROGRESS_EVERY, RunError};
+use crate::record::{BeCounts, BufferState, PROGRESS_EVERY, Record};
+use crate::run_error::RunError;
 use crate::session::{Event, Session, Stream};
 use crate::stop::Stop;
 
-/// Fills every SM of an H200 twice.
+/// Blocks of a kernel that fills every SM of an H200 twice.
 pub const BLOCKS: u32 = 264;
 
-/// Time between two steps of memory growth, so that it happens beside the kernels and not before them.
+/// Time between two steps of memory growth, so that memory grows while kernels run.
 const GROW_EVERY: Duration = Duration::from_millis(5);
 
-/// What to run.
+/// The configuration of a run.
 #[derive(Debug, Clone)]
 pub struct BeConfig {
     /// Device ordinal.
@@ -32,25 +32,24 @@ pub struct BeConfig {
     pub blocks: u32,
     /// Words in the buffer that the kernels work on.
     pub elements: u32,
-    /// Bytes of device memory to hold besides the buffer; a refusal is counted and survived.
+    /// Bytes of device memory to allocate besides the buffer; a refusal is counted and the run continues.
     pub memory: u64,
     /// Allocate while running until not one more byte is granted.
     pub grow: bool,
-    /// Launch nothing after this time, but stay.
+    /// Launch nothing after this time, but do not end.
     pub idle_after: Option<Duration>,
-    /// Launch for the first time, wait, pause for the second, and again.
+    /// Alternate between launching for the first time and pausing for the second.
     pub bursts: Option<(Duration, Duration)>,
-    /// Once set up, wait for a mark on standard input.
+    /// After the setup, wait for a mark on standard input.
     pub start_with_mark: bool,
-    /// When to end.
+    /// When the run ends.
     pub stop: Stop,
 }
 
-/// Runs until the configuration's end and prints [`Record`]s.
+/// Runs until the configured end and prints [`Record`]s.
 ///
 /// # Errors
-/// If the device cannot be set up or the output cannot be written. A driver error during the run ends it and is in the last
-/// record.
+/// The device cannot be set up, or the output cannot be written. A driver error during the run ends it and is in the last record.
 pub fn run(config: &BeConfig, out: &mut impl Write) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
     let mut run = Run::start(config, &session)?;
@@ -77,7 +76,7 @@ pub fn run(config: &BeConfig, out: &mut impl Write) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The state of a run; `begin` is when the first kernel had ended.
+/// The state of a run. `begin` is the time at which the first kernel was completed.
 struct Run<'s> {
     config: &'s BeConfig,
     session: &'s Session,
@@ -89,7 +88,7 @@ struct Run<'s> {
     iterations: u32,
     begin: Instant,
     counts: BeCounts,
-    /// When the last kernel was seen to end, unless a pause of ours lies between.
+    /// When the last kernel was completed; `None` after a pause of the generator.
     last_end: Option<Instant>,
 }
 
@@ -146,20 +145,20 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// Launches one kernel, after waiting for the oldest one if `depth` are in flight.
+    /// Launches one kernel. Waits for the oldest one first if `depth` are in flight.
     fn launch(&mut self) -> Result<(), Error> {
         let depth = self.in_flight.len() as u64;
         if self.counts.launches - self.counts.completed == depth {
             self.wait_for_oldest()?;
         }
         self.stream.launch(&self.buffer, self.config.blocks, self.iterations)?;
-        let place = self.place(self.counts.launches);
+        let index = self.event_index(self.counts.launches);
         self.counts.launches += 1;
-        self.in_flight[place].record(&self.stream)
+        self.in_flight[index].record(&self.stream)
     }
 
     fn wait_for_oldest(&mut self) -> Result<(), Error> {
-        self.in_flight[self.place(self.counts.completed)].wait()?;
+        self.in_flight[self.event_index(self.counts.completed)].wait()?;
         self.counts.completed += 1;
         let now = Instant::now();
         if let Some(last) = self.last_end.replace(now) {
@@ -176,13 +175,13 @@ impl<'s> Run<'s> {
         Ok(())
     }
 
-    /// The event of launch number `launch`.
+    /// The index of the event of launch number `launch`.
     #[expect(clippy::cast_possible_truncation, reason = "a remainder of a length")]
-    fn place(&self, launch: u64) -> usize {
+    fn event_index(&self, launch: u64) -> usize {
         (launch % self.in_flight.len() as u64) as usize
     }
 
-    /// Allocates `bytes` to keep. Returns whether they were granted; a refusal is counted.
+    /// Allocates `bytes` and keeps them. Returns whether they were granted; a refusal is counted.
     fn hold(&mut self, bytes: u64) -> Result<bool, Error> {
         match DeviceBuffer::new(self.session, bytes) {
             Ok(chunk) => {
@@ -220,7 +219,7 @@ impl<'s> Run<'s> {
     }
 }
 
-/// How long to launch nothing at `elapsed` since the begin; `None` while the generator should launch.
+/// The remaining time of a pause at `elapsed` since the begin; `None` while the generator launches.
 fn pause(config: &BeConfig, elapsed: Duration) -> Option<Duration> {
     if config.idle_after.is_some_and(|after| elapsed >= after) {
         return Some(Duration::MAX);
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_followed_by_its_gap_again_and_again() {
+    fn bursts_and_pauses_alternate() {
         let ms = Duration::from_millis;
         let config = config(None, Some((ms(30), ms(70))));
         assert_eq!(pause(&config, ms(29)), None);
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_tenant_stays_idle() {
+    fn generator_stays_idle_after_its_time() {
         let config = config(Some(Duration::from_secs(1)), None);
         assert_eq!(pause(&config, Duration::from_millis(999)), None);
         assert!(

@@ -1,4 +1,4 @@
-//! Other processes, held at their next CUDA call from outside (driver 570 and later).
+//! The driver's lock (driver 570 and later): it stops another process at its next CUDA call.
 
 use std::ptr;
 
@@ -6,18 +6,18 @@ use sluice_driver_api::types::CUprocessState;
 
 use crate::driver::{Driver, Error, check, function};
 
-/// `CUcheckpointLockArgs`: a time limit in milliseconds, and nothing but zeroes behind it.
+/// `CUcheckpointLockArgs`: a time limit in milliseconds, then zeroes.
 #[repr(C, align(8))]
 struct LockArgs {
     timeout_ms: u32,
     reserved: [u32; 15],
 }
 
-/// Holds a process at its next CUDA call, once what it has submitted is done; it stays held until [`unlock`].
+/// Locks a process: after its submitted work has ended, it waits in its next CUDA call until [`unlock`].
 ///
 /// # Errors
-/// Those of the driver: `ERROR_NOT_READY` (600) if the work took longer than `timeout_ms`, and then nothing is held;
-/// `ERROR_OPERATING_SYSTEM` (304) without the right to do that to the process. A driver before 570 has no such function.
+/// The driver's: `ERROR_NOT_READY` (600) if the work took longer than `timeout_ms`, and then the process is not locked;
+/// `ERROR_OPERATING_SYSTEM` (304) without the permission. A driver before 570 has no such function.
 pub fn lock(driver: &Driver, pid: i32, timeout_ms: u32) -> Result<(), Error> {
     let lock = function!(driver, cuCheckpointProcessLock)?;
     let mut arguments = LockArgs { timeout_ms, reserved: [0; 15] };
@@ -25,20 +25,20 @@ pub fn lock(driver: &Driver, pid: i32, timeout_ms: u32) -> Result<(), Error> {
     check("cuCheckpointProcessLock", unsafe { lock(pid, (&raw mut arguments).cast()) })
 }
 
-/// Lets a held process go on.
+/// Unlocks a process.
 ///
 /// # Errors
-/// Those of the driver: the process is not held, or is no more.
+/// The driver's: the process is not locked, or has ended.
 pub fn unlock(driver: &Driver, pid: i32) -> Result<(), Error> {
     let unlock = function!(driver, cuCheckpointProcessUnlock)?;
     // SAFETY: the driver documents that the arguments may be absent.
     check("cuCheckpointProcessUnlock", unsafe { unlock(pid, ptr::null_mut()) })
 }
 
-/// Whether a process is held, by whomever.
+/// Whether a process is locked, by any process.
 ///
 /// # Errors
-/// Those of the driver: the process does not use it, or is no more. A driver before 570 has no such function.
+/// The driver's: the process does not use the driver, or has ended. A driver before 570 has no such function.
 pub fn is_locked(driver: &Driver, pid: i32) -> Result<bool, Error> {
     /// CU_PROCESS_STATE_RUNNING.
     const RUNNING: CUprocessState = 0;

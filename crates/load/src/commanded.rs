@@ -1,10 +1,11 @@
-//! Generators that work on command, a block at a time, so that the arms of a measurement take turns without starting a process
-//! for each: commands come as JSON lines on standard input, each is answered with one JSON line. They end with their input.
+//! Generators that execute commands: JSON lines on standard input, each answered with one JSON line. They end with their input.
+//!
+//! A measurement alternates between its arms in blocks, and the same processes serve all of them.
 
 pub mod be;
+mod hook_api;
 pub mod lc;
-mod looks;
-mod program;
+mod progress;
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -13,48 +14,48 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::record::BufferState;
-use crate::report::RunError;
+use crate::run_error::RunError;
 
-/// What to do next. Times are nanoseconds since the Unix epoch, which all processes of a machine agree on.
+/// A command. Times are nanoseconds since the Unix epoch, which are the same for all processes of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
-    /// Latency-critical: requests that arrive at a rate.
+    /// Latency-critical: serves requests that arrive at a rate.
     Serve {
-        /// Requests that count.
+        /// Measured requests.
         requests: u32,
-        /// Requests before those, which do not.
+        /// Requests before those, which are not measured.
         warm_up: u32,
         /// Mean time between two arrivals, microseconds.
         period_us: f64,
-        /// `sluice_hint` so long before each arrival, microseconds, at most [`lc::MAX_LEAD_US`]; 0: never.
+        /// Time from `sluice_hint` to the arrival, microseconds, at most [`lc::MAX_LEAD_US`]; 0: no hints.
         lead_us: u32,
     },
-    /// Best effort: kernels back to back until [`Command::Stop`].
+    /// Best effort: launches kernels back to back until [`Command::Stop`].
     Run {
         /// Time of a kernel on an H200, microseconds.
         kernel_us: f64,
     },
     /// Ends [`Command::Run`].
     Stop {
-        /// Begin of the span in which kernels count.
+        /// Begin of the measured span.
         from_ns: u64,
-        /// Its end.
+        /// End of the measured span.
         to_ns: u64,
     },
 }
 
-/// What a generator says.
+/// A generator's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
-    /// Its first kernel has run; commands are waited for.
+    /// The first kernel has run, and the generator waits for commands.
     Ready {
         /// Process id.
         pid: u32,
-        /// Name of the device as the driver gives it.
+        /// The driver's name of the device.
         device: String,
-        /// The hook is in this process.
+        /// Whether the hook is loaded in this process.
         hooked: bool,
     },
     /// After [`Command::Run`]: the first kernel of that length has ended.
@@ -65,49 +66,49 @@ pub enum Answer {
     Ran(Ran),
 }
 
-/// A block of requests.
+/// The measurement of a block of requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Served {
-    /// From a request's arrival to its answer, nanoseconds, in order.
+    /// Time from each request's arrival to its answer, nanoseconds, in order.
     pub latencies_ns: Vec<u64>,
-    /// Arrival of the first that counts.
+    /// Arrival of the first measured request.
     pub from_ns: u64,
-    /// Answer of the last.
+    /// Answer of the last request.
     pub to_ns: u64,
-    /// Results of `sluice_hint`, how often each.
+    /// Counts of the results of `sluice_hint`.
     pub hints: BTreeMap<String, u64>,
-    /// Holds that the hook has launched meanwhile, for requests that do not count too.
+    /// Hold kernels that the hook launched during the block, the warm-up included.
     pub holds: u64,
-    /// The buffer, and the launches that it has to be the result of.
-    pub proof: Proof,
+    /// The buffer, and the count of launches.
+    pub proof: LaunchEvidence,
 }
 
-/// Kernels of a block.
+/// The measurement of a block of kernels.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
-    /// Kernels that ended within the span; those around its ends count in proportion to the time.
+    /// Kernels completed within the span; those at its ends count in proportion to the time.
     pub kernels: f64,
-    /// The whole span, nanoseconds, however long of it nothing ended.
+    /// Length of the whole span, nanoseconds, including any time in which no kernel was completed.
     pub span_ns: u64,
-    /// From the last look before the span to its begin, nanoseconds: how long nothing had been seen to end.
+    /// Time from the last completion seen before the span to its begin, nanoseconds.
     pub before_ns: Option<u64>,
-    /// From the span's begin to the first look in it, nanoseconds.
+    /// Time from the span's begin to the first completion seen in it, nanoseconds.
     pub first_ns: Option<u64>,
-    /// The buffer, and the launches that it has to be the result of.
-    pub proof: Proof,
+    /// The buffer, and the count of launches.
+    pub proof: LaunchEvidence,
 }
 
-/// What a generator claims to have launched since it started, beside what its buffer says.
+/// The count of launches that a generator reports, and the buffer that proves it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Proof {
-    /// Kernels.
+pub struct LaunchEvidence {
+    /// Kernels launched since the generator started.
     pub launches: u64,
-    /// The buffer that each of them has changed.
+    /// The buffer, which every kernel changes.
     pub buffer: BufferState,
 }
 
-impl Proof {
-    /// True if exactly so many kernels ran.
+impl LaunchEvidence {
+    /// Whether exactly this many kernels ran.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.buffer.is_after(self.launches)
@@ -118,7 +119,7 @@ impl Answer {
     /// Writes the answer as one line and flushes it.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// The sink's error.
     pub fn write_to(&self, sink: &mut impl Write) -> io::Result<()> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
@@ -127,7 +128,7 @@ impl Answer {
     }
 }
 
-/// The next command; `None` at the end of the input.
+/// Reads the next command; `None` at the end of the input.
 fn next_command(input: &mut impl BufRead) -> Result<Option<Command>, RunError> {
     let mut line = String::new();
     if input.read_line(&mut line)? == 0 {
@@ -136,7 +137,7 @@ fn next_command(input: &mut impl BufRead) -> Result<Option<Command>, RunError> {
     serde_json::from_str(&line).map(Some).map_err(|why| RunError::Command(line.trim().to_owned(), why))
 }
 
-/// Now, nanoseconds since the Unix epoch: the clock of [`Command`]s.
+/// The current time, nanoseconds since the Unix epoch: the clock of [`Command`]s.
 #[must_use]
 pub fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_reads_back_the_same_and_the_input_ends() {
+    fn command_is_decoded_as_encoded_and_the_end_of_input_is_none() {
         let stop = Command::Stop { from_ns: 1, to_ns: 2 };
         let text = serde_json::to_string(&stop).unwrap() + "\n";
         let mut input = text.as_bytes();
@@ -157,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_quoted() {
-        let why = next_command(&mut &b"dance\n"[..]).unwrap_err().to_string();
-        assert!(why.contains("dance"), "{why}");
+    fn malformed_command_is_quoted_in_the_error() {
+        let why = next_command(&mut &b"unknown\n"[..]).unwrap_err().to_string();
+        assert!(why.contains("`unknown`"), "{why}");
     }
 }

@@ -1,4 +1,4 @@
-//! The CUDA driver as an ordinary program finds it: `dlopen("libcuda.so.1")`, `dlsym`. A preloaded hook sees both.
+//! The CUDA driver as an ordinary program finds it: `dlopen("libcuda.so.1")`, `dlsym`. A preloaded hook intercepts both.
 
 use std::ffi::{CStr, c_void};
 use std::path::Path;
@@ -9,15 +9,15 @@ use sluice_driver_api::types::{CUdevice_attribute, CUuuid};
 use sluice_driver_api::{CUresult, RealDriver};
 use thiserror::Error;
 
-/// Why a driver call did not do its work.
+/// Why a driver call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The library is not there or cannot be loaded.
+    /// The library cannot be loaded.
     #[error("cannot load {path}: {why}")]
     NoLibrary {
-        /// What was to be loaded.
+        /// Path of the library.
         path: String,
-        /// What the loader says.
+        /// The loader's message.
         why: String,
     },
     /// The library lacks a function that the generators need.
@@ -28,7 +28,7 @@ pub enum Error {
     Failed {
         /// Name of the function.
         call: &'static str,
-        /// What it returned.
+        /// The status that it returned.
         status: CUresult,
     },
     /// A size does not fit in memory of this kind.
@@ -37,22 +37,20 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if memory was refused: by the driver, or by a hook that keeps a limit.
+    /// Whether memory was refused: by the driver, or by a hook that enforces a limit.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Failed { status: CUresult::ERROR_OUT_OF_MEMORY, .. })
     }
-}
 
-impl Error {
-    /// True if something did not end within its time.
+    /// Whether the operation did not end within its time.
     #[must_use]
     pub fn is_not_ready(&self) -> bool {
         matches!(self, Self::Failed { status: CUresult::ERROR_NOT_READY, .. })
     }
 }
 
-/// Turns a status into a result that names the call.
+/// Converts a status to a result that names the call.
 pub(crate) fn check(call: &'static str, status: CUresult) -> Result<(), Error> {
     if status == CUresult::SUCCESS { Ok(()) } else { Err(Error::Failed { call, status }) }
 }
@@ -75,23 +73,25 @@ impl Driver {
     /// Loads `libcuda.so.1` by the loader's rules and calls `cuInit`.
     ///
     /// # Errors
-    /// If there is no such library, or it finds no device.
+    /// The library cannot be loaded, or it finds no device.
     pub fn open() -> Result<Self, Error> {
         Self::open_library("libcuda.so.1".as_ref())
     }
 
-    /// The same with another library that exports the driver API: the hook, say, beside the driver that it forwards to.
+    /// As [`Self::open`], with another library that exports the driver API, for example the hook.
     ///
     /// # Errors
-    /// If there is no such library, or it finds no device.
+    /// The library cannot be loaded, or it finds no device.
     pub fn open_library(path: &Path) -> Result<Self, Error> {
-        // SAFETY: libcuda's initialisers have no preconditions; any CUDA program runs them in the same way. So it is with
-        // the hook's, which is made to be loaded into programs that know nothing of it.
-        let library = unsafe { Library::new(path) }
-            .map_err(|why| Error::NoLibrary { path: path.display().to_string(), why: reason(&why) })?;
+        // SAFETY: libcuda's initialisers have no preconditions; every CUDA program runs them in the same way. The hook's
+        // initialisers have none either, because the hook is loaded into arbitrary programs.
+        let library = unsafe { Library::new(path) }.map_err(|why| Error::NoLibrary {
+            path: path.display().to_string(),
+            why: loader_message(&why),
+        })?;
         let library: &'static Library = Box::leak(Box::new(library));
-        // SAFETY: each address is what libcuda exports under that name, hence a function of the driver's type for that
-        // name, and the library is never unloaded.
+        // SAFETY: libcuda exports each address under that name, so it is a function of the driver's type for that name. The
+        // library is never unloaded.
         let api = unsafe { RealDriver::load(|name| address(library, name)) };
         let driver = Self { api };
         let init = function!(driver, cuInit)?;
@@ -103,7 +103,7 @@ impl Driver {
     /// Number of devices.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn device_count(&self) -> Result<i32, Error> {
         let mut count = 0;
         let get = function!(self, cuDeviceGetCount)?;
@@ -112,10 +112,10 @@ impl Driver {
         Ok(count)
     }
 
-    /// Version of the CUDA API that the driver speaks: 1000 × major + 10 × minor.
+    /// Version of the driver's CUDA API: 1000 × major + 10 × minor.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn cuda_version(&self) -> Result<i32, Error> {
         let mut version = 0;
         let get = function!(self, cuDriverGetVersion)?;
@@ -127,7 +127,7 @@ impl Driver {
     /// An attribute of a device, by its number in the driver API.
     ///
     /// # Errors
-    /// Those of the driver: it does not know the attribute, or there is no such device.
+    /// The driver's error: it does not know the attribute, or there is no such device.
     pub fn attribute(&self, ordinal: i32, attribute: CUdevice_attribute) -> Result<i32, Error> {
         let (mut device, mut value) = (0, 0);
         let get = function!(self, cuDeviceGet)?;
@@ -142,7 +142,7 @@ impl Driver {
     /// Name of a device.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn device_name(&self, ordinal: i32) -> Result<String, Error> {
         let (mut device, mut text) = (0, [0_u8; 256]);
         let get = function!(self, cuDeviceGet)?;
@@ -155,10 +155,10 @@ impl Driver {
         Ok(text.unwrap_or_default())
     }
 
-    /// Identity of a device, as NVML writes it: `GPU-` and the UUID.
+    /// UUID of a device as NVML writes it: `GPU-` and the UUID.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn device_uuid(&self, ordinal: i32) -> Result<String, Error> {
         let (mut device, mut uuid) = (0, CUuuid { bytes: [0; 16] });
         let get = function!(self, cuDeviceGet)?;
@@ -175,8 +175,8 @@ impl Driver {
     }
 }
 
-/// What the loader says; libloading keeps it behind its own words.
-fn reason(why: &libloading::Error) -> String {
+/// The loader's own message, which is the source of libloading's error.
+fn loader_message(why: &libloading::Error) -> String {
     std::error::Error::source(why).map_or_else(|| why.to_string(), ToString::to_string)
 }
 
@@ -190,7 +190,7 @@ fn nvml_uuid(bytes: [u8; 16]) -> String {
 }
 
 fn address(library: &'static Library, name: &CStr) -> *mut c_void {
-    // SAFETY: the symbol is only read as an address; `RealDriver` gives it the type of the function of that name.
+    // SAFETY: the symbol is only read as an address; `RealDriver` gives it the type of the function with that name.
     let found = unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) };
     found.map_or(ptr::null_mut(), |symbol| *symbol)
 }
@@ -200,13 +200,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_is_written_as_nvml_writes_it() {
+    fn uuid_is_written_as_nvml_writes_it() {
         let bytes = [0x5a, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff];
         assert_eq!(nvml_uuid(bytes), "GPU-5a010203-0405-0607-0809-0a0b0c0d0eff");
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_named() {
+    fn missing_library_is_named_in_the_error() {
         let why = Driver::open_library(Path::new("/nowhere/libcuda.so.1")).err().map(|why| why.to_string());
         assert!(why.is_some_and(|why| why.contains("/nowhere/libcuda.so.1") && why.contains("No such file")));
     }

@@ -1,4 +1,4 @@
-//! What the driver says of itself and of a device, without a context.
+//! What the driver reports about itself and a device, without a context.
 
 use serde::{Deserialize, Serialize};
 use sluice_driver_api::types::{
@@ -9,12 +9,12 @@ use sluice_driver_api::types::{
 
 use crate::driver::{Driver, Error};
 
-/// Answers of the driver. None of it is proof of anything.
+/// The driver's reports. They do not prove that a feature works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// Version of the CUDA API: 1000 × major + 10 × minor.
     pub cuda: i32,
-    /// Devices that this process sees.
+    /// Devices visible to this process.
     pub devices: i32,
     /// Name of the device.
     pub name: String,
@@ -24,19 +24,19 @@ pub struct Facts {
     pub capability: (i32, i32),
     /// CU_COMPUTEMODE: 0 default, 2 prohibited, 3 exclusive to one process.
     pub compute_mode: i32,
-    /// This process would be a client of an MPS server; nothing if the driver cannot say.
+    /// Whether this process would be a client of an MPS server; `None` if the driver does not report it.
     pub mps: Option<bool>,
-    /// Streams can wait for words in memory; nothing where the attribute is no longer answered.
+    /// Whether streams can wait for words in memory; `None` if the driver does not report the attribute any more.
     pub memory_ops: Option<bool>,
-    /// Memory that this process cannot write can be registered.
+    /// Whether memory that this process cannot write can be registered; `None` if the driver does not report it.
     pub read_only_registration: Option<bool>,
 }
 
 impl Facts {
-    /// Asks the driver about device `ordinal`.
+    /// Queries the driver about device `ordinal`.
     ///
     /// # Errors
-    /// Those of the driver; attributes that it does not know are not among them.
+    /// The driver's errors, except for the optional attributes.
     pub fn of(driver: &Driver, ordinal: i32) -> Result<Self, Error> {
         let number = |attribute| driver.attribute(ordinal, attribute);
         let flag = |attribute| number(attribute).ok().map(|value| value != 0);

@@ -1,4 +1,5 @@
-//! Whether a stream waits for a word in host memory, and goes on when the host stores there: tried, not asked for.
+//! The test of stream gates: a stream waits for a word in host memory, and continues after the host has stored it. The evidence is the
+//! effect, not the driver's attribute.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -22,33 +23,33 @@ const DEVICEMAP: u32 = 2;
 const READ_ONLY: u32 = 8;
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// Kernels that run beside a stream that should stand.
-const BESIDE: u32 = 8;
-/// Time of each.
-const KERNEL: Duration = Duration::from_micros(500);
-/// How long a released stream may take: it is a matter of microseconds.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Time between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Kernels that run on another stream while the gated stream should wait.
+const OTHER_KERNELS: u32 = 8;
+/// Time of each of them.
+const KERNEL_TIME: Duration = Duration::from_micros(500);
+/// Limit for a released stream to continue; it normally takes microseconds.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Interval at which the released stream is checked.
+const CHECK_EVERY: Duration = Duration::from_millis(1);
 
-/// What came of a trial.
+/// The result of the test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "gate", rename_all = "snake_case")]
 pub enum Outcome {
-    /// The stream stood while others ran, and went on after the store.
+    /// The stream waited while another ran, and continued after the store.
     Works,
     /// The driver refused.
     Refused {
-        /// The call, and what it returned.
+        /// The call, and its status.
         why: String,
     },
-    /// The stream went on without the store.
+    /// The stream continued without the store.
     DoesNotWait,
-    /// The stream still stood seconds after the store. It cannot be cleaned up: the process has to be killed.
+    /// The stream still waited seconds after the store. Its resources cannot be released, so the process must be killed.
     NotReleased,
 }
 
-/// A stream waits for a word of an ordinary shared page.
+/// Tests a stream that waits for a word of an ordinary shared page.
 #[must_use]
 pub fn writable(session: &Session) -> Outcome {
     outcome(
@@ -56,7 +57,7 @@ pub fn writable(session: &Session) -> Outcome {
     )
 }
 
-/// A stream waits for a word of a page that this mapping cannot write, as a tenant would that must not open its own gate.
+/// Tests a stream that waits for a word of a read-only mapping, as a client does that must not open its own stream gate.
 #[must_use]
 pub fn read_only(session: &Session) -> Outcome {
     let made = SharedPage::create("sluice-gate").and_then(|(writer, file)| {
@@ -68,91 +69,96 @@ pub fn read_only(session: &Session) -> Outcome {
     outcome(tried)
 }
 
-/// Why a trial did not get to its end.
-enum Failed {
+/// Why a test did not reach its end.
+enum TestError {
     Driver(Error),
     System(std::io::Error),
 }
 
-impl From<Error> for Failed {
+impl From<Error> for TestError {
     fn from(error: Error) -> Self {
         Self::Driver(error)
     }
 }
 
-fn io(error: std::io::Error) -> Failed {
-    Failed::System(error)
+fn io(error: std::io::Error) -> TestError {
+    TestError::System(error)
 }
 
-fn outcome(tried: Result<Outcome, Failed>) -> Outcome {
+fn outcome(tried: Result<Outcome, TestError>) -> Outcome {
     let refused = |why: String| Outcome::Refused { why };
     tried.unwrap_or_else(|failed| match failed {
-        Failed::Driver(error) => refused(error.to_string()),
-        Failed::System(error) => refused(format!("cannot make a page: {error}")),
+        TestError::Driver(error) => refused(error.to_string()),
+        TestError::System(error) => refused(format!("cannot make a page: {error}")),
     })
 }
 
-/// The GPU looks at `seen`, the host stores to `stored`; both are mappings of one page.
-fn attempt(session: &Session, seen: &SharedPage, stored: &SharedPage, flags: u32) -> Result<Outcome, Failed> {
-    let page = Registered::new(session, seen, DEVICEMAP | flags)?;
-    let (gated, beside) = (session.stream()?, session.stream()?);
+/// The GPU reads `read`, the host stores to `stored`; both are mappings of one page.
+fn attempt(
+    session: &Session,
+    read: &SharedPage,
+    stored: &SharedPage,
+    flags: u32,
+) -> Result<Outcome, TestError> {
+    let page = RegisteredPage::new(session, read, DEVICEMAP | flags)?;
+    let (gated, other) = (session.stream()?, session.stream()?);
     let buffer = DeviceBuffer::with_initial_words(session, 1024)?;
     page.wait(&gated)?;
     let reached = session.event()?;
     reached.record(&gated)?;
-    for _ in 0..BESIDE {
-        beside.launch(&buffer, 1, kernel::iterations(KERNEL))?;
+    for _ in 0..OTHER_KERNELS {
+        other.launch(&buffer, 1, kernel::iterations(KERNEL_TIME))?;
     }
-    beside.synchronize()?;
+    other.synchronize()?;
     if reached.is_reached()? {
         return Ok(Outcome::DoesNotWait);
     }
     let word: Option<&AtomicU64> = stored.words().first();
     word.into_iter().for_each(|word| word.store(1, Ordering::SeqCst));
-    let until = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + RELEASE_TIMEOUT;
     while !reached.is_reached()? {
-        if Instant::now() >= until {
-            // Whoever cleaned up would wait for ever.
-            let _stuck = ManuallyDrop::new((reached, buffer, beside, gated, page));
+        if Instant::now() >= deadline {
+            // Releasing these would wait for the stream without end.
+            let _stuck = ManuallyDrop::new((reached, buffer, other, gated, page));
             return Ok(Outcome::NotReleased);
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(CHECK_EVERY);
     }
     Ok(Outcome::Works)
 }
 
-/// A page that the device can read.
-struct Registered<'s> {
+/// A page registered with the driver, which the device can read.
+struct RegisteredPage<'s> {
     session: &'s Session,
     page: *mut c_void,
     address: u64,
 }
 
-impl<'s> Registered<'s> {
+impl<'s> RegisteredPage<'s> {
     fn new(session: &'s Session, page: &SharedPage, flags: u32) -> Result<Self, Error> {
         let page: *mut c_void = std::ptr::from_ref(page.words()).cast_mut().cast();
         let register = function!(session.driver(), cuMemHostRegister_v2)?;
-        // SAFETY: a whole mapped page, which the caller keeps mapped until this is dropped.
+        // SAFETY: a whole mapped page, which the caller keeps mapped until this value is dropped.
         check("cuMemHostRegister", unsafe { register(page, PAGE, flags) })?;
         let mut registered = Self { session, page, address: 0 };
         let get = function!(session.driver(), cuMemHostGetDevicePointer_v2)?;
-        // SAFETY: the driver writes one address to a field of ours; the page was just registered.
+        // SAFETY: the driver writes one address to the field; the page was just registered.
         let status = unsafe { get(&raw mut registered.address, page, 0) };
         check("cuMemHostGetDevicePointer", status)?;
         Ok(registered)
     }
 
-    /// Holds a stream until the first word of the page is at least 1.
+    /// Makes a stream wait until the first word of the page is at least 1.
     fn wait(&self, stream: &Stream<'_>) -> Result<(), Error> {
         let wait = function!(self.session.driver(), cuStreamWaitValue32_v2)?;
-        // SAFETY: the stream is alive, and the word lies in a registered page that outlives the wait: who gives up on it
-        // ends the process.
+        // SAFETY: the stream is alive, and the word is in a registered page that outlives the wait: after a timeout the page is never
+        // released.
         let status = unsafe { wait(stream.handle(), self.address, 1, CU_STREAM_WAIT_VALUE_GEQ) };
         check("cuStreamWaitValue32", status)
     }
 }
 
-impl Drop for Registered<'_> {
+impl Drop for RegisteredPage<'_> {
     fn drop(&mut self) {
         if let Some(unregister) = self.session.driver().api().cuMemHostUnregister {
             // SAFETY: registered in `new`, and only there.

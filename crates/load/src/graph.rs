@@ -11,7 +11,7 @@ use crate::session::{Session, Stream};
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: u32 = 2;
 
-/// An executable graph. It lives until the process ends, as the session's kernel does.
+/// An executable graph. Like the session's kernel it exists until the process ends.
 #[derive(Debug)]
 pub struct Graph<'s> {
     session: &'s Session,
@@ -19,11 +19,11 @@ pub struct Graph<'s> {
 }
 
 impl<'s> Graph<'s> {
-    /// Of one launch of `spin` over `buffer`, which the caller keeps for as long as the graph is launched; see [`Stream::launch`]. Nothing
-    /// else may be given to `stream` meanwhile.
+    /// Captures a graph of one launch of `spin` over `buffer` ([`Stream::launch`]). The caller keeps `buffer` as long as the graph is
+    /// launched, and submits nothing else to `stream` during the capture.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn of_a_kernel(
         session: &'s Session,
         stream: &Stream<'_>,
@@ -45,10 +45,10 @@ impl<'s> Graph<'s> {
         Ok(Self { session, exec })
     }
 
-    /// Launches it.
+    /// Launches the graph.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn launch(&self, stream: &Stream<'_>) -> Result<(), Error> {
         let launch = function!(self.session.driver(), cuGraphLaunch)?;
         // SAFETY: the graph is never destroyed, and the stream lives as long as its borrow.

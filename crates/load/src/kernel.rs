@@ -1,5 +1,6 @@
-//! The one kernel of the generators, `spin(ptr, n, iters)`: a fixed amount of dependent arithmetic, then one step of `mix` on
-//! `n` words. `mix` is not idempotent, so the buffer tells how many kernels ran: none lost, none repeated.
+//! The kernel of the generators, `spin(ptr, n, iters)`: a fixed amount of dependent arithmetic, then one step of `mix` on `n` words.
+//!
+//! `mix` is not idempotent, so the buffer shows how many kernels ran: a lost or repeated kernel changes its checksum.
 
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ pub const NAME: &str = "spin";
 
 /// The kernel for a GPU, any since sm_50, before its innermost line is repeated.
 const PTX: &str = include_str!("kernels/spin.ptx");
-/// The line that [`module_for`] repeats, as it is marked, and how often.
+/// The marked line that [`module_for`] repeats, and how often.
 const REPEATED: (&str, usize) = ("    fma.rn.f32 %x, %x, %a, %b; // 256 times\n", 256);
 
 /// The same kernel for the simulator.
 pub const SIMULATED: &str = include_str!("kernels/spin.sim");
 
-/// Device names of simulated GPUs begin with this.
+/// Prefix of the device names of simulated GPUs.
 pub const SIMULATED_DEVICE: &str = "Sluice Simulated";
 
 /// Time of one iteration on an H200 at 1.98 GHz (four cycles), in nanoseconds.
@@ -26,7 +27,7 @@ pub const BLOCK: u32 = 1024;
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 const INCREMENT: u64 = 1_442_695_040_888_963_407;
 
-/// The module text that a device of this name understands.
+/// The module text for a device of this name.
 #[must_use]
 pub fn module_for(device_name: &str) -> String {
     if device_name.starts_with(SIMULATED_DEVICE) {
@@ -49,20 +50,20 @@ pub fn initial(index: u64) -> u64 {
     index.rotate_left(17) ^ 0x51_u64
 }
 
-/// What a launch makes of word `index`.
+/// Word `index` after one more launch.
 #[must_use]
 pub fn mix(word: u64, index: u64) -> u64 {
     word.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT).wrapping_add(index)
 }
 
-/// Digest of a buffer; it depends on every word and its place (FNV-1a over words).
+/// Checksum of a buffer; it depends on every word and its index (FNV-1a over words).
 #[must_use]
 pub fn checksum(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0xcbf2_9ce4_8422_2325, |sum, word| (sum ^ word).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Digest of a buffer of `n` words after exactly `launches` launches. It is computed without running them, in
-/// O(log launches + n): a witness that knows the number of kernels knows what the buffer must hold.
+/// Checksum of a buffer of `n` words after exactly `launches` launches. It is computed without running them, in
+/// O(log launches + n). So a reader that knows the number of kernels knows the expected buffer.
 #[must_use]
 pub fn expected_checksum(n: u32, launches: u64) -> u64 {
     let (factor, series) = affine_power(launches);
@@ -104,37 +105,37 @@ mod tests {
     }
 
     #[test]
-    fn the_expected_checksum_is_that_of_a_buffer_that_really_went_through_the_launches() {
+    fn expected_checksum_is_that_of_a_buffer_after_the_launches() {
         for launches in [0, 1, 2, 3, 7, 64, 100, 1023] {
             assert_eq!(expected_checksum(37, launches), run(37, launches), "{launches} launches");
         }
     }
 
     #[test]
-    fn one_launch_more_or_less_is_noticed() {
+    fn one_launch_more_or_less_changes_the_checksum() {
         assert_ne!(expected_checksum(256, 1_000_000), expected_checksum(256, 1_000_001));
         assert_ne!(expected_checksum(256, 1_000_000), expected_checksum(256, 999_999));
     }
 
     #[test]
-    fn swapped_words_are_noticed() {
+    fn swapped_words_change_the_checksum() {
         assert_ne!(checksum([1, 2, 3]), checksum([1, 3, 2]));
     }
 
     #[test]
-    fn a_millisecond_is_495_thousand_iterations() {
+    fn one_millisecond_is_495_thousand_iterations() {
         assert_eq!(iterations(Duration::from_millis(1)), 495_050);
         assert_eq!(iterations(Duration::ZERO), 0);
     }
 
     #[test]
-    fn the_module_follows_the_name_of_the_device() {
+    fn module_text_depends_on_the_device_name() {
         assert!(module_for("Sluice Simulated H200").starts_with("SLUICE-SIM"));
         assert!(module_for("NVIDIA H200").contains(".entry spin"));
     }
 
     #[test]
-    fn the_loop_of_the_gpu_kernel_is_long() {
+    fn loop_of_the_gpu_kernel_has_256_iterations_per_round() {
         let text = module_for("NVIDIA H200");
         let body = text.split_once("MANY:\n").and_then(|(_, rest)| rest.split_once("bra MANY")).unwrap().0;
         assert_eq!(body.matches("fma.rn.f32").count(), 256);

@@ -1,4 +1,4 @@
-//! The latency-critical generator: a request every period, on an absolute schedule, each a copy in, a short kernel, a copy out.
+//! The latency-critical generator: a request every period on an absolute schedule. A request is a copy in, a short kernel and a copy out.
 
 use std::io::Write;
 use std::mem;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use crate::driver::Error;
 use crate::kernel;
 use crate::memory::{DeviceBuffer, PinnedBuffer};
-use crate::record::{BufferState, LcCounts, Record};
-use crate::report::{PROGRESS_EVERY, RunError};
+use crate::record::{BufferState, LcCounts, PROGRESS_EVERY, Record};
+use crate::run_error::RunError;
 use crate::samples::Samples;
 use crate::session::{Session, Stream};
 use crate::stop::Stop;
 
-/// Fills every SM of an H200 once.
+/// Blocks of a kernel that fills every SM of an H200 once.
 pub const BLOCKS: u32 = 132;
 
-/// A timer wakes up to this much late, so the rest of the wait is spent looking at the clock.
+/// A timer may wake the thread this much late, so the thread polls the clock for the rest of the wait.
 const TIMER_SLACK: Duration = Duration::from_micros(80);
 
-/// What to run.
+/// The configuration of a run.
 #[derive(Debug, Clone)]
 pub struct LcConfig {
     /// Device ordinal.
@@ -29,9 +29,9 @@ pub struct LcConfig {
     pub duration: Duration,
     /// Time between two requests.
     pub period: Duration,
-    /// Each arrival is moved by up to this part of the period, 0..=1, at random but alike in each run.
+    /// The largest delay of an arrival as a part of the period, 0..=1. The delays are pseudo-random, and the same in each run.
     pub jitter: f64,
-    /// A request answered later than this after its arrival is missed; the period if absent.
+    /// A request answered later than this after its arrival has missed its deadline; default: the period.
     pub deadline: Option<Duration>,
     /// Blocks of 1024 threads per kernel.
     pub blocks: u32,
@@ -39,18 +39,17 @@ pub struct LcConfig {
     pub elements: u32,
     /// Bytes of a request, and of its answer.
     pub payload: u32,
-    /// Say so often how long the requests since then took, instead of twice a second how long all of them did.
+    /// Interval of progress records. If it is set, each record covers only the requests since the last one.
     pub report_every: Option<Duration>,
-    /// When to end.
+    /// When the run ends.
     pub stop: Stop,
 }
 
-/// Runs until the configuration's end and prints [`Record`]s. Latency counts from a request's scheduled arrival, so a request
-/// that waits behind a slow one pays for the wait.
+/// Runs until the configured end and prints [`Record`]s. Latency is measured from a request's scheduled arrival, so it includes the time
+/// that the request waits behind a slow one.
 ///
 /// # Errors
-/// If the device cannot be set up or the output cannot be written. A driver error during the run ends it and is in the last
-/// record.
+/// The device cannot be set up, or the output cannot be written. A driver error during the run ends it and is in the last record.
 pub fn run(config: &LcConfig, out: &mut impl Write) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
     let mut run = Run::start(config, &session)?;
@@ -86,7 +85,7 @@ struct Run<'s> {
     iterations: u32,
     begin: Instant,
     samples: Samples,
-    /// The series before each mark.
+    /// The latencies before each mark.
     earlier: Vec<Samples>,
     requests: u64,
     launches: u64,
@@ -122,12 +121,12 @@ impl<'s> Run<'s> {
 
     fn until_end(&mut self, out: &mut impl Write) -> Result<(), RunError> {
         let deadline = self.config.deadline.unwrap_or(self.config.period);
-        let mut shifts = Shifts::new(self.config.jitter);
+        let mut jitter = ArrivalJitter::new(self.config.jitter);
         let mut reported = self.begin;
-        // The first request waits one period, like all others.
+        // The first request arrives one period after the begin.
         let mut scheduled = self.begin + self.config.period;
         loop {
-            let arrival = scheduled + self.config.period.mul_f64(shifts.next());
+            let arrival = scheduled + self.config.period.mul_f64(jitter.next());
             if self.config.stop.reached(self.begin, arrival, self.launches) {
                 return Ok(());
             }
@@ -171,24 +170,24 @@ impl<'s> Run<'s> {
     }
 }
 
-/// Sleeps until `slack` before `then`, then looks at the clock.
-pub(crate) fn wait_until(then: Instant, slack: Duration) {
-    let left = then.saturating_duration_since(Instant::now());
-    if left > slack {
-        thread::sleep(left - slack);
+/// Sleeps until `poll_time` before `time`, then polls the clock.
+pub(crate) fn wait_until(time: Instant, poll_time: Duration) {
+    let left = time.saturating_duration_since(Instant::now());
+    if left > poll_time {
+        thread::sleep(left - poll_time);
     }
-    while Instant::now() < then {
+    while Instant::now() < time {
         std::hint::spin_loop();
     }
 }
 
-/// A fixed pseudo-random sequence in 0..jitter (xorshift), so that two runs see the same arrivals.
-pub(crate) struct Shifts {
+/// A fixed pseudo-random sequence in 0..jitter (xorshift), so that two runs have the same arrivals.
+pub(crate) struct ArrivalJitter {
     state: u64,
     jitter: f64,
 }
 
-impl Shifts {
+impl ArrivalJitter {
     pub(crate) fn new(jitter: f64) -> Self {
         Self { state: 0x9e37_79b9_7f4a_7c15, jitter: jitter.clamp(0.0, 1.0) }
     }
@@ -207,15 +206,15 @@ mod tests {
 
     #[test]
     fn without_jitter_arrivals_are_exactly_periodic() {
-        let mut shifts = Shifts::new(0.0);
-        assert!((0..100).all(|_| shifts.next() == 0.0));
+        let mut jitter = ArrivalJitter::new(0.0);
+        assert!((0..100).all(|_| jitter.next() == 0.0));
     }
 
     #[test]
-    fn jitter_stays_below_its_part_of_the_period_and_uses_it() {
-        let mut shifts = Shifts::new(0.5);
-        let all: Vec<f64> = (0..1000).map(|_| shifts.next()).collect();
-        assert!(all.iter().all(|shift| (0.0..0.5).contains(shift)));
-        assert!(all.iter().any(|shift| *shift > 0.45) && all.iter().any(|shift| *shift < 0.05));
+    fn jitter_covers_its_part_of_the_period_and_stays_below_it() {
+        let mut jitter = ArrivalJitter::new(0.5);
+        let all: Vec<f64> = (0..1000).map(|_| jitter.next()).collect();
+        assert!(all.iter().all(|delay| (0.0..0.5).contains(delay)));
+        assert!(all.iter().any(|delay| *delay > 0.45) && all.iter().any(|delay| *delay < 0.05));
     }
 }

@@ -1,8 +1,23 @@
 //! Load generators on the CUDA driver API: best-effort (BE) work that fills the GPU, and latency-critical (LC) requests.
 //!
-//! They are ordinary CUDA programs: they find `libcuda.so.1` as any program does, so a preloaded hook governs them, and the
-//! same code runs on a GPU (PTX) and on the simulator (its module text). What they print is what a witness checks them by:
-//! the checksum of their buffer follows from the number of kernels that ran ([`kernel::expected_checksum`]).
+//! They are ordinary CUDA programs. They find `libcuda.so.1` as any program does, so a preloaded hook schedules them, and the same
+//! code runs on a GPU (PTX) and on the simulator (its module text).
+//!
+//! * [`be::run`] and [`lc::run`] generate load until a [`stop::Stop`] condition, and print [`record::Record`]s.
+//! * [`commanded`] has generators that execute commands from standard input, for measurements in blocks.
+//! * [`steady`] is a program that is always busy and reports its count of kernels on request.
+//! * [`driver`], [`session`], [`memory`], [`graph`] and [`checkpoint`] are safe wrappers of the driver functions that these need.
+//! * [`gate`] and [`facts`] test what a driver supports.
+//!
+//! The output can be checked: the checksum of a generator's buffer follows from the number of kernels that ran.
+//!
+//! ```
+//! use sluice_load::kernel::{checksum, expected_checksum, initial, mix};
+//!
+//! // A buffer of four words after two kernels.
+//! let words = (0..4).map(|index| mix(mix(initial(index), index), index));
+//! assert_eq!(checksum(words), expected_checksum(4, 2));
+//! ```
 
 pub mod be;
 pub mod checkpoint;
@@ -11,12 +26,12 @@ pub mod driver;
 pub mod facts;
 pub mod gate;
 pub mod graph;
-pub mod grow;
+pub mod growth;
 pub mod kernel;
 pub mod lc;
 pub mod memory;
 pub mod record;
-pub mod report;
+pub mod run_error;
 pub mod samples;
 pub mod session;
 pub mod steady;

@@ -21,7 +21,7 @@ impl<'s> DeviceBuffer<'s> {
     /// Allocates `bytes` (at least one).
     ///
     /// # Errors
-    /// Those of the driver; see [`Error::is_out_of_memory`].
+    /// The driver's error; see [`Error::is_out_of_memory`].
     pub fn new(session: &'s Session, bytes: u64) -> Result<Self, Error> {
         let bytes = usize::try_from(bytes).map_err(|_| Error::TooLarge(bytes))?;
         let mut address: CUdeviceptr = 0;
@@ -34,7 +34,7 @@ impl<'s> DeviceBuffer<'s> {
     /// Allocates `words` words and fills them with [`kernel::initial`].
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn with_initial_words(session: &'s Session, words: u32) -> Result<Self, Error> {
         let host: Vec<u64> = (0..u64::from(words)).map(kernel::initial).collect();
         let buffer = Self::new(session, size_of_val(host.as_slice()) as u64)?;
@@ -47,7 +47,7 @@ impl<'s> DeviceBuffer<'s> {
     /// Reads the whole buffer back as words, after everything submitted on blocking streams.
     ///
     /// # Errors
-    /// Those of the driver, and those of earlier launches.
+    /// The driver's error of this call or of an earlier launch.
     pub fn words(&self) -> Result<Vec<u64>, Error> {
         let mut host = vec![0_u64; self.bytes / size_of::<u64>()];
         let copy = function!(self.session.driver(), cuMemcpyDtoH_v2)?;
@@ -91,7 +91,7 @@ impl<'s> PinnedBuffer<'s> {
     /// Allocates and zeroes `bytes` (at least one).
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn new(session: &'s Session, bytes: usize) -> Result<Self, Error> {
         let mut pointer: *mut c_void = ptr::null_mut();
         let allocate = function!(session.driver(), cuMemHostAlloc)?;
@@ -102,11 +102,10 @@ impl<'s> PinnedBuffer<'s> {
         Ok(Self { session, pointer, bytes })
     }
 
-    /// Copies to the start of `target`, in order with the stream. The caller does not write this buffer before it has
-    /// waited for the stream.
+    /// Copies to the start of `target`, in stream order. The caller waits for the stream before it writes this buffer.
     ///
     /// # Errors
-    /// Those of the driver; [`Error::TooLarge`] if `target` is smaller.
+    /// The driver's error; [`Error::TooLarge`] if `target` is smaller.
     pub fn copy_to(&self, target: &DeviceBuffer<'_>, stream: &Stream<'_>) -> Result<(), Error> {
         if self.bytes > target.bytes {
             return Err(Error::TooLarge(self.bytes as u64));
@@ -117,10 +116,10 @@ impl<'s> PinnedBuffer<'s> {
         check("cuMemcpyHtoDAsync", status)
     }
 
-    /// Fills this buffer from the start of `source`, in order with the stream.
+    /// Fills this buffer from the start of `source`, in stream order.
     ///
     /// # Errors
-    /// Those of the driver; [`Error::TooLarge`] if `source` is smaller.
+    /// The driver's error; [`Error::TooLarge`] if `source` is smaller.
     pub fn copy_from(&self, source: &DeviceBuffer<'_>, stream: &Stream<'_>) -> Result<(), Error> {
         if self.bytes > source.bytes {
             return Err(Error::TooLarge(self.bytes as u64));

@@ -1,28 +1,33 @@
-//! What a generator prints: one JSON object per line, flushed at once, so that a reader sees progress while it happens.
-//! None of it is to be believed where a witness can look for itself; `checksum` is what the witness compares.
+//! The output of a generator: one JSON object per line, flushed at once, so that a reader can follow the progress.
+//!
+//! A reader that can verify a value must not rely on it. `checksum` is the value that an independent reader compares.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::samples::Quantiles;
 
+/// Time between two progress records.
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
 /// One line of output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// The first kernel has run: context, module and buffers are there.
+    /// The first kernel has run: context, module and buffers exist.
     Started {
         /// Process id.
         pid: u32,
-        /// Name of the device as the driver gives it.
+        /// The driver's name of the device.
         device: String,
-        /// What `cuMemGetInfo` says in total, bytes: under the hook, the tenant's limit.
+        /// Total memory that `cuMemGetInfo` returns, bytes: under the hook, the client's limit.
         memory_total: u64,
     },
-    /// Every half second, best effort.
+    /// Progress of a best-effort run, every [`PROGRESS_EVERY`].
     BeProgress(BeCounts),
-    /// Every half second, latency-critical.
+    /// Progress of a latency-critical run, every [`PROGRESS_EVERY`].
     LcProgress(LcCounts),
     /// The last line of a best-effort run.
     BeFinal {
@@ -32,7 +37,7 @@ pub enum Record {
         /// The buffer at the end.
         #[serde(flatten)]
         buffer: BufferState,
-        /// Failed driver calls, without refusals of memory, which are counted in `denied`.
+        /// Failed driver calls, except refusals of memory, which `denied` counts.
         errors: Vec<String>,
     },
     /// The last line of a latency-critical run.
@@ -43,7 +48,7 @@ pub enum Record {
         /// The buffer at the end.
         #[serde(flatten)]
         buffer: BufferState,
-        /// Latency of the earlier series, one for each mark on standard input, in order.
+        /// Latencies of the earlier series, one for each mark on standard input, in order.
         earlier_us: Vec<Quantiles>,
         /// Pairs (upper bound in microseconds, requests).
         histogram_us: Vec<(f64, u64)>,
@@ -57,17 +62,17 @@ pub enum Record {
 pub struct BeCounts {
     /// Seconds since the first kernel had run.
     pub seconds: f64,
-    /// Kernels handed to the driver, the first one included.
+    /// Launched kernels, the first one included.
     pub launches: u64,
-    /// Kernels known to have ended.
+    /// Completed kernels.
     pub completed: u64,
-    /// Device memory held, bytes.
+    /// Allocated device memory, bytes.
     pub held_bytes: u64,
     /// Largest `held_bytes`.
     pub peak_bytes: u64,
-    /// Allocations that were refused.
+    /// Refused allocations.
     pub denied: u64,
-    /// Longest time between the ends of two kernels as this process saw it, microseconds; pauses it made itself excluded.
+    /// Longest time between the completions of two kernels as this process saw it, microseconds. Its own pauses are excluded.
     pub longest_stall_us: f64,
 }
 
@@ -78,12 +83,12 @@ pub struct LcCounts {
     pub seconds: f64,
     /// Requests answered.
     pub requests: u64,
-    /// Kernels handed to the driver, the first one included.
+    /// Launched kernels, the first one included.
     pub launches: u64,
     /// Requests answered after their deadline.
     pub missed: u64,
-    /// Time from a request's scheduled arrival to its answer, since the last mark on standard input, or since the last
-    /// record where that is asked for.
+    /// Time from a request's scheduled arrival to its answer. The quantiles cover the requests since the last mark on standard input, or
+    /// since the last record if the configuration sets a report interval.
     pub latency_us: Quantiles,
 }
 
@@ -97,7 +102,7 @@ pub struct BufferState {
 }
 
 impl BufferState {
-    /// Describes a buffer read back from the device.
+    /// The state of a buffer read back from the device.
     #[must_use]
     pub fn of(words: &[u64]) -> Self {
         Self {
@@ -106,7 +111,7 @@ impl BufferState {
         }
     }
 
-    /// True if the buffer is what exactly `launches` kernels leave behind.
+    /// Whether the buffer is the result of exactly `launches` kernels.
     #[must_use]
     pub fn is_after(&self, launches: u64) -> bool {
         self.checksum == hexadecimal(crate::kernel::expected_checksum(self.elements, launches))
@@ -121,7 +126,7 @@ impl Record {
     /// Writes the record as one line and flushes it.
     ///
     /// # Errors
-    /// Those of the sink: a reader that went away is `BrokenPipe`.
+    /// The sink's error: `BrokenPipe` if its reader has ended.
     pub fn write_to(&self, sink: &mut impl Write) -> io::Result<()> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
@@ -129,10 +134,10 @@ impl Record {
         sink.flush()
     }
 
-    /// Reads one line.
+    /// Decodes one line.
     ///
     /// # Errors
-    /// If the line is not a record.
+    /// The line is no record.
     pub fn parse(line: &str) -> serde_json::Result<Self> {
         serde_json::from_str(line)
     }
@@ -143,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_one_line_and_reads_back_the_same() {
+    fn record_is_one_line_and_is_decoded_as_encoded() {
         let record = Record::BeFinal {
             counts: BeCounts { launches: 7, denied: 2, ..BeCounts::default() },
             buffer: BufferState::of(&[1, 2, 3]),
@@ -157,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_vouches_for_its_launches_and_for_no_other_number() {
+    fn buffer_state_matches_its_count_of_launches_and_no_other() {
         let words: Vec<u64> = (0..64)
             .map(|i| crate::kernel::mix(crate::kernel::mix(crate::kernel::initial(i), i), i))
             .collect();

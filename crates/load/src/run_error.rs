@@ -1,25 +1,21 @@
-//! What both generators share: how often they report and how they fail.
+//! Errors of the generators.
 
 use std::io;
-use std::time::Duration;
 
 use thiserror::Error;
 
 use crate::driver;
 
-/// Time between two progress records.
-pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-
-/// Why a generator could not run, or not go on.
+/// Why a generator could not start, or ended early.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The device or the driver.
+    /// The device or the driver failed.
     #[error(transparent)]
     Driver(#[from] driver::Error),
-    /// The records' reader went away.
+    /// The output cannot be written, for example because its reader has ended.
     #[error("cannot write a record: {0}")]
     Output(#[from] io::Error),
-    /// What was asked for is nothing that it does.
+    /// A line of input is no command.
     #[error("`{0}` is no command: {1}")]
     Command(String, #[source] serde_json::Error),
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Samples in nanoseconds, in the order of arrival.
+/// Samples in nanoseconds, in the order in which they were added.
 #[derive(Debug, Clone, Default)]
 pub struct Samples(Vec<u64>);
 
@@ -32,7 +32,7 @@ impl Samples {
         self.0.len()
     }
 
-    /// True if nothing was recorded.
+    /// Whether there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -46,7 +46,7 @@ impl Samples {
         of_sorted(&sorted, share)
     }
 
-    /// The usual four.
+    /// Median, p99, p99.9 and maximum.
     #[must_use]
     pub fn quantiles(&self) -> Quantiles {
         let mut sorted = self.0.clone();
@@ -93,27 +93,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_is_a_sample_that_was_seen() {
+    fn quantile_is_one_of_the_samples() {
         let samples: Samples = (1..=1000).rev().map(|us| us * 1000).collect();
         let q = samples.quantiles();
         assert_eq!((q.p50, q.p99, q.p99_9, q.max), (500.0, 990.0, 999.0, 1000.0));
     }
 
     #[test]
-    fn one_slow_request_in_a_hundred_does_not_move_the_p99_but_two_do() {
+    fn two_slow_samples_in_a_hundred_change_the_p99_and_one_does_not() {
         let one: Samples = (0..99).map(|_| 10).chain([900]).collect();
         let two: Samples = (0..98).map(|_| 10).chain([900, 900]).collect();
         assert_eq!((one.quantile(0.99), two.quantile(0.99)), (10, 900));
     }
 
     #[test]
-    fn no_samples_are_zero_and_no_panic() {
+    fn quantiles_of_no_samples_are_zero() {
         assert_eq!(Samples::default().quantiles(), Quantiles::default());
         assert!(Samples::default().histogram().is_empty());
     }
 
     #[test]
-    fn every_sample_is_in_one_cell_whose_bound_is_at_most_an_eighth_above_it() {
+    fn every_sample_is_in_a_cell_with_a_bound_at_most_an_eighth_above_it() {
         let samples: Samples = (0..5000).map(|i| i * i * 7).collect();
         assert_eq!(samples.histogram().iter().map(|(_, count)| count).sum::<u64>(), 5000);
         for sample in [1_u64, 7, 8, 9, 1000, 123_456] {

@@ -1,4 +1,4 @@
-//! One process's use of one device: context, module, streams, events.
+//! A session: the context, module, streams and events of one process on one device.
 
 use std::ffi::{CStr, c_void};
 use std::{mem, ptr};
@@ -10,7 +10,7 @@ use crate::driver::{Driver, Error, check, function};
 use crate::kernel;
 use crate::memory::DeviceBuffer;
 
-/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: waiting must not take a core from the tenant next door.
+/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: waiting must not occupy a core that another process needs.
 const EVENT_FLAGS: u32 = 1 | 2;
 /// `CU_STREAM_NON_BLOCKING`.
 const STREAM_FLAGS: u32 = 1;
@@ -34,15 +34,15 @@ impl Session {
     /// Retains the primary context of device `ordinal`, makes it current on this thread and loads the kernel.
     ///
     /// # Errors
-    /// Those of the driver, and a driver that is missing.
+    /// The driver's error, or the driver is missing.
     pub fn open(ordinal: i32) -> Result<Self, Error> {
         Self::with_driver(Driver::open()?, ordinal)
     }
 
-    /// The same with a driver that is open already.
+    /// As [`Self::open`], with an open driver.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn with_driver(driver: Driver, ordinal: i32) -> Result<Self, Error> {
         let mut device: CUdevice = 0;
         let get = function!(driver, cuDeviceGet)?;
@@ -59,10 +59,10 @@ impl Session {
         Ok(session)
     }
 
-    /// Makes the context current on the calling thread. Every thread that uses the session calls this once.
+    /// Makes the context current on the calling thread. Every thread calls this once before it uses the session.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn use_on_this_thread(&self) -> Result<(), Error> {
         let set = function!(self.driver, cuCtxSetCurrent)?;
         // SAFETY: the context is retained for as long as the session lives.
@@ -75,10 +75,10 @@ impl Session {
         &self.name
     }
 
-    /// Free and total device memory in bytes, as this process is told.
+    /// Free and total device memory in bytes, as `cuMemGetInfo` reports it to this process.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn memory_info(&self) -> Result<(u64, u64), Error> {
         let (mut free, mut total) = (0_usize, 0_usize);
         let get = function!(self.driver, cuMemGetInfo_v2)?;
@@ -90,17 +90,17 @@ impl Session {
     /// Waits for everything submitted in this context.
     ///
     /// # Errors
-    /// Those of the driver, and those of earlier launches.
+    /// The driver's error of this call or of an earlier launch.
     pub fn synchronize(&self) -> Result<(), Error> {
         let wait = function!(self.driver, cuCtxSynchronize)?;
         // SAFETY: it takes no arguments; a context is current on this thread.
         check("cuCtxSynchronize", unsafe { wait() })
     }
 
-    /// A stream of its own.
+    /// Makes a stream.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn stream(&self) -> Result<Stream<'_>, Error> {
         let mut handle: CUstream = ptr::null_mut();
         let create = function!(self.driver, cuStreamCreate)?;
@@ -109,16 +109,16 @@ impl Session {
         Ok(Stream { session: self, handle })
     }
 
-    /// The stream of those who name none (the legacy default stream).
+    /// The legacy default stream.
     #[must_use]
     pub fn default_stream(&self) -> Stream<'_> {
         Stream { session: self, handle: ptr::null_mut() }
     }
 
-    /// An event to wait for.
+    /// Makes an event.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn event(&self) -> Result<Event<'_>, Error> {
         let mut handle: CUevent = ptr::null_mut();
         let create = function!(self.driver, cuEventCreate)?;
@@ -127,7 +127,7 @@ impl Session {
         Ok(Event { session: self, handle })
     }
 
-    /// The driver below.
+    /// The session's driver.
     #[must_use]
     pub fn driver(&self) -> &Driver {
         &self.driver
@@ -138,7 +138,7 @@ impl Session {
         image.push(0);
         let mut module: CUmodule = ptr::null_mut();
         let load = function!(self.driver, cuModuleLoadData)?;
-        // SAFETY: the image is text that ends with a zero byte and outlives the call.
+        // SAFETY: the image is text with a terminating zero byte, and outlives the call.
         check("cuModuleLoadData", unsafe { load(&raw mut module, image.as_ptr().cast()) })?;
         let name: &CStr = c"spin";
         let mut found: CUfunction = ptr::null_mut();
@@ -152,7 +152,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(release) = self.driver.api().cuDevicePrimaryCtxRelease_v2 {
-            // SAFETY: retained once in `open`; streams, events and buffers borrow the session, so they are gone.
+            // SAFETY: retained once in `open`; streams, events and buffers borrow the session, so they were dropped before.
             let _ = unsafe { release(self.device) };
         }
     }
@@ -169,7 +169,7 @@ impl Stream<'_> {
     /// Launches `spin` over `buffer` with this many blocks of [`kernel::BLOCK`] threads.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn launch(&self, buffer: &DeviceBuffer<'_>, blocks: u32, iterations: u32) -> Result<(), Error> {
         let mut pointer = buffer.address();
         let mut words = u32::try_from(buffer.bytes() / mem::size_of::<u64>() as u64).unwrap_or(u32::MAX);
@@ -200,7 +200,7 @@ impl Stream<'_> {
     /// Waits for everything submitted to this stream.
     ///
     /// # Errors
-    /// Those of the driver, and those of earlier launches.
+    /// The driver's error of this call or of an earlier launch.
     pub fn synchronize(&self) -> Result<(), Error> {
         let wait = function!(self.session.driver, cuStreamSynchronize)?;
         // SAFETY: the handle lives as long as `self`.
@@ -234,7 +234,7 @@ impl Event<'_> {
     /// Records it behind everything in `stream`.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The driver's error.
     pub fn record(&self, stream: &Stream<'_>) -> Result<(), Error> {
         let record = function!(self.session.driver, cuEventRecord)?;
         // SAFETY: both handles are alive.
@@ -244,7 +244,7 @@ impl Event<'_> {
     /// Whether the last record is reached.
     ///
     /// # Errors
-    /// Those of the driver, and those of earlier launches.
+    /// The driver's error of this call or of an earlier launch.
     pub fn is_reached(&self) -> Result<bool, Error> {
         let query = function!(self.session.driver, cuEventQuery)?;
         // SAFETY: the handle is alive.
@@ -257,7 +257,7 @@ impl Event<'_> {
     /// Waits until the last record is reached.
     ///
     /// # Errors
-    /// Those of the driver, and those of earlier launches.
+    /// The driver's error of this call or of an earlier launch.
     pub fn wait(&self) -> Result<(), Error> {
         let wait = function!(self.session.driver, cuEventSynchronize)?;
         // SAFETY: the handle is alive.

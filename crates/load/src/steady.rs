@@ -1,7 +1,8 @@
-//! A program that is always busy and says how far it is when asked: what a doctor watches while it turns the knobs.
+//! A program that is always busy and reports its count of completed kernels on request. `sluice doctor` observes it while it changes
+//! time slices and disables channels.
 //!
-//! On standard input, a line each: `go` begins the work, `count` asks for a [`Line::Count`]. The end of the input ends it. A
-//! thread of its own answers, so that a program whose GPU work stands, or whose driver calls do, still answers.
+//! Commands are lines on standard input: `go` begins the work, `count` requests a [`Line::Count`]. The program ends with its input. A
+//! separate thread answers, so that a program of which the GPU work or the driver calls are stopped still answers.
 
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use crate::kernel;
 use crate::memory::DeviceBuffer;
 use crate::session::{Event, Session};
 
-/// What to run.
+/// The configuration of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// Device ordinal.
@@ -32,19 +33,19 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "steady", rename_all = "snake_case")]
 pub enum Line {
-    /// Context, module and buffer are there; nothing was launched.
+    /// Context, module and buffer exist; nothing was launched.
     Ready {
         /// Process id.
         pid: u32,
     },
     /// Answer to `count`.
     Count {
-        /// Kernels seen to have ended.
+        /// Completed kernels.
         completed: u64,
     },
-    /// The driver has failed: it is the last line.
+    /// The driver has failed; this is the last line.
     Failed {
-        /// The call, and what it returned.
+        /// The call, and its status.
         why: String,
     },
 }
@@ -52,57 +53,59 @@ pub enum Line {
 #[derive(Debug, Default)]
 struct Shared {
     completed: AtomicU64,
-    ended: AtomicBool,
-    /// Whether to launch, or to end before that.
+    /// Standard input has ended.
+    input_ended: AtomicBool,
+    /// `go` was received.
     go: Mutex<bool>,
-    told: Condvar,
+    /// Signals a change of either.
+    changed: Condvar,
 }
 
-/// Runs until standard input ends, or the driver fails.
+/// Runs until standard input ends or the driver fails.
 ///
 /// # Errors
-/// Output that cannot be written. A failure of the driver is a line of output.
+/// The output cannot be written. A failure of the driver is a line of output.
 pub fn run(config: Config) -> io::Result<()> {
     let shared = Arc::new(Shared::default());
     match work(config, &shared) {
         Ok(()) => Ok(()),
-        Err(Stopped::Output(error)) => Err(error),
-        Err(Stopped::Driver(error)) => say(&Line::Failed { why: error.to_string() }),
+        Err(WorkError::Output(error)) => Err(error),
+        Err(WorkError::Driver(error)) => print_line(&Line::Failed { why: error.to_string() }),
     }
 }
 
-enum Stopped {
+enum WorkError {
     Driver(Error),
     Output(io::Error),
 }
 
-impl From<Error> for Stopped {
+impl From<Error> for WorkError {
     fn from(error: Error) -> Self {
         Self::Driver(error)
     }
 }
 
-impl From<io::Error> for Stopped {
+impl From<io::Error> for WorkError {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }
 }
 
-fn work(config: Config, shared: &Arc<Shared>) -> Result<(), Stopped> {
+fn work(config: Config, shared: &Arc<Shared>) -> Result<(), WorkError> {
     let session = Session::open(config.device)?;
     let stream = session.stream()?;
-    // Its contents do not matter, and a copy might have to wait for a turn.
+    // The contents do not matter, and a copy might have to wait for a quantum.
     let buffer = DeviceBuffer::new(&session, 8 * 1024)?;
     let events = (0..config.depth.max(1)).map(|_| session.event()).collect::<Result<Vec<Event<'_>>, _>>()?;
-    let listener = Arc::clone(shared);
-    thread::Builder::new().name("stdin".to_owned()).spawn(move || listen(&listener))?;
-    say(&Line::Ready { pid: std::process::id() })?;
+    let for_commands = Arc::clone(shared);
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || execute_commands(&for_commands))?;
+    print_line(&Line::Ready { pid: std::process::id() })?;
     if !shared.wait_for_go() {
         return Ok(());
     }
     let iterations = kernel::iterations(config.kernel);
     for (launched, event) in events.iter().cycle().enumerate() {
-        if shared.ended.load(Ordering::Acquire) {
+        if shared.input_ended.load(Ordering::Acquire) {
             break;
         }
         if launched >= events.len() {
@@ -116,11 +119,11 @@ fn work(config: Config, shared: &Arc<Shared>) -> Result<(), Stopped> {
 }
 
 impl Shared {
-    /// False if the input has ended first.
+    /// Waits for `go`. Returns false if the input ends first.
     fn wait_for_go(&self) -> bool {
         let mut go = self.go.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*go && !self.ended.load(Ordering::Acquire) {
-            go = self.told.wait(go).unwrap_or_else(PoisonError::into_inner);
+        while !*go && !self.input_ended.load(Ordering::Acquire) {
+            go = self.changed.wait(go).unwrap_or_else(PoisonError::into_inner);
         }
         *go
     }
@@ -129,26 +132,26 @@ impl Shared {
         Line::Count { completed: self.completed.load(Ordering::Acquire) }
     }
 
-    fn tell(&self, go: bool) {
-        let mut told = self.go.lock().unwrap_or_else(PoisonError::into_inner);
-        *told |= go;
-        self.told.notify_all();
+    fn notify(&self, go: bool) {
+        let mut received = self.go.lock().unwrap_or_else(PoisonError::into_inner);
+        *received |= go;
+        self.changed.notify_all();
     }
 }
 
-fn listen(shared: &Shared) {
+fn execute_commands(shared: &Shared) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         match line.as_str() {
-            "go" => shared.tell(true),
-            "count" if say(&shared.count()).is_err() => break,
+            "go" => shared.notify(true),
+            "count" if print_line(&shared.count()).is_err() => break,
             _ => {}
         }
     }
-    shared.ended.store(true, Ordering::Release);
-    shared.tell(false);
+    shared.input_ended.store(true, Ordering::Release);
+    shared.notify(false);
 }
 
-fn say(line: &Line) -> io::Result<()> {
+fn print_line(line: &Line) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     let mut out = io::stdout().lock();

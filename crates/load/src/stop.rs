@@ -1,5 +1,5 @@
-//! When a generator ends: after a time, after a number of launches, or when its standard input closes, whatever comes first.
-//! Lines on standard input are marks: each begins a new series of measurements.
+//! The end of a generator: after a time, after a number of launches, or when its standard input ends, whichever comes first. Each line
+//! on standard input is a mark, which begins a new series of measurements.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a generator that waits for a mark looks for one.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Interval at which a generator that waits for a mark checks for one.
+const CHECK_EVERY: Duration = Duration::from_millis(1);
 
-/// The conditions; the default never ends.
+/// The conditions that end a generator; by default there are none.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     after: Option<Duration>,
     count: Option<u64>,
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
     marks: Arc<AtomicU64>,
 }
 
@@ -26,20 +26,20 @@ impl Stop {
         Self { after, count, ..Self::default() }
     }
 
-    /// Ends also when standard input closes. So a generator never outlives the program that holds the other end.
+    /// Ends also when standard input ends. So a generator never outlives the program that has the other end.
     ///
     /// # Errors
-    /// If the thread that watches cannot be started.
+    /// The thread that reads standard input cannot be started.
     pub fn with_stdin(self) -> io::Result<Self> {
-        let (asked, marks) = (Arc::clone(&self.asked), Arc::clone(&self.marks));
+        let (requested, marks) = (Arc::clone(&self.requested), Arc::clone(&self.marks));
         thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-            watch(io::stdin(), &marks);
-            asked.store(true, Ordering::Release);
+            count_lines(io::stdin(), &marks);
+            requested.store(true, Ordering::Release);
         })?;
         Ok(self)
     }
 
-    /// Lines that have come on standard input.
+    /// The count of lines read from standard input.
     #[must_use]
     pub fn marks(&self) -> u64 {
         self.marks.load(Ordering::Acquire)
@@ -47,28 +47,28 @@ impl Stop {
 
     /// Waits for the first mark, or for the end.
     pub fn wait_for_mark(&self) {
-        while self.marks() == 0 && !self.asked.load(Ordering::Acquire) {
-            thread::sleep(LOOK_EVERY);
+        while self.marks() == 0 && !self.requested.load(Ordering::Acquire) {
+            thread::sleep(CHECK_EVERY);
         }
     }
 
     /// The flag that ends the run when it is set.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.asked)
+        Arc::clone(&self.requested)
     }
 
-    /// True once the run is over: `begin` is when its first kernel had run.
+    /// Whether the run is over. `begin` is the time at which its first kernel was completed.
     #[must_use]
     pub fn reached(&self, begin: Instant, now: Instant, launches: u64) -> bool {
         self.after.is_some_and(|after| now.saturating_duration_since(begin) >= after)
             || self.count.is_some_and(|count| launches >= count)
-            || self.asked.load(Ordering::Acquire)
+            || self.requested.load(Ordering::Acquire)
     }
 }
 
 /// Counts lines until the input ends.
-fn watch(mut input: impl Read, marks: &AtomicU64) {
+fn count_lines(mut input: impl Read, marks: &AtomicU64) {
     let mut buffer = [0; 64];
     while let Ok(read @ 1..) = input.read(&mut buffer) {
         let lines = buffer.iter().take(read).filter(|byte| **byte == b'\n').count();
@@ -81,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_of_input_is_a_mark_and_the_end_of_input_ends_the_watch() {
+    fn each_line_of_input_is_a_mark() {
         let marks = AtomicU64::new(0);
-        watch(&b"\nx\nno end of line"[..], &marks);
+        count_lines(&b"\nx\nno end of line"[..], &marks);
         assert_eq!(marks.load(Ordering::Acquire), 2);
     }
 
     #[test]
-    fn the_run_ends_at_its_time_or_at_its_count_or_when_asked() {
+    fn run_ends_at_its_time_or_its_count_or_on_request() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let stop = Stop::new(Some(Duration::from_secs(10)), Some(100));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn without_conditions_it_goes_on() {
+    fn run_without_conditions_does_not_end() {
         let begin = Instant::now();
         assert!(!Stop::default().reached(begin, begin + Duration::from_secs(1 << 30), u64::MAX));
     }

@@ -1,19 +1,15 @@
-//! The smallest manager there is: whoever attaches gets a grant that never ends, and its channel groups are controlled through
-//! the descriptors that it sends, by commands on standard input. For trying controls by hand, and for `tests/gpu/groups.py`.
+//! A minimal manager: every process that attaches receives an unlimited grant, and commands on standard input control its channel groups
+//! through the descriptors that it sends. It is for manual tests of controls, and for `tests/gpu/groups.py`.
 //!
 //! ```text
 //! watch SOCKET [simulated]
-//! list                  every process with its groups, their slice and how often they were switched
-//! slice PID US          sets the slice of all groups of a process
-//! stop PID | start PID  disables or enables their channels
-//! leave                 ends at once, with everything as it is
+//! list                  prints every process with its groups, their time slices and switch counts
+//! slice PID US          sets the time slice of all groups of a process
+//! stop PID | start PID  disables or enables the channels of its groups
+//! leave                 ends at once and changes nothing
 //! ```
 //! Each answer is one line of JSON.
-#![allow(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a tool for trials: whatever goes wrong ends it"
-)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test tool: every error ends it")]
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -33,41 +29,41 @@ use sluice_nvrm::{ControlError, Controls};
 use sluice_sys::page::SharedPage;
 use sluice_sys::{memfd, socket};
 
-/// What a process has announced.
+/// The announcement of a process.
 #[derive(Default)]
-struct Tenant {
+struct Announced {
     contexts: Vec<ContextHandles>,
     controls: Vec<Controls>,
     announcements: u32,
 }
 
-type Tenants = Arc<Mutex<BTreeMap<i32, Tenant>>>;
+type Processes = Arc<Mutex<BTreeMap<i32, Announced>>>;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let simulated = arguments.get(2).is_some_and(|word| word == "simulated");
     let listener = UnixListener::bind(arguments.get(1).expect("usage: watch SOCKET [simulated]")).unwrap();
-    let tenants = Tenants::default();
-    let known = tenants.clone();
+    let processes = Processes::default();
+    let for_connections = processes.clone();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let tenants = known.clone();
-            thread::spawn(move || serve(stream.unwrap(), &tenants, simulated));
+            let processes = for_connections.clone();
+            thread::spawn(move || serve(stream.unwrap(), &processes, simulated));
         }
     });
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();
-        let mut tenants = tenants.lock().unwrap();
+        let processes = processes.lock().unwrap();
         let answer = match words.as_slice() {
-            ["list"] => list(&tenants),
-            ["slice", pid, us] => each(&mut tenants, pid, |controls, context| {
+            ["list"] => list(&processes),
+            ["slice", pid, us] => for_each_group(&processes, pid, |controls, context| {
                 controls.set_timeslice(context.client, context.channel_group, us.parse().unwrap())
             }),
-            ["stop", pid] => each(&mut tenants, pid, |controls, context| {
+            ["stop", pid] => for_each_group(&processes, pid, |controls, context| {
                 controls.disable(context.client, context.subdevice, &context.channels)
             }),
-            ["start", pid] => each(&mut tenants, pid, |controls, context| {
+            ["start", pid] => for_each_group(&processes, pid, |controls, context| {
                 controls.enable(context.client, context.subdevice, &context.channels)
             }),
             ["leave"] => std::process::exit(0),
@@ -77,28 +73,28 @@ fn main() {
     }
 }
 
-/// One connection of a process.
-fn serve(stream: UnixStream, tenants: &Tenants, simulated: bool) {
+/// Serves one connection of a process.
+fn serve(stream: UnixStream, processes: &Processes, simulated: bool) {
     let pid = socket::peer_credentials(stream.as_fd()).unwrap().pid;
     let mut frames = FrameReader::<REQUEST_LEN>::new();
     let mut fds = Vec::new();
     let mut pages = Vec::new();
-    while let Ok((read @ 1.., came)) = socket::recv_with_fds(stream.as_fd(), frames.spare()) {
+    while let Ok((read @ 1.., received)) = socket::recv_with_fds(stream.as_fd(), frames.spare()) {
         frames.filled(read);
-        fds.extend(came);
+        fds.extend(received);
         let Some(frame) = frames.next() else { continue };
         let request = Request::decode(&frame).unwrap();
         let mut sent = Vec::new();
         let body = match request.body {
             RequestBody::Attach { channel, .. } => {
                 if channel == Channel::Token {
-                    announced(tenants, pid, std::mem::take(&mut fds), simulated);
-                    sent = standing_grant(&mut pages);
+                    record_announcement(processes, pid, std::mem::take(&mut fds), simulated);
+                    sent = unlimited_grant(&mut pages);
                 }
                 ResponseBody::Attach { status: AttachStatus::Ok, page_version: PAGE_VERSION }
             }
             RequestBody::Contexts { .. } => {
-                announced(tenants, pid, std::mem::take(&mut fds), simulated);
+                record_announcement(processes, pid, std::mem::take(&mut fds), simulated);
                 continue;
             }
             RequestBody::Quota { .. } => ResponseBody::Quota { quota_ms: 1e6 },
@@ -112,23 +108,23 @@ fn serve(stream: UnixStream, tenants: &Tenants, simulated: bool) {
         let sent: Vec<_> = sent.iter().map(AsFd::as_fd).collect();
         socket::send_with_fds(stream.as_fd(), &answer, &sent).unwrap();
     }
-    tenants.lock().unwrap().remove(&pid);
+    processes.lock().unwrap().remove(&pid);
 }
 
-/// Takes in what a process announces: the payload, and behind it the descriptors of its contexts.
-fn announced(tenants: &Tenants, pid: i32, fds: Vec<OwnedFd>, simulated: bool) {
+/// Records an announcement: the descriptor of the payload, then the descriptors of its contexts.
+fn record_announcement(processes: &Processes, pid: i32, fds: Vec<OwnedFd>, simulated: bool) {
     let mut fds = fds.into_iter();
     let payload = memfd::read_sealed(fds.next().unwrap().as_fd(), MAX_LEN).unwrap();
     let payload = AttachPayload::decode(&payload).unwrap();
-    let mut tenants = tenants.lock().unwrap();
-    let tenant = tenants.entry(pid).or_default();
-    tenant.contexts = payload.contexts;
-    tenant.controls = fds.map(|fd| Controls::over(fd, simulated).unwrap()).collect();
-    tenant.announcements += 1;
+    let mut processes = processes.lock().unwrap();
+    let process = processes.entry(pid).or_default();
+    process.contexts = payload.contexts;
+    process.controls = fds.map(|fd| Controls::over(fd, simulated).unwrap()).collect();
+    process.announcements += 1;
 }
 
-/// A pair of pages, of which the first says: go on until further notice.
-fn standing_grant(pages: &mut Vec<SharedPage>) -> Vec<OwnedFd> {
+/// Makes the two shared pages of a process; the grant page has a grant without deadline.
+fn unlimited_grant(pages: &mut Vec<SharedPage>) -> Vec<OwnedFd> {
     let (grant, writable) = SharedPage::create("watch-grant").unwrap();
     GrantView::new(grant.words()).init();
     GrantView::new(grant.words()).open(STANDING, STANDING, 1);
@@ -140,10 +136,10 @@ fn standing_grant(pages: &mut Vec<SharedPage>) -> Vec<OwnedFd> {
     fds
 }
 
-fn list(tenants: &BTreeMap<i32, Tenant>) -> Value {
-    let tenants = tenants.iter().map(|(pid, tenant)| {
-        let groups = tenant.contexts.iter().map(|context| {
-            let controls = &tenant.controls[context.descriptor as usize];
+fn list(processes: &BTreeMap<i32, Announced>) -> Value {
+    let processes = processes.iter().map(|(pid, process)| {
+        let groups = process.contexts.iter().map(|context| {
+            let controls = &process.controls[context.descriptor as usize];
             let ContextHandles { client, subdevice, channel_group, .. } = *context;
             let stats = controls.ctxsw_stats(client, subdevice, channel_group);
             json!({
@@ -158,29 +154,29 @@ fn list(tenants: &BTreeMap<i32, Tenant>) -> Value {
                 "wfi_cta_cilp": value(stats.as_ref().map(|stats| [stats.wfi, stats.cta, stats.cilp])),
             })
         });
-        json!({ "pid": pid, "announcements": tenant.announcements, "groups": groups.collect::<Vec<_>>() })
+        json!({ "pid": pid, "announcements": process.announcements, "groups": groups.collect::<Vec<_>>() })
     });
-    json!({ "tenants": tenants.collect::<Vec<_>>() })
+    json!({ "tenants": processes.collect::<Vec<_>>() })
 }
 
-fn value<T: Into<Value>, E: ToString>(found: Result<T, E>) -> Value {
-    found.map_or_else(|error| json!(error.to_string()), Into::into)
+fn value<T: Into<Value>, E: ToString>(result: Result<T, E>) -> Value {
+    result.map_or_else(|error| json!(error.to_string()), Into::into)
 }
 
-/// Makes a control on every group of a process, and says how long each took.
-fn each(
-    tenants: &mut BTreeMap<i32, Tenant>,
+/// Makes a control on every group of a process. Returns how long each took.
+fn for_each_group(
+    processes: &BTreeMap<i32, Announced>,
     pid: &str,
     control: impl Fn(&Controls, &ContextHandles) -> Result<(), ControlError>,
 ) -> Value {
-    let Some(tenant) = pid.parse().ok().and_then(|pid: i32| tenants.get(&pid)) else {
+    let Some(process) = pid.parse().ok().and_then(|pid: i32| processes.get(&pid)) else {
         return json!({ "error": format!("no process {pid}") });
     };
-    let made = tenant.contexts.iter().map(|context| {
+    let made = process.contexts.iter().map(|context| {
         let began = Instant::now();
-        let done = control(&tenant.controls[context.descriptor as usize], context);
+        let result = control(&process.controls[context.descriptor as usize], context);
         let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        json!({ "took_us": took_us, "error": done.err().map(|error| error.to_string()) })
+        json!({ "took_us": took_us, "error": result.err().map(|error| error.to_string()) })
     });
     json!({ "made": made.collect::<Vec<_>>() })
 }

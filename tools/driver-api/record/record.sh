@@ -1,5 +1,5 @@
 #!/bin/sh
-# Records what CUDA runtimes ask their driver for, into crates/driver-api/tests/fixtures/cudart-<version>.txt.
+# Records the functions that CUDA runtimes request from their driver, into crates/driver-api/tests/fixtures/cudart-<version>.txt.
 # Usage: record.sh <version> <libcudart.so.N> ...   (pairs; the libraries are in PyPI's nvidia-cuda-runtime* wheels)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,11 +1,11 @@
-/* A libcuda.so.1 that does nothing but write down what cuGetProcAddress is asked for, one "name version flags" per line
- * on the file descriptor in RECORD_FD. Every function that it hands out says that there is no device. */
+/* A libcuda.so.1 that only records the arguments of cuGetProcAddress, one "name version flags" per line on the file descriptor in
+ * RECORD_FD. Every function that it returns reports that there is no device. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* CUDA_ERROR_NO_DEVICE: the runtime gives up after it has looked everything up. */
+/* CUDA_ERROR_NO_DEVICE: the runtime gives up, after it has requested all functions. */
 static int no_device(void) { return 100; }
 
 int cuDriverGetVersion(int *version)

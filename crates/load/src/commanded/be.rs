@@ -1,4 +1,4 @@
-//! The best-effort one: kernels back to back, a bounded number in flight, and when they were seen to end.
+//! The best-effort generator on command: kernels back to back, a bounded number in flight, and the times of their completion.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
@@ -6,37 +6,37 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::looks::{around, within};
-use super::program::Hook;
-use super::{Answer, Command, Proof, Ran, next_command, unix_ns};
+use super::hook_api::HookApi;
+use super::progress::{gaps_around, kernels_within};
+use super::{Answer, Command, LaunchEvidence, Ran, next_command, unix_ns};
 use crate::be::BLOCKS;
 use crate::driver::Error;
 use crate::kernel;
 use crate::memory::DeviceBuffer;
 use crate::record::BufferState;
-use crate::report::RunError;
+use crate::run_error::RunError;
 use crate::session::{Event, Session, Stream};
 
-/// Events in flight. There is work behind each, so the GPU does not run dry while the host wakes up.
+/// Events in flight. There is work behind each, so the GPU stays busy while the host wakes up.
 const DEPTH: usize = 8;
-/// Kernels share an event up to this much work, as waiting for each of very short ones would slow them down.
+/// Kernels share an event up to this much work, because waiting for each very short kernel would slow the generator down.
 const WORK_PER_EVENT: Duration = Duration::from_micros(100);
 /// Words of the buffer that every kernel changes.
 const WORDS: u32 = 64;
 
-/// Whose stream the kernels are launched into.
+/// The stream of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamOf {
-    /// One that the program makes.
+    /// A stream that the program makes.
     Program,
-    /// The legacy default stream, which has no gates.
+    /// The legacy default stream, which has no stream gates.
     Driver,
 }
 
-/// Answers [`Command::Run`] and [`Command::Stop`] until the input ends.
+/// Executes [`Command::Run`] and [`Command::Stop`] until the input ends.
 ///
 /// # Errors
-/// Those of the driver, of the output, and commands that are none.
+/// [`RunError`].
 pub fn run(
     device: i32,
     of: StreamOf,
@@ -53,12 +53,13 @@ pub fn run(
         idle: (0..DEPTH).map(|_| session.event()).collect::<Result<_, _>>()?,
         in_flight: VecDeque::new(),
         launches: 0,
-        ended: Vec::new(),
+        completed: Vec::new(),
     };
     worker.launch(1, 0)?;
     worker.drain()?;
     let name = session.device_name().to_owned();
-    Answer::Ready { pid: std::process::id(), device: name, hooked: Hook::find().is_there() }.write_to(out)?;
+    Answer::Ready { pid: std::process::id(), device: name, hooked: HookApi::find().is_loaded() }
+        .write_to(out)?;
     let (sender, commands) = channel();
     thread::Builder::new().name("commands".to_owned()).spawn(move || {
         loop {
@@ -75,7 +76,7 @@ pub fn run(
             Some(Command::Run { kernel_us }) => {
                 let length = Duration::try_from_secs_f64(kernel_us / 1e6).unwrap_or_default();
                 let Some((from_ns, to_ns)) = worker.run(length, &commands, out)? else { break };
-                Answer::Ran(worker.told(from_ns, to_ns)?).write_to(out)?;
+                Answer::Ran(worker.measurement(from_ns, to_ns)?).write_to(out)?;
             }
             Some(_) => {}
         }
@@ -90,12 +91,12 @@ struct Worker<'s> {
     /// Events with the launches up to each.
     in_flight: VecDeque<(Event<'s>, u64)>,
     launches: u64,
-    /// When so many kernels were first seen to have ended, from the begin of [`Worker::run`] on.
-    ended: Vec<(u64, u64)>,
+    /// (time, kernels completed by then) since the begin of [`Worker::run`], in order.
+    completed: Vec<(u64, u64)>,
 }
 
 impl Worker<'_> {
-    /// Runs until it is told to stop; the span that is asked for, or `None` at the end of the input.
+    /// Runs until [`Command::Stop`] and returns its span, or `None` at the end of the input.
     fn run(
         &mut self,
         length: Duration,
@@ -105,16 +106,16 @@ impl Worker<'_> {
         let kernels = WORK_PER_EVENT.as_nanos() / length.as_nanos().max(1);
         let (kernels, iterations) =
             (u32::try_from(kernels).unwrap_or(1).clamp(1, 64), kernel::iterations(length));
-        // Everything before has ended.
-        self.ended = vec![(unix_ns(), self.launches)];
-        let mut told = false;
+        // All earlier kernels are completed.
+        self.completed = vec![(unix_ns(), self.launches)];
+        let mut has_answered = false;
         loop {
             self.launch(kernels, iterations)?;
             if self.idle.is_empty() {
                 self.wait_for_oldest()?;
             }
-            if !told && self.ended.len() > 1 {
-                told = true;
+            if !has_answered && self.completed.len() > 1 {
+                has_answered = true;
                 Answer::Running.write_to(out)?;
             }
             match commands.try_recv() {
@@ -132,7 +133,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Launches so many kernels and an event behind them; one must be idle.
+    /// Launches this many kernels and records an event behind them. One event must be idle.
     fn launch(&mut self, kernels: u32, iterations: u32) -> Result<(), Error> {
         for _ in 0..kernels {
             self.stream.launch(&self.buffer, BLOCKS, iterations)?;
@@ -148,9 +149,9 @@ impl Worker<'_> {
     fn wait_for_oldest(&mut self) -> Result<(), Error> {
         if let Some((event, launches)) = self.in_flight.pop_front() {
             event.wait()?;
-            // In order, also where somebody sets the clock back.
-            let last = self.ended.last().map_or(0, |(when, _)| *when);
-            self.ended.push((unix_ns().max(last), launches));
+            // The times stay in order even if the clock is set back.
+            let last = self.completed.last().map_or(0, |(when, _)| *when);
+            self.completed.push((unix_ns().max(last), launches));
             self.idle.push(event);
         }
         Ok(())
@@ -163,10 +164,12 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn told(&self, from_ns: u64, to_ns: u64) -> Result<Ran, Error> {
-        let (kernels, span_ns) = (within(&self.ended, from_ns, to_ns), to_ns.saturating_sub(from_ns));
-        let (before_ns, first_ns) = around(&self.ended, from_ns);
-        let proof = Proof { launches: self.launches, buffer: BufferState::of(&self.buffer.words()?) };
+    fn measurement(&self, from_ns: u64, to_ns: u64) -> Result<Ran, Error> {
+        let (kernels, span_ns) =
+            (kernels_within(&self.completed, from_ns, to_ns), to_ns.saturating_sub(from_ns));
+        let (before_ns, first_ns) = gaps_around(&self.completed, from_ns);
+        let proof =
+            LaunchEvidence { launches: self.launches, buffer: BufferState::of(&self.buffer.words()?) };
         Ok(Ran { kernels, span_ns, before_ns, first_ns, proof })
     }
 }

@@ -1,48 +1,48 @@
-//! The latency-critical one: requests of short kernels, which arrive at a rate whether or not the last one is answered.
+//! The latency-critical generator on command: requests of short kernels that arrive at a rate, whether or not the last one is answered.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
-use super::program::Hook;
-use super::{Answer, Command, Proof, Served, next_command, unix_ns};
+use super::hook_api::HookApi;
+use super::{Answer, Command, LaunchEvidence, Served, next_command, unix_ns};
 use crate::driver::Error;
 use crate::kernel;
-use crate::lc::{BLOCKS, Shifts, wait_until};
+use crate::lc::{ArrivalJitter, BLOCKS, wait_until};
 use crate::memory::DeviceBuffer;
 use crate::record::BufferState;
-use crate::report::RunError;
+use crate::run_error::RunError;
 use crate::session::{Session, Stream};
 
-/// Arrivals are moved by up to this part of the period: at a fixed period they could keep step with somebody's time slices.
+/// The largest delay of an arrival as a part of the period. Exactly periodic arrivals could keep step with another process's time slices.
 const JITTER: f64 = 0.25;
-/// No hint comes earlier than this before its request, microseconds.
+/// The longest time from a hint to its request, microseconds.
 pub const MAX_LEAD_US: u32 = 5_000;
-/// From a command to its first arrival: room for a hint before it.
-const AHEAD: Duration = Duration::from_micros(MAX_LEAD_US as u64);
-/// Before an arrival the clock is looked at for so long instead of sleeping: waking up takes some hundred microseconds on some
-/// machines, and is no part of the latency.
-const SLACK: Duration = Duration::from_millis(1);
-/// A block is cut off when its requests are answered so much later than they arrive.
-const HOPELESS: Duration = Duration::from_secs(5);
+/// Time from a command to its first arrival, so that a hint fits before it.
+const FIRST_ARRIVAL: Duration = Duration::from_micros(MAX_LEAD_US as u64);
+/// Before an arrival the thread polls the clock for this time instead of sleeping. Waking up takes some hundred microseconds on some
+/// machines and must not be part of the latency.
+const POLL_TIME: Duration = Duration::from_millis(1);
+/// A block ends early if a request has a latency above this.
+const MAX_LATENCY: Duration = Duration::from_secs(5);
 /// Words of the buffer that every kernel changes.
 const WORDS: u32 = 64;
 
-/// What a request is.
+/// The kernels of a request.
 #[derive(Debug, Clone)]
 pub struct LcConfig {
     /// Device ordinal.
     pub device: i32,
-    /// Kernels of a request, one behind the other; at least 1.
+    /// Kernels of a request, one after the other; at least 1.
     pub kernels: u32,
     /// Time of each on an H200.
     pub duration: Duration,
 }
 
-/// Answers [`Command::Serve`] until the input ends.
+/// Executes [`Command::Serve`] until the input ends.
 ///
 /// # Errors
-/// Those of the driver, of the output, and commands that are none.
+/// [`RunError`].
 pub fn run(config: &LcConfig, input: &mut impl BufRead, out: &mut impl Write) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
     let mut server = Server {
@@ -50,12 +50,12 @@ pub fn run(config: &LcConfig, input: &mut impl BufRead, out: &mut impl Write) ->
         stream: session.stream()?,
         buffer: DeviceBuffer::with_initial_words(&session, WORDS)?,
         iterations: kernel::iterations(config.duration),
-        hook: Hook::find(),
+        hook: HookApi::find(),
         launches: 0,
     };
     server.answer_one()?;
     let device = session.device_name().to_owned();
-    Answer::Ready { pid: std::process::id(), device, hooked: server.hook.is_there() }.write_to(out)?;
+    Answer::Ready { pid: std::process::id(), device, hooked: server.hook.is_loaded() }.write_to(out)?;
     while let Some(command) = next_command(input)? {
         if let Command::Serve { requests, warm_up, period_us, lead_us } = command {
             let period = Duration::try_from_secs_f64(period_us / 1e6).unwrap_or_default();
@@ -70,7 +70,7 @@ struct Server<'s> {
     stream: Stream<'s>,
     buffer: DeviceBuffer<'s>,
     iterations: u32,
-    hook: Hook,
+    hook: HookApi,
     launches: u64,
 }
 
@@ -83,21 +83,21 @@ impl Server<'_> {
         lead_us: u32,
     ) -> Result<Served, Error> {
         let (begin, begin_ns) = (Instant::now(), unix_ns());
-        let holds = self.hook.holds();
-        let mut shifts = Shifts::new(JITTER);
+        let holds = self.hook.hold_kernels();
+        let mut jitter = ArrivalJitter::new(JITTER);
         let mut hints = BTreeMap::new();
         let mut latencies_ns = Vec::with_capacity(requests as usize);
         let at = |moment: Instant| begin_ns.saturating_add(nanoseconds(moment - begin));
         let (mut from_ns, mut to_ns) = (begin_ns, begin_ns);
         for nth in 0..warm_up.saturating_add(requests) {
-            let due = begin + AHEAD + period * nth + period.mul_f64(shifts.next());
+            let due = begin + FIRST_ARRIVAL + period * nth + period.mul_f64(jitter.next());
             if lead_us > 0 {
-                wait_until(due - Duration::from_micros(lead_us.min(MAX_LEAD_US).into()), SLACK);
+                wait_until(due - Duration::from_micros(lead_us.min(MAX_LEAD_US).into()), POLL_TIME);
                 if let Some(code) = self.hook.hint(lead_us) {
                     *hints.entry(code).or_insert(0) += u64::from(nth >= warm_up);
                 }
             }
-            wait_until(due, SLACK);
+            wait_until(due, POLL_TIME);
             self.answer_one()?;
             let now = Instant::now();
             if nth == warm_up {
@@ -107,15 +107,15 @@ impl Server<'_> {
                 latencies_ns.push(nanoseconds(now - due));
             }
             to_ns = at(now);
-            if now - due > HOPELESS {
+            if now - due > MAX_LATENCY {
                 break;
             }
         }
         let hints = hints.into_iter().filter(|(_, times)| *times > 0);
         let hints = hints.map(|(code, times): (i32, u64)| (code.to_string(), times)).collect();
         let buffer = BufferState::of(&self.buffer.words()?);
-        let proof = Proof { launches: self.launches, buffer };
-        Ok(Served { latencies_ns, from_ns, to_ns, hints, holds: self.hook.holds() - holds, proof })
+        let proof = LaunchEvidence { launches: self.launches, buffer };
+        Ok(Served { latencies_ns, from_ns, to_ns, hints, holds: self.hook.hold_kernels() - holds, proof })
     }
 
     fn answer_one(&mut self) -> Result<(), Error> {

@@ -44,28 +44,28 @@ fn share([first, second]: [u64; 2]) -> Option<u64> {
 /// The effect of disabling a program's channels: kernels that it completed while the program beside it completed `witness`. Kernels
 /// that were in flight when the channels were disabled are not counted.
 #[must_use]
-pub fn stands(stopped: u64, witness: u64) -> Effect {
+pub fn stands(disabled: u64, witness: u64) -> Effect {
     if witness < FEW {
         Effect::inconclusive(format!("the program beside it completed {witness} kernels, {FEW} are needed"))
-    } else if stopped.saturating_mul(50) <= witness {
+    } else if disabled.saturating_mul(50) <= witness {
         Effect::Proven
-    } else if stopped.saturating_mul(4) >= witness {
+    } else if disabled.saturating_mul(4) >= witness {
         Effect::NoEffect
     } else {
-        Effect::inconclusive(format!("it completed {stopped} kernels, the program beside it {witness}"))
+        Effect::inconclusive(format!("it completed {disabled} kernels, the program beside it {witness}"))
     }
 }
 
 /// The effect of disabling and enabling together: the effect of disabling, and the kernels completed after enabling. `enough` is more
 /// than the program had in flight, because kernels that ended before are seen only now.
 #[must_use]
-pub fn goes_on(stood: Effect, completed_after: u64, enough: u64) -> Effect {
-    match stood {
+pub fn goes_on(disabling: Effect, completed_after: u64, enough: u64) -> Effect {
+    match disabling {
         Effect::Proven if completed_after == 0 => Effect::NotUndone,
         Effect::Proven if completed_after < enough => Effect::inconclusive(format!(
             "once it was enabled it completed {completed_after} kernels, {enough} are needed"
         )),
-        stood => stood,
+        disabling => disabling,
     }
 }
 

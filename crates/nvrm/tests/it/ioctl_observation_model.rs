@@ -63,13 +63,13 @@ impl Driver {
                 if self.0.remove(&(client, object)).is_none() {
                     return false;
                 }
-                let mut gone = vec![object];
-                while let Some(parent) = gone.pop() {
+                let mut removed = vec![object];
+                while let Some(parent) = removed.pop() {
                     let children =
                         self.0.iter().filter(|((of, _), (above, ..))| *of == client && *above == parent);
                     let children: Vec<u32> = children.map(|((_, child), _)| *child).collect();
                     self.0.retain(|(of, child), _| *of != client || !children.contains(child));
-                    gone.extend(children);
+                    removed.extend(children);
                 }
                 true
             }

@@ -26,13 +26,13 @@
 //! | bound | value | reason |
 //! |---|---|---|
 //! | inspections, all pods of one manager | 2^18 queries a second (a quarter of a second of the driver) | a manager must not occupy the driver |
-//! | inspections, one pod | an equal part of it, at least 2^14 queries a second | the tenant decides what an inspection costs, so it delays only its own pod |
-//! | one inspection | 2^20 queries about objects; 32 open files, 256 descriptors, 64 channels a group | a process that exceeds it is reported as `too_many` |
+//! | inspections, one pod | an equal part of it, at least 2^14 queries a second (so 17 pods or more exceed the line above) | the tenant decides what an inspection costs, so it delays only its own pod |
+//! | one inspection | 2^20 queries; 32 open files, 256 descriptors, 64 channels a group | no program needs more; too many files or descriptors are reported as `too_many`, too many objects or channels as `driver` |
 //! | the first search on one file | 2^15 client numbers | included in the inspection |
 //! | numbers given out since the last inspection | 2^16 client numbers a file | included in the inspection |
 //! | continued search, all pods of one manager | 2^17 queries a scan (an eighth of a second) | all numbers take eight scans; each pod has an equal part |
-//! | one ownership check | one query a client, at most 64 clients; announcements are rate-limited by the data plane | |
-//! | /proc | a list of all processes, 1/64 of their cgroups; for 10,000 processes 10-15 ms a scan (docs/benchmarks.md) | |
+//! | one ownership check | one query a client, at most 64 clients, and one comparison (kcmp) a control descriptor | the data plane limits the rate of announcements |
+//! | /proc | the list of all processes, and 1/64 of their cgroups | reading all cgroups of 10,000 processes takes 160-265 ms, this 10-15 ms (docs/benchmarks.md) |
 //! | descriptors of processes that never had the driver open | listed when their number has changed (Linux 6.2), and every 8th scan | a pod may have thousands of processes |
 //!
 //! A pod pays for an inspection after it was made (`pod_query_limits`). If the inspection cost more than the pod had, the pod pays

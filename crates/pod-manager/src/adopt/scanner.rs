@@ -43,9 +43,9 @@ impl Adopter {
     }
 
     /// Requests a scan. The caller requests the next one after the result of this one.
-    pub(crate) fn look(&self, look: Look) {
+    pub(crate) fn look(&self, request: Look) {
         // The thread ends only after this sender.
-        let _ = self.0.send(Task::Scan(look));
+        let _ = self.0.send(Task::Scan(request));
     }
 
     /// Requests an ownership check.
@@ -67,7 +67,7 @@ impl Scanner {
     fn serve(mut self, tasks: &Receiver<Task>) {
         for task in tasks {
             let result = match task {
-                Task::Scan(look) => Control::Sighted(self.scan(&look)),
+                Task::Scan(request) => Control::Sighted(self.scan(&request)),
                 Task::CheckOwnership { process, serial, claim } => {
                     Control::Proven(Proof { process, serial, holds: self.discovery.owns(&claim) })
                 }
@@ -76,8 +76,8 @@ impl Scanner {
         }
     }
 
-    fn scan(&mut self, look: &Look) -> Sighted {
-        let mut candidates = match self.discovery.candidates(&look.pods) {
+    fn scan(&mut self, request: &Look) -> Sighted {
+        let mut candidates = match self.discovery.candidates(&request.pods) {
             Ok(candidates) => candidates,
             Err(why) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
@@ -87,17 +87,17 @@ impl Scanner {
             }
         };
         self.has_failed = false;
-        candidates.retain(|candidate| !look.attached.contains(&candidate.key));
+        candidates.retain(|candidate| !request.attached.contains(&candidate.key));
         let present = candidates.iter().map(|candidate| candidate.key).collect();
         self.schedule.retain(&present);
         let pods = candidates.iter().map(|candidate| candidate.pod.uid.as_str()).collect();
-        self.limits.begin_scan(&pods, look.now);
-        let mut inspected = self.inspect_due(&candidates, look.now, &look.again);
+        self.limits.begin_scan(&pods, request.now);
+        let mut inspected = self.inspect_due(&candidates, request.now, &request.again);
         // A client found by the continued search is inspected in the same scan.
         let found = self.discovery.continue_search(&candidates);
         if !found.is_empty() {
-            found.iter().for_each(|key| self.schedule.set_due(*key, look.now));
-            inspected.extend(self.inspect_due(&candidates, look.now, &HashSet::new()));
+            found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
+            inspected.extend(self.inspect_due(&candidates, request.now, &HashSet::new()));
         }
         let mut sighted = Sighted { present: Some(present), ..Sighted::default() };
         for candidate in candidates {

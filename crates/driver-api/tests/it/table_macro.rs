@@ -1,4 +1,4 @@
-//! What other crates do with the table compiles outside this one, and carries the right addresses.
+//! Uses of the table as in other crates.
 #![allow(non_snake_case, reason = "functions have the driver's names")]
 
 use std::ffi::{CStr, c_void};
@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_void};
 use sluice_driver_api::types::*;
 use sluice_driver_api::{ENTRIES, RealDriver, driver_api};
 
-/// Makes a function of each row, as a library that exports them would.
+/// A function for each row, as in a library that exports them.
 mod fake {
     use super::*;
     macro_rules! functions {
@@ -28,13 +28,13 @@ fn resolve(symbol: &CStr) -> *mut c_void {
 }
 
 #[test]
-fn each_field_of_the_real_driver_calls_the_symbol_of_its_name() {
+fn each_field_of_the_real_driver_calls_the_symbol_with_its_name() {
     assert_eq!(fake::ADDRESSES.len(), ENTRIES.len());
-    // SAFETY: `resolve` answers with functions made from the same rows.
+    // SAFETY: `resolve` returns functions generated from the same rows.
     let driver = unsafe { RealDriver::load(resolve) };
     let sum = |symbol: &str| CUresult(symbol.bytes().map(u32::from).sum());
     let mut pointer = 0;
-    // SAFETY: these functions of `fake` touch no argument.
+    // SAFETY: these functions of `fake` use no argument.
     unsafe {
         assert_eq!(driver.cuMemAlloc_v2.unwrap()(&mut pointer, 1 << 40), sum("cuMemAlloc_v2"));
         assert_eq!(driver.cuCtxSynchronize.unwrap()(), sum("cuCtxSynchronize"));
@@ -46,10 +46,10 @@ fn each_field_of_the_real_driver_calls_the_symbol_of_its_name() {
 }
 
 #[test]
-fn a_symbol_that_the_driver_lacks_is_none() {
+fn symbol_that_the_driver_lacks_is_none() {
     let without =
         |symbol: &CStr| if symbol == c"cuGraphLaunch" { std::ptr::null_mut() } else { resolve(symbol) };
-    // SAFETY: as above; a null answer is allowed.
+    // SAFETY: as above; a null result is allowed.
     let driver = unsafe { RealDriver::load(without) };
     assert!(driver.cuGraphLaunch.is_none() && driver.cuGraphLaunch_ptsz.is_some());
     assert!(RealDriver::EMPTY.cuInit.is_none());

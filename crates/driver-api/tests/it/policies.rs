@@ -1,9 +1,9 @@
-//! No function that matters is forgotten when the table grows.
+//! Every function with a relevant name has a policy, also when the table grows.
 
 use sluice_driver_api::{ENTRIES, Policy};
 
-/// Parts of names that speak of launching, memory, waiting, capturing, looking up, or of streams, contexts and events.
-const TELLING: &[&str] = &[
+/// Parts of names that indicate launching, memory, waiting, capturing, lookup, or streams, contexts and events.
+const RELEVANT: &[&str] = &[
     "Launch",
     "Alloc",
     "Free",
@@ -47,15 +47,15 @@ const TELLING: &[&str] = &[
     "Subgrid",
 ];
 
-/// Functions with such a name that the hook hands on all the same, and why.
+/// Functions with such a name that the hook forwards, and why.
 const FORWARDED: &[(&str, &str)] = &[
-    ("cuArrayGetMemoryRequirements", "tells what an array would need, allocates nothing"),
+    ("cuArrayGetMemoryRequirements", "returns the size of an array, allocates nothing"),
     ("cuDestroyExternalMemory", "the memory belongs to the API that exported it"),
-    ("cuDeviceGraphMemTrim", "gives back memory that graphs cached; what graphs allocate is not charged"),
+    ("cuDeviceGraphMemTrim", "frees memory that graphs cached; allocations of graphs are not charged"),
     ("cuExternalMemoryGetMappedBuffer", "maps memory of another API, allocates nothing"),
     ("cuExternalMemoryGetMappedMipmappedArray", "maps memory of another API, allocates nothing"),
-    ("cuGetExportTable", "private tables of the driver, whose entries have no known signatures"),
-    ("cuGraphAddEventRecordNode", "adds to a graph; the launch of the graph is governed"),
+    ("cuGetExportTable", "private tables of the driver, of which the signatures are not known"),
+    ("cuGraphAddEventRecordNode", "adds to a graph; the launch of the graph has a policy"),
     (
         "cuGraphAddMemAllocNode",
         "the driver allocates when the graph is launched, at sizes that only it knows",
@@ -70,21 +70,21 @@ const FORWARDED: &[(&str, &str)] = &[
     ("cuIpcOpenMemHandle", "the memory is charged to the process that allocated it"),
     ("cuMemAddressFree", "address space only"),
     ("cuMemAllocHost", "host memory"),
-    ("cuMemGetAllocationGranularity", "tells a number"),
+    ("cuMemGetAllocationGranularity", "returns a number"),
     ("cuMemGetAllocationPropertiesFromHandle", "reads a handle"),
     ("cuMemHostAlloc", "host memory"),
     ("cuMemImportFromShareableHandle", "the memory is charged to the process that created it"),
-    ("cuMemMap", "maps memory that cuMemCreate was charged for"),
-    ("cuMemPoolCreate", "an empty pool: what is taken from it is charged"),
-    ("cuMemPoolDestroy", "what was taken from the pool is given back by cuMemFreeAsync"),
+    ("cuMemMap", "maps memory that was charged for cuMemCreate"),
+    ("cuMemPoolCreate", "an empty pool: allocations from it are charged"),
+    ("cuMemPoolDestroy", "cuMemFreeAsync frees what was allocated from the pool"),
     ("cuMemPoolImportFromShareableHandle", "the memory is charged to the process that created it"),
     ("cuMemPoolImportPointer", "the memory is charged to the process that created it"),
     ("cuMemPoolTrimTo", "the pool's cache is not charged"),
-    ("cuMemRetainAllocationHandle", "one more reference to memory that cuMemCreate was charged for"),
-    ("cuMipmappedArrayGetMemoryRequirements", "tells what an array would need, allocates nothing"),
-    ("cuMulticastCreate", "an object over memory that each device's owner was charged for"),
+    ("cuMemRetainAllocationHandle", "one more reference to memory that was charged for cuMemCreate"),
+    ("cuMipmappedArrayGetMemoryRequirements", "returns the size of an array, allocates nothing"),
+    ("cuMulticastCreate", "an object over memory that was charged to the owner of each device"),
     ("cuTensorMapSetAllocationClass", "changes a descriptor"),
-    ("cuThreadExchangeStreamCaptureMode", "says which calls a capture forbids; begins and ends nothing"),
+    ("cuThreadExchangeStreamCaptureMode", "sets which calls a capture forbids; begins and ends no capture"),
 ];
 
 /// A synchronous copy: `cuMemcpy` and no `Async` behind it.
@@ -93,23 +93,23 @@ fn is_waiting_copy(name: &str) -> bool {
 }
 
 #[test]
-fn every_function_with_a_telling_name_is_governed_or_excused() {
-    let unexplained: Vec<_> = ENTRIES
+fn every_function_with_a_relevant_name_has_a_policy_or_a_reason() {
+    let without_reason: Vec<_> = ENTRIES
         .iter()
         .filter(|entry| entry.policy == Policy::Forward)
-        .filter(|entry| TELLING.iter().any(|part| entry.name.contains(part)) || is_waiting_copy(entry.name))
+        .filter(|entry| RELEVANT.iter().any(|part| entry.name.contains(part)) || is_waiting_copy(entry.name))
         .filter(|entry| !FORWARDED.iter().any(|(name, _)| *name == entry.name))
         .map(|entry| entry.symbol)
         .collect();
-    assert_eq!(unexplained, [""; 0], "give them a word in policies.toml, or a reason here");
+    assert_eq!(without_reason, [""; 0], "add a policy in policies.toml, or a reason here");
 }
 
 #[test]
-fn no_excuse_outlives_its_function() {
+fn every_reason_belongs_to_a_forwarded_function() {
     for (name, reason) in FORWARDED {
         assert!(
             ENTRIES.iter().any(|entry| entry.name == *name && entry.policy == Policy::Forward),
-            "{name} ({reason}) is governed or gone"
+            "{name} ({reason}) has a policy or does not exist"
         );
     }
 }
@@ -122,7 +122,7 @@ fn all_forms_of_a_function_have_one_policy() {
 }
 
 #[test]
-fn every_copy_is_known_as_one_that_waits_or_one_that_does_not() {
+fn every_copy_is_synchronous_or_asynchronous() {
     for entry in ENTRIES.iter().filter(|entry| entry.name.starts_with("cuMemcpy")) {
         let expected = if entry.name.ends_with("Async") { Policy::Copy } else { Policy::Sync };
         assert_eq!(entry.policy, expected, "{}", entry.symbol);
@@ -130,7 +130,7 @@ fn every_copy_is_known_as_one_that_waits_or_one_that_does_not() {
 }
 
 #[test]
-fn the_symbols_that_the_hook_governs_are_these() {
+fn symbols_of_each_policy_are_these() {
     let of = |policy| {
         ENTRIES.iter().filter(|entry| entry.policy == policy).map(|entry| entry.symbol).collect::<Vec<_>>()
     };

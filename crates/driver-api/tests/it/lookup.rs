@@ -1,15 +1,15 @@
-//! `lookup` answers as the driver does: by name, version and stream flag.
+//! `lookup` returns the driver's result for a name, version and stream flag.
 
 use sluice_driver_api::{ENTRIES, Variant, find_symbol, lookup, lookup_index};
 
-/// What four CUDA runtimes ask for, one `name version flags` per line: recorded by tools/driver-api/record/record.sh.
+/// The requests of four CUDA runtimes, one `name version flags` per line: recorded by tools/driver-api/record/record.sh.
 const RUNTIMES: &[(&str, &str)] = &[
-    ("11.8.89", include_str!("fixtures/cudart-11.8.89.txt")),
-    ("12.4.127", include_str!("fixtures/cudart-12.4.127.txt")),
-    ("12.9.79", include_str!("fixtures/cudart-12.9.79.txt")),
-    ("13.5.37", include_str!("fixtures/cudart-13.5.37.txt")),
+    ("11.8.89", include_str!("../fixtures/cudart-11.8.89.txt")),
+    ("12.4.127", include_str!("../fixtures/cudart-12.4.127.txt")),
+    ("12.9.79", include_str!("../fixtures/cudart-12.9.79.txt")),
+    ("13.5.37", include_str!("../fixtures/cudart-13.5.37.txt")),
 ];
-/// Asked for by runtime 13.5, but in no public header: the driver may know them, the table cannot.
+/// Requested by runtime 13.5, but in no public header, so the table cannot contain them.
 const UNDECLARED: &[&str] = &["cuSubgridCreate", "cuSubgridWorkerGridCreate", "cuSubgridWorksetCreate"];
 const PER_THREAD: u64 = 2;
 
@@ -18,7 +18,7 @@ fn symbol(name: &str, version: i32, flags: u64) -> Option<&'static str> {
 }
 
 #[test]
-fn the_table_has_exactly_the_abi_that_each_runtime_asks_for() {
+fn table_has_exactly_the_abi_that_each_runtime_requests() {
     for (runtime, asked) in RUNTIMES {
         let mut count = 0;
         for line in asked.lines() {
@@ -27,7 +27,7 @@ fn the_table_has_exactly_the_abi_that_each_runtime_asks_for() {
                 panic!("cudart {runtime}: {line:?} is not three words");
             };
             let (version, flags): (i32, u64) = (version.parse().unwrap(), flags.parse().unwrap());
-            // Runtimes from 12 on first ask for the empty name, at version 0.
+            // Runtimes from 12 on first request the empty name, at version 0.
             if name.is_empty() || UNDECLARED.contains(&name) {
                 assert_eq!(symbol(name, version, flags), None);
                 continue;
@@ -47,7 +47,7 @@ fn the_table_has_exactly_the_abi_that_each_runtime_asks_for() {
 }
 
 #[test]
-fn an_older_version_gets_the_older_abi() {
+fn older_version_has_the_older_abi() {
     assert_eq!(symbol("cuMemAlloc", 2000, 0), Some("cuMemAlloc"));
     assert_eq!(symbol("cuMemAlloc", 3010, 0), Some("cuMemAlloc"));
     assert_eq!(symbol("cuMemAlloc", 3020, 0), Some("cuMemAlloc_v2"));
@@ -65,18 +65,18 @@ fn an_older_version_gets_the_older_abi() {
 }
 
 #[test]
-fn per_thread_variants_are_given_only_when_asked_for_and_only_where_they_exist() {
+fn per_thread_variants_are_returned_only_on_request_and_only_if_they_exist() {
     assert_eq!(symbol("cuLaunchKernel", 12000, 0), Some("cuLaunchKernel"));
     assert_eq!(symbol("cuLaunchKernel", 12000, 1), Some("cuLaunchKernel"));
     assert_eq!(symbol("cuLaunchKernel", 12000, PER_THREAD), Some("cuLaunchKernel_ptsz"));
-    assert_eq!(symbol("cuLaunchKernel", 4000, PER_THREAD), None, "driver 580.159 answers so, too");
+    assert_eq!(symbol("cuLaunchKernel", 4000, PER_THREAD), None, "driver 580.159 returns the same");
     assert_eq!(symbol("cuMemcpyDtoH", 7000, PER_THREAD), Some("cuMemcpyDtoH_v2_ptds"));
     assert_eq!(symbol("cuMemAlloc", 13000, PER_THREAD), Some("cuMemAlloc_v2"));
     assert_eq!(symbol("cuGraphLaunch", 10000, PER_THREAD), Some("cuGraphLaunch_ptsz"));
 }
 
 #[test]
-fn a_name_that_the_headers_rename_is_answered_as_the_driver_does() {
+fn name_renamed_by_the_headers_has_the_drivers_result() {
     assert_eq!(symbol("cuGraphInstantiate", 10000, 0), Some("cuGraphInstantiate"));
     assert_eq!(symbol("cuGraphInstantiate", 11080, 0), Some("cuGraphInstantiate_v2"));
     // The headers mean cuGraphInstantiateWithFlags from here on; driver 580.159 does not (tests/gpu/check_table.c).
@@ -84,7 +84,7 @@ fn a_name_that_the_headers_rename_is_answered_as_the_driver_does() {
 }
 
 #[test]
-fn unknown_names_and_versions_before_the_function_get_nothing() {
+fn unknown_names_and_versions_before_the_function_have_no_result() {
     assert_eq!(symbol("cuNoSuchThing", 13000, 0), None);
     assert_eq!(symbol("cuMemAlloc_v2", 13000, 0), None, "the name is the base name");
     assert_eq!(symbol("", 13000, 0), None);
@@ -94,7 +94,7 @@ fn unknown_names_and_versions_before_the_function_get_nothing() {
 }
 
 #[test]
-fn the_table_is_sorted_and_every_symbol_is_found_once() {
+fn table_is_sorted_and_every_symbol_is_found() {
     for pair in ENTRIES.windows(2) {
         assert!(
             (pair[0].name, pair[0].variant, pair[0].since) < (pair[1].name, pair[1].variant, pair[1].since)

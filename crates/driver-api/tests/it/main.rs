@@ -1,0 +1,6 @@
+//! Integration tests of the driver table.
+
+mod committed_table;
+mod lookup;
+mod policies;
+mod table_macro;
