@@ -127,11 +127,6 @@ impl ChannelGroups {
         kept.map(|(_, group)| handles_of(&group.context)).collect()
     }
 
-    /// Announcements that are postponed.
-    pub(crate) fn postponed_count(&self) -> usize {
-        self.postponed.len()
-    }
-
     /// Postpones an announcement.
     pub(crate) fn postpone(&mut self, id: ProcessId, announcement: Announcement, until: PostponedUntil) {
         self.postponed.insert(id, Postponed { announcement, until });

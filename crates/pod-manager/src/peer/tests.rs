@@ -42,7 +42,7 @@ fn a_number_that_was_given_to_another_process_meanwhile_is_noticed() {
     let cgroup = Ok("0::/kubepods\n".to_owned());
     let error = look(vec![("stat", stat(5)), ("cgroup", cgroup), ("stat", stat(6))]).unwrap_err();
     assert_eq!(error.raw_os_error(), gone());
-    // Nobody has the number any more.
+    // No process has the pid any more.
     let vanished = || Err(io::Error::from_raw_os_error(nix::libc::ENOENT));
     assert!(look(vec![("stat", vanished())]).is_err());
     assert!(look(vec![("stat", stat(5)), ("cgroup", vanished())]).is_err());
