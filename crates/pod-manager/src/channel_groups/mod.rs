@@ -264,7 +264,9 @@ impl ChannelGroups {
     /// Returns all groups to the driver's defaults, at the end of the manager.
     pub(crate) fn restore(self) {
         if !self.executor.restore(RESTORE_TIMEOUT) {
-            warn!("the driver did not restore all channel groups within {RESTORE_TIMEOUT:?}: their own hooks enable them");
+            warn!(
+                "the driver did not restore all channel groups within {RESTORE_TIMEOUT:?}: their own hooks enable them"
+            );
         }
     }
 

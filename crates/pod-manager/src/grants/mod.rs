@@ -116,10 +116,18 @@ impl Grants {
 
     /// Charges what a latency-critical process with an unlimited grant reports to have used since the last charge. The elapsed time
     /// bounds it, so no client is charged more than was possible.
-    pub(crate) fn charge_unlimited(&mut self, id: ProcessId, clients: &Clients, processes: &mut Processes, now: u64) {
+    pub(crate) fn charge_unlimited(
+        &mut self,
+        id: ProcessId,
+        clients: &Clients,
+        processes: &mut Processes,
+        now: u64,
+    ) {
         let Some(process) = processes.get_mut(id) else { return };
         let Some(client) = clients.get(process.client) else { return };
-        let Some(pages) = process.pages.as_mut().filter(|_| clients.is_critical(process.client)) else { return };
+        let Some(pages) = process.pages.as_mut().filter(|_| clients.is_critical(process.client)) else {
+            return;
+        };
         let (held, since) = pages.holds_seen;
         let holds = pages.report().hold_ns();
         let more = holds.saturating_sub(held).min(now.saturating_sub(since));
@@ -138,7 +146,13 @@ impl Grants {
     }
 
     /// Charges all unlimited grants of a client up to now, and begins anew: the client's class is about to change.
-    pub(crate) fn settle_client(&mut self, client: ClientId, clients: &Clients, processes: &mut Processes, now: u64) {
+    pub(crate) fn settle_client(
+        &mut self,
+        client: ClientId,
+        clients: &Clients,
+        processes: &mut Processes,
+        now: u64,
+    ) {
         for id in processes.ids_of_client(client) {
             self.charge_unlimited(id, clients, processes, now);
             if let Some(pages) = processes.get_mut(id).and_then(|process| process.pages.as_mut()) {
@@ -255,3 +269,6 @@ fn count_end(
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
+
+#[cfg(test)]
+mod tests;

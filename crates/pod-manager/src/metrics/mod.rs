@@ -49,12 +49,16 @@ impl ClientMetrics {
         let counter = |name, help| Counter::with_opts(opts(name, help));
         let int_counter = |name, help| IntCounter::with_opts(opts(name, help));
         let int_gauge = |name, help| IntGauge::with_opts(opts(name, help));
-        let wait = HistogramOpts::new("sluice_token_wait_seconds", "Time that requests waited for a grant, seconds")
-            .const_labels(labels.clone())
-            .buckets(WAIT_BUCKETS.to_vec());
+        let wait =
+            HistogramOpts::new("sluice_token_wait_seconds", "Time that requests waited for a grant, seconds")
+                .const_labels(labels.clone())
+                .buckets(WAIT_BUCKETS.to_vec());
         Ok(Self {
             wait_seconds: Histogram::with_opts(wait)?,
-            held_seconds: counter("sluice_token_held_seconds_total", "Wall time that grants were held, seconds")?,
+            held_seconds: counter(
+                "sluice_token_held_seconds_total",
+                "Wall time that grants were held, seconds",
+            )?,
             gpu_seconds: counter("sluice_gpu_seconds_total", "GPU time charged, seconds")?,
             hold_seconds: counter(
                 "sluice_hold_seconds_total",
@@ -71,7 +75,10 @@ impl ClientMetrics {
             grants: int_counter("sluice_grants_total", "Requests for grants that were granted")?,
             share: Gauge::with_opts(opts("sluice_share", "Share of GPU time over the window, 0 to 1"))?,
             memory_used: int_gauge("sluice_memory_used_bytes", "Memory reserved by all processes, bytes")?,
-            memory_limit: int_gauge("sluice_memory_limit_bytes", "Memory that all processes may reserve together, bytes")?,
+            memory_limit: int_gauge(
+                "sluice_memory_limit_bytes",
+                "Memory that all processes may reserve together, bytes",
+            )?,
             memory_denied: int_counter("sluice_memory_denied_total", "Memory reservations refused")?,
             processes: int_gauge("sluice_processes", "Processes connected to the manager")?,
             adopted: int_gauge(
@@ -113,7 +120,9 @@ impl ClientMetrics {
 fn labels(client: &ClientKey) -> HashMap<String, String> {
     let pairs = match client {
         ClientKey::Named(name) => vec![("client", name)],
-        ClientKey::Pod { uid, namespace, name } => vec![("namespace", namespace), ("pod", name), ("pod_uid", uid)],
+        ClientKey::Pod { uid, namespace, name } => {
+            vec![("namespace", namespace), ("pod", name), ("pod_uid", uid)]
+        }
     };
     pairs.into_iter().map(|(label, value)| (label.to_owned(), value.clone())).collect()
 }

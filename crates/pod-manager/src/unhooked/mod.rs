@@ -166,7 +166,10 @@ impl Unhooked {
         if noted != Some((client, obstacle.why)) && parts.io.may_log("unsteered").is_some() {
             let client = parts.clients.name(client);
             let (pid, reason) = (key.0, obstacle.why.label());
-            warn!(client, pid, command, reason, "process runs without the hook and is not scheduled: {obstacle}");
+            warn!(
+                client,
+                pid, command, reason, "process runs without the hook and is not scheduled: {obstacle}"
+            );
         }
     }
 

@@ -1,12 +1,12 @@
 //! What processes announce of their channel groups, once and again, and what the manager takes of it.
 
-use sluice_comm::page::STANDING;
-use sluice_pod_manager::channel_groups::ControlFailure;
-use std::os::fd::AsFd;
 use crate::support::driver::{Call, Descriptor, context};
 use crate::support::hook::Hook;
 use crate::support::steered::{quiet, steered, two, works};
 use crate::support::{MS, World, until};
+use sluice_comm::page::STANDING;
+use sluice_pod_manager::channel_groups::ControlFailure;
+use std::os::fd::AsFd;
 
 #[test]
 fn later_announcement_replaces_the_earlier_one() {

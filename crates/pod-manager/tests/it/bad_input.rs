@@ -1,13 +1,13 @@
 //! Bad input: the connection is closed with a reason that names the peer, nothing changes, no other process is disturbed.
 
+use crate::support::hook::{Hook, Line, payload};
+use crate::support::peers::FakeProcess;
+use crate::support::{MS, World, logs};
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{AttachStatus, Channel, Name, Request, RequestBody};
 use sluice_sys::memfd;
 use std::io::Write;
 use std::os::fd::AsFd;
-use crate::support::hook::{Hook, Line, payload};
-use crate::support::peers::FakeProcess;
-use crate::support::{MS, World, logs};
 
 /// A world with a client that holds the token and memory, and one that waits: both must not notice anything.
 struct Neighbours {

@@ -1,12 +1,12 @@
 //! Channel groups controlled over real sockets and pages, with a driver and a clock that the test moves.
 
-use sluice_comm::page::STANDING;
-use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
-use std::os::fd::AsFd;
 use crate::support::driver::{Call, Descriptor, FakeDriver, context};
 use crate::support::hook::Hook;
 use crate::support::steered::{quiet, steered, two, works};
 use crate::support::{MS, World, until};
+use sluice_comm::page::STANDING;
+use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
+use std::os::fd::AsFd;
 
 fn refused(cause: Cause) -> ControlFailure {
     ControlFailure::Failed(cause, "refused".into())

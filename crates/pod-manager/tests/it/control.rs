@@ -1,12 +1,12 @@
 //! The control API: the node agent sets the clients and reads a snapshot.
 
-use sluice_comm::{AttachStatus, Channel};
-use sluice_proto::control::{Class, Client};
-use std::os::unix::fs::PermissionsExt;
 use crate::support::agent::{Agent, control_socket, pod, uid};
 use crate::support::hook::{Hook, Line};
 use crate::support::peers::container;
 use crate::support::{GIB, MS, World, until};
+use sluice_comm::{AttachStatus, Channel};
+use sluice_proto::control::{Class, Client};
+use std::os::unix::fs::PermissionsExt;
 use tonic::Code;
 
 fn world() -> (World, Agent) {

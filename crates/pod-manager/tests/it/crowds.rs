@@ -1,9 +1,9 @@
 //! One pod does not take the connections of all.
 
-use sluice_comm::{Channel, RequestBody, ResponseBody};
 use crate::support::agent::{Agent, pod, uid};
 use crate::support::hook::Line;
 use crate::support::{GIB, World, logs, until};
+use sluice_comm::{Channel, RequestBody, ResponseBody};
 
 #[test]
 fn a_pod_has_a_quarter_of_the_connections_however_many_processes_it_has() {

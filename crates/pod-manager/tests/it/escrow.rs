@@ -1,5 +1,8 @@
 //! Descriptor escrow: what the node agent gets, so that no group stays disabled when the manager dies.
 
+use crate::support::driver::{Descriptor, context};
+use crate::support::hook::Hook;
+use crate::support::{MS, World, until};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
 use sluice_comm::custody::{Deposit, MAX_LEN};
@@ -7,9 +10,6 @@ use sluice_sys::kind::{self, Kind};
 use sluice_sys::socket::recv_with_fds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
-use crate::support::driver::{Descriptor, context};
-use crate::support::hook::Hook;
-use crate::support::{MS, World, until};
 
 /// The supervisor's end.
 struct Supervisor(OwnedFd);

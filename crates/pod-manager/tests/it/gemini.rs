@@ -1,11 +1,11 @@
 //! Peers that speak only Gemini's protocol, over TCP, on a clock that the test moves.
 
+use crate::support::gemini::Gemini;
+use crate::support::{MS, World};
 use sluice_comm::{RequestBody, ResponseBody};
 use sluice_pod_manager::Config;
 use std::io::Write;
 use std::time::Duration;
-use crate::support::gemini::Gemini;
-use crate::support::{MS, World};
 
 const CLIENTS: &str = "3\nclient1 0.3 1.0 1073741824\nclient2 0.7 1.0 2147483648\nhalf 0.0 0.5 1024\n";
 

@@ -1,14 +1,14 @@
 //! Pending attaches: processes that attach before their pod is a client, and those of no client.
 
+use crate::support::agent::{Agent, pod, uid};
+use crate::support::hook::{Hook, Line, payload};
+use crate::support::peers::FakeProcess;
+use crate::support::{GIB, MS, World, logs, until};
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{AttachStatus, Channel, HOOK_PATIENCE, RequestBody, RequestKind, ResponseBody};
 use sluice_pod_manager::ClientSource;
 use std::io::Write;
 use std::os::fd::AsFd;
-use crate::support::agent::{Agent, pod, uid};
-use crate::support::hook::{Hook, Line, payload};
-use crate::support::peers::FakeProcess;
-use crate::support::{GIB, MS, World, logs, until};
 
 const HOLD: u64 = 3_000 * MS;
 

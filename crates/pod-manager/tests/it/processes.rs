@@ -1,5 +1,6 @@
 //! Real processes: the manager identifies the process at the other end and detects its end. The children are this test program.
 
+use crate::support::http;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sluice_comm::attach::AttachPayload;
@@ -12,7 +13,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
-use crate::support::http;
 use tempfile::TempDir;
 
 /// Tells the child which part it plays.

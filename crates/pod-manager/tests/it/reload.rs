@@ -1,11 +1,11 @@
 //! The resource file changes under a running manager.
 
+use crate::support::hook::Line;
+use crate::support::{CLIENTS, GIB, MS, World, logs, until};
 use sluice_pod_manager::ClientSource;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use crate::support::hook::Line;
-use crate::support::{CLIENTS, GIB, MS, World, logs, until};
 
 /// Returns once the manager shows this memory limit for `be-a` (`None`: no such client).
 fn until_limit_is(world: &World, limit: Option<u64>) {

@@ -1,13 +1,13 @@
 //! Gates of best-effort processes beside latency-critical ones, over real sockets, pages and futexes.
 
+use crate::support::driver::{Descriptor, context};
+use crate::support::hook::{Hook, PATIENCE};
+use crate::support::{MS, World, until};
 use sluice_comm::RequestBody;
 use sluice_comm::page::{grant, report};
 use sluice_pod_manager::GatesOf;
 use sluice_sys::futex::{self, Wake};
 use std::os::fd::AsFd;
-use crate::support::driver::{Descriptor, context};
-use crate::support::hook::{Hook, PATIENCE};
-use crate::support::{MS, World, until};
 
 const CLOSED: u32 = grant::GATES_WANTED | grant::GATE_CLOSED;
 

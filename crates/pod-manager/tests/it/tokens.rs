@@ -1,10 +1,10 @@
 //! Tokens over real sockets and pages, on a clock that the test moves.
 
+use crate::support::hook::Hook;
+use crate::support::{CLIENTS, MS, World};
 use sluice_comm::page::STANDING;
 use sluice_pod_manager::OnManagerLoss;
 use std::time::Duration;
-use crate::support::hook::Hook;
-use crate::support::{CLIENTS, MS, World};
 
 #[test]
 fn the_gate_is_open_until_the_deadline_when_the_answer_comes() {

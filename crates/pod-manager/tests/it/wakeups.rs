@@ -1,12 +1,12 @@
 //! Wake-ups: which ones the manager accepts.
 
+use crate::support::hook::{Hook, Line};
+use crate::support::steered::{quiet, steered, two};
+use crate::support::{MS, World, logs, until};
 use sluice_comm::attach::{ATTACH_VERSION, AttachPayload};
 use sluice_comm::{Channel, RequestKind};
 use sluice_sys::memfd;
 use std::os::fd::AsFd;
-use crate::support::hook::{Hook, Line};
-use crate::support::steered::{quiet, steered, two};
-use crate::support::{MS, World, logs, until};
 
 /// How often the log reports that wake-ups of a process are ignored.
 fn ignored(hook: &Hook) -> usize {
