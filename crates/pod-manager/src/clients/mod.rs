@@ -151,8 +151,8 @@ impl Clients {
             let account = self.memory.client(*id).unwrap_or_default();
             let connected =
                 processes.of_client(*id).filter(|(_, process)| process.connections().next().is_some());
-            client.metrics.memory_used.set(gauge(account.used));
-            client.metrics.memory_limit.set(gauge(account.limit));
+            client.metrics.memory.used.set(gauge(account.used));
+            client.metrics.memory.limit.set(gauge(account.limit));
             client.metrics.processes.set(gauge(connected.count() as u64));
         }
     }

@@ -183,7 +183,7 @@ impl EventLoop {
         let granted = self.clients.memory.reserve(id, bytes) == Verdict::Granted;
         let client = self.processes.client_of(id).and_then(|client| self.clients.get(client));
         if let Some(client) = client.filter(|_| !granted) {
-            client.metrics.memory_denied.inc();
+            client.metrics.memory.denied.inc();
             debug!(client = client.name, bytes, "memory denied");
         }
         granted
