@@ -97,7 +97,8 @@ impl Poller {
             Err(nix::errno::Errno::EINTR) => 0,
             Err(error) => return Err(error).attempt("epoll_wait"),
         };
-        let decode = |event: &EpollEvent| Event { source: Source::decode(event.data()), flags: event.events() };
+        let decode =
+            |event: &EpollEvent| Event { source: Source::decode(event.data()), flags: event.events() };
         Ok(events.iter().take(count).map(decode).collect())
     }
 }

@@ -3,8 +3,8 @@
 //! Directories are watched, not the file: an editor renames a new file into place, and a ConfigMap volume swaps the
 //! symlink `..data` beside the file. If the path leads through symlinks, the directory at their end is watched too.
 
-use crate::control::{Control, Remote};
 use crate::clients::of_file;
+use crate::control::{Control, Remote};
 use crate::error::{Attempt, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};

@@ -1,5 +1,6 @@
-//! Real processes in real cgroups: whoever is in a container's cgroup is its pod's, whatever its environment, its parent,
-//! its claim, or the cgroups it makes below its own. This program has no test harness, because it is also its own children.
+//! Real processes in real cgroups: a process in a container's cgroup belongs to the container's pod, whatever its environment,
+//! its parent, its claim, or the cgroups that it creates below its own. This program has a process of its own and no test harness,
+//! because it is also its own children.
 //! Needs root and a cgroup hierarchy to make cgroups in; says so and ends well where there is none.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
@@ -32,13 +33,13 @@ fn main() {
         ["child", "fork", socket] => {
             print!("{}", say(&command(&["child", "attach", socket]).output().unwrap()))
         }
-        // Whoever lists tests finds none here.
+        // A tool that lists tests finds none here.
         [.., "--list"] => {}
         _ => processes_are_their_cgroups(),
     }
 }
 
-/// Attaches, claiming somebody else's name; prints the status and the limit that it got.
+/// Attaches, claiming the name of another client; prints the status and the limit that it got.
 fn attach_and_say(socket: &str) {
     let mut stream = UnixStream::connect(socket).unwrap();
     let name = Name::new("ml/pod-0002").unwrap();
@@ -182,15 +183,15 @@ fn processes_are_their_cgroups() {
         "this process's child"
     );
     // Another user does not get at the control socket; nor would it if the file's mode let it.
-    let nobody = |directory_mode: u32, mode: u32| {
+    let other_user = |directory_mode: u32, mode: u32| {
         use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(directory_mode)).unwrap();
         fs::set_permissions(&control, fs::Permissions::from_mode(mode)).unwrap();
         say(&command(&["child", "stranger", control.to_str().unwrap()]).uid(65_534).output().unwrap())
     };
-    assert_eq!(nobody(0o755, 0o600), "PermissionDenied");
-    assert_eq!(nobody(0o755, 0o666), "closed");
+    assert_eq!(other_user(0o755, 0o600), "PermissionDenied");
+    assert_eq!(other_user(0o755, 0o666), "closed");
     assert_eq!(
         say(&command(&["child", "stranger", control.to_str().unwrap()]).output().unwrap()),
         "answered"

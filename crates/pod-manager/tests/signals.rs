@@ -32,7 +32,7 @@ fn main() {
         setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS / 2, DESCRIPTORS).unwrap();
         return run(Config::new(directory.join("gpu.sock"), directory.join("resources"))).unwrap();
     }
-    // Whoever lists tests finds none here.
+    // A tool that lists tests finds none here.
     if std::env::args().any(|argument| argument == "--list") {
         return;
     }
@@ -59,7 +59,7 @@ fn a_signal_ends_the_manager_in_order(signal: Signal) {
     assert!(!socket.exists(), "its socket goes with it");
 }
 
-/// Whoever finds the control socket finds clients served; both sockets go with the manager.
+/// Once the control socket is visible clients are served; both sockets are removed with the manager.
 fn a_signal_ends_the_agents_manager_in_order(signal: Signal) {
     let directory = tempfile::tempdir().unwrap();
     let (socket, control) = (directory.path().join("gpu.sock"), directory.path().join("control.sock"));
@@ -85,14 +85,14 @@ fn it_may_have_all_descriptors(pid: u32) {
     assert_eq!(line.split_whitespace().skip(3).take(2).collect::<Vec<_>>(), [&most, &most]);
 }
 
-/// Connections that say nothing take all descriptors; whoever comes after them is served all the same.
+/// Connections that send nothing take all descriptors; a later one is served all the same.
 fn it_is_not_locked_out_by_silence(socket: &Path) {
     let silent: Vec<UnixStream> = (0..DESCRIPTORS).map(|_| UnixStream::connect(socket).unwrap()).collect();
     let name = Name::new("be-a").unwrap();
     let frame = Request { name, id: 1, body: RequestBody::MemLimit }.encode().unwrap();
     let served = || {
         let mut stream = UnixStream::connect(socket)?;
-        // Only against hanging where nobody answers.
+        // Against hanging if no answer comes.
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.write_all(&frame)?;
         stream.read_exact(&mut [0; RESPONSE_LEN])

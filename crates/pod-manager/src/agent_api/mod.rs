@@ -37,7 +37,12 @@ impl AgentApi {
         if agent_instance == self.agent_instance && generation < self.generation {
             return Err(Outdated { in_force: self.generation });
         }
-        info!(generation, agent_instance, clients = clients.len(), "set of clients received from the node agent");
+        info!(
+            generation,
+            agent_instance,
+            clients = clients.len(),
+            "set of clients received from the node agent"
+        );
         (self.agent_instance, self.generation) = (agent_instance, generation);
         Ok(clients)
     }

@@ -127,11 +127,6 @@ impl ChannelGroups {
         kept.map(|(_, group)| handles_of(&group.context)).collect()
     }
 
-    /// Announcements that are postponed.
-    pub(crate) fn postponed_count(&self) -> usize {
-        self.postponed.len()
-    }
-
     /// Postpones an announcement.
     pub(crate) fn postpone(&mut self, id: ProcessId, announcement: Announcement, until: PostponedUntil) {
         self.postponed.insert(id, Postponed { announcement, until });
@@ -269,7 +264,9 @@ impl ChannelGroups {
     /// Returns all groups to the driver's defaults, at the end of the manager.
     pub(crate) fn restore(self) {
         if !self.executor.restore(RESTORE_TIMEOUT) {
-            warn!("the driver did not restore all channel groups within {RESTORE_TIMEOUT:?}: their own hooks enable them");
+            warn!(
+                "the driver did not restore all channel groups within {RESTORE_TIMEOUT:?}: their own hooks enable them"
+            );
         }
     }
 

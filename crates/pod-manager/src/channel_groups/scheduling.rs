@@ -54,7 +54,10 @@ impl ChannelGroups {
     /// Finishes the groups that were released, whether that took a control or not.
     pub(crate) fn take_released(&mut self, processes: &Processes) -> Effects {
         let released = self.scheduler.take_released();
-        released.into_iter().filter_map(|Released { group, is_free }| self.released(group, is_free, processes)).collect()
+        released
+            .into_iter()
+            .filter_map(|Released { group, is_free }| self.released(group, is_free, processes))
+            .collect()
     }
 
     /// A control has ended.

@@ -149,9 +149,10 @@ impl Clients {
     pub(crate) fn refresh_gauges(&self, processes: &Processes) {
         for (id, client) in &self.clients {
             let account = self.memory.client(*id).unwrap_or_default();
-            let connected = processes.of_client(*id).filter(|(_, process)| process.connections().next().is_some());
-            client.metrics.memory_used.set(gauge(account.used));
-            client.metrics.memory_limit.set(gauge(account.limit));
+            let connected =
+                processes.of_client(*id).filter(|(_, process)| process.connections().next().is_some());
+            client.metrics.memory.used.set(gauge(account.used));
+            client.metrics.memory.limit.set(gauge(account.limit));
             client.metrics.processes.set(gauge(connected.count() as u64));
         }
     }
@@ -167,3 +168,6 @@ impl Clients {
 fn gauge(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

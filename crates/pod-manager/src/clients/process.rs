@@ -1,7 +1,7 @@
 //! One process as the manager sees it: its client, its connections, its pages, its unanswered requests.
 
-use super::wakeups::{Wakeup, Wakeups};
 use super::Pages;
+use super::wakeups::{Wakeup, Wakeups};
 use crate::connections::ConnectionId;
 use crate::io::Io;
 use crate::metrics::EnforcementLevel;

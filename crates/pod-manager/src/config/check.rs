@@ -1,4 +1,4 @@
-//! Whether a configuration can be served. Every mistake is reported at once.
+//! Checks a configuration. All mistakes are reported at once.
 
 use super::{ClientSource, Config};
 use sluice_comm::HOOK_PATIENCE;
@@ -9,7 +9,7 @@ impl Config {
     /// Checks every field.
     ///
     /// # Errors
-    /// All mistakes, each with the field, what it is and what it may be.
+    /// All mistakes, each with the field, its value and the allowed values.
     pub fn check(&self) -> Result<(), ConfigMistakes> {
         let mut mistakes = Vec::new();
         let mut expect = |holds: bool, field: &'static str, found: String, expected: &'static str| {
@@ -108,12 +108,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_without_mistakes() {
+    fn defaults_are_valid() {
         assert_eq!(Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources").check(), Ok(()));
     }
 
     #[test]
-    fn nobody_is_held_for_as_long_as_its_hook_waits() {
+    fn attaches_wait_less_long_than_hooks() {
         let holding = |hold| {
             let mut config = Config::for_agent("/run/sluice/gpu.sock", "/var/lib/sluice/gpu.sock", "GPU-1");
             if let ClientSource::Agent(agent) = &mut config.clients {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_named_at_once() {
+    fn all_mistakes_are_reported_at_once() {
         let config = Config {
             tcp: Some(([192, 168, 0, 1], 50051).into()),
             min_quota: Duration::from_millis(200),

@@ -1,61 +1,61 @@
-//! What a configuration chooses between.
+//! The enumerations of the configuration.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What clients do while no manager answers.
+/// What processes do while no manager answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnManagerLoss {
-    /// They go on without tokens (fail-open).
+    /// They run on without grants (fail-open).
     #[default]
     Open,
     /// They hold their launches until a manager answers again (fail-closed).
     Closed,
 }
 
-/// Whether channel groups are stopped, started and given time slices from here.
+/// Whether the manager enables and disables channel groups and sets their time slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Controls {
-    /// Those of processes that send a descriptor of the NVIDIA control device, if a self-test has proven what the driver does,
-    /// or without one if its layouts are known.
+    /// Those of processes that send a descriptor of the NVIDIA control device, if a self-test has proven the controls, or without one if
+    /// the layouts of the driver are known.
     #[default]
     Auto,
-    /// As `Auto`, whatever the driver's version is.
+    /// As `Auto`, for any version of the driver.
     AnyDriver,
     /// Those of a simulator, too.
     Simulated,
-    /// None: everybody takes turns by token.
+    /// None: all processes are scheduled by token.
     Off,
 }
 
-/// Whether programs of our clients' pods that run without our hook are steered.
+/// Whether processes of the clients' pods are scheduled that run without the hook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Adoption {
-    /// Where channel groups are controlled and the node agent says which pods are clients: their processes are found by their cgroups,
-    /// and their groups through copies of their descriptors. With a resource file nobody is looked for: nothing but what a
-    /// program says itself would tell whose it is.
+    /// Where channel groups are controlled and the node agent names the pods: their processes are found by their cgroups, and their groups
+    /// through copies of their descriptors. With a resource file there is no search, because only the claim of a process would tell
+    /// its client.
     Auto,
-    /// Nobody is looked for.
+    /// There is no search.
     #[default]
     Off,
 }
 
-/// Which best-effort processes hold what they have submitted while somebody latency-critical is busy.
+/// Which best-effort processes have stream gates: they hold back submitted work while a latency-critical process is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GatesOf {
-    /// Those whose channel groups are not controlled.
+    /// Token-scheduled ones.
     Unsteered,
-    /// Those whose channel groups are controlled, too.
+    /// Hardware-scheduled ones, too.
     All,
     /// None.
     #[default]
     Off,
 }
 
-/// Where the clients come from, and by what a process is recognised as one of them.
+/// Where the clients are defined, and by what their processes are recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientSource {
-    /// A resource file, watched for changes. Processes are who they say they are.
+    /// A resource file, watched for changes. A process belongs to the client whose name it claims.
     File {
         /// Where it is.
         path: PathBuf,
@@ -66,16 +66,17 @@ pub enum ClientSource {
     Agent(AgentConfig),
 }
 
-/// How the node agent is served, and what happens to processes that it has not spoken of yet.
+/// How the node agent is served, and what happens to processes of pods that it has not named yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentConfig {
     /// Path of the control socket, at most 80 bytes, mode 0600. It appears once clients are served.
     pub control: PathBuf,
-    /// The GPU's uuid as the driver spells it: what a snapshot says.
+    /// The GPU's uuid as the driver spells it, for snapshots.
     pub gpu_uuid: String,
-    /// How long a process of an unknown pod is held before it is refused: less than [`HOOK_PATIENCE`](sluice_comm::HOOK_PATIENCE), for a hook that
-    /// gave up would not hear why and go on without limits. Default 3 s.
+    /// How long the attach of an unknown pod's process waits before it is refused: less than
+    /// [`HOOK_PATIENCE`](sluice_comm::HOOK_PATIENCE), because a hook that has given up does not read the reason and runs without limits.
+    /// Default 3 s.
     pub hold: Duration,
-    /// Connections held at once, 0 to 65536; further ones are refused. One pod gets at most 64 of them. Default 1024.
+    /// Attaches that wait at once, 0 to 65536; further ones are refused. At most 64 of them are of one pod. Default 1024.
     pub max_held: usize,
 }

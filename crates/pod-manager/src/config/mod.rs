@@ -1,4 +1,4 @@
-//! What a pod-manager is told at its start.
+//! The configuration of a pod-manager.
 
 mod check;
 mod choices;
@@ -19,72 +19,71 @@ use std::time::Duration;
 pub struct Config {
     /// Path of the unix socket, at most 107 bytes. Its directory is created; a stale socket is replaced.
     pub socket: PathBuf,
-    /// Permission bits of the socket. Default 0666: who may have a share is decided by identity, not by file mode.
+    /// Permission bits of the socket. Default 0666: identity decides which process has a share, not the file mode.
     pub socket_mode: u32,
-    /// Address for Gemini's protocol over TCP, loopback only, and only with a resource file: nothing is known of such
-    /// peers but the name they claim. Default: none. Port 0 picks one.
+    /// Address for Gemini's protocol over TCP, loopback only, and only with a resource file: of such peers only the claimed name is known.
+    /// Default: none. Port 0 picks one.
     pub tcp: Option<SocketAddr>,
-    /// Who the clients are.
+    /// Where the clients are defined.
     pub clients: ClientSource,
     /// Address for GET /metrics and /healthz. Default: none. Port 0 picks one.
     pub metrics: Option<SocketAddr>,
-    /// What clients do while no manager answers. Default: they go on.
+    /// What processes do while no manager answers. Default: they run on.
     pub on_manager_loss: OnManagerLoss,
     /// Span over which requests are kept: 100 ms to 1 hour. Default 10 s.
     pub window: Duration,
-    /// First and unhinted length of a grant: between the minimum and the cap. Default 50 ms.
+    /// Length of the first grant, and of grants without a hint: between the minimum and the cap. Default 50 ms.
     pub base_quota: Duration,
     /// Shortest grant, from 1 ms. Default 10 ms.
     pub min_quota: Duration,
     /// Longest grant, at most the window. Default 100 ms.
     pub max_quota: Duration,
-    /// A client with limit L gets grants of at most L × this, so that its pauses stay below this; at most the window.
+    /// A client with limit L gets grants of at most L × this time, so that its pauses stay below this time; at most the window.
     /// Default 200 ms.
     pub limit_period: Duration,
-    /// Whether channel groups are controlled from here. Default: where a self-test has proven what the driver does, or it is known.
+    /// Whether the manager controls channel groups. Default: where a self-test has proven the controls, or the driver is known.
     pub controls: Controls,
-    /// Whether programs are steered that run without our hook. Default: no, as that was tried on simulated GPUs only.
+    /// Whether processes without the hook are scheduled. Default: no, because that was tested on simulated GPUs only.
     pub adopt: Adoption,
-    /// The `sluice` program, which makes the driver's locks for processes whose groups cannot be had (`sluice hold --locks`). Default:
-    /// none, and they are not steered.
+    /// The `sluice` program, which takes the driver's locks for processes whose groups cannot be controlled (`sluice hold --locks`).
+    /// Default: none; then such processes are not scheduled.
     pub lock_program: Option<PathBuf>,
-    /// Verdict of `sluice self-test`: believed rather than the driver's version while it holds. Default: none.
+    /// Result of `sluice self-test`: while it is valid it decides, and not the driver's version. Default: none.
     pub self_test: Option<PathBuf>,
-    /// Whether standard input is a packet socket to whoever supervises this manager, who gets duplicates of the ways to the
-    /// driver and starts those again that are stopped when the manager dies. Default: no.
+    /// Whether standard input is a packet socket for the descriptor escrow. The node agent at its other end keeps copies of the control
+    /// descriptors, and enables disabled groups when the manager dies. Default: no.
     pub custody: bool,
-    /// How long a turn of a client lasts whose channel groups are controlled, 30 ms to 100 ms: a hand-over takes about a
-    /// millisecond of every GPU's driver on the node, so shorter ones cost the neighbours, and longer ones make who waits
-    /// wait longer. Shares come from how often somebody's turn comes, not from its length. Default 50 ms.
+    /// The quantum of a hardware-scheduled client, 30 ms to 100 ms. A hand-off takes about a millisecond of the driver of every GPU on
+    /// the node: shorter quanta cost the other GPUs, longer ones delay waiting clients. Shares result from the number of quanta, not
+    /// from their length. Default 50 ms.
     pub turn: Duration,
-    /// GPUs of the node whose managers control channel groups, 1 to 64. Controls lock the driver for all of them, so with many
-    /// of them turns are longer than [`Self::turn`]: see [`Self::turn_on_node`]. Default 1.
+    /// GPUs of the node whose managers control channel groups, 1 to 64. Controls lock the driver for all of them, so with many GPUs
+    /// quanta are longer than [`Self::turn`]: see [`Self::turn_on_node`]. Default 1.
     pub node_gpus: u32,
-    /// Whose gates are closed, and whose grants are withheld, while somebody latency-critical is busy. Default: nobody's, as
-    /// what gates cost frameworks on a GPU is not measured yet (docs/benchmarks.md).
+    /// Which processes have stream gates, which are closed while a latency-critical process is busy. Default: none, because the cost of
+    /// gates for frameworks on a GPU is not measured yet (docs/benchmarks.md).
     pub gates: GatesOf,
-    /// How long all who are latency-critical have to be idle until the gates are opened: at most 1 s. Default 500 µs.
+    /// How long all latency-critical processes have to be idle until the gates are opened: at most 1 s. Default 500 µs.
     pub gate_idle: Duration,
-    /// The part of the time for which the gates are open whatever the others do: at most 1/2. Default 0.05.
+    /// The part of the time for which the gates are open, whatever latency-critical processes do: at most 1/2. Default 0.05.
     pub gate_share: Share,
     /// Best-effort clients that may hold grants at once, 1 to 64. Default 1.
     pub capacity: usize,
-    /// How long a grant that is not returned is waited for after its deadline, at most 1 minute. Default 2 s.
+    /// How long the manager waits after its deadline for a grant to be returned, at most 1 minute. Default 2 s.
     pub return_timeout: Duration,
-    /// How long the next turn is held back for the client that has just returned a grant at its deadline, if it would
-    /// be chosen again: at most 10 ms. Default 200 µs.
+    /// How long the next grant is delayed for the client that has just returned one at its deadline, if it would be chosen again: at
+    /// most 10 ms. Default 200 µs.
     pub linger: Duration,
     /// The longest pause of a client that still counts as activity, at most the window. Default 100 ms.
     pub idle_credit: Duration,
-    /// Time before and after a deadline during which the data plane polls instead of sleeping, while somebody waits:
-    /// at most 10 ms. Zero: never. Default 50 µs.
+    /// Time before and after a deadline during which the event loop polls instead of sleeping, while a client waits: at most 10 ms. Zero:
+    /// never. Default 50 µs.
     pub busy_poll: Duration,
-    /// Connections served at once, 1 to 65536. A further one takes the place of the oldest that has not said anything
-    /// yet, and is closed if there is none. With the node agent's clients one pod has at most a quarter of them, but two.
-    /// Default 4096.
+    /// Connections open at once, 1 to 65536. A further one replaces the oldest that has not sent a request yet, and is closed if there is
+    /// none. With clients of the node agent one pod has at most a quarter of them, but at least two. Default 4096.
     pub max_connections: usize,
     /// Connections of one process to the unix socket at once, 2 to 65536; further ones are closed. Processes whose
-    /// number the kernel does not tell (of a pid namespace not seen here) are not counted. Default 64.
+    /// pid the kernel does not report (of a pid namespace that is not visible here) are not counted. Default 64.
     pub max_connections_per_process: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What ledger, gates and steering are set to by a configuration.
+//! The policies of ledger, stream gates and channel-group scheduling that follow from a configuration.
 
 use super::Config;
 use sluice_core::gates::GatePolicy;
@@ -7,11 +7,11 @@ use sluice_core::quota::QuotaPolicy;
 use sluice_core::steering::SteeringPolicy;
 use std::time::Duration;
 
-/// What each GPU of the node adds to the shortest turn.
-const TURN_PER_GPU: Duration = Duration::from_micros(12_500);
+/// What each GPU of the node adds to the shortest quantum.
+const QUANTUM_PER_GPU: Duration = Duration::from_micros(12_500);
 
 impl Config {
-    /// The token policy that this configuration asks for.
+    /// The policy of the token ledger.
     #[must_use]
     pub fn policy(&self) -> Policy {
         Policy {
@@ -28,32 +28,32 @@ impl Config {
             idle_credit_ns: nanos(self.idle_credit),
             usage: UsageSource::Events,
             turn_ns: nanos(self.turn_on_node()),
-            min_turn_ns: Policy::default().min_turn_ns.max(nanos(self.node_turn())),
+            min_turn_ns: Policy::default().min_turn_ns.max(nanos(self.node_quantum())),
             ..Policy::default()
         }
     }
 
-    /// What the gates are set to.
+    /// The policy of the stream gates.
     #[must_use]
     pub fn gate_policy(&self) -> GatePolicy {
         GatePolicy { idle_ns: nanos(self.gate_idle), least_open: self.gate_share, ..GatePolicy::default() }
     }
 
-    /// What steering is set to: a hand-over is two controls.
+    /// The policy of channel-group scheduling: a hand-off is two controls.
     #[must_use]
     pub fn steering_policy(&self) -> SteeringPolicy {
-        SteeringPolicy { control_ns: nanos(self.node_turn()) / 2, ..SteeringPolicy::default() }
+        SteeringPolicy { control_ns: nanos(self.node_quantum()) / 2, ..SteeringPolicy::default() }
     }
 
-    /// How long turns last: as long as is wished for, and not so short that all managers of the node together make more than
-    /// 80 hand-overs a second, some 8 % of the driver's time. With 8 GPUs that is 100 ms.
+    /// The quantum on this node: the configured one, and not so short that all managers of the node together make more than 80 hand-offs a
+    /// second, some 8 % of the driver's time. With 8 GPUs that is 100 ms.
     #[must_use]
     pub fn turn_on_node(&self) -> Duration {
-        self.turn.max(self.node_turn())
+        self.turn.max(self.node_quantum())
     }
 
-    fn node_turn(&self) -> Duration {
-        TURN_PER_GPU * self.node_gpus
+    fn node_quantum(&self) -> Duration {
+        QUANTUM_PER_GPU * self.node_gpus
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_as_long_as_the_nodes_driver_can_bear() {
+    fn quanta_grow_with_the_gpus_of_the_node() {
         let turns = |node_gpus| {
             let config = Config { node_gpus, ..Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources") };
             (config.policy().turn_ns / 1_000_000, config.policy().min_turn_ns / 1_000_000)

@@ -220,7 +220,11 @@ impl Connections {
     pub(crate) fn resume(&mut self, id: ConnectionId, io: &Io) -> nix::Result<()> {
         let Some(connection) = self.open.get_mut(&id) else { return Ok(()) };
         connection.role = Role::New;
-        io.poller.modify(connection.fd(), Source::Connection(id), EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP)
+        io.poller.modify(
+            connection.fd(),
+            Source::Connection(id),
+            EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP,
+        )
     }
 }
 

@@ -82,7 +82,9 @@ impl PendingAttaches {
         let due = self.waiting.extract_if(.., |_, pending| pending.until <= now);
         let refused =
             |pending: Pending| (pending.attach.request, Reason::UnknownPod { uid: pending.uid, waited_ms });
-        due.map(|(id, pending)| (id, refused(pending))).map(|(id, (request, why))| (id, request, why)).collect()
+        due.map(|(id, pending)| (id, refused(pending)))
+            .map(|(id, (request, why))| (id, request, why))
+            .collect()
     }
 }
 

@@ -228,12 +228,7 @@ impl EventLoop {
         self.connections.answer_with(connection, request, body, &fds)
     }
 
-    fn open_token_channel(
-        &mut self,
-        id: ProcessId,
-        client: ClientId,
-        announcement: Announcement,
-    ) -> Outcome {
+    fn open_token_channel(&mut self, id: ProcessId, client: ClientId, announcement: Announcement) -> Outcome {
         let added = self.grants.ledger.add_process(id, client, PeerKind::Returns);
         added.map_err(|_| Reason::ClientRemoved)?;
         let is_critical = self.clients.is_critical(client);

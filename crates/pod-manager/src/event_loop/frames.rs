@@ -24,9 +24,7 @@ impl EventLoop {
         if let RequestBody::Attach { version, channel, used_bytes } = request.body {
             return match (role, transport) {
                 (_, Transport::Tcp) => Err(Reason::OutOfOrder("ATTACH over TCP")),
-                (Role::New, Transport::Unix) => {
-                    self.attach(id, request, version, channel, used_bytes, fds)
-                }
+                (Role::New, Transport::Unix) => self.attach(id, request, version, channel, used_bytes, fds),
                 _ => self.refuse_second_attach(id, request.id),
             };
         }
@@ -78,7 +76,8 @@ impl EventLoop {
             }
             RequestBody::MemLimit => {
                 let client = self.processes.client_of(process);
-                let account = client.and_then(|client| self.clients.memory.client(client)).unwrap_or_default();
+                let account =
+                    client.and_then(|client| self.clients.memory.client(client)).unwrap_or_default();
                 let body = ResponseBody::MemLimit { used: account.used, limit: account.limit };
                 self.connections.answer(id, request.id, body)
             }
@@ -184,7 +183,7 @@ impl EventLoop {
         let granted = self.clients.memory.reserve(id, bytes) == Verdict::Granted;
         let client = self.processes.client_of(id).and_then(|client| self.clients.get(client));
         if let Some(client) = client.filter(|_| !granted) {
-            client.metrics.memory_denied.inc();
+            client.metrics.memory.denied.inc();
             debug!(client = client.name, bytes, "memory denied");
         }
         granted

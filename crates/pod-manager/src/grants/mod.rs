@@ -79,8 +79,8 @@ impl Grants {
             && let Some(client) = clients.get_mut(client)
         {
             client.wait_ns = client.wait_ns.saturating_add(waited_ns);
-            client.metrics.grants.inc();
-            client.metrics.wait_seconds.observe(seconds(waited_ns));
+            client.metrics.grants.granted.inc();
+            client.metrics.grants.wait_seconds.observe(seconds(waited_ns));
         }
         let is_for_process = matches!(
             action,
@@ -103,11 +103,11 @@ impl Grants {
                     set_contended(client, false, clients, processes);
                 }
                 let Some(client) = clients.get(client) else { return Effects::new() };
-                client.metrics.held_seconds.inc_by(seconds(held_ns));
-                client.metrics.gpu_seconds.inc_by(seconds(charged_ns));
-                client.metrics.overrun_seconds.inc_by(seconds(overrun_ns));
+                client.metrics.grants.held_seconds.inc_by(seconds(held_ns));
+                client.metrics.grants.gpu_seconds.inc_by(seconds(charged_ns));
+                client.metrics.grants.overrun_seconds.inc_by(seconds(overrun_ns));
                 if how == End::NotReturned {
-                    client.metrics.not_returned.inc();
+                    client.metrics.grants.not_returned.inc();
                 }
             }
         }
@@ -116,29 +116,43 @@ impl Grants {
 
     /// Charges what a latency-critical process with an unlimited grant reports to have used since the last charge. The elapsed time
     /// bounds it, so no client is charged more than was possible.
-    pub(crate) fn charge_unlimited(&mut self, id: ProcessId, clients: &Clients, processes: &mut Processes, now: u64) {
+    pub(crate) fn charge_unlimited(
+        &mut self,
+        id: ProcessId,
+        clients: &Clients,
+        processes: &mut Processes,
+        now: u64,
+    ) {
         let Some(process) = processes.get_mut(id) else { return };
         let Some(client) = clients.get(process.client) else { return };
-        let Some(pages) = process.pages.as_mut().filter(|_| clients.is_critical(process.client)) else { return };
+        let Some(pages) = process.pages.as_mut().filter(|_| clients.is_critical(process.client)) else {
+            return;
+        };
         let (held, since) = pages.holds_seen;
         let holds = pages.report().hold_ns();
         let more = holds.saturating_sub(held).min(now.saturating_sub(since));
         if more > 0 {
             pages.holds_seen = (holds, now);
-            client.metrics.hold_seconds.inc_by(seconds(more));
+            client.metrics.grants.hold_seconds.inc_by(seconds(more));
         }
         let (seen, since) = pages.busy_seen;
         let busy = pages.report().busy_ns();
         let used = busy.saturating_sub(seen).min(now.saturating_sub(since));
         if used > 0 {
             pages.busy_seen = (busy, now);
-            client.metrics.gpu_seconds.inc_by(seconds(used));
+            client.metrics.grants.gpu_seconds.inc_by(seconds(used));
             self.ledger.charge_standing(process.client, since, now, used);
         }
     }
 
     /// Charges all unlimited grants of a client up to now, and begins anew: the client's class is about to change.
-    pub(crate) fn settle_client(&mut self, client: ClientId, clients: &Clients, processes: &mut Processes, now: u64) {
+    pub(crate) fn settle_client(
+        &mut self,
+        client: ClientId,
+        clients: &Clients,
+        processes: &mut Processes,
+        now: u64,
+    ) {
         for id in processes.ids_of_client(client) {
             self.charge_unlimited(id, clients, processes, now);
             if let Some(pages) = processes.get_mut(id).and_then(|process| process.pages.as_mut()) {
@@ -155,7 +169,7 @@ impl Grants {
         }
         for (id, client) in clients.iter() {
             let share = self.ledger.usage(id, now).map_or(Share::ZERO, |usage| usage.share);
-            client.metrics.share.set(share.as_fraction());
+            client.metrics.grants.share.set(share.as_fraction());
         }
     }
 }
@@ -255,3 +269,6 @@ fn count_end(
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,15 +52,19 @@ impl ChannelGroupMetrics {
         };
         let controls = Op::LABELS.iter().map(|control| {
             let by_outcome = OUTCOMES.iter().map(|(_, outcome)| {
-                let opts = Opts::new("sluice_controls_total", "Controls of channel groups, by control and outcome");
+                let opts =
+                    Opts::new("sluice_controls_total", "Controls of channel groups, by control and outcome");
                 counter(opts.const_label("control", *control).const_label("outcome", *outcome))
             });
             by_outcome.collect::<prometheus::Result<Vec<_>>>()
         });
         let seconds = Op::LABELS.iter().map(|control| {
-            let opts = HistogramOpts::new("sluice_control_seconds", "Time that controls of channel groups took, seconds")
-                .const_label("control", *control)
-                .buckets(CONTROL_BUCKETS.to_vec());
+            let opts = HistogramOpts::new(
+                "sluice_control_seconds",
+                "Time that controls of channel groups took, seconds",
+            )
+            .const_label("control", *control)
+            .buckets(CONTROL_BUCKETS.to_vec());
             let histogram = Histogram::with_opts(opts)?;
             registry.register(Box::new(histogram.clone())).map(|()| histogram)
         });

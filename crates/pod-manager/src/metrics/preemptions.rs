@@ -49,7 +49,8 @@ impl PreemptionMetrics {
     pub(super) fn new(registry: &Registry) -> prometheus::Result<Self> {
         let by_level = LEVELS.iter().map(|(level, label)| {
             let by_outcome = OUTCOMES.iter().map(|outcome| {
-                let opts = Opts::new("sluice_preemptions_total", "Preemptions of processes, by level and outcome");
+                let opts =
+                    Opts::new("sluice_preemptions_total", "Preemptions of processes, by level and outcome");
                 let opts = opts.const_label("level", *label).const_label("outcome", *outcome);
                 let counter = IntCounter::with_opts(opts)?;
                 registry.register(Box::new(counter.clone())).map(|()| counter)

@@ -19,8 +19,10 @@ impl StreamGateMetrics {
         )?;
         registry.register(Box::new(closed.clone()))?;
         let changes = Gating::LABELS.iter().map(|to| {
-            let opts =
-                Opts::new("sluice_gate_changes_total", "Changes of the stream gates of best-effort processes, by new state");
+            let opts = Opts::new(
+                "sluice_gate_changes_total",
+                "Changes of the stream gates of best-effort processes, by new state",
+            );
             let counter = IntCounter::with_opts(opts.const_label("to", *to))?;
             registry.register(Box::new(counter.clone())).map(|()| counter)
         });

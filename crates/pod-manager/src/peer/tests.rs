@@ -28,7 +28,7 @@ fn gone() -> Option<i32> {
 }
 
 #[test]
-fn what_is_read_of_one_process_counts() {
+fn peer_whose_start_time_stays_the_same_is_accepted() {
     let cgroup = || Ok("0::/kubepods\n".to_owned());
     let peer = look(vec![("stat", stat(5)), ("cgroup", cgroup()), ("stat", stat(5))]).unwrap();
     assert_eq!(peer.started, Some(5));
@@ -37,19 +37,19 @@ fn what_is_read_of_one_process_counts() {
 }
 
 #[test]
-fn a_number_that_was_given_to_another_process_meanwhile_is_noticed() {
+fn pid_reused_while_it_is_read_is_refused() {
     // Its cgroup is that of the newcomer, whose start is later.
     let cgroup = Ok("0::/kubepods\n".to_owned());
     let error = look(vec![("stat", stat(5)), ("cgroup", cgroup), ("stat", stat(6))]).unwrap_err();
     assert_eq!(error.raw_os_error(), gone());
-    // Nobody has the number any more.
+    // No process has the pid any more.
     let vanished = || Err(io::Error::from_raw_os_error(nix::libc::ENOENT));
     assert!(look(vec![("stat", vanished())]).is_err());
     assert!(look(vec![("stat", stat(5)), ("cgroup", vanished())]).is_err());
 }
 
 #[test]
-fn a_number_that_was_given_away_before_it_was_read_is_noticed() {
+fn pid_reused_before_it_is_read_is_refused() {
     // The peer is a process that has ended, although /proc has one of its number.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
@@ -66,7 +66,7 @@ fn a_number_that_was_given_away_before_it_was_read_is_noticed() {
 }
 
 #[test]
-fn the_kernels_word_on_this_very_process() {
+fn kernel_identifies_this_process() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let peer = KernelPeers::with_places().look(ours.as_fd()).unwrap();
     assert_eq!(u32::try_from(peer.credentials.pid), Ok(std::process::id()));

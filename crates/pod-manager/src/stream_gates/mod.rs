@@ -34,11 +34,19 @@ impl StreamGates {
     }
 
     /// A process announces that work of its own begins in `lead_us`: for a latency-critical process that counts as work.
-    pub(crate) fn announce(&mut self, id: ProcessId, lead_us: u32, clients: &Clients, processes: &Processes, now: u64) {
+    pub(crate) fn announce(
+        &mut self,
+        id: ProcessId,
+        lead_us: u32,
+        clients: &Clients,
+        processes: &Processes,
+        now: u64,
+    ) {
         let Some(process) = processes.get(id) else { return };
         let reports = process.pages.as_ref().is_some_and(|pages| pages.is_current());
         if reports && clients.is_critical(process.client) {
-            self.announced.extend(Announced::at(now, u64::from(lead_us) * 1_000).map(|announced| (id, announced)));
+            self.announced
+                .extend(Announced::at(now, u64::from(lead_us) * 1_000).map(|announced| (id, announced)));
         }
     }
 
@@ -87,7 +95,8 @@ impl StreamGates {
             }
             if pages.has_announced() {
                 pages.announced_seen = pages.report().announced_ns();
-                self.announced.extend(Announced::on_page(now, pages.announced_seen).map(|announced| (id, announced)));
+                self.announced
+                    .extend(Announced::on_page(now, pages.announced_seen).map(|announced| (id, announced)));
             }
             let activity = pages.activity();
             if self.announced.get(&id).is_some_and(|announced| announced.is_over(now, activity)) {
@@ -113,3 +122,6 @@ impl StreamGates {
         self.gates.state() == Gating::Open && process.is_attached() && clients.is_critical(process.client)
     }
 }
+
+#[cfg(test)]
+mod tests;

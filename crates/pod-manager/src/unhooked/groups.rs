@@ -132,7 +132,12 @@ pub(super) fn add_process(
 }
 
 /// Announces the groups of a process to the scheduler on its behalf.
-fn announce(id: ProcessId, client: ClientId, ways: Vec<Way>, parts: &mut OtherParts<'_>) -> Result<(), Obstacle> {
+fn announce(
+    id: ProcessId,
+    client: ClientId,
+    ways: Vec<Way>,
+    parts: &mut OtherParts<'_>,
+) -> Result<(), Obstacle> {
     let now = parts.io.now();
     let Some(class) = parts.clients.class(client) else { return Ok(()) };
     let Some(process) = parts.processes.get_mut(id) else { return Ok(()) };

@@ -166,7 +166,10 @@ impl Unhooked {
         if noted != Some((client, obstacle.why)) && parts.io.may_log("unsteered").is_some() {
             let client = parts.clients.name(client);
             let (pid, reason) = (key.0, obstacle.why.label());
-            warn!(client, pid, command, reason, "process runs without the hook and is not scheduled: {obstacle}");
+            warn!(
+                client,
+                pid, command, reason, "process runs without the hook and is not scheduled: {obstacle}"
+            );
         }
     }
 
@@ -185,8 +188,8 @@ impl Unhooked {
     pub(crate) fn refresh_gauges(&self, clients: &Clients, processes: &Processes, groups: &ChannelGroups) {
         for (id, client) in clients.iter() {
             let scheduled = i64::try_from(scheduled(id, processes, groups)).unwrap_or(i64::MAX);
-            client.metrics.adopted.set(scheduled);
-            for (gauge, count) in client.metrics.unsteered.iter().zip(self.unscheduled(id)) {
+            client.metrics.unhooked.set(scheduled);
+            for (gauge, count) in client.metrics.unscheduled.iter().zip(self.unscheduled(id)) {
                 gauge.set(count);
             }
         }

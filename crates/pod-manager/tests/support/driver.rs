@@ -2,7 +2,7 @@
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, getsockname, socketpair};
 use sluice_comm::attach::ContextHandles;
-use sluice_pod_manager::channels::{Adopt, Cause, ChannelControl, ControlFailure};
+use sluice_pod_manager::channel_groups::{Cause, ChannelControl, ControlDriver, ControlFailure};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -142,8 +142,8 @@ impl FakeDriver {
     }
 }
 
-impl Adopt for FakeDriver {
-    fn adopt(&mut self, fd: OwnedFd) -> Result<Box<dyn ChannelControl>, (OwnedFd, String)> {
+impl ControlDriver for FakeDriver {
+    fn open(&mut self, fd: OwnedFd) -> Result<Box<dyn ChannelControl>, (OwnedFd, String)> {
         match getsockname::<UnixAddr>(fd.as_raw_fd()) {
             Ok(_) => Ok(Box::new(Line { driver: self.clone(), _fd: fd })),
             Err(_) => Err((fd, "descriptor is no way to a driver".into())),
@@ -187,7 +187,7 @@ impl Descriptor {
         Self { sent, other: other.into() }
     }
 
-    /// Waits until nobody holds it.
+    /// Waits until no process holds it.
     pub fn closes(self) {
         let Self { sent, mut other } = self;
         drop(sent);
@@ -195,12 +195,12 @@ impl Descriptor {
         assert_eq!(other.read(&mut [0]).unwrap(), 0);
     }
 
-    /// Lets time go by until nobody holds it.
+    /// Lets time go by until no process holds it.
     pub fn closes_in_time(self, world: &super::World) {
         let Self { sent, mut other } = self;
         drop(sent);
         other.set_nonblocking(true).unwrap();
-        super::until("nobody holds the descriptor", || {
+        super::until("no process holds the descriptor", || {
             world.advance(super::MS);
             matches!(other.read(&mut [0]), Ok(0))
         });

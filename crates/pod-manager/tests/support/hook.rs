@@ -143,7 +143,7 @@ pub struct Hook {
     pub memory: Line,
     pub grant_fd: OwnedFd,
     pub report_fd: OwnedFd,
-    pub doorbell: OwnedFd,
+    pub eventfd: OwnedFd,
     grant: SharedPage,
     report: SharedPage,
     pub process: FakeProcess,
@@ -167,7 +167,7 @@ impl Hook {
         assert_eq!(status, AttachStatus::Ok);
         assert_eq!(fds.len(), 3);
         let mut next = || fds.pop().unwrap();
-        let (doorbell, report_fd, grant_fd) = (next(), next(), next());
+        let (eventfd, report_fd, grant_fd) = (next(), next(), next());
         let mut memory = Line::open(socket, process, client)?;
         let (status, fds) = memory.attach(Channel::Memory, used_bytes)?;
         assert_eq!((status, fds.len()), (AttachStatus::Ok, 0));
@@ -175,14 +175,14 @@ impl Hook {
         let report = SharedPage::map(report_fd.as_fd(), Access::ReadWrite)?;
         GrantView::new(grant.words()).check().unwrap();
         ReportView::new(report.words()).check().unwrap();
-        Ok(Self { token, memory, grant_fd, report_fd, doorbell, grant, report, process: process.clone() })
+        Ok(Self { token, memory, grant_fd, report_fd, eventfd, grant, report, process: process.clone() })
     }
 
     /// Goes from idle to busy or back at `now`; rings if it is asked to.
     pub fn becomes(&self, busy: bool, now: u64) {
         self.report().set_activity(busy, now);
         if busy && self.page().armed() {
-            nix::unistd::write(&self.doorbell, &1_u64.to_ne_bytes()).unwrap();
+            nix::unistd::write(&self.eventfd, &1_u64.to_ne_bytes()).unwrap();
         }
     }
 

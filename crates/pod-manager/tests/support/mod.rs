@@ -28,11 +28,11 @@ pub const MS: u64 = 1_000_000;
 /// One gibibyte.
 pub const GIB: u64 = 1 << 30;
 
-/// Waits for something that another thread does; whoever waits in vain is told for what.
+/// Waits for something that another thread does. Panics with `what` after a time limit.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < hook::PATIENCE, "waited in vain until {what}");
+        assert!(begun.elapsed() < hook::PATIENCE, "time limit passed before: {what}");
         std::thread::yield_now();
     }
 }
@@ -51,10 +51,10 @@ pub struct World {
     pub peers: ScriptedPeers,
     pub driver: FakeDriver,
     pub config: Config,
-    /// For the next start: who looks for programs without the hook.
+    /// For the next start: the search for processes without the hook.
     pub scout: Option<scout::FakeScout>,
-    /// For the next start: where duplicates go.
-    pub custody: Option<OwnedFd>,
+    /// For the next start: where copies of control descriptors go.
+    pub escrow: Option<OwnedFd>,
     handle: Option<Handle>,
     /// The resource file.
     pub file: PathBuf,
@@ -78,7 +78,7 @@ impl World {
         Self::started(config, file, directory)
     }
 
-    /// Starts one that the node agent tells who the clients are; nobody is one yet.
+    /// Starts one whose clients the node agent sets; there are none yet.
     pub fn for_agent(change: impl FnOnce(&mut Config)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (socket, control) = (directory.path().join("gpu.sock"), directory.path().join("control.sock"));
@@ -97,7 +97,7 @@ impl World {
             driver: FakeDriver::default(),
             config,
             scout: None,
-            custody: None,
+            escrow: None,
             handle: None,
             file,
             directory,
@@ -124,9 +124,9 @@ impl World {
             clock,
             peers,
             identify,
-            adopt: Some(Box::new(self.driver.clone())),
+            driver: Some(Box::new(self.driver.clone())),
             scout: self.scout.clone().map(|scout| Box::new(scout) as _),
-            custody: self.custody.take(),
+            escrow: self.escrow.take(),
         };
         self.handle = Some(start_with(self.config.clone(), parts).unwrap());
     }
@@ -151,7 +151,7 @@ impl World {
 
     /// A fresh process of a pod, attached on both channels.
     pub fn process_of(&self, uid: &str) -> Hook {
-        Hook::attach(&self.socket(), &self.peers.process_of(uid), "whoever", 0).unwrap()
+        Hook::attach(&self.socket(), &self.peers.process_of(uid), "any-name", 0).unwrap()
     }
 
     /// The text of /metrics.

@@ -1,9 +1,6 @@
-//! Real processes: who is at the other end, and that their end is noticed. The children are this test program.
+//! Real processes: the manager identifies the process at the other end and detects its end. The children are this test program.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::http;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sluice_comm::attach::AttachPayload;
@@ -16,7 +13,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
-use support::http;
 use tempfile::TempDir;
 
 /// Tells the child which part it plays.
@@ -44,7 +40,7 @@ fn attach(socket: &str, channel: Channel) -> UnixStream {
     stream
 }
 
-/// Ends a process that is nobody's child any more.
+/// Ends a process whose parent has ended.
 struct Orphan(Pid);
 
 impl Drop for Orphan {
@@ -56,7 +52,7 @@ impl Drop for Orphan {
 /// What a child does, if this program is one: reserves memory, takes the token, says so, waits.
 #[test]
 #[expect(clippy::zombie_processes, reason = "the sleeper is to outlive this process, and init reaps it")]
-fn part_of_a_child() {
+fn role_of_a_child() {
     let Ok(part) = std::env::var(PART) else { return };
     let socket = std::env::var(SOCKET).unwrap();
     let mut memory = attach(&socket, Channel::Memory);
@@ -91,7 +87,7 @@ struct Actor {
 impl Actor {
     fn start(part: &str, socket: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "part_of_a_child", "--nocapture"])
+            .args(["--exact", "processes::role_of_a_child", "--nocapture"])
             .envs([(PART, part), (SOCKET, socket)])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -137,10 +133,10 @@ impl Real {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("resources");
-        std::fs::write(&file, support::CLIENTS).unwrap();
+        std::fs::write(&file, crate::support::CLIENTS).unwrap();
         let mut config = Config::new(directory.path().join("deep/down/gpu.sock"), &file);
         config.metrics = Some(([127, 0, 0, 1], 0).into());
-        // Longer than the test: whatever passes on does so because somebody died.
+        // Longer than the test: a grant passes on only because a process has ended.
         config.return_timeout = Duration::from_secs(60);
         Self { _directory: directory, config, file }
     }
@@ -157,7 +153,7 @@ impl Real {
 /// Waits until the manager shows this.
 fn until(handle: &Handle, sample: &str) {
     let shows = || http::get(handle.metrics().unwrap(), "/metrics").1.lines().any(|line| line == sample);
-    support::until(sample, shows);
+    crate::support::until(sample, shows);
 }
 
 #[test]
@@ -221,7 +217,7 @@ fn the_socket_is_made_with_its_directory_replaces_a_stale_one_and_goes_in_the_en
 }
 
 #[test]
-fn what_is_wrong_at_the_start_is_named() {
+fn every_mistake_at_the_start_is_reported() {
     let real = Real::new();
     std::fs::write(&real.file, "2\nbe-a 2 1 x\n").unwrap();
     let error = start(real.config.clone()).unwrap_err().to_string();

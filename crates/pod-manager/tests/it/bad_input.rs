@@ -1,17 +1,13 @@
-//! Bad input: the connection is closed with a reason that names the peer, nothing changes, nobody else is disturbed.
+//! Bad input: the connection is closed with a reason that names the peer, nothing changes, no other process is disturbed.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::hook::{Hook, Line, payload};
+use crate::support::peers::FakeProcess;
+use crate::support::{MS, World, logs};
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{AttachStatus, Channel, Name, Request, RequestBody};
 use sluice_sys::memfd;
 use std::io::Write;
 use std::os::fd::AsFd;
-use support::hook::{Hook, Line, payload};
-use support::peers::FakeProcess;
-use support::{MS, World, logs};
 
 /// A world with a client that holds the token and memory, and one that waits: both must not notice anything.
 struct Neighbours {
@@ -105,7 +101,7 @@ fn an_unknown_type_and_an_impossible_time_are_bad_frames() {
 }
 
 #[test]
-fn leaving_in_the_middle_of_a_frame_is_noticed() {
+fn connection_closed_in_the_middle_of_a_frame_is_reported() {
     let neighbours = Neighbours::new();
     let (process, mut line) = neighbours.stranger();
     line.stream.write_all(&[7; 30]).unwrap();
@@ -117,18 +113,18 @@ fn leaving_in_the_middle_of_a_frame_is_noticed() {
 fn an_unknown_client_is_told_and_closed() {
     let neighbours = Neighbours::new();
     let (process, mut line) = neighbours.stranger();
-    line.name = Name::new("nobody").unwrap();
+    line.name = Name::new("stranger").unwrap();
     assert_eq!(line.attach(Channel::Token, 0).unwrap().0, AttachStatus::UnknownClient);
-    neighbours.closed_for(line, &process, "unknown_client", "nobody");
+    neighbours.closed_for(line, &process, "unknown_client", "stranger");
 }
 
 #[test]
 fn an_unknown_client_of_the_old_protocol_is_closed_on_the_unix_socket() {
     let neighbours = Neighbours::new();
     let (process, mut line) = neighbours.stranger();
-    line.name = Name::new("nobody").unwrap();
+    line.name = Name::new("stranger").unwrap();
     line.send(RequestBody::MemLimit);
-    neighbours.closed_for(line, &process, "unknown_client", "nobody");
+    neighbours.closed_for(line, &process, "unknown_client", "stranger");
 }
 
 #[test]
@@ -164,7 +160,7 @@ fn a_payload_that_is_missing_unsealed_wrong_or_too_long_is_told_and_closed() {
 }
 
 #[test]
-fn memory_that_no_gpu_has_is_not_believed() {
+fn declaration_of_more_memory_than_any_gpu_has_is_refused() {
     let neighbours = Neighbours::new();
     let (process, mut line) = neighbours.stranger();
     assert_eq!(line.attach(Channel::Memory, u64::MAX).unwrap().0, AttachStatus::BadPayload);
@@ -227,7 +223,7 @@ fn requests_that_do_not_belong_here_are_refused() {
 }
 
 #[test]
-fn more_requests_than_anybody_needs_at_once_are_refused() {
+fn more_than_sixteen_unanswered_requests_are_refused() {
     let neighbours = Neighbours::new();
     let (process, mut line) = neighbours.stranger();
     // A second process of the client that waits, so none of its requests is answered.
@@ -240,7 +236,7 @@ fn more_requests_than_anybody_needs_at_once_are_refused() {
 }
 
 #[test]
-fn who_does_not_read_is_closed() {
+fn peer_that_does_not_read_its_answers_is_closed() {
     let neighbours = Neighbours::new();
     let (process, mut line) = neighbours.stranger();
     assert_eq!(line.attach(Channel::Memory, 0).unwrap().0, AttachStatus::Ok);
@@ -254,7 +250,7 @@ fn who_does_not_read_is_closed() {
 
 #[test]
 fn connections_beyond_the_maximum_are_closed() {
-    let world = World::with(support::CLIENTS, |config| config.max_connections = 2);
+    let world = World::with(crate::support::CLIENTS, |config| config.max_connections = 2);
     let mut a = world.process("be-a");
     let mut third = Line::open(&world.socket(), &world.peers.process(), "be-a").unwrap();
     assert!(third.is_closed());
@@ -263,8 +259,8 @@ fn connections_beyond_the_maximum_are_closed() {
 }
 
 #[test]
-fn a_newcomer_takes_the_place_of_the_oldest_that_said_nothing() {
-    let world = World::with(support::CLIENTS, |config| config.max_connections = 4);
+fn new_connection_replaces_the_oldest_that_has_sent_nothing() {
+    let world = World::with(crate::support::CLIENTS, |config| config.max_connections = 4);
     let mut a = world.process("be-a");
     let open = || Line::open(&world.socket(), &world.peers.process(), "be-b").unwrap();
     let (mut silent, mut half) = (open(), open());
@@ -276,7 +272,7 @@ fn a_newcomer_takes_the_place_of_the_oldest_that_said_nothing() {
     let mut second = open();
     second.ask(RequestBody::MemLimit);
     assert!(half.is_closed());
-    // Whoever has spoken is not closed for others.
+    // A connection that has sent a request is not closed for others.
     assert!(open().is_closed());
     newcomer.ask(RequestBody::MemLimit);
     assert!(a.reserve(1));
@@ -286,7 +282,7 @@ fn a_newcomer_takes_the_place_of_the_oldest_that_said_nothing() {
 #[test]
 fn one_process_cannot_take_all_connections() {
     logs::collect();
-    let world = World::with(support::CLIENTS, |config| config.max_connections_per_process = 3);
+    let world = World::with(crate::support::CLIENTS, |config| config.max_connections_per_process = 3);
     let process = world.peers.process();
     let open = || Line::open(&world.socket(), &process, "be-b").unwrap();
     let mut few: Vec<Line> = (0..3).map(|_| open()).collect();
@@ -310,7 +306,7 @@ fn one_process_cannot_take_all_connections() {
     assert_eq!(refused(), Some(1.0));
 }
 
-/// A TCP connection whose last descriptor takes minutes to close, or until nobody listens: what it has sent is never read.
+/// A TCP connection whose last descriptor takes minutes to close, or until the listener is closed: what it has sent is never read.
 fn slow_to_close() -> (std::net::TcpListener, std::net::TcpStream) {
     use nix::sys::socket::{setsockopt, sockopt};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -321,7 +317,7 @@ fn slow_to_close() -> (std::net::TcpListener, std::net::TcpStream) {
     (listener, stream)
 }
 
-/// Whoever sends descriptors that are slow to close delays nobody.
+/// A process that sends descriptors that are slow to close delays no other process.
 fn slow_descriptors_delay_nobody(per_message: usize, in_order: bool) {
     let mut neighbours = Neighbours::new();
     let (_process, line) = neighbours.stranger();
@@ -339,10 +335,10 @@ fn slow_descriptors_delay_nobody(per_message: usize, in_order: bool) {
     let socket = std::os::fd::AsRawFd::as_raw_fd(&line.stream);
     nix::sys::socket::sendmsg::<()>(socket, &bytes, &rights, nix::sys::socket::MsgFlags::empty(), None)
         .unwrap();
-    // Whoever closes last waits: most often the manager, and never this test.
+    // The last close waits: most often in the manager, never in this test.
     std::thread::spawn(move || drop(streams));
     drop(line);
-    // Whoever asks gives up long before the closing ends. Several times: the manager may meet the frame only after the first.
+    // A question is given up long before the close ends. It is asked several times: the manager may read the frame only after the first.
     for _ in 0..20 {
         assert_eq!(neighbours.holder.account().0, 1000);
         neighbours.world.settle();
@@ -351,16 +347,16 @@ fn slow_descriptors_delay_nobody(per_message: usize, in_order: bool) {
 }
 
 #[test]
-fn a_descriptor_that_is_slow_to_close_delays_nobody() {
+fn descriptor_that_is_slow_to_close_delays_no_other_process() {
     slow_descriptors_delay_nobody(1, true);
 }
 
 #[test]
-fn many_descriptors_that_are_slow_to_close_delay_nobody() {
+fn many_descriptors_that_are_slow_to_close_delay_no_other_process() {
     slow_descriptors_delay_nobody(12, true);
 }
 
 #[test]
-fn descriptors_in_half_a_frame_that_are_slow_to_close_delay_nobody() {
+fn descriptors_in_half_a_frame_that_are_slow_to_close_delay_no_other_process() {
     slow_descriptors_delay_nobody(12, false);
 }

@@ -1,15 +1,11 @@
 //! Peers that speak only Gemini's protocol, over TCP, on a clock that the test moves.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::gemini::Gemini;
+use crate::support::{MS, World};
 use sluice_comm::{RequestBody, ResponseBody};
 use sluice_pod_manager::Config;
 use std::io::Write;
 use std::time::Duration;
-use support::gemini::Gemini;
-use support::{MS, World};
 
 const CLIENTS: &str = "3\nclient1 0.3 1.0 1073741824\nclient2 0.7 1.0 2147483648\nhalf 0.0 0.5 1024\n";
 
@@ -105,9 +101,9 @@ fn memory_is_accounted_per_connection() {
 }
 
 #[test]
-fn an_unknown_name_gets_silence_and_keeps_its_connection() {
+fn unknown_name_gets_no_answer_and_keeps_its_connection() {
     let world = world();
-    let mut stranger = connect(&world, "nobody");
+    let mut stranger = connect(&world, "stranger");
     let mut known = connect(&world, "client1");
     stranger.send(RequestBody::MemLimit);
     known.ask(RequestBody::MemLimit);
@@ -152,7 +148,7 @@ fn a_connection_speaks_for_one_client() {
     let world = world();
     let mut peer = connect(&world, "client1");
     peer.ask(RequestBody::MemLimit);
-    peer.rename("nobody");
+    peer.rename("stranger");
     peer.send(RequestBody::MemLimit);
     world.settle();
     assert_eq!(peer.granted_by_now(), None);

@@ -1,6 +1,6 @@
 //! Scheduling of unhooked processes that a scan has found.
 
-use crate::harness::{Harness, S, failure};
+use super::harness::{Harness, S, failure};
 use crate::support::agent::{pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};

@@ -1,24 +1,20 @@
-//! Processes that come before their pod does, and those that belong to nobody.
+//! Pending attaches: processes that attach before their pod is a client, and those of no client.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::agent::{Agent, pod, uid};
+use crate::support::hook::{Hook, Line, payload};
+use crate::support::peers::FakeProcess;
+use crate::support::{GIB, MS, World, logs, until};
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{AttachStatus, Channel, HOOK_PATIENCE, RequestBody, RequestKind, ResponseBody};
 use sluice_pod_manager::ClientSource;
 use std::io::Write;
 use std::os::fd::AsFd;
-use support::agent::{Agent, pod, uid};
-use support::hook::{Hook, Line, payload};
-use support::peers::FakeProcess;
-use support::{GIB, MS, World, logs, until};
 
 const HOLD: u64 = 3_000 * MS;
 
 /// A connection of a process that has asked to attach and has no answer.
 fn asking(world: &World, process: &FakeProcess, channel: Channel, used_bytes: u64) -> Line {
-    let mut line = Line::open(&world.socket(), process, "whoever").unwrap();
+    let mut line = Line::open(&world.socket(), process, "any-name").unwrap();
     let payload = payload();
     line.send_attach(ATTACH_VERSION, channel, used_bytes, &[payload.as_fd()]);
     line
@@ -29,7 +25,7 @@ fn until_held(agent: &mut Agent, count: u32) {
 }
 
 #[test]
-fn who_comes_before_its_pod_is_held_and_let_in_with_it() {
+fn attach_before_its_pod_is_a_client_waits_and_succeeds_with_it() {
     let world = World::for_agent(|_| {});
     let mut agent = Agent::connect(&world);
     agent.set(&[pod(&uid(1))]);
@@ -39,7 +35,7 @@ fn who_comes_before_its_pod_is_held_and_let_in_with_it() {
     memory.stream.flush().unwrap();
     memory.send(RequestBody::MemLimit);
     until_held(&mut agent, 1);
-    // Nobody else waits for that.
+    // No other process waits for that.
     assert_eq!(world.process_of(&uid(1)).account(), (0, GIB));
     assert!(memory.is_silent());
     agent.set(&[pod(&uid(1)), pod(&uid(2))]);
@@ -55,7 +51,7 @@ fn who_comes_before_its_pod_is_held_and_let_in_with_it() {
 }
 
 #[test]
-fn who_waits_in_vain_is_refused_with_the_reason() {
+fn attach_whose_pod_never_becomes_a_client_is_refused_with_the_reason() {
     logs::collect();
     let world = World::for_agent(|_| {});
     let mut agent = Agent::connect(&world);
@@ -84,7 +80,7 @@ fn the_refusal_comes_before_the_hook_gives_up() {
 }
 
 #[test]
-fn a_manager_that_knows_nobody_yet_holds_everybody() {
+fn new_manager_without_clients_makes_all_attaches_wait() {
     let mut world = World::for_agent(|_| {});
     let mut agent = Agent::connect(&world);
     agent.set(&[pod(&uid(1))]);
@@ -111,7 +107,7 @@ fn a_manager_that_knows_nobody_yet_holds_everybody() {
 }
 
 #[test]
-fn who_leaves_while_it_is_held_is_forgotten() {
+fn pending_attach_is_forgotten_when_its_connection_closes() {
     let world = World::for_agent(|_| {});
     let mut agent = Agent::connect(&world);
     let held = asking(&world, &world.peers.process_of(&uid(1)), Channel::Token, 0);
@@ -123,15 +119,15 @@ fn who_leaves_while_it_is_held_is_forgotten() {
 }
 
 #[test]
-fn what_was_reported_before_it_was_held_does_not_end_it() {
+fn event_reported_before_the_attach_became_pending_does_not_end_it() {
     // One more than is accepted in a turn, and room for all but that one.
     let world = World::for_agent(|config| config.max_connections = 33);
     let mut agent = Agent::connect(&world);
     agent.set(&[]);
-    let mut early = Line::open(&world.socket(), &world.peers.process_of(&uid(1)), "whoever").unwrap();
+    let mut early = Line::open(&world.socket(), &world.peers.process_of(&uid(1)), "any-name").unwrap();
     world.settle();
     let crowd: Vec<FakeProcess> = (0..33).map(|_| world.peers.process()).collect();
-    // The next turn begins with the last of the crowd, for whom the others are heard; then this is reported.
+    // The next round begins with the last of the crowd, to make room for which the others are read; then this is reported.
     let ask = || early.send_attach(ATTACH_VERSION, Channel::Memory, 0, &[payload().as_fd()]);
     let _crowd = world.peers.connect_at_once(&crowd, &world.socket(), ask);
     until_held(&mut agent, 1);
@@ -145,7 +141,7 @@ fn what_was_reported_before_it_was_held_does_not_end_it() {
 }
 
 #[test]
-fn only_so_many_are_held_at_once_and_of_one_pod() {
+fn number_of_pending_attaches_is_limited_in_total_and_per_pod() {
     let world = World::for_agent(|config| {
         if let ClientSource::Agent(agent) = &mut config.clients {
             agent.max_held = 66;
@@ -166,7 +162,7 @@ fn only_so_many_are_held_at_once_and_of_one_pod() {
 }
 
 #[test]
-fn a_name_proves_nothing_and_who_is_in_no_pod_is_nobody() {
+fn claimed_name_is_ignored_and_process_outside_any_pod_is_refused() {
     logs::collect();
     let world = World::for_agent(|_| {});
     let mut agent = Agent::connect(&world);

@@ -1,6 +1,6 @@
 //! Announcements of hooked processes beside unhooked processes: which process owns a group.
 
-use crate::harness::{Harness, failure};
+use super::harness::{Harness, failure};
 use crate::support::agent::uid;
 use crate::support::driver::{Call, context};
 use crate::support::hook::Hook;

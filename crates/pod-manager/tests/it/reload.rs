@@ -1,15 +1,11 @@
 //! The resource file changes under a running manager.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::hook::Line;
+use crate::support::{CLIENTS, GIB, MS, World, logs, until};
 use sluice_pod_manager::ClientSource;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use support::hook::Line;
-use support::{CLIENTS, GIB, MS, World, logs, until};
 
 /// Returns once the manager shows this memory limit for `be-a` (`None`: no such client).
 fn until_limit_is(world: &World, limit: Option<u64>) {
@@ -107,7 +103,7 @@ fn a_removed_client_is_closed_and_forgotten_and_the_others_go_on() {
     let mut again = Line::open(&world.socket(), &world.peers.process(), "be-a").unwrap();
     let (status, _) = again.attach(sluice_comm::Channel::Token, 0).unwrap();
     assert_eq!(status, sluice_comm::AttachStatus::UnknownClient);
-    // It comes back as somebody new.
+    // It comes back as a new client.
     fs::write(&world.file, CLIENTS).unwrap();
     until_limit_is(&world, Some(8 * GIB));
     assert_eq!(world.process("be-a").account(), (0, 8 * GIB));
@@ -149,7 +145,7 @@ fn what_was_used_before_a_change_of_class_is_not_charged_again() {
     world.settle();
     with_class(&world, "latency-critical", 3);
     assert!((seconds() - 0.02).abs() < 1e-9, "{}", seconds());
-    // What it uses under a standing grant is charged although nobody asked before that ended.
+    // What it uses under an unlimited grant is charged although no snapshot was taken before the grant ended.
     world.advance(50 * MS);
     a.report().add_busy_ns(10 * MS);
     with_class(&world, "best-effort", 4);
@@ -159,7 +155,7 @@ fn what_was_used_before_a_change_of_class_is_not_charged_again() {
 }
 
 #[test]
-fn who_is_latency_critical_no_more_learns_it_from_its_page() {
+fn process_that_becomes_best_effort_reads_it_on_its_page() {
     let world = World::new();
     let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
     with_class(&world, "latency-critical", 3);

@@ -1,16 +1,12 @@
-//! The node agent says who the clients are, and asks what they had.
+//! The control API: the node agent sets the clients and reads a snapshot.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::agent::{Agent, control_socket, pod, uid};
+use crate::support::hook::{Hook, Line};
+use crate::support::peers::container;
+use crate::support::{GIB, MS, World, until};
 use sluice_comm::{AttachStatus, Channel};
 use sluice_proto::control::{Class, Client};
 use std::os::unix::fs::PermissionsExt;
-use support::agent::{Agent, control_socket, pod, uid};
-use support::hook::{Hook, Line};
-use support::peers::container;
-use support::{GIB, MS, World, until};
 use tonic::Code;
 
 fn world() -> (World, Agent) {
@@ -69,7 +65,7 @@ fn fifty_pods_at_once_get_exactly_their_limits() {
 }
 
 #[test]
-fn a_change_counts_for_running_processes_and_the_others_notice_nothing() {
+fn change_applies_to_running_processes_and_leaves_the_others_undisturbed() {
     let (world, mut agent) = world();
     let (a, b) = (pod(&uid(1)), pod(&uid(2)));
     agent.set(&[a.clone(), b.clone()]);
@@ -102,7 +98,7 @@ fn a_removed_pods_processes_lose_everything_but_their_memory_is_remembered() {
     assert_eq!(gone.page().deadline_ns(), 0);
     assert_eq!(stays.granted(), 50.0, "its grant has ended, so the next one's turn has come");
     // It is refused from now on, without waiting for a pod that is known to have gone.
-    let mut again = Line::open(&world.socket(), &gone.process, "whoever").unwrap();
+    let mut again = Line::open(&world.socket(), &gone.process, "any-name").unwrap();
     assert_eq!(again.attach(Channel::Token, 0).unwrap().0, AttachStatus::UnknownClient);
     let left = agent.usage(&uid(1)).unwrap();
     assert!(left.left_out);
@@ -125,14 +121,14 @@ fn a_pod_that_is_named_again_gets_its_running_process_back() {
     agent.set(&[]);
     assert!(hook.token.is_closed());
     agent.set(&[pod(&uid(1))]);
-    let mut again = Hook::attach(&world.socket(), &hook.process, "whoever", 1000).unwrap();
+    let mut again = Hook::attach(&world.socket(), &hook.process, "any-name", 1000).unwrap();
     assert_eq!(again.account(), (1000, GIB));
     let all = agent.snapshot().clients;
     assert_eq!((all.len(), all[0].left_out, all[0].memory_used_bytes), (1, false, 1000));
 }
 
 #[test]
-fn a_pod_of_the_same_name_with_another_uid_is_somebody_else() {
+fn pod_of_the_same_name_with_another_uid_is_another_client() {
     let (world, mut agent) = world();
     let old = Client { pod: "web".into(), ..pod(&uid(1)) };
     let new = Client { pod: "web".into(), ..pod(&uid(2)) };

@@ -1,13 +1,9 @@
 //! One pod does not take the connections of all.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::agent::{Agent, pod, uid};
+use crate::support::hook::Line;
+use crate::support::{GIB, World, logs, until};
 use sluice_comm::{Channel, RequestBody, ResponseBody};
-use support::agent::{Agent, pod, uid};
-use support::hook::Line;
-use support::{GIB, World, logs, until};
 
 #[test]
 fn a_pod_has_a_quarter_of_the_connections_however_many_processes_it_has() {
@@ -15,7 +11,7 @@ fn a_pod_has_a_quarter_of_the_connections_however_many_processes_it_has() {
     let world = World::for_agent(|config| config.max_connections = 64);
     let mut agent = Agent::connect(&world);
     agent.set(&[pod(&uid(1)), pod(&uid(2))]);
-    let open = |n| Line::open(&world.socket(), &world.peers.process_of(&uid(n)), "whoever").unwrap();
+    let open = |n| Line::open(&world.socket(), &world.peers.process_of(&uid(n)), "any-name").unwrap();
     // Half of them say who they are.
     let mut crowd: Vec<Line> = (0..16).map(|_| open(1)).collect();
     for line in crowd.iter_mut().take(8) {
@@ -29,7 +25,7 @@ fn a_pod_has_a_quarter_of_the_connections_however_many_processes_it_has() {
     assert_eq!(logs::lines_with(&[&words]).len(), 3);
     // The other pod has its own quarter.
     assert_eq!(world.process_of(&uid(2)).account(), (0, GIB));
-    // Whoever leaves makes room for another of the pod.
+    // A connection that closes makes room for another of the pod.
     crowd.truncate(8);
     until("those have left", || {
         let mut next = open(1);

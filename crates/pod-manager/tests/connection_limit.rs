@@ -1,4 +1,5 @@
-//! Connections to /metrics are few, so that nobody takes the data plane's descriptors that way.
+//! Connections to /metrics are limited, so that they do not use up the descriptors of the manager. A program of its own, because it
+//! counts the descriptors of its process.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -28,7 +29,7 @@ fn thirty_two_connections_are_taken_and_the_others_wait_their_turn() {
     let world = World::new();
     world.settle();
     let address = world.handle().metrics().unwrap();
-    until("nobody asks any more", || taken(address) == 0);
+    until("all connections are closed", || taken(address) == 0);
     let before = descriptors();
     let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut last = TcpStream::connect(address).unwrap();
@@ -43,7 +44,7 @@ fn thirty_two_connections_are_taken_and_the_others_wait_their_turn() {
     }
     // Both ends of a connection that was taken are ours, one of a connection that waits.
     until("the processes are forgotten", || descriptors() <= before + 101 + 32);
-    assert_eq!(taken(address), 32, "and nobody else was let in");
+    assert_eq!(taken(address), 32, "and no other connection was accepted");
     drop(silent);
     let mut answer = String::new();
     last.read_to_string(&mut answer).unwrap();

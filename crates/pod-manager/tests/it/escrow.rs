@@ -1,9 +1,8 @@
-//! What the supervisor gets, so that nobody stays stopped when the manager dies.
+//! Descriptor escrow: what the node agent gets, so that no group stays disabled when the manager dies.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::driver::{Descriptor, context};
+use crate::support::hook::Hook;
+use crate::support::{MS, World, until};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
 use sluice_comm::custody::{Deposit, MAX_LEN};
@@ -11,9 +10,6 @@ use sluice_sys::kind::{self, Kind};
 use sluice_sys::socket::recv_with_fds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
-use support::driver::{Descriptor, context};
-use support::hook::Hook;
-use support::{MS, World, until};
 
 /// The supervisor's end.
 struct Supervisor(OwnedFd);
@@ -33,7 +29,7 @@ impl Supervisor {
         }
         let mut world = World::new();
         world.stop();
-        world.custody = Some(theirs);
+        world.escrow = Some(theirs);
         world.start();
         (world, Self(ours))
     }
@@ -62,7 +58,7 @@ fn steered(world: &World, client: &str, group: u32) -> (Hook, Descriptor) {
 }
 
 #[test]
-fn a_group_is_deposited_before_anything_is_done_to_it() {
+fn group_is_escrowed_before_any_control_of_it() {
     let (world, supervisor) = Supervisor::of_a_world();
     world.driver.hold();
     let (_a, _da) = steered(&world, "be-a", 1);
@@ -82,7 +78,7 @@ fn a_group_is_deposited_before_anything_is_done_to_it() {
 }
 
 #[test]
-fn what_is_not_controlled_any_more_is_asked_back() {
+fn escrow_of_groups_that_are_no_longer_controlled_is_revoked() {
     let (world, supervisor) = Supervisor::of_a_world();
     let (a, descriptor) = steered(&world, "be-a", 1);
     let Some((Deposit::Line(line), fds)) = supervisor.next() else { panic!("no line") };
@@ -98,7 +94,7 @@ fn what_is_not_controlled_any_more_is_asked_back() {
 const MANY: u32 = 16;
 
 #[test]
-fn a_supervisor_that_does_not_read_for_a_while_has_everything_in_the_end() {
+fn agent_that_pauses_reading_has_all_descriptors_in_the_end() {
     let (world, supervisor) = Supervisor::of_a_world_with_room_for(Some(1));
     let hooks: Vec<_> =
         (1..=MANY).map(|group| steered(&world, ["be-a", "be-b"][group as usize % 2], group)).collect();
@@ -106,7 +102,7 @@ fn a_supervisor_that_does_not_read_for_a_while_has_everything_in_the_end() {
         world.settle();
         world.advance(MS);
     };
-    until("turns of all although nobody reads", || {
+    until("quanta of all although no process reads the escrow", || {
         take_turns();
         (1..=MANY).filter(|group| world.driver.group(*group).0).count() == 1
     });
@@ -145,10 +141,10 @@ fn a_supervisor_that_does_not_read_for_a_while_has_everything_in_the_end() {
 }
 
 #[test]
-fn a_manager_that_ends_in_order_leaves_nothing_to_do() {
+fn manager_that_stops_in_order_revokes_the_whole_escrow() {
     let (mut world, supervisor) = Supervisor::of_a_world();
     let ((_a, _da), (_b, _db)) = (steered(&world, "be-a", 1), steered(&world, "be-b", 2));
-    until("somebody is stopped", || {
+    until("a group is disabled", || {
         world.settle();
         world.advance(MS);
         !world.driver.group(1).0 || !world.driver.group(2).0

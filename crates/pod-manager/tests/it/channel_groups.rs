@@ -1,16 +1,12 @@
 //! Channel groups controlled over real sockets and pages, with a driver and a clock that the test moves.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::driver::{Call, Descriptor, FakeDriver, context};
+use crate::support::hook::Hook;
+use crate::support::steered::{quiet, steered, two, works};
+use crate::support::{MS, World, until};
 use sluice_comm::page::STANDING;
-use sluice_pod_manager::channels::{Cause, ControlFailure};
+use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
 use std::os::fd::AsFd;
-use support::driver::{Call, Descriptor, FakeDriver, context};
-use support::hook::Hook;
-use support::steered::{quiet, steered, two, works};
-use support::{MS, World, until};
 
 fn refused(cause: Cause) -> ControlFailure {
     ControlFailure::Failed(cause, "refused".into())
@@ -23,7 +19,7 @@ fn charged(world: &World, client: &str) -> f64 {
 }
 
 #[test]
-fn who_is_steered_holds_a_standing_grant_and_never_waits_for_an_answer() {
+fn hardware_scheduled_process_holds_an_unlimited_grant_and_never_waits_for_an_answer() {
     let world = World::new();
     let ((mut a, _a), (mut b, _b)) = two(&world);
     for hook in [&mut a, &mut b] {
@@ -36,7 +32,7 @@ fn who_is_steered_holds_a_standing_grant_and_never_waits_for_an_answer() {
 }
 
 #[test]
-fn the_gpu_is_handed_over_when_a_turn_has_lasted_its_time() {
+fn gpu_is_handed_off_at_the_end_of_the_quantum() {
     let world = World::new();
     let ((a, _a), (b, _b)) = two(&world);
     world.driver.take_calls();
@@ -60,7 +56,7 @@ fn the_gpu_is_handed_over_when_a_turn_has_lasted_its_time() {
 }
 
 #[test]
-fn nobody_is_stopped_while_only_one_has_work() {
+fn no_group_is_disabled_while_only_one_process_has_work() {
     let world = World::new();
     let (a, _a) = steered(&world, "be-a", &[1]);
     works(&world, &a);
@@ -74,7 +70,7 @@ fn nobody_is_stopped_while_only_one_has_work() {
 }
 
 #[test]
-fn who_is_idle_for_three_milliseconds_hands_over_to_those_who_wait() {
+fn process_idle_for_three_milliseconds_hands_off_to_waiting_ones() {
     let world = World::new();
     let ((a, _a), (_b, _bd)) = two(&world);
     world.driver.take_calls();
@@ -94,7 +90,7 @@ fn who_is_idle_for_three_milliseconds_hands_over_to_those_who_wait() {
 }
 
 #[test]
-fn clients_with_and_without_handles_take_turns() {
+fn clients_with_and_without_controlled_groups_share_the_gpu() {
     let world = World::new();
     let (a, _a) = steered(&world, "be-a", &[1]);
     let mut b = world.process("be-b");
@@ -117,7 +113,7 @@ fn clients_with_and_without_handles_take_turns() {
 }
 
 #[test]
-fn latency_critical_requests_are_not_disturbed_by_hand_overs() {
+fn latency_critical_requests_are_not_disturbed_by_hand_offs() {
     let world = World::new();
     let ((a, _a), (b, _b)) = two(&world);
     let (mut lc, _lc) = steered(&world, "lc", &[3]);
@@ -149,7 +145,7 @@ fn latency_critical_requests_are_not_disturbed_by_hand_overs() {
 }
 
 #[test]
-fn who_is_latency_critical_and_left_alone_by_another_one_learns_it() {
+fn latency_critical_process_is_told_when_its_last_contender_ends() {
     let world = World::new();
     let (lc, other) = (world.process("lc"), world.process("lc"));
     until("there are two", || lc.page().company() == 1);
@@ -172,7 +168,7 @@ fn a_latency_critical_process_is_served_while_a_control_hangs() {
 }
 
 #[test]
-fn a_client_whose_control_fails_asks_as_it_did_before() {
+fn client_whose_control_fails_is_token_scheduled() {
     let world = World::new();
     let ((a, _a), (mut b, _b)) = two(&world);
     world.driver.fail(2, Some(refused(Cause::Refused)));
@@ -200,7 +196,7 @@ fn a_client_whose_control_fails_asks_as_it_did_before() {
 }
 
 #[test]
-fn a_client_that_cannot_be_set_free_loses_us_and_does_it_itself() {
+fn process_that_cannot_be_freed_is_disconnected_and_frees_itself() {
     let world = World::new();
     let ((_a, _ad), (mut b, _b)) = two(&world);
     world.driver.fail(2, Some(refused(Cause::Refused)));
@@ -211,7 +207,7 @@ fn a_client_that_cannot_be_set_free_loses_us_and_does_it_itself() {
 }
 
 #[test]
-fn nothing_is_kept_of_a_process_that_died_while_it_was_stopped() {
+fn nothing_is_kept_of_a_process_that_ended_while_it_was_disabled() {
     let world = World::new();
     let ((_a, _ad), (b, descriptor)) = two(&world);
     world.driver.take_calls();
@@ -221,11 +217,11 @@ fn nothing_is_kept_of_a_process_that_died_while_it_was_stopped() {
     descriptor.closes();
     world.advance(200 * MS);
     quiet(&world);
-    assert_eq!(world.driver.calls(), [], "nobody is left to take turns with");
+    assert_eq!(world.driver.calls(), [], "no other process is left");
 }
 
 #[test]
-fn a_process_that_leaves_is_set_free_before_its_descriptor_is_closed() {
+fn disconnected_process_is_freed_before_its_control_descriptor_is_closed() {
     let world = World::new();
     let ((_a, _ad), (b, descriptor)) = two(&world);
     assert_eq!(world.driver.group(2), (false, 2048));
@@ -253,7 +249,7 @@ fn no_control_is_made_for_a_process_whose_sockets_end_before_it_does() {
 }
 
 #[test]
-fn who_was_hung_up_on_and_died_after_it_left_is_not_remembered() {
+fn disconnected_process_is_forgotten_when_it_ends() {
     let world = World::new();
     let ((_a, _ad), (mut b, _b)) = two(&world);
     world.driver.fail(2, Some(refused(Cause::Refused)));
@@ -279,7 +275,7 @@ fn who_was_hung_up_on_and_died_after_it_left_is_not_remembered() {
 }
 
 #[test]
-fn a_driver_that_sets_no_slices_is_asked_for_turns_only_and_the_level_says_turn() {
+fn driver_without_slices_is_used_for_quanta_only_and_the_level_stays_turn() {
     let mut world = World::new();
     world.restart_with(FakeDriver::without_slices());
     let ((_a, _ad), (_b, _bd)) = two(&world);
@@ -293,7 +289,7 @@ fn a_driver_that_sets_no_slices_is_asked_for_turns_only_and_the_level_says_turn(
 }
 
 #[test]
-fn nothing_is_kept_of_a_process_that_leaves_and_needs_no_control_to_be_free() {
+fn nothing_is_kept_of_a_disconnected_process_that_needs_no_control() {
     let world = World::new();
     let (a, descriptor) = steered(&world, "be-a", &[1]);
     works(&world, &a);
@@ -303,7 +299,7 @@ fn nothing_is_kept_of_a_process_that_leaves_and_needs_no_control_to_be_free() {
 }
 
 #[test]
-fn when_the_manager_stops_everybody_is_free() {
+fn all_groups_are_enabled_when_the_manager_stops() {
     let mut world = World::new();
     let ((_a, _ad), (_b, _bd)) = two(&world);
     let (_lc, _lcd) = steered(&world, "lc", &[3]);
@@ -316,7 +312,7 @@ fn when_the_manager_stops_everybody_is_free() {
 }
 
 #[test]
-fn when_the_manager_stops_a_group_is_started_even_if_its_slice_cannot_be_set_back() {
+fn group_is_enabled_when_the_manager_stops_even_if_its_slice_cannot_be_restored() {
     let mut world = World::new();
     let ((_a, _ad), (_b, _bd)) = two(&world);
     let (_lc, _lcd) = steered(&world, "lc", &[3]);
@@ -342,14 +338,14 @@ clients:
         world.driver.group(1).1 == 1_000_000 && world.driver.group(2) == (true, 1)
     });
     assert_eq!(a.page().deadline_ns(), STANDING);
-    std::fs::write(&world.file, support::CLIENTS).unwrap();
+    std::fs::write(&world.file, crate::support::CLIENTS).unwrap();
     until("slices are as they were", || world.driver.group(1).1 == 2048 && world.driver.group(2).1 == 2048);
     assert_eq!(a.page().deadline_ns(), STANDING);
 }
 
 /// The holder announces that it has one group only; the other one was stopped for a second client.
 #[test]
-fn every_process_of_a_client_that_cannot_be_set_free_loses_us() {
+fn every_process_of_a_client_that_cannot_be_freed_is_disconnected() {
     let world = World::new();
     let ((_a, _ad), (mut b, _b)) = two(&world);
     let (mut c, _c) = steered(&world, "be-b", &[3]);
@@ -365,9 +361,9 @@ fn every_process_of_a_client_that_cannot_be_set_free_loses_us() {
     assert_eq!(world.metric("sluice_refused_connections_total{reason=\"not_freed\"}"), Some(2.0));
 }
 
-/// A preemption that fails is counted by why it did, and whoever was to give way is as it was before.
+/// A failed preemption is counted by its cause, and the process that was to be disabled is as before.
 #[test]
-fn a_hand_over_that_fails_is_undone_and_counted_by_its_cause() {
+fn failed_hand_off_is_undone_and_counted_by_its_cause() {
     let causes = [
         (refused(Cause::Timeout), "timeout"),
         (refused(Cause::Refused), "context_save_failed"),
@@ -401,7 +397,7 @@ fn a_hand_over_that_fails_is_undone_and_counted_by_its_cause() {
 
 /// Its hook sets it free when it has lost us, so nothing is feared of it any more.
 #[test]
-fn who_could_not_be_set_free_and_lost_us_does_not_lengthen_the_slices_of_others() {
+fn disconnected_process_that_could_not_be_freed_does_not_lengthen_other_slices() {
     let world = World::new();
     let ((_a, _ad), (mut b, _b)) = two(&world);
     let (_lc, _lcd) = steered(&world, "lc", &[3]);

@@ -1,19 +1,15 @@
 //! What processes announce of their channel groups, once and again, and what the manager takes of it.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::driver::{Call, Descriptor, context};
+use crate::support::hook::Hook;
+use crate::support::steered::{quiet, steered, two, works};
+use crate::support::{MS, World, until};
 use sluice_comm::page::STANDING;
-use sluice_pod_manager::channels::ControlFailure;
+use sluice_pod_manager::channel_groups::ControlFailure;
 use std::os::fd::AsFd;
-use support::driver::{Call, Descriptor, context};
-use support::hook::Hook;
-use support::steered::{quiet, steered, two, works};
-use support::{MS, World, until};
 
 #[test]
-fn contexts_that_are_announced_later_take_the_place_of_those_before() {
+fn later_announcement_replaces_the_earlier_one() {
     let world = World::new();
     let (a, _a) = steered(&world, "be-a", &[1]);
     works(&world, &a);
@@ -42,7 +38,7 @@ fn contexts_that_are_announced_later_take_the_place_of_those_before() {
 }
 
 #[test]
-fn who_has_no_contexts_for_a_while_is_asked_to_ring_again_once_it_has_some() {
+fn wakeups_are_requested_again_once_a_process_announces_contexts_again() {
     let world = World::new();
     let (mut a, _a) = steered(&world, "be-a", &[1]);
     until("it is to ring", || a.page().armed());
@@ -58,7 +54,7 @@ fn who_has_no_contexts_for_a_while_is_asked_to_ring_again_once_it_has_some() {
 }
 
 #[test]
-fn a_descriptor_that_leads_to_no_driver_leaves_its_process_at_tokens() {
+fn process_with_a_descriptor_that_is_no_control_descriptor_is_token_scheduled() {
     let world = World::new();
     let file = std::fs::File::open("/dev/null").unwrap();
     let mut hook = Hook::attach_with(
@@ -76,7 +72,7 @@ fn a_descriptor_that_leads_to_no_driver_leaves_its_process_at_tokens() {
 }
 
 #[test]
-fn a_process_with_one_context_that_cannot_be_controlled_is_not_steered() {
+fn process_with_one_uncontrollable_context_is_token_scheduled() {
     let world = World::new();
     let (good, bad) = (Descriptor::new(), std::fs::File::open("/dev/null").unwrap());
     let mut other = context(2);
@@ -106,7 +102,7 @@ fn contexts_beside_the_memory_channel_or_with_other_descriptors_than_announced_a
 }
 
 #[test]
-fn a_stopped_group_that_is_not_announced_again_is_started() {
+fn disabled_group_that_is_not_announced_again_is_enabled() {
     let world = World::new();
     let (a, _a) = steered(&world, "be-a", &[1]);
     works(&world, &a);
@@ -134,7 +130,7 @@ fn a_stopped_group_that_is_not_announced_again_is_started() {
 }
 
 #[test]
-fn contexts_that_are_announced_again_stay_and_only_the_last_way_to_them_is_kept() {
+fn contexts_announced_again_stay_and_only_their_last_descriptor_is_kept() {
     let world = World::new();
     let ((_a, _ad), (mut b, first)) = two(&world);
     let second = Descriptor::new();
@@ -152,7 +148,7 @@ fn contexts_that_are_announced_again_stay_and_only_the_last_way_to_them_is_kept(
 }
 
 #[test]
-fn a_client_has_so_many_groups_at_most_however_slowly_it_announces_them() {
+fn client_has_a_maximum_of_groups_however_slowly_it_announces_them() {
     let world = World::new();
     let (a, _sent) = steered(&world, "be-a", &(1..=40).collect::<Vec<_>>());
     let (b, _other) = steered(&world, "be-b", &[100]);
@@ -171,7 +167,7 @@ fn a_client_has_so_many_groups_at_most_however_slowly_it_announces_them() {
 }
 
 #[test]
-fn who_announces_without_end_takes_turns_by_token() {
+fn process_that_announces_without_end_is_token_scheduled() {
     let world = World::new();
     let (mut a, sent) = steered(&world, "be-a", &[1]);
     let refused = || world.metric("sluice_announcements_refused_total");
@@ -205,7 +201,7 @@ fn who_announces_without_end_takes_turns_by_token() {
 }
 
 #[test]
-fn nothing_is_kept_of_an_announcement_that_was_put_off_when_its_process_leaves_or_announces_another() {
+fn postponed_announcement_is_dropped_when_its_process_ends_or_announces_another() {
     let world = World::new();
     let (mut a, _sent) = steered(&world, "be-a", &(1..=64).collect::<Vec<_>>());
     let refused = || world.metric("sluice_announcements_refused_total");
@@ -220,7 +216,7 @@ fn nothing_is_kept_of_an_announcement_that_was_put_off_when_its_process_leaves_o
 }
 
 #[test]
-fn groups_that_are_announced_again_as_they_were_cost_nothing() {
+fn unchanged_groups_cost_no_controls_when_announced_again() {
     let world = World::new();
     let ((mut a, sent), (_b, _bd)) = two(&world);
     world.driver.take_calls();
@@ -248,7 +244,7 @@ fn groups_that_are_announced_again_as_they_were_cost_nothing() {
 }
 
 #[test]
-fn a_context_that_was_destroyed_is_no_reason_to_hang_up() {
+fn destroyed_context_does_not_close_the_connection() {
     let world = World::new();
     let ((_a, _ad), (mut b, descriptor)) = two(&world);
     world.driver.fail(2, Some(ControlFailure::Gone));
@@ -263,7 +259,7 @@ fn a_context_that_was_destroyed_is_no_reason_to_hang_up() {
 }
 
 #[test]
-fn a_descriptor_without_a_context_and_a_context_twice_are_refused() {
+fn descriptor_without_a_context_and_context_announced_twice_are_refused() {
     let world = World::new();
     let (first, second) = (Descriptor::new(), Descriptor::new());
     let mut on_second = context(1);

@@ -1,10 +1,6 @@
 //! Memory limits over real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
-use support::{GIB, World};
+use crate::support::{GIB, World};
 
 #[test]
 fn a_limit_is_exact_to_the_byte_across_four_processes() {
@@ -24,7 +20,7 @@ fn a_limit_is_exact_to_the_byte_across_four_processes() {
 }
 
 #[test]
-fn one_clients_memory_is_nothing_to_another() {
+fn memory_of_one_client_does_not_affect_another() {
     let world = World::new();
     let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
     assert!(a.reserve(8 * GIB));

@@ -1,6 +1,6 @@
 //! Processes that cannot be controlled by channel groups: the driver's lock.
 
-use crate::harness::Harness;
+use super::harness::Harness;
 use crate::support::agent::{pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};

@@ -1,14 +1,10 @@
 //! Tokens over real sockets and pages, on a clock that the test moves.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
+use crate::support::hook::Hook;
+use crate::support::{CLIENTS, MS, World};
 use sluice_comm::page::STANDING;
 use sluice_pod_manager::OnManagerLoss;
 use std::time::Duration;
-use support::hook::Hook;
-use support::{CLIENTS, MS, World};
 
 #[test]
 fn the_gate_is_open_until_the_deadline_when_the_answer_comes() {
@@ -52,7 +48,7 @@ fn a_holder_is_waited_for_after_its_deadline_but_not_for_ever() {
     assert_eq!(b.granted(), 50.0);
     assert_eq!(a.page().deadline_ns(), 0);
     assert_eq!(world.metric("sluice_grants_not_returned_total{client=\"be-a\"}"), Some(1.0));
-    // What comes too late disturbs nobody.
+    // A return that comes too late has no effect.
     a.give_back(50.0);
     world.settle();
     assert!(b.page().deadline_ns() > world.clock.now());
@@ -99,7 +95,7 @@ fn what_was_used_is_charged_and_shown() {
 }
 
 #[test]
-fn a_latency_critical_process_may_run_from_the_start_and_stops_nobody() {
+fn latency_critical_process_may_run_from_the_start_and_revokes_no_grant() {
     let world = World::new();
     let mut a = world.process("be-a");
     a.want();
@@ -122,7 +118,7 @@ fn a_latency_critical_process_may_run_from_the_start_and_stops_nobody() {
 }
 
 #[test]
-fn the_time_of_holds_is_told_beside_what_is_charged() {
+fn time_of_hold_kernels_is_reported_beside_the_charged_time() {
     let world = World::new();
     let lc = world.process("lc");
     world.settle();
@@ -130,7 +126,7 @@ fn the_time_of_holds_is_told_beside_what_is_charged() {
     lc.report().add_hold_ns(3 * MS);
     assert_eq!(world.metric("sluice_hold_seconds_total{client=\"lc\"}"), Some(0.003));
     assert_eq!(world.metric("sluice_gpu_seconds_total{client=\"lc\"}"), Some(0.0));
-    // Nobody holds longer than there was time.
+    // No hold is longer than the elapsed time.
     lc.report().add_hold_ns(u64::MAX / 2);
     world.advance(100 * MS);
     let held = world.metric("sluice_hold_seconds_total{client=\"lc\"}").unwrap();
@@ -187,7 +183,7 @@ fn the_two_channels_of_a_process_declare_its_memory_once() {
     assert_eq!(a.account().0, 5000);
     // The token channel alone is opened anew: what is reserved meanwhile counts, not what it says.
     assert!(a.reserve(100));
-    let mut token = support::hook::Line::open(&world.socket(), &process, "be-a").unwrap();
+    let mut token = crate::support::hook::Line::open(&world.socket(), &process, "be-a").unwrap();
     token.attach(sluice_comm::Channel::Token, 9).unwrap();
     assert_eq!(a.account().0, 5100);
     assert!(a.token.is_closed());

@@ -1,6 +1,6 @@
 //! Scans: what they find, what they cost, and the effect of a failed scan.
 
-use crate::harness::Harness;
+use super::harness::Harness;
 use crate::support::agent::{Agent, pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};

@@ -1,0 +1,99 @@
+use super::*;
+use crate::channel_groups::ControlExecutor;
+use crate::clients::{ClientKey, Definition};
+use crate::connections::ConnectionId;
+use crate::io::test_io;
+use sluice_comm::page::{Flags, PAGE_VERSION};
+use sluice_core::ClientId;
+use sluice_core::ledger::{Class, ClientSpec, PeerKind, Policy};
+use sluice_core::share::Share;
+use sluice_core::steering::{Steering, SteeringPolicy};
+use std::collections::BTreeSet;
+
+/// A best-effort and a latency-critical client with one process each.
+struct Parts {
+    io: Io,
+    clients: Clients,
+    processes: Processes,
+    groups: ChannelGroups,
+    ledger: TokenLedger,
+    best_effort: ProcessId,
+    critical: ProcessId,
+}
+
+impl Parts {
+    fn new() -> Self {
+        let (io, mut clients, mut processes) = (test_io(), Clients::default(), Processes::default());
+        let remote = crate::control::pair().unwrap().0;
+        let executor = ControlExecutor::start(remote, io.closer.clone(), None, true).unwrap();
+        let mut groups = ChannelGroups::new(Steering::new(SteeringPolicy::default()), None, executor);
+        let mut ledger = TokenLedger::new(Policy::default());
+        let mut add = |name: &str, class| {
+            let spec = ClientSpec { request: Share::ZERO, limit: Share::ONE, class, weight: 1 };
+            let key = ClientKey::Named(name.into());
+            let metrics = io.metrics.add(&key).unwrap();
+            let client = clients.add(Definition { key, spec, memory: 0, slo_ns: 0 }, metrics);
+            ledger.set_client(client, spec, io.now());
+            (client, process(client, &mut processes, &io))
+        };
+        let (best_effort, critical) = (add("be", Class::BestEffort), add("lc", Class::LatencyCritical));
+        for (client, id) in [best_effort, critical] {
+            ledger.add_process(id, client, PeerKind::Returns).unwrap();
+        }
+        let (client, id) = critical;
+        let owner = (client, Class::LatencyCritical);
+        groups.scheduler.announce(id, owner, (Vec::new(), &BTreeSet::new()), &mut ledger, io.now());
+        Self { io, clients, processes, groups, ledger, best_effort: best_effort.1, critical: id }
+    }
+
+    fn update(&mut self, gates: &mut StreamGates) -> Gating {
+        gates.update(&self.clients, &mut self.processes, &self.groups, &mut self.ledger, &self.io);
+        gates.gates.state()
+    }
+
+    fn set_busy(&self, busy: bool) {
+        let pages = self.processes.get(self.critical).and_then(|process| process.pages.as_ref()).unwrap();
+        pages.report().set_activity(busy, self.io.now());
+    }
+}
+
+fn process(client: ClientId, processes: &mut Processes, io: &Io) -> ProcessId {
+    let token = Some(ConnectionId(client.0));
+    let mut process = Process { token, ..Process::new(client, "process".into(), None) };
+    process.provide_pages(ProcessId(0), PAGE_VERSION, Flags::default(), io).unwrap();
+    processes.add(process, io)
+}
+
+#[test]
+fn gates_are_closed_and_grants_withheld_while_a_latency_critical_process_is_busy() {
+    let mut parts = Parts::new();
+    let mut gates = StreamGates::new(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatesOf::All);
+    assert_eq!(parts.update(&mut gates), Gating::Open);
+    parts.set_busy(true);
+    assert_eq!(parts.update(&mut gates), Gating::Closed);
+    assert!(parts.ledger.is_withheld());
+    parts.set_busy(false);
+    assert_eq!(parts.update(&mut gates), Gating::Open);
+    assert!(!parts.ledger.is_withheld());
+}
+
+#[test]
+fn announcement_closes_the_gates_for_a_latency_critical_process_only() {
+    let mut parts = Parts::new();
+    let mut gates = StreamGates::new(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatesOf::All);
+    let now = parts.io.now();
+    gates.announce(parts.best_effort, 1_500, &parts.clients, &parts.processes, now);
+    assert_eq!(parts.update(&mut gates), Gating::Open);
+    gates.announce(parts.critical, 1_500, &parts.clients, &parts.processes, u64::MAX - 3_000_000);
+    assert_eq!(parts.update(&mut gates), Gating::Closed);
+    gates.forget(parts.critical);
+    assert_eq!(parts.update(&mut gates), Gating::Open);
+}
+
+#[test]
+fn gates_are_unwanted_without_a_process_that_has_some() {
+    let mut parts = Parts::new();
+    let mut gates = StreamGates::new(GatePolicy::default(), GatesOf::Off);
+    parts.set_busy(true);
+    assert_eq!(parts.update(&mut gates), Gating::Unwanted);
+}

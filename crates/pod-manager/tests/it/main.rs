@@ -1,0 +1,21 @@
+//! The pod-manager over real sockets, pages and futexes; clock, peers and driver are the tests'.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod announcements;
+mod bad_input;
+mod channel_groups;
+mod control;
+mod crowds;
+mod escrow;
+mod gemini;
+mod memory;
+mod pending_attaches;
+mod processes;
+mod reload;
+mod stream_gates;
+mod tokens;
+mod unhooked;
+mod wakeups;

@@ -1,0 +1,7 @@
+//! Scheduling of unhooked processes, on a node of pods that a fake discovery finds.
+
+mod announced;
+mod harness;
+mod locked;
+mod scans;
+mod scheduled;
