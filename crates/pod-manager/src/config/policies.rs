@@ -2,7 +2,7 @@
 
 use super::Config;
 use sluice_core::gates::GatePolicy;
-use sluice_core::ledger::{Policy, UsageSource};
+use sluice_core::ledger::Policy;
 use sluice_core::quota::QuotaPolicy;
 use sluice_core::steering::SteeringPolicy;
 use std::time::Duration;
@@ -26,7 +26,6 @@ impl Config {
             return_timeout_ns: nanos(self.return_timeout),
             linger_ns: nanos(self.linger),
             idle_credit_ns: nanos(self.idle_credit),
-            usage: UsageSource::Events,
             turn_ns: nanos(self.turn_on_node()),
             min_turn_ns: Policy::default().min_turn_ns.max(nanos(self.node_quantum())),
             ..Policy::default()
