@@ -13,7 +13,7 @@ use sluice_driver_api::types::*;
 use sluice_preempt::command::Work;
 
 use crate::governed;
-use crate::preempt::{self, Arg, Other, Sent};
+use crate::preempt::{self, Argument, PlainArgument, SendableArguments};
 use crate::real;
 
 /// One exported symbol.
@@ -66,9 +66,9 @@ macro_rules! exports {
         governed::launch::call(stream.0, stream.1, || {
             preempt::submit(
                 stream,
-                || None$(.or(Arg($a).work()))*.unwrap_or(Work::Small),
+                || None$(.or(Argument($a).work()))*.unwrap_or(Work::Small),
                 || unsafe { $real($($a),*) },
-                |on| unsafe { $real($(Arg($a).on(on)),*) },
+                |on| unsafe { $real($(Argument($a).on(on)),*) },
                 || preempt::launches::later::$symbol($($a),*),
             )
         })
@@ -105,16 +105,16 @@ macro_rules! exports {
         governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || {
             // The other waits are inside the driver and order nothing.
             if const { is_copy(stringify!($symbol)) } {
-                preempt::turn(
+                preempt::submit_by_caller(
                     (None, exports!(@ptsz $variant)),
                     || exports!(@work $symbol $($a)*),
                     || unsafe { $real($($a),*) },
                     |_| unsafe { $real($($a),*) },
                 )
             } else if const { loads(stringify!($symbol)) } {
-                preempt::load(|| unsafe { $real($($a),*) })
+                preempt::make_loading_call(|| unsafe { $real($($a),*) })
             } else {
-                preempt::beside(|| unsafe { $real($($a),*) })
+                preempt::give_gpu_back_for(|| unsafe { $real($($a),*) })
             }
         })
     };
@@ -122,7 +122,7 @@ macro_rules! exports {
         governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || preempt::unload(|| unsafe { $real($($a),*) }))
     };
     (@settled $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || preempt::settle(|| unsafe { $real($($a),*) }))
+        governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || preempt::flush_context_before(|| unsafe { $real($($a),*) }))
     };
     (@body copy $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {{
         let stream = (exports!(@stream $($a)*).unwrap_or(std::ptr::null_mut()), exports!(@ptsz $variant));
@@ -131,32 +131,32 @@ macro_rules! exports {
                 stream,
                 || exports!(@work $symbol $($a)*),
                 || unsafe { $real($($a),*) },
-                |on| unsafe { $real($(Arg($a).on(on)),*) },
+                |on| unsafe { $real($(Argument($a).on(on)),*) },
                 || preempt::copies::later::$symbol($real, $($a),*),
             )
         })
     }};
     (@body order $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        exports!(@command $variant ($($a)*) preempt::order(
+        exports!(@command $variant ($($a)*) preempt::submit_by_value(
             (exports!(@stream $($a)*), exports!(@ptsz $variant)),
             || exports!(@work $symbol $($a)*),
             || unsafe { $real($($a),*) },
-            |on| unsafe { $real($(Arg($a).on(on)),*) },
+            |on| unsafe { $real($(Argument($a).on(on)),*) },
             || {
-                let kept = Sent::new(($($a,)*));
+                let kept = SendableArguments::new(($($a,)*));
                 Box::new(move |on| {
                     let ($($a,)*) = kept.get();
-                    unsafe { $real($(Arg($a).on(on)),*) }
+                    unsafe { $real($(Argument($a).on(on)),*) }
                 })
             },
         ))
     };
     (@body turn $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        exports!(@command $variant ($($a)*) preempt::turn(
+        exports!(@command $variant ($($a)*) preempt::submit_by_caller(
             (exports!(@stream $($a)*), exports!(@ptsz $variant)),
             || exports!(@work $symbol $($a)*),
             || unsafe { $real($($a),*) },
-            |on| unsafe { $real($(Arg($a).on(on)),*) },
+            |on| unsafe { $real($(Argument($a).on(on)),*) },
         ))
     };
     // A command of the stream among the arguments, or of the default stream.
@@ -176,17 +176,17 @@ macro_rules! exports {
     // Names two streams, and neither can replace the other.
     (@body ask cuStreamCopyAttributes $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
     (@body ask $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        preempt::ask(
+        preempt::query_on_stream(
             (exports!(@stream $($a)*), exports!(@ptsz $variant)),
             || unsafe { $real($($a),*) },
-            |on| unsafe { $real($(Arg($a).on(on)),*) },
+            |on| unsafe { $real($(Argument($a).on(on)),*) },
         )
     };
     (@body graph cuGraphExecDestroy $real:ident $variant:ident ($graph:ident)) => {
-        preempt::graph_ends($graph, || unsafe { $real($graph) })
+        preempt::destroy_graph($graph, || unsafe { $real($graph) })
     };
     (@body graph $symbol:ident $real:ident $variant:ident ($graph:ident $($a:ident)*)) => {
-        preempt::graph_changes($graph, || unsafe { $real($graph $(, $a)*) })
+        preempt::update_graph($graph, || unsafe { $real($graph $(, $a)*) })
     };
     (@body capture $symbol:ident $real:ident $variant:ident ($stream:ident $($a:ident)*)) => {
         governed::capture::call(stringify!($symbol), $stream, exports!(@ptsz $variant), || {
@@ -199,10 +199,10 @@ macro_rules! exports {
         })
     };
     (@body stream cuStreamDestroy $real:ident $variant:ident ($stream:ident)) => {
-        governed::stream::destroy($stream, || preempt::stream_ends($stream, || unsafe { $real($stream) }))
+        governed::stream::destroy($stream, || preempt::destroy_stream($stream, || unsafe { $real($stream) }))
     };
     (@body stream cuStreamDestroy_v2 $real:ident $variant:ident ($stream:ident)) => {
-        governed::stream::destroy($stream, || preempt::stream_ends($stream, || unsafe { $real($stream) }))
+        governed::stream::destroy($stream, || preempt::destroy_stream($stream, || unsafe { $real($stream) }))
     };
     (@body context cuCtxDestroy $real:ident $variant:ident ($context:ident)) => {
         governed::context::destroy($context, || unsafe { $real($context) })
@@ -261,7 +261,7 @@ macro_rules! exports {
         preempt::events::create($event, $flags, || unsafe { $real($event, $flags) })
     };
     (@body event cuIpcOpenEventHandle $real:ident $variant:ident ($event:ident $handle:ident)) => {
-        preempt::events::opened($event, || unsafe { $real($event, $handle) })
+        preempt::events::open_ipc($event, || unsafe { $real($event, $handle) })
     };
     // The event is known to be shared since it was made.
     (@body event cuIpcGetEventHandle $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
@@ -298,8 +298,8 @@ macro_rules! exports {
     (@body event cuStreamWaitEvent_ptsz $real:ident $variant:ident ($stream:ident $event:ident $flags:ident)) => {
         preempt::events::wait(($stream, exports!(@ptsz $variant)), $event, || unsafe { $real($stream, $event, $flags) })
     };
-    (@body event cuCtxWaitEvent $real:ident $variant:ident ($($a:ident)*)) => { preempt::settle(|| unsafe { $real($($a),*) }) };
-    (@body event cuGreenCtxWaitEvent $real:ident $variant:ident ($($a:ident)*)) => { preempt::settle(|| unsafe { $real($($a),*) }) };
+    (@body event cuCtxWaitEvent $real:ident $variant:ident ($($a:ident)*)) => { preempt::flush_context_before(|| unsafe { $real($($a),*) }) };
+    (@body event cuGreenCtxWaitEvent $real:ident $variant:ident ($($a:ident)*)) => { preempt::flush_context_before(|| unsafe { $real($($a),*) }) };
     (@body event cuEventQuery $real:ident $variant:ident ($event:ident)) => {
         governed::work::asked(|| preempt::events::query($event, || unsafe { $real($event) }))
     };
@@ -333,10 +333,10 @@ macro_rules! exports {
     (@governed $policy:ident $symbol:ident) => { true };
 
     // The stream among the arguments.
-    (@stream $($a:ident)*) => { None$(.or(Arg($a).stream()))* };
+    (@stream $($a:ident)*) => { None$(.or(Argument($a).stream()))* };
     // The kind of work, by the largest size among the arguments.
     (@work $symbol:ident $($a:ident)*) => {
-        if const { moves(stringify!($symbol)) } { Work::moving(0$(.max(Arg($a).size()))*) } else { Work::Small }
+        if const { moves(stringify!($symbol)) } { Work::transfer(0$(.max(Argument($a).size()))*) } else { Work::Small }
     };
 
     (@ptsz default) => { false };

@@ -46,7 +46,7 @@ impl Driver for Gpu {
     }
 
     fn mark(&self, context: u64, stream: Stream) -> Option<Mark> {
-        within(context, || {
+        with_context(context, || {
             let mark = self.event(context)?;
             let record = real::table().cuEventRecord?;
             // SAFETY: event and stream are alive and of the current context.
@@ -62,7 +62,7 @@ impl Driver for Gpu {
     }
 
     fn wait(&self, mark: Mark) {
-        within(mark.context, || {
+        with_context(mark.context, || {
             // SAFETY: the event is the hook's, and alive until its context is destroyed, which waits for the drain.
             real::table().cuEventSynchronize.map(|wait| unsafe { wait(pointer(mark.event)) })
         });
@@ -75,8 +75,9 @@ impl Driver for Gpu {
         let elapsed = real::table().cuEventElapsedTime?;
         let mut ms = 0f32;
         // SAFETY: both events are the hook's, alive, and of one context; `ms` is writable.
-        let asked =
-            within(from.context, || unsafe { elapsed(&raw mut ms, pointer(from.event), pointer(to.event)) });
+        let asked = with_context(from.context, || unsafe {
+            elapsed(&raw mut ms, pointer(from.event), pointer(to.event))
+        });
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -93,7 +94,7 @@ impl Driver for Gpu {
             return;
         }
         drop(pool);
-        within(mark.context, || {
+        with_context(mark.context, || {
             // SAFETY: the event is the hook's and no longer used.
             real::table().cuEventDestroy_v2.map(|destroy| unsafe { destroy(pointer(mark.event)) })
         });
@@ -103,18 +104,18 @@ impl Driver for Gpu {
         if stream.kind == StreamKind::PerThread {
             return None;
         }
-        if preempt::keeps_back(context, handle(stream)) {
+        if preempt::has_pending_behind_manager_gate(context, handle(stream)) {
             return Some(false);
         }
         let query = real::table().cuStreamQuery?;
         // SAFETY: the stream is alive, see the module's header.
-        let status = within(context, || unsafe { query(handle(stream)) })?;
+        let status = with_context(context, || unsafe { query(handle(stream)) })?;
         // A context with an error runs nothing.
         Some(status != CUresult::ERROR_NOT_READY)
     }
 
     fn drain_context(&self, context: u64) {
-        within(context, || {
+        with_context(context, || {
             // SAFETY: no arguments; waits for the context that `within` made current.
             real::table().cuCtxSynchronize.map(|wait| unsafe { wait() })
         });
@@ -193,7 +194,7 @@ pub(crate) fn relax_capture_mode() {
 }
 
 /// Runs `call` with `context` current, whatever context the calling thread had; `None` if it cannot be made current.
-pub(crate) fn within<T>(context: u64, call: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn with_context<T>(context: u64, call: impl FnOnce() -> T) -> Option<T> {
     if current_context() == Some(context) {
         return Some(call());
     }

@@ -16,7 +16,7 @@ use sluice_nvrm::sniff::Found;
 use sluice_nvrm::{ControlError, Controls};
 
 use crate::descriptor::Descriptor;
-use crate::{groups, process, real, thread};
+use crate::{channel_groups, process, real, thread};
 
 /// The driver's default time slice for compute groups, used if the program's own is not known.
 const DEFAULT_SLICE_US: u64 = 2048;
@@ -65,7 +65,7 @@ impl GroupRecovery {
         self.ended.store(false, Release);
         self.is_skipped.store(false, Release);
         *watching =
-            thread::start(thread::SMALL_STACK, run_thread, std::ptr::from_ref(self).cast_mut().cast());
+            thread::start(thread::SMALL_STACK_BYTES, run_thread, std::ptr::from_ref(self).cast_mut().cast());
         if !*watching {
             self.connection.close();
         }
@@ -111,7 +111,7 @@ impl GroupRecovery {
         self.connection.close();
         *self.is_watching_connection.lock().unwrap_or_else(PoisonError::into_inner) = false;
         self.done.notify_all();
-        if let Some(managed) = process::in_use(self.ordinal) {
+        if let Some(managed) = process::device_in_use(self.ordinal) {
             managed.device.wake_tracker();
         }
     }
@@ -143,7 +143,7 @@ fn has_ended(connection: RawFd) -> bool {
 /// Restores the time slices of a device's groups and enables them. The time slice comes first: two enabled groups with tiny time slices
 /// would keep each other from running.
 fn recover_groups(ordinal: u32) {
-    let mut remaining = groups::of_device(ordinal);
+    let mut remaining = channel_groups::groups_of_device(ordinal);
     let total = remaining.len();
     remaining.retain(needs_retry);
     for pause_ms in RETRY_MS {
@@ -169,7 +169,7 @@ fn needs_retry(group: &Found) -> bool {
 fn restart_group(group: &Found) -> Result<(), Option<ControlError>> {
     let Found { fd, handles, timeslice_us, .. } = group;
     let ContextHandles { client, subdevice, channel_group, channels, .. } = handles;
-    let control = groups::control(*fd).ok_or(None)?;
+    let control = channel_groups::copy_control_descriptor(*fd).ok_or(None)?;
     let controls = Controls::over(control, real::simulated_ioctl().is_some()).map_err(|_| None)?;
     let slice = controls.set_timeslice(*client, *channel_group, timeslice_us.unwrap_or(DEFAULT_SLICE_US));
     let mut outcome = slice;

@@ -23,7 +23,7 @@ use sluice_hook_core::platform::Clock;
 use crate::clock::HostClock;
 use crate::governed::guarded;
 use crate::gpu;
-use crate::process::{self, CAPTURES, Managed};
+use crate::process::{self, CAPTURES, ManagedDevice};
 pub(crate) use active::ActiveHold;
 pub(crate) use context_end::{ContextEnd, begin_context_end};
 use contexts::Contexts;
@@ -67,7 +67,7 @@ pub(crate) fn before_copy(is_input: impl FnOnce() -> bool) {
 }
 
 #[cold]
-fn on_copy(managed: &'static Managed, is_input: impl FnOnce() -> bool) {
+fn on_copy(managed: &'static ManagedDevice, is_input: impl FnOnce() -> bool) {
     guarded((), || {
         if is_input() {
             request_arrives(managed, Trigger::Copy);
@@ -76,7 +76,7 @@ fn on_copy(managed: &'static Managed, is_input: impl FnOnce() -> bool) {
 }
 
 /// Called before the possible first call of a request: begins the request, or records the arrival of an announced or predicted one.
-fn request_arrives(managed: &'static Managed, trigger: Trigger) {
+fn request_arrives(managed: &'static ManagedDevice, trigger: Trigger) {
     let controller = managed.device.hold_kernels();
     if controller.is_armed() || !controller.request_arrived(HostClock.now_ns()) {
         let _held = begin_hold(managed, trigger, 0);
@@ -84,7 +84,7 @@ fn request_arrives(managed: &'static Managed, trigger: Trigger) {
 }
 
 /// Calls `real`, which is a launch that has to be noted.
-pub(crate) fn launch(managed: &'static Managed, real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn launch(managed: &'static ManagedDevice, real: impl FnOnce() -> CUresult) -> CUresult {
     let controller = managed.device.hold_kernels();
     guarded((), || {
         if refresh_contenders(managed).is_ok() && controller.watches_launches() {
@@ -106,7 +106,7 @@ pub(crate) fn launch(managed: &'static Managed, real: impl FnOnce() -> CUresult)
 }
 
 /// Schedules a hold kernel for the next request, if that is predicted.
-fn schedule_predicted(managed: &'static Managed, now_ns: u64) {
+fn schedule_predicted(managed: &'static ManagedDevice, now_ns: u64) {
     if let Some(hold) = managed.device.hold_kernels().predict_next(now_ns)
         && let Some(context) = gpu::current_context()
     {
@@ -123,14 +123,14 @@ pub(crate) fn before_wait(whole_context: bool) {
 }
 
 #[cold]
-fn on_wait(managed: &'static Managed, whole_context: bool) {
+fn on_wait(managed: &'static ManagedDevice, whole_context: bool) {
     guarded((), || release_hold(managed, managed.device.hold_kernels().host_wait_begins(whole_context)));
 }
 
 /// Handles the program's announcement of a request in `lead_us`.
 pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
     guarded(Err(HoldError::Bypassed(Bypass::InternalError)), || {
-        process::passing().map_err(HoldError::Bypassed)?;
+        process::check_governed().map_err(HoldError::Bypassed)?;
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         let lead_ns = u64::from(lead_us) * 1000;
         let at_ns = HostClock.now_ns().saturating_add(lead_ns);
@@ -149,7 +149,7 @@ pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
 }
 
 /// Gives up a hold kernel that ended without a request, and counts hold kernels that are over. Called by the tracker from time to time.
-pub(crate) fn expire_and_count(managed: &Managed) {
+pub(crate) fn expire_and_count(managed: &ManagedDevice) {
     if managed.active_hold.is_overdue() {
         managed.active_hold.clear_expected_work(managed);
     }
@@ -163,7 +163,7 @@ pub(crate) fn expire_and_count(managed: &Managed) {
 }
 
 /// Counts the last hold kernel of a context, whose time has passed.
-fn count(managed: &Managed, resources: &mut Resources) {
+fn count(managed: &ManagedDevice, resources: &mut Resources) {
     let Some(finished) = resources.take_finished() else { return };
     managed.active_hold.set_counted();
     managed.device.link().count_hold(finished.held_ns);
@@ -174,7 +174,7 @@ fn count(managed: &Managed, resources: &mut Resources) {
 
 /// The device of this thread's call, if its controller `wants` the call.
 #[inline]
-fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static Managed> {
+fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static ManagedDevice> {
     let managed = match process::only_device() {
         Some(managed) => managed,
         None if ANY_ALLOWED.load(Relaxed) => process::device_for_call()?,
@@ -184,8 +184,8 @@ fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static Manag
 }
 
 /// Passes the manager's number of contenders to the controller. `Err` if this process may not use hold kernels.
-fn refresh_contenders(managed: &Managed) -> Result<(), HoldError> {
-    let contenders = managed.device.link().critical_company();
+fn refresh_contenders(managed: &ManagedDevice) -> Result<(), HoldError> {
+    let contenders = managed.device.link().critical_contenders();
     managed.device.hold_kernels().set_contenders(contenders.unwrap_or(0));
     match contenders {
         None => Err(HoldError::NotCritical),
@@ -198,7 +198,11 @@ fn refresh_contenders(managed: &Managed) -> Result<(), HoldError> {
 }
 
 /// Begins a request in the current context and launches or schedules its hold kernel.
-fn begin_hold(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Result<HoldPlan, HoldError> {
+fn begin_hold(
+    managed: &'static ManagedDevice,
+    trigger: Trigger,
+    lead_ns: u64,
+) -> Result<HoldPlan, HoldError> {
     if CAPTURES.any() {
         return Err(HoldError::Capturing);
     }
@@ -243,7 +247,7 @@ fn begin_hold(managed: &'static Managed, trigger: Trigger, lead_ns: u64) -> Resu
 }
 
 /// Launches a hold kernel whose time has come, if it is still needed.
-fn launch_scheduled(managed: &Managed, context: u64, hold: HoldPlan) {
+fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: HoldPlan) {
     if CAPTURES.any() || refresh_contenders(managed).is_err() {
         return;
     }
@@ -264,13 +268,13 @@ fn launch_scheduled(managed: &Managed, context: u64, hold: HoldPlan) {
         managed.active_hold.expect_end(hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
         let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);
         counters::count_scheduled(late_ns);
-        gpu::within(context, || launch_in(&mut contexts, managed, context, hold));
+        gpu::with_context(context, || launch_in(&mut contexts, managed, context, hold));
     } else {
         counters::NOT_LAUNCHED.fetch_add(1, Relaxed);
     }
 }
 
-fn launch_in(contexts: &mut Contexts, managed: &Managed, context: u64, hold: HoldPlan) {
+fn launch_in(contexts: &mut Contexts, managed: &ManagedDevice, context: u64, hold: HoldPlan) {
     let launched = process::with_thread(|thread| {
         // If the driver calls one launch function from another, that is not a launch of the program.
         let _inside = thread.enter();
@@ -285,7 +289,7 @@ fn launch_in(contexts: &mut Contexts, managed: &Managed, context: u64, hold: Hol
     }
 }
 
-fn release_hold(managed: &Managed, ticket: Option<u32>) {
+fn release_hold(managed: &ManagedDevice, ticket: Option<u32>) {
     if let (Some(ticket), Some(page)) = (ticket, managed.active_hold.page()) {
         page.release(ticket, HostClock.now_ns());
         counters::RELEASED.fetch_add(1, Relaxed);

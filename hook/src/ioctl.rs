@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sluice_nvrm::abi::Request;
 
-use crate::{groups, real, symbols};
+use crate::{channel_groups, real, symbols};
 
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 
@@ -53,7 +53,7 @@ unsafe fn perhaps_nvidia(fd: c_int, number: c_ulong, argument: *mut c_void, requ
         // SAFETY: the caller's arguments, unchanged.
         return unsafe { next(fd, number, argument) };
     }
-    let before = groups::registry_changes();
+    let before = channel_groups::registry_changes();
     let errno = Errno::now();
     // SAFETY: the caller's arguments, unchanged.
     let mut result = unsafe { next(fd, number, argument) };
@@ -72,10 +72,10 @@ unsafe fn perhaps_nvidia(fd: c_int, number: c_ulong, argument: *mut c_void, requ
         let observed = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: the file is checked first. If it is the driver's, the driver has accepted the request, so the argument is the block
             // that the number declares. The argument of another file is not read.
-            unsafe { groups::observe_ioctl(fd, request, argument, before, simulated) };
+            unsafe { channel_groups::observe_ioctl(fd, request, argument, before, simulated) };
         }));
         if observed.is_err() {
-            let _given_up = catch_unwind(groups::disable_after_panic);
+            let _given_up = catch_unwind(channel_groups::disable_after_panic);
         }
         errno.put_back();
     }

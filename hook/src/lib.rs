@@ -13,6 +13,7 @@
 //! * `process` owns the state of this process: configuration, devices, allocations; `leaked` holds values that are made once. `load_and_fork` runs at load and at fork.
 
 mod api;
+mod channel_groups;
 mod clock;
 mod counters_export;
 mod descriptor;
@@ -20,7 +21,6 @@ mod exports;
 mod governed;
 mod gpu;
 mod group_recovery;
-mod groups;
 mod hold_kernel;
 mod ioctl;
 mod leaked;

@@ -14,7 +14,7 @@ pub(crate) use token::TokenConnection;
 use sluice_comm::Name;
 use sluice_comm::attach::{AttachPayload, ContextHandles};
 
-use crate::groups::Announcement;
+use crate::channel_groups::Announcement;
 
 /// Where a manager listens.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -42,12 +42,14 @@ use sluice_driver_api::types::CUstream;
 use sluice_preempt::engine::Engine;
 use sluice_preempt::ids::{Code, Stream};
 
-pub(crate) use arguments::{Arg, Other, Sent};
-pub(crate) use loads::{load, load_into};
-pub(crate) use submit::{ask, graph_changes, graph_ends, order, submit, turn};
+pub(crate) use arguments::{Argument, PlainArgument, SendableArguments};
+pub(crate) use loads::{make_loading_call, make_own_loading_call};
+pub(crate) use submit::{
+    destroy_graph, query_on_stream, submit, submit_by_caller, submit_by_value, update_graph,
+};
 pub(crate) use waits::{
-    capture, context_ended, context_ends, context_stays, query, settle, stream_ends, synchronize,
-    synchronize_context, unload,
+    begin_context_end, cancel_context_end, capture, destroy_stream, finish_context_end, flush_context_before,
+    query, synchronize, synchronize_context, unload,
 };
 
 type HookEngine = Engine<driver::RealDriver, clock::EngineClock, worker::WorkerWaker>;
@@ -131,7 +133,7 @@ extern "C" fn at_exit() {
 }
 
 /// Whether the manager's gate keeps commands of a stream in the host queue, so that the driver does not know of them.
-pub(crate) fn keeps_back(context: u64, stream: CUstream) -> bool {
+pub(crate) fn has_pending_behind_manager_gate(context: u64, stream: CUstream) -> bool {
     let handle = (stream.expose_provenance() as u64).max(Stream::LEGACY);
     is_engaged()
         && engine().is_some_and(|engine| {
@@ -147,7 +149,7 @@ pub(crate) fn keeps_back(context: u64, stream: CUstream) -> bool {
 
 /// Runs a call that may need the GPU. A stream of the context at level *full* gives the GPU back first.
 #[inline]
-pub(crate) fn beside<R>(call: impl FnOnce() -> R) -> R {
+pub(crate) fn give_gpu_back_for<R>(call: impl FnOnce() -> R) -> R {
     own_groups::yield_group(None);
     call()
 }

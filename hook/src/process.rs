@@ -21,7 +21,7 @@ use crate::clock::HostClock;
 use crate::gpu::{self, Gpu};
 use crate::leaked::Leaked;
 use crate::link::{ClientIdentity, MemoryConnection, TokenConnection};
-use crate::{groups, hold_kernel, log, preempt, tracker_thread};
+use crate::{channel_groups, hold_kernel, log, preempt, tracker_thread};
 use setup::{manager_address, setup};
 
 /// Maximum number of devices that a process can see.
@@ -33,9 +33,9 @@ pub(crate) static COUNTERS: Counters = Counters::new();
 pub(crate) static CAPTURES: Captures = Captures::new();
 
 static ALLOCATIONS: Mutex<AllocationTable> = Mutex::new(AllocationTable::new());
-static DEVICES: [Leaked<Managed>; MAX_DEVICES] = [const { Leaked::none() }; MAX_DEVICES];
+static DEVICES: [Leaked<ManagedDevice>; MAX_DEVICES] = [const { Leaked::none() }; MAX_DEVICES];
 /// The device, if the process sees only one and it is managed.
-static ONLY_DEVICE: Leaked<Managed> = Leaked::none();
+static ONLY_DEVICE: Leaked<ManagedDevice> = Leaked::none();
 /// Number of devices that the process sees; 0 until queried.
 static DEVICE_COUNT: AtomicI32 = AtomicI32::new(0);
 /// Bit n: device n has no manager.
@@ -53,7 +53,7 @@ thread_local! {
 pub(crate) type GpuDevice = Device<'static, Gpu, TokenConnection, HostClock>;
 
 /// One device with its connections to the manager.
-pub(crate) struct Managed {
+pub(crate) struct ManagedDevice {
     pub(crate) device: GpuDevice,
     pub(crate) memory: MemoryAccount<MemoryConnection>,
     pub(crate) ordinal: u32,
@@ -61,7 +61,7 @@ pub(crate) struct Managed {
     tracked: AtomicBool,
 }
 
-impl Managed {
+impl ManagedDevice {
     /// Starts the tracker if it does not run: it keeps the connections, which launches and allocations need.
     pub(crate) fn track(&'static self) {
         if !self.tracked.load(Acquire) && !self.tracked.swap(true, AcqRel) && !tracker_thread::start(self) {
@@ -83,14 +83,14 @@ pub(crate) fn allocations() -> MutexGuard<'static, AllocationTable> {
 
 /// The one managed device of a process that sees one device and has launched on it.
 #[inline]
-pub(crate) fn only_device() -> Option<&'static Managed> {
+pub(crate) fn only_device() -> Option<&'static ManagedDevice> {
     ONLY_DEVICE.get()
 }
 
 /// The managed device of the calling thread's context, ready for launches.
 #[cold]
-pub(crate) fn device_for_launch() -> Result<&'static Managed, Bypass> {
-    passing()?;
+pub(crate) fn device_for_launch() -> Result<&'static ManagedDevice, Bypass> {
+    check_governed()?;
     // Queried once: a process with several devices comes here for each launch.
     count_devices();
     // Without a current context the launch may still go to a stream's context. With one device its gate is the only one.
@@ -104,16 +104,16 @@ pub(crate) fn device_for_launch() -> Result<&'static Managed, Bypass> {
 }
 
 /// The device that a call of this thread concerns, if it is in use.
-pub(crate) fn device_for_call() -> Option<&'static Managed> {
+pub(crate) fn device_for_call() -> Option<&'static ManagedDevice> {
     if has_forked() {
         return None;
     }
-    only_device().or_else(|| in_use(u32::try_from(gpu::current_device()?).ok()?))
+    only_device().or_else(|| device_in_use(u32::try_from(gpu::current_device()?).ok()?))
 }
 
 /// The managed device of the calling thread's context.
-pub(crate) fn current_device() -> Result<&'static Managed, Bypass> {
-    passing()?;
+pub(crate) fn current_device() -> Result<&'static ManagedDevice, Bypass> {
+    check_governed()?;
     match only_device() {
         Some(managed) => Ok(managed),
         None => device_of(gpu::current_device().ok_or(Bypass::NoContext)?),
@@ -121,8 +121,8 @@ pub(crate) fn current_device() -> Result<&'static Managed, Bypass> {
 }
 
 /// The device of an ordinal, with its manager.
-pub(crate) fn device_of(ordinal: CUdevice) -> Result<&'static Managed, Bypass> {
-    passing()?;
+pub(crate) fn device_of(ordinal: CUdevice) -> Result<&'static ManagedDevice, Bypass> {
+    check_governed()?;
     let at = usize::try_from(ordinal).map_err(|_| Bypass::NotManaged)?;
     let slot = DEVICES.get(at).ok_or(Bypass::NotManaged)?;
     if let Some(managed) = slot.get() {
@@ -144,17 +144,17 @@ pub(crate) fn device_of(ordinal: CUdevice) -> Result<&'static Managed, Bypass> {
 }
 
 /// The device of an ordinal if it is in use.
-pub(crate) fn in_use(ordinal: u32) -> Option<&'static Managed> {
+pub(crate) fn device_in_use(ordinal: u32) -> Option<&'static ManagedDevice> {
     DEVICES.get(usize::try_from(ordinal).ok()?)?.get()
 }
 
 /// All devices in use.
-pub(crate) fn devices() -> impl Iterator<Item = &'static Managed> {
+pub(crate) fn devices() -> impl Iterator<Item = &'static ManagedDevice> {
     DEVICES.iter().filter_map(Leaked::get)
 }
 
 /// `Err` with the reason if nothing is governed in this process.
-pub(crate) fn passing() -> Result<(), Bypass> {
+pub(crate) fn check_governed() -> Result<(), Bypass> {
     if FORKED.load(Acquire) {
         Err(Bypass::Forked)
     } else if setup().disabled {
@@ -194,7 +194,7 @@ pub(crate) fn count_devices() {
 
 /// In the child of a fork: nothing is governed any more if the parent had a device. Only atomics and close().
 pub(crate) fn after_fork() {
-    groups::after_fork();
+    channel_groups::after_fork();
     preempt::after_fork();
     for managed in devices() {
         FORKED.store(true, Release);
@@ -209,7 +209,7 @@ pub(crate) fn log(text: std::fmt::Arguments<'_>) {
     log::line(setup().log.as_ref(), text);
 }
 
-fn make_device(ordinal: CUdevice) -> Option<Managed> {
+fn make_device(ordinal: CUdevice) -> Option<ManagedDevice> {
     let setup = setup();
     let uuid = gpu::device_uuid(ordinal)?;
     let at = usize::try_from(ordinal).ok()?;
@@ -226,7 +226,7 @@ fn make_device(ordinal: CUdevice) -> Option<Managed> {
     };
     let token = TokenConnection::new(address.clone(), identity.clone());
     let memory = MemoryConnection::new(address, identity);
-    Some(Managed {
+    Some(ManagedDevice {
         device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),
         memory: MemoryAccount::new(memory, setup.config.fail_closed),
         ordinal,

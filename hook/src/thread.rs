@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_int, c_void};
 
 /// Enough for the driver's calls. Small, so that threads also start in programs with a small stack limit.
-pub(crate) const SMALL_STACK: usize = 256 * 1024;
+pub(crate) const SMALL_STACK_BYTES: usize = 256 * 1024;
 
 /// Signals that a thread raises by its own faults.
 const FAULTS: [c_int; 6] =
@@ -43,7 +43,7 @@ pub(crate) fn start(stack: usize, body: Body, argument: *mut c_void) -> bool {
 
 /// Names the calling thread (at most 15 bytes) and sets its timer slack to 1 ns. The hook's threads sleep for microseconds, and the default
 /// slack is 50 µs.
-pub(crate) fn settle_in(name: &CStr) {
+pub(crate) fn configure_current(name: &CStr) {
     // SAFETY: both calls concern the calling thread only; the name is a C string.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());

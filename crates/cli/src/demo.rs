@@ -74,7 +74,7 @@ enum Gpu {
 
 /// Runs the demo. The exit code is 0 if every check holds.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let interrupts = Interrupts::hold()?;
+    let interrupts = Interrupts::block()?;
     let mut display = Display::new();
     let (report, alone, shared) = perform(arguments, &interrupts, &mut display)?;
     display.print(&summary(&report, alone, shared))?;

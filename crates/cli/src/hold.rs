@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.worker {
         return worker::run(arguments).map(|()| ExitCode::SUCCESS);
     }
-    let interrupts = Interrupts::hold()?;
+    let interrupts = Interrupts::block()?;
     let result = supervise_worker(arguments, &interrupts);
     if let Err(why) = &result {
         eprintln!("sluice: {why:#}; releasing all processes");

@@ -20,16 +20,16 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"SLCU");
 /// The most bytes of a packet.
 pub const MAX_LEN: usize = HEADER + GROUP + 4 * MAX_CHANNELS;
 /// The descriptors beside a [`Deposit::Line`]: the control descriptor, then the process's pidfd.
-pub const LINE_DESCRIPTORS: usize = 2;
+pub const DESCRIPTORS_PER_MESSAGE: usize = 2;
 
 const HEADER: usize = 4 + 4 + 8;
 const GROUP: usize = 8 + 4 * 4;
 
 /// One packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deposit {
+pub enum EscrowMessage {
     /// A control descriptor: the agent keeps the copy until the process has ended, or until [`Deposit::Close`].
-    Line(u64),
+    Descriptor(u64),
     /// A channel group that is controlled through a descriptor; replaces an earlier packet about the group. It may be
     /// disabled from now on.
     Group {
@@ -48,7 +48,7 @@ pub enum Deposit {
 
 /// The reason why bytes are not an escrow packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum DepositError {
+pub enum EscrowError {
     /// The magic word is wrong.
     #[error("deposit begins with 0x{found:08x}, expected 0x{expected:08x}", expected = MAGIC)]
     Magic {
@@ -77,12 +77,12 @@ pub enum DepositError {
     },
 }
 
-impl Deposit {
+impl EscrowMessage {
     /// The bytes of the packet. More channels than [`MAX_CHANNELS`] are written as they are; the reader refuses them.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let (kind, number) = match self {
-            Self::Line(line) => (0_u32, line),
+            Self::Descriptor(line) => (0_u32, line),
             Self::Group { group, .. } => (1, group),
             Self::Forget(group) => (2, group),
             Self::Close(line) => (3, line),
@@ -104,20 +104,20 @@ impl Deposit {
     ///
     /// # Errors
     /// [`DepositError`] names the first mistake.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DepositError> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, EscrowError> {
         let mut expected = HEADER;
-        let wrong_length = |expected: usize| DepositError::Length { found: bytes.len(), expected };
+        let wrong_length = |expected: usize| EscrowError::Length { found: bytes.len(), expected };
         let long_enough =
             |expected| if bytes.len() < expected { Err(wrong_length(expected)) } else { Ok(()) };
         long_enough(expected)?;
         let mut fields = Reader::new(bytes);
         match fields.u32() {
             MAGIC => {}
-            found => return Err(DepositError::Magic { found }),
+            found => return Err(EscrowError::Magic { found }),
         }
         let (kind, number) = (fields.u32(), fields.u64());
         let deposit = match kind {
-            0 => Self::Line(number),
+            0 => Self::Descriptor(number),
             1 => {
                 expected += GROUP;
                 long_enough(expected)?;
@@ -125,7 +125,7 @@ impl Deposit {
                 let (client, subdevice, channel_group) = (fields.u32(), fields.u32(), fields.u32());
                 let channels = match fields.u32() {
                     count if count as usize <= MAX_CHANNELS => count,
-                    found => return Err(DepositError::Channels { found }),
+                    found => return Err(EscrowError::Channels { found }),
                 };
                 expected += 4 * channels as usize;
                 long_enough(expected)?;
@@ -135,7 +135,7 @@ impl Deposit {
             }
             2 => Self::Forget(number),
             3 => Self::Close(number),
-            found => return Err(DepositError::Kind { found }),
+            found => return Err(EscrowError::Kind { found }),
         };
         if bytes.len() == expected { Ok(deposit) } else { Err(wrong_length(expected)) }
     }
@@ -145,20 +145,24 @@ impl Deposit {
 mod tests {
     use super::*;
 
-    fn group(channels: usize) -> Deposit {
+    fn group(channels: usize) -> EscrowMessage {
         let channels = (0..channels).map(|channel| u32::try_from(channel).unwrap() + 7).collect();
         let handles = ContextHandles { descriptor: 0, client: 1, subdevice: 2, channel_group: 3, channels };
-        Deposit::Group { group: u64::MAX, line: 5, handles }
+        EscrowMessage::Group { group: u64::MAX, line: 5, handles }
     }
 
     #[test]
     fn every_packet_reads_back() {
-        for deposit in
-            [Deposit::Line(1), group(0), group(MAX_CHANNELS), Deposit::Forget(2), Deposit::Close(3)]
-        {
+        for deposit in [
+            EscrowMessage::Descriptor(1),
+            group(0),
+            group(MAX_CHANNELS),
+            EscrowMessage::Forget(2),
+            EscrowMessage::Close(3),
+        ] {
             let bytes = deposit.encode();
             assert!(bytes.len() <= MAX_LEN);
-            assert_eq!(Deposit::decode(&bytes), Ok(deposit));
+            assert_eq!(EscrowMessage::decode(&bytes), Ok(deposit));
         }
     }
 
@@ -166,24 +170,21 @@ mod tests {
     fn truncated_and_longer_packets_are_refused() {
         let bytes = group(2).encode();
         for len in 0..bytes.len() {
-            let refused = Deposit::decode(bytes.get(..len).unwrap());
-            assert!(
-                matches!(refused, Err(DepositError::Length { found, .. }) if found == len),
-                "{refused:?}"
-            );
+            let refused = EscrowMessage::decode(bytes.get(..len).unwrap());
+            assert!(matches!(refused, Err(EscrowError::Length { found, .. }) if found == len), "{refused:?}");
         }
         let longer = [bytes.as_slice(), &[0]].concat();
-        assert_eq!(Deposit::decode(&longer), Err(DepositError::Length { found: 49, expected: 48 }));
+        assert_eq!(EscrowMessage::decode(&longer), Err(EscrowError::Length { found: 49, expected: 48 }));
     }
 
     #[test]
     fn invalid_packet_is_refused_with_its_mistake() {
-        let mut bytes = Deposit::Line(1).encode();
+        let mut bytes = EscrowMessage::Descriptor(1).encode();
         bytes[4] = 9;
-        assert_eq!(Deposit::decode(&bytes), Err(DepositError::Kind { found: 9 }));
+        assert_eq!(EscrowMessage::decode(&bytes), Err(EscrowError::Kind { found: 9 }));
         bytes[0] = 0;
-        assert!(matches!(Deposit::decode(&bytes), Err(DepositError::Magic { .. })));
+        assert!(matches!(EscrowMessage::decode(&bytes), Err(EscrowError::Magic { .. })));
         let many = group(MAX_CHANNELS + 1).encode();
-        assert_eq!(Deposit::decode(&many), Err(DepositError::Channels { found: 65 }));
+        assert_eq!(EscrowMessage::decode(&many), Err(EscrowError::Channels { found: 65 }));
     }
 }

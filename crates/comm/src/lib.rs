@@ -45,7 +45,7 @@ pub use response::{Response, ResponseBody};
 
 /// How long a hook waits for an answer that a manager gives at once, such as ATTACH's. The hook then treats the manager
 /// as absent.
-pub const HOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+pub const HOOK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 /// Bytes of a request of any type.
 pub const REQUEST_LEN: usize = 80;
 /// Bytes of an answer to any request.

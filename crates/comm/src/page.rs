@@ -26,7 +26,7 @@ pub const WORDS: usize = 512;
 /// Value of a deadline without a grant.
 pub const NO_GRANT: u64 = 0;
 /// Deadline of an unlimited grant, as latency-critical clients hold it.
-pub const STANDING: u64 = u64::MAX;
+pub const UNLIMITED: u64 = u64::MAX;
 
 /// Word indices of the grant page. Words that are written at different rates are 128 bytes apart, so that a write moves
 /// neither the cache line of another kind of word nor its prefetched neighbour.
@@ -51,9 +51,9 @@ pub mod grant {
     /// 1 while others wait for the GPU, else 0.
     pub const CONTENDED: usize = 32;
     /// 1: the client writes to its wake-up eventfd when it changes from idle to busy. From version 2 on.
-    pub const ARMED: usize = 33;
+    pub const WAKEUP_REQUESTED: usize = 33;
     /// Contenders: how many other processes may use the GPU now; 0: none. From version 2 on.
-    pub const COMPANY: usize = 34;
+    pub const CONTENDERS: usize = 34;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.

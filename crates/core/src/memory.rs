@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Result of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ReserveResult {
     /// The bytes are reserved.
     Granted,
     /// The client's limit does not allow them. Nothing changed.
@@ -70,15 +70,15 @@ impl MemoryLedger {
     }
 
     /// Reserves `bytes` for a process if its client's limit allows.
-    pub fn reserve(&mut self, process: ProcessId, bytes: u64) -> Verdict {
-        let Some((client, held)) = self.account_of(process) else { return Verdict::NoAccount };
+    pub fn reserve(&mut self, process: ProcessId, bytes: u64) -> ReserveResult {
+        let Some((client, held)) = self.account_of(process) else { return ReserveResult::NoAccount };
         match client.account.used.checked_add(bytes) {
             Some(used) if used <= client.account.limit => {
                 client.use_bytes(used);
                 *held = held.saturating_add(bytes);
-                Verdict::Granted
+                ReserveResult::Granted
             }
-            _ => Verdict::Denied,
+            _ => ReserveResult::Denied,
         }
     }
 
@@ -152,12 +152,12 @@ mod tests {
     fn limit_is_exact_to_the_byte_across_four_processes() {
         let mut ledger = ledger(1000, 4);
         for process in 0..4 {
-            assert_eq!(ledger.reserve(ProcessId(process), 250), Verdict::Granted);
+            assert_eq!(ledger.reserve(ProcessId(process), 250), ReserveResult::Granted);
         }
-        assert_eq!(ledger.reserve(ProcessId(3), 1), Verdict::Denied);
+        assert_eq!(ledger.reserve(ProcessId(3), 1), ReserveResult::Denied);
         assert_eq!(ledger.release(ProcessId(0), 1), 1);
-        assert_eq!(ledger.reserve(ProcessId(3), 2), Verdict::Denied);
-        assert_eq!(ledger.reserve(ProcessId(3), 1), Verdict::Granted);
+        assert_eq!(ledger.reserve(ProcessId(3), 2), ReserveResult::Denied);
+        assert_eq!(ledger.reserve(ProcessId(3), 1), ReserveResult::Granted);
         assert_eq!(ledger.client(POD), Some(Account { used: 1000, limit: 1000 }));
     }
 
@@ -177,8 +177,8 @@ mod tests {
         ledger.reserve(ProcessId(1), 40);
         assert_eq!(ledger.process_gone(ProcessId(0)), 60);
         assert_eq!(ledger.process_gone(ProcessId(0)), 0);
-        assert_eq!(ledger.reserve(ProcessId(0), 1), Verdict::NoAccount);
-        assert_eq!(ledger.reserve(ProcessId(1), 60), Verdict::Granted);
+        assert_eq!(ledger.reserve(ProcessId(0), 1), ReserveResult::NoAccount);
+        assert_eq!(ledger.reserve(ProcessId(1), 60), ReserveResult::Granted);
     }
 
     #[test]
@@ -187,17 +187,17 @@ mod tests {
         ledger.reserve(ProcessId(0), 80);
         ledger.set_limit(POD, 50);
         assert_eq!(ledger.client(POD), Some(Account { used: 80, limit: 50 }));
-        assert_eq!(ledger.reserve(ProcessId(0), 0), Verdict::Denied);
+        assert_eq!(ledger.reserve(ProcessId(0), 0), ReserveResult::Denied);
         ledger.release(ProcessId(0), 40);
-        assert_eq!(ledger.reserve(ProcessId(0), 11), Verdict::Denied);
-        assert_eq!(ledger.reserve(ProcessId(0), 10), Verdict::Granted);
+        assert_eq!(ledger.reserve(ProcessId(0), 11), ReserveResult::Denied);
+        assert_eq!(ledger.reserve(ProcessId(0), 10), ReserveResult::Granted);
     }
 
     #[test]
     fn sizes_near_u64_max_are_refused_not_wrapped() {
         let mut ledger = ledger(u64::MAX, 2);
-        assert_eq!(ledger.reserve(ProcessId(0), u64::MAX), Verdict::Granted);
-        assert_eq!(ledger.reserve(ProcessId(1), 1), Verdict::Denied);
+        assert_eq!(ledger.reserve(ProcessId(0), u64::MAX), ReserveResult::Granted);
+        assert_eq!(ledger.reserve(ProcessId(1), 1), ReserveResult::Denied);
         ledger.redeclare(ProcessId(1), u64::MAX);
         assert_eq!(ledger.held_by(ProcessId(1)), 0);
     }
@@ -227,7 +227,7 @@ mod tests {
                         let verdict = ledger.reserve(id, bytes);
                         let after = ledger.client(POD).unwrap();
                         let expected = before.used.checked_add(bytes).filter(|used| *used <= before.limit);
-                        prop_assert_eq!(verdict == Verdict::Granted, expected.is_some());
+                        prop_assert_eq!(verdict == ReserveResult::Granted, expected.is_some());
                         prop_assert_eq!(after.used, expected.unwrap_or(before.used));
                     }
                     2 => prop_assert!(ledger.release(id, bytes) <= bytes),

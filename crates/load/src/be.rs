@@ -11,7 +11,7 @@ use crate::memory::DeviceBuffer;
 use crate::record::{BeCounts, BufferState, PROGRESS_EVERY, Record};
 use crate::run_error::RunError;
 use crate::session::{Event, Session, Stream};
-use crate::stop::Stop;
+use crate::stop::StopCondition;
 
 /// Blocks of a kernel that fills every SM of an H200 twice.
 pub const BLOCKS: u32 = 264;
@@ -43,7 +43,7 @@ pub struct BeConfig {
     /// After the setup, wait for a mark on standard input.
     pub start_with_mark: bool,
     /// When the run ends.
-    pub stop: Stop,
+    pub stop: StopCondition,
 }
 
 /// Runs until the configured end and prints [`Record`]s.
@@ -247,7 +247,7 @@ mod tests {
             idle_after,
             bursts,
             start_with_mark: false,
-            stop: Stop::default(),
+            stop: StopCondition::default(),
         }
     }
 

@@ -61,14 +61,14 @@ pub enum Answer {
     /// After [`Command::Run`]: the first kernel of that length has ended.
     Running,
     /// After [`Command::Serve`].
-    Served(Served),
+    Served(ServeResult),
     /// After [`Command::Stop`].
-    Ran(Ran),
+    Ran(RunResult),
 }
 
 /// The measurement of a block of requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Served {
+pub struct ServeResult {
     /// Time from each request's arrival to its answer, nanoseconds, in order.
     pub latencies_ns: Vec<u64>,
     /// Arrival of the first measured request.
@@ -85,7 +85,7 @@ pub struct Served {
 
 /// The measurement of a block of kernels.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ran {
+pub struct RunResult {
     /// Kernels completed within the span; those at its ends count in proportion to the time.
     pub kernels: f64,
     /// Length of the whole span, nanoseconds, including any time in which no kernel was completed.
@@ -110,7 +110,7 @@ pub struct LaunchEvidence {
 impl LaunchEvidence {
     /// Whether exactly this many kernels ran.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn is_consistent(&self) -> bool {
         self.buffer.is_after(self.launches)
     }
 }

@@ -11,7 +11,7 @@ use crate::driver::{Driver, Error};
 
 /// The driver's reports. They do not prove that a feature works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct DriverFacts {
     /// Version of the CUDA API: 1000 × major + 10 × minor.
     pub cuda: i32,
     /// Devices visible to this process.
@@ -32,7 +32,7 @@ pub struct Facts {
     pub read_only_registration: Option<bool>,
 }
 
-impl Facts {
+impl DriverFacts {
     /// Queries the driver about device `ordinal`.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(1);
 /// The result of the test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "gate", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum StreamGateResult {
     /// The stream waited while another ran, and continued after the store.
     Works,
     /// The driver refused.
@@ -51,7 +51,7 @@ pub enum Outcome {
 
 /// Tests a stream that waits for a word of an ordinary shared page.
 #[must_use]
-pub fn writable(session: &Session) -> Outcome {
+pub fn writable(session: &Session) -> StreamGateResult {
     outcome(
         SharedPage::create("sluice-gate").map_err(io).and_then(|(page, _)| attempt(session, &page, &page, 0)),
     )
@@ -59,7 +59,7 @@ pub fn writable(session: &Session) -> Outcome {
 
 /// Tests a stream that waits for a word of a read-only mapping, as a client does that must not open its own stream gate.
 #[must_use]
-pub fn read_only(session: &Session) -> Outcome {
+pub fn read_only(session: &Session) -> StreamGateResult {
     let made = SharedPage::create("sluice-gate").and_then(|(writer, file)| {
         SharedPage::seal_future_write(&file)?;
         let readable = SharedPage::reopen_read_only(&file)?;
@@ -85,8 +85,8 @@ fn io(error: std::io::Error) -> TestError {
     TestError::System(error)
 }
 
-fn outcome(tried: Result<Outcome, TestError>) -> Outcome {
-    let refused = |why: String| Outcome::Refused { why };
+fn outcome(tried: Result<StreamGateResult, TestError>) -> StreamGateResult {
+    let refused = |why: String| StreamGateResult::Refused { why };
     tried.unwrap_or_else(|failed| match failed {
         TestError::Driver(error) => refused(error.to_string()),
         TestError::System(error) => refused(format!("cannot make a page: {error}")),
@@ -99,7 +99,7 @@ fn attempt(
     read: &SharedPage,
     stored: &SharedPage,
     flags: u32,
-) -> Result<Outcome, TestError> {
+) -> Result<StreamGateResult, TestError> {
     let page = RegisteredPage::new(session, read, DEVICEMAP | flags)?;
     let (gated, other) = (session.stream()?, session.stream()?);
     let buffer = DeviceBuffer::with_initial_words(session, 1024)?;
@@ -111,7 +111,7 @@ fn attempt(
     }
     other.synchronize()?;
     if reached.is_reached()? {
-        return Ok(Outcome::DoesNotWait);
+        return Ok(StreamGateResult::DoesNotWait);
     }
     let word: Option<&AtomicU64> = stored.words().first();
     word.into_iter().for_each(|word| word.store(1, Ordering::SeqCst));
@@ -120,11 +120,11 @@ fn attempt(
         if Instant::now() >= deadline {
             // Releasing these would wait for the stream without end.
             let _stuck = ManuallyDrop::new((reached, buffer, other, gated, page));
-            return Ok(Outcome::NotReleased);
+            return Ok(StreamGateResult::NotReleased);
         }
         thread::sleep(CHECK_EVERY);
     }
-    Ok(Outcome::Works)
+    Ok(StreamGateResult::Works)
 }
 
 /// A page registered with the driver, which the device can read.

@@ -12,7 +12,7 @@ use crate::record::{BufferState, LcCounts, PROGRESS_EVERY, Record};
 use crate::run_error::RunError;
 use crate::samples::Samples;
 use crate::session::{Session, Stream};
-use crate::stop::Stop;
+use crate::stop::StopCondition;
 
 /// Blocks of a kernel that fills every SM of an H200 once.
 pub const BLOCKS: u32 = 132;
@@ -42,7 +42,7 @@ pub struct LcConfig {
     /// Interval of progress records. If it is set, each record covers only the requests since the last one.
     pub report_every: Option<Duration>,
     /// When the run ends.
-    pub stop: Stop,
+    pub stop: StopCondition,
 }
 
 /// Runs until the configured end and prints [`Record`]s. Latency is measured from a request's scheduled arrival, so it includes the time

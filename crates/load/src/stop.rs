@@ -12,14 +12,14 @@ const CHECK_EVERY: Duration = Duration::from_millis(1);
 
 /// The conditions that end a generator; by default there are none.
 #[derive(Debug, Clone, Default)]
-pub struct Stop {
+pub struct StopCondition {
     after: Option<Duration>,
     count: Option<u64>,
     requested: Arc<AtomicBool>,
     marks: Arc<AtomicU64>,
 }
 
-impl Stop {
+impl StopCondition {
     /// Ends `after` a time counted from the first kernel, or once `count` launches were made.
     #[must_use]
     pub fn new(after: Option<Duration>, count: Option<u64>) -> Self {
@@ -91,7 +91,7 @@ mod tests {
     fn run_ends_at_its_time_or_its_count_or_on_request() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
-        let stop = Stop::new(Some(Duration::from_secs(10)), Some(100));
+        let stop = StopCondition::new(Some(Duration::from_secs(10)), Some(100));
         assert!(!stop.reached(begin, at(9), 99));
         assert!(stop.reached(begin, at(10), 0));
         assert!(stop.reached(begin, at(0), 100));
@@ -102,6 +102,6 @@ mod tests {
     #[test]
     fn run_without_conditions_does_not_end() {
         let begin = Instant::now();
-        assert!(!Stop::default().reached(begin, begin + Duration::from_secs(1 << 30), u64::MAX));
+        assert!(!StopCondition::default().reached(begin, begin + Duration::from_secs(1 << 30), u64::MAX));
     }
 }

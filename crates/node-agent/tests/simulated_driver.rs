@@ -190,7 +190,7 @@ async fn health_follows(node: &Node) {
     client::inject(&node.socket(1), 79).unwrap();
     let lost = inventory_where(&mut watched, "GPU 1 lost", |now| !is_healthy(now, 1)).await;
     assert_eq!((reason(&lost, 1), reason(&lost, 0)), ("Xid 79: GPU has fallen off the bus", "healthy"));
-    assert_eq!(lost.seats(), 4);
+    assert_eq!(lost.device_slots(), 4);
     client::heal(&node.socket(1)).unwrap();
     let back = inventory_where(&mut watched, "GPU 1 back", |now| is_healthy(now, 1)).await;
     assert_eq!(back, inventory);

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
-use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, STANDING};
+use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, UNLIMITED};
 use sluice_comm::{
     AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, Response, ResponseBody,
 };
@@ -127,7 +127,7 @@ fn record_announcement(processes: &Processes, pid: i32, fds: Vec<OwnedFd>, simul
 fn unlimited_grant(pages: &mut Vec<SharedPage>) -> Vec<OwnedFd> {
     let (grant, writable) = SharedPage::create("watch-grant").unwrap();
     GrantView::new(grant.words()).init();
-    GrantView::new(grant.words()).open(STANDING, STANDING, 1);
+    GrantView::new(grant.words()).open(UNLIMITED, UNLIMITED, 1);
     SharedPage::seal_future_write(&writable).unwrap();
     let (report, report_fd) = SharedPage::create("watch-report").unwrap();
     ReportView::new(report.words()).init();

@@ -14,15 +14,15 @@
 //! The cost is bounded in driver queries by `limits`; the pod-manager's module on unhooked processes explains what a scan costs a
 //! pod and a node, and what it does not find.
 //!
-//! A copy keeps the GPU memory of a process that has ended. So the owner of a [`Tenant`] or a [`ControlDescriptor`] checks whether the
+//! A copy keeps the GPU memory of a process that has ended. So the owner of a [`Tenant`] or a [`DiscoveredDescriptor`] checks whether the
 //! process has ended, and drops the copy. A controller that dies while groups are disabled leaves them disabled; another process
 //! must enable them.
 
 mod client_numbering;
 mod client_search;
 mod continued_search;
-mod control_descriptor;
 mod descriptors;
+mod discovered_descriptor;
 mod discovered_process;
 mod group_discovery;
 mod limits;
@@ -38,8 +38,8 @@ use thiserror::Error;
 
 pub use client_numbering::{CLIENT_NUMBERS, ClientNumbering, ClientPosition, FIRST_CLIENT};
 pub use client_search::{ClientSearch, QueryBudget};
-pub use control_descriptor::ControlDescriptor;
 pub use descriptors::driver_descriptors;
+pub use discovered_descriptor::DiscoveredDescriptor;
 pub use discovered_process::Tenant;
 pub use group_discovery::{GroupDiscovery, ProcessKey, ScannedProcess};
 pub use limits::{MAX_DESCRIPTORS, MAX_FILES};

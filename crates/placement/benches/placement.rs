@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use sluice_placement::inventory::{Gpu, NodeInventory};
-use sluice_placement::{Demand, Index, Offer, Strategy};
+use sluice_placement::{Demand, Index, PlacementOutcome, Strategy};
 
 const NODES: u32 = 1000;
 const GPUS: u32 = 8;
@@ -77,7 +77,7 @@ fn main() {
                 let at = |percent: usize| times.get(times.len() * percent / 100).unwrap().as_nanos() / 1000;
                 let offer = index.reserve("shown", &demand, candidates.iter().copied(), 1, u64::MAX);
                 index.release("shown");
-                let answer = if matches!(offer, Offer::Refused(_)) { "refused" } else { "placed" };
+                let answer = if matches!(offer, PlacementOutcome::Refused(_)) { "refused" } else { "placed" };
                 println!(
                     "{state:>9}, {what:>6} of {count:>4} nodes: p50 {:>4} us, p99 {:>4} us, {answer}",
                     at(50),

@@ -5,7 +5,7 @@ use crate::inventory::label_value;
 
 /// A share of one GPU, or whole GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Take {
+pub enum DemandAmount {
     /// A guaranteed share of one GPU in thousandths, 0 to 1000; 0: a pod that only uses time that others leave.
     Share {
         /// The guaranteed share. The limit does not matter for placement.
@@ -22,7 +22,7 @@ pub enum Take {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
     /// Share or number of GPUs.
-    pub take: Take,
+    pub amount: DemandAmount,
     /// Memory on each GPU; `None`: the same share of the GPU's memory as of its time, rounded down.
     pub memory_bytes: Option<u64>,
     /// Only GPUs of one of these models; empty: any. As the driver names it, or as the node label spells it.
@@ -34,41 +34,51 @@ pub struct Demand {
 impl Demand {
     /// A share of any GPU.
     pub fn share(quota_milli: u32, memory_bytes: Option<u64>) -> Self {
-        Self { take: Take::Share { quota_milli }, memory_bytes, models: Vec::new(), uuids: Vec::new() }
+        Self {
+            amount: DemandAmount::Share { quota_milli },
+            memory_bytes,
+            models: Vec::new(),
+            uuids: Vec::new(),
+        }
     }
 
     /// Whole GPUs of any kind.
     pub fn whole(gpus: u32) -> Self {
-        Self { take: Take::Whole { gpus }, memory_bytes: None, models: Vec::new(), uuids: Vec::new() }
+        Self {
+            amount: DemandAmount::Whole { gpus },
+            memory_bytes: None,
+            models: Vec::new(),
+            uuids: Vec::new(),
+        }
     }
 
     /// Thousandths of each of its GPUs.
     pub fn milli_per_gpu(&self) -> u32 {
-        match self.take {
-            Take::Share { quota_milli } => quota_milli,
-            Take::Whole { .. } => WHOLE_MILLI,
+        match self.amount {
+            DemandAmount::Share { quota_milli } => quota_milli,
+            DemandAmount::Whole { .. } => WHOLE_MILLI,
         }
     }
 
     /// Bytes on a GPU with this much memory.
     pub fn memory_on(&self, gpu_memory_bytes: u64) -> u64 {
-        match (self.take, self.memory_bytes) {
-            (Take::Whole { .. }, _) => gpu_memory_bytes,
-            (Take::Share { .. }, Some(bytes)) => bytes,
-            (Take::Share { quota_milli }, None) => memory_of_share(gpu_memory_bytes, quota_milli),
+        match (self.amount, self.memory_bytes) {
+            (DemandAmount::Whole { .. }, _) => gpu_memory_bytes,
+            (DemandAmount::Share { .. }, Some(bytes)) => bytes,
+            (DemandAmount::Share { quota_milli }, None) => memory_of_share(gpu_memory_bytes, quota_milli),
         }
     }
 
     /// Whether it takes whole GPUs, which no other pod can use then.
     pub fn is_whole(&self) -> bool {
-        matches!(self.take, Take::Whole { .. })
+        matches!(self.amount, DemandAmount::Whole { .. })
     }
 
     /// Number of GPUs.
     pub fn gpus(&self) -> usize {
-        match self.take {
-            Take::Share { .. } => 1,
-            Take::Whole { gpus } => usize::try_from(gpus).unwrap_or(usize::MAX),
+        match self.amount {
+            DemandAmount::Share { .. } => 1,
+            DemandAmount::Whole { gpus } => usize::try_from(gpus).unwrap_or(usize::MAX),
         }
     }
 }
@@ -83,11 +93,11 @@ pub(crate) fn memory_of_share(gpu_memory_bytes: u64, quota_milli: u32) -> u64 {
 impl From<&GpuRequest> for Demand {
     fn from(request: &GpuRequest) -> Self {
         let take = match request.amount {
-            Amount::Share { quota_milli, limit_milli: _ } => Take::Share { quota_milli },
-            Amount::Whole { gpus } => Take::Whole { gpus },
+            Amount::Share { quota_milli, limit_milli: _ } => DemandAmount::Share { quota_milli },
+            Amount::Whole { gpus } => DemandAmount::Whole { gpus },
         };
         Self {
-            take,
+            amount: take,
             memory_bytes: request.memory_bytes,
             models: request.models.clone(),
             uuids: request.uuids.clone(),

@@ -4,7 +4,7 @@ const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
 /// Thousandths as a decimal: `0.300`.
-pub fn share(milli: u64) -> String {
+pub fn format_share(milli: u64) -> String {
     format!("{}.{:03}", milli / 1000, milli % 1000)
 }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::demand::{Demand, PreparedDemand};
 use super::node::{Node, Positions};
-use super::outcome::{CannotBind, Choice, Offer};
+use super::outcome::{CannotBind, Placement, PlacementOutcome};
 use super::ranking::{Rank, Strategy};
-use super::reservation::{Claim, Hold};
+use super::reservation::{Reservation, ReservationState};
 use crate::inventory::NodeInventory;
 
 /// Nodes with their GPUs, and the reservations of every pod.
@@ -22,7 +22,7 @@ pub struct Index {
     strategy: Strategy,
     nodes: HashMap<Arc<str>, NodeEntry>,
     /// Reservations by pod UID; at most one on each node.
-    pods: HashMap<Arc<str>, Vec<Claim>>,
+    pods: HashMap<Arc<str>, Vec<Reservation>>,
     /// Deadlines of the reservations that are not confirmed.
     deadlines: BTreeSet<(u64, Arc<str>)>,
 }
@@ -70,33 +70,37 @@ impl Index {
         nodes: impl Iterator<Item = &'a str> + Clone,
         most: usize,
         deadline_ns: u64,
-    ) -> Offer {
-        self.release_states(pod, |hold| matches!(hold, Hold::Reserved { .. }));
+    ) -> PlacementOutcome {
+        self.release_states(pod, |hold| matches!(hold, ReservationState::Reserved { .. }));
         if let Some(held) = self.held(pod, nodes.clone()) {
             return held;
         }
         let best = self.best(demand, nodes.clone(), most.max(1));
         if best.is_empty() {
             let prepared = PreparedDemand::new(demand);
-            return Offer::Refused(
+            return PlacementOutcome::Refused(
                 nodes.map(|name| (self.name_of(name), self.reasons(&prepared, name))).collect(),
             );
         }
         let demand = Arc::new(demand.clone());
         for choice in &best {
-            let hold = Hold::Reserved { deadline_ns };
-            let reservation =
-                Claim { node: choice.node.clone(), gpus: choice.gpus.clone(), demand: demand.clone(), hold };
+            let hold = ReservationState::Reserved { deadline_ns };
+            let reservation = Reservation {
+                node: choice.node.clone(),
+                gpus: choice.gpus.clone(),
+                demand: demand.clone(),
+                state: hold,
+            };
             self.insert(pod, reservation);
         }
-        Offer::Reserved(best)
+        PlacementOutcome::Reserved(best)
     }
 
     /// The caller is about to send a bind of the pod to this node: the reservation stays until the answer is known.
     ///
     /// # Errors
     /// The reason why the bind must not be sent.
-    pub fn begin_bind(&mut self, pod: &str, node: &str, deadline_ns: u64) -> Result<Choice, CannotBind> {
+    pub fn begin_bind(&mut self, pod: &str, node: &str, deadline_ns: u64) -> Result<Placement, CannotBind> {
         let reservations = self.pods.get(pod).map(Vec::as_slice).unwrap_or_default();
         if let Some(bound) =
             reservations.iter().find(|reservation| reservation.is_confirmed() && *reservation.node != *node)
@@ -115,7 +119,7 @@ impl Index {
             return Err(lost);
         }
         let choice = self.describe(&reservation);
-        self.insert(pod, Claim { hold: Hold::Binding { deadline_ns }, ..reservation });
+        self.insert(pod, Reservation { state: ReservationState::Binding { deadline_ns }, ..reservation });
         Ok(choice)
     }
 
@@ -129,7 +133,7 @@ impl Index {
             return false;
         };
         self.release_states(pod, |_| true);
-        self.insert(pod, Claim { hold: Hold::Confirmed, ..reservation });
+        self.insert(pod, Reservation { state: ReservationState::Confirmed, ..reservation });
         true
     }
 
@@ -140,7 +144,7 @@ impl Index {
 
     /// The pod is bound to these GPUs of this node, and to nothing else.
     pub fn confirm(&mut self, pod: &str, node: &str, gpus: &[String], demand: &Demand) {
-        let same = |reservation: &Claim| {
+        let same = |reservation: &Reservation| {
             reservation.is_confirmed()
                 && *reservation.node == *node
                 && reservation.gpus.iter().map(|gpu| &**gpu).eq(gpus.iter().map(String::as_str))
@@ -152,8 +156,12 @@ impl Index {
         self.release_states(pod, |_| true);
         let mut gpus: Vec<Arc<str>> = gpus.iter().map(|gpu| Arc::from(gpu.as_str())).collect();
         gpus.dedup();
-        let reservation =
-            Claim { node: self.name_of(node), gpus, demand: Arc::new(demand.clone()), hold: Hold::Confirmed };
+        let reservation = Reservation {
+            node: self.name_of(node),
+            gpus,
+            demand: Arc::new(demand.clone()),
+            state: ReservationState::Confirmed,
+        };
         self.insert(pod, reservation);
     }
 
@@ -172,13 +180,14 @@ impl Index {
                 pods.insert(pod);
             }
         }
-        let is_over = |hold: Hold| hold.deadline_ns().is_some_and(|deadline| deadline <= now_ns);
+        let is_over = |hold: ReservationState| hold.deadline_ns().is_some_and(|deadline| deadline <= now_ns);
         pods.iter().filter(|pod| self.release_states(pod, is_over)).count()
     }
 
     /// Releases every confirmed reservation whose pod does not exist according to the caller.
     pub fn retain_confirmed(&mut self, exists: impl Fn(&str) -> bool) {
-        let is_confirmed = |reservations: &Vec<Claim>| reservations.iter().any(Claim::is_confirmed);
+        let is_confirmed =
+            |reservations: &Vec<Reservation>| reservations.iter().any(Reservation::is_confirmed);
         let gone = self.pods.iter().filter(|(pod, reservations)| is_confirmed(reservations) && !exists(pod));
         let gone: Vec<Arc<str>> = gone.map(|(pod, _)| pod.clone()).collect();
         for pod in gone {
@@ -186,14 +195,14 @@ impl Index {
         }
     }
 
-    fn held<'a>(&self, pod: &str, mut nodes: impl Iterator<Item = &'a str>) -> Option<Offer> {
+    fn held<'a>(&self, pod: &str, mut nodes: impl Iterator<Item = &'a str>) -> Option<PlacementOutcome> {
         let reservations = self.pods.get(pod)?;
         let bound = reservations.iter().find(|reservation| reservation.is_confirmed());
         if let Some(reservation) =
             nodes.find_map(|name| reservations.iter().find(|reservation| *reservation.node == *name))
         {
-            return Some(Offer::Held(self.describe(reservation)));
+            return Some(PlacementOutcome::Bound(self.describe(reservation)));
         }
-        bound.map(|reservation| Offer::HeldElsewhere(reservation.clone()))
+        bound.map(|reservation| PlacementOutcome::ReservedElsewhere(reservation.clone()))
     }
 }

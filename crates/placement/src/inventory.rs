@@ -87,7 +87,7 @@ impl NodeInventory {
     }
 
     /// Device slots that the node offers now: those of its healthy GPUs.
-    pub fn seats(&self) -> u64 {
+    pub fn device_slots(&self) -> u64 {
         let healthy = self.gpus.iter().filter(|gpu| gpu.healthy).map(|_| u64::from(self.seats_per_gpu));
         healthy.sum()
     }
@@ -167,7 +167,10 @@ mod tests {
         );
         assert_eq!(text, expected);
         assert_eq!(NodeInventory::from_annotation(&text).unwrap(), inventory);
-        assert_eq!((inventory.seats(), inventory.gpu(&gpu(1).uuid).map(|gpu| gpu.index)), (10, Some(1)));
+        assert_eq!(
+            (inventory.device_slots(), inventory.gpu(&gpu(1).uuid).map(|gpu| gpu.index)),
+            (10, Some(1))
+        );
     }
 
     #[test]

@@ -54,11 +54,11 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use demand::{Demand, Take};
-pub use format::share;
+pub use demand::{Demand, DemandAmount};
+pub use format::format_share;
 pub use index::Index;
-pub use node::GpuUse;
-pub use outcome::{CannotBind, Choice, Offer};
+pub use node::GpuReservations;
+pub use outcome::{CannotBind, Placement, PlacementOutcome};
 pub use ranking::Strategy;
 pub use reasons::{GpuName, NodeReasons, Reason};
-pub use reservation::{Claim, Hold};
+pub use reservation::{Reservation, ReservationState};

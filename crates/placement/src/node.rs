@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::demand::{Demand, PreparedDemand};
 use super::gpu_state::{GpuState, Health};
-use super::outcome::Choice;
+use super::outcome::Placement;
 use super::ranking::{self, Rank, Strategy};
 use super::reasons::{GpuName, NodeReasons, Reason};
 use super::whole_gpus;
@@ -13,7 +13,7 @@ use crate::inventory::NodeInventory;
 
 /// Reservations on a GPU, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GpuUse {
+pub struct GpuReservations {
     /// UUID.
     pub gpu: Arc<str>,
     /// Reserved thousandths.
@@ -123,18 +123,18 @@ impl Node {
     }
 
     /// Describes GPUs of this node.
-    pub(crate) fn choice(&self, name: &Arc<str>, demand: &Demand, positions: &Positions) -> Choice {
+    pub(crate) fn choice(&self, name: &Arc<str>, demand: &Demand, positions: &Positions) -> Placement {
         let places = match positions {
             Positions::One(place) => std::slice::from_ref(place),
             Positions::Set(places) => places,
         };
         let slots: Vec<&GpuState> = places.iter().filter_map(|&place| self.slots.get(place)).collect();
-        Choice {
+        Placement {
             node: name.clone(),
             gpus: slots.iter().map(|slot| slot.uuid.clone()).collect(),
             ordinals: slots.iter().map(|slot| slot.ordinal).collect(),
             memory_bytes: slots.iter().map(|slot| demand.memory_on(slot.memory_bytes)).min().unwrap_or(0),
-            take: demand.take,
+            amount: demand.amount,
         }
     }
 
@@ -173,8 +173,8 @@ impl Node {
     }
 
     /// Reservations on each GPU.
-    pub(crate) fn uses(&self) -> impl Iterator<Item = GpuUse> + '_ {
-        self.slots.iter().map(|slot| GpuUse {
+    pub(crate) fn uses(&self) -> impl Iterator<Item = GpuReservations> + '_ {
+        self.slots.iter().map(|slot| GpuReservations {
             gpu: slot.uuid.clone(),
             milli: slot.used.milli,
             memory_bytes: slot.used.memory_bytes,

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::demand::Take;
-use super::format::{memory_asked, share};
+use super::demand::DemandAmount;
+use super::format::{format_share, memory_asked};
 use super::reasons::{GpuName, NodeReasons};
-use super::reservation::Claim;
+use super::reservation::Reservation;
 
 /// GPUs of one node for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct Placement {
     /// The node.
     pub node: Arc<str>,
     /// UUIDs of the GPUs.
@@ -20,20 +20,22 @@ pub struct Choice {
     /// Bytes on each.
     pub memory_bytes: u64,
     /// Share or whole GPUs.
-    pub take: Take,
+    pub amount: DemandAmount,
 }
 
 /// `gpu-1 of node-a: 0.300 of GPU-…, 4.0 GiB`
-impl fmt::Display for Choice {
+impl fmt::Display for Placement {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, ordinal) in self.ordinals.iter().enumerate() {
             let comma = if place == 0 { "" } else { ", " };
             write!(to, "{comma}gpu-{ordinal}")?;
         }
         write!(to, " of {}: ", self.node)?;
-        match self.take {
-            Take::Share { quota_milli } => write!(to, "{} of ", share(u64::from(quota_milli)))?,
-            Take::Whole { .. } => write!(to, "all of ")?,
+        match self.amount {
+            DemandAmount::Share { quota_milli } => {
+                write!(to, "{} of ", format_share(u64::from(quota_milli)))?
+            }
+            DemandAmount::Whole { .. } => write!(to, "all of ")?,
         }
         write!(to, "{}, {}", self.gpus.join(", "), memory_asked(self.memory_bytes))?;
         if self.gpus.len() > 1 { write!(to, " each") } else { Ok(()) }
@@ -42,13 +44,13 @@ impl fmt::Display for Choice {
 
 /// Result of placing a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Offer {
+pub enum PlacementOutcome {
     /// Reserved for the pod on each of these nodes, best first, until it is bound to one of them.
-    Reserved(Vec<Choice>),
+    Reserved(Vec<Placement>),
     /// The pod is bound there already, or a bind was sent.
-    Held(Choice),
+    Bound(Placement),
     /// The pod has a reservation on a node that is not among the candidates.
-    HeldElsewhere(Claim),
+    ReservedElsewhere(Reservation),
     /// The pod fits on no candidate; the reasons of each. Nothing is reserved for it any more.
     Refused(Vec<(Arc<str>, NodeReasons)>),
 }

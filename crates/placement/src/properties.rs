@@ -6,7 +6,7 @@ use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof
 use proptest::strategy::Strategy as Generator;
 
 use super::fixtures::{GIB, node};
-use super::{Demand, Hold, Index, Offer, Strategy};
+use super::{Demand, Index, PlacementOutcome, ReservationState, Strategy};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const GPUS: u32 = 3;
@@ -72,7 +72,8 @@ fn apply(index: &mut Index, now: &mut u64, step: &Step) {
             }
         }
         Step::Confirm { pod } => {
-            let binding = |claim: &&super::Claim| matches!(claim.hold, Hold::Binding { .. });
+            let binding =
+                |claim: &&super::Reservation| matches!(claim.state, ReservationState::Binding { .. });
             let found = index.claims(&name(pod)).iter().find(binding).cloned();
             if let Some(claim) = found {
                 let gpus: Vec<String> = claim.gpus.iter().map(|gpu| gpu.to_string()).collect();
@@ -171,7 +172,7 @@ proptest! {
                     continue;
                 }
                 let pod = format!("pod-{}", at - NODES.len());
-                for claim in first.claims(&pod).iter().filter(|claim| claim.hold == Hold::Confirmed) {
+                for claim in first.claims(&pod).iter().filter(|claim| claim.state == ReservationState::Confirmed) {
                     let gpus: Vec<String> = claim.gpus.iter().map(|gpu| gpu.to_string()).collect();
                     index.confirm(&pod, &claim.node, &gpus, &claim.demand);
                 }
@@ -197,8 +198,8 @@ proptest! {
         }
         let fits = NODES.iter().any(|name| index.fit(&demand, name).is_ok());
         let offer = index.reserve("newcomer", &demand, NODES.into_iter(), 1, u64::MAX);
-        prop_assert_eq!(fits, matches!(offer, Offer::Reserved(_)));
-        if let Offer::Refused(reasons) = offer {
+        prop_assert_eq!(fits, matches!(offer, PlacementOutcome::Reserved(_)));
+        if let PlacementOutcome::Refused(reasons) = offer {
             prop_assert_eq!(reasons.len(), NODES.len());
             prop_assert!(reasons.iter().all(|(_, reason)| !reason.to_string().is_empty() && !reason.summary().is_empty()));
         }

@@ -1,6 +1,6 @@
 //! Ranking of the places that fit.
 
-use super::demand::{Demand, Take};
+use super::demand::{Demand, DemandAmount};
 use super::gpu_state::GpuState;
 
 /// How pods are distributed over GPUs.
@@ -21,13 +21,13 @@ pub(crate) fn of_share(strategy: Strategy, slot: &GpuState, demand: &Demand, fre
     let used = &slot.used;
     let pods = u64::from(used.pods);
     let left_memory = slot.free_memory().saturating_sub(demand.memory_on(slot.memory_bytes));
-    match (strategy, demand.take) {
+    match (strategy, demand.amount) {
         // A pod without a quota uses time that others leave: it goes to a GPU in use, to the one that leaves the most.
-        (Strategy::Binpack, Take::Share { quota_milli: 0 }) => {
+        (Strategy::Binpack, DemandAmount::Share { quota_milli: 0 }) => {
             [u64::from(slot.is_free()), pods, used.milli, left_memory]
         }
         (Strategy::Binpack, _) => [slot.free_milli(), left_memory, free_gpus, u64::from(slot.ordinal)],
-        (Strategy::Spread, Take::Share { quota_milli: 0 }) => {
+        (Strategy::Spread, DemandAmount::Share { quota_milli: 0 }) => {
             [pods, used.milli, used.memory_bytes, u64::MAX - free_gpus]
         }
         (Strategy::Spread, _) => [used.milli, pods, used.memory_bytes, u64::MAX - free_gpus],

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::format::{memory_asked, memory_free, share};
+use super::format::{format_share, memory_asked, memory_free};
 
 /// The reason why one GPU cannot take a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,9 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Share { free, asked } => write!(to, "has {} free, {} asked", share(*free), share(*asked)),
+            Self::Share { free, asked } => {
+                write!(to, "has {} free, {} asked", format_share(*free), format_share(*asked))
+            }
             Self::Memory { free, asked } => {
                 write!(to, "has {} memory free, {} asked", memory_free(*free), memory_asked(*asked))
             }
@@ -133,7 +135,7 @@ impl NodeReasons {
             Self::TooFewFree { asked, .. } => format!("fewer than {asked} GPUs entirely free"),
             Self::Gpus(gpus) => match gpus.first().map(|(_, reason)| reason) {
                 None => "no GPU".to_owned(),
-                Some(Reason::Share { asked, .. }) => format!("no GPU with {} free", share(*asked)),
+                Some(Reason::Share { asked, .. }) => format!("no GPU with {} free", format_share(*asked)),
                 Some(Reason::Memory { asked, .. } | Reason::TooSmall { asked, .. }) => {
                     format!("no GPU with {} memory free", memory_asked(*asked))
                 }

@@ -6,7 +6,7 @@ use super::demand::Demand;
 
 /// State of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
+pub enum ReservationState {
     /// Offered to the scheduler, which may still choose another node. Released at the deadline, or when the pod is
     /// placed again.
     Reserved {
@@ -22,7 +22,7 @@ pub enum Hold {
     Confirmed,
 }
 
-impl Hold {
+impl ReservationState {
     /// When the reservation ends by itself.
     pub fn deadline_ns(self) -> Option<u64> {
         match self {
@@ -34,7 +34,7 @@ impl Hold {
 
 /// GPUs of one node that are reserved for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct Reservation {
     /// The node.
     pub node: Arc<str>,
     /// UUIDs of the GPUs.
@@ -42,12 +42,12 @@ pub struct Claim {
     /// The pod's demand on each of them.
     pub demand: Arc<Demand>,
     /// State.
-    pub hold: Hold,
+    pub state: ReservationState,
 }
 
-impl Claim {
+impl Reservation {
     /// Whether the pod is bound to these GPUs.
     pub(crate) fn is_confirmed(&self) -> bool {
-        self.hold == Hold::Confirmed
+        self.state == ReservationState::Confirmed
     }
 }

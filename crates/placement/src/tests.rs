@@ -18,21 +18,21 @@ fn index_of(strategy: Strategy, nodes: &[(&str, NodeInventory)]) -> Index {
     index
 }
 
-fn reserve(index: &mut Index, pod: &str, demand: &Demand, nodes: &[&str]) -> Offer {
+fn reserve(index: &mut Index, pod: &str, demand: &Demand, nodes: &[&str]) -> PlacementOutcome {
     index.reserve(pod, demand, nodes.iter().copied(), 1, LATER)
 }
 
 /// The GPUs reserved for the pod; none if it was refused.
 fn reserved_gpus(index: &mut Index, pod: &str, demand: &Demand, nodes: &[&str]) -> Vec<String> {
     match reserve(index, pod, demand, nodes) {
-        Offer::Reserved(choices) => choices[0].gpus.iter().map(|gpu| gpu.to_string()).collect(),
+        PlacementOutcome::Reserved(choices) => choices[0].gpus.iter().map(|gpu| gpu.to_string()).collect(),
         _ => Vec::new(),
     }
 }
 
 fn refusal(index: &mut Index, demand: &Demand, node: &str) -> String {
     match reserve(index, "refused", demand, &[node]) {
-        Offer::Refused(reasons) => reasons[0].1.to_string(),
+        PlacementOutcome::Refused(reasons) => reasons[0].1.to_string(),
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -160,7 +160,9 @@ fn models_and_uuids_are_selected_and_a_missing_one_is_not_resolvable() {
     let model = |name: &str| Demand { models: vec![name.into()], ..Demand::share(100, None) };
     assert_eq!(reserved_gpus(&mut index, "p1", &model("NVIDIA-A100-SXM4-40GB"), &["a"]), [uuid("a", 1)]);
     assert_eq!(reserved_gpus(&mut index, "p2", &model("NVIDIA H100 80GB HBM3"), &["a"]), [uuid("a", 0)]);
-    let Offer::Refused(reasons) = reserve(&mut index, "p3", &model("H200"), &["a"]) else { panic!() };
+    let PlacementOutcome::Refused(reasons) = reserve(&mut index, "p3", &model("H200"), &["a"]) else {
+        panic!()
+    };
     assert_eq!(
         reasons[0].1.to_string(),
         "no GPU of model H200 (has NVIDIA A100-SXM4-40GB, NVIDIA H100 80GB HBM3)"
@@ -237,13 +239,13 @@ fn placing_the_pod_again_does_not_release_a_bind_in_flight() {
     let choice = index.begin_bind("p", "a", 500).unwrap();
     assert_eq!(choice.to_string(), "gpu-0 of a: 0.800 of GPU-a-0, 64.0 GiB");
     // It may yet be bound to a: the same node if that is among the candidates, a second one if not.
-    assert_eq!(reserve(&mut index, "p", &most, &["b", "a"]), Offer::Held(choice));
+    assert_eq!(reserve(&mut index, "p", &most, &["b", "a"]), PlacementOutcome::Bound(choice));
     assert_eq!(reserved_gpus(&mut index, "p", &most, &["b"]), [uuid("b", 0)]);
     assert!(reserved_gpus(&mut index, "q", &most, &["a", "b"]).is_empty());
     index.confirm("p", "b", &[uuid("b", 0)], &most);
     assert_eq!(reserved_gpus(&mut index, "q", &most, &["a", "b"]), [uuid("a", 0)]);
     assert_eq!(index.begin_bind("p", "a", 500), Err(CannotBind::BoundElsewhere("b".into())));
-    assert!(matches!(reserve(&mut index, "p", &most, &["a"]), Offer::HeldElsewhere(_)));
+    assert!(matches!(reserve(&mut index, "p", &most, &["a"]), PlacementOutcome::ReservedElsewhere(_)));
 }
 
 #[test]
@@ -280,7 +282,8 @@ fn reservation_is_not_bound_if_its_gpu_was_lost() {
 fn all_candidates_are_reserved_until_one_is_bound() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1)), ("c", node("c", 1))]);
     let all = Demand::share(1000, None);
-    let Offer::Reserved(choices) = index.reserve("p", &all, ["c", "b", "a", "b"].into_iter(), 2, LATER)
+    let PlacementOutcome::Reserved(choices) =
+        index.reserve("p", &all, ["c", "b", "a", "b"].into_iter(), 2, LATER)
     else {
         panic!()
     };
@@ -329,7 +332,8 @@ fn summaries_are_equal_for_nodes_with_the_same_shortage() {
     {
         index.confirm(pod, at.0, &[uuid(at.0, at.1)], &Demand::share(quota, Some(GIB)));
     }
-    let Offer::Refused(reasons) = reserve(&mut index, "p", &Demand::share(300, Some(GIB)), &["a", "b"])
+    let PlacementOutcome::Refused(reasons) =
+        reserve(&mut index, "p", &Demand::share(300, Some(GIB)), &["a", "b"])
     else {
         panic!()
     };

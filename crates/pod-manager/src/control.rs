@@ -1,6 +1,6 @@
 //! Messages from other threads to the event loop.
 
-use crate::adopt::{Proof, Sighted};
+use crate::adopt::{OwnershipProof, ScanResult};
 use crate::agent_api::ClientSet;
 use crate::channel_groups::ControlReport;
 use crate::clients::Definition;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 /// A message.
 #[derive(Debug)]
-pub(crate) enum Control {
+pub(crate) enum Message {
     /// The resource file has changed and is valid.
     Clients(Vec<Definition>),
     /// The set of clients from the node agent. The event loop answers whether it is in force.
@@ -26,9 +26,9 @@ pub(crate) enum Control {
     /// A control of a channel group has ended.
     Controlled(ControlReport),
     /// The result of a search for processes without the hook.
-    Sighted(Sighted),
+    ScanResult(ScanResult),
     /// The result of an ownership check.
-    Proven(Proof),
+    OwnershipProof(OwnershipProof),
     /// Stop serving.
     Stop,
 }
@@ -42,13 +42,13 @@ pub(crate) struct Outdated {
 /// The sending end: any thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
-    sender: Sender<Control>,
+    sender: Sender<Message>,
     wake: Arc<EventFd>,
 }
 
 impl Remote {
     /// Sends a message and wakes the event loop. Without an event loop the message is dropped.
-    pub(crate) fn send(&self, message: Control) {
+    pub(crate) fn send(&self, message: Message) {
         if self.sender.send(message).is_ok() {
             // The counter is full only after 2^64 - 2 unread messages.
             let _ = self.wake.write(1);
@@ -59,7 +59,7 @@ impl Remote {
 /// The receiving end.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    receiver: Receiver<Control>,
+    receiver: Receiver<Message>,
     wake: Arc<EventFd>,
 }
 
@@ -70,7 +70,7 @@ impl Inbox {
     }
 
     /// All messages, oldest first.
-    pub(crate) fn take(&self) -> Vec<Control> {
+    pub(crate) fn take(&self) -> Vec<Message> {
         // Read before the messages are taken, so that a message sent meanwhile wakes the loop again.
         let _ = self.wake.read();
         self.receiver.try_iter().collect()

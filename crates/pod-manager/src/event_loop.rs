@@ -16,7 +16,7 @@ mod effects;
 mod frames;
 mod publish;
 
-use crate::adopt::{Adopter, Scout};
+use crate::adopt::{ProcessDiscovery, UnhookedScanner};
 use crate::agent_api::AgentApi;
 use crate::channel_groups::{ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
 use crate::clients::{Clients, Definition, Processes};
@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::closer::Closer;
 use crate::config::{Config, OnManagerLoss, nanos};
 use crate::connections::{ConnectionInputs, Connections, Listener};
-use crate::control::{Control, Inbox, Remote};
+use crate::control::{Inbox, Message, Remote};
 use crate::error::{Attempt, Result};
 use crate::grants::Grants;
 use crate::io::Io;
@@ -37,7 +37,7 @@ use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signalfd::SignalFd;
 use sluice_comm::page::Flags;
 use sluice_core::ledger::TokenLedger;
-use sluice_core::steering::{Steering, SteeringPolicy};
+use sluice_core::steering::{ChannelGroupPolicy, ChannelGroupScheduler};
 use tracing::info;
 
 /// What the event loop is made from.
@@ -52,7 +52,7 @@ pub(crate) struct Inputs {
     /// Where copies of control descriptors go.
     pub(crate) escrow: Option<EscrowClient>,
     /// Searches for processes without the hook; `None`: there is no search.
-    pub(crate) scout: Option<Box<dyn Scout>>,
+    pub(crate) scout: Option<Box<dyn ProcessDiscovery>>,
     /// Where the control executor and the searching thread report.
     pub(crate) remote: Remote,
 }
@@ -91,11 +91,11 @@ impl EventLoop {
             tsc_valid: io.clock.ticks_at(now).is_some(),
         };
         let slices = driver.as_ref().is_none_or(|driver| driver.sets_slices());
-        let search = scout.map(|scout| Adopter::start(scout, remote.clone())).transpose();
+        let search = scout.map(|scout| UnhookedScanner::start(scout, remote.clone())).transpose();
         let search = search.attempt("start the thread that searches for processes without the hook")?;
         let executor = ControlExecutor::start(remote, io.closer.clone(), escrow, slices)
             .attempt("start the control executor")?;
-        let scheduler = Steering::new(SteeringPolicy { slices, ..config.steering_policy() });
+        let scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.steering_policy() });
         let mut event_loop = Self {
             connections: Connections::new(config, connections, &io).attempt("epoll_ctl")?,
             clients: Clients::default(),
@@ -155,18 +155,18 @@ impl EventLoop {
     fn take_messages(&mut self) {
         for message in self.inbox.take() {
             match message {
-                Control::Clients(definitions) => self.load(definitions),
+                Message::Clients(definitions) => self.load(definitions),
                 // The sender of a question may have stopped waiting for the answer.
-                Control::SetClients(set, done) => drop(done.send(self.set_clients(set))),
-                Control::Snapshot(done) => {
+                Message::SetClients(set, done) => drop(done.send(self.set_clients(set))),
+                Message::Snapshot(done) => {
                     self.refresh_gauges();
                     drop(done.send(self.snapshot()));
                 }
-                Control::Refresh(done) => {
+                Message::Refresh(done) => {
                     self.refresh_gauges();
                     let _ = done.send(());
                 }
-                Control::Controlled(report) => {
+                Message::Controlled(report) => {
                     let effects = self.channel_groups.control_ended(
                         &report,
                         &self.clients,
@@ -176,7 +176,7 @@ impl EventLoop {
                     );
                     self.carry_out(effects);
                 }
-                Control::Sighted(sighted) => {
+                Message::ScanResult(sighted) => {
                     let parts = OtherParts {
                         clients: &mut self.clients,
                         processes: &mut self.processes,
@@ -187,8 +187,8 @@ impl EventLoop {
                     let effects = self.unhooked.search_ended(sighted, parts);
                     self.carry_out(effects);
                 }
-                Control::Proven(proof) => self.ownership_checked(proof),
-                Control::Stop => self.stopping = true,
+                Message::OwnershipProof(proof) => self.ownership_checked(proof),
+                Message::Stop => self.stopping = true,
             }
         }
     }
@@ -238,7 +238,7 @@ impl EventLoop {
                 &self.io,
             );
             let now = self.io.now();
-            self.channel_groups.scheduler.ask_and_return(ledger, now);
+            self.channel_groups.scheduler.request_and_return_grants(ledger, now);
             let actions = ledger.advance(now);
             if actions.is_empty() && !self.request_wakeups() {
                 break;

@@ -1,6 +1,6 @@
 //! GET /metrics and GET /healthz, on a thread of their own.
 
-use crate::control::{Control, Remote};
+use crate::control::{Message, Remote};
 use crate::error::{Attempt, Error, Result};
 use crate::metrics::Exposition;
 use axum::Router;
@@ -74,7 +74,7 @@ impl Server {
 /// Asks the event loop to update the gauges; `false` if it does not answer.
 async fn refresh(remote: &Remote) -> bool {
     let (done, answer) = oneshot::channel();
-    remote.send(Control::Refresh(done));
+    remote.send(Message::Refresh(done));
     matches!(tokio::time::timeout(ANSWER_TIMEOUT, answer).await, Ok(Ok(())))
 }
 

@@ -58,7 +58,8 @@ mod unhooked;
 // `adopt` names this path until its module moves to `unhooked`.
 pub(crate) use channel_groups as channels;
 pub use config::{
-    Adoption, AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatesOf, OnManagerLoss,
+    AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatedProcesses, OnManagerLoss,
+    UnhookedScheduling,
 };
 pub use connections::Reason;
 pub use error::{Error, Result};

@@ -4,12 +4,12 @@
 //! symlink `..data` beside the file. If the path leads through symlinks, the directory at their end is watched too.
 
 use crate::clients::of_file;
-use crate::control::{Control, Remote};
+use crate::control::{Message, Remote};
 use crate::error::{Attempt, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use sluice_core::resources::{Reading, Resources, parse};
+use sluice_core::resources::{ParseOptions, Resources, parse};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use tracing::{error, info};
 
 /// Reads a resource file.
-pub(crate) fn read(path: &Path, reading: Reading) -> Result<(String, Resources)> {
+pub(crate) fn read(path: &Path, reading: ParseOptions) -> Result<(String, Resources)> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| Error::ReadResources { path: path.to_owned(), source })?;
     let resources =
@@ -34,7 +34,7 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// Watches first and then reads, so that no change is missed; returns what is in the file.
-    pub(crate) fn start(path: &Path, reading: Reading, remote: Remote) -> Result<(Self, Resources)> {
+    pub(crate) fn start(path: &Path, reading: ParseOptions, remote: Remote) -> Result<(Self, Resources)> {
         let inotify =
             Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).attempt("inotify_init")?;
         let stop = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC).attempt("eventfd")?;
@@ -62,7 +62,7 @@ impl Watcher {
 struct Watch {
     inotify: Inotify,
     path: PathBuf,
-    reading: Reading,
+    reading: ParseOptions,
     remote: Remote,
     /// The text that was applied last.
     text: Option<String>,
@@ -119,7 +119,7 @@ impl Watch {
                 info!(file = %self.path.display(), clients = resources.clients.len(), "resource file read anew");
                 self.logged_error = None;
                 self.text = Some(text);
-                self.remote.send(Control::Clients(of_file(resources)));
+                self.remote.send(Message::Clients(of_file(resources)));
             }
             Err(mistakes) => self.log_error(&mistakes.to_string()),
         }

@@ -1,13 +1,13 @@
 //! Assembles the manager from its parts, and runs it.
 
-use crate::adopt::{KernelScout, Scout};
+use crate::adopt::{KernelDiscovery, ProcessDiscovery};
 use crate::agent_api;
 use crate::channel_groups::{ControlDriver, EscrowClient, Nvrm, self_test};
 use crate::clients::{Definition, of_file};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Adoption, ClientSource, Config, Controls};
+use crate::config::{ClientSource, Config, Controls, UnhookedScheduling};
 use crate::connections::ConnectionInputs;
-use crate::control::{self, Control, Remote};
+use crate::control::{self, Message, Remote};
 use crate::error::{Attempt, Error, Result};
 use crate::event_loop::{EventLoop, Inputs};
 use crate::http;
@@ -20,7 +20,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockType};
-use sluice_core::resources::Reading;
+use sluice_core::resources::ParseOptions;
 use sluice_nvrm::Driver;
 use sluice_nvrm::selftest::Allows;
 use sluice_sys::kind::{self, Kind};
@@ -40,7 +40,7 @@ pub struct Parts {
     /// Opens control descriptors; `None`: no channel group is controlled.
     pub driver: Option<Box<dyn ControlDriver>>,
     /// Searches for processes without the hook; `None`: there is no search.
-    pub scout: Option<Box<dyn Scout>>,
+    pub scout: Option<Box<dyn ProcessDiscovery>>,
     /// A packet socket to the keeper of copies of control descriptors; `None`: copies are not kept.
     pub escrow: Option<OwnedFd>,
 }
@@ -63,7 +63,7 @@ impl Parts {
             Controls::Simulated => nvrm(true, self_test::allowed_controls(config, &Driver::Unseen)),
             Controls::Off => None,
         };
-        let escrow = config.custody.then(escrow_socket).transpose();
+        let escrow = config.escrow.then(escrow_socket).transpose();
         let escrow = escrow.attempt("socket on standard input (custody)")?;
         let scout = driver.as_ref().and_then(|_| scout(config));
         Ok(Self { clock, peers: Box::new(peers), identify, driver, scout, escrow })
@@ -83,10 +83,11 @@ fn escrow_socket() -> std::io::Result<OwnedFd> {
 }
 
 /// The search for processes without the hook. Only processes of pods are recognised from outside, by their cgroups.
-fn scout(config: &Config) -> Option<Box<dyn Scout>> {
+fn scout(config: &Config) -> Option<Box<dyn ProcessDiscovery>> {
     let ClientSource::Agent(agent) = &config.clients else { return None };
     let simulated = config.controls == Controls::Simulated;
-    (config.adopt == Adoption::Auto).then(|| Box::new(KernelScout::new(&agent.gpu_uuid, simulated)) as _)
+    (config.unhooked == UnhookedScheduling::Auto)
+        .then(|| Box::new(KernelDiscovery::new(&agent.gpu_uuid, simulated)) as _)
 }
 
 fn nvrm(simulated: bool, allows: Allows) -> Option<Box<dyn ControlDriver>> {
@@ -126,7 +127,7 @@ impl Handle {
     /// # Errors
     /// What went wrong while it ran.
     pub fn stop(self) -> Result<()> {
-        self.remote.send(Control::Stop);
+        self.remote.send(Message::Stop);
         let served = self.event_loop.join().map_err(|_| Error::Panicked("event loop"))?;
         self.side.stop()?;
         served
@@ -273,7 +274,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
 fn open_source(clients: &ClientSource, remote: &Remote) -> Result<(ClientSourceThread, Vec<Definition>)> {
     match clients {
         ClientSource::File { path, swapped } => {
-            let reading = Reading { swapped: *swapped };
+            let reading = ParseOptions { limit_first: *swapped };
             let (watcher, resources) = Watcher::start(path, reading, remote.clone())?;
             Ok((ClientSourceThread::File(watcher), of_file(resources)))
         }

@@ -158,7 +158,7 @@ fn processes_are_their_cgroups() {
     let (socket, control) = (directory.path().join("gpu.sock"), directory.path().join("control.sock"));
     let mut config = Config::for_agent(&socket, &control, "GPU-real");
     if let sluice_pod_manager::ClientSource::Agent(agent) = &mut config.clients {
-        agent.hold = std::time::Duration::ZERO;
+        agent.pending_time = std::time::Duration::ZERO;
     }
     let handle = start(config).unwrap();
     let mut agent = support::agent::Agent::connect_to(&control);

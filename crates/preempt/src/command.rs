@@ -147,7 +147,7 @@ pub enum Work {
 
 impl Work {
     /// The kind of a transfer of `bytes` bytes.
-    pub fn moving(bytes: u64) -> Self {
+    pub fn transfer(bytes: u64) -> Self {
         Self::Bytes(u64::BITS - bytes.leading_zeros())
     }
 }

@@ -22,7 +22,7 @@ impl Interrupts {
     ///
     /// # Errors
     /// If the signals cannot be blocked or polled.
-    pub fn hold() -> anyhow::Result<Self> {
+    pub fn block() -> anyhow::Result<Self> {
         let mut signals = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             signals.add(signal);

@@ -8,7 +8,7 @@ use sluice_hook_core::allocations::{AllocationKind, HandleSpace};
 
 use super::charge::{AllocationRequest, allocate};
 #[allow(unused_imports, reason = "found by type")]
-use crate::preempt::{Arg, Other};
+use crate::preempt::{Argument, PlainArgument};
 use crate::real;
 
 pub(crate) use super::arrays::{
@@ -40,7 +40,7 @@ macro_rules! sized {
                 linear(wanted, AllocationKind::$backing),
                 None,
                 // SAFETY: the program's arguments; a stream that replaces another is as valid.
-                || unsafe { real(pointer, bytes $(, Arg($argument).at_once(sized!(@own $name)))*) },
+                || unsafe { real(pointer, bytes $(, Argument($argument).at_once(sized!(@own $name)))*) },
                 // SAFETY: the driver has succeeded, so it has written the address.
                 || (u64::from(unsafe { *pointer }), wanted),
                 |_| {},

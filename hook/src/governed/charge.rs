@@ -9,7 +9,7 @@ use super::guarded;
 use crate::gpu;
 use crate::hold_kernel;
 use crate::preempt;
-use crate::process::{self, COUNTERS, Managed};
+use crate::process::{self, COUNTERS, ManagedDevice};
 
 /// An allocation that is about to be made.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct AllocationRequest {
 
 /// Bytes reserved for one allocation that the driver has not made yet.
 struct Reserved {
-    managed: &'static Managed,
+    managed: &'static ManagedDevice,
     bytes: u64,
 }
 
@@ -51,11 +51,11 @@ pub(crate) fn allocate(
         };
         let leave = guarded(Admission::Uncharged, || reserve(request.bytes, device));
         let reserved = match leave {
-            Admission::Uncharged => return preempt::beside(real),
+            Admission::Uncharged => return preempt::give_gpu_back_for(real),
             Admission::Refused => return CUresult::ERROR_OUT_OF_MEMORY,
             Admission::Reserved(reserved) => reserved,
         };
-        let result = preempt::beside(real);
+        let result = preempt::give_gpu_back_for(real);
         if result != CUresult::SUCCESS {
             guarded((), || reserved.managed.memory.release(reserved.bytes));
             return result;
@@ -156,7 +156,7 @@ pub(crate) fn free(
             MayWait::No => real(),
             MayWait::Yes => {
                 hold_kernel::before_wait(true);
-                super::sync::blocking(|| preempt::settle(real))
+                super::sync::blocking(|| preempt::flush_context_before(real))
             }
         };
         let Some(taken) = taken else { return result };
@@ -171,7 +171,7 @@ pub(crate) fn free(
 
 /// Releases the charge of an allocation on the device that was charged.
 pub(crate) fn release(allocation: Allocation) {
-    if let Some(managed) = process::in_use(allocation.device) {
+    if let Some(managed) = process::device_in_use(allocation.device) {
         managed.memory.release(allocation.bytes);
     }
 }

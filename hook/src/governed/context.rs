@@ -4,7 +4,7 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
 
 use super::guarded;
-use crate::groups;
+use crate::channel_groups;
 use crate::hold_kernel;
 use crate::preempt;
 use crate::process;
@@ -19,7 +19,7 @@ pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Functions that make a context on a device: channel groups allocated during the call belong to that device.
 pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    groups::with_context_creation(device, || changes_current(real))
+    channel_groups::with_context_creation(device, || changes_current(real))
 }
 
 /// `cuCtxDestroy` and similar functions.
@@ -73,17 +73,17 @@ pub(super) fn ending(
     real: impl FnOnce() -> CUresult,
     ended: impl FnOnce(CUresult) -> bool,
 ) -> CUresult {
-    if process::passing().is_err() || context == 0 {
+    if process::check_governed().is_err() || context == 0 {
         return changes_current(real);
     }
-    preempt::context_ends(context);
+    preempt::begin_context_end(context);
     let guards: Vec<_> =
         guarded(Vec::new(), || process::devices().map(|managed| managed.device.lock_contexts()).collect());
     let held = guarded(None, || Some(hold_kernel::begin_context_end(context)));
     let result = changes_current(|| super::sync::blocking_all(real));
     let ended = ended(result);
     if ended {
-        guarded((), || preempt::context_ended(context));
+        guarded((), || preempt::finish_context_end(context));
         guarded((), || {
             held.into_iter().for_each(hold_kernel::ContextEnd::ended);
             for managed in process::devices() {
@@ -92,14 +92,14 @@ pub(super) fn ending(
             }
         });
     } else {
-        preempt::context_stays(context);
+        preempt::cancel_context_end(context);
     }
     drop(guards);
     if ended && memory == ContextMemory::GoesToo {
         guarded((), || {
             let freed = process::allocations().remove_context(context);
             for (device, bytes) in freed {
-                if let Some(managed) = process::in_use(device) {
+                if let Some(managed) = process::device_in_use(device) {
                     managed.memory.release(bytes);
                 }
             }

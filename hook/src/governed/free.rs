@@ -43,7 +43,7 @@ macro_rules! ordered {
             stream: CUstream,
         ) -> CUresult {
             free(HandleSpace::Pointer, pointer, MayWait::No, || {
-                preempt::order(
+                preempt::submit_by_value(
                     (Some(stream), $per_thread),
                     || Work::Small,
                     // SAFETY: the program's arguments, unchanged.

@@ -9,7 +9,7 @@ use sluice_hook_core::thread_state::ThreadState;
 
 use super::guarded;
 use crate::hold_kernel;
-use crate::process::{self, Managed};
+use crate::process::{self, ManagedDevice};
 
 /// Calls `real` when the launch gate lets the launch on `stream` pass.
 #[inline]
@@ -47,7 +47,7 @@ fn first(stream: Stream, thread: &ThreadState, real: impl FnOnce() -> CUresult) 
 
 #[cold]
 fn slow(
-    managed: &'static Managed,
+    managed: &'static ManagedDevice,
     stream: Stream,
     thread: &ThreadState,
     pass: LaunchPass<'static>,

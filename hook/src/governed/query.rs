@@ -8,7 +8,7 @@ use sluice_hook_core::memory::visible_memory;
 use sluice_hook_core::outcome::Bypass;
 
 use super::guarded;
-use crate::process::{self, Managed};
+use crate::process::{self, ManagedDevice};
 
 /// # Safety
 /// As the driver documents it.
@@ -88,7 +88,7 @@ pub(crate) unsafe fn cuDeviceTotalMem(
 
 /// (free, total) under the limit; the driver's values if no limit is known.
 fn limited(
-    managed: impl FnOnce() -> Result<&'static Managed, Bypass>,
+    managed: impl FnOnce() -> Result<&'static ManagedDevice, Bypass>,
     physical_free: u64,
     physical_total: u64,
 ) -> (u64, u64) {

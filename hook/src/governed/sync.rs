@@ -9,7 +9,7 @@ use sluice_hook_core::streams::WaitTarget;
 use super::guarded;
 use crate::gpu;
 use crate::hold_kernel;
-use crate::process::{self, Managed};
+use crate::process::{self, ManagedDevice};
 
 /// `cuCtxSynchronize` of the current context, or of the one given.
 pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
@@ -62,7 +62,7 @@ fn waited_for(stream: Stream) -> Option<WaitTarget> {
 
 /// Calls `real`, which may wait for the GPU.
 pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
-    let managed: Option<&'static Managed> = guarded(None, || {
+    let managed: Option<&'static ManagedDevice> = guarded(None, || {
         let managed = process::device_for_call()?;
         managed.device.begin_blocking();
         Some(managed)
@@ -76,7 +76,7 @@ pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Calls `real`, which may wait for any GPU.
 pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
-    let begun: Vec<&'static Managed> = guarded(Vec::new(), || {
+    let begun: Vec<&'static ManagedDevice> = guarded(Vec::new(), || {
         process::devices().inspect(|managed| managed.device.begin_blocking()).collect()
     });
     let result = real();
@@ -86,7 +86,7 @@ pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Calls `real`, and reports the wait to the device before and after it.
 fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce() -> Option<WaitTarget>) -> CUresult {
-    let begun: Option<(&'static Managed, HostWait)> = guarded(None, || {
+    let begun: Option<(&'static ManagedDevice, HostWait)> = guarded(None, || {
         let managed = process::device_for_call()?;
         Some((managed, managed.device.begin_wait(what()?)))
     });

@@ -7,7 +7,7 @@ use sluice_hook_core::platform::Clock;
 
 use super::page::HoldPage;
 use crate::clock::HostClock;
-use crate::process::Managed;
+use crate::process::ManagedDevice;
 
 /// The active hold kernel of a device, which the manager counts as work.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl ActiveHold {
     }
 
     /// Reports activity, because a request is about to arrive and no other client is to get the GPU.
-    pub(super) fn expect_work(&self, managed: &Managed, until_ns: u64) {
+    pub(super) fn expect_work(&self, managed: &ManagedDevice, until_ns: u64) {
         // Counted first: a thread that clears it meanwhile removes exactly this count.
         managed.device.begin_blocking();
         if self.until_ns.swap(until_ns.max(1), AcqRel) != 0 {
@@ -64,7 +64,7 @@ impl ActiveHold {
     }
 
     /// Ends the activity: the request has arrived, or was given up.
-    pub(super) fn clear_expected_work(&self, managed: &Managed) {
+    pub(super) fn clear_expected_work(&self, managed: &ManagedDevice) {
         if self.until_ns.swap(0, AcqRel) != 0 {
             managed.device.end_blocking();
         }

@@ -48,7 +48,7 @@ impl Resources {
     /// Makes the resources of `context` and runs the kernel once, so that it is loaded before its first use. Takes milliseconds.
     /// `None` if the driver or the context does not support it.
     pub(super) fn make(context: u64) -> Option<Self> {
-        gpu::within(context, || {
+        gpu::with_context(context, || {
             let table = real::table();
             let (stream_create, stream_wait) = (table.cuStreamCreate?, table.cuStreamSynchronize?);
             let (register, unregister) = (table.cuMemHostRegister_v2?, table.cuMemHostUnregister?);

@@ -13,7 +13,7 @@ use sluice_hook_core::platform::Clock;
 use super::contexts;
 use super::resources::Resources;
 use crate::clock::HostClock;
-use crate::process::{self, CAPTURES, COUNTERS, Managed};
+use crate::process::{self, CAPTURES, COUNTERS, ManagedDevice};
 use crate::{gpu, preempt, thread};
 
 /// Stack size for the driver's compiler.
@@ -32,7 +32,7 @@ static TASK_ADDED: Condvar = Condvar::new();
 
 /// A hold kernel that is to be launched later.
 pub(super) struct ScheduledHold {
-    pub(super) managed: &'static Managed,
+    pub(super) managed: &'static ManagedDevice,
     pub(super) context: u64,
     pub(super) hold: HoldPlan,
 }
@@ -64,7 +64,7 @@ fn add_task(change: impl FnOnce(&mut Tasks)) {
 }
 
 extern "C" fn run_thread(_: *mut c_void) -> *mut c_void {
-    thread::settle_in(c"sluice-hold");
+    thread::configure_current(c"sluice-hold");
     gpu::relax_capture_mode();
     loop {
         if catch_unwind(AssertUnwindSafe(step)).is_err() {
@@ -119,7 +119,7 @@ fn prepare_one() -> bool {
     // A thread that ends a context waits until this one has finished.
     let _preparing = contexts::preparing();
     let Some(context) = contexts::lock().next_to_prepare() else { return false };
-    let made = preempt::load_into(context, || Resources::make(context));
+    let made = preempt::make_own_loading_call(context, || Resources::make(context));
     process::log(format_args!(
         "context {context:#x} {}",
         if made.is_some() { "is ready to hold the GPU" } else { "cannot hold the GPU" }

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluice_hook_core::platform::LinkError;
 
 use super::socket::Socket;
+use crate::channel_groups::{self, Announcement, AnnouncementKey};
 use crate::group_recovery::GroupRecovery;
-use crate::groups::{self, Announcement, AnnouncementKey};
 use crate::process;
 
 /// Announces the groups of one device, each change once.
@@ -41,7 +41,7 @@ impl Announcer {
         process::count_devices();
         let mut last = self.lock();
         *last = AnnouncementState { has_logged: last.has_logged, ..AnnouncementState::default() };
-        last.changes = groups::announcement_changes();
+        last.changes = channel_groups::announcement_changes();
         self.compose(&mut last, socket)
     }
 
@@ -55,7 +55,7 @@ impl Announcer {
         if last.state != AnnouncementKey::default() && !self.recovery.is_watching() {
             return Err(LinkError::Gone { errno: libc::EBADF });
         }
-        let changes = groups::announcement_changes();
+        let changes = channel_groups::announcement_changes();
         if last.refused || std::mem::replace(&mut last.changes, changes) == changes {
             return Ok(None);
         }
@@ -85,7 +85,7 @@ impl Announcer {
     }
 
     fn compose(&self, last: &mut AnnouncementState, socket: &Socket) -> Announcement {
-        let announced = groups::announcement(self.ordinal).unwrap_or_else(|why| {
+        let announced = channel_groups::announcement(self.ordinal).unwrap_or_else(|why| {
             if !std::mem::replace(&mut last.has_logged, true) {
                 process::log(format_args!(
                     "device {}: channel groups are not announced: {why}",
@@ -94,7 +94,7 @@ impl Announcer {
             }
             Announcement::default()
         });
-        groups::log();
+        channel_groups::log();
         // A group may only be announced if a thread can enable it again.
         let announced = if announced.contexts.is_empty() || self.recovery.watch(|| socket.duplicate()) {
             announced

@@ -12,7 +12,7 @@ use std::time::Duration;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
 use sluice_comm::{
-    AttachStatus, Channel, FrameReader, HOOK_PATIENCE, RESPONSE_LEN, Request, RequestBody, RequestKind,
+    AttachStatus, Channel, FrameReader, HOOK_TIMEOUT, RESPONSE_LEN, Request, RequestBody, RequestKind,
     Response, ResponseBody,
 };
 use sluice_hook_core::platform::LinkError;
@@ -50,7 +50,7 @@ impl Socket {
         .map_err(link_error)?;
         let ours = above_standard(stream.as_fd()).ok_or_else(|| link_error(io::Error::last_os_error()))?;
         self.fd.set(ours);
-        self.set_receive_timeout(Some(HOOK_PATIENCE))
+        self.set_receive_timeout(Some(HOOK_TIMEOUT))
     }
 
     /// Attaches to a pod-manager; returns the descriptors that it sent, grant page first.

@@ -72,14 +72,14 @@ impl TokenConnection {
     }
 
     /// The number of contenders; `None` if this process is not latency-critical.
-    pub(crate) fn critical_company(&self) -> Option<u64> {
+    pub(crate) fn critical_contenders(&self) -> Option<u64> {
         let grant = self.grant_view();
-        (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.company())
+        (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.contenders())
     }
 
     /// Reports what this process's stream gates stop ([`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or 0), and how many
     /// streams they gate.
-    pub(crate) fn say_gates(&self, gates: u64, streams: u64) {
+    pub(crate) fn report_stream_gates(&self, gates: u64, streams: u64) {
         if let Some(report) = self.report_view() {
             report.set_gates(gates, streams);
         }
@@ -87,7 +87,7 @@ impl TokenConnection {
 
     /// Announces a request at `at_ns`, if this process is latency-critical: the manager then closes other clients' stream gates.
     pub(crate) fn announce_request(&self, at_ns: u64) {
-        if self.critical_company().is_some()
+        if self.critical_contenders().is_some()
             && let Some(report) = self.report_view()
         {
             report.announce(sluice_sys::clock::monotonic_ns(), at_ns);
@@ -96,7 +96,7 @@ impl TokenConnection {
     }
 
     /// The word with which the manager requests and closes stream gates; `None` if the manager has no such word.
-    pub(crate) fn gate(&self) -> Option<&'static AtomicU64> {
+    pub(crate) fn stream_gate_word(&self) -> Option<&'static AtomicU64> {
         if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
             return None;
         }
@@ -291,11 +291,11 @@ impl TokenLink for TokenConnection {
     }
 
     fn contenders(&self) -> u64 {
-        self.grant_view().company()
+        self.grant_view().contenders()
     }
 
     fn wake_manager(&self) {
-        if self.grant_view().armed() {
+        if self.grant_view().wakeup_requested() {
             self.wakeup.signal();
         }
     }

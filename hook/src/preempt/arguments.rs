@@ -5,9 +5,9 @@ use sluice_preempt::command::Work;
 
 /// One argument.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arg<T>(pub(crate) T);
+pub(crate) struct Argument<T>(pub(crate) T);
 
-impl Arg<CUstream> {
+impl Argument<CUstream> {
     /// The stream, if the argument is one.
     #[inline]
     pub(crate) fn stream(&self) -> Option<CUstream> {
@@ -27,7 +27,7 @@ impl Arg<CUstream> {
     }
 }
 
-impl Arg<CUfunction> {
+impl Argument<CUfunction> {
     /// The kind of work, if the argument names one.
     #[inline]
     pub(crate) fn work(&self) -> Option<Work> {
@@ -35,7 +35,7 @@ impl Arg<CUfunction> {
     }
 }
 
-impl Arg<CUgraphExec> {
+impl Argument<CUgraphExec> {
     /// The kind of work, if the argument names one.
     #[inline]
     pub(crate) fn work(&self) -> Option<Work> {
@@ -43,7 +43,7 @@ impl Arg<CUgraphExec> {
     }
 }
 
-impl Arg<usize> {
+impl Argument<usize> {
     /// An amount from which an estimate is learned.
     #[inline]
     pub(crate) fn size(&self) -> u64 {
@@ -51,7 +51,7 @@ impl Arg<usize> {
     }
 }
 
-impl Arg<*const CUDA_MEMCPY2D> {
+impl Argument<*const CUDA_MEMCPY2D> {
     /// Bytes that the copy moves.
     pub(crate) fn size(&self) -> u64 {
         // SAFETY: the program passes null or a readable description.
@@ -59,7 +59,7 @@ impl Arg<*const CUDA_MEMCPY2D> {
     }
 }
 
-impl Arg<*const CUDA_MEMCPY3D> {
+impl Argument<*const CUDA_MEMCPY3D> {
     /// Bytes that the copy moves.
     pub(crate) fn size(&self) -> u64 {
         // SAFETY: the program passes null or a readable description.
@@ -70,7 +70,7 @@ impl Arg<*const CUDA_MEMCPY3D> {
 
 /// The answers of an argument that is neither a stream nor a size. Inherent functions of the specific types take
 /// precedence.
-pub(crate) trait Other {
+pub(crate) trait PlainArgument {
     /// The argument's type.
     type Kind;
 
@@ -90,7 +90,7 @@ pub(crate) trait Other {
     fn work(&self) -> Option<Work>;
 }
 
-impl<T> Other for Arg<T> {
+impl<T> PlainArgument for Argument<T> {
     type Kind = T;
 
     #[inline]
@@ -121,14 +121,14 @@ impl<T> Other for Arg<T> {
 
 /// Arguments that another thread will pass to the driver.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sent<T>(T);
+pub(crate) struct SendableArguments<T>(T);
 
 // SAFETY: handles and addresses are numbers to this library; only the driver, which takes them from any thread, follows them.
-unsafe impl<T> Send for Sent<T> {}
+unsafe impl<T> Send for SendableArguments<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Sent<T> {}
+unsafe impl<T> Sync for SendableArguments<T> {}
 
-impl<T: Copy> Sent<T> {
+impl<T: Copy> SendableArguments<T> {
     /// Keeps arguments that are values.
     pub(crate) fn new(arguments: T) -> Self {
         Self(arguments)

@@ -33,7 +33,7 @@ fn by_value(ends: &[u64], bytes: usize, kept: Kept) -> Deferral {
     if ends.iter().copied().any(is_pageable) {
         return Deferral::ByCaller;
     }
-    call(Work::moving(bytes as u64), 0, kept)
+    call(Work::transfer(bytes as u64), 0, kept)
 }
 
 /// A deferred copy from host memory; owns the present bytes if the memory is pageable.
@@ -42,7 +42,7 @@ fn from_host(
     bytes: usize,
     make: impl Fn(*const c_void, CUstream) -> CUresult + Send + Sync + 'static,
 ) -> Deferral {
-    let work = Work::moving(bytes as u64);
+    let work = Work::transfer(bytes as u64);
     let from = address(source);
     if !is_pageable(from) {
         return call(
@@ -71,7 +71,7 @@ pub(crate) mod later {
     use sluice_preempt::ids::Code;
 
     use super::super::submit::call;
-    use super::super::{Arg, Other, Sent};
+    use super::super::{Argument, PlainArgument, SendableArguments};
     use super::{address, by_value, from_host, is_pageable};
 
     type Answer = Result<Deferral, Code>;
@@ -80,11 +80,11 @@ pub(crate) mod later {
         ($($name:ident($($argument:ident: $kind:ty),*) [$($end:expr),*] $bytes:expr;)*) => { $(
             pub(crate) fn $name(real: unsafe extern "C" fn($($kind),*) -> CUresult, $($argument: $kind),*) -> Answer {
                 let (ends, bytes) = ([$($end),*], $bytes);
-                let kept = Sent::new(($($argument,)*));
+                let kept = SendableArguments::new(($($argument,)*));
                 Ok(by_value(&ends, bytes as usize, Box::new(move |stream| {
                     let ($($argument,)*) = kept.get();
                     // SAFETY: the program's arguments, which it keeps valid until the copy is done, on the same stream.
-                    unsafe { real($(Arg($argument).on(stream)),*) }
+                    unsafe { real($(Argument($argument).on(stream)),*) }
                 })))
             }
         )* };
@@ -165,7 +165,7 @@ pub(crate) mod later {
                 copy: *const $kind,
                 _: CUstream,
             ) -> Answer {
-                let bytes = Arg(copy).size();
+                let bytes = Argument(copy).size();
                 // SAFETY: the program passes null, which the driver refuses, or a readable description.
                 let Some(copy) = (unsafe { copy.as_ref() }) else { return Err(Code::INVALID_VALUE) };
                 let pageable = is_pageable_end(copy.srcMemoryType, copy.srcHost, copy.srcDevice)
@@ -174,10 +174,10 @@ pub(crate) mod later {
                     return Ok(Deferral::ByCaller);
                 }
                 // SAFETY: a description is plain numbers and addresses.
-                let kept = Sent::new(unsafe { std::ptr::from_ref(copy).read() });
+                let kept = SendableArguments::new(unsafe { std::ptr::from_ref(copy).read() });
                 // SAFETY: as above; the description lives until the call returns.
                 let make = move |stream| unsafe { real(&raw const *kept.get_ref(), stream) };
-                Ok(call(Work::moving(bytes), size_of::<$kind>(), Box::new(make)))
+                Ok(call(Work::transfer(bytes), size_of::<$kind>(), Box::new(make)))
             }
         )* };
     }

@@ -42,7 +42,7 @@ macro_rules! ask {
 
 /// Makes a call of the hook's own with the context current.
 pub(super) fn within<T>(context: Context, call: impl FnOnce() -> Result<T, Code>) -> Result<T, Code> {
-    as_own_call(|| gpu::within(context.0, call)).unwrap_or(Err(Code(CUresult::ERROR_INVALID_CONTEXT.0)))
+    as_own_call(|| gpu::with_context(context.0, call)).unwrap_or(Err(Code(CUresult::ERROR_INVALID_CONTEXT.0)))
 }
 
 impl Driver for RealDriver {

@@ -9,7 +9,7 @@ use sluice_preempt::command::{Deferral, Work};
 use sluice_preempt::ids::{Code, Event};
 
 use super::submit::queue_of;
-use super::{HookEngine, engine, engine_for_call, is_engaged, settle, status, submit};
+use super::{HookEngine, engine, engine_for_call, flush_context_before, is_engaged, status, submit};
 use crate::governed::guarded;
 
 /// Events that other processes may know, from before the engine exists: the engine must never replace them by pooled
@@ -33,7 +33,7 @@ pub(crate) fn create(event: *mut CUevent, flags: c_uint, real: impl FnOnce() -> 
 }
 
 /// `cuIpcOpenEventHandle`: an event of another process.
-pub(crate) fn opened(event: *mut CUevent, real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn open_ipc(event: *mut CUevent, real: impl FnOnce() -> CUresult) -> CUresult {
     let result = real();
     if result == CUresult::SUCCESS {
         // SAFETY: the driver has succeeded, so it has written the handle.
@@ -171,7 +171,7 @@ pub(crate) fn wait(
 /// A record of a whole context, behind all work of its streams.
 #[inline]
 pub(crate) fn record_context(event: CUevent, real: impl FnOnce() -> CUresult) -> CUresult {
-    let result = settle(real);
+    let result = flush_context_before(real);
     elsewhere(event);
     result
 }

@@ -44,12 +44,12 @@ impl Drop for Load {
 
 /// Makes a call that loads, or may load, into the current context.
 #[inline]
-pub(crate) fn load<R>(call: impl FnOnce() -> R) -> R {
+pub(crate) fn make_loading_call<R>(call: impl FnOnce() -> R) -> R {
     with_load(engine_for_call, gpu::current_context, call)
 }
 
 /// Makes a loading call of the hook's own, into this context.
-pub(crate) fn load_into<R>(context: u64, call: impl FnOnce() -> R) -> R {
+pub(crate) fn make_own_loading_call<R>(context: u64, call: impl FnOnce() -> R) -> R {
     with_load(engine, || Some(context), call)
 }
 

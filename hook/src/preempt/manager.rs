@@ -21,7 +21,7 @@ use sluice_sys::futex;
 use super::preemptors::{self, Preemptor};
 use super::program_api::{GateUse, can_stop_on_gpu};
 use super::{HookEngine, engage, engine, is_ending, streams, worker};
-use crate::process::{self, COUNTERS, Managed};
+use crate::process::{self, COUNTERS, ManagedDevice};
 use crate::thread;
 
 /// Interval of checks of the connection while gates are closed: the delay after which streams of a killed manager run
@@ -74,14 +74,16 @@ static ANY_GATES_WANTED: AtomicBool = AtomicBool::new(false);
 static FOLLOWED_DEVICES: AtomicU64 = AtomicU64::new(0);
 
 /// Starts to follow a device's word, once there is one. The tracker calls this from time to time.
-pub(crate) fn look_after(managed: &'static Managed) {
+pub(crate) fn follow_gate_word(managed: &'static ManagedDevice) {
     let bit = bit(managed);
     let follows = FOLLOWED_DEVICES.load(Relaxed) & bit != 0;
-    if follows || managed.device.link().gate().is_none() || FOLLOWED_DEVICES.fetch_or(bit, AcqRel) & bit != 0
+    if follows
+        || managed.device.link().stream_gate_word().is_none()
+        || FOLLOWED_DEVICES.fetch_or(bit, AcqRel) & bit != 0
     {
         return;
     }
-    if !thread::start(thread::SMALL_STACK, body, std::ptr::from_ref(managed).cast_mut().cast()) {
+    if !thread::start(thread::SMALL_STACK_BYTES, body, std::ptr::from_ref(managed).cast_mut().cast()) {
         // The next call tries again.
         FOLLOWED_DEVICES.fetch_and(!bit, AcqRel);
     }
@@ -100,7 +102,7 @@ pub(super) fn apply_to_new_stream(engine: &HookEngine, queue: &Arc<Queue>) {
     }
 }
 
-fn bit(managed: &Managed) -> u64 {
+fn bit(managed: &ManagedDevice) -> u64 {
     1 << (managed.ordinal % u64::BITS)
 }
 
@@ -110,8 +112,8 @@ fn wanted() -> MutexGuard<'static, GateRequests> {
 
 extern "C" fn body(argument: *mut c_void) -> *mut c_void {
     // SAFETY: the argument is the device that `look_after` passed, which is never freed.
-    let managed: &'static Managed = unsafe { &*argument.cast::<Managed>() };
-    thread::settle_in(c"sluice-gate");
+    let managed: &'static ManagedDevice = unsafe { &*argument.cast::<ManagedDevice>() };
+    thread::configure_current(c"sluice-gate");
     while !process::has_forked() && !is_ending() {
         if catch_unwind(AssertUnwindSafe(|| follow_once(managed))).is_err() {
             COUNTERS.panics.fetch_add(1, Relaxed);
@@ -122,16 +124,16 @@ extern "C" fn body(argument: *mut c_void) -> *mut c_void {
 }
 
 /// Applies the word, and waits until it changes or the next check is due.
-fn follow_once(managed: &'static Managed) {
+fn follow_once(managed: &'static ManagedDevice) {
     let link = managed.device.link();
-    let gate = link.gate();
+    let gate = link.stream_gate_word();
     let word = gate.map_or(0, |gate| u32::try_from(gate.load(Relaxed) & u64::from(u32::MAX)).unwrap_or(0));
     // A latency-critical process ignores the gate.
-    let is_followed = gate.is_some() && link.critical_company().is_none() && link.is_alive();
+    let is_followed = gate.is_some() && link.critical_contenders().is_none() && link.is_alive();
     let wants = is_followed && word & GATES_WANTED != 0;
     let closed = wants && word & GATE_CLOSED != 0;
     let GateReport { gates, streams, is_settled } = apply_gate_word(bit(managed), wants, closed);
-    link.say_gates(if wants { gates } else { 0 }, streams);
+    link.report_stream_gates(if wants { gates } else { 0 }, streams);
     let look = match (closed, is_settled) {
         (false, _) => POLL_OPEN,
         (true, true) => POLL_CLOSED,

@@ -19,7 +19,7 @@ use sluice_preempt::queue::Queue;
 use super::driver::within;
 use super::{engine_for_call, is_engaged, streams};
 use crate::governed::guarded;
-use crate::{gpu, groups, process, real};
+use crate::{channel_groups, gpu, process, real};
 
 /// Whether a group is disabled.
 static ANY_DISABLED: AtomicBool = AtomicBool::new(false);
@@ -73,10 +73,12 @@ fn find_group(context: Context) -> Result<Found, &'static CStr> {
     let device = within(context, || gpu::current_device().ok_or(Code::INVALID_VALUE));
     let ordinal =
         device.ok().and_then(|device| u32::try_from(device).ok()).ok_or(c"the context is not known")?;
-    if process::in_use(ordinal).is_some_and(|managed| managed.device.link().gate().is_some()) {
+    if process::device_in_use(ordinal)
+        .is_some_and(|managed| managed.device.link().stream_gate_word().is_some())
+    {
         return Err(c"the manager schedules this process's channel groups");
     }
-    let mut found = groups::of_device(ordinal);
+    let mut found = channel_groups::groups_of_device(ordinal);
     match (found.pop(), found.len()) {
         (Some(group), 0) if !group.uncertain && group.handles.subdevice != 0 => Ok(group),
         (None, _) => Err(c"the context's channel group is not known"),
@@ -147,7 +149,7 @@ fn control_channels(
     control: impl Fn(&Controls, u32, u32, &[u32]) -> Result<(), ControlError>,
 ) -> Result<(), ChannelGroupError> {
     const GONE: ChannelGroupError = ChannelGroupError::Unsupported("the control descriptor is gone");
-    let descriptor = groups::control(group.fd).ok_or(GONE)?;
+    let descriptor = channel_groups::copy_control_descriptor(group.fd).ok_or(GONE)?;
     let controls = Controls::over(descriptor, real::simulated_ioctl().is_some()).map_err(|_| GONE)?;
     for channels in group.handles.channels.chunks(MAX_CHANNELS) {
         control(&controls, group.handles.client, group.handles.subdevice, channels).map_err(|error| {

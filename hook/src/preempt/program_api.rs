@@ -50,7 +50,7 @@ pub(crate) type OnIdle = Option<IdleCallback>;
 
 /// Enables preemption at the configured level, or the highest possible one below it.
 pub(crate) fn enable(stream: CUstream, mut config: Config, idle: OnIdle) -> Result<(), Refusal> {
-    process::passing().map_err(Refusal::Bypassed)?;
+    process::check_governed().map_err(Refusal::Bypassed)?;
     if !config.is_valid() {
         return Err(Error::InvalidConfig.into());
     }
@@ -101,7 +101,7 @@ pub(crate) fn restore(stream: CUstream) -> Result<(), Refusal> {
 
 /// The highest level at which a stream can be preempted.
 pub(crate) fn level(stream: CUstream) -> Result<Supported, Refusal> {
-    process::passing().map_err(Refusal::Bypassed)?;
+    process::check_governed().map_err(Refusal::Bypassed)?;
     let engine = engage().ok_or(Refusal::Bypassed(Bypass::Forked))?;
     let queue = streams::find(engine, stream, false).ok_or_else(|| unknown(stream))?;
     Ok(supported(engine, &queue, GateUse::Probe))
@@ -149,7 +149,7 @@ pub(super) fn can_stop_on_gpu(
 
 /// A stream whose preemption is enabled. The driver is not asked, as the handle may belong to a destroyed stream.
 fn enabled(stream: CUstream) -> Result<(&'static HookEngine, Arc<Queue>), Refusal> {
-    process::passing().map_err(Refusal::Bypassed)?;
+    process::check_governed().map_err(Refusal::Bypassed)?;
     if super::FORKED_CHILD.load(std::sync::atomic::Ordering::Acquire) {
         return Err(Refusal::Bypassed(Bypass::Forked));
     }

@@ -35,7 +35,7 @@ pub(crate) fn submit(
 
 /// A command whose arguments are plain values; `kept` makes the same call later.
 #[inline]
-pub(crate) fn order(
+pub(crate) fn submit_by_value(
     stream: (Option<CUstream>, bool),
     work: impl Fn() -> Work,
     direct: impl FnOnce() -> CUresult,
@@ -48,7 +48,7 @@ pub(crate) fn order(
 
 /// A command that only the calling thread can make. Without a stream argument it runs on the default stream.
 #[inline]
-pub(crate) fn turn(
+pub(crate) fn submit_by_caller(
     (stream, per_thread): (Option<CUstream>, bool),
     work: impl FnOnce() -> Work,
     direct: impl FnOnce() -> CUresult,
@@ -69,7 +69,7 @@ pub(crate) fn turn(
 
 /// A query of a stream.
 #[inline]
-pub(crate) fn ask(
+pub(crate) fn query_on_stream(
     (stream, per_thread): (Option<CUstream>, bool),
     direct: impl FnOnce() -> CUresult,
     now: impl FnOnce(CUstream) -> CUresult,
@@ -91,7 +91,7 @@ pub(super) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
 
 /// A change of an executable graph: pending launches still use the graph as it was.
 #[inline]
-pub(crate) fn graph_changes(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn update_graph(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
@@ -102,7 +102,7 @@ pub(crate) fn graph_changes(graph: CUgraphExec, real: impl FnOnce() -> CUresult)
 
 /// The destruction of an executable graph, after its pending launches.
 #[inline]
-pub(crate) fn graph_ends(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn destroy_graph(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
     if !is_engaged() {
         return real();
     }

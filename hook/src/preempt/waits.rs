@@ -58,7 +58,7 @@ pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce(
 
 /// A call that may wait for the current context, or that ends an object which pending commands may use.
 #[inline]
-pub(crate) fn settle(real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn flush_context_before(real: impl FnOnce() -> CUresult) -> CUresult {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
@@ -79,7 +79,7 @@ pub(crate) fn unload(real: impl FnOnce() -> CUresult) -> CUresult {
     if is_engaged() {
         guarded((), || loads::forget_functions(None));
     }
-    settle(real)
+    flush_context_before(real)
 }
 
 /// Begins or ends a capture.
@@ -107,7 +107,7 @@ pub(crate) fn capture(
 
 /// `cuStreamDestroy`: with pending commands the driver's stream exists until they are done.
 #[inline]
-pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn destroy_stream(stream: CUstream, direct: impl FnOnce() -> CUresult) -> CUresult {
     if !is_engaged() {
         return direct();
     }
@@ -124,7 +124,7 @@ pub(crate) fn stream_ends(stream: CUstream, direct: impl FnOnce() -> CUresult) -
 
 /// Before a call that ends a context, or may end it. Pending commands are submitted and preempted streams restored,
 /// since the driver would wait for them. The context is not used until `context_ended` or `context_stays`.
-pub(crate) fn context_ends(context: u64) {
+pub(crate) fn begin_context_end(context: u64) {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
@@ -136,14 +136,14 @@ pub(crate) fn context_ends(context: u64) {
 }
 
 /// The call has not ended the context.
-pub(crate) fn context_stays(context: u64) {
+pub(crate) fn cancel_context_end(context: u64) {
     if let Some(engine) = engine_for_call() {
         guarded((), || engine.cancel_context_end(Context(context)));
     }
 }
 
 /// The context has ended. Not even the hook's own objects of it may be given to the driver.
-pub(crate) fn context_ended(context: u64) {
+pub(crate) fn finish_context_end(context: u64) {
     if let Some(engine) = engine_for_call() {
         guarded((), || {
             streams::forget_context(context);

@@ -80,7 +80,7 @@ pub(super) fn wake_worker() -> bool {
 }
 
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
-    thread::settle_in(c"sluice-preempt");
+    thread::configure_current(c"sluice-preempt");
     // Neither this thread's calls nor those of the driver during them come from the program.
     as_own_call(|| {
         while let Some(engine) = engine() {

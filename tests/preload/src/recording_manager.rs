@@ -2,7 +2,7 @@
 
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
 use sluice_comm::page::grant::{GATE, GATE_CLOSED, GATES_WANTED};
-use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, STANDING};
+use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, UNLIMITED};
 use sluice_comm::{
     AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, Response, ResponseBody,
 };
@@ -175,7 +175,7 @@ impl State {
     fn write_page(&self, grant: &SharedPage) {
         let page = GrantView::new(grant.words());
         page.set_latency_critical(self.latency_critical);
-        page.set_company(self.contenders);
+        page.set_contenders(self.contenders);
         page.set_gate_word(self.gate);
         futex::wake_low(&grant.words()[GATE], u32::MAX);
     }
@@ -261,7 +261,7 @@ fn unlimited_grant(state: &Mutex<State>) -> io::Result<Vec<OwnedFd>> {
     let (grant, writable) = SharedPage::create("grant")?;
     GrantView::new(grant.words()).init();
     lock(state).write_page(&grant);
-    GrantView::new(grant.words()).open(STANDING, STANDING, 1);
+    GrantView::new(grant.words()).open(UNLIMITED, UNLIMITED, 1);
     let (report, report_fd) = SharedPage::create("report")?;
     ReportView::new(report.words()).init();
     let fds = vec![SharedPage::reopen_read_only(&writable)?, report_fd];

@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use sluice_load::be::{self, BeConfig};
 use sluice_load::record::Record;
-use sluice_load::stop::Stop;
+use sluice_load::stop::StopCondition;
 
 use sluice_test_bed::http;
 
@@ -83,7 +83,7 @@ fn load(time: Duration) -> BeConfig {
         idle_after: None,
         bursts: None,
         start_with_mark: false,
-        stop: Stop::new(Some(time), None),
+        stop: StopCondition::new(Some(time), None),
     }
 }
 

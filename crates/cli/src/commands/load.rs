@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use sluice_load::be::{self, BeConfig};
 use sluice_load::lc::{self, LcConfig};
-use sluice_load::stop::Stop;
+use sluice_load::stop::StopCondition;
 
 use crate::quantity::parse_bytes;
 
@@ -117,9 +117,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 impl Common {
-    fn stop(&self) -> anyhow::Result<Stop> {
+    fn stop(&self) -> anyhow::Result<StopCondition> {
         let after = self.seconds.map(|seconds| time("--seconds", seconds)).transpose()?;
-        let stop = Stop::new(after, self.count);
+        let stop = StopCondition::new(after, self.count);
         if self.stop_with_stdin { stop.with_stdin().context("cannot watch standard input") } else { Ok(stop) }
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use sluice_core::share::Share;
-use sluice_pod_manager::{Adoption, AgentConfig, ClientSource, Config, Controls, GatesOf, OnManagerLoss};
+use sluice_pod_manager::{
+    AgentConfig, ClientSource, Config, Controls, GatedProcesses, OnManagerLoss, UnhookedScheduling,
+};
 use tracing_subscriber::EnvFilter;
 
 /// Flags of `sluice pod-manager`.
@@ -190,8 +192,8 @@ impl Arguments {
         let d = Config::for_agent(&self.socket, control, self.gpu_uuid.clone().unwrap_or_default());
         let clients = match d.clients {
             ClientSource::Agent(agent) => ClientSource::Agent(AgentConfig {
-                hold: self.hold_ms.unwrap_or(agent.hold),
-                max_held: self.max_held.unwrap_or(agent.max_held),
+                pending_time: self.hold_ms.unwrap_or(agent.pending_time),
+                max_pending: self.max_held.unwrap_or(agent.max_pending),
                 ..agent
             }),
             file @ ClientSource::File { .. } => file,
@@ -222,21 +224,21 @@ impl Arguments {
                 Some(ControlsOf::Simulated) => Controls::Simulated,
                 Some(ControlsOf::Off) => Controls::Off,
             },
-            adopt: match self.adopt {
-                None => d.adopt,
-                Some(Adopt::Auto) => Adoption::Auto,
-                Some(Adopt::Off) => Adoption::Off,
+            unhooked: match self.adopt {
+                None => d.unhooked,
+                Some(Adopt::Auto) => UnhookedScheduling::Auto,
+                Some(Adopt::Off) => UnhookedScheduling::Off,
             },
             lock_program: std::env::current_exe().ok(),
             self_test: self.self_test.clone(),
-            custody: self.custody,
-            turn: self.turn_ms.unwrap_or(d.turn),
+            escrow: self.custody,
+            quantum: self.turn_ms.unwrap_or(d.quantum),
             node_gpus: self.node_gpus.unwrap_or(d.node_gpus),
             gates: match self.gates {
                 None => d.gates,
-                Some(Gates::Auto) => GatesOf::Unsteered,
-                Some(Gates::Always) => GatesOf::All,
-                Some(Gates::Off) => GatesOf::Off,
+                Some(Gates::Auto) => GatedProcesses::TokenScheduled,
+                Some(Gates::Always) => GatedProcesses::All,
+                Some(Gates::Off) => GatedProcesses::Off,
             },
             gate_idle: self.gate_idle_ms.unwrap_or(d.gate_idle),
             gate_share: self.gate_share.unwrap_or(d.gate_share),

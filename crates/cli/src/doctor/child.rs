@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use nvml_wrapper::Nvml;
 use serde::{Deserialize, Serialize};
 use sluice_load::driver::Driver;
-use sluice_load::facts::Facts;
+use sluice_load::facts::DriverFacts;
 use sluice_load::session::Session;
 use sluice_load::{checkpoint, gate, steady};
 
@@ -38,7 +38,7 @@ enum Part {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Reported {
     /// The driver's facts, or its error.
-    pub(super) driver: Result<Facts, String>,
+    pub(super) driver: Result<DriverFacts, String>,
     /// NVML's facts, or its error.
     pub(super) nvml: Result<NvmlFacts, String>,
 }
@@ -55,15 +55,18 @@ pub(super) struct NvmlFacts {
 /// Outcomes of the two stream gate tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Gates {
-    pub(super) writable: gate::Outcome,
+    pub(super) writable: gate::StreamGateResult,
     /// Not tested beside a stream that never resumed: the test might not end.
-    pub(super) read_only: Option<gate::Outcome>,
+    pub(super) read_only: Option<gate::StreamGateResult>,
 }
 
 impl Gates {
-    fn tried(writable: impl FnOnce() -> gate::Outcome, read_only: impl FnOnce() -> gate::Outcome) -> Self {
+    fn tried(
+        writable: impl FnOnce() -> gate::StreamGateResult,
+        read_only: impl FnOnce() -> gate::StreamGateResult,
+    ) -> Self {
         let writable = writable();
-        let is_stuck = writable == gate::Outcome::NotReleased;
+        let is_stuck = writable == gate::StreamGateResult::NotReleased;
         Self { writable, read_only: (!is_stuck).then(read_only) }
     }
 }
@@ -99,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn reported() -> Reported {
-    let driver = Driver::open().and_then(|driver| Facts::of(&driver, 0)).map_err(|why| why.to_string());
+    let driver = Driver::open().and_then(|driver| DriverFacts::of(&driver, 0)).map_err(|why| why.to_string());
     let uuid = driver.as_ref().ok().map(|facts| facts.uuid.clone());
     Reported { nvml: nvml_facts(uuid.as_deref()).map_err(|why| why.to_string()), driver }
 }
@@ -144,7 +147,7 @@ mod tests {
 
     #[test]
     fn beside_a_stuck_stream_no_other_gate_is_tested() {
-        use gate::Outcome::{DoesNotWait, NotReleased, Works};
+        use gate::StreamGateResult::{DoesNotWait, NotReleased, Works};
         assert_eq!(Gates::tried(|| Works, || DoesNotWait).read_only, Some(DoesNotWait));
         let stuck = Gates::tried(|| NotReleased, || panic!("it might hang"));
         assert_eq!(stuck, Gates { writable: NotReleased, read_only: None });

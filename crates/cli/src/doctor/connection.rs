@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use sluice_comm::attach::{AttachPayload, MAX_LEN};
-use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, STANDING};
+use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, UNLIMITED};
 use sluice_comm::{
     AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, Response, ResponseBody,
 };
@@ -20,7 +20,7 @@ use super::manager::Shared;
 /// A grant that lasts longer than the doctor.
 pub(super) const ENDLESS: ResponseBody = ResponseBody::Quota { quota_ms: 1e6 };
 /// Memory limit of every program: the doctor limits nothing.
-const UNLIMITED: u64 = 1 << 50;
+const NO_MEMORY_LIMIT: u64 = 1 << 50;
 
 /// Serves the connection until it ends.
 pub(super) fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
@@ -53,7 +53,7 @@ pub(super) fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
             }
             RequestBody::Quota { .. } if shared.withhold(pid, stream, request.id)? => continue,
             RequestBody::Quota { .. } => ENDLESS,
-            RequestBody::MemLimit => ResponseBody::MemLimit { used: 0, limit: UNLIMITED },
+            RequestBody::MemLimit => ResponseBody::MemLimit { used: 0, limit: NO_MEMORY_LIMIT },
             RequestBody::MemUpdate { .. } => ResponseBody::MemUpdate { granted: true },
             RequestBody::Detach => ResponseBody::Detach,
             _ => continue,
@@ -102,5 +102,5 @@ fn attach(pid: i32, groups: Vec<Group>, shared: &Shared) -> io::Result<Vec<Owned
 }
 
 pub(super) fn open(grant: &SharedPage) {
-    GrantView::new(grant.words()).open(STANDING, STANDING, 1);
+    GrantView::new(grant.words()).open(UNLIMITED, UNLIMITED, 1);
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sluice_load::gate::Outcome;
+use sluice_load::gate::StreamGateResult;
 use sluice_nvrm::Driver;
 use sluice_nvrm::selftest::Effect;
 
@@ -105,7 +105,7 @@ fn of_gates(tried: anyhow::Result<Result<Gates, String>>) -> (Result<(), String>
         }
     };
     let proven = match &gates.writable {
-        Outcome::Works => Ok(()),
+        StreamGateResult::Works => Ok(()),
         failed => Err(format!("memory operations: {}", describe(failed))),
     };
     let read_only = gates.read_only.as_ref().map_or_else(
@@ -115,22 +115,24 @@ fn of_gates(tried: anyhow::Result<Result<Gates, String>>) -> (Result<(), String>
     (proven, vec![of_gate("memory_ops", &gates.writable), read_only])
 }
 
-fn of_gate(check: &'static str, outcome: &Outcome) -> Finding {
+fn of_gate(check: &'static str, outcome: &StreamGateResult) -> Finding {
     let next = match (check, outcome) {
-        (_, Outcome::Works) => return Finding::ok(check, describe(outcome)),
-        (_, Outcome::DoesNotWait | Outcome::NotReleased) => REPORT_IT,
+        (_, StreamGateResult::Works) => return Finding::ok(check, describe(outcome)),
+        (_, StreamGateResult::DoesNotWait | StreamGateResult::NotReleased) => REPORT_IT,
         ("memory_ops", _) => MEMORY_OPS,
         _ => OWN_PAGES,
     };
     Finding::of(check, CheckStatus::Degraded, describe(outcome), next)
 }
 
-fn describe(outcome: &Outcome) -> String {
+fn describe(outcome: &StreamGateResult) -> String {
     match outcome {
-        Outcome::Works => "a stream waited for a word and was released by the host's store".to_owned(),
-        Outcome::Refused { why } => why.clone(),
-        Outcome::DoesNotWait => "a stream that waits for a word went on without it".to_owned(),
-        Outcome::NotReleased => {
+        StreamGateResult::Works => {
+            "a stream waited for a word and was released by the host's store".to_owned()
+        }
+        StreamGateResult::Refused { why } => why.clone(),
+        StreamGateResult::DoesNotWait => "a stream that waits for a word went on without it".to_owned(),
+        StreamGateResult::NotReleased => {
             "a stream that waits for a word did not resume after the host's store".to_owned()
         }
     }
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_stuck_stream_is_reported_and_the_next_test_is_skipped() {
-        let gates = Gates { writable: Outcome::NotReleased, read_only: None };
+        let gates = Gates { writable: StreamGateResult::NotReleased, read_only: None };
         check_gates(
             Ok(Ok(gates)),
             &[(CheckStatus::Degraded, "did not resume"), (CheckStatus::Skipped, "still stuck")],

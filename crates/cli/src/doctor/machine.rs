@@ -121,10 +121,10 @@ pub(super) fn mig_mode(reported: &Reported) -> Finding {
 mod tests {
     use super::*;
     use crate::doctor::child::NvmlFacts;
-    use sluice_load::facts::Facts;
+    use sluice_load::facts::DriverFacts;
 
-    fn reported(change: impl FnOnce(&mut Facts, &mut NvmlFacts)) -> Reported {
-        let mut facts = Facts {
+    fn reported(change: impl FnOnce(&mut DriverFacts, &mut NvmlFacts)) -> Reported {
+        let mut facts = DriverFacts {
             cuda: 13_000,
             devices: 1,
             name: "GPU".to_owned(),

@@ -155,7 +155,7 @@ fn of_gpu(sockets: &Path, uuid: [u8; 16]) -> Option<PathBuf> {
 
 /// On Ctrl-C this process removes its directory and ends at once. The kernel then ends its children (`--parent`).
 fn clean_up_when_interrupted(dir: &Path) -> anyhow::Result<()> {
-    let (interrupts, dir) = (Interrupts::hold()?, dir.to_owned());
+    let (interrupts, dir) = (Interrupts::block()?, dir.to_owned());
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while interrupts.pause().is_ok() {}
         let _ = std::fs::remove_dir_all(dir);

@@ -75,12 +75,12 @@ impl<'a> GrantView<'a> {
     /// this as no grant.
     #[must_use]
     pub fn grant(&self) -> Option<Grant> {
-        (0..ATTEMPTS).find_map(|_| self.look())
+        (0..ATTEMPTS).find_map(|_| self.try_grant())
     }
 
     /// One attempt at [`grant`](Self::grant): `None` if the manager is writing.
     #[must_use]
-    pub fn look(&self) -> Option<Grant> {
+    pub fn try_grant(&self) -> Option<Grant> {
         let before = read(self.0, grant::SEQUENCE);
         let seen = Grant {
             deadline_tsc: self.0[grant::DEADLINE_TSC].load(Ordering::Relaxed),
@@ -114,10 +114,10 @@ impl<'a> GrantView<'a> {
 
     /// Whether the client must write to its wake-up eventfd when it changes from idle to busy.
     #[must_use]
-    pub fn armed(&self) -> bool {
+    pub fn wakeup_requested(&self) -> bool {
         // Ordered after the client's own store of its activity: at least one side sees the other's store.
         fence(Ordering::SeqCst);
-        read(self.0, grant::ARMED) != 0
+        read(self.0, grant::WAKEUP_REQUESTED) != 0
     }
 
     /// Whether the client is latency-critical.
@@ -128,8 +128,8 @@ impl<'a> GrantView<'a> {
 
     /// Contenders: how many other processes may use the GPU now.
     #[must_use]
-    pub fn company(&self) -> u64 {
-        read(self.0, grant::COMPANY)
+    pub fn contenders(&self) -> u64 {
+        read(self.0, grant::CONTENDERS)
     }
 
     /// The gate word, whose low half is a futex: the value read by [`gate_word`](Self::gate_word) is the expected value
@@ -176,14 +176,14 @@ impl GrantView<'_> {
 
     /// Requests a wake-up through the client's eventfd when it changes from idle to busy, or cancels the request. The
     /// manager reads the client's activity *after* this.
-    pub fn set_armed(&self, armed: bool) {
-        self.0[grant::ARMED].store(u64::from(armed), Ordering::Release);
+    pub fn set_wakeup_requested(&self, armed: bool) {
+        self.0[grant::WAKEUP_REQUESTED].store(u64::from(armed), Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
     /// Sets the contenders: how many other processes may use the GPU now.
-    pub fn set_company(&self, others: u64) {
-        self.0[grant::COMPANY].store(others, Ordering::Release);
+    pub fn set_contenders(&self, others: u64) {
+        self.0[grant::CONTENDERS].store(others, Ordering::Release);
     }
 
     /// Sets whether the client is latency-critical. Call it after [`Self::set_flags`], which clears this flag.

@@ -25,8 +25,8 @@ fn grant_page_has_the_layout_of_version_2() {
     page.set_flags(Flags { fail_closed: true, tsc_valid: false });
     page.open(111, 222, 7);
     page.set_contended(true);
-    page.set_armed(true);
-    page.set_company(3);
+    page.set_wakeup_requested(true);
+    page.set_contenders(3);
     page.set_gate_word(99);
     let magic = u64::from_le_bytes(*b"SLUICEGR");
     let cold = [(0, magic), (1, 2), (2, 1)];
@@ -75,8 +75,8 @@ fn client_reads_the_words_of_the_manager() {
     page.set_contended(false);
     assert!(!page.contended());
     page.set_gate_word(u32::MAX);
-    page.set_company(1500);
-    assert_eq!((page.gate_word(), page.company()), (u32::MAX, 1500));
+    page.set_contenders(1500);
+    assert_eq!((page.gate_word(), page.contenders()), (u32::MAX, 1500));
     for flags in [(true, false), (false, true), (true, true), (false, false)] {
         page.set_flags(Flags { fail_closed: flags.0, tsc_valid: flags.1 });
         assert_eq!((page.fail_closed(), page.tsc_valid()), flags);
@@ -119,8 +119,8 @@ fn pages_of_version_1_are_read_with_later_words_zero() {
     ReportView::new(&report).init_as(1);
     assert_eq!((GrantView::new(&grant).check(), ReportView::new(&report).check()), (Ok(()), Ok(())));
     assert_eq!((grant[1].load(Relaxed), ReportView::new(&report).version()), (1, 1));
-    assert!(!GrantView::new(&grant).armed());
-    assert_eq!(GrantView::new(&grant).company(), 0);
+    assert!(!GrantView::new(&grant).wakeup_requested());
+    assert_eq!(GrantView::new(&grant).contenders(), 0);
     assert_eq!(ReportView::new(&report).activity(), (false, 0));
 }
 

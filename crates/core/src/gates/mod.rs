@@ -19,7 +19,7 @@ use crate::steering::Activity;
 
 /// The state of the gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Gating {
+pub enum GateState {
     /// No latency-critical process is attached: gates are not needed.
     #[default]
     Unwanted,
@@ -31,7 +31,7 @@ pub enum Gating {
     Forced,
 }
 
-impl Gating {
+impl GateState {
     /// Every label, in the order of [`Self::index`].
     pub const LABELS: [&'static str; 4] = ["unwanted", "open", "closed", "forced"];
 
@@ -63,7 +63,7 @@ impl Gating {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gates {
     policy: GatePolicy,
-    state: Gating,
+    state: GateState,
     /// When activity is to be read again while the gates are closed.
     poll_at: u64,
     /// The time of the last update.
@@ -76,7 +76,7 @@ impl Gates {
     /// Open, without a latency-critical process.
     #[must_use]
     pub fn new(policy: GatePolicy) -> Self {
-        Self { policy, state: Gating::default(), poll_at: 0, updated_at: 0, owed: 0 }
+        Self { policy, state: GateState::default(), poll_at: 0, updated_at: 0, owed: 0 }
     }
 
     /// The state of the gates at `now`, given the activity of the latency-critical processes and until when announced work counts. A
@@ -86,7 +86,7 @@ impl Gates {
         now: u64,
         announced_until: Option<u64>,
         critical: impl Iterator<Item = Activity> + Clone,
-    ) -> Gating {
+    ) -> GateState {
         let now = self.count(now);
         let critical = critical.map(|activity| activity.known_at(now));
         let present = critical.clone().next().is_some();
@@ -97,11 +97,11 @@ impl Gates {
         let busy = opens_at.is_none_or(|opens_at| now < opens_at);
         self.poll_at = self.next_poll(now, opens_at, busy_since, announced_until.is_some());
         self.state = match (present, busy, self.state) {
-            (false, ..) => Gating::Unwanted,
-            (true, false, _) => Gating::Open,
-            (true, true, Gating::Forced) if self.owed > 0 => Gating::Forced,
-            (true, true, Gating::Closed) if self.is_due() => Gating::Forced,
-            (true, true, _) => Gating::Closed,
+            (false, ..) => GateState::Unwanted,
+            (true, false, _) => GateState::Open,
+            (true, true, GateState::Forced) if self.owed > 0 => GateState::Forced,
+            (true, true, GateState::Closed) if self.is_due() => GateState::Forced,
+            (true, true, _) => GateState::Closed,
         };
         self.state
     }
@@ -117,7 +117,7 @@ impl Gates {
 
     /// The state after the last update.
     #[must_use]
-    pub const fn state(&self) -> Gating {
+    pub const fn state(&self) -> GateState {
         self.state
     }
 
@@ -126,10 +126,10 @@ impl Gates {
     pub fn wake_at(&self) -> Option<u64> {
         let soon = |ns: u64| self.updated_at.saturating_add(ns.max(1));
         match self.state {
-            Gating::Unwanted => None,
-            Gating::Open => Some(soon(self.policy.idle_poll_ns)),
-            Gating::Closed => Some(self.poll_at.max(soon(0))),
-            Gating::Forced => Some(soon(time_for(self.owed, self.open_rate()))),
+            GateState::Unwanted => None,
+            GateState::Open => Some(soon(self.policy.idle_poll_ns)),
+            GateState::Closed => Some(self.poll_at.max(soon(0))),
+            GateState::Forced => Some(soon(time_for(self.owed, self.open_rate()))),
         }
     }
 
@@ -138,7 +138,7 @@ impl Gates {
         let elapsed = u128::from(now.saturating_sub(self.updated_at));
         self.updated_at = self.updated_at.max(now);
         self.owed = match self.state {
-            Gating::Closed => self.owed.saturating_add(elapsed * u128::from(self.policy.least_open.ppm())),
+            GateState::Closed => self.owed.saturating_add(elapsed * u128::from(self.policy.least_open.ppm())),
             _ => self.owed.saturating_sub(elapsed * self.open_rate()),
         };
         self.updated_at

@@ -15,27 +15,27 @@ fn idle_since(since_ns: u64) -> Activity {
 #[test]
 fn gates_are_closed_while_a_critical_process_is_busy_and_for_the_idle_time_after_that() {
     let mut gates = Gates::new(GatePolicy::default());
-    assert_eq!((gates.update(S, None, [].into_iter()), gates.wake_at()), (Gating::Unwanted, None));
-    assert_eq!(gates.update(S, None, [idle_since(0)].into_iter()), Gating::Open);
-    assert_eq!(gates.update(S + MS, None, [idle_since(0), BUSY].into_iter()), Gating::Closed);
+    assert_eq!((gates.update(S, None, [].into_iter()), gates.wake_at()), (GateState::Unwanted, None));
+    assert_eq!(gates.update(S, None, [idle_since(0)].into_iter()), GateState::Open);
+    assert_eq!(gates.update(S + MS, None, [idle_since(0), BUSY].into_iter()), GateState::Closed);
     let done = S + 2 * MS;
-    assert_eq!(gates.update(done + 499 * US, None, [idle_since(done)].into_iter()), Gating::Closed);
+    assert_eq!(gates.update(done + 499 * US, None, [idle_since(done)].into_iter()), GateState::Closed);
     assert_eq!(gates.wake_at(), Some(done + 500 * US));
-    assert_eq!(gates.update(done + 500 * US, None, [idle_since(done)].into_iter()), Gating::Open);
+    assert_eq!(gates.update(done + 500 * US, None, [idle_since(done)].into_iter()), GateState::Open);
 }
 
 #[test]
 fn gates_are_closed_for_announced_work_and_opened_if_it_does_not_come() {
     let mut gates = Gates::new(GatePolicy::default());
     let announced = Some(S + 2 * MS);
-    assert_eq!(gates.update(S, announced, [].into_iter()), Gating::Unwanted, "without a process");
-    assert_eq!(gates.update(S, announced, [idle_since(0)].into_iter()), Gating::Closed);
+    assert_eq!(gates.update(S, announced, [].into_iter()), GateState::Unwanted, "without a process");
+    assert_eq!(gates.update(S, announced, [idle_since(0)].into_iter()), GateState::Closed);
     assert!(gates.wake_at() <= Some(S + 2 * MS));
-    assert_eq!(gates.update(S + 2 * MS, announced, [idle_since(0)].into_iter()), Gating::Open);
+    assert_eq!(gates.update(S + 2 * MS, announced, [idle_since(0)].into_iter()), GateState::Open);
     // It comes: from then on it counts as any work does.
-    assert_eq!(gates.update(S + 4 * MS, Some(S + 6 * MS), [idle_since(0)].into_iter()), Gating::Closed);
+    assert_eq!(gates.update(S + 4 * MS, Some(S + 6 * MS), [idle_since(0)].into_iter()), GateState::Closed);
     let work = Activity { busy: true, since_ns: S + 5 * MS };
-    assert_eq!(gates.update(S + 5 * MS, None, [work].into_iter()), Gating::Closed);
+    assert_eq!(gates.update(S + 5 * MS, None, [work].into_iter()), GateState::Closed);
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn short_pauses_inside_requests_leave_the_gates_closed() {
 #[test]
 fn death_of_the_only_busy_process_opens_the_gates() {
     let mut gates = Gates::new(GatePolicy::default());
-    assert_eq!(gates.update(S, None, [BUSY, idle_since(0)].into_iter()), Gating::Closed);
-    assert_eq!(gates.update(S, None, [idle_since(0)].into_iter()), Gating::Open);
-    assert_eq!(gates.update(S, None, [BUSY].into_iter()), Gating::Closed);
-    assert_eq!(gates.update(S, None, [].into_iter()), Gating::Unwanted);
+    assert_eq!(gates.update(S, None, [BUSY, idle_since(0)].into_iter()), GateState::Closed);
+    assert_eq!(gates.update(S, None, [idle_since(0)].into_iter()), GateState::Open);
+    assert_eq!(gates.update(S, None, [BUSY].into_iter()), GateState::Closed);
+    assert_eq!(gates.update(S, None, [].into_iter()), GateState::Unwanted);
 }
 
 /// Updates whenever the gates ask for it. Returns how long they were open and closed, and how often they were forced open.
@@ -111,7 +111,7 @@ fn run_announcing(
     while now < from + span {
         let before = gates.state();
         let state = gates.update(now, announced, activity(now).into_iter());
-        forced += u32::from(state == Gating::Forced && before != Gating::Forced);
+        forced += u32::from(state == GateState::Forced && before != GateState::Forced);
         let next = gates.wake_at().unwrap_or(from + span).min(from + span).max(now + 1);
         if state.is_closed() {
             closed += next - now;

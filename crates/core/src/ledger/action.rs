@@ -5,7 +5,7 @@ use crate::share::Share;
 
 /// How a process's part in a grant ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PeerKind {
+pub enum ReturnKind {
     /// The process returns its grant when its work has drained.
     Returns,
     /// A Gemini peer: its grant ends by timer or with its next request, and is charged as wall time. Overuse after the
@@ -13,12 +13,12 @@ pub enum PeerKind {
     ByTimer,
     /// The channel-group scheduler requests and returns for it, and disables it when the ledger decides so. Charged for
     /// the time that its client was [enabled](crate::ledger::TokenLedger::set_running) under the grant.
-    Steered,
+    HardwareScheduled,
 }
 
 /// Contents of a process's request, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ask {
+pub struct GrantRequest {
     /// Its longest burst; 0: unknown.
     pub burst_ns: u64,
     /// Overuse of the last grant. Counts for peers whose grants end by timer, bounded by the time since.
@@ -31,12 +31,12 @@ pub enum Deadline {
     /// Until this time, nanoseconds.
     At(u64),
     /// Until it is revoked.
-    Standing,
+    Unlimited,
 }
 
 /// How a grant ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
+pub enum GrantEnd {
     /// Every process returned it.
     Returned,
     /// The timer of a peer that cannot return it.
@@ -68,7 +68,7 @@ pub enum Action {
         waited_ns: u64,
     },
     /// Move the deadline of a process: its client's grant was extended.
-    Prolong {
+    Extend {
         /// The process.
         process: ProcessId,
         /// Number of the grant.
@@ -78,7 +78,7 @@ pub enum Action {
     },
     /// The quantum of a hardware-scheduled process has ended: disable it, then call
     /// [`returned`](crate::ledger::TokenLedger::returned).
-    Stop {
+    Disable {
         /// The process.
         process: ProcessId,
     },
@@ -87,7 +87,7 @@ pub enum Action {
         /// The process.
         process: ProcessId,
         /// The reason.
-        why: End,
+        why: GrantEnd,
     },
     /// Report to the processes of a holder whether another client waits.
     Contended {
@@ -107,7 +107,7 @@ pub enum Action {
         /// How long past its deadline it ended.
         overrun_ns: u64,
         /// How it ended.
-        how: End,
+        how: GrantEnd,
     },
 }
 

@@ -1,7 +1,7 @@
 //! Decisions: which grants end by time, which processes join a grant, which client is next.
 
 use super::grant::Member;
-use super::{Action, Candidate, Class, Deadline, End, Grant, PeerKind, TokenLedger};
+use super::{Action, Candidate, Class, Deadline, Grant, GrantEnd, ReturnKind, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
@@ -44,7 +44,7 @@ impl TokenLedger {
     }
 
     /// Ends the grant at `index` if no process is left under it; charges it.
-    pub(super) fn finish_if_empty(&mut self, index: usize, how: End) -> bool {
+    pub(super) fn finish_if_empty(&mut self, index: usize, how: GrantEnd) -> bool {
         if !self.grants[index].members.is_empty() {
             return false;
         }
@@ -52,7 +52,7 @@ impl TokenLedger {
         let mut grant = self.grants.swap_remove(index);
         grant.set_running(false, now);
         // A client that returns it while grants are withheld had no work held back: its report covers all work that ran.
-        if let Some(since) = self.withheld_since.filter(|_| how != End::Returned) {
+        if let Some(since) = self.withheld_since.filter(|_| how != GrantEnd::Returned) {
             grant.add_withheld(since, now);
         }
         let (held, charged) = (grant.held(), grant.charge());
@@ -83,11 +83,11 @@ impl TokenLedger {
     /// Revokes every grant of a client's processes.
     pub(super) fn revoke_all(&mut self, client: ClientId, now: u64) {
         while let Some(index) = self.grants.iter().position(|g| g.client == client) {
-            self.revoke_members(index, now, |_| true, End::Withdrawn);
+            self.revoke_members(index, now, |_| true, GrantEnd::Withdrawn);
         }
         for (id, process) in &mut self.processes {
             if process.client == client && std::mem::take(&mut process.unlimited) {
-                self.actions.push(Action::Revoke { process: *id, why: End::Withdrawn });
+                self.actions.push(Action::Revoke { process: *id, why: GrantEnd::Withdrawn });
             }
         }
         self.mark_idle_if_quiet(client, now);
@@ -112,7 +112,13 @@ impl TokenLedger {
         self.processes.values().any(|p| p.client == client && p.waiting.is_some())
     }
 
-    fn revoke_members(&mut self, index: usize, at: u64, which: impl Fn(&Member) -> bool, why: End) -> bool {
+    fn revoke_members(
+        &mut self,
+        index: usize,
+        at: u64,
+        which: impl Fn(&Member) -> bool,
+        why: GrantEnd,
+    ) -> bool {
         let members: Vec<Member> = self.grants[index].members.iter().copied().filter(|m| which(m)).collect();
         for member in members {
             self.grants[index].leave(member.process, at, None);
@@ -132,7 +138,7 @@ impl TokenLedger {
                     }
                 }
                 let client = self.grants[index].client;
-                if self.revoke_members(index, deadline, |m| m.ends_by_timer(), End::Expired) {
+                if self.revoke_members(index, deadline, |m| m.ends_by_timer(), GrantEnd::Expired) {
                     self.linger(client, deadline.saturating_add(self.policy.timer_linger_ns));
                     continue;
                 }
@@ -140,7 +146,10 @@ impl TokenLedger {
             }
             let suspended = self.withheld_since.is_some() && self.grants[index].can_be_suspended();
             let overdue = self.grants[index].overdue_at(self.policy.return_timeout_ns);
-            if !suspended && now >= overdue && self.revoke_members(index, now, |_| true, End::NotReturned) {
+            if !suspended
+                && now >= overdue
+                && self.revoke_members(index, now, |_| true, GrantEnd::NotReturned)
+            {
                 continue;
             }
             index += 1;
@@ -165,7 +174,7 @@ impl TokenLedger {
                     process: *id,
                     client: process.client,
                     epoch: self.epoch,
-                    deadline: Deadline::Standing,
+                    deadline: Deadline::Unlimited,
                     waited_ns: now.saturating_sub(waiting.since),
                 });
             }
@@ -178,16 +187,16 @@ impl TokenLedger {
             let left = self.grants[index].deadline.saturating_sub(now);
             let least = self.policy.join_min_ns.max(1);
             self.admit(index, now, |kind, burst| match kind {
-                PeerKind::Returns | PeerKind::Steered => left >= least,
-                PeerKind::ByTimer => left > 0 && burst <= left,
+                ReturnKind::Returns | ReturnKind::HardwareScheduled => left >= least,
+                ReturnKind::ByTimer => left > 0 && burst <= left,
             });
         }
     }
 
     /// Admits the waiting processes of the grant's client for which `enough(kind, burst)` holds.
-    fn admit(&mut self, index: usize, now: u64, enough: impl Fn(PeerKind, u64) -> bool) {
+    fn admit(&mut self, index: usize, now: u64, enough: impl Fn(ReturnKind, u64) -> bool) {
         let withheld = self.withheld_since.is_some();
-        let may = |kind: PeerKind| !withheld || kind == PeerKind::Steered;
+        let may = |kind: ReturnKind| !withheld || kind == ReturnKind::HardwareScheduled;
         let grant = &mut self.grants[index];
         let client = grant.client;
         for (id, process) in self.processes.iter_mut().filter(|(_, p)| p.client == client) {
@@ -198,7 +207,7 @@ impl TokenLedger {
             };
             process.waiting = None;
             if !grant.members.iter().any(|m| m.process == *id) {
-                let gated = process.gated && process.kind == PeerKind::Returns;
+                let gated = process.gated && process.kind == ReturnKind::Returns;
                 grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false, gated });
             }
             self.actions.push(Action::Grant {
@@ -253,7 +262,7 @@ impl TokenLedger {
     fn grant(&mut self, id: ClientId, now: u64) {
         let burst = self.processes.values().filter(|p| p.client == id).map(|p| p.burst_ns).max().unwrap_or(0);
         let mut candidates = self.processes.values().filter(|p| p.client == id && self.is_grantable(p));
-        let hardware_scheduled = candidates.all(|p| p.kind == PeerKind::Steered);
+        let hardware_scheduled = candidates.all(|p| p.kind == ReturnKind::HardwareScheduled);
         let Some(client) = self.clients.get_mut(&id) else { return };
         let quota = if hardware_scheduled {
             self.policy.quantum_ns(client.spec.limit)
@@ -272,7 +281,7 @@ impl TokenLedger {
     /// it may not be extended.
     fn extension_at(&self, grant: &Grant) -> Option<u64> {
         let unlimited = self.clients.get(&grant.client).is_some_and(|c| c.spec.limit == Share::ONE);
-        let returns = grant.members.iter().all(|m| m.kind == PeerKind::Returns);
+        let returns = grant.members.iter().all(|m| m.kind == ReturnKind::Returns);
         let total = grant.deadline.saturating_add(self.policy.quota.base_ns).saturating_sub(grant.start);
         let allowed = self.policy.extend_ahead_ns > 0
             && unlimited
@@ -294,7 +303,7 @@ impl TokenLedger {
             grant.deadline = grant.deadline.saturating_add(self.policy.quota.base_ns);
             grant.uncontended_until = now;
             let (epoch, deadline) = (grant.epoch, grant.deadline);
-            self.actions.extend(grant.members.iter().map(|m| Action::Prolong {
+            self.actions.extend(grant.members.iter().map(|m| Action::Extend {
                 process: m.process,
                 epoch,
                 deadline,

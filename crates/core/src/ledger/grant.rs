@@ -1,6 +1,6 @@
 //! One running grant of a best-effort client: its deadline, the processes under it and their reports.
 
-use super::action::PeerKind;
+use super::action::ReturnKind;
 use crate::ids::{ClientId, ProcessId};
 
 /// A process under a grant that has not returned it.
@@ -8,7 +8,7 @@ use crate::ids::{ClientId, ProcessId};
 pub(super) struct Member {
     pub(super) process: ProcessId,
     pub(super) joined: u64,
-    pub(super) kind: PeerKind,
+    pub(super) kind: ReturnKind,
     /// It is being disabled.
     pub(super) stopping: bool,
     /// Its work is held back while grants are withheld.
@@ -18,11 +18,11 @@ pub(super) struct Member {
 impl Member {
     /// Its part ends by timer at the deadline (a peer that cannot send YIELD).
     pub(super) fn ends_by_timer(&self) -> bool {
-        self.kind == PeerKind::ByTimer
+        self.kind == ReturnKind::ByTimer
     }
 
     pub(super) fn is_hardware_scheduled(&self) -> bool {
-        self.kind == PeerKind::Steered
+        self.kind == ReturnKind::HardwareScheduled
     }
 }
 
@@ -84,7 +84,7 @@ impl Grant {
     }
 
     /// Changes the kind of a process under it. Time before the process became hardware-scheduled is charged as held.
-    pub(super) fn set_kind(&mut self, process: ProcessId, kind: PeerKind, now: u64) {
+    pub(super) fn set_kind(&mut self, process: ProcessId, kind: ReturnKind, now: u64) {
         let Some(member) = self.members.iter_mut().find(|member| member.process == process) else { return };
         member.kind = kind;
         if member.is_hardware_scheduled() {

@@ -1,7 +1,7 @@
 //! Hardware-scheduled processes: the channel-group scheduler requests and returns grants for them, and disables them
 //! when their quantum ends.
 
-use super::{Action, End, PeerKind, Policy, Refused, TokenLedger};
+use super::{Action, GrantEnd, Policy, Refused, ReturnKind, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
@@ -9,7 +9,7 @@ impl Policy {
     /// The quantum of a client with this limit.
     pub(super) fn quantum_ns(&self, limit: Share) -> u64 {
         let limited = if limit == Share::ONE { u64::MAX } else { limit.of(self.quota.limit_period_ns) };
-        self.turn_ns.min(limited).max(self.min_turn_ns.min(self.turn_ns))
+        self.quantum_ns.min(limited).max(self.min_quantum_ns.min(self.quantum_ns))
     }
 }
 
@@ -19,7 +19,7 @@ impl TokenLedger {
     ///
     /// # Errors
     /// When the process is unknown.
-    pub fn set_kind(&mut self, process: ProcessId, kind: PeerKind, now: u64) -> Result<(), Refused> {
+    pub fn set_kind(&mut self, process: ProcessId, kind: ReturnKind, now: u64) -> Result<(), Refused> {
         let now = self.at(now);
         let entry = self.processes.get_mut(&process).ok_or(Refused::UnknownProcess(process))?;
         let (client, before) = (entry.client, std::mem::replace(&mut entry.kind, kind));
@@ -27,12 +27,12 @@ impl TokenLedger {
             return Ok(());
         }
         let index = self.grants.iter().position(|g| g.client == client);
-        if before == PeerKind::Steered {
+        if before == ReturnKind::HardwareScheduled {
             entry.waiting = None;
             if let Some(index) = index
                 && self.grants[index].leave(process, now, None)
             {
-                self.finish_if_empty(index, End::Withdrawn);
+                self.finish_if_empty(index, GrantEnd::Withdrawn);
             }
             self.mark_idle_if_quiet(client, now);
         } else if let Some(index) = index {
@@ -42,7 +42,7 @@ impl TokenLedger {
     }
 
     /// A channel group of a client is enabled from `now` on, or none any more.
-    pub fn set_running(&mut self, client: ClientId, running: bool, now: u64) {
+    pub fn set_enabled(&mut self, client: ClientId, running: bool, now: u64) {
         let now = self.at(now);
         if let Some(entry) = self.clients.get_mut(&client) {
             entry.running = running;
@@ -64,7 +64,7 @@ impl TokenLedger {
         let members = self.grants[index].members.iter_mut();
         for member in members.filter(|member| member.is_hardware_scheduled() && !member.stopping) {
             member.stopping = true;
-            self.actions.push(Action::Stop { process: member.process });
+            self.actions.push(Action::Disable { process: member.process });
         }
     }
 
@@ -86,7 +86,7 @@ impl TokenLedger {
             held_ns: held,
             charged_ns: charged,
             overrun_ns: 0,
-            how: End::Continued,
+            how: GrantEnd::Continued,
         });
     }
 
@@ -99,7 +99,7 @@ impl TokenLedger {
         grant.deadline = now.saturating_add(self.policy.quantum_ns(limit));
         grant.epoch = self.epoch;
         let (epoch, deadline) = (grant.epoch, grant.deadline);
-        let prolong = |process| Action::Prolong { process, epoch, deadline };
+        let prolong = |process| Action::Extend { process, epoch, deadline };
         self.actions.extend(grant.members.iter().map(|member| prolong(member.process)));
     }
 }

@@ -30,7 +30,7 @@ mod selection;
 mod tests;
 mod withheld_grants;
 
-pub use action::{Action, Ask, Deadline, End, PeerKind, Refused, Returned, Usage};
+pub use action::{Action, Deadline, GrantEnd, GrantRequest, Refused, ReturnKind, Returned, Usage};
 pub use policy::{Class, ClientSpec, Policy};
 pub use selection::Candidate;
 
@@ -50,7 +50,7 @@ struct Waiting {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Process {
     client: ClientId,
-    kind: PeerKind,
+    kind: ReturnKind,
     waiting: Option<Waiting>,
     /// The longest burst in its last request.
     burst_ns: u64,
@@ -132,7 +132,7 @@ impl TokenLedger {
         &mut self,
         process: ProcessId,
         client: ClientId,
-        kind: PeerKind,
+        kind: ReturnKind,
     ) -> Result<(), Refused> {
         if !self.clients.contains_key(&client) {
             return Err(Refused::UnknownClient(client));
@@ -154,11 +154,11 @@ impl TokenLedger {
     ///
     /// # Errors
     /// When the process is unknown.
-    pub fn request(&mut self, process: ProcessId, now: u64, ask: Ask) -> Result<(), Refused> {
+    pub fn request(&mut self, process: ProcessId, now: u64, ask: GrantRequest) -> Result<(), Refused> {
         let now = self.at(now);
         let entry = self.processes.get_mut(&process).ok_or(Refused::UnknownProcess(process))?;
         let client_id = entry.client;
-        let hardware_scheduled = entry.kind == PeerKind::Steered;
+        let hardware_scheduled = entry.kind == ReturnKind::HardwareScheduled;
         if hardware_scheduled && self.grants.iter().any(|g| g.members.iter().any(|m| m.process == process)) {
             return Ok(());
         }
@@ -166,7 +166,7 @@ impl TokenLedger {
         let late =
             entry.timer_ended.take().map(|ended| (ended, ask.overuse_ns.min(now.saturating_sub(ended))));
         entry.waiting.get_or_insert(Waiting { since: now, burst_ns: 0 }).burst_ns = ask.burst_ns;
-        let by_timer = entry.kind == PeerKind::ByTimer;
+        let by_timer = entry.kind == ReturnKind::ByTimer;
         let client = self.clients.get_mut(&client_id).ok_or(Refused::UnknownClient(client_id))?;
         if let Some((ended, overuse)) = late {
             client.charge(ended, ended + overuse, overuse, overuse);
@@ -177,7 +177,7 @@ impl TokenLedger {
             && !enough(&self.grants[grant])
             && self.grants[grant].leave(process, now, None)
         {
-            self.finish_if_empty(grant, End::Returned);
+            self.finish_if_empty(grant, GrantEnd::Returned);
         }
         Ok(())
     }
@@ -203,7 +203,7 @@ impl TokenLedger {
             return Ok(Returned::NothingHeld);
         }
         let at_deadline = now >= self.grants[index].deadline;
-        if self.finish_if_empty(index, End::Returned) && at_deadline {
+        if self.finish_if_empty(index, GrantEnd::Returned) && at_deadline {
             self.linger(client_id, now.saturating_add(self.policy.linger_ns));
         }
         Ok(Returned::Accepted)
@@ -216,13 +216,13 @@ impl TokenLedger {
         if let Some(index) = self.grants.iter().position(|g| g.client == entry.client)
             && self.grants[index].leave(process, now, None)
         {
-            self.finish_if_empty(index, End::ProcessGone);
+            self.finish_if_empty(index, GrantEnd::ProcessGone);
         }
         self.mark_idle_if_quiet(entry.client, now);
     }
 
     /// Charges a client with an unlimited grant for `used_ns` of GPU time (at most the span) between `from` and `to`.
-    pub fn charge_standing(&mut self, client: ClientId, from: u64, to: u64, used_ns: u64) {
+    pub fn charge_unlimited(&mut self, client: ClientId, from: u64, to: u64, used_ns: u64) {
         let to = self.at(to);
         if let Some(client) = self.clients.get_mut(&client) {
             let used = used_ns.min(to.saturating_sub(from));

@@ -61,9 +61,9 @@ pub struct Policy {
     /// Quantum: length of grants of clients whose processes are all hardware-scheduled. A hand-off costs about 1 ms of
     /// driver time, so the quantum does not adapt to bursts. A limited client gets limit × `limit_period_ns` if that is
     /// less. Default 50 ms.
-    pub turn_ns: u64,
+    pub quantum_ns: u64,
     /// The shortest quantum. Default 30 ms.
-    pub min_turn_ns: u64,
+    pub min_quantum_ns: u64,
 }
 
 impl Default for Policy {
@@ -81,8 +81,8 @@ impl Default for Policy {
             limit_wait_ns: 1_000_000_000,
             extend_ahead_ns: 5_000_000,
             longest_extended_ns: 2_000_000_000,
-            turn_ns: 50_000_000,
-            min_turn_ns: 30_000_000,
+            quantum_ns: 50_000_000,
+            min_quantum_ns: 30_000_000,
         }
     }
 }

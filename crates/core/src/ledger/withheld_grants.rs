@@ -1,7 +1,7 @@
 //! Withholding grants, while the submitted work of best-effort processes is held back by their gates.
 
 use super::grant::Grant;
-use super::{PeerKind, Process, TokenLedger};
+use super::{Process, ReturnKind, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
 
 impl TokenLedger {
@@ -31,7 +31,7 @@ impl TokenLedger {
 
     /// A process continued to run while grants were withheld, against its report: its grant is charged as never
     /// suspended.
-    pub fn set_ungated(&mut self, process: ProcessId) {
+    pub fn mark_ran_on(&mut self, process: ProcessId) {
         self.set_gated(process, false);
         let holds = |grant: &&mut Grant| grant.members.iter().any(|member| member.process == process);
         for grant in self.grants.iter_mut().filter(holds) {
@@ -46,8 +46,8 @@ impl TokenLedger {
     }
 
     /// Whether a process of this kind may get a grant now.
-    pub(super) fn may_be_granted(&self, kind: PeerKind) -> bool {
-        self.withheld_since.is_none() || kind == PeerKind::Steered
+    pub(super) fn may_be_granted(&self, kind: ReturnKind) -> bool {
+        self.withheld_since.is_none() || kind == ReturnKind::HardwareScheduled
     }
 
     /// Whether a process waits for a grant that it may get now.

@@ -2,7 +2,7 @@
 
 use super::mistake::{Mistake, Place};
 use super::quantity::parse_bytes;
-use super::{ClientEntry, NAME_MAX, Reading};
+use super::{ClientEntry, NAME_MAX, ParseOptions};
 use crate::ledger::Class;
 use crate::share::{Share, ShareError, WHOLE_PPM};
 use std::collections::BTreeMap;
@@ -21,7 +21,11 @@ pub(super) struct RawEntry {
 const SHARE: &str = "a share of one GPU between 0 and 1, such as 0.3 or 30%";
 
 /// Turns raw entries into clients and appends every mistake to `mistakes`.
-pub(super) fn check(raw: Vec<RawEntry>, reading: Reading, mistakes: &mut Vec<Mistake>) -> Vec<ClientEntry> {
+pub(super) fn check(
+    raw: Vec<RawEntry>,
+    reading: ParseOptions,
+    mistakes: &mut Vec<Mistake>,
+) -> Vec<ClientEntry> {
     let mut seen: BTreeMap<String, Place> = BTreeMap::new();
     let mut clients = Vec::with_capacity(raw.len());
     let mut requests = Vec::new();
@@ -88,11 +92,17 @@ fn share(text: &str, name: &str, place: &Place, mistakes: &mut Vec<Mistake>) -> 
     None
 }
 
-fn check_order(request: Share, limit: Share, place: &Place, reading: Reading, mistakes: &mut Vec<Mistake>) {
+fn check_order(
+    request: Share,
+    limit: Share,
+    place: &Place,
+    reading: ParseOptions,
+    mistakes: &mut Vec<Mistake>,
+) {
     if request <= limit {
         return;
     }
-    let hint = if reading.swapped {
+    let hint = if reading.limit_first {
         "a limit of at least the request (the file is read with --swapped: limit first; this line does not look swapped)"
     } else {
         "a limit of at least the request (KubeShare 2.0 writes the two in the other order; --swapped reads such files)"

@@ -1,11 +1,11 @@
 //! Gemini's notation: a count, then that many lines `NAME REQUEST LIMIT GPU_MEM`, words separated by white space.
 
-use super::Reading;
+use super::ParseOptions;
 use super::check::RawEntry;
 use super::mistake::{Mistake, Place};
 
 /// Splits the text into entries. Empty lines are skipped; anything else that Gemini would misread is a mistake.
-pub(super) fn read(text: &str, reading: Reading) -> (Vec<RawEntry>, Vec<Mistake>) {
+pub(super) fn read(text: &str, reading: ParseOptions) -> (Vec<RawEntry>, Vec<Mistake>) {
     let mut mistakes = Vec::new();
     let mut lines =
         text.lines().enumerate().map(|(n, line)| (n + 1, line)).filter(|(_, l)| !l.trim().is_empty());
@@ -32,10 +32,11 @@ pub(super) fn read(text: &str, reading: Reading) -> (Vec<RawEntry>, Vec<Mistake>
     (entries, mistakes)
 }
 
-fn entry(line: usize, text: &str, reading: Reading, mistakes: &mut Vec<Mistake>) -> Option<RawEntry> {
+fn entry(line: usize, text: &str, reading: ParseOptions, mistakes: &mut Vec<Mistake>) -> Option<RawEntry> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [name, first, second, memory] = words[..] else {
-        let order = if reading.swapped { "NAME LIMIT REQUEST GPU_MEM" } else { "NAME REQUEST LIMIT GPU_MEM" };
+        let order =
+            if reading.limit_first { "NAME LIMIT REQUEST GPU_MEM" } else { "NAME REQUEST LIMIT GPU_MEM" };
         let field = format!("client {:?}", words.first().unwrap_or(&""));
         mistakes.push(Mistake::new(
             Some(line),
@@ -45,7 +46,7 @@ fn entry(line: usize, text: &str, reading: Reading, mistakes: &mut Vec<Mistake>)
         ));
         return None;
     };
-    let (request, limit) = if reading.swapped { (second, first) } else { (first, second) };
+    let (request, limit) = if reading.limit_first { (second, first) } else { (first, second) };
     Some(RawEntry {
         place: Place { line: Some(line), path: name.to_owned() },
         name: Some(name.to_owned()),

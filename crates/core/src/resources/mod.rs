@@ -50,16 +50,16 @@ pub struct Resources {
 
 /// Options for reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct ParseOptions {
     /// Lines of Gemini's notation have LIMIT before REQUEST, as KubeShare 2.0 writes them.
-    pub swapped: bool,
+    pub limit_first: bool,
 }
 
 /// Reads a resource file in either notation.
 ///
 /// # Errors
 /// Every mistake in the file, with its place, the value found and the values expected.
-pub fn parse(text: &str, reading: Reading) -> Result<Resources, Mistakes> {
+pub fn parse(text: &str, reading: ParseOptions) -> Result<Resources, Mistakes> {
     let first = text.split_whitespace().next().unwrap_or("");
     let is_yaml = first.contains(':') || first.starts_with(['#', '-', '{', '%']);
     let (entries, mut mistakes) = if is_yaml { yaml::read(text) } else { gemini::read(text, reading) };

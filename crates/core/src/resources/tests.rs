@@ -1,13 +1,13 @@
 //! Resource files, right and wrong.
 
-use super::{Class, ClientEntry, Mistakes, Reading, Resources, parse};
+use super::{Class, ClientEntry, Mistakes, ParseOptions, Resources, parse};
 use crate::share::Share;
 use proptest::prelude::*;
 
-const SWAPPED: Reading = Reading { swapped: true };
+const SWAPPED: ParseOptions = ParseOptions { limit_first: true };
 
 fn read(text: &str) -> Result<Resources, Mistakes> {
-    parse(text, Reading::default())
+    parse(text, ParseOptions::default())
 }
 
 fn entry(name: &str, request: f64, limit: f64, memory: u64, class: Class) -> ClientEntry {

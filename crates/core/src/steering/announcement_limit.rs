@@ -10,15 +10,15 @@ const PERIOD_NS: u64 = 100_000_000;
 
 /// Announcements that one client may still make. Begins full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Allowance(RateLimiter);
+pub struct AnnouncementLimit(RateLimiter);
 
-impl Default for Allowance {
+impl Default for AnnouncementLimit {
     fn default() -> Self {
         Self(RateLimiter::full(Rate::one_per(BURST, PERIOD_NS)))
     }
 }
 
-impl Allowance {
+impl AnnouncementLimit {
     /// Takes the announcement of this many groups. Returns `false` and takes nothing if fewer are left.
     pub fn take(&mut self, groups: usize, now: u64) -> bool {
         self.0.try_take(u64::try_from(groups).unwrap_or(u64::MAX), now)
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn sixty_four_groups_at_once_and_ten_a_second_after_that() {
-        let mut limit = Allowance::default();
+        let mut limit = AnnouncementLimit::default();
         assert!(limit.take(60, S));
         assert!(!limit.take(5, S));
         assert!(limit.take(4, S));

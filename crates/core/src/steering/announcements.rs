@@ -2,13 +2,13 @@
 
 use super::activity::Activity;
 use super::control::GroupId;
-use super::process::{Process, Turn};
-use super::scheduler::Steering;
+use super::process::{Process, QuantumState};
+use super::scheduler::ChannelGroupScheduler;
 use crate::ids::{ClientId, ProcessId};
-use crate::ledger::{Class, PeerKind, TokenLedger};
+use crate::ledger::{Class, ReturnKind, TokenLedger};
 use std::collections::BTreeSet;
 
-impl Steering {
+impl ChannelGroupScheduler {
     /// A process announces all its groups, in place of those that it announced before.
     ///
     /// A latency-critical process is announced even without a group that can be controlled. A best-effort process
@@ -34,7 +34,7 @@ impl Steering {
             groups.iter().for_each(|group| self.reconciler.release(*group));
         }
         if refused && class == Class::BestEffort {
-            self.leave(id, tokens, now);
+            self.remove_process(id, tokens, now);
             return false;
         }
         let groups = if refused { Vec::new() } else { groups };
@@ -44,7 +44,7 @@ impl Steering {
             limited: tokens.is_limited(client),
             groups: Vec::new(),
             activity: Activity::UNKNOWN,
-            quantum: Turn::Idle,
+            quantum: QuantumState::Idle,
             ended_at: None,
             enabled_since: None,
             disabled_at: now,
@@ -52,8 +52,8 @@ impl Steering {
         };
         let process = self.processes.entry(id).or_insert(new);
         process.groups = groups;
-        if class == Class::BestEffort && tokens.set_kind(id, PeerKind::Steered, now).is_ok() {
-            process.quantum = if tokens.holds(id) { Turn::Granted } else { process.quantum };
+        if class == Class::BestEffort && tokens.set_kind(id, ReturnKind::HardwareScheduled, now).is_ok() {
+            process.quantum = if tokens.holds(id) { QuantumState::Granted } else { process.quantum };
         }
         self.update_running(id, tokens, now);
         true
@@ -79,13 +79,13 @@ impl Steering {
 
     /// A process has disconnected. It may be about to end: its groups are released after a delay, unless they are
     /// [forgotten](Self::forget) or announced again by then.
-    pub fn part(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
+    pub fn disconnect(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
         let groups = self.processes.get_mut(&id).map(|process| std::mem::take(&mut process.groups));
         for group in groups.into_iter().flatten() {
             self.reconciler.freeze(group);
             self.disconnected.insert(group, now.saturating_add(self.policy.disconnect_ns));
         }
-        self.leave(id, tokens, now);
+        self.remove_process(id, tokens, now);
     }
 
     /// Releases the groups of processes that disconnected long enough ago and still live.
@@ -98,18 +98,18 @@ impl Steering {
     }
 
     /// A process has left, or its class or client changed: its groups are released.
-    pub fn leave(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
+    pub fn remove_process(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
         let Some(process) = self.processes.remove(&id) else { return };
         process.groups.iter().for_each(|group| self.reconciler.release(*group));
         if process.is_best_effort() {
             // It may have left the ledger already.
-            let _ = tokens.set_kind(id, PeerKind::Returns, now);
+            let _ = tokens.set_kind(id, ReturnKind::Returns, now);
             self.update_client_running(process.client, tokens, now);
         }
     }
 
     /// Removes a group whose process has ended.
-    pub fn forget(&mut self, group: GroupId) {
+    pub fn forget_group(&mut self, group: GroupId) {
         self.reconciler.forget(group);
         self.last_choice.remove(&group);
         self.disconnected.remove(&group);
@@ -120,12 +120,12 @@ impl Steering {
     }
 
     /// Clears the failure of a client, so that it may announce groups again. Returns whether there was one.
-    pub fn pardon(&mut self, client: ClientId) -> bool {
+    pub fn clear_failure(&mut self, client: ClientId) -> bool {
         self.failed_clients.remove(&client)
     }
 
     /// Restores the failure that [`Self::pardon`] cleared, if it did. Groups announced in between stay.
-    pub fn pardoned_until_now(&mut self, client: ClientId, pardoned: bool) {
+    pub fn restore_failure(&mut self, client: ClientId, pardoned: bool) {
         if pardoned {
             self.failed_clients.insert(client);
         }
@@ -133,7 +133,7 @@ impl Steering {
 
     /// Whether a control of a client has failed, so that its processes are not hardware-scheduled.
     #[must_use]
-    pub fn has_given_up(&self, client: ClientId) -> bool {
+    pub fn has_failed(&self, client: ClientId) -> bool {
         self.failed_clients.contains(&client)
     }
 

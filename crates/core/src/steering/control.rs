@@ -1,6 +1,6 @@
 //! What can be done to a channel group.
 
-use super::policy::DEFAULT_US;
+use super::policy::DEFAULT_SLICE_US;
 
 /// A channel group, as its owner numbers it. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,21 +17,21 @@ pub struct Setting {
 
 impl Setting {
     /// The setting that the driver gives to a new group.
-    pub const FREE: Self = Self { enabled: true, slice_us: DEFAULT_US };
+    pub const FREE: Self = Self { enabled: true, slice_us: DEFAULT_SLICE_US };
 }
 
 /// One kind of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
+pub enum ControlOp {
     /// Set the time slice, microseconds.
     SetSlice(u64),
     /// Disable its channels: no work of the group runs when the control returns.
-    Stop,
+    Disable,
     /// Enable its channels.
-    Start,
+    Enable,
 }
 
-impl Op {
+impl ControlOp {
     /// Every label, in the order of [`Self::index`].
     pub const LABELS: [&'static str; 3] = ["slice", "stop", "start"];
 
@@ -40,8 +40,8 @@ impl Op {
     pub const fn index(self) -> usize {
         match self {
             Self::SetSlice(_) => 0,
-            Self::Stop => 1,
-            Self::Start => 2,
+            Self::Disable => 1,
+            Self::Enable => 2,
         }
     }
 }
@@ -52,12 +52,12 @@ pub struct Control {
     /// The group.
     pub group: GroupId,
     /// The operation.
-    pub op: Op,
+    pub op: ControlOp,
 }
 
 /// Result of a control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum ControlOutcome {
     /// The driver reported success.
     Done,
     /// The driver refused, or the result is unknown.

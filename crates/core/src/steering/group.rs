@@ -1,7 +1,7 @@
 //! One channel group: its wanted setting, its known setting, and the next control that brings them together.
 
-use super::control::{Op, Outcome, Setting};
-use super::policy::{DEFAULT_US, TINY_US};
+use super::control::{ControlOp, ControlOutcome, Setting};
+use super::policy::{DEFAULT_SLICE_US, TINY_SLICE_US};
 
 /// How often each operation is tried on a group that is being released.
 const TRIES: u8 = 2;
@@ -87,7 +87,7 @@ impl Group {
 
     /// It has the setting that the driver gives to a new group.
     pub(super) fn is_free(&self, others: Others) -> bool {
-        self.enabled == Some(true) && (others.no_slices || self.slice_us == Some(DEFAULT_US))
+        self.enabled == Some(true) && (others.no_slices || self.slice_us == Some(DEFAULT_SLICE_US))
     }
 
     /// It was announced: it is under control from now on, and its setting is unknown.
@@ -105,53 +105,55 @@ impl Group {
     /// The first slice that is set is a safe one, so a group whose slice was never set has no tiny one. Therefore
     /// announcing a group that does not exist does not lengthen the slices of other clients.
     fn may_be_tiny(&self) -> bool {
-        self.slice_us.map_or(self.slice_was_set, |us| us < TINY_US)
+        self.slice_us.map_or(self.slice_was_set, |us| us < TINY_SLICE_US)
     }
 
     /// The next control for this group.
-    pub(super) fn step(&self, others: Others) -> Option<(Urgency, Op)> {
+    pub(super) fn step(&self, others: Others) -> Option<(Urgency, ControlOp)> {
         if self.frozen {
             return None;
         }
         let Setting { enabled, slice_us } = self.want;
         let safe_only = others.permanent || !self.slice_was_set;
-        let slice_us = if safe_only { slice_us.max(TINY_US) } else { slice_us };
+        let slice_us = if safe_only { slice_us.max(TINY_SLICE_US) } else { slice_us };
         let slice_done = others.no_slices || self.slice_us == Some(slice_us) || self.slice_failures >= TRIES;
         let enabled_done = self.enabled == Some(enabled) || self.run_failures >= TRIES;
         if !enabled && !enabled_done {
-            return Some((Urgency::Stop, Op::Stop));
+            return Some((Urgency::Stop, ControlOp::Disable));
         }
         if !slice_done && self.may_run() {
             // A tiny slice waits until no other group has one. Until then an unknown slice is replaced by a safe one.
-            return match slice_us < TINY_US && others.tiny {
-                true if self.slice_us.is_none() => Some((Urgency::Unknown, Op::SetSlice(DEFAULT_US))),
+            return match slice_us < TINY_SLICE_US && others.tiny {
+                true if self.slice_us.is_none() => {
+                    Some((Urgency::Unknown, ControlOp::SetSlice(DEFAULT_SLICE_US)))
+                }
                 true => None,
-                false => Some((Urgency::Running, Op::SetSlice(slice_us))),
+                false => Some((Urgency::Running, ControlOp::SetSlice(slice_us))),
             };
         }
         if !slice_done {
             let urgency = if enabled { Urgency::Start } else { Urgency::Later };
-            return Some((urgency, Op::SetSlice(slice_us)));
+            return Some((urgency, ControlOp::SetSlice(slice_us)));
         }
         let safe = !self.may_be_tiny() || !others.tiny;
-        (enabled && !enabled_done && safe).then_some((Urgency::Start, Op::Start))
+        (enabled && !enabled_done && safe).then_some((Urgency::Start, ControlOp::Enable))
     }
 
     /// Records the result of a control.
-    pub(super) fn done(&mut self, op: Op, outcome: Outcome) {
-        let failed = outcome == Outcome::Failed;
+    pub(super) fn done(&mut self, op: ControlOp, outcome: ControlOutcome) {
+        let failed = outcome == ControlOutcome::Failed;
         match op {
-            Op::SetSlice(us) => {
+            ControlOp::SetSlice(us) => {
                 self.slice_us = (!failed).then_some(us);
                 self.slice_was_set |= !failed;
             }
-            Op::Stop => self.enabled = (!failed).then_some(false),
-            Op::Start => self.enabled = (!failed).then_some(true),
+            ControlOp::Disable => self.enabled = (!failed).then_some(false),
+            ControlOp::Enable => self.enabled = (!failed).then_some(true),
         }
         if failed && self.releasing {
             match op {
-                Op::SetSlice(_) => self.slice_failures += 1,
-                Op::Stop | Op::Start => self.run_failures += 1,
+                ControlOp::SetSlice(_) => self.slice_failures += 1,
+                ControlOp::Disable | ControlOp::Enable => self.run_failures += 1,
             }
         }
         if std::mem::take(&mut self.reannounced) {

@@ -2,7 +2,7 @@
 //! µs.
 
 use super::activity::Activity;
-use super::policy::SteeringPolicy;
+use super::policy::ChannelGroupPolicy;
 
 /// Opens at a good moment or when the longest wait has passed, and stays open as long as one hand-off takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ impl HandOffWindow {
     /// Whether a hand-off may proceed now. If not, the hand-off waits for the window from now on.
     pub(super) fn is_open(
         &mut self,
-        policy: &SteeringPolicy,
+        policy: &ChannelGroupPolicy,
         now: u64,
         critical: impl Iterator<Item = Activity> + Clone,
     ) -> bool {
@@ -41,7 +41,7 @@ impl HandOffWindow {
     }
 
     /// When to poll the window again, if a hand-off waits.
-    pub(super) fn wake_at(&self, policy: &SteeringPolicy, now: u64) -> Option<u64> {
+    pub(super) fn wake_at(&self, policy: &ChannelGroupPolicy, now: u64) -> Option<u64> {
         let requested_at = self.requested_at?;
         let longest = requested_at.saturating_add(policy.window_wait_ns);
         Some(now.saturating_add(policy.window_poll_ns).min(longest))
@@ -55,7 +55,7 @@ impl HandOffWindow {
 
 /// All processes are idle, and the last one to become idle has just finished a request or has been idle for long. In
 /// between, the next request may be about to arrive.
-fn is_good_moment(policy: &SteeringPolicy, now: u64, critical: impl Iterator<Item = Activity>) -> bool {
+fn is_good_moment(policy: &ChannelGroupPolicy, now: u64, critical: impl Iterator<Item = Activity>) -> bool {
     let mut shortest = u64::MAX;
     for activity in critical {
         match activity.idle_for(now) {

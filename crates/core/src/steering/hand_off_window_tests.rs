@@ -4,7 +4,7 @@ const US: u64 = 1000;
 const MS: u64 = 1_000_000;
 
 fn open(window: &mut HandOffWindow, now: u64, critical: &[Activity]) -> bool {
-    window.is_open(&SteeringPolicy::default(), now, critical.iter().copied())
+    window.is_open(&ChannelGroupPolicy::default(), now, critical.iter().copied())
 }
 
 const BUSY: Activity = Activity { busy: true, since_ns: 0 };
@@ -38,7 +38,7 @@ fn window_is_forced_open_after_the_longest_wait() {
     let mut window = HandOffWindow::default();
     let at = 1000 * MS;
     assert!(!open(&mut window, at, &[BUSY]));
-    let policy = SteeringPolicy::default();
+    let policy = ChannelGroupPolicy::default();
     assert_eq!(window.wake_at(&policy, at), Some(at + 250 * US));
     assert_eq!(window.wake_at(&policy, at + 20 * MS - 1), Some(at + 20 * MS));
     assert!(!open(&mut window, at + 20 * MS - 1, &[BUSY]));

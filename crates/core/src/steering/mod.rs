@@ -34,10 +34,10 @@ mod scheduler;
 mod tests;
 
 pub use activity::Activity;
-pub use announcement_limit::Allowance;
-pub use control::{Control, GroupId, Op, Outcome, Setting};
-pub use policy::{DEFAULT_US, SteeringPolicy, TINY_US};
-pub use process::Turn;
+pub use announcement_limit::AnnouncementLimit;
+pub use control::{Control, ControlOp, ControlOutcome, GroupId, Setting};
+pub use policy::{ChannelGroupPolicy, DEFAULT_SLICE_US, TINY_SLICE_US};
+pub use process::QuantumState;
 pub use reconciler::{Change, Reconciler, Released};
-pub use release_sequence::{Known, Release};
-pub use scheduler::{Event, Steering};
+pub use release_sequence::{KnownSetting, ReleaseSequence};
+pub use scheduler::{ChannelGroupScheduler, Event};

@@ -1,16 +1,16 @@
 //! The wanted setting of each group in the present state.
 
 use super::control::{GroupId, Setting};
-use super::policy::DEFAULT_US;
-use super::process::{Process, Turn};
-use super::scheduler::Steering;
+use super::policy::DEFAULT_SLICE_US;
+use super::process::{Process, QuantumState};
+use super::scheduler::ChannelGroupScheduler;
 
-impl Steering {
+impl ChannelGroupScheduler {
     /// Gives the reconciler the wanted setting of each group.
     pub(super) fn plan(&mut self, now: u64) {
         for process in self.processes.values_mut() {
             let ended_at = process.ended_at.unwrap_or(now);
-            process.ended_at = (process.quantum == Turn::Ending).then_some(ended_at);
+            process.ended_at = (process.quantum == QuantumState::Ending).then_some(ended_at);
         }
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
         let critical_groups = critical.clone().map(|process| process.groups.len()).sum::<usize>();
@@ -32,7 +32,7 @@ impl Steering {
                     Setting { enabled, slice_us: self.policy.short_us }
                 } else {
                     let enabled = self.reconciler.may_run(*group);
-                    Setting { enabled: self.may_run(process, enabled, now), slice_us: DEFAULT_US }
+                    Setting { enabled: self.may_run(process, enabled, now), slice_us: DEFAULT_SLICE_US }
                 };
                 self.reconciler.want(*group, setting);
             }
@@ -46,10 +46,12 @@ impl Steering {
     /// enabled when it reports work.
     fn may_run(&self, process: &Process, enabled: bool, now: u64) -> bool {
         match process.quantum {
-            Turn::Granted => true,
-            Turn::Idle => self.may_stay_enabled(process) && (enabled || now >= self.control_ready_at()),
-            Turn::Ending => self.extended_until(process).is_some_and(|until| now < until),
-            Turn::Waiting => false,
+            QuantumState::Granted => true,
+            QuantumState::Idle => {
+                self.may_stay_enabled(process) && (enabled || now >= self.control_ready_at())
+            }
+            QuantumState::Ending => self.extended_until(process).is_some_and(|until| now < until),
+            QuantumState::Waiting => false,
         }
     }
 
@@ -91,20 +93,23 @@ impl Steering {
         let is_owner = |process: &&Process| self.enabled_group.is_some_and(|g| process.groups.contains(&g));
         let owner = self.processes.values().find(is_owner);
         let continues = |owner: &Process| match owner.quantum {
-            Turn::Granted => !self.rotate,
-            Turn::Ending => self.extended_until(owner).is_some_and(|until| now < until),
-            Turn::Idle | Turn::Waiting => false,
+            QuantumState::Granted => !self.rotate,
+            QuantumState::Ending => self.extended_until(owner).is_some_and(|until| now < until),
+            QuantumState::Idle | QuantumState::Waiting => false,
         };
         if owner.is_some_and(continues) {
             return self.enabled_group;
         }
-        let granted = |process: &&Process| process.is_best_effort() && process.quantum == Turn::Granted;
+        let granted =
+            |process: &&Process| process.is_best_effort() && process.quantum == QuantumState::Granted;
         if let Some(group) = self.least_recently_chosen(self.processes.values().filter(granted)) {
             return Some(group);
         }
         // No process has a quantum. The group that ran last stays enabled unless another one is to run.
         let may_stay = |process: &&Process| {
-            process.is_best_effort() && process.quantum == Turn::Idle && self.may_stay_enabled(process)
+            process.is_best_effort()
+                && process.quantum == QuantumState::Idle
+                && self.may_stay_enabled(process)
         };
         match owner {
             Some(owner) if may_stay(&owner) => self.enabled_group,

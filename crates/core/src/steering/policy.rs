@@ -1,13 +1,13 @@
 //! Settings of channel-group scheduling.
 
 /// The driver's default time slice, microseconds: the slice of a group that was never changed.
-pub const DEFAULT_US: u64 = 2048;
+pub const DEFAULT_SLICE_US: u64 = 2048;
 /// Two enabled groups with slices below this prevent each other from making progress. Microseconds.
-pub const TINY_US: u64 = 1000;
+pub const TINY_SLICE_US: u64 = 1000;
 
 /// Settings of channel-group scheduling. Times are nanoseconds unless the name says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SteeringPolicy {
+pub struct ChannelGroupPolicy {
     /// Time slices can be set. If not, all groups keep the driver's default slice, and groups are only enabled and
     /// disabled. Default: yes.
     pub slices: bool,
@@ -53,7 +53,7 @@ pub struct SteeringPolicy {
     pub max_extension_ns: u64,
 }
 
-impl Default for SteeringPolicy {
+impl Default for ChannelGroupPolicy {
     fn default() -> Self {
         Self {
             slices: true,

@@ -2,7 +2,7 @@
 
 use super::activity::Activity;
 use super::control::GroupId;
-use super::policy::SteeringPolicy;
+use super::policy::ChannelGroupPolicy;
 use crate::ids::ClientId;
 use crate::ledger::Class;
 
@@ -11,7 +11,7 @@ const PROBE_DOUBLINGS: u32 = 4;
 
 /// State of a best-effort process in the token ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Turn {
+pub enum QuantumState {
     /// It has no request for a grant.
     Idle,
     /// A grant was requested for it.
@@ -30,7 +30,7 @@ pub(super) struct Process {
     pub(super) limited: bool,
     pub(super) groups: Vec<GroupId>,
     pub(super) activity: Activity,
-    pub(super) quantum: Turn,
+    pub(super) quantum: QuantumState,
     /// When its quantum ended, while its groups are being disabled.
     pub(super) ended_at: Option<u64>,
     /// Since when one of its groups is enabled; `None` while none is.
@@ -53,7 +53,7 @@ impl Process {
 
     /// When a disabled process that reports idle is probed next: enabled for a moment, less often with each probe that
     /// finds no work.
-    pub(super) fn probe_at(&self, policy: &SteeringPolicy) -> u64 {
+    pub(super) fn probe_at(&self, policy: &ChannelGroupPolicy) -> u64 {
         self.disabled_at.saturating_add(policy.probe_ns << self.probes.min(PROBE_DOUBLINGS))
     }
 

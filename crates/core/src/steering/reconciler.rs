@@ -4,7 +4,7 @@
 //! setting counts as the worst case: a group that was just announced, or whose control failed, may be enabled with any
 //! slice. A longer slice may always be set and any group may always be disabled, so that every state can be left.
 
-use super::control::{Control, GroupId, Op, Outcome, Setting};
+use super::control::{Control, ControlOp, ControlOutcome, GroupId, Setting};
 use super::group::{Group, Others};
 use std::collections::BTreeMap;
 
@@ -93,21 +93,21 @@ impl Reconciler {
     }
 
     /// Records the result of the control in flight.
-    pub fn done(&mut self, outcome: Outcome) -> Option<Change> {
+    pub fn done(&mut self, outcome: ControlOutcome) -> Option<Change> {
         let Control { group: id, op } = self.in_flight.take()?;
         let group = self.groups.get_mut(&id)?;
-        if group.owner_gone || outcome == Outcome::Gone {
+        if group.owner_gone || outcome == ControlOutcome::Gone {
             let known = !group.owner_gone;
             self.groups.remove(&id);
             return known.then_some(Change::Gone(id));
         }
         group.done(op, outcome);
         Some(match (outcome, op) {
-            (Outcome::Gone, _) => Change::Gone(id),
-            (Outcome::Failed, _) => Change::Failed(id),
-            (Outcome::Done, Op::SetSlice(_)) => Change::Sliced(id),
-            (Outcome::Done, Op::Stop) => Change::Stopped(id),
-            (Outcome::Done, Op::Start) => Change::Started(id),
+            (ControlOutcome::Gone, _) => Change::Gone(id),
+            (ControlOutcome::Failed, _) => Change::Failed(id),
+            (ControlOutcome::Done, ControlOp::SetSlice(_)) => Change::Sliced(id),
+            (ControlOutcome::Done, ControlOp::Disable) => Change::Stopped(id),
+            (ControlOutcome::Done, ControlOp::Enable) => Change::Started(id),
         })
     }
 

@@ -7,15 +7,15 @@
 //! group disabled: its known slice still holds. Groups that may keep tiny slices come last, and only one of them is
 //! enabled, or none if another such group may be enabled.
 
-use super::control::Op;
-use super::policy::{DEFAULT_US, TINY_US};
+use super::control::ControlOp;
+use super::policy::{DEFAULT_SLICE_US, TINY_SLICE_US};
 
 /// How often each control of a group is tried.
 const TRIES: u8 = 2;
 
 /// The known setting of a group that is to be set free; `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Known {
+pub struct KnownSetting {
     /// Whether its channels may run.
     pub enabled: Option<bool>,
     /// The last time slice that it is known to have had, microseconds.
@@ -25,7 +25,7 @@ pub struct Known {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Entry<G> {
     group: G,
-    known: Known,
+    known: KnownSetting,
     slices: u8,
     starts: u8,
 }
@@ -36,20 +36,20 @@ impl<G> Entry<G> {
     }
 
     fn may_be_tiny(&self) -> bool {
-        self.known.slice_us.is_none_or(|us| us < TINY_US)
+        self.known.slice_us.is_none_or(|us| us < TINY_SLICE_US)
     }
 
     fn is_free(&self) -> bool {
-        self.known == Known { enabled: Some(true), slice_us: Some(DEFAULT_US) }
+        self.known == KnownSetting { enabled: Some(true), slice_us: Some(DEFAULT_SLICE_US) }
     }
 
     /// The next control for the group, if each control may be tried so often.
-    fn step(&self, tries: u8) -> Option<Op> {
+    fn step(&self, tries: u8) -> Option<ControlOp> {
         let start = self.known.enabled != Some(true) && self.starts < tries;
-        let slice = self.known.slice_us != Some(DEFAULT_US) && self.slices < tries;
+        let slice = self.known.slice_us != Some(DEFAULT_SLICE_US) && self.slices < tries;
         match (start, slice) {
-            (true, _) if !self.may_be_tiny() => Some(Op::Start),
-            (_, true) => Some(Op::SetSlice(DEFAULT_US)),
+            (true, _) if !self.may_be_tiny() => Some(ControlOp::Enable),
+            (_, true) => Some(ControlOp::SetSlice(DEFAULT_SLICE_US)),
             _ => None,
         }
     }
@@ -57,15 +57,15 @@ impl<G> Entry<G> {
 
 /// Groups that are being set free, one control after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Release<G> {
+pub struct ReleaseSequence<G> {
     entries: Vec<Entry<G>>,
-    in_flight: Option<(usize, Op)>,
+    in_flight: Option<(usize, ControlOp)>,
 }
 
-impl<G: Copy> Release<G> {
+impl<G: Copy> ReleaseSequence<G> {
     /// A sequence for these groups. Those that may be disabled are set free first.
     #[must_use]
-    pub fn of(groups: impl IntoIterator<Item = (G, Known)>) -> Self {
+    pub fn new(groups: impl IntoIterator<Item = (G, KnownSetting)>) -> Self {
         let entries = groups.into_iter().map(|(group, known)| Entry { group, known, slices: 0, starts: 0 });
         let mut entries: Vec<_> = entries.collect();
         entries.sort_by_key(|entry| entry.known.enabled == Some(true));
@@ -74,7 +74,7 @@ impl<G: Copy> Release<G> {
 
     /// Begins the next control, [`Op::SetSlice`] or [`Op::Start`]. `None` if no safe control is left, or one is in
     /// flight. The caller may stop at any point without undoing anything.
-    pub fn begin(&mut self) -> Option<(G, Op)> {
+    pub fn begin(&mut self) -> Option<(G, ControlOp)> {
         if self.in_flight.is_some() {
             return None;
         }
@@ -92,14 +92,14 @@ impl<G: Copy> Release<G> {
         let Some((index, op)) = self.in_flight.take() else { return };
         let Some(entry) = self.entries.get_mut(index) else { return };
         match op {
-            Op::SetSlice(us) => {
+            ControlOp::SetSlice(us) => {
                 entry.slices += 1;
                 // After a failure the slice is the new one or the one before: it is tiny only if the one before was.
                 entry.known.slice_us = if succeeded { Some(us) } else { entry.known.slice_us };
             }
-            Op::Start | Op::Stop => {
+            ControlOp::Enable | ControlOp::Disable => {
                 entry.starts += 1;
-                entry.known.enabled = succeeded.then_some(op == Op::Start);
+                entry.known.enabled = succeeded.then_some(op == ControlOp::Enable);
             }
         }
     }
@@ -110,13 +110,13 @@ impl<G: Copy> Release<G> {
     }
 
     /// Enables one group whose slice cannot be set, if no other such group may be enabled.
-    fn last_resort(&self) -> Option<(usize, Op)> {
+    fn last_resort(&self) -> Option<(usize, ControlOp)> {
         let may_be_enabled_and_tiny = |entry: &Entry<G>| entry.may_run() && entry.may_be_tiny();
         let tiny_count = self.entries.iter().filter(|entry| may_be_enabled_and_tiny(entry)).count();
         let may_start = |entry: &Entry<G>| {
             let others = tiny_count - usize::from(may_be_enabled_and_tiny(entry));
             entry.known.enabled != Some(true) && entry.starts < TRIES && others == 0
         };
-        self.entries.iter().position(may_start).map(|index| (index, Op::Start))
+        self.entries.iter().position(may_start).map(|index| (index, ControlOp::Enable))
     }
 }

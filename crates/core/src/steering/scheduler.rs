@@ -1,13 +1,13 @@
 //! The state of channel-group scheduling, and the controls made for it.
 
 use super::activity::Activity;
-use super::control::{Control, GroupId, Op, Outcome};
+use super::control::{Control, ControlOp, ControlOutcome, GroupId};
 use super::hand_off_window::HandOffWindow;
-use super::policy::SteeringPolicy;
-use super::process::{Process, Turn};
+use super::policy::ChannelGroupPolicy;
+use super::process::{Process, QuantumState};
 use super::reconciler::{Change, Reconciler, Released};
 use crate::ids::{ClientId, ProcessId};
-use crate::ledger::{Class, PeerKind, TokenLedger};
+use crate::ledger::{Class, ReturnKind, TokenLedger};
 use crate::rate_limiter::{Rate, RateLimiter};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A control of the process's client failed. The process is token-scheduled from now on.
-    GivenUp(ProcessId),
+    ControlFailed(ProcessId),
     /// The last group of the process was destroyed. The process is token-scheduled until it announces others.
-    Unsteered(ProcessId),
+    GroupsDestroyed(ProcessId),
     /// A group is not controlled any more.
     Released(Released),
 }
 
 /// The channel-group scheduler of one GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Steering {
-    pub(super) policy: SteeringPolicy,
+pub struct ChannelGroupScheduler {
+    pub(super) policy: ChannelGroupPolicy,
     pub(super) processes: BTreeMap<ProcessId, Process>,
     /// Clients of which a control failed.
     pub(super) failed_clients: BTreeSet<ClientId>,
@@ -52,10 +52,10 @@ pub struct Steering {
     pub(super) disconnected: BTreeMap<GroupId, u64>,
 }
 
-impl Steering {
+impl ChannelGroupScheduler {
     /// A scheduler without processes.
     #[must_use]
-    pub fn new(policy: SteeringPolicy) -> Self {
+    pub fn new(policy: ChannelGroupPolicy) -> Self {
         let burst = policy.control_burst.max(1).saturating_mul(policy.control_ns);
         Self {
             policy,
@@ -77,14 +77,14 @@ impl Steering {
     }
 
     /// Sets the activity that a process reports.
-    pub fn observe(&mut self, id: ProcessId, activity: Activity) {
+    pub fn set_activity(&mut self, id: ProcessId, activity: Activity) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.activity = activity;
         }
     }
 
     /// The next control to make, if none is in flight.
-    pub fn begin(&mut self, now: u64) -> Option<Control> {
+    pub fn begin_control(&mut self, now: u64) -> Option<Control> {
         if self.reconciler.in_flight().is_some() {
             return None;
         }
@@ -92,7 +92,9 @@ impl Steering {
         self.plan(now);
         let control = self.reconciler.begin()?;
         let best_effort = |id| self.processes.get(&id).is_some_and(Process::is_best_effort);
-        if matches!(control.op, Op::Stop | Op::Start) && self.owner(control.group).is_some_and(best_effort) {
+        if matches!(control.op, ControlOp::Disable | ControlOp::Enable)
+            && self.owner(control.group).is_some_and(best_effort)
+        {
             self.count_control(now);
         }
         Some(control)
@@ -110,7 +112,12 @@ impl Steering {
     }
 
     /// The control in flight has ended at `now`.
-    pub fn done(&mut self, outcome: Outcome, tokens: &mut TokenLedger, now: u64) -> Vec<Event> {
+    pub fn finish_control(
+        &mut self,
+        outcome: ControlOutcome,
+        tokens: &mut TokenLedger,
+        now: u64,
+    ) -> Vec<Event> {
         let mut events = Vec::new();
         match self.reconciler.done(outcome) {
             Some(Change::Started(group) | Change::Stopped(group)) => {
@@ -120,7 +127,7 @@ impl Steering {
             }
             Some(Change::Gone(group)) => {
                 let owner = self.owner(group);
-                self.forget(group);
+                self.forget_group(group);
                 if let Some(id) = owner {
                     self.update_running(id, tokens, now);
                     events.extend(self.remove_if_without_groups(id, tokens, now));
@@ -153,10 +160,10 @@ impl Steering {
                 self.reconciler.release(group);
             }
             if process.is_best_effort() {
-                self.leave(*id, tokens, now);
+                self.remove_process(*id, tokens, now);
             }
         }
-        ids.into_iter().map(Event::GivenUp).collect()
+        ids.into_iter().map(Event::ControlFailed).collect()
     }
 
     fn remove_if_without_groups(
@@ -167,8 +174,8 @@ impl Steering {
     ) -> Option<Event> {
         let without_groups = |process: &&Process| process.is_best_effort() && process.groups.is_empty();
         self.processes.get(&id).filter(without_groups)?;
-        self.leave(id, tokens, now);
-        Some(Event::Unsteered(id))
+        self.remove_process(id, tokens, now);
+        Some(Event::GroupsDestroyed(id))
     }
 
     /// Updates since when a process is enabled, and reports to the ledger whether its client is.
@@ -191,7 +198,7 @@ impl Steering {
         let mut groups =
             self.processes.values().filter(|process| process.client == client).flat_map(|p| &p.groups);
         let enabled = groups.any(|group| self.reconciler.may_run(*group));
-        tokens.set_running(client, enabled, now);
+        tokens.set_enabled(client, enabled, now);
     }
 
     fn owner(&self, group: GroupId) -> Option<ProcessId> {
@@ -199,7 +206,7 @@ impl Steering {
     }
 
     /// The processes whose activity the scheduler reads.
-    pub fn watched(&self) -> impl Iterator<Item = ProcessId> + '_ {
+    pub fn observed_processes(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.processes.keys().copied()
     }
 
@@ -211,7 +218,7 @@ impl Steering {
 
     /// Whether channel groups of a process are under control.
     #[must_use]
-    pub fn controls(&self, id: ProcessId) -> bool {
+    pub fn has_controlled_groups(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_some_and(|process| !process.groups.is_empty())
     }
 
@@ -223,16 +230,20 @@ impl Steering {
 
     /// Whether the scheduler reads the activity of a process.
     #[must_use]
-    pub fn watches(&self, id: ProcessId) -> bool {
+    pub fn is_observed(&self, id: ProcessId) -> bool {
         self.processes.contains_key(&id)
     }
 
     /// Changes the class of a client. The ledger has been changed already.
     pub fn set_class(&mut self, client: ClientId, class: Class, tokens: &mut TokenLedger, now: u64) {
         for (id, process) in self.processes.iter_mut().filter(|(_, process)| process.client == client) {
-            (process.class, process.quantum) = (class, Turn::Idle);
+            (process.class, process.quantum) = (class, QuantumState::Idle);
             let scheduled = class == Class::BestEffort && !process.groups.is_empty();
-            let _ = tokens.set_kind(*id, if scheduled { PeerKind::Steered } else { PeerKind::Returns }, now);
+            let _ = tokens.set_kind(
+                *id,
+                if scheduled { ReturnKind::HardwareScheduled } else { ReturnKind::Returns },
+                now,
+            );
         }
         // Best-effort processes without groups are not hardware-scheduled.
         self.processes.retain(|_, process| !process.is_best_effort() || !process.groups.is_empty());
@@ -243,7 +254,7 @@ impl Steering {
 
     /// State of a process in the ledger, if it is hardware-scheduled.
     #[must_use]
-    pub fn turn(&self, id: ProcessId) -> Option<Turn> {
+    pub fn quantum_state(&self, id: ProcessId) -> Option<QuantumState> {
         self.processes
             .get(&id)
             .filter(|process| process.is_hardware_scheduled())
@@ -252,13 +263,13 @@ impl Steering {
 
     /// Quanta granted so far.
     #[must_use]
-    pub const fn turns(&self) -> u64 {
+    pub const fn quanta_granted(&self) -> u64 {
         self.quanta_granted
     }
 
     /// Hand-offs that disturbed a latency-critical process because no good moment came in time.
     #[must_use]
-    pub const fn forced(&self) -> u64 {
+    pub const fn forced_hand_offs(&self) -> u64 {
         self.window.forced()
     }
 

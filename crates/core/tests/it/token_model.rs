@@ -2,7 +2,7 @@
 //! one or two processes. One process speaks Gemini's protocol, some are hardware-scheduled. They request, return, die
 //! and overrun their grants.
 
-use sluice_core::ledger::{Action, Ask, Class, ClientSpec, PeerKind, Policy, TokenLedger};
+use sluice_core::ledger::{Action, Class, ClientSpec, GrantRequest, Policy, ReturnKind, TokenLedger};
 use sluice_core::quota::QuotaPolicy;
 use sluice_core::{ClientId, ProcessId, Share};
 use stateright::{Checker, Model, Property};
@@ -13,17 +13,22 @@ const MS: u64 = 1_000_000;
 const CLIENTS: [u64; 4] = [0, 0, 1, 2];
 
 /// Kinds of the processes.
-type Kinds = [PeerKind; CLIENTS.len()];
+type Kinds = [ReturnKind; CLIENTS.len()];
 
 /// The second client's process cannot return grants.
-const BY_TIMER: Kinds = [PeerKind::Returns, PeerKind::Returns, PeerKind::ByTimer, PeerKind::Returns];
+const BY_TIMER: Kinds = [ReturnKind::Returns, ReturnKind::Returns, ReturnKind::ByTimer, ReturnKind::Returns];
 
 /// The processes of the first and the third client are hardware-scheduled; the second client's returns grants.
-const HARDWARE_SCHEDULED: Kinds =
-    [PeerKind::Steered, PeerKind::Steered, PeerKind::Returns, PeerKind::Steered];
+const HARDWARE_SCHEDULED: Kinds = [
+    ReturnKind::HardwareScheduled,
+    ReturnKind::HardwareScheduled,
+    ReturnKind::Returns,
+    ReturnKind::HardwareScheduled,
+];
 
 /// The first client has a process of each kind.
-const MIXED: Kinds = [PeerKind::Steered, PeerKind::Returns, PeerKind::Steered, PeerKind::Returns];
+const MIXED: Kinds =
+    [ReturnKind::HardwareScheduled, ReturnKind::Returns, ReturnKind::HardwareScheduled, ReturnKind::Returns];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum View {
@@ -73,8 +78,8 @@ impl State {
             limit_depth_ns: MS,
             extend_ahead_ns: MS,
             longest_extended_ns: 4 * MS,
-            turn_ns: 2 * MS,
-            min_turn_ns: MS,
+            quantum_ns: 2 * MS,
+            min_quantum_ns: MS,
             ..Policy::default()
         };
         let mut ledger = TokenLedger::new(policy);
@@ -109,8 +114,8 @@ impl State {
             match action {
                 Action::Grant { process, .. } => self.set_view(process, View::Runs),
                 Action::Revoke { process, .. } => self.set_view(process, View::Idle),
-                Action::Stop { process } => self.set_view(process, View::Stops),
-                Action::Prolong { .. } | Action::Contended { .. } | Action::Ended { .. } => {}
+                Action::Disable { process } => self.set_view(process, View::Stops),
+                Action::Extend { .. } | Action::Contended { .. } | Action::Ended { .. } => {}
             }
         }
     }
@@ -141,7 +146,7 @@ impl State {
                     Action::Grant { process, .. } => waiting.retain(|waits| *waits != process),
                     // A hardware-scheduled process has no more work by then: processes that return do not request again
                     // here.
-                    Action::Stop { process } | Action::Prolong { process, .. } => {
+                    Action::Disable { process } | Action::Extend { process, .. } => {
                         let _ = ledger.returned(process, next, 0, 0);
                     }
                     Action::Revoke { .. } | Action::Contended { .. } | Action::Ended { .. } => {}
@@ -164,7 +169,7 @@ impl Model for Protocol {
         for (process, view) in state.views.iter().enumerate().filter(|(process, _)| !state.acted[*process]) {
             match view {
                 View::Idle => events.push(Event::Requests(process)),
-                View::Runs | View::Stops if state.kinds[process] != PeerKind::ByTimer => {
+                View::Runs | View::Stops if state.kinds[process] != ReturnKind::ByTimer => {
                     events.push(Event::Returns(process))
                 }
                 // A peer that cannot return requests again, before or after its deadline.
@@ -190,7 +195,10 @@ impl Model for Protocol {
         match event {
             Event::Requests(process) => {
                 state.views[process] = View::Waits;
-                state.ledger.request(id(process), state.now, Ask { burst_ns: MS, overuse_ns: MS }).unwrap();
+                state
+                    .ledger
+                    .request(id(process), state.now, GrantRequest { burst_ns: MS, overuse_ns: MS })
+                    .unwrap();
             }
             Event::Returns(process) => {
                 state.views[process] = View::Idle;

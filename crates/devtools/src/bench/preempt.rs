@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use sluice_load::commanded::{self, be::StreamOf};
+use sluice_load::commanded::{self, be::LaunchStream};
 
 use super::Gpu;
 use level_processes::LevelProcesses;
@@ -178,6 +178,6 @@ pub(crate) fn run_lc(flags: &LcArguments) -> anyhow::Result<()> {
 
 /// Runs kernels on command.
 pub(crate) fn run_be(flags: &BeArguments) -> anyhow::Result<()> {
-    let of = if flags.default_stream { StreamOf::Driver } else { StreamOf::Program };
+    let of = if flags.default_stream { LaunchStream::LegacyDefault } else { LaunchStream::Own };
     commanded::be::run(0, of, BufReader::new(io::stdin()), &mut io::stdout()).context("preempt-be")
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::hook_api::HookApi;
 use super::progress::{gaps_around, kernels_within};
-use super::{Answer, Command, LaunchEvidence, Ran, next_command, unix_ns};
+use super::{Answer, Command, LaunchEvidence, RunResult, next_command, unix_ns};
 use crate::be::BLOCKS;
 use crate::driver::Error;
 use crate::kernel;
@@ -26,11 +26,11 @@ const WORDS: u32 = 64;
 
 /// The stream of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamOf {
+pub enum LaunchStream {
     /// A stream that the program makes.
-    Program,
+    Own,
     /// The legacy default stream, which has no stream gates.
-    Driver,
+    LegacyDefault,
 }
 
 /// Executes [`Command::Run`] and [`Command::Stop`] until the input ends.
@@ -39,15 +39,15 @@ pub enum StreamOf {
 /// [`RunError`].
 pub fn run(
     device: i32,
-    of: StreamOf,
+    of: LaunchStream,
     mut input: impl BufRead + Send + 'static,
     out: &mut impl Write,
 ) -> Result<(), RunError> {
     let session = Session::open(device)?;
     let mut worker = Worker {
         stream: match of {
-            StreamOf::Program => session.stream()?,
-            StreamOf::Driver => session.default_stream(),
+            LaunchStream::Own => session.stream()?,
+            LaunchStream::LegacyDefault => session.default_stream(),
         },
         buffer: DeviceBuffer::with_initial_words(&session, WORDS)?,
         idle: (0..DEPTH).map(|_| session.event()).collect::<Result<_, _>>()?,
@@ -164,12 +164,12 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn measurement(&self, from_ns: u64, to_ns: u64) -> Result<Ran, Error> {
+    fn measurement(&self, from_ns: u64, to_ns: u64) -> Result<RunResult, Error> {
         let (kernels, span_ns) =
             (kernels_within(&self.completed, from_ns, to_ns), to_ns.saturating_sub(from_ns));
         let (before_ns, first_ns) = gaps_around(&self.completed, from_ns);
         let proof =
             LaunchEvidence { launches: self.launches, buffer: BufferState::of(&self.buffer.words()?) };
-        Ok(Ran { kernels, span_ns, before_ns, first_ns, proof })
+        Ok(RunResult { kernels, span_ns, before_ns, first_ns, proof })
     }
 }

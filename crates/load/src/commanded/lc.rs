@@ -5,7 +5,7 @@ use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
 use super::hook_api::HookApi;
-use super::{Answer, Command, LaunchEvidence, Served, next_command, unix_ns};
+use super::{Answer, Command, LaunchEvidence, ServeResult, next_command, unix_ns};
 use crate::driver::Error;
 use crate::kernel;
 use crate::lc::{ArrivalJitter, BLOCKS, wait_until};
@@ -81,7 +81,7 @@ impl Server<'_> {
         warm_up: u32,
         period: Duration,
         lead_us: u32,
-    ) -> Result<Served, Error> {
+    ) -> Result<ServeResult, Error> {
         let (begin, begin_ns) = (Instant::now(), unix_ns());
         let holds = self.hook.hold_kernels();
         let mut jitter = ArrivalJitter::new(JITTER);
@@ -115,7 +115,14 @@ impl Server<'_> {
         let hints = hints.map(|(code, times): (i32, u64)| (code.to_string(), times)).collect();
         let buffer = BufferState::of(&self.buffer.words()?);
         let proof = LaunchEvidence { launches: self.launches, buffer };
-        Ok(Served { latencies_ns, from_ns, to_ns, hints, holds: self.hook.hold_kernels() - holds, proof })
+        Ok(ServeResult {
+            latencies_ns,
+            from_ns,
+            to_ns,
+            hints,
+            holds: self.hook.hold_kernels() - holds,
+            proof,
+        })
     }
 
     fn answer_one(&mut self) -> Result<(), Error> {

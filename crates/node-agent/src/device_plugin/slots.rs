@@ -34,7 +34,10 @@ impl DeviceSlots {
     /// The slots of these GPUs.
     pub fn of(inventory: &NodeInventory) -> Self {
         let gpus = u64::try_from(inventory.gpus.len()).unwrap_or(u64::MAX);
-        Self { total: gpus.saturating_mul(u64::from(inventory.seats_per_gpu)), healthy: inventory.seats() }
+        Self {
+            total: gpus.saturating_mul(u64::from(inventory.seats_per_gpu)),
+            healthy: inventory.device_slots(),
+        }
     }
 
     /// The device list for kubelet. It has no topology: a slot belongs to no NUMA node.

@@ -28,12 +28,12 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 async fn inventory_is_available_at_once_and_follows_loss_and_return() {
     let gpus = Arc::new(FakeDriver::healthy(2));
     let (mut watched, stop) = watching(&gpus).await;
-    assert_eq!(watched.inventory.borrow().seats(), 6);
+    assert_eq!(watched.inventory.borrow().device_slots(), 6);
     gpus.lose(1);
-    let lost = soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap().clone();
+    let lost = soon(watched.inventory.wait_for(|now| now.device_slots() == 3)).await.unwrap().clone();
     assert!(lost.gpu(&gpu(1).uuid).is_some_and(|gpu| gpu.unhealthy_reason.is_some()));
     gpus.set_condition(1, Condition::Good);
-    soon(watched.inventory.wait_for(|now| now.seats() == 6)).await.unwrap();
+    soon(watched.inventory.wait_for(|now| now.device_slots() == 6)).await.unwrap();
     stop.cancel();
     assert!(soon(watched.inventory.changed()).await.is_err(), "nothing is published after the end");
 }
@@ -92,7 +92,7 @@ async fn hanging_driver_counts_as_unavailable_and_is_called_once() {
     let settings = Settings { answer_timeout: Duration::from_millis(10), ..settings() };
     let stop = CancellationToken::new();
     let mut watched = watch(gpus.clone(), settings, stop.clone()).await.unwrap();
-    let hung = soon(watched.inventory.wait_for(|now| now.seats() == 0)).await.unwrap().clone();
+    let hung = soon(watched.inventory.wait_for(|now| now.device_slots() == 0)).await.unwrap().clone();
     assert_eq!(
         hung.gpus[0].unhealthy_reason.as_deref(),
         Some("the NVIDIA driver does not answer: no answer for 10ms")
@@ -100,7 +100,7 @@ async fn hanging_driver_counts_as_unavailable_and_is_called_once() {
     assert_eq!(gpus.scans.load(Ordering::Relaxed), 2);
     assert!(!*watched.listens.borrow());
     let_go.send(()).unwrap();
-    soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap();
+    soon(watched.inventory.wait_for(|now| now.device_slots() == 3)).await.unwrap();
     stop.cancel();
 }
 
@@ -128,7 +128,7 @@ async fn panicking_scan_is_a_fault_and_later_scans_go_on() {
     assert!(
         matches!(event, Ok(GpuEvent::Unhealthy { reason: Fault::DriverUnavailable(why), .. }) if why.contains("panic"))
     );
-    soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap();
+    soon(watched.inventory.wait_for(|now| now.device_slots() == 3)).await.unwrap();
     stop.cancel();
 }
 
@@ -162,7 +162,7 @@ async fn gpu_recovers_during_a_flood_of_xids() {
         let gpus = Arc::new(Noisy { scans: AtomicUsize::new(0), code });
         let stop = CancellationToken::new();
         let mut watched = watch(gpus, settings(), stop.clone()).await.unwrap();
-        soon(watched.inventory.wait_for(|now| now.seats() == 3)).await.unwrap();
+        soon(watched.inventory.wait_for(|now| now.device_slots() == 3)).await.unwrap();
         stop.cancel();
     }
 }

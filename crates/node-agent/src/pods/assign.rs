@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sluice_core::share::WHOLE_PPM;
 use sluice_placement::annotations::{self, Amount, GpuRequest, Mistake, Mistakes, WHOLE_MILLI, keys};
 use sluice_placement::inventory::NodeInventory;
-use sluice_placement::{Demand, share};
+use sluice_placement::{Demand, format_share};
 use sluice_proto::control::{Class, Client};
 
 use super::{PodView, Pods};
@@ -56,7 +56,7 @@ pub enum Refusal {
         gpu: String,
     },
     /// It requests more GPU time than the GPU has left.
-    #[error("{gpu} has {free} free, {asked} asked", free = share((*.free_milli).into()), asked = share((*.asked_milli).into()))]
+    #[error("{gpu} has {free} free, {asked} asked", free = format_share((*.free_milli).into()), asked = format_share((*.asked_milli).into()))]
     NoShareLeft {
         /// The UUID.
         gpu: String,

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use sluice_comm::attach::ContextHandles;
 
-use super::control_descriptor::{ControlDescriptor, Group};
+use super::discovered_descriptor::{DiscoveredDescriptor, Group};
 use super::group_discovery::{GroupDiscovery, ScannedProcess};
 use super::{DiscoveryError, WalkLimits};
 use crate::{ControlError, Controls};
@@ -14,7 +14,7 @@ use crate::{ControlError, Controls};
 pub struct Tenant {
     pid: i32,
     pidfd: OwnedFd,
-    descriptors: Vec<ControlDescriptor>,
+    descriptors: Vec<DiscoveredDescriptor>,
 }
 
 impl Tenant {

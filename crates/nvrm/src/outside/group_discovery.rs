@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
 
 use super::client_numbering::{CLIENT_NUMBERS, ClientNumbering};
-use super::control_descriptor::{self, ControlDescriptor};
 use super::descriptors::{self, DescriptorCopy};
+use super::discovered_descriptor::{self, DiscoveredDescriptor};
 use super::limits::{
     FIRST_SEARCH, MAX_DESCRIPTORS, MAX_FILES, NEWER_NUMBERS, NUMBERS_AFTER_CLIENT, SINGLE_SCAN,
 };
@@ -85,7 +85,7 @@ impl GroupDiscovery {
         process: &ScannedProcess<'_>,
         gpu: Option<&str>,
         limits: &WalkLimits,
-    ) -> Result<Vec<ControlDescriptor>, DiscoveryError> {
+    ) -> Result<Vec<DiscoveredDescriptor>, DiscoveryError> {
         let pid = process.key.0;
         let no_access = |why| DiscoveryError::NoAccess { pid, why };
         let unusable = |why| DiscoveryError::Groups { pid, why };
@@ -115,7 +115,7 @@ impl GroupDiscovery {
             }
             if has_other_gpus || !groups.is_empty() {
                 let DescriptorCopy { descriptor, controls } = copy;
-                found.push(ControlDescriptor { descriptor, controls, groups });
+                found.push(DiscoveredDescriptor { descriptor, controls, groups });
             }
         }
         self.files.forget_holders(|(key, number)| *key == process.key && !numbers.contains(number));
@@ -160,7 +160,7 @@ impl GroupDiscovery {
             file.completed_in.get_or_insert(scan);
         }
         let tree = walk_objects(&copy.controls, search.clients(), limits).map_err(|why| why.to_string())?;
-        let (groups, has_other_gpus) = control_descriptor::groups_on(&copy.controls, tree, gpu)?;
+        let (groups, has_other_gpus) = discovered_descriptor::groups_on(&copy.controls, tree, gpu)?;
         let walk = Walked { scan, groups, has_other_gpus };
         file.walk = Some(walk.clone());
         Ok(walk)

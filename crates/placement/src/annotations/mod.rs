@@ -68,7 +68,7 @@ impl GpuRequest {
 
     /// Device slots (`sluice.dev/gpu`) of the pod: one for a share, one per whole GPU.
     #[must_use]
-    pub const fn seats(&self) -> u32 {
+    pub const fn device_slots(&self) -> u32 {
         match self.amount {
             Amount::Share { .. } => 1,
             Amount::Whole { gpus } => gpus,

@@ -34,7 +34,7 @@ fn quota_alone_is_a_share_of_time_and_memory() {
     assert_eq!(request.priority, Priority::BestEffort);
     assert_eq!(request.amount, Amount::Share { quota_milli: 300, limit_milli: 1000 });
     assert_eq!(request.memory_on(10_001), 3_000);
-    assert_eq!(request.seats(), 1);
+    assert_eq!(request.device_slots(), 1);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn shares_are_decimals_or_percent() {
 fn whole_gpus_include_all_of_their_memory() {
     let request = read(&[("quota", "4")]);
     assert_eq!(request.amount, Amount::Whole { gpus: 4 });
-    assert_eq!((request.seats(), request.memory_on(80 << 30)), (4, 80 << 30));
+    assert_eq!((request.device_slots(), request.memory_on(80 << 30)), (4, 80 << 30));
     assert_eq!(read(&[("quota", "2.0")]).amount, Amount::Whole { gpus: 2 });
 }
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::{Candidate, Index};
 use crate::demand::{Demand, PreparedDemand};
-use crate::node::GpuUse;
-use crate::outcome::{CannotBind, Choice};
+use crate::node::GpuReservations;
+use crate::outcome::{CannotBind, Placement};
 use crate::reasons::NodeReasons;
-use crate::reservation::Claim;
+use crate::reservation::Reservation;
 
 impl Index {
     /// Pods that are known to be bound.
     pub fn confirmed(&self) -> impl Iterator<Item = &Arc<str>> {
-        let is_confirmed = |reservations: &[Claim]| reservations.iter().any(Claim::is_confirmed);
+        let is_confirmed = |reservations: &[Reservation]| reservations.iter().any(Reservation::is_confirmed);
         self.pods.iter().filter(move |(_, reservations)| is_confirmed(reservations)).map(|(pod, _)| pod)
     }
 
@@ -43,7 +43,7 @@ impl Index {
     }
 
     /// The reservations of the pod.
-    pub fn claims(&self, pod: &str) -> &[Claim] {
+    pub fn claims(&self, pod: &str) -> &[Reservation] {
         self.pods.get(pod).map(Vec::as_slice).unwrap_or_default()
     }
 
@@ -51,20 +51,20 @@ impl Index {
     ///
     /// # Errors
     /// The reasons why it does not fit.
-    pub fn fit(&self, demand: &Demand, node: &str) -> Result<Choice, NodeReasons> {
+    pub fn fit(&self, demand: &Demand, node: &str) -> Result<Placement, NodeReasons> {
         self.best(demand, std::iter::once(node), 1)
             .pop()
             .ok_or_else(|| self.reasons(&PreparedDemand::new(demand), node))
     }
 
     /// Reservations on every GPU, node by node.
-    pub fn uses(&self) -> impl Iterator<Item = (&Arc<str>, Vec<GpuUse>)> {
+    pub fn uses(&self) -> impl Iterator<Item = (&Arc<str>, Vec<GpuReservations>)> {
         self.nodes.iter().map(|(name, place)| (name, place.node.uses().collect()))
     }
 
     /// Number of pods without and with a confirmed reservation.
     pub fn counts(&self) -> (usize, usize) {
-        let confirmed = |reservations: &Vec<Claim>| reservations.iter().any(Claim::is_confirmed);
+        let confirmed = |reservations: &Vec<Reservation>| reservations.iter().any(Reservation::is_confirmed);
         let bound = self.pods.values().filter(|reservations| confirmed(reservations)).count();
         (self.pods.len() - bound, bound)
     }
@@ -74,7 +74,7 @@ impl Index {
         demand: &Demand,
         nodes: impl Iterator<Item = &'a str>,
         most: usize,
-    ) -> Vec<Choice> {
+    ) -> Vec<Placement> {
         let prepared = PreparedDemand::new(demand);
         let mut best: Vec<Candidate<'_>> = Vec::with_capacity(most + 1);
         for name in nodes {
@@ -97,22 +97,22 @@ impl Index {
         self.nodes.get(node).map_or(NodeReasons::NoGpus, |place| place.node.reasons(prepared))
     }
 
-    pub(super) fn describe(&self, reservation: &Claim) -> Choice {
+    pub(super) fn describe(&self, reservation: &Reservation) -> Placement {
         let place = self.nodes.get(&reservation.node);
         let slots = || reservation.gpus.iter().filter_map(|gpu| place.and_then(|place| place.node.slot(gpu)));
         let memory = slots().map(|slot| reservation.demand.memory_on(slot.memory_bytes)).min().unwrap_or(0);
-        Choice {
+        Placement {
             node: reservation.node.clone(),
             gpus: reservation.gpus.clone(),
             ordinals: slots().map(|slot| slot.ordinal).collect(),
             memory_bytes: memory,
-            take: reservation.demand.take,
+            amount: reservation.demand.amount,
         }
     }
 
     /// The first GPU of a reservation that must not be bound any more: unhealthy, gone, or bound to others without this
     /// index.
-    pub(super) fn lost(&self, reservation: &Claim) -> Option<CannotBind> {
+    pub(super) fn lost(&self, reservation: &Reservation) -> Option<CannotBind> {
         let place = self.nodes.get(&reservation.node)?;
         let slots = reservation.gpus.iter().filter_map(|gpu| place.node.slot(gpu));
         let mut lost = slots.filter_map(|slot| slot.lost().map(|why| (slot, why)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Index;
-use crate::reservation::{Claim, Hold};
+use crate::reservation::{Reservation, ReservationState};
 
 impl Index {
     pub(super) fn name_of(&self, name: &str) -> Arc<str> {
@@ -11,35 +11,37 @@ impl Index {
     }
 
     /// Inserts a reservation in place of the pod's earlier one on the same node.
-    pub(super) fn insert(&mut self, pod: &str, reservation: Claim) {
+    pub(super) fn insert(&mut self, pod: &str, reservation: Reservation) {
         self.release_where(pod, |one| one.node == reservation.node);
         let pod = self.pods.get_key_value(pod).map_or_else(|| Arc::from(pod), |(pod, _)| pod.clone());
         let place = self.nodes.entry(reservation.node.clone()).or_default();
         place.pods.insert(pod.clone());
         place.node.add(&reservation.gpus, &reservation.demand);
-        if let Some(deadline) = reservation.hold.deadline_ns() {
+        if let Some(deadline) = reservation.state.deadline_ns() {
             self.deadlines.insert((deadline, pod.clone()));
         }
         self.pods.entry(pod).or_default().push(reservation);
     }
 
-    pub(super) fn release_states(&mut self, pod: &str, which: impl Fn(Hold) -> bool) -> bool {
-        self.release_where(pod, |reservation| which(reservation.hold))
+    pub(super) fn release_states(&mut self, pod: &str, which: impl Fn(ReservationState) -> bool) -> bool {
+        self.release_where(pod, |reservation| which(reservation.state))
     }
 
-    pub(super) fn release_where(&mut self, pod: &str, which: impl Fn(&Claim) -> bool) -> bool {
+    pub(super) fn release_where(&mut self, pod: &str, which: impl Fn(&Reservation) -> bool) -> bool {
         let Some((pod, reservations)) = self.pods.get_key_value(pod) else { return false };
         if !reservations.iter().any(&which) {
             return false;
         }
         let pod = pod.clone();
         let reservations = self.pods.remove(&pod).unwrap_or_default();
-        let (dropped, kept): (Vec<Claim>, Vec<Claim>) =
+        let (dropped, kept): (Vec<Reservation>, Vec<Reservation>) =
             reservations.into_iter().partition(|reservation| which(reservation));
         let stays =
-            |deadline: u64| kept.iter().any(|reservation| reservation.hold.deadline_ns() == Some(deadline));
-        for deadline in
-            dropped.iter().filter_map(|reservation| reservation.hold.deadline_ns()).filter(|one| !stays(*one))
+            |deadline: u64| kept.iter().any(|reservation| reservation.state.deadline_ns() == Some(deadline));
+        for deadline in dropped
+            .iter()
+            .filter_map(|reservation| reservation.state.deadline_ns())
+            .filter(|one| !stays(*one))
         {
             self.deadlines.remove(&(deadline, pod.clone()));
         }

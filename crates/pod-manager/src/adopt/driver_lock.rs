@@ -21,7 +21,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// The driver's locks of a manager. The helpers are started when they are needed.
 #[derive(Clone, Debug)]
-pub(crate) struct Locks(Arc<Mutex<State>>);
+pub(crate) struct DriverLocks(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -35,9 +35,9 @@ struct State {
     locked: BTreeSet<i32>,
 }
 
-impl Locks {
+impl DriverLocks {
     /// Locks made by this program, which is a `sluice`.
-    pub(crate) fn by(program: PathBuf) -> Self {
+    pub(crate) fn with_helper(program: PathBuf) -> Self {
         let (helper, reserve, readiness, locked) = (None, None, Readiness::NotLoaded, BTreeSet::new());
         Self(Arc::new(Mutex::new(State { program, helper, reserve, readiness, locked })))
     }
@@ -68,19 +68,19 @@ impl Locks {
     }
 
     /// Handles that represent a locked process as one channel group. Client 0 exists in no driver, so they are unique.
-    pub(crate) fn handles(pid: i32) -> ContextHandles {
+    pub(crate) fn placeholder_handles(pid: i32) -> ContextHandles {
         let channel_group = pid.unsigned_abs();
         ContextHandles { descriptor: 0, client: 0, subdevice: 0, channel_group, channels: Vec::new() }
     }
 
     /// Controls that stop and start the process of `pidfd` by the driver's lock.
-    pub(crate) fn of(&self, pid: i32, pidfd: OwnedFd) -> Box<dyn ChannelControl> {
+    pub(crate) fn control_of(&self, pid: i32, pidfd: OwnedFd) -> Box<dyn ChannelControl> {
         Box::new(Lock { locks: self.clone(), pid, pidfd })
     }
 }
 
 struct Lock {
-    locks: Locks,
+    locks: DriverLocks,
     pid: i32,
     pidfd: OwnedFd,
 }
@@ -131,11 +131,11 @@ impl ChannelControl for Lock {
         Ok(())
     }
 
-    fn stop(&mut self, _: &ContextHandles) -> Result<(), ControlFailure> {
+    fn disable(&mut self, _: &ContextHandles) -> Result<(), ControlFailure> {
         self.request(&format!("lock {} {}", self.pid, DRAIN_TIMEOUT.as_millis()), true)
     }
 
-    fn start(&mut self, _: &ContextHandles) -> Result<(), ControlFailure> {
+    fn enable(&mut self, _: &ContextHandles) -> Result<(), ControlFailure> {
         self.request(&format!("unlock {}", self.pid), false)
     }
 }

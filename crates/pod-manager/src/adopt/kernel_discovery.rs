@@ -1,12 +1,15 @@
 //! Discovery through /proc and the driver.
 
 use super::pod_processes::PodProcesses;
-use super::{Candidate, Claim, Inspection, Obstacle, ProcessKey, Scout, Way, Why};
+use super::{
+    Candidate, ControlDescriptor, Inspection, Obstacle, ObstacleKind, OwnershipCheck, ProcessDiscovery,
+    ProcessKey,
+};
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
 use sluice_core::pod_cgroup::{PodCgroup, pod_of};
 use sluice_nvrm::outside::{
-    self, ControlDescriptor, DiscoveryError, GroupDiscovery, QueryBudget, ScannedProcess, WalkLimits,
+    self, DiscoveredDescriptor, DiscoveryError, GroupDiscovery, QueryBudget, ScannedProcess, WalkLimits,
 };
 use sluice_sys::pidfd;
 use std::collections::{BTreeSet, HashSet};
@@ -20,7 +23,7 @@ const CONTINUED_SEARCH: u32 = 1 << 17;
 /// Finds unhooked processes through /proc, and their channel groups through the driver. It needs the host's pid namespace,
 /// CAP_SYS_PTRACE, and for other users' processes CAP_DAC_READ_SEARCH.
 #[derive(Debug)]
-pub struct KernelScout<P = KernelProc> {
+pub struct KernelDiscovery<P = KernelProc> {
     processes: PodProcesses<P>,
     simulated: bool,
     /// Groups of other GPUs are left out; `None`: no GPU is left out.
@@ -30,7 +33,7 @@ pub struct KernelScout<P = KernelProc> {
     groups: GroupDiscovery,
 }
 
-impl KernelScout {
+impl KernelDiscovery {
     /// Discovery for the GPU with this UUID as NVML spells it. For an instance of a GPU (`MIG-…`), groups of all GPUs count, because a
     /// pod with an instance has no other GPU. `simulated`: sockets of a simulator lead to the driver too.
     #[must_use]
@@ -40,7 +43,7 @@ impl KernelScout {
     }
 }
 
-impl<P: ProcFs> KernelScout<P> {
+impl<P: ProcFs> KernelDiscovery<P> {
     fn with_proc(proc: P, gpu_uuid: Option<String>, simulated: bool) -> Self {
         Self {
             processes: PodProcesses::new("/proc", proc),
@@ -103,7 +106,7 @@ pub(super) fn unless_exhausted<T>(result: io::Result<T>) -> io::Result<Option<T>
     }
 }
 
-impl<P: ProcFs> Scout for KernelScout<P> {
+impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
     fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
         let mut candidates = Vec::new();
         let pids = self.processes.in_pods(pods)?;
@@ -132,9 +135,9 @@ impl<P: ProcFs> Scout for KernelScout<P> {
         self.groups.continue_search(&processes, &QueryBudget::new(CONTINUED_SEARCH))
     }
 
-    fn owns(&mut self, claim: &Claim) -> Result<bool, Obstacle> {
+    fn owns(&mut self, claim: &OwnershipCheck) -> Result<bool, Obstacle> {
         let process = ScannedProcess { key: claim.key, pidfd: claim.pidfd.as_fd(), pod: &claim.pod };
-        for (descriptor, clients) in &claim.ways {
+        for (descriptor, clients) in &claim.descriptors {
             let owns = outside::owns_clients(&process, descriptor.as_fd(), clients, self.simulated);
             if !owns.map_err(|why| obstacle(&why))? {
                 return Ok(false);
@@ -150,23 +153,23 @@ fn scanned(candidate: &Candidate) -> ScannedProcess<'_> {
 }
 
 /// The descriptor, unless it leads only to groups of other GPUs.
-fn with_groups(found: ControlDescriptor) -> Option<Way> {
+fn with_groups(found: DiscoveredDescriptor) -> Option<ControlDescriptor> {
     let (descriptor, contexts) = found.into_parts();
-    (!contexts.is_empty()).then_some(Way { descriptor, contexts })
+    (!contexts.is_empty()).then_some(ControlDescriptor { descriptor, contexts })
 }
 
 fn obstacle(error: &DiscoveryError) -> Obstacle {
     let is_denied = |why: &io::Error| why.kind() == io::ErrorKind::PermissionDenied;
     let why = match error {
-        DiscoveryError::NoAccess { why, .. } if is_denied(why) => Why::NotPermitted,
+        DiscoveryError::NoAccess { why, .. } if is_denied(why) => ObstacleKind::NotPermitted,
         DiscoveryError::NoDriver(_) | DiscoveryError::NoGroups(_) | DiscoveryError::SearchIncomplete(_) => {
-            Why::NoGroups
+            ObstacleKind::NoGroups
         }
-        DiscoveryError::TooManyFiles(_) => Why::TooMany,
-        DiscoveryError::NoAccess { .. } | DiscoveryError::Groups { .. } => Why::Driver,
+        DiscoveryError::TooManyFiles(_) => ObstacleKind::TooMany,
+        DiscoveryError::NoAccess { .. } | DiscoveryError::Groups { .. } => ObstacleKind::Driver,
     };
     let mut text = error.to_string();
-    if why == Why::NotPermitted {
+    if why == ObstacleKind::NotPermitted {
         text.push_str(" (the pod-manager needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH)");
     }
     why.because(text)

@@ -29,7 +29,7 @@ fn process_that_closed_the_driver_stays_a_candidate_without_groups() {
         .spawn()
         .unwrap();
     let pid = i32::try_from(child.id()).unwrap();
-    let mut discovery = KernelScout::with_proc(InPod(pid), None, true);
+    let mut discovery = KernelDiscovery::with_proc(InPod(pid), None, true);
     let pods = HashSet::from([POD.to_owned()]);
     let first = discovery.candidates(&pods).unwrap();
     writeln!(ours, "go").unwrap();

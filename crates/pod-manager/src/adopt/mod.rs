@@ -63,12 +63,12 @@ mod pod_query_limits;
 mod scan;
 mod scanner;
 
-pub(crate) use driver_lock::Locks;
-pub use kernel_discovery::KernelScout;
-pub use ownership::Claim;
-pub(crate) use ownership::Proof;
-pub(crate) use scan::{Look, Reached, Sighted, Unreached};
-pub(crate) use scanner::Adopter;
+pub(crate) use driver_lock::DriverLocks;
+pub use kernel_discovery::KernelDiscovery;
+pub use ownership::OwnershipCheck;
+pub(crate) use ownership::OwnershipProof;
+pub(crate) use scan::{ControllableProcess, ScanRequest, ScanResult, UncontrollableProcess};
+pub(crate) use scanner::UnhookedScanner;
 
 use sluice_comm::attach::ContextHandles;
 use sluice_core::pod_cgroup::PodCgroup;
@@ -80,7 +80,7 @@ use std::os::fd::{OwnedFd, RawFd};
 pub use sluice_nvrm::outside::ProcessKey;
 
 /// Finds unhooked processes and their control descriptors. The scanner's thread calls it, so it may block.
-pub trait Scout: Send {
+pub trait ProcessDiscovery: Send {
     /// The processes of these pods (by UID) that have the driver open, had it open in an earlier call, or cannot be inspected.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ pub trait Scout: Send {
     ///
     /// # Errors
     /// Why it cannot be decided.
-    fn owns(&mut self, claim: &Claim) -> Result<bool, Obstacle>;
+    fn owns(&mut self, claim: &OwnershipCheck) -> Result<bool, Obstacle>;
 }
 
 /// A process of a pod that has the driver open.
@@ -121,21 +121,21 @@ pub struct Candidate {
 pub struct Inspection {
     /// The control descriptors; none if the process has closed the driver. An error if not all of its groups can be controlled,
     /// because a process of which a part continues is not stopped.
-    pub result: Result<Vec<Way>, Obstacle>,
+    pub result: Result<Vec<ControlDescriptor>, Obstacle>,
     /// Driver queries that were made.
     pub queries: u32,
 }
 
 /// A control descriptor of a process.
 #[derive(Debug)]
-pub struct Way {
+pub struct ControlDescriptor {
     /// A copy of the process's descriptor.
     pub descriptor: OwnedFd,
     /// The groups on this GPU that are controlled through it.
     pub contexts: Vec<ContextHandles>,
 }
 
-impl Way {
+impl ControlDescriptor {
     /// Client and group handle of each group.
     pub(crate) fn handles(&self) -> impl Iterator<Item = (u32, u32)> {
         self.contexts.iter().map(|context| (context.client, context.channel_group))
@@ -144,7 +144,7 @@ impl Way {
 
 /// The kind of reason why the groups of a process are not controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Why {
+pub enum ObstacleKind {
     /// Its descriptors cannot be copied: CAP_SYS_PTRACE or CAP_DAC_READ_SEARCH is missing.
     NotPermitted,
     /// It has the driver open, and no channel group was found. It may not compute at all.
@@ -157,7 +157,7 @@ pub enum Why {
     ControlFailed,
 }
 
-impl Why {
+impl ObstacleKind {
     /// All labels, in the order of [`Self::index`].
     pub const LABELS: [&'static str; 5] =
         ["not_permitted", "no_groups", "too_many", "driver", "control_failed"];
@@ -175,7 +175,7 @@ impl Why {
 
     /// An obstacle of this kind with a text.
     pub(crate) fn because(self, text: impl Into<String>) -> Obstacle {
-        Obstacle { why: self, text: text.into() }
+        Obstacle { kind: self, text: text.into() }
     }
 
     /// The label in logs and metrics.
@@ -190,7 +190,7 @@ impl Why {
 #[error("{text}")]
 pub struct Obstacle {
     /// The kind of reason.
-    pub why: Why,
+    pub kind: ObstacleKind,
     /// The reason in words.
     pub text: String,
 }

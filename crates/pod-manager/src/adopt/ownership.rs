@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The clients of the driver that a process has announced as its own.
 #[derive(Debug)]
-pub struct Claim {
+pub struct OwnershipCheck {
     /// The process.
     pub key: ProcessKey,
     /// The UID of its pod.
@@ -19,11 +19,11 @@ pub struct Claim {
     /// Readable when the process ends.
     pub pidfd: OwnedFd,
     /// The descriptors that it has sent, each with the clients that are to be controlled through it.
-    pub ways: Vec<(OwnedFd, Vec<u32>)>,
+    pub descriptors: Vec<(OwnedFd, Vec<u32>)>,
     closer: Closer,
 }
 
-impl Claim {
+impl OwnershipCheck {
     /// The check of an announcement.
     ///
     /// # Errors
@@ -39,28 +39,28 @@ impl Claim {
             clients.entry(context.descriptor).or_default().insert(context.client);
         }
         let pidfd = pidfd.try_clone_to_owned()?;
-        let mut claim = Self { key, pod, pidfd, ways: Vec::new(), closer: closer.clone() };
+        let mut claim = Self { key, pod, pidfd, descriptors: Vec::new(), closer: closer.clone() };
         for (index, clients) in clients {
             let sent = descriptors.get(index as usize).ok_or(io::ErrorKind::NotFound)?;
-            claim.ways.push((sent.as_fd().try_clone_to_owned()?, clients.into_iter().collect()));
+            claim.descriptors.push((sent.as_fd().try_clone_to_owned()?, clients.into_iter().collect()));
         }
         Ok(claim)
     }
 }
 
-impl Drop for Claim {
+impl Drop for OwnershipCheck {
     /// Closes the descriptors on the closer's thread, because their sender can delay the close.
     fn drop(&mut self) {
-        self.closer.close(std::mem::take(&mut self.ways));
+        self.closer.close(std::mem::take(&mut self.descriptors));
     }
 }
 
 /// The result of an ownership check.
 #[derive(Debug)]
-pub(crate) struct Proof {
+pub(crate) struct OwnershipProof {
     pub(crate) process: ProcessId,
     /// The number of the announcement.
     pub(crate) serial: u64,
     /// Whether the process owns the groups; an error if it cannot be decided.
-    pub(crate) holds: Result<bool, Obstacle>,
+    pub(crate) owns: Result<bool, Obstacle>,
 }

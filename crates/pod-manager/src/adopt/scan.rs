@@ -1,13 +1,13 @@
 //! The request and the result of a scan.
 
-use super::{Obstacle, ProcessKey, Way};
+use super::{ControlDescriptor, Obstacle, ProcessKey};
 use sluice_core::pod_cgroup::PodCgroup;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
 /// A request for a scan.
 #[derive(Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct ScanRequest {
     /// The manager's clock, nanoseconds.
     pub(crate) now: u64,
     /// The clients' pods, by UID.
@@ -15,23 +15,23 @@ pub(crate) struct Look {
     /// Processes that have attached: they are never inspected.
     pub(crate) attached: HashSet<ProcessKey>,
     /// Processes that are inspected even if no inspection is due.
-    pub(crate) again: HashSet<ProcessKey>,
+    pub(crate) requested: HashSet<ProcessKey>,
 }
 
 /// An inspected process that can be controlled.
 #[derive(Debug)]
-pub(crate) struct Reached {
+pub(crate) struct ControllableProcess {
     pub(crate) key: ProcessKey,
     pub(crate) command: String,
     pub(crate) pod: PodCgroup,
     pub(crate) pidfd: OwnedFd,
     /// Empty: it has closed the driver, or uses only other GPUs.
-    pub(crate) ways: Vec<Way>,
+    pub(crate) descriptors: Vec<ControlDescriptor>,
 }
 
 /// A process that cannot be controlled.
 #[derive(Debug)]
-pub(crate) struct Unreached {
+pub(crate) struct UncontrollableProcess {
     pub(crate) key: ProcessKey,
     pub(crate) command: String,
     pub(crate) pod: PodCgroup,
@@ -41,11 +41,11 @@ pub(crate) struct Unreached {
 
 /// The result of a scan.
 #[derive(Debug, Default)]
-pub(crate) struct Sighted {
+pub(crate) struct ScanResult {
     /// All candidates that have not attached. `None`: the scan failed.
-    pub(crate) present: Option<HashSet<ProcessKey>>,
+    pub(crate) candidates: Option<HashSet<ProcessKey>>,
     /// The processes inspected in this scan.
-    pub(crate) reached: Vec<Reached>,
+    pub(crate) controllable: Vec<ControllableProcess>,
     /// All processes of which the last inspection met an obstacle.
-    pub(crate) unreached: Vec<Unreached>,
+    pub(crate) uncontrollable: Vec<UncontrollableProcess>,
 }

@@ -1,11 +1,11 @@
 //! The thread that scans for unhooked processes.
 
 use super::inspection_schedule::InspectionSchedule;
-use super::ownership::{Claim, Proof};
+use super::ownership::{OwnershipCheck, OwnershipProof};
 use super::pod_query_limits::PodQueryLimits;
-use super::scan::{Look, Reached, Sighted, Unreached};
-use super::{Candidate, Inspection, ProcessKey, Scout, Way};
-use crate::control::{Control, Remote};
+use super::scan::{ControllableProcess, ScanRequest, ScanResult, UncontrollableProcess};
+use super::{Candidate, ControlDescriptor, Inspection, ProcessDiscovery, ProcessKey};
+use crate::control::{Message, Remote};
 use sluice_core::ProcessId;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,20 +16,20 @@ use tracing::warn;
 /// A task of the thread.
 #[derive(Debug)]
 enum Task {
-    Scan(Look),
-    CheckOwnership { process: ProcessId, serial: u64, claim: Claim },
+    Scan(ScanRequest),
+    CheckOwnership { process: ProcessId, serial: u64, claim: OwnershipCheck },
 }
 
 /// The sending end of the thread's task queue. The thread ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Adopter(Sender<Task>);
+pub(crate) struct UnhookedScanner(Sender<Task>);
 
-impl Adopter {
+impl UnhookedScanner {
     /// Starts the thread. It sends every result to `remote`.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(crate) fn start(discovery: Box<dyn Scout>, remote: Remote) -> io::Result<Self> {
+    pub(crate) fn start(discovery: Box<dyn ProcessDiscovery>, remote: Remote) -> io::Result<Self> {
         let (sender, tasks) = channel();
         let scanner = Scanner {
             discovery,
@@ -43,19 +43,19 @@ impl Adopter {
     }
 
     /// Requests a scan. The caller requests the next one after the result of this one.
-    pub(crate) fn look(&self, request: Look) {
+    pub(crate) fn request_scan(&self, request: ScanRequest) {
         // The thread ends only after this sender.
         let _ = self.0.send(Task::Scan(request));
     }
 
     /// Requests an ownership check.
-    pub(crate) fn prove(&self, process: ProcessId, serial: u64, claim: Claim) {
+    pub(crate) fn check_ownership(&self, process: ProcessId, serial: u64, claim: OwnershipCheck) {
         let _ = self.0.send(Task::CheckOwnership { process, serial, claim });
     }
 }
 
 struct Scanner {
-    discovery: Box<dyn Scout>,
+    discovery: Box<dyn ProcessDiscovery>,
     schedule: InspectionSchedule,
     limits: PodQueryLimits,
     remote: Remote,
@@ -67,23 +67,25 @@ impl Scanner {
     fn serve(mut self, tasks: &Receiver<Task>) {
         for task in tasks {
             let result = match task {
-                Task::Scan(request) => Control::Sighted(self.scan(&request)),
-                Task::CheckOwnership { process, serial, claim } => {
-                    Control::Proven(Proof { process, serial, holds: self.discovery.owns(&claim) })
-                }
+                Task::Scan(request) => Message::ScanResult(self.scan(&request)),
+                Task::CheckOwnership { process, serial, claim } => Message::OwnershipProof(OwnershipProof {
+                    process,
+                    serial,
+                    owns: self.discovery.owns(&claim),
+                }),
             };
             self.remote.send(result);
         }
     }
 
-    fn scan(&mut self, request: &Look) -> Sighted {
+    fn scan(&mut self, request: &ScanRequest) -> ScanResult {
         let mut candidates = match self.discovery.candidates(&request.pods) {
             Ok(candidates) => candidates,
             Err(why) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
                     warn!("cannot scan for unhooked processes: {why}");
                 }
-                return Sighted::default();
+                return ScanResult::default();
             }
         };
         self.has_failed = false;
@@ -92,21 +94,27 @@ impl Scanner {
         self.schedule.retain(&present);
         let pods = candidates.iter().map(|candidate| candidate.pod.uid.as_str()).collect();
         self.limits.begin_scan(&pods, request.now);
-        let mut inspected = self.inspect_due(&candidates, request.now, &request.again);
+        let mut inspected = self.inspect_due(&candidates, request.now, &request.requested);
         // A client found by the continued search is inspected in the same scan.
         let found = self.discovery.continue_search(&candidates);
         if !found.is_empty() {
             found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
             inspected.extend(self.inspect_due(&candidates, request.now, &HashSet::new()));
         }
-        let mut sighted = Sighted { present: Some(present), ..Sighted::default() };
+        let mut sighted = ScanResult { candidates: Some(present), ..ScanResult::default() };
         for candidate in candidates {
             let obstacle = self.schedule.obstacle(candidate.key).cloned();
             let Candidate { key, command, pod, pidfd, .. } = candidate;
             match (inspected.remove(&key), obstacle) {
-                (Some(ways), _) => sighted.reached.push(Reached { key, command, pod, pidfd, ways }),
+                (Some(ways), _) => sighted.controllable.push(ControllableProcess {
+                    key,
+                    command,
+                    pod,
+                    pidfd,
+                    descriptors: ways,
+                }),
                 (None, Some(obstacle)) => {
-                    sighted.unreached.push(Unreached { key, command, pod, pidfd, obstacle });
+                    sighted.uncontrollable.push(UncontrollableProcess { key, command, pod, pidfd, obstacle });
                 }
                 (None, None) => {}
             }
@@ -121,7 +129,7 @@ impl Scanner {
         candidates: &[Candidate],
         now: u64,
         again: &HashSet<ProcessKey>,
-    ) -> HashMap<ProcessKey, Vec<Way>> {
+    ) -> HashMap<ProcessKey, Vec<ControlDescriptor>> {
         let mut due: Vec<(u64, &Candidate)> = Vec::new();
         for candidate in candidates {
             let since = self.schedule.due_since(candidate.key, &candidate.descriptors, now);
@@ -141,7 +149,7 @@ impl Scanner {
         controllable
     }
 
-    fn inspect(&mut self, candidate: &Candidate, now: u64) -> Option<Vec<Way>> {
+    fn inspect(&mut self, candidate: &Candidate, now: u64) -> Option<Vec<ControlDescriptor>> {
         let Inspection { result, queries } = self.discovery.inspect(candidate);
         self.limits.charge(&candidate.pod.uid, queries, now);
         // The copies of an ended process's descriptors may be the last ones, and keep its memory.
@@ -152,7 +160,7 @@ impl Scanner {
             Ok(ways) => (Some(ways), None),
             Err(obstacle) => (None, Some(obstacle)),
         };
-        let groups = ways.iter().flatten().flat_map(Way::handles).collect();
+        let groups = ways.iter().flatten().flat_map(ControlDescriptor::handles).collect();
         self.schedule.record(candidate.key, groups, obstacle, now);
         ways
     }

@@ -1,7 +1,7 @@
 //! The control socket: a thread with a runtime of its own, which asks the event loop by messages.
 
 use super::ClientSet;
-use crate::control::{Control, Outdated, Remote};
+use crate::control::{Message, Outdated, Remote};
 use crate::error::{Attempt, Error, Result};
 use crate::listen::UnpublishedSocket;
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
@@ -55,7 +55,7 @@ impl Server {
 
 async fn serve(socket: UnpublishedSocket, remote: Remote) {
     let (done, served) = oneshot::channel();
-    remote.send(Control::Refresh(done));
+    remote.send(Message::Refresh(done));
     // Without an answer the event loop has ended before it served. Then the socket is not published.
     if served.await.is_err() {
         return;
@@ -71,7 +71,7 @@ async fn serve(socket: UnpublishedSocket, remote: Remote) {
     if let Err(error) = outcome.await {
         // Without the control socket the manager gets no clients. Its supervisor restarts it.
         error!(%error, "control socket cannot be served, pod-manager stops");
-        remote.send(Control::Stop);
+        remote.send(Message::Stop);
     }
 }
 
@@ -96,7 +96,7 @@ struct Service {
 }
 
 impl Service {
-    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Control) -> Result<T, Status> {
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Status> {
         let (sender, answer) = oneshot::channel();
         self.remote.send(question(sender));
         match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
@@ -117,7 +117,7 @@ impl PodManager for Service {
             Status::invalid_argument(mistakes)
         })?;
         let generation = set.generation;
-        match self.ask(|answer| Control::SetClients(set, answer)).await? {
+        match self.ask(|answer| Message::SetClients(set, answer)).await? {
             Ok(()) => Ok(Response::new(SetClientsResponse { generation })),
             Err(Outdated { in_force }) => Err(Status::failed_precondition(format!(
                 "generation {generation} is older than {in_force}, which is in force"
@@ -129,6 +129,6 @@ impl PodManager for Service {
         &self,
         _request: Request<SnapshotRequest>,
     ) -> Result<Response<SnapshotResponse>, Status> {
-        Ok(Response::new(self.ask(Control::Snapshot).await?))
+        Ok(Response::new(self.ask(Message::Snapshot).await?))
     }
 }

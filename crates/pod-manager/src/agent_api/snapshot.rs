@@ -1,7 +1,7 @@
 //! What the node agent reads: the promise and the use of every client, at one moment.
 
 use super::AgentApi;
-use crate::adopt::Why;
+use crate::adopt::ObstacleKind;
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Client, ClientKey, Clients, Process, Processes};
 use crate::grants::Grants;
@@ -77,7 +77,8 @@ impl SnapshotSources<'_> {
 
     /// Processes without the hook that are not scheduled, by reason, without reasons that do not occur.
     fn unscheduled_by_label(&self, id: ClientId) -> HashMap<String, u32> {
-        let counts = Why::LABELS.iter().zip(self.unhooked.unscheduled(id)).filter(|(_, count)| *count > 0);
+        let counts =
+            ObstacleKind::LABELS.iter().zip(self.unhooked.unscheduled(id)).filter(|(_, count)| *count > 0);
         counts.map(|(why, count)| ((*why).to_owned(), u32::try_from(count).unwrap_or(u32::MAX))).collect()
     }
 

@@ -16,13 +16,13 @@ pub trait ChannelControl: Send {
     ///
     /// # Errors
     /// [`ControlFailure`].
-    fn stop(&mut self, context: &ContextHandles) -> Result<(), ControlFailure>;
+    fn disable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure>;
 
     /// Enables the group.
     ///
     /// # Errors
     /// [`ControlFailure`].
-    fn start(&mut self, context: &ContextHandles) -> Result<(), ControlFailure>;
+    fn enable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure>;
 }
 
 /// Why a control was not made.

@@ -5,9 +5,11 @@
 
 use super::{ChannelControl, ControlFailure, EscrowClient, EscrowCopy};
 use crate::closer::Closer;
-use crate::control::{Control, Remote};
+use crate::control::{Message, Remote};
 use sluice_comm::attach::ContextHandles;
-use sluice_core::steering::{DEFAULT_US, GroupId, Known, Op, Release, TINY_US};
+use sluice_core::steering::{
+    ControlOp, DEFAULT_SLICE_US, GroupId, KnownSetting, ReleaseSequence, TINY_SLICE_US,
+};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -93,18 +95,20 @@ impl ControlExecutor {
 struct ControlledGroup {
     descriptor: ControlDescriptorId,
     handles: ContextHandles,
-    known: Known,
+    known: KnownSetting,
 }
 
 impl ControlledGroup {
     /// Records the end of a control. One that failed may have had its effect.
-    fn record(&mut self, op: Op, succeeded: bool) {
-        let Known { enabled, slice_us } = &mut self.known;
-        let harmless = |us: u64| us >= TINY_US;
+    fn record(&mut self, op: ControlOp, succeeded: bool) {
+        let KnownSetting { enabled, slice_us } = &mut self.known;
+        let harmless = |us: u64| us >= TINY_SLICE_US;
         match op {
-            Op::SetSlice(us) if succeeded => *slice_us = Some(us),
-            Op::SetSlice(us) => *slice_us = slice_us.filter(|before| harmless(*before) && harmless(us)),
-            Op::Stop | Op::Start => *enabled = succeeded.then_some(op == Op::Start),
+            ControlOp::SetSlice(us) if succeeded => *slice_us = Some(us),
+            ControlOp::SetSlice(us) => {
+                *slice_us = slice_us.filter(|before| harmless(*before) && harmless(us))
+            }
+            ControlOp::Disable | ControlOp::Enable => *enabled = succeeded.then_some(op == ControlOp::Enable),
         }
     }
 }
@@ -138,7 +142,7 @@ impl Worker {
                     let begun = Instant::now();
                     let result = self.make(control.group, control.op);
                     let report = ControlReport { control, result, took: begun.elapsed() };
-                    self.remote.send(Control::Controlled(report));
+                    self.remote.send(Message::Controlled(report));
                 }
                 ControlRequest::Forget(group) => self.forget(group),
                 ControlRequest::Restore(timeout, done) => {
@@ -157,8 +161,8 @@ impl Worker {
             self.escrow(|escrow| escrow.add_group(group, descriptor, &handles));
         }
         // Where slices are not set every group has the driver's default.
-        let slice_us = (!self.sets_slices).then_some(DEFAULT_US);
-        let known = Known { enabled: None, slice_us };
+        let slice_us = (!self.sets_slices).then_some(DEFAULT_SLICE_US);
+        let known = KnownSetting { enabled: None, slice_us };
         if let Some(before) = self.groups.insert(group, ControlledGroup { descriptor, handles, known }) {
             self.close_if_unused(before.descriptor);
         }
@@ -172,13 +176,13 @@ impl Worker {
         }
     }
 
-    fn make(&mut self, group: GroupId, op: Op) -> Result<(), ControlFailure> {
+    fn make(&mut self, group: GroupId, op: ControlOp) -> Result<(), ControlFailure> {
         let group = self.groups.get_mut(&group).ok_or(ControlFailure::Gone)?;
         let control = self.descriptors.get_mut(&group.descriptor).ok_or(ControlFailure::Gone)?;
         let made = match op {
-            Op::SetSlice(us) => control.set_slice(&group.handles, us),
-            Op::Stop => control.stop(&group.handles),
-            Op::Start => control.start(&group.handles),
+            ControlOp::SetSlice(us) => control.set_slice(&group.handles, us),
+            ControlOp::Disable => control.disable(&group.handles),
+            ControlOp::Enable => control.enable(&group.handles),
         };
         group.record(op, made.is_ok());
         made
@@ -201,7 +205,7 @@ impl Worker {
     /// Returns groups to the driver's defaults until the time is up. The rest is left to their own processes, or to the node agent.
     fn restore(&mut self, timeout: Duration) {
         let until = Instant::now() + timeout;
-        let mut release = Release::of(self.groups.iter().map(|(id, group)| (*id, group.known)));
+        let mut release = ReleaseSequence::new(self.groups.iter().map(|(id, group)| (*id, group.known)));
         while Instant::now() < until
             && let Some((group, op)) = release.begin()
         {

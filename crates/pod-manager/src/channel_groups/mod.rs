@@ -27,7 +27,7 @@ use crate::io::Io;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::ledger::TokenLedger;
 use sluice_core::rate_limiter::RateLimiter;
-use sluice_core::steering::{GroupId, Steering};
+use sluice_core::steering::{ChannelGroupScheduler, GroupId};
 use sluice_core::{ClientId, ProcessId};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -50,7 +50,7 @@ pub(crate) struct ControlledGroup {
 
 /// All channel groups of one GPU that the manager knows.
 pub(crate) struct ChannelGroups {
-    pub(crate) scheduler: Steering,
+    pub(crate) scheduler: ChannelGroupScheduler,
     /// `None`: controls are switched off.
     driver: Option<Box<dyn ControlDriver>>,
     pub(crate) executor: ControlExecutor,
@@ -67,7 +67,7 @@ pub(crate) struct ChannelGroups {
 
 impl ChannelGroups {
     pub(crate) fn new(
-        scheduler: Steering,
+        scheduler: ChannelGroupScheduler,
         driver: Option<Box<dyn ControlDriver>>,
         executor: ControlExecutor,
     ) -> Self {
@@ -85,13 +85,13 @@ impl ChannelGroups {
 
     /// Whether the GPU schedules a process: its groups are enabled and disabled by quanta. No other part stores this.
     pub(crate) fn is_hardware_scheduled(&self, id: ProcessId) -> bool {
-        self.scheduler.turn(id).is_some()
+        self.scheduler.quantum_state(id).is_some()
     }
 
     /// When there is something to do, if no event comes before.
     pub(crate) fn next_deadline(&self, now: u64) -> Option<u64> {
         let postponed = self.postponed.values().filter_map(Postponed::at);
-        postponed.chain(self.scheduler.wake_at(now)).min()
+        postponed.chain(self.scheduler.next_wakeup(now)).min()
     }
 
     /// Forgets a client that will not come back.
@@ -218,7 +218,7 @@ impl ChannelGroups {
 
     /// Forgets a group that has gone, or that this manager controls no longer.
     fn forget_group(&mut self, group: GroupId) -> Option<Effect> {
-        self.scheduler.forget(group);
+        self.scheduler.forget_group(group);
         self.executor.request(ControlRequest::Forget(group));
         self.groups.remove(&group).map(|group| Effect::DepartureSettled(group.process))
     }
@@ -242,13 +242,13 @@ impl ChannelGroups {
     /// A process has closed its channel: its groups are released unless it ends.
     pub(crate) fn disconnected(&mut self, id: ProcessId, ledger: &mut TokenLedger, now: u64) {
         self.postponed.remove(&id);
-        self.scheduler.part(id, ledger, now);
+        self.scheduler.disconnect(id, ledger, now);
     }
 
     /// Releases a process's groups: it is token-scheduled from here on.
     pub(crate) fn release(&mut self, id: ProcessId, ledger: &mut TokenLedger, now: u64) {
         self.postponed.remove(&id);
-        self.scheduler.leave(id, ledger, now);
+        self.scheduler.remove_process(id, ledger, now);
     }
 
     /// Whether the end of a departed process matters: it has groups, or was disconnected to free them.
@@ -274,7 +274,7 @@ impl ChannelGroups {
     pub(crate) fn refresh_gauges(&self, processes: &Processes, io: &Io) {
         let metrics = &io.metrics.channel_groups;
         metrics.announcements_waiting.set(i64::try_from(self.postponed.len()).unwrap_or(i64::MAX));
-        let controlled = |id: ProcessId| self.scheduler.controls(id);
+        let controlled = |id: ProcessId| self.scheduler.has_controlled_groups(id);
         let levels = processes.iter().filter_map(|(id, process)| process.enforcement_level(controlled(id)));
         metrics.set_levels(levels);
     }

@@ -68,11 +68,11 @@ impl ChannelControl for Driver {
         self.checked(context)?.set_timeslice(context.client, context.channel_group, us).map_err(failure)
     }
 
-    fn stop(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
+    fn disable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
         self.checked(context)?.disable(context.client, context.subdevice, &context.channels).map_err(failure)
     }
 
-    fn start(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
+    fn enable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
         self.checked(context)?.enable(context.client, context.subdevice, &context.channels).map_err(failure)
     }
 }

@@ -8,47 +8,47 @@ use crate::io::Io;
 use crate::metrics::EnforcementLevel;
 use sluice_core::ProcessId;
 use sluice_core::ledger::{Action, TokenLedger};
-use sluice_core::steering::{Activity, Event, GroupId, Op, Outcome, Released, Turn};
+use sluice_core::steering::{Activity, ControlOp, ControlOutcome, Event, GroupId, QuantumState, Released};
 use tracing::{debug, warn};
 
 impl ChannelGroups {
     /// Reads the activity of all processes that matter to the scheduler.
     pub(crate) fn read_activity(&mut self, processes: &Processes) {
-        let watched: Vec<ProcessId> = self.scheduler.watched().collect();
+        let watched: Vec<ProcessId> = self.scheduler.observed_processes().collect();
         for id in watched {
             let activity = processes.get(id).map_or(Activity::UNKNOWN, |process| process.activity());
-            self.scheduler.observe(id, activity);
+            self.scheduler.set_activity(id, activity);
         }
     }
 
     /// Whether the scheduler needs a wake-up when this process becomes busy.
     pub(crate) fn needs_wakeup(&self, id: ProcessId) -> bool {
-        self.scheduler.turn(id) == Some(Turn::Idle)
+        self.scheduler.quantum_state(id) == Some(QuantumState::Idle)
     }
 
     /// Whether a process uses the GPU, or `None` if it is not hardware-scheduled.
     pub(crate) fn is_using_gpu(&self, id: ProcessId) -> Option<bool> {
-        self.scheduler.turn(id).map(|turn| turn != Turn::Idle)
+        self.scheduler.quantum_state(id).map(|turn| turn != QuantumState::Idle)
     }
 
     /// Takes an action that concerns a hardware-scheduled process. `false` if the action is for the page.
     pub(crate) fn act(&mut self, action: &Action, io: &Io) -> bool {
-        let before = self.scheduler.turns();
-        let taken = self.scheduler.act(action);
-        io.metrics.channel_groups.turns.inc_by(self.scheduler.turns() - before);
+        let before = self.scheduler.quanta_granted();
+        let taken = self.scheduler.apply_action(action);
+        io.metrics.channel_groups.turns.inc_by(self.scheduler.quanta_granted() - before);
         taken
     }
 
     /// Requests the next control, if there is one to make and none is in flight.
     pub(crate) fn begin_control(&mut self, io: &Io) {
         let metrics = &io.metrics.channel_groups;
-        let forced = self.scheduler.forced();
-        if let Some(control) = self.scheduler.begin(io.now()) {
+        let forced = self.scheduler.forced_hand_offs();
+        if let Some(control) = self.scheduler.begin_control(io.now()) {
             debug!(?control, "control requested");
             metrics.in_flight.set(1);
             self.executor.request(ControlRequest::Make(control));
         }
-        metrics.forced.inc_by(self.scheduler.forced() - forced);
+        metrics.forced.inc_by(self.scheduler.forced_hand_offs() - forced);
     }
 
     /// Finishes the groups that were released, whether that took a control or not.
@@ -71,13 +71,13 @@ impl ChannelGroups {
     ) -> Effects {
         let ControlReport { control, result, took } = report;
         let outcome = match result {
-            Ok(()) => Outcome::Done,
-            Err(ControlFailure::Gone) => Outcome::Gone,
-            Err(ControlFailure::Failed(..)) => Outcome::Failed,
+            Ok(()) => ControlOutcome::Done,
+            Err(ControlFailure::Gone) => ControlOutcome::Gone,
+            Err(ControlFailure::Failed(..)) => ControlOutcome::Failed,
         };
         io.metrics.channel_groups.in_flight.set(0);
         io.metrics.channel_groups.count(control.op, outcome, *took);
-        if control.op == Op::Stop {
+        if control.op == ControlOp::Disable {
             io.metrics.preemptions.count(EnforcementLevel::Full, result.into());
         }
         let owner = self.groups.get(&control.group).map(|group| group.process);
@@ -88,11 +88,11 @@ impl ChannelGroups {
             let client = client.map_or("removed client", |client| clients.name(client));
             warn!(client, op = ?control.op, "control failed: {why}");
         }
-        let had_failed = client.is_some_and(|client| self.scheduler.has_given_up(client));
+        let had_failed = client.is_some_and(|client| self.scheduler.has_failed(client));
         let mut effects = Effects::new();
-        for event in self.scheduler.done(outcome, ledger, io.now()) {
+        for event in self.scheduler.finish_control(outcome, ledger, io.now()) {
             match event {
-                Event::GivenUp(id) => {
+                Event::ControlFailed(id) => {
                     effects.push(if owner == Some(id) {
                         Effect::ControlFailed { process: id, had_failed }
                     } else {
@@ -104,7 +104,7 @@ impl ChannelGroups {
                     warn!(client, "a control of the client failed: it is scheduled by token from now on");
                     effects.push(Effect::SchedulingChanged(id));
                 }
-                Event::Unsteered(id) => effects.push(Effect::SchedulingChanged(id)),
+                Event::GroupsDestroyed(id) => effects.push(Effect::SchedulingChanged(id)),
                 Event::Released(Released { group, is_free }) => {
                     effects.extend(self.released(group, is_free, processes));
                 }

@@ -1,6 +1,6 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
-use sluice_comm::page::{Flags, GrantView, PAGE_VERSION, ReportView, STANDING};
+use sluice_comm::page::{Flags, GrantView, PAGE_VERSION, ReportView, UNLIMITED};
 use sluice_core::steering::Activity;
 use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
@@ -61,7 +61,7 @@ impl Pages {
         self.shows_hardware_grant = true;
         let epoch = self.grant().epoch() + 1;
         self.grant().set_contended(false);
-        self.grant().open(STANDING, STANDING, epoch);
+        self.grant().open(UNLIMITED, UNLIMITED, epoch);
     }
 
     /// Ends the grant and opens the stream gate.

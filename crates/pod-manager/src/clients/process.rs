@@ -104,7 +104,7 @@ impl Process {
     pub(crate) fn request_wakeups(&mut self, since: Option<u64>) {
         self.wakeups.requested_since = since;
         if let Some(pages) = &self.pages {
-            pages.grant().set_armed(since.is_some());
+            pages.grant().set_wakeup_requested(since.is_some());
         }
     }
 

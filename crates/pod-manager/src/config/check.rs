@@ -1,7 +1,7 @@
 //! Checks a configuration. All mistakes are reported at once.
 
 use super::{ClientSource, Config};
-use sluice_comm::HOOK_PATIENCE;
+use sluice_comm::HOOK_TIMEOUT;
 use std::fmt;
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ impl Config {
                 let graphic = !uuid.is_empty() && uuid.bytes().all(|byte| byte.is_ascii_graphic());
                 expect(graphic, "gpu_uuid", format!("{uuid:?}"), "the GPU's uuid");
                 let less = "less than 5 s, after which a hook gives up";
-                expect(agent.hold < HOOK_PATIENCE, "hold", format!("{:?}", agent.hold), less);
-                expect(agent.max_held <= 65_536, "max_held", agent.max_held.to_string(), "0 to 65536");
+                expect(agent.pending_time < HOOK_TIMEOUT, "hold", format!("{:?}", agent.pending_time), less);
+                expect(agent.max_pending <= 65_536, "max_held", agent.max_pending.to_string(), "0 to 65536");
                 expect(self.tcp.is_none(), "tcp", "given".into(), "none beside --control");
             }
         }
@@ -60,7 +60,7 @@ impl Config {
         span("base_quota", self.base_quota, self.min_quota, self.max_quota, "min_quota to max_quota");
         span("max_quota", self.max_quota, ms(1), window, "1 ms to window");
         span("limit_period", self.limit_period, ms(1), window, "1 ms to window");
-        span("turn", self.turn, ms(30), ms(100), "30 to 100 ms");
+        span("turn", self.quantum, ms(30), ms(100), "30 to 100 ms");
         let (gpus, gate_share) = (self.node_gpus, self.gate_share.as_fraction());
         let within = (1..=64).contains(&gpus);
         span("gate_idle", self.gate_idle, us(0), ms(1000), "at most 1 s");
@@ -117,13 +117,13 @@ mod tests {
         let holding = |hold| {
             let mut config = Config::for_agent("/run/sluice/gpu.sock", "/var/lib/sluice/gpu.sock", "GPU-1");
             if let ClientSource::Agent(agent) = &mut config.clients {
-                agent.hold = hold;
+                agent.pending_time = hold;
             }
             config.check().map_err(|mistakes| mistakes.to_string())
         };
         assert_eq!(holding(Duration::from_millis(4999)), Ok(()));
         let words = "hold is 5s, expected less than 5 s, after which a hook gives up";
-        assert_eq!(holding(HOOK_PATIENCE), Err(words.to_owned()));
+        assert_eq!(holding(HOOK_TIMEOUT), Err(words.to_owned()));
     }
 
     #[test]

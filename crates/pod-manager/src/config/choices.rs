@@ -30,7 +30,7 @@ pub enum Controls {
 
 /// Whether processes of the clients' pods are scheduled that run without the hook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Adoption {
+pub enum UnhookedScheduling {
     /// Where channel groups are controlled and the node agent names the pods: their processes are found by their cgroups, and their groups
     /// through copies of their descriptors. With a resource file there is no search, because only the claim of a process would tell
     /// its client.
@@ -42,9 +42,9 @@ pub enum Adoption {
 
 /// Which best-effort processes have stream gates: they hold back submitted work while a latency-critical process is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GatesOf {
+pub enum GatedProcesses {
     /// Token-scheduled ones.
-    Unsteered,
+    TokenScheduled,
     /// Hardware-scheduled ones, too.
     All,
     /// None.
@@ -76,7 +76,7 @@ pub struct AgentConfig {
     /// How long the attach of an unknown pod's process waits before it is refused: less than
     /// [`HOOK_PATIENCE`](sluice_comm::HOOK_PATIENCE), because a hook that has given up does not read the reason and runs without limits.
     /// Default 3 s.
-    pub hold: Duration,
+    pub pending_time: Duration,
     /// Attaches that wait at once, 0 to 65536; further ones are refused. At most 64 of them are of one pod. Default 1024.
-    pub max_held: usize,
+    pub max_pending: usize,
 }

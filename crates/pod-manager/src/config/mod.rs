@@ -5,7 +5,7 @@ mod choices;
 mod policies;
 
 pub use check::ConfigMistakes;
-pub use choices::{Adoption, AgentConfig, ClientSource, Controls, GatesOf, OnManagerLoss};
+pub use choices::{AgentConfig, ClientSource, Controls, GatedProcesses, OnManagerLoss, UnhookedScheduling};
 pub(crate) use policies::nanos;
 
 use sluice_core::gates::GatePolicy;
@@ -44,7 +44,7 @@ pub struct Config {
     /// Whether the manager controls channel groups. Default: where a self-test has proven the controls, or the driver is known.
     pub controls: Controls,
     /// Whether processes without the hook are scheduled. Default: no, because that was tested on simulated GPUs only.
-    pub adopt: Adoption,
+    pub unhooked: UnhookedScheduling,
     /// The `sluice` program, which takes the driver's locks for processes whose groups cannot be controlled (`sluice hold --locks`).
     /// Default: none; then such processes are not scheduled.
     pub lock_program: Option<PathBuf>,
@@ -52,17 +52,17 @@ pub struct Config {
     pub self_test: Option<PathBuf>,
     /// Whether standard input is a packet socket for the descriptor escrow. The node agent at its other end keeps copies of the control
     /// descriptors, and enables disabled groups when the manager dies. Default: no.
-    pub custody: bool,
+    pub escrow: bool,
     /// The quantum of a hardware-scheduled client, 30 ms to 100 ms. A hand-off takes about a millisecond of the driver of every GPU on
     /// the node: shorter quanta cost the other GPUs, longer ones delay waiting clients. Shares result from the number of quanta, not
     /// from their length. Default 50 ms.
-    pub turn: Duration,
+    pub quantum: Duration,
     /// GPUs of the node whose managers control channel groups, 1 to 64. Controls lock the driver for all of them, so with many GPUs
     /// quanta are longer than [`Self::turn`]: see [`Self::turn_on_node`]. Default 1.
     pub node_gpus: u32,
     /// Which processes have stream gates, which are closed while a latency-critical process is busy. Default: none, because the cost of
     /// gates for frameworks on a GPU is not measured yet (docs/benchmarks.md).
-    pub gates: GatesOf,
+    pub gates: GatedProcesses,
     /// How long all latency-critical processes have to be idle until the gates are opened: at most 1 s. Default 500 µs.
     pub gate_idle: Duration,
     /// The part of the time for which the gates are open, whatever latency-critical processes do: at most 1/2. Default 0.05.
@@ -104,8 +104,8 @@ impl Config {
         let agent = AgentConfig {
             control: control.into(),
             gpu_uuid: gpu_uuid.into(),
-            hold: Duration::from_secs(3),
-            max_held: 1024,
+            pending_time: Duration::from_secs(3),
+            max_pending: 1024,
         };
         Self::with(socket.into(), ClientSource::Agent(agent))
     }
@@ -124,13 +124,13 @@ impl Config {
             max_quota: Duration::from_millis(100),
             limit_period: Duration::from_millis(200),
             controls: Controls::default(),
-            adopt: Adoption::default(),
+            unhooked: UnhookedScheduling::default(),
             lock_program: None,
             self_test: None,
-            custody: false,
-            turn: Duration::from_millis(50),
+            escrow: false,
+            quantum: Duration::from_millis(50),
             node_gpus: 1,
-            gates: GatesOf::default(),
+            gates: GatedProcesses::default(),
             gate_idle: Duration::from_nanos(GatePolicy::default().idle_ns),
             gate_share: GatePolicy::default().least_open,
             capacity: 1,

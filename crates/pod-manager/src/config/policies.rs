@@ -4,7 +4,7 @@ use super::Config;
 use sluice_core::gates::GatePolicy;
 use sluice_core::ledger::Policy;
 use sluice_core::quota::QuotaPolicy;
-use sluice_core::steering::SteeringPolicy;
+use sluice_core::steering::ChannelGroupPolicy;
 use std::time::Duration;
 
 /// What each GPU of the node adds to the shortest quantum.
@@ -26,8 +26,8 @@ impl Config {
             return_timeout_ns: nanos(self.return_timeout),
             linger_ns: nanos(self.linger),
             idle_credit_ns: nanos(self.idle_credit),
-            turn_ns: nanos(self.turn_on_node()),
-            min_turn_ns: Policy::default().min_turn_ns.max(nanos(self.node_quantum())),
+            quantum_ns: nanos(self.quantum_on_node()),
+            min_quantum_ns: Policy::default().min_quantum_ns.max(nanos(self.node_quantum())),
             ..Policy::default()
         }
     }
@@ -40,15 +40,15 @@ impl Config {
 
     /// The policy of channel-group scheduling: a hand-off is two controls.
     #[must_use]
-    pub fn steering_policy(&self) -> SteeringPolicy {
-        SteeringPolicy { control_ns: nanos(self.node_quantum()) / 2, ..SteeringPolicy::default() }
+    pub fn steering_policy(&self) -> ChannelGroupPolicy {
+        ChannelGroupPolicy { control_ns: nanos(self.node_quantum()) / 2, ..ChannelGroupPolicy::default() }
     }
 
     /// The quantum on this node: the configured one, and not so short that all managers of the node together make more than 80 hand-offs a
     /// second, some 8 % of the driver's time. With 8 GPUs that is 100 ms.
     #[must_use]
-    pub fn turn_on_node(&self) -> Duration {
-        self.turn.max(self.node_quantum())
+    pub fn quantum_on_node(&self) -> Duration {
+        self.quantum.max(self.node_quantum())
     }
 
     fn node_quantum(&self) -> Duration {
@@ -69,7 +69,7 @@ mod tests {
     fn quanta_grow_with_the_gpus_of_the_node() {
         let turns = |node_gpus| {
             let config = Config { node_gpus, ..Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources") };
-            (config.policy().turn_ns / 1_000_000, config.policy().min_turn_ns / 1_000_000)
+            (config.policy().quantum_ns / 1_000_000, config.policy().min_quantum_ns / 1_000_000)
         };
         assert_eq!([1, 4, 8, 16].map(turns), [(50, 30), (50, 50), (100, 100), (200, 200)]);
         let of_eight =

@@ -60,7 +60,7 @@ impl Connections {
             let label = address.map_or_else(|_| "tcp".to_owned(), |address| format!("tcp {address}"));
             return Accepted::Connection(Connection::new(socket, Transport::Tcp, None, label));
         }
-        match self.peers.look(socket.as_fd()) {
+        match self.peers.identify(socket.as_fd()) {
             Ok(peer) => {
                 let label = format!("pid {} uid {}", peer.credentials.pid, peer.credentials.uid);
                 let pod = self.pod_to_count(&peer);

@@ -90,7 +90,7 @@ impl Connections {
             // One pod may have any number of processes.
             ClientSource::Agent(agent) => (
                 Some((config.max_connections / 4).max(2)),
-                PendingAttaches::new(nanos(agent.hold), agent.max_held),
+                PendingAttaches::new(nanos(agent.pending_time), agent.max_pending),
             ),
         };
         let limits =

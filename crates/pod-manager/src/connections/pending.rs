@@ -47,7 +47,7 @@ impl PendingAttaches {
         }
         let of_pod = self.waiting.values().filter(|pending| pending.uid == uid).count();
         if self.waiting.len() >= self.max || of_pod >= MAX_OF_POD {
-            return Err(Reason::TooManyHeld(uid.to_owned()));
+            return Err(Reason::TooManyPending(uid.to_owned()));
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn one_pod_has_at_most_64_pending_attaches_and_none_without_a_time() {
         let waiting = pending(64, "a", 1_000_000);
-        assert!(matches!(waiting.check("a"), Err(Reason::TooManyHeld(_))));
+        assert!(matches!(waiting.check("a"), Err(Reason::TooManyPending(_))));
         assert!(waiting.check("b").is_ok());
         assert!(matches!(pending(0, "a", 0).check("a"), Err(Reason::UnknownPod { waited_ms: 0, .. })));
     }

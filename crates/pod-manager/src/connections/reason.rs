@@ -25,7 +25,7 @@ pub enum Reason {
     },
     /// Its pod is no client, and too many attaches wait for their pods already.
     #[error("pod UID {0} is no client of this GPU, and too many processes wait for their pods")]
-    TooManyHeld(String),
+    TooManyPending(String),
     /// Another version of the extended protocol.
     #[error("attaches with protocol version {found}, expected {expected}")]
     WrongVersion {
@@ -116,7 +116,7 @@ impl Reason {
             Self::Socket(_) => 11,
             Self::Pages(_) => 12,
             Self::TooManyOfProcess => 13,
-            Self::TooManyHeld(_) => 14,
+            Self::TooManyPending(_) => 14,
             Self::TooManyOfPod(_) => 15,
             Self::NotFreed => 16,
         }

@@ -1,7 +1,7 @@
 //! Announcements of channel groups: admitted, checked for ownership where the manager can look at processes from outside, and taken.
 
 use super::EventLoop;
-use crate::adopt::{Obstacle, Proof, Why};
+use crate::adopt::{Obstacle, ObstacleKind, OwnershipProof};
 use crate::channel_groups::{Admission, Announcement, PostponedUntil};
 use crate::connections::{ConnectionId, Outcome, Reason};
 use crate::unhooked;
@@ -68,15 +68,15 @@ impl EventLoop {
     }
 
     /// Takes the result of an ownership check, unless the process has announced other groups since, or has ended.
-    pub(super) fn ownership_checked(&mut self, proof: Proof) {
-        let Proof { process: id, serial, holds } = proof;
+    pub(super) fn ownership_checked(&mut self, proof: OwnershipProof) {
+        let OwnershipProof { process: id, serial, owns: holds } = proof;
         let Some(announcement) = self.channel_groups.take_proven(id, serial) else { return };
         let (processes, groups) = (&self.processes, &self.channel_groups);
         match holds {
             Ok(true) => self.take_groups(id, announcement),
             Ok(false) => self.refuse_announcement(id, announcement, "they belong to another process"),
             // A process that cannot be inspected is trusted with groups that were found nowhere else.
-            Err(Obstacle { why: Why::NotPermitted, .. })
+            Err(Obstacle { kind: ObstacleKind::NotPermitted, .. })
                 if !unhooked::was_found_elsewhere(id, &announcement, processes, groups) =>
             {
                 self.take_groups(id, announcement);

@@ -8,7 +8,7 @@ use crate::peer::Peer;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::PAGE_VERSION;
 use sluice_comm::{AttachStatus, Channel, Request, ResponseBody};
-use sluice_core::ledger::{Ask, PeerKind};
+use sluice_core::ledger::{GrantRequest, ReturnKind};
 use sluice_core::{ClientId, ProcessId};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tracing::{debug, info, warn};
@@ -89,7 +89,7 @@ impl EventLoop {
 
     fn answer_refusal(&mut self, id: ConnectionId, request: i32, reason: &Reason) {
         let status = match reason {
-            Reason::UnknownClient(_) | Reason::UnknownPod { .. } | Reason::TooManyHeld(_) => {
+            Reason::UnknownClient(_) | Reason::UnknownPod { .. } | Reason::TooManyPending(_) => {
                 AttachStatus::UnknownClient
             }
             Reason::WrongVersion { .. } => AttachStatus::WrongVersion,
@@ -229,13 +229,13 @@ impl EventLoop {
     }
 
     fn open_token_channel(&mut self, id: ProcessId, client: ClientId, announcement: Announcement) -> Outcome {
-        let added = self.grants.ledger.add_process(id, client, PeerKind::Returns);
+        let added = self.grants.ledger.add_process(id, client, ReturnKind::Returns);
         added.map_err(|_| Reason::ClientRemoved)?;
         let is_critical = self.clients.is_critical(client);
         self.announce(id, announcement);
         if is_critical {
             // Its launch gate is open before it asks.
-            let asked = self.grants.ledger.request(id, self.io.now(), Ask::default());
+            let asked = self.grants.ledger.request(id, self.io.now(), GrantRequest::default());
             asked.map_err(|_| Reason::ClientRemoved)?;
         }
         Ok(())

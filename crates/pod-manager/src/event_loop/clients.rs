@@ -4,7 +4,7 @@ use super::EventLoop;
 use crate::agent_api::ClientSet;
 use crate::clients::{ClientKey, Definition, Process};
 use crate::control::Outdated;
-use sluice_core::ledger::{Ask, Class};
+use sluice_core::ledger::{Class, GrantRequest};
 use sluice_core::{ClientId, ProcessId};
 use std::collections::{BTreeSet, HashSet};
 use tracing::{error, info};
@@ -76,7 +76,7 @@ impl EventLoop {
         let scheduled = |process: &Process| process.is_attached() || process.unhooked;
         for id in self.ids_of(client, scheduled) {
             let scheduler = &mut self.channel_groups.scheduler;
-            if becomes_critical && !scheduler.watches(id) {
+            if becomes_critical && !scheduler.is_observed(id) {
                 let no_groups = (Vec::new(), &BTreeSet::new());
                 scheduler.announce(id, (client, class), no_groups, &mut self.grants.ledger, now);
             }
@@ -85,7 +85,7 @@ impl EventLoop {
         if becomes_critical {
             for id in self.ids_of(client, |process| process.is_attached() && process.pages.is_some()) {
                 // Each of them was added when its token channel was opened.
-                let _ = self.grants.ledger.request(id, now, Ask::default());
+                let _ = self.grants.ledger.request(id, now, GrantRequest::default());
             }
         }
     }

@@ -6,8 +6,8 @@ use crate::connections::{ConnectionId, Outcome, PeerClient, Reason, Role, Transp
 use crate::grants::{UNLIMITED_MS, answer_all};
 use sluice_comm::{Request, RequestBody, ResponseBody};
 use sluice_core::ProcessId;
-use sluice_core::ledger::{Ask, PeerKind};
-use sluice_core::memory::Verdict;
+use sluice_core::ledger::{GrantRequest, ReturnKind};
+use sluice_core::memory::ReserveResult;
 use std::os::fd::OwnedFd;
 use tracing::{debug, warn};
 
@@ -71,7 +71,8 @@ impl EventLoop {
     fn handle_common(&mut self, id: ConnectionId, process: ProcessId, request: &Request) -> Outcome {
         match request.body {
             RequestBody::Quota { overuse_ms, next_burst_ms } => {
-                let ask = Ask { burst_ns: ms_to_ns(next_burst_ms), overuse_ns: ms_to_ns(overuse_ms) };
+                let ask =
+                    GrantRequest { burst_ns: ms_to_ns(next_burst_ms), overuse_ns: ms_to_ns(overuse_ms) };
                 self.request_grant(id, process, request.id, ask)
             }
             RequestBody::MemLimit => {
@@ -89,7 +90,13 @@ impl EventLoop {
         }
     }
 
-    fn request_grant(&mut self, connection: ConnectionId, id: ProcessId, request: i32, ask: Ask) -> Outcome {
+    fn request_grant(
+        &mut self,
+        connection: ConnectionId,
+        id: ProcessId,
+        request: i32,
+        ask: GrantRequest,
+    ) -> Outcome {
         let Some(process) = self.processes.get_mut(id) else { return Ok(()) };
         if process.token != Some(connection) {
             return Err(Reason::OutOfOrder("QUOTA on the memory channel"));
@@ -167,7 +174,7 @@ impl EventLoop {
         let process = self.processes.add(process, &self.io);
         self.connections.set_role(id, Role::Legacy(process));
         self.clients.memory.open(process, client);
-        let added = self.grants.ledger.add_process(process, client, PeerKind::ByTimer);
+        let added = self.grants.ledger.add_process(process, client, ReturnKind::ByTimer);
         added.map_err(|_| Reason::ClientRemoved)?;
         Ok(process)
     }
@@ -180,7 +187,7 @@ impl EventLoop {
             }
             return true;
         }
-        let granted = self.clients.memory.reserve(id, bytes) == Verdict::Granted;
+        let granted = self.clients.memory.reserve(id, bytes) == ReserveResult::Granted;
         let client = self.processes.client_of(id).and_then(|client| self.clients.get(client));
         if let Some(client) = client.filter(|_| !granted) {
             client.metrics.memory.denied.inc();

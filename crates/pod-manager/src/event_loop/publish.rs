@@ -41,8 +41,8 @@ impl EventLoop {
             if page.latency_critical() != critical {
                 page.set_latency_critical(critical);
             }
-            if page.company() != others {
-                page.set_company(others);
+            if page.contenders() != others {
+                page.set_contenders(others);
             }
         }
     }

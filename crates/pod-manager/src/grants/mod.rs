@@ -6,8 +6,8 @@ use crate::effect::{Effect, Effects};
 use crate::io::Io;
 use crate::metrics::{EnforcementLevel, Preempted};
 use sluice_comm::ResponseBody;
-use sluice_comm::page::STANDING;
-use sluice_core::ledger::{Action, Ask, Deadline, End, Returned, TokenLedger};
+use sluice_comm::page::UNLIMITED;
+use sluice_core::ledger::{Action, Deadline, GrantEnd, GrantRequest, Returned, TokenLedger};
 use sluice_core::share::Share;
 use sluice_core::{ClientId, ProcessId};
 use tracing::{debug, warn};
@@ -43,7 +43,7 @@ impl Grants {
     }
 
     /// Asks for a grant on behalf of a process.
-    pub(crate) fn request(&mut self, id: ProcessId, ask: Ask, now: u64) {
+    pub(crate) fn request(&mut self, id: ProcessId, ask: GrantRequest, now: u64) {
         if let Err(refused) = self.ledger.request(id, now, ask) {
             debug!(%refused, "request for a grant");
         }
@@ -84,7 +84,7 @@ impl Grants {
         }
         let is_for_process = matches!(
             action,
-            Action::Grant { .. } | Action::Prolong { .. } | Action::Revoke { .. } | Action::Stop { .. }
+            Action::Grant { .. } | Action::Extend { .. } | Action::Revoke { .. } | Action::Disable { .. }
         );
         if is_for_process && groups.act(action, io) {
             return Effects::new();
@@ -93,20 +93,20 @@ impl Grants {
             Action::Grant { process, epoch, deadline, .. } => {
                 return open(process, epoch, deadline, clients, processes, io);
             }
-            Action::Prolong { process, epoch, deadline } => prolong(process, epoch, deadline, processes, io),
+            Action::Extend { process, epoch, deadline } => prolong(process, epoch, deadline, processes, io),
             Action::Revoke { process, why } => revoke(process, why, clients, processes, io),
-            Action::Stop { .. } => {}
+            Action::Disable { .. } => {}
             Action::Contended { client, contended } => set_contended(client, contended, clients, processes),
             Action::Ended { client, held_ns, charged_ns, overrun_ns, how } => {
                 count_end(client, how, clients, processes, groups, io);
-                if how != End::Continued {
+                if how != GrantEnd::Continued {
                     set_contended(client, false, clients, processes);
                 }
                 let Some(client) = clients.get(client) else { return Effects::new() };
                 client.metrics.grants.held_seconds.inc_by(seconds(held_ns));
                 client.metrics.grants.gpu_seconds.inc_by(seconds(charged_ns));
                 client.metrics.grants.overrun_seconds.inc_by(seconds(overrun_ns));
-                if how == End::NotReturned {
+                if how == GrantEnd::NotReturned {
                     client.metrics.grants.not_returned.inc();
                 }
             }
@@ -141,7 +141,7 @@ impl Grants {
         if used > 0 {
             pages.busy_seen = (busy, now);
             client.metrics.grants.gpu_seconds.inc_by(seconds(used));
-            self.ledger.charge_standing(process.client, since, now, used);
+            self.ledger.charge_unlimited(process.client, since, now, used);
         }
     }
 
@@ -192,11 +192,11 @@ fn open(
     io: &mut Io,
 ) -> Effects {
     let (deadline_ns, quota_ms) = match deadline {
-        Deadline::Standing => (STANDING, UNLIMITED_MS),
+        Deadline::Unlimited => (UNLIMITED, UNLIMITED_MS),
         Deadline::At(at) => (at, seconds(at.saturating_sub(io.now())) * 1e3),
     };
     let deadline_tsc = match deadline {
-        Deadline::Standing => STANDING,
+        Deadline::Unlimited => UNLIMITED,
         Deadline::At(at) => io.clock.ticks_at(at).unwrap_or(0),
     };
     let Some(process) = processes.get_mut(id) else { return Effects::new() };
@@ -216,14 +216,14 @@ fn prolong(id: ProcessId, epoch: u64, deadline: u64, processes: &Processes, io: 
     }
 }
 
-fn revoke(id: ProcessId, why: End, clients: &Clients, processes: &Processes, io: &mut Io) {
+fn revoke(id: ProcessId, why: GrantEnd, clients: &Clients, processes: &Processes, io: &mut Io) {
     let Some(process) = processes.get(id) else { return };
     if let Some(pages) = &process.pages {
         pages.grant().close();
     }
     let client = clients.name(process.client);
     match why {
-        End::NotReturned if io.may_log("not_returned").is_some() => {
+        GrantEnd::NotReturned if io.may_log("not_returned").is_some() => {
             warn!(client, peer = %process.label, "grant was not returned within the timeout and is revoked");
         }
         _ => debug!(client, peer = %process.label, ?why, "grant has ended"),
@@ -245,7 +245,7 @@ fn set_contended(id: ClientId, contended: bool, clients: &mut Clients, processes
 /// controls.
 fn count_end(
     client: ClientId,
-    how: End,
+    how: GrantEnd,
     clients: &Clients,
     processes: &Processes,
     groups: &ChannelGroups,
@@ -253,8 +253,8 @@ fn count_end(
 ) {
     let contended = clients.get(client).is_some_and(|client| client.contended);
     let outcome = match how {
-        End::NotReturned => Preempted::Timeout,
-        End::Returned | End::Expired if contended => Preempted::Success,
+        GrantEnd::NotReturned => Preempted::Timeout,
+        GrantEnd::Returned | GrantEnd::Expired if contended => Preempted::Success,
         _ => return,
     };
     if !processes.of_client(client).any(|(id, _)| groups.is_hardware_scheduled(id)) {

@@ -1,7 +1,7 @@
 //! The series of channel-group scheduling.
 
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry};
-use sluice_core::steering::{Op, Outcome};
+use sluice_core::steering::{ControlOp, ControlOutcome};
 use sluice_proto::control;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 const CONTROL_BUCKETS: [f64; 10] =
     [0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.000_75, 0.001, 0.002, 0.005, 0.05, 1.0];
 
-const OUTCOMES: [(Outcome, &str); 3] =
-    [(Outcome::Done, "done"), (Outcome::Failed, "failed"), (Outcome::Gone, "gone")];
+const OUTCOMES: [(ControlOutcome, &str); 3] =
+    [(ControlOutcome::Done, "done"), (ControlOutcome::Failed, "failed"), (ControlOutcome::Gone, "gone")];
 
 /// What enforces the share of a process, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl ChannelGroupMetrics {
             let counter = IntCounter::with_opts(opts)?;
             registry.register(Box::new(counter.clone())).map(|()| counter)
         };
-        let controls = Op::LABELS.iter().map(|control| {
+        let controls = ControlOp::LABELS.iter().map(|control| {
             let by_outcome = OUTCOMES.iter().map(|(_, outcome)| {
                 let opts =
                     Opts::new("sluice_controls_total", "Controls of channel groups, by control and outcome");
@@ -58,7 +58,7 @@ impl ChannelGroupMetrics {
             });
             by_outcome.collect::<prometheus::Result<Vec<_>>>()
         });
-        let seconds = Op::LABELS.iter().map(|control| {
+        let seconds = ControlOp::LABELS.iter().map(|control| {
             let opts = HistogramOpts::new(
                 "sluice_control_seconds",
                 "Time that controls of channel groups took, seconds",
@@ -107,7 +107,7 @@ impl ChannelGroupMetrics {
     }
 
     /// Counts a control.
-    pub(crate) fn count(&self, op: Op, outcome: Outcome, took: Duration) {
+    pub(crate) fn count(&self, op: ControlOp, outcome: ControlOutcome, took: Duration) {
         let outcome = OUTCOMES.iter().position(|(other, _)| *other == outcome);
         if let Some(counter) = self.controls.get(op.index()).zip(outcome).and_then(|(all, nth)| all.get(nth))
         {
@@ -120,7 +120,7 @@ impl ChannelGroupMetrics {
 
     /// All counts, for the node agent; the caller adds those of gates and preemptions.
     pub(crate) fn to_proto(&self) -> control::Steering {
-        let controls = Op::LABELS.iter().zip(&self.controls).flat_map(|(control, by_outcome)| {
+        let controls = ControlOp::LABELS.iter().zip(&self.controls).flat_map(|(control, by_outcome)| {
             OUTCOMES.iter().zip(by_outcome).map(|((_, outcome), counter)| control::Controls {
                 control: (*control).to_owned(),
                 outcome: (*outcome).to_owned(),

@@ -1,6 +1,6 @@
 //! The series of one client.
 
-use crate::adopt::Why;
+use crate::adopt::ObstacleKind;
 use crate::clients::ClientKey;
 use prometheus::core::Collector;
 use prometheus::{Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts};
@@ -124,7 +124,7 @@ impl ClientMetrics {
                 "sluice_adopted_processes",
                 "Processes without the hook that are scheduled all the same",
             )?,
-            unscheduled: Why::LABELS.iter().map(unscheduled).collect::<prometheus::Result<_>>()?,
+            unscheduled: ObstacleKind::LABELS.iter().map(unscheduled).collect::<prometheus::Result<_>>()?,
         })
     }
 

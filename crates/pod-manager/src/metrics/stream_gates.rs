@@ -1,7 +1,7 @@
 //! The series of the stream gates.
 
 use prometheus::{IntCounter, IntGauge, Opts, Registry};
-use sluice_core::gates::Gating;
+use sluice_core::gates::GateState;
 use std::collections::HashMap;
 
 /// The state of the stream gates, and its changes.
@@ -18,7 +18,7 @@ impl StreamGateMetrics {
             "1 while best-effort processes hold back submitted work because a latency-critical process is busy",
         )?;
         registry.register(Box::new(closed.clone()))?;
-        let changes = Gating::LABELS.iter().map(|to| {
+        let changes = GateState::LABELS.iter().map(|to| {
             let opts = Opts::new(
                 "sluice_gate_changes_total",
                 "Changes of the stream gates of best-effort processes, by new state",
@@ -31,7 +31,7 @@ impl StreamGateMetrics {
 
     /// The counts by new state, for the node agent.
     pub(crate) fn to_proto(&self) -> HashMap<String, u64> {
-        Gating::LABELS
+        GateState::LABELS
             .iter()
             .zip(&self.changes)
             .map(|(to, counter)| ((*to).to_owned(), counter.get()))
@@ -39,7 +39,7 @@ impl StreamGateMetrics {
     }
 
     /// Counts a change.
-    pub(crate) fn changed(&self, to: Gating) {
+    pub(crate) fn changed(&self, to: GateState) {
         self.closed.set(i64::from(to.is_closed()));
         if let Some(counter) = self.changes.get(to.index()) {
             counter.inc();

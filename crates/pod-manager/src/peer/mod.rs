@@ -33,7 +33,7 @@ pub trait Peers: Send {
     ///
     /// # Errors
     /// The process has ended already, or what the system returns.
-    fn look(&mut self, socket: BorrowedFd<'_>) -> io::Result<Peer>;
+    fn identify(&mut self, socket: BorrowedFd<'_>) -> io::Result<Peer>;
 }
 
 /// Reads files of /proc/PID.
@@ -87,7 +87,7 @@ impl<P: ProcFs> KernelPeers<P> {
 }
 
 impl<P: ProcFs> Peers for KernelPeers<P> {
-    fn look(&mut self, socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    fn identify(&mut self, socket: BorrowedFd<'_>) -> io::Result<Peer> {
         let credentials = peer_credentials(socket)?;
         let pid = credentials.pid;
         if pid <= 0 {

@@ -20,7 +20,7 @@ fn stat(started: u64) -> io::Result<String> {
 
 fn look(answers: Vec<(&'static str, io::Result<String>)>) -> io::Result<Peer> {
     let (ours, _theirs) = UnixStream::pair().unwrap();
-    KernelPeers::with_proc(Script(answers.into())).look(ours.as_fd())
+    KernelPeers::with_proc(Script(answers.into())).identify(ours.as_fd())
 }
 
 fn gone() -> Option<i32> {
@@ -61,17 +61,17 @@ fn pid_reused_before_it_is_read_is_refused() {
     let (ours, _) = listener.accept().unwrap();
     let cgroup = Ok("0::/kubepods\n".to_owned());
     let answers = vec![("stat", stat(5)), ("cgroup", cgroup), ("stat", stat(5))];
-    let error = KernelPeers::with_proc(Script(answers.into())).look(ours.as_fd()).unwrap_err();
+    let error = KernelPeers::with_proc(Script(answers.into())).identify(ours.as_fd()).unwrap_err();
     assert_eq!(error.raw_os_error(), gone());
 }
 
 #[test]
 fn kernel_identifies_this_process() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
-    let peer = KernelPeers::with_places().look(ours.as_fd()).unwrap();
+    let peer = KernelPeers::with_places().identify(ours.as_fd()).unwrap();
     assert_eq!(u32::try_from(peer.credentials.pid), Ok(std::process::id()));
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
     assert_eq!(peer.place.map(|place| place.cgroup), Some(own));
-    let standalone = KernelPeers::<KernelProc>::default().look(ours.as_fd()).unwrap();
+    let standalone = KernelPeers::<KernelProc>::default().identify(ours.as_fd()).unwrap();
     assert_eq!(standalone.place, None);
 }

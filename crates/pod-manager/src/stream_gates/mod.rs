@@ -2,10 +2,10 @@
 
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Clients, Process, Processes};
-use crate::config::GatesOf;
+use crate::config::GatedProcesses;
 use crate::io::Io;
 use sluice_core::ProcessId;
-use sluice_core::gates::{Announced, GatePolicy, Gates, Gating};
+use sluice_core::gates::{Announced, GatePolicy, GateState, Gates};
 use sluice_core::ledger::TokenLedger;
 use sluice_core::steering::Activity;
 use std::collections::HashMap;
@@ -13,13 +13,13 @@ use std::collections::HashMap;
 /// The state of the gates, and which processes have gates.
 pub(crate) struct StreamGates {
     gates: Gates,
-    of: GatesOf,
+    of: GatedProcesses,
     /// Work that latency-critical processes have announced and that has not come yet.
     announced: HashMap<ProcessId, Announced>,
 }
 
 impl StreamGates {
-    pub(crate) fn new(policy: GatePolicy, of: GatesOf) -> Self {
+    pub(crate) fn new(policy: GatePolicy, of: GatedProcesses) -> Self {
         Self { gates: Gates::new(policy), of, announced: HashMap::new() }
     }
 
@@ -110,16 +110,16 @@ impl StreamGates {
     /// Whether a process is told to hold back what it has submitted.
     fn has_gates(&self, id: ProcessId, process: &Process, clients: &Clients, groups: &ChannelGroups) -> bool {
         let concerned = match self.of {
-            GatesOf::Off => false,
-            GatesOf::Unsteered => !groups.is_hardware_scheduled(id),
-            GatesOf::All => true,
+            GatedProcesses::Off => false,
+            GatedProcesses::TokenScheduled => !groups.is_hardware_scheduled(id),
+            GatedProcesses::All => true,
         };
         concerned && process.is_attached() && !clients.is_critical(process.client)
     }
 
     /// Whether the gates need a wake-up when this process becomes busy.
     pub(crate) fn needs_wakeup(&self, process: &Process, clients: &Clients) -> bool {
-        self.gates.state() == Gating::Open && process.is_attached() && clients.is_critical(process.client)
+        self.gates.state() == GateState::Open && process.is_attached() && clients.is_critical(process.client)
     }
 }
 

@@ -5,9 +5,9 @@ use crate::connections::ConnectionId;
 use crate::io::test_io;
 use sluice_comm::page::{Flags, PAGE_VERSION};
 use sluice_core::ClientId;
-use sluice_core::ledger::{Class, ClientSpec, PeerKind, Policy};
+use sluice_core::ledger::{Class, ClientSpec, Policy, ReturnKind};
 use sluice_core::share::Share;
-use sluice_core::steering::{Steering, SteeringPolicy};
+use sluice_core::steering::{ChannelGroupPolicy, ChannelGroupScheduler};
 use std::collections::BTreeSet;
 
 /// A best-effort and a latency-critical client with one process each.
@@ -26,7 +26,8 @@ impl Parts {
         let (io, mut clients, mut processes) = (test_io(), Clients::default(), Processes::default());
         let remote = crate::control::pair().unwrap().0;
         let executor = ControlExecutor::start(remote, io.closer.clone(), None, true).unwrap();
-        let mut groups = ChannelGroups::new(Steering::new(SteeringPolicy::default()), None, executor);
+        let mut groups =
+            ChannelGroups::new(ChannelGroupScheduler::new(ChannelGroupPolicy::default()), None, executor);
         let mut ledger = TokenLedger::new(Policy::default());
         let mut add = |name: &str, class| {
             let spec = ClientSpec { request: Share::ZERO, limit: Share::ONE, class, weight: 1 };
@@ -38,7 +39,7 @@ impl Parts {
         };
         let (best_effort, critical) = (add("be", Class::BestEffort), add("lc", Class::LatencyCritical));
         for (client, id) in [best_effort, critical] {
-            ledger.add_process(id, client, PeerKind::Returns).unwrap();
+            ledger.add_process(id, client, ReturnKind::Returns).unwrap();
         }
         let (client, id) = critical;
         let owner = (client, Class::LatencyCritical);
@@ -46,7 +47,7 @@ impl Parts {
         Self { io, clients, processes, groups, ledger, best_effort: best_effort.1, critical: id }
     }
 
-    fn update(&mut self, gates: &mut StreamGates) -> Gating {
+    fn update(&mut self, gates: &mut StreamGates) -> GateState {
         gates.update(&self.clients, &mut self.processes, &self.groups, &mut self.ledger, &self.io);
         gates.gates.state()
     }
@@ -67,33 +68,33 @@ fn process(client: ClientId, processes: &mut Processes, io: &Io) -> ProcessId {
 #[test]
 fn gates_are_closed_and_grants_withheld_while_a_latency_critical_process_is_busy() {
     let mut parts = Parts::new();
-    let mut gates = StreamGates::new(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatesOf::All);
-    assert_eq!(parts.update(&mut gates), Gating::Open);
+    let mut gates = StreamGates::new(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatedProcesses::All);
+    assert_eq!(parts.update(&mut gates), GateState::Open);
     parts.set_busy(true);
-    assert_eq!(parts.update(&mut gates), Gating::Closed);
+    assert_eq!(parts.update(&mut gates), GateState::Closed);
     assert!(parts.ledger.is_withheld());
     parts.set_busy(false);
-    assert_eq!(parts.update(&mut gates), Gating::Open);
+    assert_eq!(parts.update(&mut gates), GateState::Open);
     assert!(!parts.ledger.is_withheld());
 }
 
 #[test]
 fn announcement_closes_the_gates_for_a_latency_critical_process_only() {
     let mut parts = Parts::new();
-    let mut gates = StreamGates::new(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatesOf::All);
+    let mut gates = StreamGates::new(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatedProcesses::All);
     let now = parts.io.now();
     gates.announce(parts.best_effort, 1_500, &parts.clients, &parts.processes, now);
-    assert_eq!(parts.update(&mut gates), Gating::Open);
+    assert_eq!(parts.update(&mut gates), GateState::Open);
     gates.announce(parts.critical, 1_500, &parts.clients, &parts.processes, u64::MAX - 3_000_000);
-    assert_eq!(parts.update(&mut gates), Gating::Closed);
+    assert_eq!(parts.update(&mut gates), GateState::Closed);
     gates.forget(parts.critical);
-    assert_eq!(parts.update(&mut gates), Gating::Open);
+    assert_eq!(parts.update(&mut gates), GateState::Open);
 }
 
 #[test]
 fn gates_are_unwanted_without_a_process_that_has_some() {
     let mut parts = Parts::new();
-    let mut gates = StreamGates::new(GatePolicy::default(), GatesOf::Off);
+    let mut gates = StreamGates::new(GatePolicy::default(), GatedProcesses::Off);
     parts.set_busy(true);
-    assert_eq!(parts.update(&mut gates), Gating::Unwanted);
+    assert_eq!(parts.update(&mut gates), GateState::Unwanted);
 }

@@ -2,14 +2,14 @@
 //! fails.
 
 use super::{OtherParts, Unhooked};
-use crate::adopt::{Obstacle, ProcessKey, Reached, Way, Why};
+use crate::adopt::{ControlDescriptor, ControllableProcess, Obstacle, ObstacleKind, ProcessKey};
 use crate::channel_groups::{Admission, ChannelGroups, ControlDescriptorId, handles_of};
 use crate::clients::{Process, Processes};
 use crate::effect::{Effect, Effects};
 use crate::io::Io;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::backoff::Backoff;
-use sluice_core::ledger::PeerKind;
+use sluice_core::ledger::ReturnKind;
 use sluice_core::steering::GroupId;
 use sluice_core::{ClientId, ProcessId};
 use std::collections::{BTreeSet, HashSet};
@@ -28,11 +28,11 @@ impl Unhooked {
     pub(super) fn take_groups(
         &mut self,
         client: ClientId,
-        found: Reached,
+        found: ControllableProcess,
         parts: &mut OtherParts<'_>,
         effects: &mut Effects,
     ) -> Result<(), Obstacle> {
-        let Reached { key, command, pod, pidfd, mut ways } = found;
+        let ControllableProcess { key, command, pod, pidfd, descriptors: mut ways } = found;
         let known = parts.processes.find(key);
         let process = known.and_then(|id| parts.processes.get(id));
         // It has attached meanwhile, or it is the process of a client that was removed.
@@ -44,11 +44,11 @@ impl Unhooked {
         let of_others = handles_of_others(known, client, parts.processes, parts.groups);
         let is_its_own = |context: &ContextHandles| !of_others.contains(&handles_of(context));
         ways.iter_mut().for_each(|way| way.contexts.retain(is_its_own));
-        let handles: HashSet<(u32, u32)> = ways.iter().flat_map(Way::handles).collect();
+        let handles: HashSet<(u32, u32)> = ways.iter().flat_map(ControlDescriptor::handles).collect();
         let current = known.map(|id| parts.groups.handles(id)).unwrap_or_default();
         if !handles.is_empty() && self.has_failed(key, parts.io.now()) {
             parts.io.closer.close(ways);
-            return Err(Why::ControlFailed.because("a control of it has failed"));
+            return Err(ObstacleKind::ControlFailed.because("a control of it has failed"));
         }
         if current == handles {
             parts.io.closer.close(ways);
@@ -87,10 +87,10 @@ impl Unhooked {
             let mut backoff = Backoff::new(RETRY, RETRY);
             backoff.failed(io.now());
             self.failed.insert(key, backoff);
-            self.unscheduled.insert(key, (process.client, Why::ControlFailed));
+            self.unscheduled.insert(key, (process.client, ObstacleKind::ControlFailed));
         }
         if !had_failed {
-            groups.scheduler.pardon(process.client);
+            groups.scheduler.clear_failure(process.client);
         }
     }
 }
@@ -135,7 +135,7 @@ pub(super) fn add_process(
 fn announce(
     id: ProcessId,
     client: ClientId,
-    ways: Vec<Way>,
+    ways: Vec<ControlDescriptor>,
     parts: &mut OtherParts<'_>,
 ) -> Result<(), Obstacle> {
     let now = parts.io.now();
@@ -144,7 +144,7 @@ fn announce(
     process.unhooked = true;
     let pid = process.pid;
     // It may have been there before, with a connection that has gone.
-    let added = parts.ledger.add_process(id, client, PeerKind::Returns);
+    let added = parts.ledger.add_process(id, client, ReturnKind::Returns);
     let contexts: Vec<ContextHandles> = ways.iter().flat_map(|way| way.contexts.clone()).collect();
     let admitted =
         added.is_ok() && parts.groups.admit(id, &contexts, parts.processes, parts.io) == Admission::Now;
@@ -154,7 +154,7 @@ fn announce(
         open(id, ways, parts)
     } else {
         parts.io.closer.close(ways);
-        Err(Why::TooMany.because("its pod has too many channel groups, or new ones too often"))
+        Err(ObstacleKind::TooMany.because("its pod has too many channel groups, or new ones too often"))
     };
     let (opened, obstacle) = match opened {
         Ok(opened) => (opened, None),
@@ -169,17 +169,17 @@ fn announce(
     }
     // A failed control of an attached process of the client does not concern this one.
     let scheduler = &mut parts.groups.scheduler;
-    let pardoned = scheduler.pardon(client);
+    let pardoned = scheduler.clear_failure(client);
     scheduler.announce(id, (client, class), (added, &unchanged), parts.ledger, now);
-    scheduler.pardoned_until_now(client, pardoned);
+    scheduler.restore_failure(client, pardoned);
     obstacle.map_or(Ok(()), Err)
 }
 
 /// Opens all control descriptors of a process, or none.
-fn open(id: ProcessId, ways: Vec<Way>, parts: &mut OtherParts<'_>) -> Result<Opened, Obstacle> {
+fn open(id: ProcessId, ways: Vec<ControlDescriptor>, parts: &mut OtherParts<'_>) -> Result<Opened, Obstacle> {
     let mut opened = Vec::new();
     let mut failed = None;
-    for Way { descriptor, contexts } in ways {
+    for ControlDescriptor { descriptor, contexts } in ways {
         let pidfd = parts.processes.get(id).and_then(|process| process.pidfd.as_ref());
         if contexts.is_empty() || failed.is_some() {
             parts.io.closer.close(descriptor);
@@ -195,7 +195,7 @@ fn open(id: ProcessId, ways: Vec<Way>, parts: &mut OtherParts<'_>) -> Result<Ope
     }
     if let Some(why) = failed {
         opened.iter().for_each(|(descriptor, _)| parts.groups.seal_descriptor(*descriptor));
-        return Err(Why::Driver.because(why));
+        return Err(ObstacleKind::Driver.because(why));
     }
     Ok(opened)
 }

@@ -9,7 +9,10 @@ mod ownership;
 
 pub(crate) use ownership::was_found_elsewhere;
 
-use crate::adopt::{Adopter, Locks, Look, Obstacle, ProcessKey, Sighted, Unreached, Why};
+use crate::adopt::{
+    DriverLocks, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, UncontrollableProcess,
+    UnhookedScanner,
+};
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Clients, Processes};
 use crate::effect::{Effect, Effects};
@@ -38,25 +41,25 @@ pub(crate) struct OtherParts<'a> {
 #[derive(Default)]
 pub(crate) struct Unhooked {
     /// The searching thread; `None`: processes without the hook are not searched for.
-    search: Option<Adopter>,
+    search: Option<UnhookedScanner>,
     /// A search has not reported yet.
     is_searching: bool,
     next_search: u64,
     /// Processes to be inspected by the next search, whether they have changed or not.
     inspect_again: HashSet<ProcessKey>,
     /// Processes that are not scheduled, and why.
-    unscheduled: BTreeMap<ProcessKey, (ClientId, Why)>,
+    unscheduled: BTreeMap<ProcessKey, (ClientId, ObstacleKind)>,
     /// Processes of which a control has failed. The others of their pods are scheduled all the same.
     failed: HashMap<ProcessKey, Backoff>,
     /// Ownership checks requested so far.
     checks: u64,
     /// The driver's lock, for processes whose groups cannot be controlled; `None`: it is not used.
-    locks: Option<Locks>,
+    locks: Option<DriverLocks>,
 }
 
 impl Unhooked {
-    pub(crate) fn new(search: Option<Adopter>, lock_program: Option<PathBuf>) -> Self {
-        Self { search, locks: lock_program.map(Locks::by), ..Self::default() }
+    pub(crate) fn new(search: Option<UnhookedScanner>, lock_program: Option<PathBuf>) -> Self {
+        Self { search, locks: lock_program.map(DriverLocks::with_helper), ..Self::default() }
     }
 
     /// When the next search is due, if there is a pod to search.
@@ -73,7 +76,12 @@ impl Unhooked {
         if let Some(search) = &self.search {
             let pods = clients.pods().cloned().collect();
             let again = std::mem::take(&mut self.inspect_again);
-            search.look(Look { now, pods, attached: processes.attached_keys().collect(), again });
+            search.request_scan(ScanRequest {
+                now,
+                pods,
+                attached: processes.attached_keys().collect(),
+                requested: again,
+            });
             self.is_searching = true;
         }
     }
@@ -85,8 +93,8 @@ impl Unhooked {
     }
 
     /// Applies the result of a search.
-    pub(crate) fn search_ended(&mut self, sighted: Sighted, mut parts: OtherParts<'_>) -> Effects {
-        let Sighted { present, reached, unreached } = sighted;
+    pub(crate) fn search_ended(&mut self, sighted: ScanResult, mut parts: OtherParts<'_>) -> Effects {
+        let ScanResult { candidates: present, controllable: reached, uncontrollable: unreached } = sighted;
         let mut effects = Effects::new();
         self.is_searching = false;
         let pause = if self.inspect_again.is_empty() { SEARCH_INTERVAL_NS } else { 0 };
@@ -100,7 +108,7 @@ impl Unhooked {
         }
         for found in reached {
             let Some(client) = parts.clients.find(&Identity::Pod(found.pod.clone())) else {
-                parts.io.closer.close(found.ways);
+                parts.io.closer.close(found.descriptors);
                 continue;
             };
             let (key, command) = (found.key, found.command.clone());
@@ -116,8 +124,8 @@ impl Unhooked {
     }
 
     /// The groups of a process cannot be had.
-    fn unreached(&mut self, found: Unreached, parts: &mut OtherParts<'_>) -> Effects {
-        let Unreached { key, command, pod, pidfd, obstacle } = found;
+    fn unreached(&mut self, found: UncontrollableProcess, parts: &mut OtherParts<'_>) -> Effects {
+        let UncontrollableProcess { key, command, pod, pidfd, obstacle } = found;
         let known = parts.processes.find(key);
         let Some(client) = parts.clients.find(&Identity::Pod(pod.clone())) else { return Effects::new() };
         let process = known.and_then(|id| parts.processes.get(id));
@@ -125,7 +133,7 @@ impl Unhooked {
             self.unscheduled.remove(&key);
             return Effects::new();
         }
-        let may_lock = obstacle.why.can_be_locked() && self.can_lock(client, parts.clients);
+        let may_lock = obstacle.kind.can_be_locked() && self.can_lock(client, parts.clients);
         let id = known.or_else(|| {
             may_lock.then(|| groups::add_process(client, key, &command, pod.container, pidfd, parts))
         });
@@ -143,7 +151,7 @@ impl Unhooked {
         parts: &mut OtherParts<'_>,
     ) -> Effects {
         if let Some(id) = id
-            && obstacle.why.can_be_locked()
+            && obstacle.kind.can_be_locked()
             && self.lock_instead(id, client, obstacle, parts)
         {
             self.unscheduled.remove(&key);
@@ -162,10 +170,10 @@ impl Unhooked {
         obstacle: &Obstacle,
         parts: &mut OtherParts<'_>,
     ) {
-        let noted = self.unscheduled.insert(key, (client, obstacle.why));
-        if noted != Some((client, obstacle.why)) && parts.io.may_log("unsteered").is_some() {
+        let noted = self.unscheduled.insert(key, (client, obstacle.kind));
+        if noted != Some((client, obstacle.kind)) && parts.io.may_log("unsteered").is_some() {
             let client = parts.clients.name(client);
-            let (pid, reason) = (key.0, obstacle.why.label());
+            let (pid, reason) = (key.0, obstacle.kind.label());
             warn!(
                 client,
                 pid, command, reason, "process runs without the hook and is not scheduled: {obstacle}"
@@ -174,8 +182,8 @@ impl Unhooked {
     }
 
     /// How many processes of a client run without the hook and are not scheduled, by [`Why::index`].
-    pub(crate) fn unscheduled(&self, client: ClientId) -> [i64; Why::LABELS.len()] {
-        let mut counts = [0; Why::LABELS.len()];
+    pub(crate) fn unscheduled(&self, client: ClientId) -> [i64; ObstacleKind::LABELS.len()] {
+        let mut counts = [0; ObstacleKind::LABELS.len()];
         for (_, why) in self.unscheduled.values().filter(|(of, _)| *of == client) {
             if let Some(count) = counts.get_mut(why.index()) {
                 *count += 1;

@@ -2,7 +2,7 @@
 //! announces it, because any process can name the handles of any group.
 
 use super::Unhooked;
-use crate::adopt::Claim;
+use crate::adopt::OwnershipCheck;
 use crate::channel_groups::{Announcement, ChannelGroups, handles_of};
 use crate::clients::{Clients, Processes};
 use crate::io::Io;
@@ -39,11 +39,11 @@ impl Unhooked {
         let pidfd = process.pidfd.as_ref().ok_or("the process is not visible from here")?;
         let pod = pod_of(id, clients, processes).unwrap_or_default().to_owned();
         let owner = (key, pod, pidfd.as_fd());
-        let claim = Claim::new(owner, &announcement.contexts, &announcement.descriptors, &io.closer);
+        let claim = OwnershipCheck::new(owner, &announcement.contexts, &announcement.descriptors, &io.closer);
         let claim = claim.map_err(|why| why.to_string())?;
         self.checks += 1;
         if let Some(search) = &self.search {
-            search.prove(id, self.checks, claim);
+            search.check_ownership(id, self.checks, claim);
         }
         Ok(self.checks)
     }

@@ -4,7 +4,7 @@ use crate::support::driver::{Call, Descriptor, context};
 use crate::support::hook::Hook;
 use crate::support::steered::{quiet, steered, two, works};
 use crate::support::{MS, World, until};
-use sluice_comm::page::STANDING;
+use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::channel_groups::ControlFailure;
 use std::os::fd::AsFd;
 
@@ -19,7 +19,7 @@ fn later_announcement_replaces_the_earlier_one() {
     let (first, second) = (Descriptor::new(), Descriptor::new());
     b.token.announce(&[context(2)], &[first.sent.as_fd()]);
     assert!(b.granted() > 1000.0);
-    assert_eq!(b.page().deadline_ns(), STANDING);
+    assert_eq!(b.page().deadline_ns(), UNLIMITED);
     works(&world, &b);
     assert_eq!(world.driver.group(2), (false, 2048));
     b.token.announce(&[context(4)], &[second.sent.as_fd()]);
@@ -41,16 +41,16 @@ fn later_announcement_replaces_the_earlier_one() {
 fn wakeups_are_requested_again_once_a_process_announces_contexts_again() {
     let world = World::new();
     let (mut a, _a) = steered(&world, "be-a", &[1]);
-    until("it is to ring", || a.page().armed());
+    until("it is to ring", || a.page().wakeup_requested());
     a.token.announce(&[], &[]);
-    until("it is not to ring", || !a.page().armed());
+    until("it is not to ring", || !a.page().wakeup_requested());
     quiet(&world);
     let descriptor = Descriptor::new();
     a.token.announce(&[context(2)], &[descriptor.sent.as_fd()]);
     quiet(&world);
     world.advance(100 * MS);
-    assert_eq!(a.page().deadline_ns(), STANDING);
-    assert!(a.page().armed());
+    assert_eq!(a.page().deadline_ns(), UNLIMITED);
+    assert!(a.page().wakeup_requested());
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn contexts_announced_again_stay_and_only_their_last_descriptor_is_kept() {
     first.closes();
     quiet(&world);
     assert_eq!(world.driver.group(2), (false, 2048));
-    assert_eq!(b.page().deadline_ns(), STANDING);
+    assert_eq!(b.page().deadline_ns(), UNLIMITED);
     world.driver.take_calls();
     world.advance(50 * MS);
     quiet(&world);
@@ -160,10 +160,10 @@ fn client_has_a_maximum_of_groups_however_slowly_it_announces_them() {
     until("it is refused", || world.metric("sluice_announcements_refused_total") == Some(1.0));
     quiet(&world);
     assert_eq!(second.page().deadline_ns(), 0, "takes turns by token");
-    assert_eq!((a.page().deadline_ns(), b.page().deadline_ns()), (STANDING, STANDING));
+    assert_eq!((a.page().deadline_ns(), b.page().deadline_ns()), (UNLIMITED, UNLIMITED));
     sent.closes();
     second.token.announce(&contexts[..24], &[Descriptor::new().sent.as_fd()]);
-    until("as many as it may have", || second.page().deadline_ns() == STANDING);
+    until("as many as it may have", || second.page().deadline_ns() == UNLIMITED);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn process_that_announces_without_end_is_token_scheduled() {
         a.token.announce(&[context(group)], &[sent.sent.as_fd()]);
     }
     quiet(&world);
-    assert_eq!((refused(), a.page().deadline_ns()), (Some(0.0), STANDING));
+    assert_eq!((refused(), a.page().deadline_ns()), (Some(0.0), UNLIMITED));
     a.token.announce(&[context(65)], &[sent.sent.as_fd()]);
     until("it is refused", || refused() == Some(1.0));
     quiet(&world);
@@ -185,11 +185,11 @@ fn process_that_announces_without_end_is_token_scheduled() {
     assert_eq!(a.granted(), 50.0);
     // What was refused is tried again when it may be announced, and once only.
     world.advance(99 * MS);
-    assert_ne!(a.page().deadline_ns(), STANDING);
+    assert_ne!(a.page().deadline_ns(), UNLIMITED);
     world.advance(MS);
     until("it is steered again", || {
         world.settle();
-        a.page().deadline_ns() == STANDING
+        a.page().deadline_ns() == UNLIMITED
     });
     assert_eq!(refused(), Some(1.0));
     works(&world, &a);
@@ -229,7 +229,7 @@ fn unchanged_groups_cost_no_controls_when_announced_again() {
     assert_eq!(world.driver.take_calls(), []);
     assert_eq!(
         (world.metric("sluice_announcements_refused_total"), a.page().deadline_ns()),
-        (Some(0.0), STANDING)
+        (Some(0.0), UNLIMITED)
     );
     // One more costs one.
     a.token.announce(&[context(1), context(3)], &[sent.sent.as_fd()]);

@@ -4,7 +4,7 @@ use crate::support::driver::{Call, Descriptor, FakeDriver, context};
 use crate::support::hook::Hook;
 use crate::support::steered::{quiet, steered, two, works};
 use crate::support::{MS, World, until};
-use sluice_comm::page::STANDING;
+use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
 use std::os::fd::AsFd;
 
@@ -23,7 +23,7 @@ fn hardware_scheduled_process_holds_an_unlimited_grant_and_never_waits_for_an_an
     let world = World::new();
     let ((mut a, _a), (mut b, _b)) = two(&world);
     for hook in [&mut a, &mut b] {
-        assert_eq!((hook.page().deadline_ns(), hook.page().deadline_tsc()), (STANDING, STANDING));
+        assert_eq!((hook.page().deadline_ns(), hook.page().deadline_tsc()), (UNLIMITED, UNLIMITED));
         hook.want();
         assert!(hook.granted() > 1000.0);
     }
@@ -49,7 +49,7 @@ fn gpu_is_handed_off_at_the_end_of_the_quantum() {
     assert_eq!(world.driver.let_one_go(), Call::Start(2));
     world.driver.let_all_go();
     world.advance(10 * MS);
-    assert_eq!((a.page().deadline_ns(), b.page().deadline_ns()), (STANDING, STANDING));
+    assert_eq!((a.page().deadline_ns(), b.page().deadline_ns()), (UNLIMITED, UNLIMITED));
     assert_eq!(charged(&world, "be-a"), 51.0);
     assert_eq!(world.metric("sluice_turns_total"), Some(2.0));
     assert_eq!(world.metric("sluice_controls_total{control=\"stop\",outcome=\"done\"}"), Some(2.0));
@@ -83,10 +83,10 @@ fn process_idle_for_three_milliseconds_hands_off_to_waiting_ones() {
     quiet(&world);
     assert_eq!(world.driver.calls(), [Call::Stop(1), Call::Start(2)], "it might not be as idle as it says");
     // It rings, and waits for its turn.
-    assert!(a.page().armed());
+    assert!(a.page().wakeup_requested());
     works(&world, &a);
     assert_eq!(world.driver.group(1), (false, 2048));
-    assert!(!a.page().armed());
+    assert!(!a.page().wakeup_requested());
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn latency_critical_requests_are_not_disturbed_by_hand_offs() {
     quiet(&world);
     assert_eq!(world.driver.group(3), (true, 1_000_000));
     assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
-    assert_eq!(lc.page().company(), 2);
-    assert_eq!(lc.page().deadline_ns(), STANDING);
+    assert_eq!(lc.page().contenders(), 2);
+    assert_eq!(lc.page().deadline_ns(), UNLIMITED);
     assert_eq!(world.metric("sluice_level{level=\"turn\"}"), Some(3.0), "its slice is controlled");
     lc.want();
     lc.granted();
@@ -148,9 +148,9 @@ fn latency_critical_requests_are_not_disturbed_by_hand_offs() {
 fn latency_critical_process_is_told_when_its_last_contender_ends() {
     let world = World::new();
     let (lc, other) = (world.process("lc"), world.process("lc"));
-    until("there are two", || lc.page().company() == 1);
+    until("there are two", || lc.page().contenders() == 1);
     drop(other);
-    until("it is alone", || lc.page().company() == 0);
+    until("it is alone", || lc.page().contenders() == 0);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn client_whose_control_fails_is_token_scheduled() {
     assert_eq!(world.metric("sluice_level{level=\"token\"}"), Some(1.0));
     b.want();
     world.settle();
-    assert_eq!(a.page().deadline_ns(), STANDING);
+    assert_eq!(a.page().deadline_ns(), UNLIMITED);
     world.advance(50 * MS);
     quiet(&world);
     assert_eq!(b.granted(), 50.0);
@@ -337,10 +337,10 @@ clients:
     until("slices have changed", || {
         world.driver.group(1).1 == 1_000_000 && world.driver.group(2) == (true, 1)
     });
-    assert_eq!(a.page().deadline_ns(), STANDING);
+    assert_eq!(a.page().deadline_ns(), UNLIMITED);
     std::fs::write(&world.file, crate::support::CLIENTS).unwrap();
     until("slices are as they were", || world.driver.group(1).1 == 2048 && world.driver.group(2).1 == 2048);
-    assert_eq!(a.page().deadline_ns(), STANDING);
+    assert_eq!(a.page().deadline_ns(), UNLIMITED);
 }
 
 /// The holder announces that it has one group only; the other one was stopped for a second client.
@@ -391,7 +391,7 @@ fn failed_hand_off_is_undone_and_counted_by_its_cause() {
         assert_eq!((count(label), count("success")), (Some(1.0), before), "{label}");
         assert_eq!(world.driver.group(1), (true, 2048), "as it was");
         assert_eq!(a.page().deadline_ns(), 0, "it takes turns by token");
-        assert_eq!((world.driver.group(2), b.page().deadline_ns()), ((true, 2048), STANDING));
+        assert_eq!((world.driver.group(2), b.page().deadline_ns()), ((true, 2048), UNLIMITED));
     }
 }
 

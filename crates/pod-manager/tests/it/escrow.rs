@@ -5,7 +5,7 @@ use crate::support::hook::Hook;
 use crate::support::{MS, World, until};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
-use sluice_comm::custody::{Deposit, MAX_LEN};
+use sluice_comm::custody::{EscrowMessage, MAX_LEN};
 use sluice_sys::kind::{self, Kind};
 use sluice_sys::socket::recv_with_fds;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,10 +35,10 @@ impl Supervisor {
     }
 
     /// The next packet; `None` at the end.
-    fn next(&self) -> Option<(Deposit, Vec<OwnedFd>)> {
+    fn next(&self) -> Option<(EscrowMessage, Vec<OwnedFd>)> {
         let mut packet = [0; MAX_LEN];
         let (len, fds) = recv_with_fds(self.0.as_fd(), &mut packet).unwrap();
-        (len > 0).then(|| (Deposit::decode(&packet[..len]).unwrap(), fds))
+        (len > 0).then(|| (EscrowMessage::decode(&packet[..len]).unwrap(), fds))
     }
 
     /// Whether a packet, or the end, is there.
@@ -65,11 +65,11 @@ fn group_is_escrowed_before_any_control_of_it() {
     // The first control of it is on its way, and does not end.
     assert_eq!(world.driver.next().group(), 1);
     assert!(supervisor.has_next());
-    let Some((Deposit::Line(line), fds)) = supervisor.next() else { panic!("no line") };
+    let Some((EscrowMessage::Descriptor(line), fds)) = supervisor.next() else { panic!("no line") };
     let [descriptor, _process] = fds.as_slice() else { panic!("{} descriptors", fds.len()) };
     assert!(matches!(kind::of(descriptor.as_fd()).unwrap(), Kind::Socket { .. }));
     assert!(supervisor.has_next());
-    let Some((Deposit::Group { line: behind, handles, .. }, _)) = supervisor.next() else {
+    let Some((EscrowMessage::Group { line: behind, handles, .. }, _)) = supervisor.next() else {
         panic!("no group")
     };
     assert_eq!((behind, handles.channel_group), (line, 1));
@@ -81,12 +81,12 @@ fn group_is_escrowed_before_any_control_of_it() {
 fn escrow_of_groups_that_are_no_longer_controlled_is_revoked() {
     let (world, supervisor) = Supervisor::of_a_world();
     let (a, descriptor) = steered(&world, "be-a", 1);
-    let Some((Deposit::Line(line), fds)) = supervisor.next() else { panic!("no line") };
+    let Some((EscrowMessage::Descriptor(line), fds)) = supervisor.next() else { panic!("no line") };
     drop(fds);
-    let Some((Deposit::Group { group, .. }, _)) = supervisor.next() else { panic!("no group") };
+    let Some((EscrowMessage::Group { group, .. }, _)) = supervisor.next() else { panic!("no group") };
     a.process.die();
-    assert_eq!(supervisor.next().unwrap().0, Deposit::Forget(group));
-    assert_eq!(supervisor.next().unwrap().0, Deposit::Close(line));
+    assert_eq!(supervisor.next().unwrap().0, EscrowMessage::Forget(group));
+    assert_eq!(supervisor.next().unwrap().0, EscrowMessage::Close(line));
     descriptor.closes();
 }
 
@@ -114,13 +114,13 @@ fn agent_that_pauses_reading_has_all_descriptors_in_the_end() {
         take_turns();
         while supervisor.has_next() {
             match supervisor.next().unwrap() {
-                (Deposit::Line(line), fds) => drop(lines.insert(line, fds)),
-                (Deposit::Group { group, line, handles }, _) => {
+                (EscrowMessage::Descriptor(line), fds) => drop(lines.insert(line, fds)),
+                (EscrowMessage::Group { group, line, handles }, _) => {
                     assert!(lines.contains_key(&line), "a group of a line that was not given");
                     groups.insert(group, handles.channel_group);
                 }
-                (Deposit::Forget(group), _) => drop(groups.remove(&group).unwrap()),
-                (Deposit::Close(line), _) => drop(lines.remove(&line).unwrap()),
+                (EscrowMessage::Forget(group), _) => drop(groups.remove(&group).unwrap()),
+                (EscrowMessage::Close(line), _) => drop(lines.remove(&line).unwrap()),
             }
         }
         groups.values().copied().collect::<BTreeSet<_>>() == (1..MANY).collect()
@@ -133,9 +133,9 @@ fn agent_that_pauses_reading_has_all_descriptors_in_the_end() {
         take_turns();
         supervisor.has_next()
     });
-    let Deposit::Forget(group) = supervisor.next().unwrap().0 else { panic!("no end of a group") };
+    let EscrowMessage::Forget(group) = supervisor.next().unwrap().0 else { panic!("no end of a group") };
     assert_eq!(groups[&group], 1);
-    let Deposit::Close(line) = supervisor.next().unwrap().0 else { panic!("no end of a line") };
+    let EscrowMessage::Close(line) = supervisor.next().unwrap().0 else { panic!("no end of a line") };
     lines.remove(&line).unwrap();
     descriptor.closes();
 }
@@ -153,9 +153,9 @@ fn manager_that_stops_in_order_revokes_the_whole_escrow() {
     let mut left = BTreeSet::new();
     while let Some((deposit, _)) = supervisor.next() {
         match deposit {
-            Deposit::Group { group, .. } => drop(left.insert(group)),
-            Deposit::Forget(group) => assert!(left.remove(&group)),
-            Deposit::Line(_) | Deposit::Close(_) => {}
+            EscrowMessage::Group { group, .. } => drop(left.insert(group)),
+            EscrowMessage::Forget(group) => assert!(left.remove(&group)),
+            EscrowMessage::Descriptor(_) | EscrowMessage::Close(_) => {}
         }
     }
     assert!(left.is_empty(), "{left:?}");

@@ -5,7 +5,7 @@ use crate::support::hook::{Hook, Line, payload};
 use crate::support::peers::FakeProcess;
 use crate::support::{GIB, MS, World, logs, until};
 use sluice_comm::attach::ATTACH_VERSION;
-use sluice_comm::{AttachStatus, Channel, HOOK_PATIENCE, RequestBody, RequestKind, ResponseBody};
+use sluice_comm::{AttachStatus, Channel, HOOK_TIMEOUT, RequestBody, RequestKind, ResponseBody};
 use sluice_pod_manager::ClientSource;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -74,7 +74,7 @@ fn the_refusal_comes_before_the_hook_gives_up() {
     let mut agent = Agent::connect(&world);
     let mut stranger = asking(&world, &world.peers.process_of(&uid(8)), Channel::Token, 0);
     until_held(&mut agent, 1);
-    world.advance(u64::try_from(HOOK_PATIENCE.as_nanos()).unwrap() - MS);
+    world.advance(u64::try_from(HOOK_TIMEOUT.as_nanos()).unwrap() - MS);
     until_held(&mut agent, 0);
     assert_eq!(stranger.attach_answer().unwrap().0, AttachStatus::UnknownClient);
 }
@@ -144,7 +144,7 @@ fn event_reported_before_the_attach_became_pending_does_not_end_it() {
 fn number_of_pending_attaches_is_limited_in_total_and_per_pod() {
     let world = World::for_agent(|config| {
         if let ClientSource::Agent(agent) = &mut config.clients {
-            agent.max_held = 66;
+            agent.max_pending = 66;
         }
     });
     let mut agent = Agent::connect(&world);

@@ -161,12 +161,12 @@ fn process_that_becomes_best_effort_reads_it_on_its_page() {
     with_class(&world, "latency-critical", 3);
     b.want();
     b.granted();
-    until("it is told", || a.page().latency_critical() && a.page().company() == 1);
+    until("it is told", || a.page().latency_critical() && a.page().contenders() == 1);
     with_class(&world, "best-effort", 4);
     a.want();
     b.give_back(1.0);
     a.granted();
     world.settle();
     assert!(!a.page().latency_critical());
-    assert_eq!(a.page().company(), 0, "nor is anything said of others");
+    assert_eq!(a.page().contenders(), 0, "nor is anything said of others");
 }

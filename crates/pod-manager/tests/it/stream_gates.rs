@@ -5,7 +5,7 @@ use crate::support::hook::{Hook, PATIENCE};
 use crate::support::{MS, World, until};
 use sluice_comm::RequestBody;
 use sluice_comm::page::{grant, report};
-use sluice_pod_manager::GatesOf;
+use sluice_pod_manager::GatedProcesses;
 use sluice_sys::futex::{self, Wake};
 use std::os::fd::AsFd;
 
@@ -28,7 +28,7 @@ fn gates_are_wanted_beside_a_latency_critical_process_and_closed_while_it_is_bus
     assert_eq!(told(&be), 0);
     let lc = world.process("lc");
     until("gates are wanted", || told(&be) == grant::GATES_WANTED);
-    assert!(lc.page().armed(), "a wake-up is requested");
+    assert!(lc.page().wakeup_requested(), "a wake-up is requested");
     lc.becomes(true, world.clock.now());
     until("the gates are closed", || told(&be) == CLOSED);
     assert_eq!(told(&lc), 0);
@@ -67,7 +67,7 @@ fn announced_request_finds_the_gates_closed_and_they_open_if_it_does_not_come() 
     assert_eq!(told(&be), grant::GATES_WANTED);
     be.granted();
     // One that comes is what they are closed for from then on, as long as it lasts. It may be announced on the page.
-    assert!(lc.page().armed());
+    assert!(lc.page().wakeup_requested());
     announce_on_page(&lc, 0, world.clock.now() + MS / 5);
     until("the gates are closed", || told(&be) == CLOSED);
     world.clock.advance(MS / 5);
@@ -78,7 +78,7 @@ fn announced_request_finds_the_gates_closed_and_they_open_if_it_does_not_come() 
     world.advance(MS);
     assert_eq!(told(&be), grant::GATES_WANTED);
     // It may be read when its time has come, and the work has not.
-    until("a wake-up is requested", || lc.page().armed());
+    until("a wake-up is requested", || lc.page().wakeup_requested());
     announce_on_page(&lc, 0, world.clock.now() - MS / 10);
     until("the gates are closed", || told(&be) == CLOSED);
 }
@@ -202,7 +202,9 @@ fn death_of_the_busy_process_opens_the_gates_at_once() {
 
 #[test]
 fn hardware_scheduled_process_has_gates_only_if_configured() {
-    for (of, expected) in [(GatesOf::Unsteered, 0), (GatesOf::All, CLOSED), (GatesOf::Off, 0)] {
+    for (of, expected) in
+        [(GatedProcesses::TokenScheduled, 0), (GatedProcesses::All, CLOSED), (GatedProcesses::Off, 0)]
+    {
         let world = World::with(crate::support::CLIENTS, |config| config.gates = of);
         let descriptor = Descriptor::new();
         let sent = [descriptor.sent.as_fd()];
@@ -212,11 +214,11 @@ fn hardware_scheduled_process_has_gates_only_if_configured() {
         lc.becomes(true, world.clock.now());
         world.advance(MS);
         assert_eq!(told(&be), expected, "{of:?}");
-        let others = if of == GatesOf::Off { 0 } else { CLOSED };
+        let others = if of == GatedProcesses::Off { 0 } else { CLOSED };
         until("the other process is told", || told(&other) == others);
         other.want();
         world.settle();
-        assert_eq!(other.token.is_silent(), of != GatesOf::Off);
+        assert_eq!(other.token.is_silent(), of != GatedProcesses::Off);
         lc.becomes(false, world.clock.now());
         world.advance(MS);
     }

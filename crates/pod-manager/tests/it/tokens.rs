@@ -2,7 +2,7 @@
 
 use crate::support::hook::Hook;
 use crate::support::{CLIENTS, MS, World};
-use sluice_comm::page::STANDING;
+use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::OnManagerLoss;
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ fn latency_critical_process_may_run_from_the_start_and_revokes_no_grant() {
     a.granted();
     let mut lc = world.process("lc");
     world.settle();
-    assert_eq!((lc.page().deadline_tsc(), lc.page().deadline_ns()), (STANDING, STANDING));
+    assert_eq!((lc.page().deadline_tsc(), lc.page().deadline_ns()), (UNLIMITED, UNLIMITED));
     assert!(a.page().deadline_ns() > world.clock.now());
     // If it asks all the same, it is answered at once.
     lc.want();

@@ -51,14 +51,14 @@ fn unrequested_wakeups_above_the_limit_are_ignored() {
     logs::collect();
     let world = World::new();
     let ((a, _a), (b, _bd)) = two(&world);
-    assert!(!a.page().armed() && !b.page().armed());
+    assert!(!a.page().wakeup_requested() && !b.page().wakeup_requested());
     let often = wake_until_ignored(&world, &a);
     a.becomes(false, world.clock.now());
     world.advance(3 * MS);
     quiet(&world);
     assert_eq!(world.driver.group(2), (true, 2048));
     // The limiter refills.
-    assert!(!b.page().armed());
+    assert!(!b.page().wakeup_requested());
     assert_eq!(wake(&world, &b, 2 * often, MS), 2 * often);
 }
 
@@ -67,11 +67,11 @@ fn requested_wakeups_without_activity_above_the_limit_are_ignored() {
     logs::collect();
     let world = World::new();
     let (_be, lc) = (world.process("be-a"), world.process("lc"));
-    until("wake-ups are requested", || lc.page().armed());
+    until("wake-ups are requested", || lc.page().wakeup_requested());
     wake_until_ignored(&world, &lc);
     // Wake-ups are requested from a hardware-scheduled process as well.
     let (a, _a) = steered(&world, "be-b", &[1]);
-    until("wake-ups are requested", || a.page().armed());
+    until("wake-ups are requested", || a.page().wakeup_requested());
     wake_until_ignored(&world, &a);
 }
 
@@ -83,7 +83,7 @@ fn wakeups_for_thousands_of_requests_a_second_are_accepted() {
     for _ in 0..20_000 {
         // Its work nearly always ends before the manager reads the page.
         world.clock.rest();
-        if !a.page().armed() {
+        if !a.page().wakeup_requested() {
             world.clock.pass(25 * MS);
             world.clock.rest();
         }
@@ -99,10 +99,10 @@ fn wakeups_for_thousands_of_requests_a_second_are_accepted() {
 fn request_for_wakeups_is_withdrawn_when_a_process_becomes_best_effort() {
     let world = World::new();
     let (_be, lc) = (world.process("be-a"), world.process("lc"));
-    until("wake-ups are requested", || lc.page().armed());
+    until("wake-ups are requested", || lc.page().wakeup_requested());
     let best_effort = crate::support::CLIENTS.replace(", class: latency-critical", "");
     std::fs::write(&world.file, best_effort).unwrap();
-    until("the request is withdrawn", || !lc.page().armed());
+    until("the request is withdrawn", || !lc.page().wakeup_requested());
 }
 
 #[test]

@@ -165,11 +165,11 @@ impl ChannelControl for Line {
         self.driver.call(Call::Slice(context.channel_group, us))
     }
 
-    fn stop(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
+    fn disable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
         self.driver.call(Call::Stop(context.channel_group))
     }
 
-    fn start(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
+    fn enable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
         self.driver.call(Call::Start(context.channel_group))
     }
 }

@@ -181,7 +181,7 @@ impl Hook {
     /// Goes from idle to busy or back at `now`; rings if it is asked to.
     pub fn becomes(&self, busy: bool, now: u64) {
         self.report().set_activity(busy, now);
-        if busy && self.page().armed() {
+        if busy && self.page().wakeup_requested() {
             nix::unistd::write(&self.eventfd, &1_u64.to_ne_bytes()).unwrap();
         }
     }

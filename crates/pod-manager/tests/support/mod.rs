@@ -18,7 +18,7 @@ use driver::FakeDriver;
 use hook::Hook;
 use peers::ScriptedPeers;
 use sluice_pod_manager::identity::{ByCgroup, ByName, Identify};
-use sluice_pod_manager::{ClientSource, Config, GatesOf, Handle, Parts, start_with};
+use sluice_pod_manager::{ClientSource, Config, GatedProcesses, Handle, Parts, start_with};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -52,7 +52,7 @@ pub struct World {
     pub driver: FakeDriver,
     pub config: Config,
     /// For the next start: the search for processes without the hook.
-    pub scout: Option<scout::FakeScout>,
+    pub scout: Option<scout::FakeDiscovery>,
     /// For the next start: where copies of control descriptors go.
     pub escrow: Option<OwnedFd>,
     handle: Option<Handle>,
@@ -73,7 +73,7 @@ impl World {
         let file = directory.path().join("resources");
         std::fs::write(&file, clients).unwrap();
         let mut config = Config::new(directory.path().join("gpu.sock"), &file);
-        config.gates = GatesOf::Unsteered;
+        config.gates = GatedProcesses::TokenScheduled;
         change(&mut config);
         Self::started(config, file, directory)
     }

@@ -90,7 +90,7 @@ impl ScriptedPeers {
 }
 
 impl Peers for ScriptedPeers {
-    fn look(&mut self, _socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    fn identify(&mut self, _socket: BorrowedFd<'_>) -> io::Result<Peer> {
         self.looks.fetch_add(1, Ordering::SeqCst);
         let process = self.next.lock().unwrap().pop().ok_or(io::ErrorKind::NotFound)?;
         Ok(Peer {

@@ -4,7 +4,10 @@ use super::driver::{Descriptor, context};
 use super::peers::container;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_core::pod_cgroup::PodCgroup;
-use sluice_pod_manager::adopt::{Candidate, Claim, Inspection, Obstacle, ProcessKey, Scout, Way, Why};
+use sluice_pod_manager::adopt::{
+    Candidate, ControlDescriptor, Inspection, Obstacle, ObstacleKind, OwnershipCheck, ProcessDiscovery,
+    ProcessKey,
+};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +18,7 @@ struct Unhooked {
     pod: String,
     end: EventFd,
     /// Its control descriptor with the groups behind it, or why it cannot be controlled.
-    open: Result<(OwnedFd, Vec<u32>), Why>,
+    open: Result<(OwnedFd, Vec<u32>), ObstacleKind>,
 }
 
 #[derive(Default)]
@@ -29,14 +32,14 @@ struct State {
     /// Processes with a client that the continued search has newly found.
     found: HashSet<ProcessKey>,
     /// Results of ownership checks, by process id; `Ok(true)` otherwise.
-    ownership: BTreeMap<i32, Result<bool, Why>>,
+    ownership: BTreeMap<i32, Result<bool, ObstacleKind>>,
 }
 
 /// Finds the processes that the test has added.
 #[derive(Clone, Default)]
-pub struct FakeScout(Arc<Mutex<State>>);
+pub struct FakeDiscovery(Arc<Mutex<State>>);
 
-impl FakeScout {
+impl FakeDiscovery {
     /// Adds a process of this pod with these groups. Returns its control descriptor, of which the test keeps the other end.
     pub fn add_process(&self, pid: i32, pod: &str, groups: &[u32]) -> Descriptor {
         let descriptor = Descriptor::new();
@@ -46,11 +49,11 @@ impl FakeScout {
     }
 
     /// Adds a process that cannot be controlled.
-    pub fn add_uncontrollable(&self, pid: i32, pod: &str, why: Why) {
+    pub fn add_uncontrollable(&self, pid: i32, pod: &str, why: ObstacleKind) {
         self.add(pid, pod, Err(why));
     }
 
-    fn add(&self, pid: i32, pod: &str, open: Result<(OwnedFd, Vec<u32>), Why>) {
+    fn add(&self, pid: i32, pod: &str, open: Result<(OwnedFd, Vec<u32>), ObstacleKind>) {
         let end = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
         let process = Unhooked { pod: pod.to_owned(), end, open };
         self.0.lock().unwrap().processes.insert((pid, 7), process);
@@ -63,7 +66,7 @@ impl FakeScout {
     }
 
     /// Makes a process uncontrollable.
-    pub fn set_uncontrollable(&self, pid: i32, why: Why) {
+    pub fn set_uncontrollable(&self, pid: i32, why: ObstacleKind) {
         self.0.lock().unwrap().processes.get_mut(&(pid, 7)).unwrap().open = Err(why);
     }
 
@@ -93,7 +96,7 @@ impl FakeScout {
     }
 
     /// Sets the result of the next ownership checks of a process.
-    pub fn set_ownership(&self, pid: i32, owns: Result<bool, Why>) {
+    pub fn set_ownership(&self, pid: i32, owns: Result<bool, ObstacleKind>) {
         self.0.lock().unwrap().ownership.insert(pid, owns);
     }
 
@@ -109,7 +112,7 @@ impl FakeScout {
     }
 }
 
-impl Scout for FakeScout {
+impl ProcessDiscovery for FakeDiscovery {
     fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
         let mut state = self.0.lock().unwrap();
         state.scans += 1;
@@ -132,7 +135,7 @@ impl Scout for FakeScout {
         state.inspected.push(candidate.key);
         let queries = state.queries.get(&candidate.key.0).copied().unwrap_or(1);
         let result = match &state.processes[&candidate.key].open {
-            Ok((descriptor, groups)) => Ok(vec![Way {
+            Ok((descriptor, groups)) => Ok(vec![ControlDescriptor {
                 descriptor: descriptor.try_clone().unwrap(),
                 contexts: groups.iter().map(|group| context(*group)).collect(),
             }]),
@@ -145,12 +148,12 @@ impl Scout for FakeScout {
         std::mem::take(&mut self.0.lock().unwrap().found)
     }
 
-    fn owns(&mut self, claim: &Claim) -> Result<bool, Obstacle> {
+    fn owns(&mut self, claim: &OwnershipCheck) -> Result<bool, Obstacle> {
         let owns = self.0.lock().unwrap().ownership.get(&claim.key.0).copied().unwrap_or(Ok(true));
         owns.map_err(obstacle)
     }
 }
 
-fn obstacle(why: Why) -> Obstacle {
-    Obstacle { why, text: "the test set this obstacle".into() }
+fn obstacle(why: ObstacleKind) -> Obstacle {
+    Obstacle { kind: why, text: "the test set this obstacle".into() }
 }

@@ -128,7 +128,7 @@ fn call_that_cannot_be_queued_is_made_in_order_by_its_caller() {
         copied = rig.gpu.read(1);
         Ok(())
     };
-    rig.engine.submit(&s.legacy, Work::moving(8), now, || Ok(Deferral::ByCaller)).unwrap();
+    rig.engine.submit(&s.legacy, Work::transfer(8), now, || Ok(Deferral::ByCaller)).unwrap();
     drop(worker);
     assert_eq!(copied, 6);
     assert_eq!(rig.engine.pending_commands(&s.legacy), 0);

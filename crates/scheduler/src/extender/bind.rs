@@ -12,7 +12,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Binding, ObjectReference};
 use kube::api::{Api, ObjectMeta, PostParams};
 use sluice_placement::annotations::keys;
-use sluice_placement::{CannotBind, Choice};
+use sluice_placement::{CannotBind, Placement};
 
 use super::events::Assignment;
 use super::extender::{BIND_AFTERMATH, Extender};
@@ -87,7 +87,7 @@ impl Extender {
     }
 
     /// Keeps the share reserved until the result of the bind is known. The number identifies this bind of the pod.
-    fn begin_bind(&self, args: &ExtenderBindingArgs) -> Result<(Choice, u64), CannotBind> {
+    fn begin_bind(&self, args: &ExtenderBindingArgs) -> Result<(Placement, u64), CannotBind> {
         let mut state = self.state();
         let choice = state.index.begin_bind(&args.pod_uid, &args.node, u64::MAX)?;
         let number = state.binds.entry(args.pod_uid.clone()).or_insert(0);
@@ -138,7 +138,8 @@ impl Extender {
     fn is_binding(&self, args: &ExtenderBindingArgs) -> bool {
         let state = self.state();
         state.index.claims(&args.pod_uid).iter().any(|claim| {
-            *claim.node == *args.node && matches!(claim.hold, sluice_placement::Hold::Binding { .. })
+            *claim.node == *args.node
+                && matches!(claim.state, sluice_placement::ReservationState::Binding { .. })
         })
     }
 
@@ -150,7 +151,7 @@ impl Extender {
         }
     }
 
-    async fn send(&self, args: &ExtenderBindingArgs, choice: &Choice) -> BindResult {
+    async fn send(&self, args: &ExtenderBindingArgs, choice: &Placement) -> BindResult {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &args.pod_namespace);
         let binding = binding(args, choice);
         let parameters = PostParams::default();
@@ -167,7 +168,7 @@ impl Extender {
     }
 }
 
-fn binding(args: &ExtenderBindingArgs, choice: &Choice) -> Binding {
+fn binding(args: &ExtenderBindingArgs, choice: &Placement) -> Binding {
     let annotations = BTreeMap::from([(keys::ASSIGNED_GPU.to_owned(), choice.gpus.join(","))]);
     Binding {
         metadata: ObjectMeta {

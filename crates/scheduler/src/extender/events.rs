@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ObjectMeta, PostParams};
 use prometheus::IntCounter;
-use sluice_placement::Choice;
+use sluice_placement::Placement;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    pub(crate) fn new(args: &ExtenderBindingArgs, choice: &Choice) -> Self {
+    pub(crate) fn new(args: &ExtenderBindingArgs, choice: &Placement) -> Self {
         Self {
             namespace: args.pod_namespace.clone(),
             name: args.pod_name.clone(),

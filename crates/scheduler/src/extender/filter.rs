@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_placement::annotations::GpuRequest;
-use sluice_placement::{Demand, NodeReasons, Offer};
+use sluice_placement::{Demand, NodeReasons, PlacementOutcome};
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -53,14 +53,14 @@ impl Extender {
             Err(mistake) => return (refuse_all(names, &mistake), Outcome::Invalid),
         };
         match self.place_with_recheck(&args.pod, &demand, names).await {
-            Offer::Reserved(choices) => {
+            PlacementOutcome::Reserved(choices) => {
                 (nodes(choices.iter().map(|choice| &*choice.node)), Outcome::Reserved)
             }
-            Offer::Held(choice) => (nodes(std::iter::once(&*choice.node)), Outcome::Reserved),
-            Offer::HeldElsewhere(claim) => {
+            PlacementOutcome::Bound(choice) => (nodes(std::iter::once(&*choice.node)), Outcome::Reserved),
+            PlacementOutcome::ReservedElsewhere(claim) => {
                 (failure(&format!("the pod is already bound to {}", claim.node)), Outcome::Error)
             }
-            Offer::Refused(reasons) => (refused(&reasons), Outcome::Refused),
+            PlacementOutcome::Refused(reasons) => (refused(&reasons), Outcome::Refused),
         }
     }
 
@@ -69,7 +69,12 @@ impl Extender {
     /// The kube-scheduler asks about a waiting pod again as soon as its own watch shows that another pod has ended.
     /// The extender's watch may show this a little later. A pod that is refused then is asked about only at the next
     /// event, which can take minutes.
-    async fn place_with_recheck(&self, pod: &Pod, demand: &Demand, names: &[NodeName<'_>]) -> Offer {
+    async fn place_with_recheck(
+        &self,
+        pod: &Pod,
+        demand: &Demand,
+        names: &[NodeName<'_>],
+    ) -> PlacementOutcome {
         let asked = Instant::now();
         let mut changes = self.changes();
         let mut offer = self.place(pod, demand, names);
@@ -97,7 +102,7 @@ impl Extender {
         offer
     }
 
-    fn place(&self, pod: &Pod, demand: &Demand, names: &[NodeName<'_>]) -> Offer {
+    fn place(&self, pod: &Pod, demand: &Demand, names: &[NodeName<'_>]) -> PlacementOutcome {
         let most =
             if self.policy.always_score || pod.has_soft_preferences() { self.policy.candidates } else { 1 };
         let deadline = self.clock.in_ns(self.policy.reservation);
@@ -127,8 +132,8 @@ fn has_changed(changes: &mut watch::Receiver<u64>) -> bool {
 }
 
 /// Whether the pod was refused for lack of what other pods hold.
-fn may_become_free(offer: &Offer) -> bool {
-    matches!(offer, Offer::Refused(reasons) if reasons.iter().any(|(_, reasons)| reasons.is_resolvable()))
+fn may_become_free(offer: &PlacementOutcome) -> bool {
+    matches!(offer, PlacementOutcome::Refused(reasons) if reasons.iter().any(|(_, reasons)| reasons.is_resolvable()))
 }
 
 /// The pod's demand, or a text that says what is wrong with its request.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use prometheus::{Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
-use sluice_placement::GpuUse;
+use sluice_placement::GpuReservations;
 
 use super::extender::Extender;
 use super::leadership;
@@ -141,7 +141,7 @@ pub(crate) fn page(extender: &Extender, most_gpus: usize) -> Result<String, prom
     let mut page = extender.metrics.text()?;
     let ((reserved, bound), uses) = {
         let state = extender.state();
-        let uses: Vec<(String, Vec<GpuUse>)> =
+        let uses: Vec<(String, Vec<GpuReservations>)> =
             state.index.uses().map(|(node, uses)| (node.to_string(), uses)).collect();
         (state.index.counts(), uses)
     };
@@ -169,7 +169,7 @@ pub(crate) fn page(extender: &Extender, most_gpus: usize) -> Result<String, prom
     Ok(page)
 }
 
-fn write_uses(page: &mut String, uses: &[(String, Vec<GpuUse>)], most_gpus: usize) {
+fn write_uses(page: &mut String, uses: &[(String, Vec<GpuReservations>)], most_gpus: usize) {
     let gpus: usize = uses.iter().map(|(_, uses)| uses.len()).sum();
     let (mut shares, mut memories, mut pods) = (Vec::new(), Vec::new(), Vec::new());
     for (node, uses) in uses {
@@ -178,14 +178,14 @@ fn write_uses(page: &mut String, uses: &[(String, Vec<GpuUse>)], most_gpus: usiz
         });
         if gpus <= most_gpus {
             for (labels, milli, memory, count) in by_gpu {
-                shares.push((labels.clone(), sluice_placement::share(milli)));
+                shares.push((labels.clone(), sluice_placement::format_share(milli)));
                 memories.push((labels.clone(), memory.to_string()));
                 pods.push((labels, count.to_string()));
             }
         } else {
             let labels = format!("{{node=\"{node}\"}}");
             let milli = uses.iter().map(|one| one.milli).sum();
-            shares.push((labels.clone(), sluice_placement::share(milli)));
+            shares.push((labels.clone(), sluice_placement::format_share(milli)));
             memories.push((labels.clone(), uses.iter().map(|one| one.memory_bytes).sum::<u64>().to_string()));
             pods.push((labels, uses.iter().map(|one| u64::from(one.pods)).sum::<u64>().to_string()));
         }

@@ -57,7 +57,7 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         let chosen = chosen.contains(&container.spec.name);
         mistakes.extend(compatibility::device_mistakes(container, chosen));
         if chosen {
-            mistakes.extend(compatibility::slot_mistakes(container, requested.request.seats()));
+            mistakes.extend(compatibility::slot_mistakes(container, requested.request.device_slots()));
         }
     }
     if let Some(mistakes) = Mistakes::some(mistakes) {
@@ -73,7 +73,7 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         operations.extend(container_operations(
             container,
             chosen.contains(&container.spec.name),
-            requested.request.seats(),
+            requested.request.device_slots(),
         ));
     }
     let mut warnings = requested.warnings;

@@ -6,7 +6,7 @@ use crate::quota::QuotaPolicy;
 /// New deadlines of extended grants.
 fn extensions(actions: &[Action]) -> Vec<(u64, u64)> {
     let extension = |action: &Action| match action {
-        Action::Prolong { process, deadline, .. } => Some((process.0, *deadline)),
+        Action::Extend { process, deadline, .. } => Some((process.0, *deadline)),
         _ => None,
     };
     actions.iter().filter_map(extension).collect()

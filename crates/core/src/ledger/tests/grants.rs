@@ -1,6 +1,6 @@
 //! Begin and end of grants, one at a time.
 
-use super::super::{End, Refused, Returned};
+use super::super::{GrantEnd, Refused, Returned};
 use super::*;
 
 #[test]
@@ -23,7 +23,7 @@ fn grant_is_revoked_only_after_the_return_timeout() {
     assert_eq!(ledger.next_deadline(), Some(50 * MS + 2 * S));
     assert_eq!(ledger.advance(50 * MS + 2 * S - 1), []);
     let actions = ledger.advance(50 * MS + 2 * S);
-    let revoked = Action::Revoke { process: ProcessId(0), why: End::NotReturned };
+    let revoked = Action::Revoke { process: ProcessId(0), why: GrantEnd::NotReturned };
     assert!(actions.contains(&revoked), "{actions:?}");
     assert_eq!(ended(&actions), [(0, 2 * S + 50 * MS, 2 * S + 50 * MS)]);
     assert_eq!(granted(&actions).len(), 1);
@@ -53,7 +53,7 @@ fn waiting_process_that_dies_is_removed() {
     ledger.returned(ProcessId(0), 2 * MS, 2 * MS, 0).unwrap();
     assert_eq!(granted(&ledger.advance(2 * MS)), []);
     assert_eq!(
-        ledger.request(ProcessId(1), 3 * MS, Ask::default()),
+        ledger.request(ProcessId(1), 3 * MS, GrantRequest::default()),
         Err(Refused::UnknownProcess(ProcessId(1)))
     );
 }
@@ -99,16 +99,16 @@ fn latency_critical_client_never_waits_and_leaves_other_grants_alone() {
     let mut ledger = pair();
     let critical = ClientSpec { class: Class::LatencyCritical, ..spec(0.2, 1.0) };
     ledger.set_client(ClientId(9), critical, 0);
-    ledger.add_process(ProcessId(9), ClientId(9), PeerKind::Returns).unwrap();
+    ledger.add_process(ProcessId(9), ClientId(9), ReturnKind::Returns).unwrap();
     ask(&mut ledger, 0, 0);
     ledger.advance(0);
     ask(&mut ledger, 9, MS);
-    assert_eq!(granted(&ledger.advance(MS)), [(9, Deadline::Standing)]);
+    assert_eq!(granted(&ledger.advance(MS)), [(9, Deadline::Unlimited)]);
     assert!(ledger.holds(ProcessId(9)) && ledger.holds(ProcessId(0)));
     assert_eq!(ledger.returned(ProcessId(9), 2 * MS, MS, 0), Ok(Returned::NothingHeld));
     // It becomes best-effort: its grant is revoked, and it waits for the next one.
     ledger.set_client(ClientId(9), spec(0.2, 1.0), 3 * MS);
-    let revoked = Action::Revoke { process: ProcessId(9), why: End::Withdrawn };
+    let revoked = Action::Revoke { process: ProcessId(9), why: GrantEnd::Withdrawn };
     assert_eq!(ledger.advance(3 * MS), [revoked]);
     ask(&mut ledger, 9, 4 * MS);
     assert_eq!(granted(&ledger.advance(4 * MS)), []);
@@ -123,7 +123,7 @@ fn grant_of_a_removed_client_goes_to_the_next() {
     ledger.remove_client(ClientId(0), MS);
     assert_eq!(granted(&ledger.advance(MS)), [(1, Deadline::At(51 * MS))]);
     assert_eq!(ledger.usage(ClientId(0), MS), None);
-    let refused = ledger.add_process(ProcessId(7), ClientId(0), PeerKind::Returns);
+    let refused = ledger.add_process(ProcessId(7), ClientId(0), ReturnKind::Returns);
     assert_eq!(refused, Err(Refused::UnknownClient(ClientId(0))));
 }
 
@@ -146,7 +146,7 @@ fn length_of_grants_adapts_to_bursts() {
     let mut now = 0;
     let mut lengths = Vec::new();
     for _ in 0..4 {
-        ledger.request(ProcessId(0), now, Ask { burst_ns: MS, overuse_ns: 0 }).unwrap();
+        ledger.request(ProcessId(0), now, GrantRequest { burst_ns: MS, overuse_ns: 0 }).unwrap();
         let actions = ledger.advance(now);
         let Some((0, Deadline::At(deadline))) = granted(&actions).first().copied() else {
             panic!("{actions:?}")

@@ -9,7 +9,7 @@ mod shares;
 mod simulation;
 mod withheld_grants;
 
-use super::{Action, Ask, Class, ClientSpec, Deadline, PeerKind, Policy, TokenLedger};
+use super::{Action, Class, ClientSpec, Deadline, GrantRequest, Policy, ReturnKind, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
@@ -31,7 +31,7 @@ fn ledger_of(policy: Policy, specs: &[ClientSpec]) -> TokenLedger {
     let mut ledger = TokenLedger::new(policy);
     for (number, spec) in (0..).zip(specs) {
         ledger.set_client(ClientId(number), *spec, 0);
-        ledger.add_process(ProcessId(number), ClientId(number), PeerKind::Returns).unwrap();
+        ledger.add_process(ProcessId(number), ClientId(number), ReturnKind::Returns).unwrap();
     }
     ledger
 }
@@ -42,7 +42,7 @@ fn pair() -> TokenLedger {
 }
 
 fn ask(ledger: &mut TokenLedger, process: u64, now: u64) {
-    ledger.request(ProcessId(process), now, Ask::default()).unwrap();
+    ledger.request(ProcessId(process), now, GrantRequest::default()).unwrap();
 }
 
 /// Processes that got a grant, with the deadlines.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn two_processes(kind: PeerKind) -> TokenLedger {
+fn two_processes(kind: ReturnKind) -> TokenLedger {
     let mut ledger = pair();
     ledger.add_process(ProcessId(10), ClientId(0), kind).unwrap();
     ledger.add_process(ProcessId(11), ClientId(0), kind).unwrap();
@@ -11,7 +11,7 @@ fn two_processes(kind: PeerKind) -> TokenLedger {
 
 #[test]
 fn second_process_joins_for_the_remaining_time_and_both_must_return() {
-    let mut ledger = two_processes(PeerKind::Returns);
+    let mut ledger = two_processes(ReturnKind::Returns);
     ask(&mut ledger, 10, 0);
     ledger.advance(0);
     ask(&mut ledger, 1, 0);
@@ -28,7 +28,7 @@ fn second_process_joins_for_the_remaining_time_and_both_must_return() {
 
 #[test]
 fn too_little_remaining_time_is_not_granted() {
-    let mut ledger = two_processes(PeerKind::Returns);
+    let mut ledger = two_processes(ReturnKind::Returns);
     ask(&mut ledger, 10, 0);
     ledger.advance(0);
     ask(&mut ledger, 11, 50 * MS - 999_999);
@@ -37,7 +37,7 @@ fn too_little_remaining_time_is_not_granted() {
 
 #[test]
 fn all_waiting_processes_of_a_client_share_one_grant() {
-    let mut ledger = two_processes(PeerKind::Returns);
+    let mut ledger = two_processes(ReturnKind::Returns);
     ask(&mut ledger, 10, 0);
     ask(&mut ledger, 11, 0);
     assert_eq!(granted(&ledger.advance(0)), [(10, Deadline::At(50 * MS)), (11, Deadline::At(50 * MS))]);
@@ -45,7 +45,7 @@ fn all_waiting_processes_of_a_client_share_one_grant() {
 
 #[test]
 fn grant_continues_when_one_of_two_processes_dies() {
-    let mut ledger = two_processes(PeerKind::Returns);
+    let mut ledger = two_processes(ReturnKind::Returns);
     ask(&mut ledger, 10, 0);
     ask(&mut ledger, 11, 0);
     ask(&mut ledger, 1, 0);
@@ -73,7 +73,7 @@ fn request_of_a_holder_returns_its_grant() {
 
 #[test]
 fn gemini_grant_ends_by_timer_and_its_overuse_is_charged_with_the_next_request() {
-    let mut ledger = two_processes(PeerKind::ByTimer);
+    let mut ledger = two_processes(ReturnKind::ByTimer);
     ask(&mut ledger, 10, 0);
     ask(&mut ledger, 1, 0);
     ledger.advance(0);
@@ -81,21 +81,21 @@ fn gemini_grant_ends_by_timer_and_its_overuse_is_charged_with_the_next_request()
     let actions = ledger.advance(50 * MS);
     assert_eq!(ended(&actions), [(0, 50 * MS, 50 * MS)]);
     assert_eq!(granted(&actions), [(1, Deadline::At(100 * MS))]);
-    ledger.request(ProcessId(10), 60 * MS, Ask { burst_ns: 0, overuse_ns: 4 * MS }).unwrap();
+    ledger.request(ProcessId(10), 60 * MS, GrantRequest { burst_ns: 0, overuse_ns: 4 * MS }).unwrap();
     assert_eq!(ledger.usage(ClientId(0), 60 * MS).unwrap().charged_ns, 54 * MS);
     // Overuse is charged once, and at most the time that has passed.
-    ledger.request(ProcessId(10), 61 * MS, Ask { burst_ns: 0, overuse_ns: 9 * S }).unwrap();
+    ledger.request(ProcessId(10), 61 * MS, GrantRequest { burst_ns: 0, overuse_ns: 9 * S }).unwrap();
     assert_eq!(ledger.usage(ClientId(0), 61 * MS).unwrap().charged_ns, 54 * MS);
 }
 
 #[test]
 fn gemini_is_answered_from_the_running_grant_while_its_burst_fits() {
-    let mut ledger = two_processes(PeerKind::ByTimer);
+    let mut ledger = two_processes(ReturnKind::ByTimer);
     ask(&mut ledger, 10, 0);
     ledger.advance(0);
-    ledger.request(ProcessId(10), 20 * MS, Ask { burst_ns: 30 * MS, overuse_ns: 0 }).unwrap();
+    ledger.request(ProcessId(10), 20 * MS, GrantRequest { burst_ns: 30 * MS, overuse_ns: 0 }).unwrap();
     assert_eq!(granted(&ledger.advance(20 * MS)), [(10, Deadline::At(50 * MS))]);
-    ledger.request(ProcessId(10), 30 * MS, Ask { burst_ns: 30 * MS, overuse_ns: 0 }).unwrap();
+    ledger.request(ProcessId(10), 30 * MS, GrantRequest { burst_ns: 30 * MS, overuse_ns: 0 }).unwrap();
     let actions = ledger.advance(30 * MS);
     assert_eq!(ended(&actions), [(0, 30 * MS, 30 * MS)]);
     assert!(matches!(granted(&actions)[..], [(10, Deadline::At(at))] if at > 50 * MS));
@@ -105,7 +105,7 @@ fn gemini_is_answered_from_the_running_grant_while_its_burst_fits() {
 fn process_that_cannot_join_its_clients_grant_causes_no_immediate_deadline() {
     let policy = Policy { capacity: 2, ..Policy::default() };
     let mut ledger = ledger_of(policy, &[spec(0.5, 1.0)]);
-    ledger.add_process(ProcessId(9), ClientId(0), PeerKind::Returns).unwrap();
+    ledger.add_process(ProcessId(9), ClientId(0), ReturnKind::Returns).unwrap();
     ask(&mut ledger, 0, 0);
     ledger.advance(0);
     // The deadline has passed but the work still runs: the other process waits for the next grant.
@@ -120,8 +120,8 @@ fn time_before_a_process_became_hardware_scheduled_is_charged() {
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);
     ledger.advance(0);
-    ledger.set_kind(ProcessId(0), PeerKind::Steered, 20 * MS).unwrap();
-    ledger.set_running(ClientId(0), true, 20 * MS);
+    ledger.set_kind(ProcessId(0), ReturnKind::HardwareScheduled, 20 * MS).unwrap();
+    ledger.set_enabled(ClientId(0), true, 20 * MS);
     ledger.returned(ProcessId(0), 45 * MS, 0, 0).unwrap();
     assert_eq!(ended(&ledger.advance(45 * MS)), [(0, 45 * MS, 45 * MS)]);
 }

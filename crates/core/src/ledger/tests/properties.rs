@@ -59,18 +59,18 @@ proptest! {
         steps in prop::collection::vec((0u64..4, 0u64..8, 0u64..60, any::<u64>()), 1..300)
     ) {
         let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 1.0), spec(0.5, 0.6)]);
-        ledger.add_process(ProcessId(2), ClientId(0), PeerKind::ByTimer).unwrap();
-        ledger.add_process(ProcessId(3), ClientId(1), PeerKind::Returns).unwrap();
+        ledger.add_process(ProcessId(2), ClientId(0), ReturnKind::ByTimer).unwrap();
+        ledger.add_process(ProcessId(3), ClientId(1), ReturnKind::Returns).unwrap();
         let (mut now, mut held_sum) = (0, 0);
         for (process, what, wait, used) in steps {
             now += wait * MS;
             let id = ProcessId(process);
             match what {
-                0 | 1 => drop(ledger.request(id, now, Ask { burst_ns: used, overuse_ns: used })),
+                0 | 1 => drop(ledger.request(id, now, GrantRequest { burst_ns: used, overuse_ns: used })),
                 2 => drop(ledger.returned(id, now, used, used / 2)),
                 3 => {
                     ledger.process_gone(id, now);
-                    let kind = if process == 2 { PeerKind::ByTimer } else { PeerKind::Returns };
+                    let kind = if process == 2 { ReturnKind::ByTimer } else { ReturnKind::Returns };
                     let _ = ledger.add_process(id, ClientId(u64::from(process % 2 == 1)), kind);
                 }
                 4 => ledger.set_withheld(!ledger.is_withheld(), now),

@@ -53,7 +53,7 @@ fn client_that_ran_on_is_charged_in_full_and_revoked_after_its_deadline() {
     ledger.set_withheld(false, 20 * MS);
     ledger.set_withheld(true, 30 * MS);
     assert_eq!(ledger.next_deadline(), None);
-    ledger.set_ungated(ProcessId(0));
+    ledger.mark_ran_on(ProcessId(0));
     assert_eq!(ledger.next_deadline(), Some(50 * MS + Policy::default().return_timeout_ns));
     ledger.returned(ProcessId(0), 50 * MS, 45 * MS, 0).unwrap();
     assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 45 * MS)]);
@@ -83,7 +83,7 @@ fn client_without_gates_is_charged_its_report_and_revoked_at_the_usual_time() {
 #[test]
 fn grant_that_ends_by_timer_continues_while_grants_are_withheld() {
     let mut ledger = pair();
-    ledger.add_process(ProcessId(9), ClientId(0), PeerKind::ByTimer).unwrap();
+    ledger.add_process(ProcessId(9), ClientId(0), ReturnKind::ByTimer).unwrap();
     ledger.set_gated(ProcessId(9), true);
     ask(&mut ledger, 9, 0);
     ledger.advance(0);
@@ -95,17 +95,14 @@ fn grant_that_ends_by_timer_continues_while_grants_are_withheld() {
 #[test]
 fn hardware_scheduled_processes_get_grants_while_grants_are_withheld() {
     let mut ledger = pair();
-    ledger.set_kind(ProcessId(1), PeerKind::Steered, 0).unwrap();
+    ledger.set_kind(ProcessId(1), ReturnKind::HardwareScheduled, 0).unwrap();
     ledger.set_withheld(true, 0);
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);
     assert_eq!(granted(&ledger.advance(0)), [(1, Deadline::At(50 * MS))]);
     // No other client can be granted: it continues.
     let actions = ledger.advance(50 * MS);
-    assert!(
-        actions.iter().any(|a| matches!(a, Action::Prolong { process: ProcessId(1), .. })),
-        "{actions:?}"
-    );
+    assert!(actions.iter().any(|a| matches!(a, Action::Extend { process: ProcessId(1), .. })), "{actions:?}");
 }
 
 #[test]
@@ -116,5 +113,5 @@ fn grant_of_a_client_alone_is_not_extended_while_grants_are_withheld() {
     ledger.set_withheld(true, 10 * MS);
     assert_eq!(ledger.advance(49 * MS), []);
     ledger.set_withheld(false, 49 * MS);
-    assert!(matches!(ledger.advance(49 * MS)[..], [Action::Prolong { process: ProcessId(0), .. }]));
+    assert!(matches!(ledger.advance(49 * MS)[..], [Action::Extend { process: ProcessId(0), .. }]));
 }

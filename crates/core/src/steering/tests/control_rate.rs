@@ -2,13 +2,14 @@
 
 use super::simulation::{MS, S, Simulation, Work};
 use crate::ledger::{Class, Policy};
-use crate::steering::{Op, Steering, SteeringPolicy};
+use crate::steering::{ChannelGroupPolicy, ChannelGroupScheduler, ControlOp};
 use crate::{ClientId, ProcessId};
 use proptest::prelude::*;
 
 /// The most controls beyond the earned ones, over any span.
-fn ahead(sim: &Simulation, policy: &SteeringPolicy) -> u64 {
-    let moves = sim.controls.iter().filter(|(_, _, c)| matches!(c.op, Op::Stop | Op::Start));
+fn ahead(sim: &Simulation, policy: &ChannelGroupPolicy) -> u64 {
+    let moves =
+        sim.controls.iter().filter(|(_, _, c)| matches!(c.op, ControlOp::Disable | ControlOp::Enable));
     let (mut whole_at, mut most) = (0, 0);
     for (begun, ..) in moves {
         whole_at = begun.max(&whole_at) + policy.control_ns;
@@ -27,19 +28,19 @@ fn two_processes_that_alternate_hand_off_as_often_as_the_policy_allows() {
     sim.best_effort(1, 50, alternate(0, MS, 4 * MS));
     sim.best_effort(2, 50, alternate(2 * MS, MS, 4 * MS));
     sim.run(10 * S);
-    let stops = sim.count(|op| op == Op::Stop);
+    let stops = sim.count(|op| op == ControlOp::Disable);
     assert!(stops <= 800 + 16, "{stops} hand-offs in 10 s");
     assert!(stops >= 700, "the allowed rate is used: {stops}");
 }
 
 #[test]
 fn longer_control_time_lowers_the_rate_of_hand_offs() {
-    let mut sim = Simulation::with(Policy { turn_ns: 100 * MS, ..Policy::default() });
-    sim.set_policy(SteeringPolicy { control_ns: 50 * MS, ..SteeringPolicy::default() });
+    let mut sim = Simulation::with(Policy { quantum_ns: 100 * MS, ..Policy::default() });
+    sim.set_policy(ChannelGroupPolicy { control_ns: 50 * MS, ..ChannelGroupPolicy::default() });
     sim.best_effort(1, 50, alternate(0, MS, 4 * MS));
     sim.best_effort(2, 50, alternate(2 * MS, MS, 4 * MS));
     sim.run(10 * S);
-    let stops = sim.count(|op| op == Op::Stop);
+    let stops = sim.count(|op| op == ControlOp::Disable);
     assert!(stops <= 100 + 16, "{stops} hand-offs in 10 s");
 }
 
@@ -65,7 +66,7 @@ fn idle_processes_are_not_switched_around_one_that_alternates() {
     }
     sim.best_effort(30, 20, alternate(0, MS, 21 * MS));
     sim.run(10 * S);
-    let moves = sim.count(|op| matches!(op, Op::Stop | Op::Start));
+    let moves = sim.count(|op| matches!(op, ControlOp::Disable | ControlOp::Enable));
     assert!(moves <= 1600 + 32 + 42, "{moves} controls in 10 s");
     assert!(sim.gpu_time[&ProcessId(30)] > 400 * MS, "{:?}", sim.gpu_time);
 }
@@ -85,8 +86,8 @@ fn latency_critical_process_does_not_wait_for_earned_controls() {
 
 #[test]
 fn burst_of_controls_is_allowed_and_then_one_per_period() {
-    let policy = SteeringPolicy { control_ns: 10, control_burst: 3, ..SteeringPolicy::default() };
-    let mut scheduler = Steering::new(policy);
+    let policy = ChannelGroupPolicy { control_ns: 10, control_burst: 3, ..ChannelGroupPolicy::default() };
+    let mut scheduler = ChannelGroupScheduler::new(policy);
     for _ in 0..3 {
         assert!(scheduler.control_ready_at() <= 1000);
         scheduler.count_control(1000);
@@ -100,8 +101,8 @@ fn burst_of_controls_is_allowed_and_then_one_per_period() {
 
 #[test]
 fn hand_off_of_many_groups_delays_others_by_the_longest_extension_at_most() {
-    let policy = SteeringPolicy::default();
-    let mut scheduler = Steering::new(policy);
+    let policy = ChannelGroupPolicy::default();
+    let mut scheduler = ChannelGroupScheduler::new(policy);
     for _ in 0..10_000 {
         scheduler.count_control(1000);
     }
@@ -159,7 +160,7 @@ proptest! {
         };
         let before = charged(&sim);
         sim.run(10 * S);
-        let policy = SteeringPolicy::default();
+        let policy = ChannelGroupPolicy::default();
         let most = policy.control_burst + 2 * groups;
         prop_assert!(ahead(&sim, &policy) <= most, "{} controls ahead", ahead(&sim, &policy));
         if critical.is_none() {

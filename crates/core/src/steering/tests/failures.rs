@@ -1,8 +1,8 @@
 //! Controls that fail and processes that die.
 
 use super::simulation::{MS, S, Simulation, Work};
-use crate::ledger::PeerKind;
-use crate::steering::{Event, GroupId, Op, Outcome, Released, Setting, SteeringPolicy};
+use crate::ledger::ReturnKind;
+use crate::steering::{ChannelGroupPolicy, ControlOp, ControlOutcome, Event, GroupId, Released, Setting};
 use crate::{ClientId, ProcessId};
 use std::collections::BTreeSet;
 
@@ -14,19 +14,19 @@ fn client_whose_control_failed_is_released_and_not_hardware_scheduled_again() {
     sim.run(S);
     let from = sim.begun;
     sim.fails = Box::new(move |number, control| {
-        let bad = number >= from && control.group == GroupId(2) && control.op == Op::Stop;
-        if bad { Outcome::Failed } else { Outcome::Done }
+        let bad = number >= from && control.group == GroupId(2) && control.op == ControlOp::Disable;
+        if bad { ControlOutcome::Failed } else { ControlOutcome::Done }
     });
     sim.run(S);
     assert_eq!(
         sim.events,
-        [Event::GivenUp(ProcessId(2)), Event::Released(Released { group: GroupId(2), is_free: true })]
+        [Event::ControlFailed(ProcessId(2)), Event::Released(Released { group: GroupId(2), is_free: true })]
     );
     assert_eq!(sim.gpu[&GroupId(2)], Setting::FREE);
-    assert_eq!(sim.scheduler.turn(ProcessId(2)), None);
+    assert_eq!(sim.scheduler.quantum_state(ProcessId(2)), None);
     let groups = vec![GroupId(9)];
     let (client, class) = (ClientId(2), crate::ledger::Class::BestEffort);
-    sim.tokens.add_process(ProcessId(9), client, PeerKind::Returns).unwrap();
+    sim.tokens.add_process(ProcessId(9), client, ReturnKind::Returns).unwrap();
     let scheduled = sim.scheduler.announce(
         ProcessId(9),
         (client, class),
@@ -38,7 +38,7 @@ fn client_whose_control_failed_is_released_and_not_hardware_scheduled_again() {
     // For the ledger, the other client holds the GPU.
     sim.reset_counts();
     sim.run(S);
-    assert_eq!(sim.count(|op| op == Op::Stop), 0);
+    assert_eq!(sim.count(|op| op == ControlOp::Disable), 0);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn group_whose_slice_cannot_be_set_lengthens_the_slices_of_others() {
     let from = sim.begun;
     sim.fails = Box::new(move |number, control| {
         let bad = number >= from && control.group == GroupId(1);
-        if bad { Outcome::Failed } else { Outcome::Done }
+        if bad { ControlOutcome::Failed } else { ControlOutcome::Done }
     });
     sim.run(2 * S);
     let released = Event::Released(Released { group: GroupId(1), is_free: false });
@@ -101,17 +101,18 @@ fn context_destroyed_during_a_control_does_not_count_as_a_failure() {
     sim.best_effort(2, 50, Work::Always);
     sim.run(S);
     let from = sim.begun;
-    sim.fails = Box::new(move |number, _| if number == from { Outcome::Gone } else { Outcome::Done });
+    sim.fails =
+        Box::new(move |number, _| if number == from { ControlOutcome::Gone } else { ControlOutcome::Done });
     sim.run(S);
-    let id = sim.processes.keys().copied().find(|id| sim.scheduler.turn(*id).is_none()).unwrap();
+    let id = sim.processes.keys().copied().find(|id| sim.scheduler.quantum_state(*id).is_none()).unwrap();
     let group = GroupId(id.0);
     let released = Event::Released(Released { group, is_free: true });
-    assert_eq!(sim.events, [Event::Unsteered(id), released]);
+    assert_eq!(sim.events, [Event::GroupsDestroyed(id), released]);
     // The next group of the process is controlled again.
     let class = crate::ledger::Class::BestEffort;
     sim.process(id.0, id.0, &[9], class, Work::Always);
     sim.run(S);
-    assert!(sim.scheduler.turn(id).is_some());
+    assert!(sim.scheduler.quantum_state(id).is_some());
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn groups_of_a_process_that_leaves_are_set_free() {
     }
     sim.run(S);
     for id in 1..=3 {
-        sim.scheduler.leave(ProcessId(id), &mut sim.tokens, sim.now);
+        sim.scheduler.remove_process(ProcessId(id), &mut sim.tokens, sim.now);
     }
     sim.run(100 * MS);
     for id in 1..=3 {
@@ -189,7 +190,7 @@ fn process_that_announces_no_groups_is_charged_as_it_reports() {
     assert!(!announces(&mut sim, 1, &[]));
     let charged = |sim: &Simulation| sim.tokens.usage(ClientId(1), sim.now).unwrap().charged_ns;
     let before = charged(&sim);
-    sim.tokens.request(ProcessId(1), sim.now, crate::ledger::Ask::default()).unwrap();
+    sim.tokens.request(ProcessId(1), sim.now, crate::ledger::GrantRequest::default()).unwrap();
     sim.tokens.advance(sim.now);
     sim.now += 50 * MS;
     sim.tokens.returned(ProcessId(1), sim.now, 10 * MS, 0).unwrap();
@@ -203,8 +204,8 @@ fn announced_group_that_does_not_exist_does_not_lengthen_slices() {
     sim.critical(3, Work::Never);
     sim.run(S);
     sim.fails = Box::new(|_, control| match control.group {
-        GroupId(1) if matches!(control.op, Op::SetSlice(_)) => Outcome::Failed,
-        _ => Outcome::Done,
+        GroupId(1) if matches!(control.op, ControlOp::SetSlice(_)) => ControlOutcome::Failed,
+        _ => ControlOutcome::Done,
     });
     sim.best_effort(1, 50, Work::Always);
     sim.run(S);
@@ -223,14 +224,14 @@ fn no_wakeup_is_due_while_a_control_hangs() {
     // A quantum has ended and the hand-off waits for a good moment. Then a control of another process begins and hangs.
     let waits = (0..1000).any(|_| {
         sim.run(MS);
-        sim.scheduler.window.wake_at(&SteeringPolicy::default(), sim.now).is_some()
+        sim.scheduler.window.wake_at(&ChannelGroupPolicy::default(), sim.now).is_some()
     });
     assert!(waits);
     sim.hangs = true;
     sim.best_effort(4, 50, Work::Never);
     sim.run(MS);
     let long_after = sim.now + S;
-    let wake = sim.scheduler.wake_at(long_after);
+    let wake = sim.scheduler.next_wakeup(long_after);
     assert!(wake.is_none_or(|wake| wake > long_after), "{wake:?} at {long_after}");
 }
 
@@ -243,7 +244,7 @@ fn disconnected_process_is_released_after_a_delay_only_if_it_still_lives() {
         sim.run(S);
         run_until_disabled(&mut sim, 2);
         sim.reset_counts();
-        sim.scheduler.part(ProcessId(2), &mut sim.tokens, sim.now);
+        sim.scheduler.disconnect(ProcessId(2), &mut sim.tokens, sim.now);
         sim.tokens.process_gone(ProcessId(2), sim.now);
         sim.run(9 * MS);
         if ends {
@@ -252,9 +253,9 @@ fn disconnected_process_is_released_after_a_delay_only_if_it_still_lives() {
             sim.processes.remove(&ProcessId(2));
         }
         sim.run(S);
-        let made: Vec<Op> =
+        let made: Vec<ControlOp> =
             sim.controls.iter().filter(|(.., c)| c.group == GroupId(2)).map(|c| c.2.op).collect();
-        assert_eq!(made, if ends { vec![] } else { vec![Op::Start] });
+        assert_eq!(made, if ends { vec![] } else { vec![ControlOp::Enable] });
         assert!(ends || sim.gpu[&GroupId(2)] == Setting::FREE);
     }
 }
@@ -265,7 +266,7 @@ fn process_that_reconnects_and_announces_its_groups_keeps_its_share() {
     sim.best_effort(1, 50, Work::Always);
     sim.best_effort(2, 50, Work::Always);
     sim.run(S);
-    sim.scheduler.part(ProcessId(2), &mut sim.tokens, sim.now);
+    sim.scheduler.disconnect(ProcessId(2), &mut sim.tokens, sim.now);
     sim.run(5 * MS);
     assert!(announces(&mut sim, 2, &[2]));
     sim.reset_counts();

@@ -3,7 +3,7 @@
 use super::simulation::{MS, S, Simulation, Work};
 use crate::ProcessId;
 use crate::ledger::Class;
-use crate::steering::{GroupId, Op, Setting, SteeringPolicy};
+use crate::steering::{ChannelGroupPolicy, ControlOp, GroupId, Setting};
 
 /// Requests of 1 ms every 10 ms.
 const REQUESTS: Work = Work::Periodic { from: 0, period: 10 * MS, busy: MS };
@@ -14,7 +14,8 @@ fn overlaps(sim: &Simulation, work: Work) -> usize {
         let into = (begun - from) % period;
         into < busy || into + (ended - begun) > period
     };
-    let moves = sim.controls.iter().filter(|(_, _, c)| matches!(c.op, Op::Stop | Op::Start));
+    let moves =
+        sim.controls.iter().filter(|(_, _, c)| matches!(c.op, ControlOp::Disable | ControlOp::Enable));
     moves.filter(|(begun, ended, _)| touches(*begun, *ended)).count()
 }
 
@@ -27,7 +28,7 @@ fn two_trainings_hand_off_between_requests_and_keep_their_shares() {
     sim.run(S);
     sim.reset_counts();
     sim.run(60 * S);
-    assert_eq!((overlaps(&sim, REQUESTS), sim.scheduler.forced()), (0, 0));
+    assert_eq!((overlaps(&sim, REQUESTS), sim.scheduler.forced_hand_offs()), (0, 0));
     let shares = sim.shares();
     assert!((shares[0] - 30.0).abs() < 0.5, "{shares:?}");
     assert!(sim.gpu_time[&ProcessId(3)] >= 5990 * MS, "{:?}", sim.gpu_time);
@@ -42,8 +43,8 @@ fn hand_off_is_forced_beside_a_process_that_is_always_busy() {
     sim.best_effort(2, 50, Work::Always);
     sim.critical(3, Work::Always);
     sim.run(2 * S);
-    assert!(sim.scheduler.forced() > 10, "{}", sim.scheduler.forced());
-    let stops = sim.count(|op| op == Op::Stop);
+    assert!(sim.scheduler.forced_hand_offs() > 10, "{}", sim.scheduler.forced_hand_offs());
+    let stops = sim.count(|op| op == ControlOp::Disable);
     assert!(stops > 10 && stops < 60, "{stops}");
 }
 
@@ -80,7 +81,7 @@ fn groups_of_one_client_rotate_while_a_latency_critical_process_is_attached() {
     sim.reset_counts();
     sim.run(10 * S);
     let starts = |group| {
-        sim.controls.iter().filter(|(_, _, c)| c.group == GroupId(group) && c.op == Op::Start).count()
+        sim.controls.iter().filter(|(_, _, c)| c.group == GroupId(group) && c.op == ControlOp::Enable).count()
     };
     for group in 1..=3 {
         assert!((40..=80).contains(&starts(group)), "group {group} was enabled {} times", starts(group));
@@ -94,7 +95,7 @@ fn only_best_effort_group_stays_enabled_beside_a_latency_critical_process() {
     sim.best_effort(1, 50, Work::Always);
     sim.critical(2, REQUESTS);
     sim.run(10 * S);
-    assert_eq!(sim.count(|op| op == Op::Stop), 0, "{:?}", sim.controls);
+    assert_eq!(sim.count(|op| op == ControlOp::Disable), 0, "{:?}", sim.controls);
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn demoted(work: Work) -> Simulation {
 fn process_that_becomes_best_effort_is_not_polled() {
     let mut sim = demoted(Work::Never);
     sim.run(100 * MS);
-    let wake = sim.scheduler.wake_at(sim.now).unwrap();
+    let wake = sim.scheduler.next_wakeup(sim.now).unwrap();
     assert!(wake > sim.now, "{wake} at {}", sim.now);
     assert_eq!(sim.gpu[&GroupId(1)], Setting::FREE);
 }
@@ -144,7 +145,7 @@ fn process_that_becomes_best_effort_returns_its_grant_when_idle() {
 #[test]
 fn without_slices_groups_are_only_enabled_and_disabled() {
     let mut sim = Simulation::new();
-    sim.set_policy(SteeringPolicy { slices: false, ..SteeringPolicy::default() });
+    sim.set_policy(ChannelGroupPolicy { slices: false, ..ChannelGroupPolicy::default() });
     sim.best_effort(1, 30, Work::Always);
     sim.best_effort(2, 70, Work::Always);
     sim.run(S);
@@ -155,10 +156,10 @@ fn without_slices_groups_are_only_enabled_and_disabled() {
     sim.run(S);
     assert_eq!(sim.gpu.values().filter(|setting| setting.enabled).count(), 2, "{:?}", sim.gpu);
     for id in 1..=3 {
-        sim.scheduler.leave(ProcessId(id), &mut sim.tokens, sim.now);
+        sim.scheduler.remove_process(ProcessId(id), &mut sim.tokens, sim.now);
     }
     sim.run(S);
     assert!(sim.gpu.values().all(|setting| *setting == Setting::FREE), "{:?}", sim.gpu);
-    assert_eq!(sim.count(|op| matches!(op, Op::SetSlice(_))), 0);
+    assert_eq!(sim.count(|op| matches!(op, ControlOp::SetSlice(_))), 0);
     assert_eq!(sim.events.len(), 3, "all groups are released: {:?}", sim.events);
 }

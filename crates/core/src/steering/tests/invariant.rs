@@ -2,7 +2,7 @@
 
 use super::simulation::{MS, Simulation, Work};
 use crate::ledger::Class;
-use crate::steering::{GroupId, Outcome, Setting};
+use crate::steering::{ControlOutcome, GroupId, Setting};
 use crate::{ClientId, ProcessId};
 use proptest::prelude::*;
 
@@ -20,11 +20,11 @@ enum SimEvent {
     Disconnects(usize),
     /// A process announces only this many of its groups.
     Announces(usize, usize),
-    NextControl(Outcome),
+    NextControl(ControlOutcome),
 }
 
 fn anything() -> impl Strategy<Value = SimEvent> {
-    let outcome = prop_oneof![Just(Outcome::Failed), Just(Outcome::Gone)];
+    let outcome = prop_oneof![Just(ControlOutcome::Failed), Just(ControlOutcome::Gone)];
     prop_oneof![
         6 => (1..120u64).prop_map(SimEvent::Time),
         4 => (1..6u64, 1..3u64, 0..4u8)
@@ -71,14 +71,14 @@ fn simulate(events: &[SimEvent], effective: bool) -> Simulation {
             }
             SimEvent::Leaves(index) => {
                 if let Some(id) = nth(&sim, index) {
-                    sim.scheduler.leave(ProcessId(id), &mut sim.tokens, sim.now);
+                    sim.scheduler.remove_process(ProcessId(id), &mut sim.tokens, sim.now);
                     sim.tokens.process_gone(ProcessId(id), sim.now);
                     sim.processes.remove(&ProcessId(id));
                 }
             }
             SimEvent::Disconnects(index) => {
                 if let Some(id) = nth(&sim, index) {
-                    sim.scheduler.part(ProcessId(id), &mut sim.tokens, sim.now);
+                    sim.scheduler.disconnect(ProcessId(id), &mut sim.tokens, sim.now);
                     sim.tokens.process_gone(ProcessId(id), sim.now);
                     sim.processes.remove(&ProcessId(id));
                 }
@@ -90,7 +90,8 @@ fn simulate(events: &[SimEvent], effective: bool) -> Simulation {
             }
             SimEvent::NextControl(outcome) => {
                 let number = sim.begun;
-                sim.fails = Box::new(move |now, _| if now == number { outcome } else { Outcome::Done });
+                sim.fails =
+                    Box::new(move |now, _| if now == number { outcome } else { ControlOutcome::Done });
             }
         }
     }
@@ -108,11 +109,11 @@ proptest! {
     ) {
         let mut sim = simulate(&events, effective);
         for id in sim.processes.keys().copied().collect::<Vec<_>>() {
-            sim.scheduler.leave(id, &mut sim.tokens, sim.now);
+            sim.scheduler.remove_process(id, &mut sim.tokens, sim.now);
             sim.tokens.process_gone(id, sim.now);
         }
         sim.processes.clear();
-        sim.fails = Box::new(|_, _| Outcome::Done);
+        sim.fails = Box::new(|_, _| ControlOutcome::Done);
         sim.run(500 * MS);
         prop_assert!(sim.scheduler.is_settled());
         let stopped = sim.gpu.iter().filter(|(_, setting)| **setting != Setting::FREE);

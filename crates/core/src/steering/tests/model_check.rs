@@ -1,6 +1,6 @@
 //! Model check of the reconciler: every order of wanted settings, results, announcements and releases of three groups.
 
-use crate::steering::{Control, GroupId, Op, Outcome, Reconciler, Setting};
+use crate::steering::{Control, ControlOp, ControlOutcome, GroupId, Reconciler, Setting};
 use stateright::{Checker, Model, Property};
 
 const GROUPS: usize = 3;
@@ -60,9 +60,9 @@ impl State {
         let group = usize::try_from(group.0).unwrap();
         if let Some(setting) = &mut self.gpu[group] {
             match op {
-                Op::SetSlice(us) => setting.slice_us = us,
-                Op::Stop => setting.enabled = false,
-                Op::Start => setting.enabled = true,
+                ControlOp::SetSlice(us) => setting.slice_us = us,
+                ControlOp::Disable => setting.enabled = false,
+                ControlOp::Enable => setting.enabled = true,
             }
         }
     }
@@ -134,7 +134,7 @@ impl Model for Bounds {
             Event::Succeeds => {
                 let control = state.reconciler.in_flight()?;
                 state.apply(control);
-                state.reconciler.done(Outcome::Done);
+                state.reconciler.done(ControlOutcome::Done);
             }
             Event::Fails { effective } => {
                 let control = state.reconciler.in_flight()?;
@@ -144,7 +144,7 @@ impl Model for Bounds {
                 state.stale = false;
                 state.failures += 1;
                 state.failed[usize::try_from(control.group.0).ok()?] = true;
-                state.reconciler.done(Outcome::Failed);
+                state.reconciler.done(ControlOutcome::Failed);
                 // The scheduler releases the group, too.
                 state.reconciler.release(control.group);
             }
@@ -184,7 +184,7 @@ impl Model for Bounds {
                     if let Some(control) = state.reconciler.in_flight() {
                         state.apply(control);
                     }
-                    state.reconciler.done(Outcome::Done);
+                    state.reconciler.done(ControlOutcome::Done);
                 }
                 let mut good = state.gpu.iter().zip(state.failed).filter(|(_, failed)| !failed);
                 let free = |setting: &Option<Setting>| setting.is_none_or(|setting| setting == Setting::FREE);

@@ -3,7 +3,7 @@
 use super::simulation::{MS, S, Simulation, Work};
 use crate::ClientId;
 use crate::ledger::Class;
-use crate::steering::{GroupId, Op, Setting};
+use crate::steering::{ControlOp, GroupId, Setting};
 
 /// Whether every share is within 0.3 percentage points of the request.
 fn near(shares: &[f64], expected: &[f64]) -> bool {
@@ -21,7 +21,7 @@ fn two_trainings_get_30_and_70_percent_despite_the_cost_of_hand_offs() {
     assert!(near(&sim.shares(), &[30.0, 70.0]), "{:?}", sim.shares());
     let used: u64 = sim.gpu_time.values().sum();
     assert!(used > 59_500 * MS, "{} ms of 60 s were used", used / MS);
-    let stops = sim.count(|op| op == Op::Stop);
+    let stops = sim.count(|op| op == ControlOp::Disable);
     assert!((500..=1000).contains(&stops), "{stops} hand-offs in a minute");
     for (id, expected) in [(1, 0.3), (2, 0.7)] {
         let share = sim.tokens.usage(ClientId(id), sim.now).unwrap().share.as_fraction();
@@ -149,10 +149,10 @@ fn disabled_process_that_reports_idle_is_probed_ever_less_often() {
     sim.run(S);
     sim.controls.clear();
     sim.run(S);
-    let starts = sim.controls.iter().filter(|(_, _, c)| c.group == GroupId(3) && c.op == Op::Start);
+    let starts = sim.controls.iter().filter(|(_, _, c)| c.group == GroupId(3) && c.op == ControlOp::Enable);
     assert!((1..=3).contains(&starts.count()), "{:?}", sim.controls);
     sim.reset_counts();
     sim.run(60 * S);
-    let starts = sim.controls.iter().filter(|(_, _, c)| c.group == GroupId(3) && c.op == Op::Start);
+    let starts = sim.controls.iter().filter(|(_, _, c)| c.group == GroupId(3) && c.op == ControlOp::Enable);
     assert!(starts.count() < 20, "the pauses double");
 }

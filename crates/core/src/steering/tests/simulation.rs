@@ -1,8 +1,11 @@
 //! A simulated GPU that groups share as on the hardware, a driver that takes the measured time for each control, and
 //! processes with work at fixed times. Tests read each process's GPU time from the simulated GPU.
 
-use crate::ledger::{Class, ClientSpec, PeerKind, Policy, TokenLedger};
-use crate::steering::{Activity, Control, Event, GroupId, Op, Outcome, Setting, Steering, SteeringPolicy};
+use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
+use crate::steering::{
+    Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, Event, GroupId,
+    Setting,
+};
 use crate::{ClientId, ProcessId, Share};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,13 +59,13 @@ struct Flight {
     takes_effect_at: u64,
     effective: bool,
     done_at: u64,
-    outcome: Outcome,
+    outcome: ControlOutcome,
 }
 
 pub(super) struct Simulation {
     pub(super) now: u64,
     pub(super) tokens: TokenLedger,
-    pub(super) scheduler: Steering,
+    pub(super) scheduler: ChannelGroupScheduler,
     pub(super) processes: BTreeMap<ProcessId, Process>,
     /// The setting that each group has on the GPU.
     pub(super) gpu: BTreeMap<GroupId, Setting>,
@@ -73,7 +76,7 @@ pub(super) struct Simulation {
     /// Processes that report idle even while they have work.
     pub(super) false_idle: BTreeSet<ProcessId>,
     /// The result of each control, by its number.
-    pub(super) fails: Box<dyn Fn(u64, Control) -> Outcome>,
+    pub(super) fails: Box<dyn Fn(u64, Control) -> ControlOutcome>,
     pub(super) failures_take_effect: bool,
     /// Controls never end.
     pub(super) hangs: bool,
@@ -92,14 +95,14 @@ impl Simulation {
         Self {
             now: S,
             tokens: TokenLedger::new(policy),
-            scheduler: Steering::new(SteeringPolicy::default()),
+            scheduler: ChannelGroupScheduler::new(ChannelGroupPolicy::default()),
             processes: BTreeMap::new(),
             gpu: BTreeMap::new(),
             gpu_time: BTreeMap::new(),
             controls: Vec::new(),
             events: Vec::new(),
             false_idle: BTreeSet::new(),
-            fails: Box::new(|_, _| Outcome::Done),
+            fails: Box::new(|_, _| ControlOutcome::Done),
             failures_take_effect: false,
             hangs: false,
             begun: 0,
@@ -109,8 +112,8 @@ impl Simulation {
     }
 
     /// Replaces the scheduler by a new one with this policy.
-    pub(super) fn set_policy(&mut self, policy: SteeringPolicy) {
-        self.scheduler = Steering::new(policy);
+    pub(super) fn set_policy(&mut self, policy: ChannelGroupPolicy) {
+        self.scheduler = ChannelGroupScheduler::new(policy);
     }
 
     pub(super) fn client(&mut self, id: u64, percent: u32, limit: u32, class: Class) {
@@ -132,7 +135,7 @@ impl Simulation {
 
     pub(super) fn process(&mut self, id: u64, client: u64, groups: &[u64], class: Class, work: Work) {
         let (process, client) = (ProcessId(id), ClientId(client));
-        self.tokens.add_process(process, client, PeerKind::Returns).unwrap();
+        self.tokens.add_process(process, client, ReturnKind::Returns).unwrap();
         let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
         self.gpu.extend(groups.iter().map(|group| (*group, Setting::FREE)));
         self.scheduler.announce(
@@ -157,10 +160,10 @@ impl Simulation {
     pub(super) fn dies(&mut self, id: u64) {
         let process = self.processes.remove(&ProcessId(id)).unwrap();
         for group in process.groups {
-            self.scheduler.forget(group);
+            self.scheduler.forget_group(group);
             self.gpu.remove(&group);
         }
-        self.scheduler.leave(ProcessId(id), &mut self.tokens, self.now);
+        self.scheduler.remove_process(ProcessId(id), &mut self.tokens, self.now);
         self.tokens.process_gone(ProcessId(id), self.now);
     }
 
@@ -188,28 +191,28 @@ impl Simulation {
             let reports_idle = self.false_idle.contains(id);
             let activity =
                 Activity { busy: busy && !reports_idle, since_ns: if reports_idle { 0 } else { since_ns } };
-            self.scheduler.observe(*id, activity);
+            self.scheduler.set_activity(*id, activity);
         }
         for _ in 0..8 {
-            self.scheduler.ask_and_return(&mut self.tokens, self.now);
+            self.scheduler.request_and_return_grants(&mut self.tokens, self.now);
             let actions = self.tokens.advance(self.now);
             if actions.is_empty() {
                 break;
             }
             for action in &actions {
-                self.scheduler.act(action);
+                self.scheduler.apply_action(action);
             }
         }
         let released = self.scheduler.take_released();
         self.events.extend(released.into_iter().map(Event::Released));
-        if let Some(control) = self.scheduler.begin(self.now) {
+        if let Some(control) = self.scheduler.begin_control(self.now) {
             self.random =
                 self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let spread = |from: u64, to: u64| from + (self.random >> 33) % (to - from);
             let cost = match control.op {
-                Op::SetSlice(_) => spread(250 * US, 410 * US),
-                Op::Stop => spread(670 * US, 860 * US),
-                Op::Start => spread(220 * US, 300 * US),
+                ControlOp::SetSlice(_) => spread(250 * US, 410 * US),
+                ControlOp::Disable => spread(670 * US, 860 * US),
+                ControlOp::Enable => spread(220 * US, 300 * US),
             };
             let outcome = (self.fails)(self.begun, control);
             self.begun += 1;
@@ -225,7 +228,7 @@ impl Simulation {
     fn next_event(&self) -> u64 {
         let work = self.processes.values().map(|process| process.work.at(self.now).2);
         let flight = self.flight.map(|f| if f.effective { f.done_at } else { f.takes_effect_at });
-        let wake = [self.tokens.next_deadline(), self.scheduler.wake_at(self.now), flight];
+        let wake = [self.tokens.next_deadline(), self.scheduler.next_wakeup(self.now), flight];
         work.chain(wake.into_iter().flatten()).min().unwrap_or(u64::MAX)
     }
 
@@ -234,16 +237,16 @@ impl Simulation {
         let Control { group, op } = flight.control;
         if self.now >= flight.takes_effect_at && !flight.effective {
             flight.effective = true;
-            if flight.outcome == Outcome::Gone {
+            if flight.outcome == ControlOutcome::Gone {
                 self.gpu.remove(&group);
             }
-            if (flight.outcome == Outcome::Done || self.failures_take_effect)
+            if (flight.outcome == ControlOutcome::Done || self.failures_take_effect)
                 && let Some(setting) = self.gpu.get_mut(&group)
             {
                 match op {
-                    Op::SetSlice(us) => setting.slice_us = us,
-                    Op::Stop => setting.enabled = false,
-                    Op::Start => setting.enabled = true,
+                    ControlOp::SetSlice(us) => setting.slice_us = us,
+                    ControlOp::Disable => setting.enabled = false,
+                    ControlOp::Enable => setting.enabled = true,
                 }
             }
             let running = self.gpu.values().filter(|s| s.enabled && s.slice_us < 1000).count();
@@ -258,7 +261,7 @@ impl Simulation {
             let (control, begun, outcome) = (flight.control, flight.begun, flight.outcome);
             self.flight = None;
             self.controls.push((begun, self.now, control));
-            self.events.extend(self.scheduler.done(outcome, &mut self.tokens, self.now));
+            self.events.extend(self.scheduler.finish_control(outcome, &mut self.tokens, self.now));
         }
     }
 
@@ -297,7 +300,7 @@ impl Simulation {
         self.controls.clear();
     }
 
-    pub(super) fn count(&self, which: impl Fn(Op) -> bool) -> usize {
+    pub(super) fn count(&self, which: impl Fn(ControlOp) -> bool) -> usize {
         self.controls.iter().filter(|(_, _, control)| which(control.op)).count()
     }
 }

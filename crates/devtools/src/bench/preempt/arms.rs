@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sluice_load::commanded::{Command, Ran, Served, unix_ns};
+use sluice_load::commanded::{Command, RunResult, ServeResult, unix_ns};
 
 use super::Arguments;
 use super::arm_order::{Arm, ArmOrder};
@@ -103,14 +103,14 @@ struct BlockRun<'a> {
 }
 
 impl BlockRun<'_> {
-    fn serve(&self, lc: &mut Generator, requests: u32, lead_us: u32) -> anyhow::Result<Served> {
+    fn serve(&self, lc: &mut Generator, requests: u32, lead_us: u32) -> anyhow::Result<ServeResult> {
         let period_us = self.flags.period_us.into();
         let command = Command::Serve { requests, warm_up: WARM_UP, period_us, lead_us };
         lc.serve(&command, lasting(self.flags, requests + WARM_UP), self.limit)
     }
 
     /// Kernels without other processes, for the time that `requests` take.
-    fn run_alone(&self, be: &mut Generator, requests: u32) -> anyhow::Result<Ran> {
+    fn run_alone(&self, be: &mut Generator, requests: u32) -> anyhow::Result<RunResult> {
         be.run(self.kernel_us, self.limit)?;
         let from_ns = unix_ns();
         let to_ns = from_ns + u64::try_from(lasting(self.flags, requests).as_nanos()).unwrap_or(u64::MAX);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use sluice_load::commanded::{Answer, Command, Ran, Served};
+use sluice_load::commanded::{Answer, Command, RunResult, ServeResult};
 
 use super::time_limit::TimeLimit;
 use sluice_test_bed::{TestBed, Worker};
@@ -51,9 +51,9 @@ impl Generator {
         command: &Command,
         lasting: Duration,
         limit: &TimeLimit<'_>,
-    ) -> anyhow::Result<Served> {
+    ) -> anyhow::Result<ServeResult> {
         match self.ask(command, lasting, limit)? {
-            Answer::Served(served) if served.proof.holds() => Ok(served),
+            Answer::Served(served) if served.proof.is_consistent() => Ok(served),
             Answer::Served(_) => {
                 bail!("the buffer of {} is not the result of its kernels", self.worker.name())
             }
@@ -70,9 +70,14 @@ impl Generator {
     }
 
     /// Ends [`Generator::run`]. Returns the kernels that ended in a span, proven by the buffer.
-    pub(super) fn halt(&mut self, from_ns: u64, to_ns: u64, limit: &TimeLimit<'_>) -> anyhow::Result<Ran> {
+    pub(super) fn halt(
+        &mut self,
+        from_ns: u64,
+        to_ns: u64,
+        limit: &TimeLimit<'_>,
+    ) -> anyhow::Result<RunResult> {
         match self.ask(&Command::Stop { from_ns, to_ns }, Duration::ZERO, limit)? {
-            Answer::Ran(ran) if ran.proof.holds() => Ok(ran),
+            Answer::Ran(ran) if ran.proof.is_consistent() => Ok(ran),
             Answer::Ran(_) => bail!("the buffer of {} is not the result of its kernels", self.worker.name()),
             other => bail!("{} answered {other:?}", self.worker.name()),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_load::commanded::{Ran, Served};
+use sluice_load::commanded::{RunResult, ServeResult};
 use sluice_load::samples::Samples;
 
 use super::preemption_level::PreemptionLevel;
@@ -26,7 +26,7 @@ const ACCEPTED: &str = "0";
 
 impl ArmSamples {
     /// Adds a block of requests.
-    pub(super) fn served(&mut self, served: Served) {
+    pub(super) fn served(&mut self, served: ServeResult) {
         self.latencies.extend(served.latencies_ns);
         self.holds += served.holds;
         for (code, times) in served.hints {
@@ -35,7 +35,7 @@ impl ArmSamples {
     }
 
     /// Adds the kernels beside them.
-    pub(super) fn ran(&mut self, ran: &Ran) {
+    pub(super) fn ran(&mut self, ran: &RunResult) {
         self.kernels += ran.kernels;
         self.span_ns += ran.span_ns;
     }
@@ -147,7 +147,7 @@ mod tests {
     fn a_block_without_kernels_counts_as_time() {
         let mut samples = ArmSamples::default();
         for kernels in [10.0, 0.0] {
-            samples.ran(&Ran { kernels, span_ns: 1_000_000_000, ..Ran::default() });
+            samples.ran(&RunResult { kernels, span_ns: 1_000_000_000, ..RunResult::default() });
         }
         assert!((samples.rate() - 5.0).abs() < 1e-9, "{}", samples.rate());
     }

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use sluice_comm::attach::ContextHandles;
-use sluice_comm::custody::{Deposit, LINE_DESCRIPTORS};
-use sluice_core::steering::{Known, Op, Release};
+use sluice_comm::custody::{DESCRIPTORS_PER_MESSAGE, EscrowMessage};
+use sluice_core::steering::{ControlOp, KnownSetting, ReleaseSequence};
 use sluice_nvrm::Controls;
 
 use super::background_closer::BackgroundCloser;
@@ -86,12 +86,12 @@ impl EscrowStore {
 
     /// Descriptors that are not kept remain in `descriptors`.
     fn apply(&mut self, packet: &[u8], descriptors: &mut Vec<OwnedFd>) -> Result<(), String> {
-        match Deposit::decode(packet).map_err(|why| why.to_string())? {
-            Deposit::Line(line) => {
+        match EscrowMessage::decode(packet).map_err(|why| why.to_string())? {
+            EscrowMessage::Descriptor(line) => {
                 let [_, process] = descriptors.as_slice() else {
                     let found = descriptors.len();
                     return Err(format!(
-                        "a control descriptor came with {found} descriptors, expected {LINE_DESCRIPTORS}"
+                        "a control descriptor came with {found} descriptors, expected {DESCRIPTORS_PER_MESSAGE}"
                     ));
                 };
                 // A process that has ended needs no help.
@@ -110,13 +110,13 @@ impl EscrowStore {
                     }
                 }
             }
-            Deposit::Group { group, line, handles } => {
+            EscrowMessage::Group { group, line, handles } => {
                 if self.descriptors.contains_key(&line) {
                     self.groups.insert(group, EscrowedGroup { descriptor: line, handles });
                 }
             }
-            Deposit::Forget(group) => drop(self.groups.remove(&group)),
-            Deposit::Close(line) => self.close(line),
+            EscrowMessage::Forget(group) => drop(self.groups.remove(&group)),
+            EscrowMessage::Close(line) => self.close(line),
         }
         Ok(())
     }
@@ -178,18 +178,18 @@ impl EscrowStore {
             let slice = in_time().then(|| controls.timeslice(handles.client, handles.channel_group));
             if !matches!(&slice, Some(Err(why)) if why.is_gone()) {
                 let slice_us = slice.and_then(Result::ok);
-                all.push(((controls, handles), Known { enabled: None, slice_us }));
+                all.push(((controls, handles), KnownSetting { enabled: None, slice_us }));
             }
         }
         let count = all.len();
-        let mut release = Release::of(all);
+        let mut release = ReleaseSequence::new(all);
         while in_time()
             && let Some(((controls, group), op)) = release.begin()
         {
             let outcome = match op {
-                Op::SetSlice(us) => controls.set_timeslice(group.client, group.channel_group, us),
-                Op::Start => controls.enable(group.client, group.subdevice, &group.channels),
-                Op::Stop => controls.disable(group.client, group.subdevice, &group.channels),
+                ControlOp::SetSlice(us) => controls.set_timeslice(group.client, group.channel_group, us),
+                ControlOp::Enable => controls.enable(group.client, group.subdevice, &group.channels),
+                ControlOp::Disable => controls.disable(group.client, group.subdevice, &group.channels),
             };
             release.done(outcome.is_ok());
         }

@@ -41,7 +41,7 @@ impl Tenants {
         let (controls, _) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
         let process = self.pidfd(tenant);
-        self.store.accept(&Deposit::Line(number).encode(), vec![controls, process])
+        self.store.accept(&EscrowMessage::Descriptor(number).encode(), vec![controls, process])
     }
 
     fn held(&self) -> Vec<u64> {
@@ -66,7 +66,7 @@ fn owner_at_its_limit_is_refused_and_other_owners_are_kept() {
     assert!(tenants.deposit_descriptor(3, 0).unwrap_err().contains("3 control descriptors"));
     tenants.deposit_descriptor(4, 1).unwrap();
     assert_eq!(tenants.held(), [0, 1, 2, 4]);
-    tenants.store.accept(&Deposit::Close(1).encode(), Vec::new()).unwrap();
+    tenants.store.accept(&EscrowMessage::Close(1).encode(), Vec::new()).unwrap();
     tenants.deposit_descriptor(5, 0).unwrap();
     assert_eq!(tenants.held(), [0, 2, 4, 5]);
 }
@@ -94,7 +94,7 @@ fn ended_process_is_not_kept() {
     tenants.children[0].wait().unwrap();
     let (controls, theirs) =
         socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
-    tenants.store.accept(&Deposit::Line(0).encode(), vec![controls, process]).unwrap();
+    tenants.store.accept(&EscrowMessage::Descriptor(0).encode(), vec![controls, process]).unwrap();
     assert_eq!(tenants.held(), [0; 0]);
     drop(theirs);
     tenants.children.clear();
@@ -117,7 +117,7 @@ fn slow_close_does_not_block_deposits_until_too_many_are_pending() {
     let (slow, _unread) = slow_to_close();
     let process = tenants.pidfd(0);
     assert!(
-        tenants.store.accept(&Deposit::Line(0).encode(), vec![slow, process]).is_err(),
+        tenants.store.accept(&EscrowMessage::Descriptor(0).encode(), vec![slow, process]).is_err(),
         "it is no control descriptor"
     );
     tenants.deposit_descriptor(1, 0).unwrap();

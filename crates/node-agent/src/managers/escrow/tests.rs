@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use sluice_comm::attach::ContextHandles;
-use sluice_comm::custody::Deposit;
+use sluice_comm::custody::EscrowMessage;
 use sluice_nvrm::abi::{Command, ControlBlock, DisableChannels, timeslice};
 use sluice_nvrm::transport::wire;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
@@ -79,13 +79,13 @@ fn tenant() -> (Child, OwnedFd) {
     (child, pidfd)
 }
 
-fn give(manager: &OwnedFd, deposit: &Deposit, descriptors: &[&OwnedFd]) {
+fn give(manager: &OwnedFd, deposit: &EscrowMessage, descriptors: &[&OwnedFd]) {
     let fds: Vec<_> = descriptors.iter().map(|fd| fd.as_fd()).collect();
     send_with_fds(manager.as_fd(), &deposit.encode(), &fds).unwrap();
 }
 
 /// Group `number` with channel `number`, behind a descriptor.
-fn group(number: u32, line: u64) -> Deposit {
+fn group(number: u32, line: u64) -> EscrowMessage {
     let handles = ContextHandles {
         descriptor: 0,
         client: 1,
@@ -93,7 +93,7 @@ fn group(number: u32, line: u64) -> Deposit {
         channel_group: number,
         channels: vec![number],
     };
-    Deposit::Group { group: number.into(), line, handles }
+    EscrowMessage::Group { group: number.into(), line, handles }
 }
 
 /// A manager with these groups behind one descriptor, whose process is the child.
@@ -101,7 +101,7 @@ fn manager(groups: &[u32], refusing: Refusing) -> (Escrow, OwnedFd, Receiver<Cal
     let (escrow, manager) = Escrow::start(GPU, true).unwrap();
     let (descriptor, calls) = driver(refusing);
     let (child, pidfd) = tenant();
-    give(&manager, &Deposit::Line(1), &[&descriptor, &pidfd]);
+    give(&manager, &EscrowMessage::Descriptor(1), &[&descriptor, &pidfd]);
     for number in groups {
         give(&manager, &group(*number, 1), &[]);
     }
@@ -145,7 +145,7 @@ async fn group_that_keeps_its_slice_is_enabled_unless_two_would_have_tiny_slices
 #[tokio::test]
 async fn forgotten_group_is_not_touched() {
     let (escrow, manager, calls, child) = manager(&[7, 8], &[]);
-    give(&manager, &Deposit::Forget(7), &[]);
+    give(&manager, &EscrowMessage::Forget(7), &[]);
     drop(manager);
     assert_eq!(released(escrow).await, ReleaseCounts { released: 1, failed: 0 });
     assert_eq!(calls.iter().collect::<Vec<_>>(), [Call::Slice(8, 2048), Call::Start(8)]);
@@ -165,7 +165,7 @@ async fn descriptor_of_an_ended_process_is_closed_while_the_manager_runs() {
 #[tokio::test]
 async fn descriptor_is_closed_when_the_manager_says_so() {
     let (escrow, manager, calls, child) = manager(&[7], &[]);
-    give(&manager, &Deposit::Close(1), &[]);
+    give(&manager, &EscrowMessage::Close(1), &[]);
     assert_eq!(calls.recv_timeout(HANGS), Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
     drop(manager);
     assert_eq!(released(escrow).await, ReleaseCounts::default());
@@ -177,7 +177,7 @@ async fn other_descriptors_are_closed_and_control_descriptors_are_kept() {
     let (escrow, manager, calls, child) = manager(&[7], &[]);
     let (sent, mut other) = UnixStream::pair().unwrap();
     let (second, pidfd) = tenant();
-    give(&manager, &Deposit::Line(2), &[&sent.into(), &pidfd]);
+    give(&manager, &EscrowMessage::Descriptor(2), &[&sent.into(), &pidfd]);
     give(&manager, &group(9, 2), &[]);
     send_with_fds(manager.as_fd(), b"nonsense", &[]).unwrap();
     other.set_read_timeout(Some(HANGS)).unwrap();

@@ -8,7 +8,7 @@ use nix::sys::socket::{setsockopt, sockopt::SendTimeout};
 use nix::sys::time::{TimeVal, TimeValLike};
 use queue::EscrowQueue;
 use sluice_comm::attach::ContextHandles;
-use sluice_comm::custody::Deposit;
+use sluice_comm::custody::EscrowMessage;
 use sluice_core::steering::GroupId;
 use sluice_sys::socket::{send_with_fds, try_send_with_fds};
 use std::io;
@@ -57,7 +57,7 @@ impl EscrowClient {
 
     /// Escrows a control descriptor. Returns copies that are not needed: their senders may have made them slow to close.
     pub(crate) fn add_descriptor(&mut self, id: ControlDescriptorId, copy: EscrowCopy) -> Vec<EscrowCopy> {
-        self.send(Deposit::Line(id.0), Some(copy))
+        self.send(EscrowMessage::Descriptor(id.0), Some(copy))
     }
 
     /// Escrows how a group is reached.
@@ -67,18 +67,18 @@ impl EscrowClient {
         id: ControlDescriptorId,
         handles: &ContextHandles,
     ) -> Vec<EscrowCopy> {
-        self.send(Deposit::Group { group: group.0, line: id.0, handles: handles.clone() }, None)
+        self.send(EscrowMessage::Group { group: group.0, line: id.0, handles: handles.clone() }, None)
     }
 
     pub(crate) fn remove_group(&mut self, group: GroupId) -> Vec<EscrowCopy> {
-        self.send(Deposit::Forget(group.0), None)
+        self.send(EscrowMessage::Forget(group.0), None)
     }
 
     pub(crate) fn remove_descriptor(&mut self, id: ControlDescriptorId) -> Vec<EscrowCopy> {
-        self.send(Deposit::Close(id.0), None)
+        self.send(EscrowMessage::Close(id.0), None)
     }
 
-    fn send(&mut self, message: Deposit, copy: Option<EscrowCopy>) -> Vec<EscrowCopy> {
+    fn send(&mut self, message: EscrowMessage, copy: Option<EscrowCopy>) -> Vec<EscrowCopy> {
         if self.state == AgentState::Gone {
             return copy.into_iter().collect();
         }

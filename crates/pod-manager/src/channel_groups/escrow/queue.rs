@@ -2,13 +2,13 @@
 //! revoked before it was sent is dropped.
 
 use super::EscrowCopy;
-use sluice_comm::custody::Deposit;
+use sluice_comm::custody::EscrowMessage;
 use std::collections::{HashSet, VecDeque};
 
 /// The queue, and what the node agent keeps already.
 #[derive(Default)]
 pub(super) struct EscrowQueue {
-    waiting: VecDeque<(Deposit, Option<EscrowCopy>)>,
+    waiting: VecDeque<(EscrowMessage, Option<EscrowCopy>)>,
     /// Control descriptors that the node agent keeps, so that they have to be revoked.
     descriptors: HashSet<u64>,
     /// Groups that the node agent keeps.
@@ -17,22 +17,22 @@ pub(super) struct EscrowQueue {
 
 impl EscrowQueue {
     /// Queues a message. Returns a copy that is not needed any more.
-    pub(super) fn push(&mut self, message: Deposit, copy: Option<EscrowCopy>) -> Option<EscrowCopy> {
+    pub(super) fn push(&mut self, message: EscrowMessage, copy: Option<EscrowCopy>) -> Option<EscrowCopy> {
         let mut unneeded = None;
         match &message {
-            Deposit::Line(_) => {}
-            Deposit::Group { group, .. } => self.remove_group(*group),
-            Deposit::Forget(group) => {
+            EscrowMessage::Descriptor(_) => {}
+            EscrowMessage::Group { group, .. } => self.remove_group(*group),
+            EscrowMessage::Forget(group) => {
                 self.remove_group(*group);
                 if !self.groups.contains(group) {
                     return None;
                 }
             }
-            Deposit::Close(line) => {
-                let concerns = |message: &Deposit| match message {
-                    Deposit::Line(number) => number == line,
-                    Deposit::Group { line: of_group, .. } => of_group == line,
-                    Deposit::Forget(_) | Deposit::Close(_) => false,
+            EscrowMessage::Close(line) => {
+                let concerns = |message: &EscrowMessage| match message {
+                    EscrowMessage::Descriptor(number) => number == line,
+                    EscrowMessage::Group { line: of_group, .. } => of_group == line,
+                    EscrowMessage::Forget(_) | EscrowMessage::Close(_) => false,
                 };
                 self.waiting.retain_mut(|(message, copy)| {
                     let revoked = concerns(message);
@@ -54,7 +54,7 @@ impl EscrowQueue {
         self.waiting.len()
     }
 
-    pub(super) fn first(&self) -> Option<&(Deposit, Option<EscrowCopy>)> {
+    pub(super) fn first(&self) -> Option<&(EscrowMessage, Option<EscrowCopy>)> {
         self.waiting.front()
     }
 
@@ -63,10 +63,10 @@ impl EscrowQueue {
         let (message, copy) = self.waiting.pop_front()?;
         // Whether it was kept before does not matter.
         let _ = match message {
-            Deposit::Line(line) => self.descriptors.insert(line),
-            Deposit::Group { group, .. } => self.groups.insert(group),
-            Deposit::Forget(group) => self.groups.remove(&group),
-            Deposit::Close(line) => self.descriptors.remove(&line),
+            EscrowMessage::Descriptor(line) => self.descriptors.insert(line),
+            EscrowMessage::Group { group, .. } => self.groups.insert(group),
+            EscrowMessage::Forget(group) => self.groups.remove(&group),
+            EscrowMessage::Close(line) => self.descriptors.remove(&line),
         };
         copy
     }
@@ -78,8 +78,8 @@ impl EscrowQueue {
 
     fn remove_group(&mut self, group: u64) {
         self.waiting.retain(|(message, _)| match message {
-            Deposit::Group { group: number, .. } => *number != group,
-            Deposit::Line(_) | Deposit::Forget(_) | Deposit::Close(_) => true,
+            EscrowMessage::Group { group: number, .. } => *number != group,
+            EscrowMessage::Descriptor(_) | EscrowMessage::Forget(_) | EscrowMessage::Close(_) => true,
         });
     }
 }
@@ -95,45 +95,45 @@ mod tests {
         EscrowCopy { descriptor: file(), process: file() }
     }
 
-    fn group(group: u64, line: u64) -> Deposit {
+    fn group(group: u64, line: u64) -> EscrowMessage {
         let handles =
             ContextHandles { descriptor: 0, client: 1, subdevice: 2, channel_group: 3, channels: Vec::new() };
-        Deposit::Group { group, line, handles }
+        EscrowMessage::Group { group, line, handles }
     }
 
-    fn queued(queue: &EscrowQueue) -> Vec<&Deposit> {
+    fn queued(queue: &EscrowQueue) -> Vec<&EscrowMessage> {
         queue.waiting.iter().map(|(message, _)| message).collect()
     }
 
     #[test]
     fn message_revoked_before_it_was_sent_is_dropped_and_its_copy_returned() {
         let mut queue = EscrowQueue::default();
-        queue.push(Deposit::Line(1), Some(copy()));
-        queue.push(Deposit::Line(2), Some(copy()));
+        queue.push(EscrowMessage::Descriptor(1), Some(copy()));
+        queue.push(EscrowMessage::Descriptor(2), Some(copy()));
         queue.push(group(7, 1), None);
         queue.push(group(8, 2), None);
-        assert!(queue.push(Deposit::Forget(7), None).is_none());
-        assert!(queue.push(Deposit::Close(1), None).is_some());
-        assert_eq!(queued(&queue), [&Deposit::Line(2), &group(8, 2)]);
+        assert!(queue.push(EscrowMessage::Forget(7), None).is_none());
+        assert!(queue.push(EscrowMessage::Close(1), None).is_some());
+        assert_eq!(queued(&queue), [&EscrowMessage::Descriptor(2), &group(8, 2)]);
     }
 
     #[test]
     fn sent_message_is_revoked_once_and_the_latest_descriptor_of_a_group_counts() {
         let mut queue = EscrowQueue::default();
-        queue.push(Deposit::Line(1), Some(copy()));
+        queue.push(EscrowMessage::Descriptor(1), Some(copy()));
         queue.push(group(7, 1), None);
         assert!(queue.pop_sent().is_some() && queue.pop_sent().is_none());
-        queue.push(Deposit::Line(2), Some(copy()));
+        queue.push(EscrowMessage::Descriptor(2), Some(copy()));
         queue.push(group(7, 2), None);
-        queue.push(Deposit::Close(1), None);
-        queue.push(Deposit::Forget(7), None);
-        queue.push(Deposit::Close(2), None);
-        assert_eq!(queued(&queue), [&Deposit::Close(1), &Deposit::Forget(7)]);
+        queue.push(EscrowMessage::Close(1), None);
+        queue.push(EscrowMessage::Forget(7), None);
+        queue.push(EscrowMessage::Close(2), None);
+        assert_eq!(queued(&queue), [&EscrowMessage::Close(1), &EscrowMessage::Forget(7)]);
         while queue.first().is_some() {
             queue.pop_sent();
         }
-        queue.push(Deposit::Forget(7), None);
-        queue.push(Deposit::Close(1), None);
+        queue.push(EscrowMessage::Forget(7), None);
+        queue.push(EscrowMessage::Close(1), None);
         assert_eq!(queue.len(), 0);
     }
 }

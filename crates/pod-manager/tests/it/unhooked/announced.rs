@@ -6,8 +6,8 @@ use crate::support::driver::{Call, context};
 use crate::support::hook::Hook;
 use crate::support::steered::quiet;
 use crate::support::{MS, until};
-use sluice_comm::page::STANDING;
-use sluice_pod_manager::adopt::Why;
+use sluice_comm::page::UNLIMITED;
+use sluice_pod_manager::adopt::ObstacleKind;
 use std::os::fd::AsFd;
 
 #[test]
@@ -33,7 +33,7 @@ fn attached_process_is_never_inspected_and_a_process_that_attaches_later_keeps_i
     late.becomes(true, node.world.clock.now());
     quiet(&node.world);
     assert!(!node.world.driver.calls().contains(&Call::Start(2)), "{:?}", node.world.driver.calls());
-    assert_eq!(late.page().deadline_ns(), STANDING);
+    assert_eq!(late.page().deadline_ns(), UNLIMITED);
     assert_eq!(node.unhooked(2), 0.0);
     let enabled = node.enabled_ms([1, 2]);
     assert!(enabled.iter().all(|ms| (4500..=5500).contains(ms)), "{enabled:?}");
@@ -54,13 +54,13 @@ fn unhooked_process_is_scheduled_again_at_once_after_a_control_of_a_hooked_one_f
     until("a control has failed", || {
         node.world.advance(10 * MS);
         quiet(&node.world);
-        bad.page().deadline_ns() != STANDING
+        bad.page().deadline_ns() != UNLIMITED
     });
     node.world.driver.fail(1, None);
     node.scan();
     assert_eq!(node.unhooked(1), 1.0);
     let (next, _next) = node.hooked(1, 3);
-    assert_ne!(next.page().deadline_ns(), STANDING, "the failure of a hooked process is not cleared");
+    assert_ne!(next.page().deadline_ns(), UNLIMITED, "the failure of a hooked process is not cleared");
     let enabled = node.enabled_ms([11, 2]);
     assert!(enabled[0] < 6000 && enabled[1] > 4000, "{enabled:?}");
 }
@@ -83,11 +83,11 @@ fn hooked_parent_receives_its_groups_from_the_child_that_inherited_the_file() {
         quiet(&node.world);
         node.unhooked(1) == 1.0
     });
-    assert_ne!(hook.page().deadline_ns(), STANDING, "the announcement is delayed");
+    assert_ne!(hook.page().deadline_ns(), UNLIMITED, "the announcement is delayed");
     until("the parent is hardware-scheduled", || {
         node.world.advance(100 * MS);
         quiet(&node.world);
-        hook.page().deadline_ns() == STANDING
+        hook.page().deadline_ns() == UNLIMITED
     });
     assert_eq!(node.unhooked(1), 0.0);
 }
@@ -101,13 +101,15 @@ fn announcement_of_groups_that_the_process_does_not_own_is_refused() {
     node.scan_until_scheduled();
     assert_eq!(node.unhooked(1), 1.0);
     let refused = || node.world.metric("sluice_announcements_refused_total").unwrap();
-    for (before, owns) in [(0.0, Ok(false)), (1.0, Err(Why::NotPermitted)), (2.0, Err(Why::Driver))] {
+    for (before, owns) in
+        [(0.0, Ok(false)), (1.0, Err(ObstacleKind::NotPermitted)), (2.0, Err(ObstacleKind::Driver))]
+    {
         let other = node.world.peers.process_of(&uid(1));
         node.scout.set_ownership(other.pid, owns);
         assert_eq!(refused(), before);
         let (other, _sent) = node.announce(other, 1);
         assert_eq!((refused(), node.unhooked(1)), (before + 1.0, 1.0), "{owns:?}");
-        assert_ne!(other.page().deadline_ns(), STANDING);
+        assert_ne!(other.page().deadline_ns(), UNLIMITED);
         drop(other);
         quiet(&node.world);
         assert_eq!(node.unhooked(1), 1.0);
@@ -116,7 +118,7 @@ fn announcement_of_groups_that_the_process_does_not_own_is_refused() {
     assert!(enabled.iter().all(|ms| (4500..=5500).contains(ms)), "{enabled:?}");
     // If the check is not permitted, groups that no unhooked process has are accepted.
     let unchecked = node.world.peers.process_of(&uid(1));
-    node.scout.set_ownership(unchecked.pid, Err(Why::NotPermitted));
+    node.scout.set_ownership(unchecked.pid, Err(ObstacleKind::NotPermitted));
     let (unchecked, _sent) = node.announce(unchecked, 11);
-    assert_eq!((refused(), unchecked.page().deadline_ns()), (3.0, STANDING));
+    assert_eq!((refused(), unchecked.page().deadline_ns()), (3.0, UNLIMITED));
 }

@@ -4,7 +4,7 @@ use crate::support::agent::{Agent, pod, uid};
 use crate::support::driver::{Descriptor, context};
 use crate::support::hook::Hook;
 use crate::support::peers::FakeProcess;
-use crate::support::scout::FakeScout;
+use crate::support::scout::FakeDiscovery;
 use crate::support::steered::quiet;
 use crate::support::{MS, World, until};
 use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
@@ -17,7 +17,7 @@ pub(crate) const S: u64 = 1000 * MS;
 /// A manager with a discovery that the test controls, and an agent.
 pub(crate) struct Harness {
     pub(crate) world: World,
-    pub(crate) scout: FakeScout,
+    pub(crate) scout: FakeDiscovery,
     pub(crate) agent: Agent,
 }
 
@@ -35,7 +35,7 @@ impl Harness {
     pub(crate) fn with_locks(clients: &[Client], program: Option<PathBuf>) -> Self {
         let mut world = World::for_agent(|config| config.lock_program = program);
         world.stop();
-        let scout = FakeScout::default();
+        let scout = FakeDiscovery::default();
         world.scout = Some(scout.clone());
         world.start();
         let mut agent = Agent::connect(&world);

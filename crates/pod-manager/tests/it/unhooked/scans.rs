@@ -4,7 +4,7 @@ use super::harness::Harness;
 use crate::support::agent::{Agent, pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};
-use sluice_pod_manager::adopt::Why;
+use sluice_pod_manager::adopt::ObstacleKind;
 
 #[test]
 fn groups_made_and_freed_later_are_followed() {
@@ -51,7 +51,7 @@ fn failed_scan_changes_nothing() {
     let node = Harness::new();
     let (_hook, _descriptor) = node.hooked(2, 2);
     let _raw = node.scout.add_process(500, &uid(1), &[1]);
-    node.scout.add_uncontrollable(501, &uid(1), Why::NotPermitted);
+    node.scout.add_uncontrollable(501, &uid(1), ObstacleKind::NotPermitted);
     until("both processes are known", || {
         node.scan();
         (node.unhooked(1), node.uncontrolled(1, "not_permitted")) == (1.0, 1.0)
@@ -68,7 +68,7 @@ fn failed_scan_changes_nothing() {
 fn process_found_by_the_continued_search_is_inspected_in_the_same_scan() {
     let node = Harness::new();
     let (_hook, _descriptor) = node.hooked(2, 2);
-    node.scout.add_uncontrollable(500, &uid(1), Why::NoGroups);
+    node.scout.add_uncontrollable(500, &uid(1), ObstacleKind::NoGroups);
     // After these scans the process is inspected every 8 s.
     (0..20).for_each(|_| node.scan());
     node.scout.take_inspected();
@@ -87,7 +87,7 @@ fn pod_with_expensive_inspections_delays_only_its_own_processes_and_only_for_a_t
     let node = Harness::with(&[pod(&uid(1)), pod(&uid(2)), pod(&uid(3))]);
     let (_hook, _descriptor) = node.hooked(2, 2);
     for pid in 500..520 {
-        node.scout.add_uncontrollable(pid, &uid(1), Why::NoGroups);
+        node.scout.add_uncontrollable(pid, &uid(1), ObstacleKind::NoGroups);
         node.scout.set_queries(pid, 1 << 18);
     }
     let _own = node.scout.add_process(530, &uid(1), &[1]);

@@ -4,7 +4,7 @@ use super::harness::{Harness, S, failure};
 use crate::support::agent::{pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};
-use sluice_pod_manager::adopt::Why;
+use sluice_pod_manager::adopt::ObstacleKind;
 use sluice_proto::control::{Class, Client};
 
 #[test]
@@ -71,7 +71,7 @@ fn process_of_a_pod_that_is_removed_as_client_is_released() {
     node.agent.set(&[pod(&uid(2))]);
     quiet(&node.world);
     assert_eq!(node.group(1), (true, 2048));
-    node.scout.set_uncontrollable(500, Why::NoGroups);
+    node.scout.set_uncontrollable(500, ObstacleKind::NoGroups);
     raw.closes();
 }
 
@@ -96,7 +96,7 @@ fn child_with_its_parents_file_is_not_counted_as_a_second_process() {
 #[test]
 fn uncontrolled_processes_are_counted_by_reason() {
     let mut node = Harness::with(&[pod(&uid(1)), pod(&uid(2)), pod(&uid(3))]);
-    node.scout.add_uncontrollable(500, &uid(1), Why::NotPermitted);
+    node.scout.add_uncontrollable(500, &uid(1), ObstacleKind::NotPermitted);
     let _raw = node.scout.add_process(501, &uid(2), &[2]);
     let _many = node.scout.add_process(502, &uid(3), &(100..200).collect::<Vec<_>>());
     node.world.driver.fail(2, Some(failure()));

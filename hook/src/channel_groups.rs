@@ -143,7 +143,8 @@ pub(crate) fn announcement(ordinal: u32) -> Result<Announcement, Unannounced> {
         return Ok(Announcement::default());
     }
     let announcement = registry().announcement(ordinal, process::sees_one_device())?;
-    let fds: Option<Vec<OwnedFd>> = announcement.descriptors.iter().map(|fd| control(*fd)).collect();
+    let fds: Option<Vec<OwnedFd>> =
+        announcement.descriptors.iter().map(|fd| copy_control_descriptor(*fd)).collect();
     // If the program has closed a descriptor, its groups cannot be controlled.
     let Some(fds) = fds else { return Ok(Announcement::default()) };
     let state = AnnouncementKey { numbers: announcement.numbers, contexts: announcement.contexts.clone() };
@@ -157,13 +158,13 @@ pub(crate) fn log() {
 
 /// The groups that a manager of this device may have disabled. They include groups that are no longer announced, because an earlier
 /// announcement may still be in effect. If a group no longer exists, its control fails with that error.
-pub(crate) fn of_device(ordinal: u32) -> Vec<Found> {
+pub(crate) fn groups_of_device(ordinal: u32) -> Vec<Found> {
     let groups = registry().groups();
     groups.into_iter().filter(|found| found.owner.is_none_or(|owner| owner == ordinal)).collect()
 }
 
 /// A copy of one of the program's descriptors, if that still is a control descriptor.
-pub(crate) fn control(fd: RawFd) -> Option<OwnedFd> {
+pub(crate) fn copy_control_descriptor(fd: RawFd) -> Option<OwnedFd> {
     if fd < 0 {
         return None;
     }
@@ -271,8 +272,9 @@ mod tests {
         disable_after_panic();
         assert_ne!(announcement_changes(), before, "the manager is announcement");
         assert!(announcement(0).is_ok_and(|announced| announced.contexts.is_empty()));
-        let known: Vec<_> = of_device(0).into_iter().map(|found| found.handles.channel_group).collect();
+        let known: Vec<_> =
+            groups_of_device(0).into_iter().map(|found| found.handles.channel_group).collect();
         assert_eq!(known, [4]);
-        assert!(of_device(1).is_empty());
+        assert!(groups_of_device(1).is_empty());
     }
 }

@@ -10,7 +10,7 @@ use crate::{ControlError, Controls};
 
 /// One open file of a process, and the compute groups that are controlled through it.
 #[derive(Debug)]
-pub struct ControlDescriptor {
+pub struct DiscoveredDescriptor {
     pub(super) descriptor: OwnedFd,
     pub(super) controls: Controls,
     pub(super) groups: Vec<Group>,
@@ -23,7 +23,7 @@ pub(super) struct Group {
     pub(super) slice_us: u64,
 }
 
-impl ControlDescriptor {
+impl DiscoveredDescriptor {
     /// The copy of the process's descriptor, and the groups behind it. Each group names the descriptor by index 0.
     #[must_use]
     pub fn into_parts(self) -> (OwnedFd, Vec<ContextHandles>) {
