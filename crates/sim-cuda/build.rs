@@ -2,6 +2,7 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    // Addresses taken here are those of our own exports, also when a library preloaded in front has the same names.
+    // Addresses taken in this library are those of its own exports, even if a preloaded library exports the same
+    // names.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
 }

@@ -1,7 +1,7 @@
-//! How arguments come over the border from C: pointers become [`Ptr`], everything else stays what it is.
+//! Conversion of arguments from C: pointers become [`Ptr`], all other types stay as they are.
 //!
-//! A caller of the driver API promises that each pointer is null or valid for what the function's documentation says, for
-//! as long as it says. [`Border::cross`] is where that promise is taken; from there on the code is safe.
+//! A caller of the driver API guarantees that each pointer is null, or valid as the function's documentation
+//! requires. [`Border::cross`] relies on that guarantee; from there on the code is safe.
 
 use sluice_driver_api::types::*;
 use std::ffi::CStr;
@@ -79,7 +79,7 @@ impl<T> Ptr<T> {
         Ptr(std::ptr::null_mut())
     }
 
-    /// Memory of the program at an address that it passed as a number: under the same promise.
+    /// Memory of the program at an address that it passed as a number, under the same guarantee.
     pub(crate) fn to_address(address: usize) -> Self {
         Ptr(std::ptr::with_exposed_provenance_mut(address))
     }
@@ -117,7 +117,8 @@ impl<T: Copy> Ptr<T> {
     /// Writes a result that the caller may not want.
     pub(crate) fn write_if_wanted(self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: not null, so by the promise taken in `cross` valid for a write; unaligned because some callers' are.
+            // SAFETY: not null, so valid for a write by the guarantee of `cross`; unaligned because some callers'
+            // pointers are.
             unsafe { self.0.write_unaligned(value) };
         }
     }
@@ -127,7 +128,7 @@ impl<T: Copy> Ptr<T> {
         if self.0.is_null() {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
-        // SAFETY: not null, so by the promise taken in `cross` valid for a read.
+        // SAFETY: not null, so valid for a read by the guarantee of `cross`.
         Ok(unsafe { self.0.read_unaligned() })
     }
 
@@ -138,7 +139,7 @@ impl<T: Copy> Ptr<T> {
 }
 
 impl<T> Ptr<*mut T> {
-    /// Reads a pointer, which is covered by the same promise.
+    /// Reads a pointer, under the same guarantee.
     pub(crate) fn read_pointer(self) -> Result<Ptr<T>, CUresult> {
         self.read().map(Ptr)
     }
@@ -155,7 +156,7 @@ impl Ptr<c_char> {
         if self.0.is_null() {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
-        // SAFETY: not null, so by the promise taken in `cross` a C string.
+        // SAFETY: not null, so a C string by the guarantee of `cross`.
         let text = unsafe { CStr::from_ptr(self.0) };
         text.to_str().map(str::to_owned).map_err(|_| CUresult::ERROR_INVALID_VALUE)
     }
@@ -181,7 +182,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Memory that the caller named and promised.
+    /// Memory that the caller named and guarantees.
     pub(crate) fn host<T>(pointer: Ptr<T>, len: usize) -> Result<Self, CUresult> {
         if pointer.is_null() && len > 0 {
             return Err(CUresult::ERROR_INVALID_VALUE);
@@ -207,8 +208,8 @@ impl Span {
         let len = self.len.min(to.len);
         let from: *const u8 = std::ptr::with_exposed_provenance(self.address);
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to.address);
-        // SAFETY: both spans are promised by the caller until the command has completed, or are device memory, which is
-        // unmapped only after the commands that use it; `copy` allows overlap.
+        // SAFETY: the caller guarantees both spans until the command has completed, or they are device memory, which
+        // is unmapped only after the commands that use it; `copy` allows overlap.
         unsafe { std::ptr::copy(from, to, len) };
     }
 
@@ -216,7 +217,7 @@ impl Span {
     pub(crate) fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0u8; self.len];
         let from: *const u8 = std::ptr::with_exposed_provenance(self.address);
-        // SAFETY: as in `copy_to`; the vector is of this length and nobody else's.
+        // SAFETY: as in `copy_to`; the vector has this length and no other owner.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), self.len) };
         bytes
     }
@@ -232,8 +233,8 @@ impl Span {
     pub(crate) fn load(self) -> u64 {
         let at: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address);
         match self.len {
-            // SAFETY: memory that the caller promised or that is allocated, aligned; the program changes it meanwhile, with
-            // stores of its own that are as atomic as the machine's.
+            // SAFETY: aligned memory that the caller guarantees or that is allocated. The program may change it
+            // concurrently, with stores that are as atomic as the machine's.
             4 if self.address.is_multiple_of(4) => unsafe {
                 AtomicU32::from_ptr(at.cast()).load(Ordering::Acquire).into()
             },
@@ -249,7 +250,7 @@ impl Span {
     pub(crate) fn store(self, value: u64) {
         let at: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address);
         match self.len {
-            // SAFETY: as in `load`; whoever calls has found that it may be written.
+            // SAFETY: as in `load`; the caller has checked that the word may be written.
             4 if self.address.is_multiple_of(4) => unsafe {
                 let low = u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0);
                 AtomicU32::from_ptr(at.cast()).store(low, Ordering::Release);

@@ -1,5 +1,5 @@
-//! What each thread has called, counted here and not by whoever stands in front: a test asks it what a hook adds. Whether it waits, and
-//! what it is answered with instead, where a test wants to see a driver refuse.
+//! Counts of driver calls per thread, made in this library, so that a test can see which calls a hook adds. Also lets
+//! a test observe waiting calls, and make the driver refuse calls.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -33,7 +33,7 @@ pub(crate) fn count(index: usize) {
 /// `symbol` is null or a C string.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sluiceSimCalls(symbol: *const c_char) -> u64 {
-    // SAFETY: not null, so the caller promises a C string.
+    // SAFETY: not null, so the caller guarantees a C string.
     let symbol = (!symbol.is_null()).then(|| unsafe { CStr::from_ptr(symbol) });
     let meant = |name: &str| symbol.is_none_or(|symbol| symbol.to_bytes() == name.as_bytes());
     CALLS.with(|calls| {
@@ -42,19 +42,20 @@ pub(crate) unsafe extern "C" fn sluiceSimCalls(symbol: *const c_char) -> u64 {
     })
 }
 
-/// How many threads wait for everything that the calling thread's context has been given.
+/// Number of threads that wait for all work of the calling thread's context.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sluiceSimDraining() -> u32 {
     current_or_none().map_or(0, |context| context.draining())
 }
 
-/// The next `times` calls of the driver function of this symbol, by whichever thread, are not made but answered with this code.
+/// Makes the next `times` calls of the driver function of this symbol, on any thread, return this code without
+/// effect.
 ///
 /// # Safety
 /// `symbol` is a C string.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sluiceSimRefuse(symbol: *const c_char, code: u32, times: u32) {
-    // SAFETY: as the caller promises.
+    // SAFETY: as the caller guarantees.
     let symbol = unsafe { CStr::from_ptr(symbol) };
     let places = ENTRIES.iter().zip(&REFUSALS);
     for (_, refusals) in places.filter(|(entry, _)| entry.symbol.as_bytes() == symbol.to_bytes()) {
@@ -62,7 +63,7 @@ pub(crate) unsafe extern "C" fn sluiceSimRefuse(symbol: *const c_char, code: u32
     }
 }
 
-/// The answer to a call of the function at this place of the table, if it is not to be made.
+/// The result of a call that is to be refused, for the function at this place of the table.
 pub(crate) fn refused(index: usize) -> Status {
     let Some(refusals) = REFUSALS.get(index).filter(|refusals| refusals.load(Relaxed) != 0) else {
         return Ok(());

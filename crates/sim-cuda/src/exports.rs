@@ -1,10 +1,11 @@
-//! The C face: every symbol of the driver table, and the addresses that `cuGetProcAddress` hands out.
+//! The C interface: every symbol of the driver table, and the addresses that `cuGetProcAddress` returns.
 
 use crate::border::{Border, Status};
 use sluice_driver_api::types::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a function of the API. A panic, which would be a bug, ends here as CUDA_ERROR_UNKNOWN. A process that is held from outside is held here, but for the functions that hold others.
+/// Runs a function of the API. A panic, which would be a bug, becomes CUDA_ERROR_UNKNOWN. A process that is locked
+/// from outside waits here, except in the functions that lock others.
 fn guard<const HOLDS: bool>(work: impl FnOnce() -> Status) -> CUresult {
     if HOLDS {
         crate::state::driver::wait_unlocked();
@@ -16,7 +17,7 @@ fn guard<const HOLDS: bool>(work: impl FnOnce() -> Status) -> CUresult {
     }
 }
 
-/// Whether a function waits while its process is held.
+/// Whether a function waits while its process is locked.
 const fn is_held(symbol: &str) -> bool {
     let (symbol, of_checkpoint) = (symbol.as_bytes(), b"cuCheckpoint");
     let mut index = 0;
@@ -43,7 +44,7 @@ macro_rules! exports {
                     crate::calls::count(Place::$symbol as usize);
                     guard::<{ is_held(stringify!($symbol)) }>(|| {
                         crate::calls::refused(Place::$symbol as usize)?;
-                        // SAFETY: the caller of the driver API promises exactly what `cross` asks for.
+                        // SAFETY: the caller of the driver API guarantees exactly what `cross` requires.
                         crate::api::$symbol($(unsafe { <$kind as Border>::cross($argument) }),*)
                     })
                 }
@@ -53,7 +54,8 @@ macro_rules! exports {
         /// Address of each function, in the order of `sluice_driver_api::ENTRIES`: the one that `dlsym` gives, as with the
         /// real driver. The library is linked so that a library preloaded in front of it does not change them.
         static ADDRESSES: &[unsafe extern "C" fn()] = &[$(
-            // SAFETY: only the type changes, and nobody calls it by this one: it is handed out as an address.
+            // SAFETY: only the type changes, and the pointer is never called with this type: it is returned as an
+            // address.
             unsafe { std::mem::transmute::<unsafe extern "C" fn($($kind),*) -> CUresult, unsafe extern "C" fn()>(symbols::$symbol) },
         )*];
     };

@@ -1,4 +1,4 @@
-//! What a kernel does to memory, exactly, so that results can be checked to the bit.
+//! Effects of kernels on memory, exactly defined, so that results can be checked to the bit.
 
 use serde::{Deserialize, Serialize};
 

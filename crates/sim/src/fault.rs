@@ -1,4 +1,4 @@
-//! What is wrong with a GPU after an Xid, for as long as nobody heals it.
+//! Faults of a GPU: the lasting effect of an Xid, until the GPU is repaired.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,14 +16,14 @@ pub struct Fault {
 pub enum Effect {
     /// It does not answer any more; whatever ran on it is gone.
     Lost,
-    /// It answers questions; whatever ran on it is gone, and nothing runs before a reset.
+    /// The GPU answers queries. Everything that ran on it is lost, and nothing runs before a reset.
     NeedsReset,
     /// It works on; the driver asks for a reset when its work is done.
     Degraded,
 }
 
 impl Fault {
-    /// The fault that an Xid leaves; none for those that a program causes by itself.
+    /// The fault that an Xid leaves; `None` for those that a program causes by itself.
     pub fn of_xid(xid: u64) -> Option<Self> {
         let effect = match xid {
             79 => Effect::Lost,
@@ -39,7 +39,7 @@ impl Fault {
         self.effect != Effect::Degraded
     }
 
-    /// What NVML says must be done (`nvmlDeviceGpuRecoveryAction_t`); a lost GPU does not even say that.
+    /// The recovery action that NVML reports (`nvmlDeviceGpuRecoveryAction_t`); a lost GPU reports none.
     pub fn recovery_action(&self) -> u32 {
         match self.effect {
             Effect::Lost | Effect::NeedsReset => 1,
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_own_faults_leave_nothing_and_the_gpus_do() {
+    fn only_faults_of_the_gpu_itself_persist() {
         assert!([13, 31, 43, 45, 68, 109, 0, 154].iter().all(|xid| Fault::of_xid(*xid).is_none()));
         let stopping = |xid| Fault::of_xid(xid).map(|fault| (fault.stops_work(), fault.recovery_action()));
         assert_eq!([79, 48, 94].map(stopping), [Some((true, 1)), Some((true, 1)), Some((false, 4))]);

@@ -1,4 +1,4 @@
-//! What the GPU says about its use: who ran for how long, how many kernels, how much memory, and when.
+//! The GPU's ledger: GPU time, kernels and memory per process, and the timeline.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ pub struct ProcessLedger {
     pub first_kernel_ns: Option<u64>,
     /// When its last kernel ended.
     pub last_kernel_ns: Option<u64>,
-    /// The process has gone; its row stays.
+    /// The process has ended; its row stays.
     pub ended: bool,
     /// Completed kernels by name.
     pub kernels: BTreeMap<String, u64>,
@@ -124,7 +124,7 @@ pub struct Interval {
     pub start_ns: u64,
     /// End, after `start_ns`.
     pub end_ns: u64,
-    /// Whose.
+    /// The process's id.
     pub pid: i32,
     /// Time in it in which kernels ran: less than its length by gaps of at most [`crate::params::MERGE_GAP_NS`] each.
     pub busy_ns: u64,

@@ -1,13 +1,21 @@
-//! A simulated GPU shared by processes.
+//! A simulated GPU shared by processes, for tests, demos and machines without a GPU.
 //!
-//! * [`engine`] is the GPU: a discrete-event timeline in nanoseconds, stepped by whoever owns it.
-//! * [`daemon`] couples it to CLOCK_MONOTONIC and serves it to processes over a unix socket and shared memory.
-//! * [`client`] is a process's side of that protocol, used by `libcuda.so.1` of the `sluice-sim-cuda` crate.
-//! * [`ledger`] is what the GPU itself says about shares, kernels and memory; nobody else is asked.
-//! * [`fault`] is what an Xid leaves behind, [`identity`] how a GPU is told from others.
-//! * [`module`] and [`effect`] are what a kernel is: a duration and something that it does to memory.
-//! * [`rm`] is the driver's resource manager: objects, and the controls of channel groups.
-//! * [`params`] holds every number that was measured on an H200.
+//! * [`engine`]: the GPU, a discrete-event timeline in nanoseconds. The caller steps it, so tests need no real time.
+//! * [`daemon`]: couples the engine to CLOCK_MONOTONIC and serves it to processes over a unix socket and shared memory.
+//! * [`client`]: a process's side of that protocol, used by `libcuda.so.1` (crate `sluice-sim-cuda`).
+//! * [`ledger`]: the GPU's own record of shares, kernels and memory, independent of what processes report.
+//! * [`fault`]: the lasting effect of an Xid. [`identity`]: UUID and PCI address of a GPU.
+//! * [`module`] and [`effect`]: kernels, as a duration and an effect on memory.
+//! * [`rm`]: the driver's resource manager: objects, and the controls of channel groups.
+//! * [`params`]: every number that was measured on an H200.
+//!
+//! ```
+//! use sluice_sim::engine::Engine;
+//! use sluice_sim::params;
+//!
+//! let engine = Engine::new(params::MEMORY_BYTES, 0);
+//! assert!(engine.account().free_bytes() > 0);
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_leads_to_the_library_also_the_second_time() {
+    fn every_name_links_to_the_library_also_the_second_time() {
         let dir = tempfile::tempdir().unwrap();
         let built = dir.path().join("built.so");
         std::fs::write(&built, b"x").unwrap();
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_an_error() {
+    fn missing_library_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         assert!(lay_out(dir.path(), &dir.path().join("none")).is_err());
     }

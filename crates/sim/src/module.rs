@@ -18,7 +18,7 @@ use thiserror::Error;
 /// First line of every module.
 pub const MAGIC: &str = "SLUICE-SIM 1";
 
-/// The one kernel that is understood from PTX: it waits until a word in the host's memory says that it may end.
+/// The only kernel that is recognised in PTX: it polls a word in host memory until the word lets it end.
 pub const HOLD: &str = "sluice_hold";
 
 /// Why a module was refused.
@@ -32,7 +32,7 @@ pub enum ModuleError {
     Line {
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         what: String,
     },
 }
@@ -113,7 +113,7 @@ pub struct Kernel {
     effect: EffectKind,
 }
 
-/// What one launch of a kernel is, after its parameters have been looked at.
+/// One launch of a kernel, with its parameters evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Launch {
     /// Time on the GPU when it runs without interruption.
@@ -317,82 +317,5 @@ fn parse_params(text: &str) -> Result<(Vec<Param>, usize), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn local_memory_is_what_the_text_says() {
-        let local = |text: &str| Module::parse(text).map(|module| module.kernels[0].local);
-        assert_eq!(local("SLUICE-SIM 1\nkernel deep local=65536\n"), Ok(65_536));
-        assert_eq!(local("SLUICE-SIM 1\nkernel flat\n"), Ok(0));
-        assert!(local("SLUICE-SIM 1\nkernel none local=-1\n").is_err());
-    }
-
-    const SPIN: &str =
-        "SLUICE-SIM 1\nkernel spin params=ptr:u64,n:u32,iters:u32 ns_per_iter=2.02 effect=mix\n";
-
-    fn packed(ptr: u64, n: u32, iters: u32) -> Vec<u8> {
-        [ptr.to_le_bytes().as_slice(), &n.to_le_bytes(), &iters.to_le_bytes()].concat()
-    }
-
-    #[test]
-    fn the_documented_module_has_its_duration_and_effect() {
-        let module = Module::parse(SPIN).unwrap();
-        let launch = module.kernels[0].launch(264, 1024, &packed(4096, 16, 100_000)).unwrap();
-        assert_eq!(
-            launch,
-            Launch { ns: 202_000, sms: 132, effect: Effect::Mix, ptr: 4096, words: 16, until: None }
-        );
-    }
-
-    #[test]
-    fn a_grid_larger_than_the_gpu_takes_several_waves() {
-        let module = Module::parse(SPIN).unwrap();
-        let launch = |blocks| module.kernels[0].launch(blocks, 1024, &packed(0, 0, 100_000)).unwrap().ns;
-        assert_eq!(launch(265), 2 * launch(264));
-        assert_eq!(launch(1), launch(264));
-    }
-
-    #[test]
-    fn parameters_are_laid_out_with_their_alignment() {
-        let module =
-            Module::parse("SLUICE-SIM 1\nkernel k params=a:u32,b:u64,c:f32 ns=5 effect=none").unwrap();
-        let offsets: Vec<_> = module.kernels[0].params.iter().map(|param| param.offset).collect();
-        assert_eq!((offsets, module.kernels[0].params_size), (vec![0, 8, 16], 20));
-        assert_eq!(module.kernels[0].launch(1, 1, &[0; 19]), None);
-    }
-
-    #[test]
-    fn of_ptx_the_hold_kernel_is_understood() {
-        let text = |entry: &str| {
-            format!("// sluice_hold\n.version 6.4\n.visible .entry {entry}(\n.param .u64 word)")
-        };
-        let module = Module::of_ptx(&text("sluice_hold")).unwrap();
-        let packed = [4_096u64.to_le_bytes(), 7u64.to_le_bytes(), 5_000_000u64.to_le_bytes()].concat();
-        let launch = module.kernels[0].launch(1, 1, &packed).unwrap();
-        assert_eq!((launch.ptr, launch.until, launch.ns, launch.sms), (4_096, Some(7), 5_000_000, 1));
-        assert_eq!(Module::of_ptx(&text("sluice_holder")), None);
-        assert_eq!(module.kernels[0].launch(1, 1, &packed[..20]), None);
-    }
-
-    #[test]
-    fn every_mistake_names_its_line() {
-        for (text, wanted) in [
-            ("kernel x ns=1", ""),
-            ("kernel k ns=1\nkernel k ns=2", "line 3: a second kernel"),
-            ("kernel k ns=-1", "line 2: \"-1\" is not a time"),
-            ("kernel k effect=mix", "line 2: an effect needs"),
-            ("kernel k effect=burn", "unknown effect"),
-            ("kernel k params=a:u16", "unknown type"),
-            ("kernel k ns_per_iter=1", "needs the parameter iters"),
-            ("colonel k", "expected \"kernel"),
-            ("kernel k speed=1", "unknown key"),
-        ] {
-            let whole = format!("{MAGIC}\n{text}");
-            match Module::parse(if wanted.is_empty() { text } else { &whole }) {
-                Err(error) => assert!(error.to_string().contains(wanted), "{error}"),
-                Ok(module) => panic!("accepted {module:?}"),
-            }
-        }
-    }
-}
+#[path = "module_tests.rs"]
+mod tests;

@@ -21,10 +21,11 @@ pub const TIMESLICE_NS: u64 = 2_048_000;
 /// M §2: with a slice of S the LC latency is S/2 at the median and S at the 99th percentile, plus 185 ± 10 µs, plus the
 /// latency alone, for S from 1 µs to 2048 µs.
 pub const PREEMPT_NS: u64 = 187_000;
-/// Putting a context on the GPU whose last holder had gone idle, and, after a preemption, getting the stalled kernels of the
-/// incoming context back to speed.
+/// Loading a context whose last holder had gone idle, and, after a preemption, restarting the stalled kernels of the
+/// incoming context.
 ///
-/// M §7: a switch between two saturating tenants loses ≈ 230 µs, of which [`PREEMPT_NS`] is the way out.
+/// M §7: a switch between two saturating tenants loses ≈ 230 µs, of which [`PREEMPT_NS`] is the time to take the
+/// outgoing context off.
 pub const LOAD_NS: u64 = 41_000;
 /// The part of [`LOAD_NS`] that a preempted context spends in its own slice before its kernels make progress. Two busy
 /// tenants with slices of 1 µs get nowhere for minutes (M §9), and with slices of 500 µs they keep 68 % (M §7).
@@ -50,7 +51,7 @@ pub const COPY_LATENCY_NS: u64 = 1_500;
 
 /// Commands that one stream holds before a launch waits: the usual 1,024 (`preemption.md` §9.1).
 pub const STREAM_DEPTH: u64 = 1_024;
-/// A launch that met a full stream goes on when this many commands are left in it.
+/// A launch that met a full stream continues when this many commands are left in it.
 pub const STREAM_RESUME: u64 = 960;
 
 /// Intervals of one process closer together than this are one interval of the timeline.
@@ -68,7 +69,7 @@ pub const HOLD_POLL_NS: u64 = 1_500;
 /// the lead. Of other kernels this was not measured.
 pub const LONE_HOLD_NS: u64 = 10_000;
 
-/// `cuCheckpointProcessLock` of a process with nothing under way: M §10, 0.5-0.9 ms.
+/// `cuCheckpointProcessLock` of a process without work in progress: M §10, 0.5-0.9 ms.
 pub const LOCK_NS: u64 = 600_000;
 /// `cuCheckpointProcessUnlock`: M §10, 0.3-0.7 ms.
 pub const UNLOCK_NS: u64 = 450_000;
@@ -77,20 +78,20 @@ pub const UNLOCK_NS: u64 = 450_000;
 
 /// SET_TIMESLICE until it holds: M §1, answered within 250-410 µs.
 pub const SET_TIMESLICE_NS: u64 = 320_000;
-/// A control that the GPU is asked without anything coming of it: GPFIFO_SCHEDULE, SET_INTERLEAVE_LEVEL, statistics.
+/// A control request without effect on running work: GPFIFO_SCHEDULE, SET_INTERLEAVE_LEVEL, statistics.
 pub const ASK_NS: u64 = 290_000;
 /// PREEMPT until the group is being taken off, which is also when it is answered unless it waits: M §1, 270 µs; 480 µs with
 /// the waiting.
 pub const PREEMPT_ASK_NS: u64 = 270_000;
-/// DISABLE_CHANNELS until the group is being taken off: M §14, answered within 430-600 µs if nothing of it runs; M §2, 13,
-/// 670-860 µs if something does, which it goes on doing for most of that time.
+/// DISABLE_CHANNELS until the group is being taken off. M §14: answered within 430-600 µs if nothing of it runs. M
+/// §2, 13: 670-860 µs if something runs, which continues for most of that time.
 pub const DISABLE_NS: u64 = 480_000;
 /// The same with bOnlyDisableScheduling: M §1, 280-350 µs.
 pub const DISABLE_SCHEDULING_NS: u64 = 315_000;
 /// DISABLE_CHANNELS, to enable, until it is answered: M §1, 290-320 µs, M §13, 230 µs.
 pub const ENABLE_NS: u64 = 270_000;
-/// The part of [`ENABLE_NS`] after which the group runs: M §13, turns of 9 and 21 ms lose 320 µs at each hand-over, of which
-/// [`PREEMPT_NS`] and [`LOAD_NS`] are the switch.
+/// The part of [`ENABLE_NS`] after which the group runs: M §13, quanta of 9 and 21 ms lose 320 µs at each hand-off,
+/// of which [`PREEMPT_NS`] and [`LOAD_NS`] are the switch.
 pub const ENABLED_AFTER_NS: u64 = 100_000;
-/// What the driver answers by itself.
+/// A driver call that needs no GPU.
 pub const DRIVER_CALL_NS: u64 = 2_000;

@@ -118,9 +118,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 /// Whether no thread of the engine uses anything of the context, nor will have to.
 fn is_unused(table: &QueueTable, context: Context) -> bool {
     table.in_context(context).all(|(_, queue_state)| {
-        let handed_over = !queue_state.submitting || queue_state.admitted_caller.is_some();
+        let is_submitted = !queue_state.submitting || queue_state.admitted_caller.is_some();
         let group_controlled = queue_state.group_control.disabled || queue_state.group_control.changing;
-        handed_over
+        is_submitted
             && !group_controlled
             && queue_state.driver_uses == 0
             && queue_state.state == StreamState::Running

@@ -1,4 +1,4 @@
-//! Arrays and mipmapped arrays: memory without an address, of so many elements.
+//! Arrays and mipmapped arrays: memory that is addressed by elements.
 
 pub(crate) use super::vmm::*;
 

@@ -64,7 +64,7 @@ with_twin! {
         info(on, null, status, id)
     }
 
-    /// Graph and nodes of a capture under way have no handles: nobody gets them.
+    /// The graph and nodes of a capture in progress have no handles, so no call returns them.
     fn cuStreamGetCaptureInfo_v2 / cuStreamGetCaptureInfo_v2_ptsz(
         on: Ptr<CUstream_st>, status: Ptr<CUstreamCaptureStatus>, id: Ptr<u64>, graph: Ptr<CUgraph>,
         dependencies: Ptr<*const CUgraphNode>, count: Ptr<usize>

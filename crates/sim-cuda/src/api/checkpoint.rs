@@ -1,4 +1,4 @@
-//! Other processes, held at their next call.
+//! `cuCheckpointProcess*`: other processes, locked at their next driver call.
 
 pub(crate) use super::graph::*;
 

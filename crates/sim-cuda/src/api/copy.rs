@@ -1,7 +1,7 @@
 //! Copies of plain memory.
 //!
-//! What the host sees of a copy follows the driver's rules: to pageable memory it is over when the call returns; from
-//! pageable memory the bytes are taken before the call returns; between device memory nobody waits.
+//! What the host observes of a copy follows the driver's rules. A copy to pageable memory has completed when the call
+//! returns. From pageable memory the bytes are read before the call returns. Between device memory no call waits.
 
 pub(crate) use super::array::*;
 
@@ -15,10 +15,10 @@ use sluice_driver_api::types::*;
 use sluice_sim::engine::{CopyEngine, Work};
 use std::sync::Arc;
 
-/// Pageable bytes up to this many are taken aside by an asynchronous copy; with more it waits.
+/// Largest number of pageable bytes that an asynchronous copy stages; with more it waits.
 const STAGED: usize = 64 << 10;
 
-/// Where an end of a copy is.
+/// The kind of memory at one end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// Memory of the device, managed memory too.
@@ -29,7 +29,7 @@ pub(super) enum Side {
     Pageable,
 }
 
-/// What an address of the unified address space is. What the driver does not know is pageable.
+/// The kind of memory at an address of the unified address space. Memory that the driver does not know is pageable.
 pub(super) fn side(at: usize) -> Result<Side, CUresult> {
     Ok(match driver()?.memory.find(at).map(|found| found.origin) {
         Some(Origin::Host | Origin::Registered) => Side::Pinned,
@@ -77,7 +77,7 @@ pub(super) fn copy(to: (Span, Side), from: (Span, Side), stream: &Stream, waits:
     if must_wait && !is_captured { stream.synchronize() } else { Ok(()) }
 }
 
-/// A synchronous call is not for the time of a capture.
+/// A synchronous call is forbidden during a capture.
 pub(super) fn sync_stream(null: Null) -> Result<Arc<Stream>, CUresult> {
     driver()?.captures.unsafe_call()?;
     stream(Ptr::<CUstream_st>::null(), null)

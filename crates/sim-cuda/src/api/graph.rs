@@ -46,7 +46,7 @@ pub(crate) fn cuGraphDestroy(of: Ptr<CUgraph_st>) -> Status {
     driver()?.graphs.remove(of.address()).map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
 }
 
-/// Nodes have no handles of their own: only their number can be asked for.
+/// Nodes have no handles of their own: only their number can be queried.
 pub(crate) fn cuGraphGetNodes(of: Ptr<CUgraph_st>, nodes: Ptr<CUgraphNode>, count: Ptr<usize>) -> Status {
     if !nodes.is_null() {
         return Err(CUresult::ERROR_NOT_SUPPORTED);

@@ -80,7 +80,7 @@ fn packed_extra(extra: Ptr<*mut c_void>) -> Result<Vec<u8>, CUresult> {
     if size == 0 { Ok(Vec::new()) } else { buffer.read_all(size) }
 }
 
-/// What the kernel does, when the time has come. What it touches is looked up then, as the GPU would.
+/// The kernel's effect when it completes. Memory is looked up then, as the GPU would.
 fn effect_of(context: &Arc<Context>, launch: Launch) -> Option<Effect> {
     if launch.effect == effect::Effect::None || launch.words == 0 {
         return None;

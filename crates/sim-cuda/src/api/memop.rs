@@ -49,7 +49,7 @@ fn wait(on: &Arc<Stream>, pointer: CUdeviceptr, value: u64, flags: c_uint, is_wi
 }
 
 fn write(on: &Arc<Stream>, pointer: CUdeviceptr, value: u64, flags: c_uint, is_wide: bool) -> Status {
-    // The second version of these calls has no write without a fence: an H200's driver answers so for that flag.
+    // The second version of these calls has no write without a fence: the H200's driver returns this for that flag.
     if flags != CU_STREAM_WRITE_VALUE_DEFAULT {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
@@ -64,7 +64,7 @@ fn write(on: &Arc<Stream>, pointer: CUdeviceptr, value: u64, flags: c_uint, is_w
         }
     };
     let mark = on.submit(StreamCommand::MemOp(None), Some(Box::new(store)))?;
-    host::settle_at(on, mark);
+    host::apply_effects_at(on, mark);
     Ok(())
 }
 
@@ -121,7 +121,8 @@ fn batch(
     Ok(())
 }
 
-/// The first version of these calls: drivers without a parameter of their kernel module for it refuse it (seen of the batch on an H200).
+/// The first version of these calls. Drivers refuse it unless a parameter of their kernel module allows it (observed
+/// for the batch call on an H200).
 fn first_version(on: Ptr<CUstream_st>, null: Null) -> Status {
     stream(on, null).and(Err(CUresult::ERROR_NOT_SUPPORTED))
 }

@@ -202,7 +202,7 @@ pub(crate) fn cuPointerGetAttribute(
     attribute(data, which, pointer)
 }
 
-/// Of a pointer that the driver does not know all attributes are 0, and that is no error.
+/// For a pointer that the driver does not know, all attributes are 0, and the call succeeds.
 pub(crate) fn cuPointerGetAttributes(
     count: c_uint,
     which: Ptr<CUpointer_attribute>,

@@ -1,7 +1,7 @@
-//! The functions of the driver API, a file per chapter.
+//! The functions of the driver API, one file per chapter.
 //!
-//! Each chapter takes over all functions of the one before it and lays its own over them: what it defines hides what it
-//! takes over. [`fallback`] has them all, as not supported; [`lookup`], the last, is the whole API.
+//! Each chapter re-exports all functions of the previous one and overrides some with its own. [`fallback`] has them
+//! all, as not supported; [`lookup`], the last, is the whole API.
 
 mod array;
 mod capture;

@@ -19,7 +19,7 @@ fn module<T>(handle: Ptr<T>) -> Result<Arc<ModuleObject>, CUresult> {
     driver()?.modules.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)
 }
 
-/// To load something the driver waits for everything submitted to the context (as was measured on an H200).
+/// Before it loads, the driver waits for everything submitted to the context (measured on an H200).
 fn wait_for_work(context: Option<&Arc<Context>>) -> Status {
     context.map_or(Ok(()), |context| context.drain())
 }
@@ -62,7 +62,7 @@ pub(crate) fn cuModuleLoad(handle: Ptr<CUmodule>, path: Ptr<c_char>) -> Status {
 pub(crate) fn cuModuleUnload(handle: Ptr<CUmod_st>) -> Status {
     let context = current()?;
     module(handle)?;
-    // What was submitted may still use it.
+    // Submitted work may still use the module.
     context.synchronize()?;
     remove(driver()?, handle.address())
 }

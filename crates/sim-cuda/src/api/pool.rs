@@ -1,6 +1,6 @@
 //! Memory pools and stream-ordered allocation.
 //!
-//! An allocation is counted when it is asked for, and given back when its stream has come to the free.
+//! An allocation is counted when it is requested, and returned when its stream has reached the free.
 
 pub(crate) use super::memory::*;
 
@@ -132,7 +132,7 @@ pub(crate) fn cuMemPoolDestroy(pool: Ptr<CUmemPoolHandle_st>) -> Status {
 
 pub(crate) fn cuMemPoolTrimTo(pool: Ptr<CUmemPoolHandle_st>, _keep: usize) -> Status {
     driver()?.memory.with_pool(pool.address(), |pool, _, _| {
-        pool.device.gpu.settle();
+        pool.device.gpu.apply_effects();
         Ok(())
     })
 }

@@ -1,4 +1,4 @@
-//! Devices: which there are, and who they are.
+//! Devices and their identities.
 
 use super::session::{FIRST_HANDLE, info, info_at, socket, sockets};
 use super::{Answer, Error, number, nvml, put, put_text};

@@ -1,11 +1,11 @@
-//! Event sets: waiting for what goes wrong.
+//! Event sets: waiting for faults.
 
 use super::session::{FIRST_HANDLE, is_open, socket};
 use super::{Answer, Error, nvml, put};
 use crate::border::Ptr;
 use crate::state::lock;
 use sluice_driver_api::types::{c_uint, c_ulonglong, c_void};
-use sluice_sim::client::{Heard, Listener, wait_any};
+use sluice_sim::client::{Listener, ListenerEvent, wait_any};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -26,7 +26,7 @@ struct Event {
     compute_instance: c_uint,
 }
 
-/// The GPUs that a set listens to, and whose each listener is.
+/// The GPUs to which a set listens, with the device of each listener.
 #[derive(Default)]
 struct Set {
     ordinals: Vec<usize>,
@@ -66,14 +66,14 @@ fn wait(handle: Ptr<c_void>, timeout_ms: c_uint) -> Result<Event, Error> {
     let timeout = Duration::from_millis(timeout_ms.into());
     match wait_any(&mut set.listeners, timeout).map_err(|_| Error::Unknown)? {
         None => Err(Error::Timeout),
-        Some((index, Heard::Xid(code))) => Ok(Event {
+        Some((index, ListenerEvent::Xid(code))) => Ok(Event {
             device: FIRST_HANDLE + set.ordinals[index],
             kind: XID,
             data: code,
             gpu_instance: NO_INSTANCE,
             compute_instance: NO_INSTANCE,
         }),
-        Some((index, Heard::Gone)) => {
+        Some((index, ListenerEvent::Disconnected)) => {
             set.ordinals.remove(index);
             set.listeners.remove(index);
             Err(Error::GpuIsLost)

@@ -1,4 +1,4 @@
-//! Whether a GPU is in order, and whether it is one GPU at all.
+//! Health of a GPU, and whether it is in MIG mode.
 
 use super::session::info;
 use super::{Error, get, number, nvml, put};
@@ -29,10 +29,10 @@ nvml! { once initialised:
         let action = info(device)?.fault.map_or(0, |fault| fault.recovery_action());
         for index in 0..count {
             let place: Ptr<Field> = fields.at(index);
-            let asked = get(place)?;
-            let field = match asked.id {
-                RECOVERY_ACTION => Field { kind: UNSIGNED_INT, status: 0, value: action.into(), ..asked },
-                _ => Field { status: Error::NotSupported as c_uint, ..asked },
+            let requested = get(place)?;
+            let field = match requested.id {
+                RECOVERY_ACTION => Field { kind: UNSIGNED_INT, status: 0, value: action.into(), ..requested },
+                _ => Field { status: Error::NotSupported as c_uint, ..requested },
             };
             put(place, field)?;
         }

@@ -1,7 +1,7 @@
 //! The management library: what `nvml-wrapper` and `nvidia-smi`-like tools ask for first.
 //!
 //! It is no client of the GPU: each question goes to the daemon on a connection of its own, so that asking leaves no row
-//! in the ledger. A file per chapter of the API; [`session`] is who may ask, and whom.
+//! in the ledger. A file per chapter of the API; [`session`] has initialisation and device handles.
 
 mod device;
 mod events;
@@ -18,7 +18,7 @@ use sluice_driver_api::types::{c_char, c_uint};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Error {
-    /// Nobody has called nvmlInit.
+    /// nvmlInit was not called.
     Uninitialized = 1,
     /// A pointer is null, or a number out of range.
     InvalidArgument = 2,
@@ -32,7 +32,7 @@ enum Error {
     DriverNotLoaded = 9,
     /// Nothing happened for as long as the caller wanted to wait.
     Timeout = 10,
-    /// The GPU does not answer: it has fallen off the bus, or its daemon has gone.
+    /// The GPU does not answer: it has fallen off the bus, or its daemon has ended.
     GpuIsLost = 15,
     /// A structure has a version that this library does not know.
     ArgumentVersionMismatch = 25,
@@ -61,7 +61,7 @@ fn number(index: usize) -> c_uint {
     c_uint::try_from(index).unwrap_or(c_uint::MAX)
 }
 
-/// Functions with their C face. Those of `once initialised` fail before nvmlInit, as all but a few do.
+/// Functions with their C interface. Those of `once initialised` fail before nvmlInit, as nearly all do.
 macro_rules! nvml {
     (once initialised: $(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block)*) => {
         $crate::nvml::nvml! { $(fn $name($($argument: $kind),*) {
@@ -72,7 +72,7 @@ macro_rules! nvml {
     ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block)*) => { $(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $kind),*) -> ::sluice_driver_api::types::c_uint {
-            // SAFETY: the caller of NVML promises that pointers are null or valid for what the function does.
+            // SAFETY: the caller of NVML guarantees that pointers are null or valid for the function's use.
             $(let $argument = unsafe { <$kind as $crate::border::Border>::cross($argument) };)*
             let work = || -> $crate::nvml::Answer { $body };
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {

@@ -1,4 +1,4 @@
-//! Who may ask, and whom: initialisation, and device handles.
+//! Initialisation, and device handles.
 
 use super::{Answer, Error};
 use crate::border::Ptr;
@@ -48,12 +48,12 @@ pub(super) fn socket(device: Ptr<c_void>) -> Result<(usize, PathBuf), Error> {
     Ok((ordinal, socket))
 }
 
-/// What a GPU says of itself, unless it is lost.
+/// A GPU's properties, unless it is lost.
 pub(super) fn info(device: Ptr<c_void>) -> Result<GpuInfo, Error> {
     info_at(&socket(device)?.1)
 }
 
-/// The same by its daemon.
+/// A GPU's properties, from its daemon's socket.
 pub(super) fn info_at(socket: &std::path::Path) -> Result<GpuInfo, Error> {
     let info = client::gpu_info(socket).map_err(|_| Error::GpuIsLost)?;
     if info.fault.is_some_and(|fault| fault.effect == Effect::Lost) {
@@ -62,7 +62,7 @@ pub(super) fn info_at(socket: &std::path::Path) -> Result<GpuInfo, Error> {
     Ok(info)
 }
 
-/// What a GPU has counted, unless it is lost.
+/// A GPU's ledger, unless it is lost.
 pub(super) fn ledger(device: Ptr<c_void>) -> Result<Ledger, Error> {
     info(device)?;
     client::ledger(&socket(device)?.1).map_err(|_| Error::GpuIsLost)

@@ -1,4 +1,4 @@
-//! What is used of a GPU, and by whom.
+//! Use of a GPU, by process.
 
 use super::session::{ledger, socket};
 use super::{Answer, Error, get, number, nvml, put};
@@ -48,7 +48,7 @@ struct Utilization {
 /// No MIG instance.
 const NO_INSTANCE: c_uint = c_uint::MAX;
 
-/// What the caller says the structure is: its size and, in the highest byte, its version.
+/// The structure's declared size, with its version in the highest byte.
 fn version<T>(version: usize) -> usize {
     size_of::<T>() | (version << 24)
 }
@@ -83,13 +83,13 @@ nvml! { once initialised:
 
     fn nvmlDeviceGetMemoryInfo_v2(device: *mut c_void, out: *mut MemoryV2) {
         // Only the first field is the caller's to set.
-        let asked = get(out.cast::<c_uint>())?;
-        if asked as usize != version::<MemoryV2>(2) {
+        let version_field = get(out.cast::<c_uint>())?;
+        if version_field as usize != version::<MemoryV2>(2) {
             return Err(Error::ArgumentVersionMismatch);
         }
         let gpu = ledger(device)?.gpu;
         let free = gpu.memory_total - gpu.memory_used;
-        put(out, MemoryV2 { version: asked, total: gpu.memory_total, reserved: 0, free, used: gpu.memory_used })
+        put(out, MemoryV2 { version: version_field, total: gpu.memory_total, reserved: 0, free, used: gpu.memory_used })
     }
 
     fn nvmlDeviceGetComputeRunningProcesses_v2(device: *mut c_void, count: *mut c_uint, out: *mut Process) {

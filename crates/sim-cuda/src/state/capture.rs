@@ -1,4 +1,4 @@
-//! Stream capture: work that goes into a graph instead of to the GPU, and everything that must not happen meanwhile.
+//! Stream capture: work that goes into a graph instead of to the GPU, and the calls that a capture forbids.
 
 use super::context::Context;
 use super::graph::{Body, GraphNode};
@@ -48,7 +48,7 @@ impl Mode {
 #[derive(Default)]
 pub(crate) struct Graph {
     pub(crate) nodes: Vec<GraphNode>,
-    /// Something forbidden happened: nothing can come of it any more.
+    /// A forbidden call was made: the capture yields no graph any more.
     pub(crate) invalid: bool,
     /// The capture is over.
     pub(crate) ended: bool,
@@ -141,7 +141,7 @@ thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
 }
 
-/// Sets what captures mean for this thread, and returns what they meant.
+/// Sets how captures bind this thread, and returns the previous mode.
 pub(crate) fn exchange_mode(mode: Mode) -> Mode {
     MODE.replace(mode)
 }
@@ -207,7 +207,7 @@ impl Captures {
         nodes
     }
 
-    /// A call that is not safe while somebody captures: forbidden captures end invalid, and the call fails.
+    /// A call that is not safe during a capture: captures that forbid it become invalid, and the call fails.
     pub(crate) fn unsafe_call(&self) -> Status {
         if !self.any() || MODE.get() == Mode::Relaxed {
             return Ok(());
@@ -221,14 +221,14 @@ impl Captures {
         self.forbid(forbids, CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// The legacy default stream of a context is used: that would tie captured blocking streams to it.
+    /// A use of a context's legacy default stream, which would order captured blocking streams with it.
     pub(crate) fn forbid_legacy(&self, context: &Context) -> Status {
         let forbids = |capture: &&Arc<Capture>| capture.context == context.handle && *lock(&capture.blocking);
         self.forbid(forbids, CUresult::ERROR_STREAM_CAPTURE_IMPLICIT)
     }
 
-    /// The legacy default stream is asked whether it is captured: no answer while it would be tied to captured streams,
-    /// and no harm done.
+    /// A query whether the legacy default stream is captured. It fails while captured streams are ordered with it,
+    /// and harms no capture.
     pub(crate) fn ask_legacy(&self, context: &Context) -> Status {
         let ties = |capture: &Arc<Capture>| capture.context == context.handle && *lock(&capture.blocking);
         if lock(&self.active).iter().any(ties) {
@@ -238,7 +238,7 @@ impl Captures {
         }
     }
 
-    /// The whole context is waited for.
+    /// A wait for the whole context.
     pub(crate) fn forbid_context(&self, context: &Context) -> Status {
         if !self.any() {
             return Ok(());
@@ -246,7 +246,7 @@ impl Captures {
         self.forbid(|capture| capture.context == context.handle, CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// A captured stream is waited for or asked.
+    /// A wait for a captured stream, or a query of it.
     pub(crate) fn forbid_stream(&self, stream: &Stream) -> Status {
         match lock(&stream.capture).as_ref().filter(|_| self.any()) {
             None => Ok(()),
@@ -265,7 +265,7 @@ impl Captures {
     }
 }
 
-/// A stream is to wait for a place in a capture: it joins the capture, or its own part of it waits.
+/// Makes a stream wait for a position in a capture: the stream joins the capture, or its own part of it waits.
 pub(crate) fn wait_for(stream: &Stream, tips: &Tips) -> Status {
     if !tips.capture.is_active() {
         return Err(CUresult::ERROR_INVALID_VALUE);

@@ -138,7 +138,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives reserved addresses back; what is mapped there is an error.
+    /// Releases reserved addresses; a mapping there is an error.
     pub(crate) fn release_addresses(&self, address: usize, len: usize) -> Status {
         {
             let state = lock(&self.0);

@@ -192,7 +192,7 @@ impl Context {
         self.healthy()
     }
 
-    /// Likewise, whatever has become of it.
+    /// Waits for everything submitted, whatever the state of the context.
     pub(crate) fn drain(&self) -> Status {
         let marks: Vec<Mark> = self
             .streams()

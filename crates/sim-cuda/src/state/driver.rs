@@ -51,7 +51,7 @@ pub(crate) fn driver() -> Result<&'static Driver, CUresult> {
     DRIVER.get().ok_or(CUresult::ERROR_NOT_INITIALIZED)
 }
 
-/// Waits for as long as this process is held from outside.
+/// Waits for as long as this process is locked from outside.
 pub(crate) fn wait_unlocked() {
     if let Ok(driver) = driver() {
         driver.devices.iter().for_each(|device| device.gpu.wait_unlocked());
@@ -116,7 +116,7 @@ pub(crate) fn init_at(sockets: &str, label: &str) -> Status {
         memory: Memory::new(),
         captures: Captures::default(),
     };
-    // Nobody else can have set it: the lock is held.
+    // No other thread can have set it: the lock is held.
     let _ = DRIVER.set(driver);
     Ok(())
 }

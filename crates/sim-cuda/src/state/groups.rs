@@ -1,5 +1,5 @@
-//! What a context has in the resource manager: channel groups for kernels and copies, allocated by ioctl as the real driver
-//! does it, so that whoever watches the program's ioctls sees the same.
+//! A context's objects in the resource manager: channel groups for kernels and copies. They are allocated by ioctl as
+//! by the real driver, so that a process that intercepts ioctls sees the same calls.
 
 use super::ioctl::ioctl;
 use super::{lock, status_of};
@@ -77,7 +77,7 @@ impl Control {
         }
     }
 
-    /// Frees the channel groups of a context that is gone.
+    /// Frees the channel groups of a context that has ended.
     pub(crate) fn free(&self, groups: &Groups) {
         if let Some(open) = &*lock(&self.0) {
             open.free(groups);
@@ -117,7 +117,7 @@ impl Open {
     fn free(&self, groups: &Groups) {
         for (object, ..) in Groups::handles(groups.first) {
             let mut block = FreeBlock { client: groups.client, parent: DEVICE, object, status: 0 }.encode();
-            // A daemon that is gone has freed them already.
+            // A daemon that has ended has freed them already.
             let _ = ioctl(self.file.as_fd(), Request::FREE, &mut block, None);
         }
     }
@@ -128,8 +128,8 @@ impl Open {
     }
 }
 
-/// Makes an object and returns its handle. Clients and channels go by the long block and the rest by the short one: the real
-/// driver uses both.
+/// Allocates an object and returns its handle. Clients and channels use the long block and the others the short one,
+/// as with the real driver.
 fn allocate(file: BorrowedFd<'_>, wanted: AllocBlock, params: &[u8]) -> Result<u32, CUresult> {
     let wanted = AllocBlock { params_len: u32::try_from(params.len()).unwrap_or(0), ..wanted };
     let mut params = params.to_vec();

@@ -44,7 +44,7 @@ pub(crate) fn launch(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize)
         let (began, ended) = (gpu.event_time(begin), gpu.event_time(end));
         gpu.close_event(begin);
         gpu.close_event(end);
-        // Without room for them it is another kernel of the name, which writes nothing.
+        // A launch without room for the notes is another kernel of that name, and writes none.
         let Ok(memory) = driver().map(|driver| &driver.memory) else { return };
         if memory.span(address, ENDED + 8).is_none_or(|span| memory.is_read_only(span)) {
             return;
@@ -58,6 +58,6 @@ pub(crate) fn launch(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize)
     };
     let mark = on.submit(StreamCommand::Work(work), Some(Box::new(effect)))?;
     coming.submitted(mark, &context);
-    host::settle_at(on, mark);
+    host::apply_effects_at(on, mark);
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Host functions: what a stream runs on the CPU, on a thread of ours.
+//! Host functions: functions that a stream runs on the CPU, on a thread of this library.
 //!
-//! In the stream stands a mark, then a command that holds the stream. The thread waits for the mark, calls the function and
-//! lets the stream go on.
+//! In the stream there is a mark, followed by a command that stops the stream. The thread waits for the mark, calls
+//! the function and ends that command.
 
 use super::context::Device;
 use super::lock;
@@ -34,12 +34,14 @@ impl Call {
         let pointer = |data: usize| std::ptr::with_exposed_provenance_mut::<c_void>(data);
         match self {
             Call::Function { function: Some(function), data } => {
-                // SAFETY: the caller of cuLaunchHostFunc promised that the function may be called with this argument.
+                // SAFETY: the caller of cuLaunchHostFunc guarantees that the function may be called with this
+                // argument.
                 unsafe { function(pointer(data)) }
             }
             Call::Callback { function: Some(function), stream, data } => {
                 let stream = std::ptr::with_exposed_provenance_mut(stream);
-                // SAFETY: the caller of cuStreamAddCallback promised that the function may be called with this argument.
+                // SAFETY: the caller of cuStreamAddCallback guarantees that the function may be called with this
+                // argument.
                 unsafe { function(stream, CUresult::SUCCESS, pointer(data)) }
             }
             _ => {}
@@ -50,7 +52,7 @@ impl Call {
 struct Job {
     stream: Arc<Stream>,
     before: Mark,
-    /// The function, and the command that holds the stream meanwhile.
+    /// The function, and the command that stops the stream until it has returned.
     call: Option<(Call, Mark)>,
 }
 
@@ -63,8 +65,8 @@ pub(crate) struct HostThread {
 
 /// Puts a host function into a stream that is not captured.
 pub(crate) fn launch(stream: &Arc<Stream>, call: Call) -> Status {
-    // The order of a stream's functions in the list is that of their commands. The list itself is not locked meanwhile:
-    // a full stream makes us wait, and it may be full because of functions that have not been called yet.
+    // The order of a stream's functions in the list is that of their commands. The list itself is not locked here: a
+    // full stream makes this call wait, and it may be full because of functions that have not been called yet.
     let _order = lock(&stream.host_order);
     let before = stream.submit(StreamCommand::Record(None), None)?;
     let hold = stream.submit(StreamCommand::Host, None)?;
@@ -72,9 +74,9 @@ pub(crate) fn launch(stream: &Arc<Stream>, call: Call) -> Status {
     Ok(())
 }
 
-/// Has the effects of everything in a stream up to a mark applied when they are due, also if nobody asks: other threads may
-/// look at the memory.
-pub(crate) fn settle_at(stream: &Arc<Stream>, mark: Mark) {
+/// Has the effects of everything in a stream up to a mark applied when they are due, even without a query: other
+/// threads may read the memory.
+pub(crate) fn apply_effects_at(stream: &Arc<Stream>, mark: Mark) {
     let _order = lock(&stream.host_order);
     give(stream, mark, None);
 }
@@ -103,11 +105,11 @@ fn start(device: &Arc<Device>) {
             }
         }
     };
-    // Without a thread the functions are not called and their streams stay held, which the caller sees.
+    // Without a thread the functions are not called and their streams stay stopped, which the caller sees.
     let _ = std::thread::Builder::new().name("cuda-sim-host".into()).spawn(run);
 }
 
-/// The first function whose turn has come; in one stream the first is the only one to look at.
+/// The first function that is due. Within one stream only the first can be.
 fn next_job(jobs: &Mutex<Vec<Job>>, is_done: impl Fn(Mark) -> bool) -> Option<Job> {
     let mut jobs = lock(jobs);
     let mut looked_at = HashSet::new();

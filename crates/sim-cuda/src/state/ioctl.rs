@@ -1,7 +1,7 @@
-//! ioctl, as a driver library makes it and as a kernel takes it.
+//! ioctl, on the side of a driver library and on that of the kernel.
 //!
-//! The control device of the simulated GPU is a socket, which has no such ioctls: the C library says ENOTTY, and what the
-//! kernel would have done is done by [`sluiceSimIoctl`], over the socket.
+//! The control device of the simulated GPU is a socket, which has no such ioctls: the C library returns ENOTTY.
+//! [`sluiceSimIoctl`] does what the kernel would have done, over the socket.
 
 use sluice_driver_api::types::{c_int, c_void};
 use sluice_nvrm::abi::{
@@ -57,7 +57,7 @@ pub(crate) fn ioctl(
 /// request's number, and the block at parameters of the size that goes with it. On any other file it may be anything.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sluiceSimIoctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    // SAFETY: the caller promises for the argument what is asked for.
+    // SAFETY: the caller guarantees for the argument what the request requires.
     match unsafe { answer(fd, request, argument) } {
         Ok(()) => 0,
         Err(error) => {
@@ -128,7 +128,7 @@ fn params_of(request: Request, block: &[u8]) -> Option<(usize, usize)> {
         }
         Request::ALLOC | Request::ALLOC_WITH_RIGHTS => {
             let block = AllocBlock::decode(block)?;
-            // The driver takes the size from the class, whatever the block says.
+            // The driver takes the size from the class, whatever size the block contains.
             let len = match block.class {
                 class::DEVICE => 56,
                 class::SUBDEVICE => 4,

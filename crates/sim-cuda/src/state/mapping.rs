@@ -1,4 +1,4 @@
-//! Address space of this process that stands for device memory. Nothing is committed before it is written.
+//! Address space of this process that represents device memory. Pages are committed only when written.
 
 use std::ffi::c_void;
 use std::io;
@@ -76,7 +76,7 @@ fn drop_parts(whole: Mapping, parts: [(usize, usize); 2]) {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let address: *mut c_void = std::ptr::with_exposed_provenance_mut(self.address);
-        // SAFETY: the mapping is ours alone, and whoever used the memory has completed: frees wait for the GPU.
+        // SAFETY: the mapping has no other owner, and all users of the memory have completed: frees wait for the GPU.
         unsafe { libc::munmap(address, self.len) };
     }
 }
@@ -88,7 +88,7 @@ pub(crate) fn file(len: usize) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that was just made, and is nobody else's.
+    // SAFETY: a newly created descriptor without another owner.
     let file = unsafe { std::fs::File::from_raw_fd(fd) };
     file.set_len(len as u64)?;
     Ok(file.into())

@@ -1,4 +1,4 @@
-//! Memory: what is allocated where, for whom, and how it is given back.
+//! Device and pinned memory: allocations, their owners, and their release.
 
 use super::chunk::Chunk;
 use super::context::{Context, Device};
@@ -53,7 +53,7 @@ impl Origin {
 /// A piece of memory.
 pub(crate) struct Piece {
     pub(crate) address: usize,
-    /// Bytes as asked for; what is counted.
+    /// Requested bytes; this is what is counted.
     pub(crate) len: usize,
     pub(crate) origin: Origin,
     pub(crate) device: Arc<Device>,
@@ -67,7 +67,7 @@ impl Drop for Piece {
     fn drop(&mut self) {
         self.device.words.forget(self.address, self.len);
         if self.origin.is_counted() {
-            // The daemon may be gone, and with it the count.
+            // The daemon may have ended, and with it the count.
             let _ = self.device.gpu.free(self.len as u64);
         }
     }
@@ -266,7 +266,7 @@ impl Memory {
         state.pools.remove(&id).map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
     }
 
-    /// Does something with a pool, which is told how many bytes of it are in use and at most have been.
+    /// Runs `with` a pool and the bytes of it that are in use, now and at most so far.
     pub(crate) fn with_pool<T>(
         &self,
         id: PoolId,
@@ -289,6 +289,6 @@ pub(super) fn count(device: &Device, len: usize) -> Status {
     if device.gpu.allocate(len as u64).is_ok() {
         return Ok(());
     }
-    device.gpu.settle();
+    device.gpu.apply_effects();
     device.gpu.allocate(len as u64).map_err(|error| status_of(&error))
 }

@@ -28,7 +28,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the driver says when the simulated GPU refuses.
+/// The driver's error for a refusal of the simulated GPU.
 pub(crate) fn status_of(error: &GpuError) -> CUresult {
     match error {
         GpuError::OutOfMemory | GpuError::Exhausted => CUresult::ERROR_OUT_OF_MEMORY,

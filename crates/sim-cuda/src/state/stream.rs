@@ -24,7 +24,7 @@ pub(crate) struct Stream {
     pub(crate) kind: StreamKind,
     pub(crate) flags: u32,
     pub(crate) priority: i32,
-    /// Held while a host function is put into the stream.
+    /// Locked while a host function is put into the stream.
     pub(super) host_order: Mutex<()>,
     /// The capture that the stream takes part in.
     pub(crate) capture: Mutex<Option<Participation>>,

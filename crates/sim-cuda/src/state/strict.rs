@@ -1,10 +1,12 @@
-//! For tests: a driver that takes its time, and ends the process where a real one would follow a handle of what is gone.
+//! For tests: a driver that looks handles up slowly, and ends the process at the handle of a destroyed object, as a
+//! real one may crash.
 
 use super::table::Kind;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Microseconds before each handle is looked up; unset for a driver that answers at once and refuses what is gone.
+/// Microseconds before each handle is looked up. If unset, the driver answers at once and refuses handles of
+/// destroyed objects.
 const VARIABLE: &str = "SLUICE_SIM_STRICT";
 
 /// Lets the time pass in which another thread may destroy what the call is about; whether the driver is strict.

@@ -4,7 +4,7 @@ use super::strict;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What a handle stands for; part of its value, so that handles of different kinds differ.
+/// The kind of object that a handle refers to; part of the handle's value, so that handles of different kinds differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -44,7 +44,7 @@ impl<T> Table<T> {
         Self { kind, rows: RwLock::new(Rows { objects: HashMap::new(), next: 1 }) }
     }
 
-    /// Adds an object, which is told its handle, and returns it.
+    /// Adds an object and returns it; `make` gets its handle.
     pub(crate) fn add(&self, make: impl FnOnce(usize) -> T) -> Arc<T> {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         let handle = handle_of(self.kind, rows.next);
@@ -72,7 +72,7 @@ impl<T> Table<T> {
         object
     }
 
-    /// A real driver would follow the handle of what is gone; any other that is wrong it is known to refuse.
+    /// A real driver would follow the handle of a destroyed object. It refuses any other invalid handle.
     fn check(&self, strict: bool, rows: &Rows<T>, handle: usize, is_there: bool) {
         if strict && !is_there && (1..rows.next).any(|number| handle == handle_of(self.kind, number)) {
             strict::crash(self.kind, handle);
@@ -86,7 +86,7 @@ impl<T> Table<T> {
     }
 }
 
-/// Looks like an address, and is none that a process has.
+/// A value that resembles an address, but lies outside every process's address space.
 fn handle_of(kind: Kind, number: usize) -> usize {
     0x00c0_de00_0000_0000 | (kind as usize) << 36 | number << 4
 }

@@ -1,5 +1,5 @@
-//! Words in this process's memory that the GPU waits for: a thread looks at them as long as something does, and tells the
-//! simulated GPU of every change.
+//! Words in this process's memory for which the GPU waits. While there are any, a thread reads them and reports every
+//! change to the simulated GPU.
 
 use super::context::Context;
 use super::lock;
@@ -9,21 +9,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks: what the GPU itself takes to see a store of the host's (`gpu-measurements.md` §15: 9.6 µs), and
-/// what a machine of few cores can bear.
+/// Pause between two readings: the time that the GPU itself takes to see a store of the host (`gpu-measurements.md`
+/// §15: 9.6 µs), and a load that a machine with few cores can bear.
 const PAUSE: Duration = Duration::from_micros(30);
-/// Pause when nothing has changed for [`CALM`].
+/// Pause when nothing has changed for [`QUIET_TIME`].
 const LONG_PAUSE: Duration = Duration::from_micros(150);
-const CALM: Duration = Duration::from_millis(20);
-/// How often the GPU is asked how far its streams are.
-const ASK: Duration = Duration::from_millis(10);
+const QUIET_TIME: Duration = Duration::from_millis(20);
+/// Interval at which the GPU is asked for the progress of its streams.
+const QUERY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A word, and who waits for it.
+/// A word, and the number of its waiters.
 struct Word {
     span: Span,
-    told: u64,
+    reported: u64,
     /// Commands that are being submitted.
-    coming: usize,
+    being_submitted: usize,
     waiting: Vec<(Mark, Arc<Context>)>,
 }
 
@@ -54,13 +54,13 @@ impl Words {
             let now = span.load();
             let word = words.entry(span.address()).or_insert_with(|| {
                 gpu.set_word(span.address() as u64, now);
-                Word { span, told: now, coming: 0, waiting: Vec::new() }
+                Word { span, reported: now, being_submitted: 0, waiting: Vec::new() }
             });
             // The same word may be waited for in both widths.
             if span.len() > word.span.len() {
                 word.span = span;
             }
-            word.coming += 1;
+            word.being_submitted += 1;
             word.tell(gpu);
         }
         self.started.get_or_init(|| start(gpu.clone(), self.shared.clone()));
@@ -87,18 +87,18 @@ impl Coming<'_> {
 impl Drop for Coming<'_> {
     fn drop(&mut self) {
         if let Some(word) = lock(&self.words.shared.words).get_mut(&self.address) {
-            word.coming = word.coming.saturating_sub(1);
+            word.being_submitted = word.being_submitted.saturating_sub(1);
         }
     }
 }
 
 impl Word {
-    /// Looks, and tells the GPU if the word has changed. True if so.
+    /// Reads the word and reports it to the GPU if it has changed. Returns `true` if so.
     fn tell(&mut self, gpu: &Gpu) -> bool {
         let now = self.span.load();
-        let changed = now != self.told;
+        let changed = now != self.reported;
         if changed {
-            self.told = now;
+            self.reported = now;
             gpu.set_word(self.span.address() as u64, now);
         }
         changed
@@ -109,16 +109,16 @@ fn start(gpu: Arc<Gpu>, shared: Arc<Shared>) {
     let run = move || {
         // The default slack of 50 µs would be added to every pause.
         let _ = nix::sys::prctl::set_timerslack(1);
-        let (mut changed, mut asked) = (Instant::now(), Instant::now());
+        let (mut changed, mut last_query) = (Instant::now(), Instant::now());
         loop {
             let mut words = lock(&shared.words);
             while words.is_empty() {
                 words = shared.wake.wait(words).unwrap_or_else(PoisonError::into_inner);
                 changed = Instant::now();
             }
-            let asks = asked.elapsed() >= ASK;
-            if asks {
-                asked = Instant::now();
+            let is_query_due = last_query.elapsed() >= QUERY_INTERVAL;
+            if is_query_due {
+                last_query = Instant::now();
                 if !gpu.is_connected() {
                     words.clear();
                     continue;
@@ -128,12 +128,13 @@ fn start(gpu: Arc<Gpu>, shared: Arc<Shared>) {
                 if word.tell(&gpu) {
                     changed = Instant::now();
                 }
-                let is_done = |mark: Mark| if asks { gpu.is_done(mark) } else { gpu.is_known_done(mark) };
+                let is_done =
+                    |mark: Mark| if is_query_due { gpu.is_done(mark) } else { gpu.is_known_done(mark) };
                 word.waiting.retain(|(mark, context)| context.check().is_ok() && !is_done(*mark));
             }
-            words.retain(|_, word| word.coming > 0 || !word.waiting.is_empty());
+            words.retain(|_, word| word.being_submitted > 0 || !word.waiting.is_empty());
             drop(words);
-            std::thread::sleep(if changed.elapsed() < CALM { PAUSE } else { LONG_PAUSE });
+            std::thread::sleep(if changed.elapsed() < QUIET_TIME { PAUSE } else { LONG_PAUSE });
         }
     };
     // Without a thread the streams that wait for a change go on waiting, which the caller sees.

@@ -10,17 +10,17 @@ fn capture(on: Ptr<CUstream_st>, mode: u32, work: impl FnOnce()) -> Result<Ptr<C
 }
 
 #[test]
-fn a_captured_graph_does_nothing_until_launched_and_then_the_same_each_time() {
-    let turn = turn();
+fn captured_graph_runs_only_when_launched_and_each_time_alike() {
+    let test = begin_test();
     let (on, side) = (stream(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING));
     let pointer = words(16);
     cuCtxSynchronize().unwrap();
     let graph = capture(on, 0, || {
-        launch(turn.mix, pointer, 16, on).unwrap();
+        launch(test.mix, pointer, 16, on).unwrap();
         let fork = event();
         cuEventRecord(fork, on).unwrap();
         cuStreamWaitEvent(side, fork, 0).unwrap();
-        launch(turn.mix, pointer, 16, side).unwrap();
+        launch(test.mix, pointer, 16, side).unwrap();
         cuEventRecord(fork, side).unwrap();
         cuStreamWaitEvent(on, fork, 0).unwrap();
     })
@@ -40,8 +40,8 @@ fn a_captured_graph_does_nothing_until_launched_and_then_the_same_each_time() {
 }
 
 #[test]
-fn what_a_capture_forbids_fails_and_ends_the_capture() {
-    let turn = turn();
+fn call_forbidden_during_capture_fails_and_ends_the_capture() {
+    let test = begin_test();
     let (on, side) = (stream(CU_STREAM_DEFAULT), stream(CU_STREAM_NON_BLOCKING));
     let captured = event();
     let unsupported = CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -52,7 +52,7 @@ fn what_a_capture_forbids_fails_and_ends_the_capture() {
         (&|| cuStreamQuery(on), unsupported),
         (&cuCtxSynchronize, unsupported),
         (&|| cuEventQuery(event()), unsupported),
-        (&|| launch(turn.add, 0, 0, legacy()), CUresult::ERROR_STREAM_CAPTURE_IMPLICIT),
+        (&|| launch(test.add, 0, 0, legacy()), CUresult::ERROR_STREAM_CAPTURE_IMPLICIT),
         (&|| cuEventRecord(captured, on).and(cuEventSynchronize(captured)), CUresult::ERROR_CAPTURED_EVENT),
     ];
     for (index, (call, error)) in forbidden.into_iter().enumerate() {
@@ -62,7 +62,7 @@ fn what_a_capture_forbids_fails_and_ends_the_capture() {
     let unjoined = capture(on, 0, || {
         cuEventRecord(captured, on).unwrap();
         cuStreamWaitEvent(side, captured, 0).unwrap();
-        launch(turn.add, 0, 0, side).unwrap();
+        launch(test.add, 0, 0, side).unwrap();
     });
     assert_eq!(unjoined.err(), Some(CUresult::ERROR_STREAM_CAPTURE_UNJOINED));
     // After all that nothing is captured any more.
@@ -71,8 +71,8 @@ fn what_a_capture_forbids_fails_and_ends_the_capture() {
 }
 
 #[test]
-fn a_thread_can_opt_out_of_other_threads_captures() {
-    let _turn = turn();
+fn thread_in_relaxed_mode_is_not_bound_by_other_threads_captures() {
+    let _test = begin_test();
     let on = stream(CU_STREAM_NON_BLOCKING);
     let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     let captured = capture(on, CU_STREAM_CAPTURE_MODE_GLOBAL, || {

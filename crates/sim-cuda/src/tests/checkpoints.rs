@@ -1,4 +1,4 @@
-//! A process that is held at its next call.
+//! A process that is locked at its next call.
 
 use super::*;
 use std::sync::mpsc;
@@ -9,7 +9,7 @@ type GetVersion = unsafe extern "C" fn(*mut i32) -> CUresult;
 fn exported(symbol: &str) -> GetVersion {
     let index = sluice_driver_api::ENTRIES.iter().position(|entry| entry.symbol == symbol).unwrap();
     let address = std::ptr::with_exposed_provenance::<()>(crate::exports::address(index).unwrap());
-    // SAFETY: the address of a function of that type; only of such ones is it asked for here.
+    // SAFETY: the address of a function of that type; the callers here ask for such functions only.
     unsafe { std::mem::transmute::<*const (), GetVersion>(address) }
 }
 
@@ -30,10 +30,10 @@ fn state() -> u32 {
 }
 
 #[test]
-fn a_locked_process_waits_in_its_next_call_and_goes_on_when_unlocked() {
-    let turn = turn();
+fn locked_process_waits_in_its_next_call_until_unlocked() {
+    let test = begin_test();
     assert_eq!(cuCheckpointProcessUnlock(me(), Ptr::null()), Err(CUresult::ERROR_ILLEGAL_STATE));
-    spin(&turn, 1_000, legacy());
+    spin(&test, 1_000, legacy());
     let before = row().kernels_completed;
     lock(0).unwrap();
     assert_eq!(row().kernels_completed, before + 1, "what was submitted is done");
@@ -53,8 +53,8 @@ fn a_locked_process_waits_in_its_next_call_and_goes_on_when_unlocked() {
 }
 
 #[test]
-fn a_process_that_is_not_done_in_time_is_left_alone() {
-    let turn = turn();
+fn process_with_work_past_the_timeout_is_not_locked() {
+    let test = begin_test();
     let on = stream(CU_STREAM_NON_BLOCKING);
     static RELEASED: AtomicBool = AtomicBool::new(false);
     extern "C" fn hold(_: *mut c_void) {
@@ -67,7 +67,7 @@ fn a_process_that_is_not_done_in_time_is_left_alone() {
     assert_eq!(state(), 0);
     RELEASED.store(true, Ordering::Release);
     cuStreamSynchronize(on).unwrap();
-    drop(turn);
+    drop(test);
     let mut state = 9;
     let unknown = cuCheckpointProcessGetState(1, Ptr::of(&mut state));
     assert_eq!(unknown, Err(CUresult::ERROR_INVALID_VALUE), "it does not use the GPU");

@@ -20,8 +20,8 @@ fn newest() -> u32 {
 }
 
 #[test]
-fn a_context_is_a_channel_group_that_its_file_controls() {
-    let turn = turn();
+fn context_has_a_channel_group_controlled_through_its_file() {
+    let test = begin_test();
     let (file, client, subdevice) = driver().unwrap().devices[0].control.opened().unwrap();
     let controls = Controls::over(file, true).unwrap();
     let group = newest();
@@ -31,7 +31,7 @@ fn a_context_is_a_channel_group_that_its_file_controls() {
     controls.disable(client, subdevice, &channels).unwrap();
     assert_eq!(groups(), [(1_000, false)]);
     let on = stream(CU_STREAM_NON_BLOCKING);
-    spin(&turn, 100, on);
+    spin(&test, 100, on);
     let (mut free, mut total, mut pointer) = (0, 0, 0);
     cuMemGetInfo_v2(Ptr::of(&mut free), Ptr::of(&mut total)).unwrap();
     cuMemAlloc_v2(Ptr::of(&mut pointer), 1 << 30).unwrap();
@@ -40,15 +40,15 @@ fn a_context_is_a_channel_group_that_its_file_controls() {
     cuStreamSynchronize(on).unwrap();
     cuMemFree_v2(pointer).unwrap();
     assert!(controls.ctxsw_stats(client, subdevice, group).unwrap().restores > 0);
-    drop(turn);
+    drop(test);
     assert_eq!(groups(), []);
     let gone = controls.set_timeslice(client, group, 1);
     assert!(matches!(gone, Err(ControlError::Refused(status)) if status.is_gone()), "{gone:?}");
 }
 
 #[test]
-fn each_context_has_handles_of_its_own() {
-    let _turn = turn();
+fn each_context_has_its_own_handles() {
+    let _test = begin_test();
     let first = newest();
     let mut other = std::ptr::null_mut();
     cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).unwrap();
@@ -59,8 +59,8 @@ fn each_context_has_handles_of_its_own() {
 }
 
 #[test]
-fn a_context_that_cannot_be_made_leaves_no_groups_behind() {
-    let _turn = turn();
+fn failed_context_creation_leaves_no_channel_groups() {
+    let _test = begin_test();
     let (file, client, _) = driver().unwrap().devices[0].control.opened().unwrap();
     let coming = newest() + 0x40;
     // Its second group cannot have its handle.
@@ -86,8 +86,8 @@ fn a_context_that_cannot_be_made_leaves_no_groups_behind() {
 }
 
 #[test]
-fn the_ioctl_can_be_made_at_one_remove_and_on_no_other_file() {
-    let _turn = turn();
+fn control_ioctl_works_through_a_function_pointer_and_on_no_other_file() {
+    let _test = begin_test();
     let (file, client, _) = driver().unwrap().devices[0].control.opened().unwrap();
     let mut params = timeslice::encode(0);
     let control = ControlBlock {

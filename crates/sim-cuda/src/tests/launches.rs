@@ -3,11 +3,11 @@
 use super::*;
 
 #[test]
-fn a_kernel_that_leaves_its_memory_breaks_the_context_and_only_that() {
-    let turn = turn();
-    launch(turn.add, 0x1000, 8, legacy()).unwrap();
+fn kernel_with_illegal_access_breaks_only_its_context() {
+    let test = begin_test();
+    launch(test.add, 0x1000, 8, legacy()).unwrap();
     assert_eq!(cuCtxSynchronize(), Err(CUresult::ERROR_ILLEGAL_ADDRESS));
-    assert_eq!(launch(turn.add, 0x1000, 8, legacy()), Err(CUresult::ERROR_ILLEGAL_ADDRESS));
+    assert_eq!(launch(test.add, 0x1000, 8, legacy()), Err(CUresult::ERROR_ILLEGAL_ADDRESS));
     let mut other = std::ptr::null_mut();
     cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).unwrap();
     assert_eq!(cuCtxSynchronize(), Ok(()));
@@ -15,13 +15,13 @@ fn a_kernel_that_leaves_its_memory_breaks_the_context_and_only_that() {
 }
 
 #[test]
-fn what_a_launch_cannot_be_is_refused_at_once() {
-    let turn = turn();
+fn invalid_launch_is_refused_at_once() {
+    let test = begin_test();
     let with = |grid: u32, block: u32, shared: u32| {
         let mut n = 0u32;
         let mut params: [*mut c_void; 1] = [(&raw mut n).cast()];
         cuLaunchKernel(
-            turn.none,
+            test.none,
             grid,
             1,
             1,
@@ -41,7 +41,7 @@ fn what_a_launch_cannot_be_is_refused_at_once() {
     let cooperative = |grid| {
         let mut n = 0u32;
         let mut params: [*mut c_void; 1] = [(&raw mut n).cast()];
-        cuLaunchCooperativeKernel(turn.none, grid, 1, 1, 1_024, 1, 1, 0, legacy(), Ptr::first_of(&mut params))
+        cuLaunchCooperativeKernel(test.none, grid, 1, 1, 1_024, 1, 1, 0, legacy(), Ptr::first_of(&mut params))
     };
     assert_eq!(cooperative(264), Ok(()));
     assert_eq!(cooperative(265), Err(CUresult::ERROR_COOPERATIVE_LAUNCH_TOO_LARGE));
@@ -49,8 +49,8 @@ fn what_a_launch_cannot_be_is_refused_at_once() {
 }
 
 #[test]
-fn images_of_other_kinds_are_refused_as_the_driver_would() {
-    let _turn = turn();
+fn unknown_module_images_are_refused_as_by_the_driver() {
+    let _test = begin_test();
     let load = |image: &[u8]| {
         let mut module = std::ptr::null_mut();
         cuModuleLoadData(Ptr::of(&mut module), Ptr::first_of(&mut image.to_vec()).cast())
@@ -63,8 +63,8 @@ fn images_of_other_kinds_are_refused_as_the_driver_would() {
 }
 
 #[test]
-fn every_name_is_found_in_the_variant_that_was_asked_for() {
-    let _turn = turn();
+fn every_function_is_found_in_the_requested_variant() {
+    let _test = begin_test();
     let find = |name: &str, version, flags| {
         let mut name: Vec<i8> = name.bytes().chain([0]).map(u8::cast_signed).collect();
         let (mut address, mut status) = (std::ptr::null_mut::<c_void>(), 9);

@@ -33,8 +33,8 @@ fn kernel(module: CUmodule, name: &str) -> Ptr<CUfunc_st> {
     handle(function)
 }
 
-/// A stream that stands, and the word that lets it go on.
-fn standing() -> Span {
+/// Stops a stream at a gate; returns the word that opens the gate.
+fn stopped_stream() -> Span {
     let mut page = std::ptr::null_mut();
     cuMemHostAlloc(Ptr::of(&mut page), PAGE, 0).unwrap();
     let address = page.expose_provenance();
@@ -45,32 +45,32 @@ fn standing() -> Span {
     gate
 }
 
-/// Another thread makes a call in the turn's context; when it has come back. By then, or when this returns, it waits for all that the
-/// context has been given.
-fn meanwhile(turn: &Turn, call: impl FnOnce() + Send + 'static) -> Receiver<()> {
-    let (tell, told) = channel();
-    let context = turn.context.expose_provenance();
+/// Makes a call in the test's context on another thread; the channel reports its return. When this function returns, the call has
+/// returned or waits for all work of the context.
+fn call_on_thread(test: &TestContext, call: impl FnOnce() + Send + 'static) -> Receiver<()> {
+    let (sender, returned) = channel();
+    let context = test.context.expose_provenance();
     let thread = std::thread::spawn(move || {
         cuCtxSetCurrent(Ptr::to_address(context)).unwrap();
         call();
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
     });
     while current().unwrap().draining() == 0 && !thread.is_finished() {
         std::thread::yield_now();
     }
-    told
+    returned
 }
 
-/// The GPU does other things for a while.
-fn time_goes_by(turn: &Turn) {
+/// Lets the GPU run work of another stream for 20 ms.
+fn run_other_work(test: &TestContext) {
     let beside = stream(CU_STREAM_NON_BLOCKING);
-    spin(turn, 20_000, beside);
+    spin(test, 20_000, beside);
     cuStreamSynchronize(beside).unwrap();
 }
 
-/// The call that is made meanwhile comes back when the gate is opened, and not before.
-fn waits_for(gate: &Span, turn: &Turn, done: &Receiver<()>) {
-    time_goes_by(turn);
+/// Asserts that the call returns when the gate is opened, and not before.
+fn assert_returns_after_gate(gate: &Span, test: &TestContext, done: &Receiver<()>) {
+    run_other_work(test);
     let early = done.try_recv();
     gate.store(1);
     assert_eq!(early, Err(TryRecvError::Empty));
@@ -79,35 +79,35 @@ fn waits_for(gate: &Span, turn: &Turn, done: &Receiver<()>) {
 }
 
 #[test]
-fn a_load_waits_for_a_stream_that_stands() {
-    let turn = turn();
+fn module_load_waits_for_a_stream_at_a_closed_gate() {
+    let test = begin_test();
     for call in [|| _ = load(MODULE), || load_library(MODULE)] {
-        let gate = standing();
-        let done = meanwhile(&turn, call);
-        waits_for(&gate, &turn, &done);
+        let gate = stopped_stream();
+        let done = call_on_thread(&test, call);
+        assert_returns_after_gate(&gate, &test, &done);
     }
 }
 
 #[test]
-fn a_launch_that_needs_more_local_memory_than_any_before_waits_for_a_stream_that_stands() {
-    let turn = turn();
+fn launch_with_more_local_memory_than_any_before_waits_for_a_stream_at_a_closed_gate() {
+    let test = begin_test();
     let module = load(DEEP);
     let (deep, deeper) = (kernel(module, "deep"), kernel(module, "deeper"));
     let (on, data) = (stream(CU_STREAM_NON_BLOCKING), words(8));
     launch(deep, data, 8, on).unwrap();
-    let gate = standing();
+    let gate = stopped_stream();
     launch(deep, data, 8, on).unwrap();
     cuStreamSynchronize(on).unwrap();
     let (deeper, on) = (deeper.address(), on.address());
     let launched = move || launch(Ptr::to_address(deeper), data, 8, Ptr::to_address(on)).unwrap();
-    let done = meanwhile(&turn, launched);
-    waits_for(&gate, &turn, &done);
+    let done = call_on_thread(&test, launched);
+    assert_returns_after_gate(&gate, &test, &done);
     assert_eq!(read(data, 8), [3; 8]);
 }
 
 #[test]
-fn a_load_during_a_capture_leaves_it_alone_and_a_captured_launch_waits_for_nothing() {
-    let turn = turn();
+fn module_load_does_not_disturb_a_capture_and_captured_launch_does_not_wait() {
+    let test = begin_test();
     let (on, data) = (stream(CU_STREAM_NON_BLOCKING), words(8));
     let capture = |launches: &dyn Fn()| {
         cuStreamBeginCapture_v2(on, CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
@@ -115,13 +115,13 @@ fn a_load_during_a_capture_leaves_it_alone_and_a_captured_launch_waits_for_nothi
         let mut graph = std::ptr::null_mut();
         cuStreamEndCapture(on, Ptr::of(&mut graph)).unwrap();
     };
-    let deep = std::cell::Cell::new(turn.add);
+    let deep = std::cell::Cell::new(test.add);
     capture(&|| {
-        launch(turn.add, data, 8, on).unwrap();
+        launch(test.add, data, 8, on).unwrap();
         deep.set(kernel(load(DEEP), "deep"));
-        launch(turn.add, data, 8, on).unwrap();
+        launch(test.add, data, 8, on).unwrap();
     });
-    let gate = standing();
+    let gate = stopped_stream();
     capture(&|| launch(deep.get(), data, 8, on).unwrap());
     gate.store(1);
     assert_eq!(read(data, 8), [0; 8]);

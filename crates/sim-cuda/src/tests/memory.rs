@@ -4,11 +4,11 @@ use super::*;
 
 #[test]
 fn pageable_memory_can_be_reused_right_after_an_asynchronous_copy() {
-    let turn = turn();
+    let test = begin_test();
     let pointer = words(4);
     let on = stream(CU_STREAM_NON_BLOCKING);
     cuCtxSynchronize().unwrap();
-    spin(&turn, 1_000, on);
+    spin(&test, 1_000, on);
     let mut source = [7u64; 4];
     cuMemcpyHtoDAsync_v2(pointer, Ptr::first_of(&mut source).cast(), 32, on).unwrap();
     source = [0; 4];
@@ -18,14 +18,14 @@ fn pageable_memory_can_be_reused_right_after_an_asynchronous_copy() {
 }
 
 #[test]
-fn pinned_memory_is_read_when_the_stream_comes_to_the_copy() {
-    let turn = turn();
+fn pinned_memory_is_read_when_the_stream_reaches_the_copy() {
+    let test = begin_test();
     let pointer = words(1);
     let on = stream(CU_STREAM_NON_BLOCKING);
     cuCtxSynchronize().unwrap();
     let mut pinned = std::ptr::null_mut();
     cuMemHostAlloc(Ptr::of(&mut pinned), 8, 0).unwrap();
-    spin(&turn, 20_000, on);
+    spin(&test, 20_000, on);
     cuMemcpyHtoDAsync_v2(pointer, handle(pinned), 8, on).unwrap();
     handle(pinned).cast::<u64>().write(5).unwrap();
     cuStreamSynchronize(on).unwrap();
@@ -34,8 +34,8 @@ fn pinned_memory_is_read_when_the_stream_comes_to_the_copy() {
 }
 
 #[test]
-fn memory_is_counted_to_the_byte_whatever_it_came_from_and_all_given_back() {
-    let _turn = turn();
+fn memory_of_every_kind_is_counted_to_the_byte_and_returned() {
+    let _test = begin_test();
     let before = row().memory_bytes;
     let (mut a, mut b, mut c, mut d) = (0, 0, 0, 0);
     let mut pitch = 0;
@@ -59,8 +59,8 @@ fn memory_is_counted_to_the_byte_whatever_it_came_from_and_all_given_back() {
 }
 
 #[test]
-fn a_full_gpu_says_so_and_goes_on() {
-    let _turn = turn();
+fn full_gpu_refuses_allocation_and_keeps_working() {
+    let _test = begin_test();
     let (mut free, mut total) = (0, 0);
     cuMemGetInfo_v2(Ptr::of(&mut free), Ptr::of(&mut total)).unwrap();
     assert_eq!(total as u64, MEMORY);
@@ -74,8 +74,8 @@ fn a_full_gpu_says_so_and_goes_on() {
 }
 
 #[test]
-fn a_chunk_keeps_its_bytes_while_it_is_not_mapped() {
-    let _turn = turn();
+fn unmapped_chunk_keeps_its_bytes() {
+    let _test = begin_test();
     const MIB: usize = 1 << 20;
     let before = row().memory_bytes;
     let mut prop =

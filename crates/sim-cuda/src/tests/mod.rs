@@ -1,6 +1,6 @@
 //! The driver API as a program uses it, against a daemon on a thread.
 //!
-//! A process has one driver, and captures concern all of its threads: the tests take turns.
+//! A process has one driver, and captures concern all of its threads: the tests run one at a time.
 
 mod captures;
 mod checkpoints;
@@ -42,22 +42,22 @@ fn gpu() -> &'static Handle {
     handle
 }
 
-/// A test's turn: a context, and the kernels of [`MODULE`].
-struct Turn {
+/// Exclusive use of the process's driver: a context, and the kernels of [`MODULE`].
+struct TestContext {
     context: CUcontext,
     mix: Ptr<CUfunc_st>,
     add: Ptr<CUfunc_st>,
     none: Ptr<CUfunc_st>,
-    _turn: MutexGuard<'static, ()>,
+    _exclusive: MutexGuard<'static, ()>,
 }
 
 fn handle<T>(handle: *mut T) -> Ptr<T> {
     Ptr::to_address(handle.expose_provenance())
 }
 
-fn turn() -> Turn {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+fn begin_test() -> TestContext {
+    static EXCLUSIVE: Mutex<()> = Mutex::new(());
+    let exclusive = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
     init_at(gpu().socket().to_str().unwrap(), "tests").unwrap();
     let mut context = std::ptr::null_mut();
     cuCtxCreate_v2(Ptr::of(&mut context), 0, 0).unwrap();
@@ -69,10 +69,16 @@ fn turn() -> Turn {
         cuModuleGetFunction(Ptr::of(&mut function), handle(module), Ptr::first_of(&mut name)).unwrap();
         handle(function)
     };
-    Turn { context, mix: function("mix"), add: function("add"), none: function("none"), _turn: turn }
+    TestContext {
+        context,
+        mix: function("mix"),
+        add: function("add"),
+        none: function("none"),
+        _exclusive: exclusive,
+    }
 }
 
-impl Drop for Turn {
+impl Drop for TestContext {
     fn drop(&mut self) {
         let _ = cuCtxDestroy_v2(handle(self.context));
     }
@@ -106,9 +112,9 @@ fn launch(function: Ptr<CUfunc_st>, mut pointer: CUdeviceptr, mut n: u32, on: Pt
     cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, on, Ptr::first_of(&mut params), Ptr::null())
 }
 
-fn spin(turn: &Turn, mut us: u32, on: Ptr<CUstream_st>) {
+fn spin(test: &TestContext, mut us: u32, on: Ptr<CUstream_st>) {
     let mut params: [*mut c_void; 1] = [(&raw mut us).cast()];
-    cuLaunchKernel(turn.none, 1, 1, 1, 32, 1, 1, 0, on, Ptr::first_of(&mut params), Ptr::null()).unwrap();
+    cuLaunchKernel(test.none, 1, 1, 1, 32, 1, 1, 0, on, Ptr::first_of(&mut params), Ptr::null()).unwrap();
 }
 
 fn read(pointer: CUdeviceptr, n: usize) -> Vec<u64> {

@@ -4,18 +4,18 @@ use super::*;
 
 #[test]
 fn kernels_of_a_stream_take_effect_once_each_and_in_order() {
-    let turn = turn();
+    let test = begin_test();
     let pointer = words(64);
     let on = stream(CU_STREAM_DEFAULT);
     for _ in 0..50 {
-        launch(turn.mix, pointer, 64, on).unwrap();
+        launch(test.mix, pointer, 64, on).unwrap();
     }
     assert_eq!(read(pointer, 64), mixed(50, 64), "the copy in the legacy stream comes after the kernels");
 }
 
 #[test]
-fn the_legacy_stream_waits_for_blocking_streams_and_not_for_others() {
-    let turn = turn();
+fn legacy_stream_waits_for_blocking_streams_only() {
+    let test = begin_test();
     let (blocking, other) = (stream(CU_STREAM_DEFAULT), stream(CU_STREAM_NON_BLOCKING));
     static RELEASED: AtomicBool = AtomicBool::new(false);
     extern "C" fn hold(_: *mut c_void) {
@@ -24,10 +24,10 @@ fn the_legacy_stream_waits_for_blocking_streams_and_not_for_others() {
         }
     }
     cuLaunchHostFunc(other, Some(hold), Ptr::null()).unwrap();
-    spin(&turn, 2_000, blocking);
+    spin(&test, 2_000, blocking);
     let before = event();
     cuEventRecord(before, blocking).unwrap();
-    spin(&turn, 1, legacy());
+    spin(&test, 1, legacy());
     cuStreamSynchronize(legacy()).unwrap();
     assert_eq!(cuEventQuery(before), Ok(()));
     assert_eq!(cuStreamQuery(other), Err(CUresult::ERROR_NOT_READY));
@@ -37,17 +37,17 @@ fn the_legacy_stream_waits_for_blocking_streams_and_not_for_others() {
 
 #[test]
 fn events_order_streams_and_measure_the_time_between() {
-    let turn = turn();
+    let test = begin_test();
     let (first, second) = (stream(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING));
     let (begin, end) = (event(), event());
     let pointer = words(8);
     cuCtxSynchronize().unwrap();
     cuEventRecord(begin, first).unwrap();
-    spin(&turn, 3_000, first);
-    launch(turn.mix, pointer, 8, first).unwrap();
+    spin(&test, 3_000, first);
+    launch(test.mix, pointer, 8, first).unwrap();
     cuEventRecord(end, first).unwrap();
     cuStreamWaitEvent(second, end, 0).unwrap();
-    launch(turn.add, pointer, 8, second).unwrap();
+    launch(test.add, pointer, 8, second).unwrap();
     cuStreamSynchronize(second).unwrap();
     let expected: Vec<u64> = mixed(1, 8).iter().map(|word| word.wrapping_add(1)).collect();
     assert_eq!(read(pointer, 8), expected);
@@ -58,8 +58,8 @@ fn events_order_streams_and_measure_the_time_between() {
 }
 
 #[test]
-fn an_event_that_was_never_recorded_is_done() {
-    let _turn = turn();
+fn event_never_recorded_counts_as_reached() {
+    let _test = begin_test();
     assert_eq!((cuEventQuery(event()), cuEventSynchronize(event())), (Ok(()), Ok(())));
     assert_eq!(cuEventQuery(Ptr::to_address(0x1234)), Err(CUresult::ERROR_INVALID_HANDLE));
 }
@@ -69,22 +69,22 @@ extern "C" fn note(data: *mut c_void) {
 }
 
 #[test]
-fn a_host_function_runs_between_the_kernels_around_it() {
-    let turn = turn();
+fn host_function_runs_between_the_kernels_around_it() {
+    let test = begin_test();
     let on = stream(CU_STREAM_NON_BLOCKING);
     let mut noted = [0u64; 3];
     for word in &mut noted {
-        spin(&turn, 50, on);
+        spin(&test, 50, on);
         cuLaunchHostFunc(on, Some(note), Ptr::of(word).cast()).unwrap();
     }
-    spin(&turn, 50, on);
+    spin(&test, 50, on);
     cuStreamSynchronize(on).unwrap();
     assert_eq!(noted, [1; 3]);
 }
 
 #[test]
 fn more_host_functions_than_a_stream_holds_do_not_block_each_other() {
-    let _turn = turn();
+    let _test = begin_test();
     let on = stream(CU_STREAM_NON_BLOCKING);
     let mut noted = 0u64;
     for _ in 0..2_000 {

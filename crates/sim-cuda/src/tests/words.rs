@@ -25,16 +25,16 @@ fn wait_until(what: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_stream_waits_for_a_word_and_others_do_not() {
-    let turn = turn();
+fn only_the_waiting_stream_stops_at_a_memory_word() {
+    let test = begin_test();
     let (page, address) = pinned();
     let (gated, free) = (stream(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING));
     cuStreamWaitValue32_v2(gated, address, 2, GEQ).unwrap();
-    spin(&turn, 50, gated);
-    spin(&turn, 50, free);
+    spin(&test, 50, gated);
+    spin(&test, 50, free);
     cuStreamSynchronize(free).unwrap();
     word(address, 0).store(1);
-    spin(&turn, 500, free);
+    spin(&test, 500, free);
     cuStreamSynchronize(free).unwrap();
     assert_eq!(cuStreamQuery(gated), Err(CUresult::ERROR_NOT_READY));
     word(address, 0).store(2);
@@ -43,8 +43,8 @@ fn a_stream_waits_for_a_word_and_others_do_not() {
 }
 
 #[test]
-fn one_store_stops_what_is_queued_and_one_lets_it_go_on() {
-    let turn = turn();
+fn one_store_closes_a_gate_and_one_opens_it() {
+    let test = begin_test();
     let (page, address) = pinned();
     let on = stream(CU_STREAM_NON_BLOCKING);
     let before = row().kernels_completed;
@@ -54,14 +54,14 @@ fn one_store_stops_what_is_queued_and_one_lets_it_go_on() {
     for us in std::iter::once(50_000).chain([10; 63]) {
         cuStreamWaitValue32_v2(on, address, 1, GEQ).unwrap();
         cuStreamWriteValue32_v2(on, address + 128, 1, 0).unwrap();
-        spin(&turn, us, on);
+        spin(&test, us, on);
     }
     // The stream passes the gate in front of the first kernel, and finds the others closed, which were open when submitted.
     start.store(1);
     wait_until(|| word(address, 128).load() == 1);
     gate.store(0);
     let free = stream(CU_STREAM_NON_BLOCKING);
-    spin(&turn, 100_000, free);
+    spin(&test, 100_000, free);
     cuStreamSynchronize(free).unwrap();
     assert_eq!(row().kernels_completed - before, 2, "one of each stream");
     gate.store(1);
@@ -71,12 +71,12 @@ fn one_store_stops_what_is_queued_and_one_lets_it_go_on() {
 }
 
 #[test]
-fn a_write_is_seen_by_the_host_without_asking_and_by_other_streams() {
-    let turn = turn();
+fn stream_write_is_visible_to_host_and_other_streams() {
+    let test = begin_test();
     let (page, address) = pinned();
     let (first, second) = (stream(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING));
     cuStreamWaitValue64_v2(second, address + 8, 1 << 40, GEQ).unwrap();
-    spin(&turn, 1_000, first);
+    spin(&test, 1_000, first);
     cuStreamWriteValue32_v2(first, address, 7, 0).unwrap();
     cuStreamWriteValue64_v2(first, address + 8, 1 << 41, 0).unwrap();
     wait_until(|| word(address, 0).load() == 7);
@@ -86,8 +86,8 @@ fn a_write_is_seen_by_the_host_without_asking_and_by_other_streams() {
 }
 
 #[test]
-fn a_batch_is_its_operations_in_order() {
-    let _turn = turn();
+fn batch_executes_its_operations_in_order() {
+    let _test = begin_test();
     let (page, address) = pinned();
     let on = stream(CU_STREAM_NON_BLOCKING);
     let operation = |kind: u64, at: u64, value: u64| [kind, address + at, value, 0, 0, 0];
@@ -106,8 +106,8 @@ fn a_batch_is_its_operations_in_order() {
 }
 
 #[test]
-fn what_is_no_word_is_refused() {
-    let _turn = turn();
+fn invalid_word_address_is_refused() {
+    let _test = begin_test();
     let (page, address) = pinned();
     let on = stream(CU_STREAM_NON_BLOCKING);
     let mut local = 0u32;
@@ -144,9 +144,9 @@ fn read_only() -> (usize, OwnedFd) {
 }
 
 #[test]
-fn a_page_that_only_others_can_write_is_waited_for_and_a_write_harms_the_writer_only() {
+fn read_only_page_can_be_waited_for_and_a_write_breaks_only_its_writer() {
     use std::os::unix::fs::FileExt;
-    let turn = turn();
+    let test = begin_test();
     let (page, file) = read_only();
     let pointer = Ptr::to_address(page);
     assert_eq!(cuMemHostRegister_v2(pointer, PAGE, 2), Err(CUresult::ERROR_INVALID_VALUE));
@@ -156,7 +156,7 @@ fn a_page_that_only_others_can_write_is_waited_for_and_a_write_harms_the_writer_
     cuMemHostGetDevicePointer_v2(Ptr::of(&mut address), pointer, 0).unwrap();
     let on = stream(CU_STREAM_NON_BLOCKING);
     cuStreamWaitValue32_v2(on, address, 1, GEQ).unwrap();
-    spin(&turn, 10, on);
+    spin(&test, 10, on);
     assert_eq!(cuStreamQuery(on), Err(CUresult::ERROR_NOT_READY));
     std::fs::File::from(file.try_clone().unwrap()).write_all_at(&1u32.to_le_bytes(), 0).unwrap();
     cuStreamSynchronize(on).unwrap();
@@ -166,7 +166,7 @@ fn a_page_that_only_others_can_write_is_waited_for_and_a_write_harms_the_writer_
         let on = stream(CU_STREAM_NON_BLOCKING);
         match fault {
             0 => cuStreamWriteValue32_v2(on, address, 9, 0).unwrap(),
-            1 => launch(turn.add, address, 1, on).unwrap(),
+            1 => launch(test.add, address, 1, on).unwrap(),
             _ => cuMemsetD32Async(address, 9, 1, on).unwrap(),
         }
         assert_eq!(cuStreamSynchronize(on), Err(CUresult::ERROR_LAUNCH_FAILED));
@@ -201,8 +201,8 @@ fn hold(kernel: Ptr<CUfunc_st>, mut word: u64, mut value: u32, mut timeout_ns: u
 }
 
 #[test]
-fn a_hold_ends_with_its_word_and_notes_when() {
-    let _turn = turn();
+fn hold_kernel_ends_with_its_word_and_stores_the_time() {
+    let _test = begin_test();
     let (page, address) = pinned();
     let on = stream(CU_STREAM_NON_BLOCKING);
     let kernel = hold_kernel();
@@ -211,7 +211,7 @@ fn a_hold_ends_with_its_word_and_notes_when() {
     word(address, 0).store(4);
     assert_eq!(cuStreamQuery(on), Err(CUresult::ERROR_NOT_READY));
     word(address, 0).store(5);
-    // Nobody asks the driver: another thread may look at the notes.
+    // Without a driver call: another thread may read the notes.
     wait_until(|| word(address, 64).load() == 5);
     let note = |at| Span::found(usize::try_from(address).unwrap() + at, 8).load();
     let (began, ended) = (note(72), note(80));
@@ -222,13 +222,13 @@ fn a_hold_ends_with_its_word_and_notes_when() {
 }
 
 #[test]
-fn a_hold_that_nobody_releases_ends_at_its_time() {
-    let turn = turn();
+fn unreleased_hold_kernel_ends_after_its_timeout() {
+    let test = begin_test();
     let (page, address) = pinned();
     let on = stream(CU_STREAM_NON_BLOCKING);
     let before = row().kernel_ns;
     hold(hold_kernel(), address, 1, 3_000_000, on);
-    spin(&turn, 10, on);
+    spin(&test, 10, on);
     cuStreamSynchronize(on).unwrap();
     assert_eq!(row().kernel_ns - before, 3_010_000);
     assert_eq!((word(address, 64).load(), cuCtxSynchronize()), (0, Ok(())));

@@ -1,11 +1,11 @@
-//! What commands do to memory, kept until they have completed.
+//! Effects of commands on memory, kept until the commands have completed.
 
 use crate::wire::region::Region;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a command does to memory.
+/// The effect of a command on memory.
 pub type Effect = Box<dyn FnOnce() + Send>;
 
 struct Pending {
@@ -30,9 +30,9 @@ impl Effects {
 
     /// Applies the effects of everything completed, in order of submission.
     ///
-    /// That order respects streams and dependencies: a command is submitted after those that it waits for, and one look
-    /// at the progress of all streams never shows a command complete without them.
-    pub(super) fn settle(&self, region: &Region) {
+    /// That order respects streams and dependencies: a command is submitted after those that it waits for. One
+    /// reading of the progress of all streams therefore never shows a command complete without them.
+    pub(super) fn apply_completed(&self, region: &Region) {
         let mut pending = self.lock();
         if pending.is_empty() {
             return;

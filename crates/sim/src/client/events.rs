@@ -1,4 +1,4 @@
-//! Being told what goes wrong on GPUs.
+//! Notification of faults of GPUs.
 
 use super::link::Link;
 use crate::wire::message::{Answer, Request};
@@ -8,16 +8,16 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Hears every Xid of one GPU from its creation on.
+/// Receives every Xid of one GPU from its creation on.
 pub struct Listener(Link);
 
-/// What was heard.
+/// A notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
+pub enum ListenerEvent {
     /// An Xid.
     Xid(u64),
-    /// The daemon has gone; nothing more will be heard.
-    Gone,
+    /// The daemon has ended; no further event follows.
+    Disconnected,
 }
 
 impl Listener {
@@ -35,32 +35,32 @@ impl Listener {
         }
     }
 
-    fn hear(&mut self) -> Option<Heard> {
+    fn poll_event(&mut self) -> Option<ListenerEvent> {
         match self.0.unasked() {
             Ok(None) => None,
-            Ok(Some(Answer::Xid { code })) => Some(Heard::Xid(code)),
-            Ok(Some(_)) | Err(_) => Some(Heard::Gone),
+            Ok(Some(Answer::Xid { code })) => Some(ListenerEvent::Xid(code)),
+            Ok(Some(_)) | Err(_) => Some(ListenerEvent::Disconnected),
         }
     }
 }
 
-/// Waits until one of them hears something, and says which; none if `timeout` has passed.
+/// Waits until one of the listeners has an event. Returns its index and the event, or `None` after `timeout`.
 ///
 /// # Errors
 /// Waiting failed.
-pub fn wait_any(listeners: &mut [Listener], timeout: Duration) -> io::Result<Option<(usize, Heard)>> {
+pub fn wait_any(listeners: &mut [Listener], timeout: Duration) -> io::Result<Option<(usize, ListenerEvent)>> {
     let until = Instant::now().checked_add(timeout);
     loop {
         for (index, listener) in listeners.iter_mut().enumerate() {
-            if let Some(heard) = listener.hear() {
-                return Ok(Some((index, heard)));
+            if let Some(event) = listener.poll_event() {
+                return Ok(Some((index, event)));
             }
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(None);
         }
-        // Rounded up: the last millisecond is waited for too.
+        // Rounded up, so that the last millisecond is waited for too.
         let wait = left.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
         });

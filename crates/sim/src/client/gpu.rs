@@ -1,50 +1,49 @@
 //! A process that uses the GPU.
 
+mod progress;
+
 use super::effects::Effects;
-use super::link::{Link, has_hung_up};
+use super::link::Link;
 use crate::engine::Node;
 use crate::wire::message::{Answer, ControlGroup, GpuInfo, Request, VERSION};
-use crate::wire::record::{Order, Record};
 use crate::wire::region::{EVENTS, Region, STREAMS};
-use sluice_sys::clock::monotonic_ns;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use thiserror::Error;
 
-/// Why the GPU did not do something.
+/// Why the GPU refused a request.
 #[derive(Debug, Error)]
 pub enum GpuError {
-    /// There is not so much device memory left.
+    /// Not enough device memory is left.
     #[error("the simulated GPU is out of memory")]
     OutOfMemory,
-    /// Its compute mode does not let this process in.
+    /// The GPU's compute mode admits no further process.
     #[error("the simulated GPU takes no further process")]
     Unavailable,
-    /// All of its streams or timed events are in use by this process.
+    /// This process uses all its streams or timed events.
     #[error("no more streams or events")]
     Exhausted,
     /// The daemon has refused.
     #[error("the simulated GPU refused: {0}")]
     Refused(String),
-    /// The daemon has gone.
-    #[error("the simulated GPU has gone: {0}")]
+    /// The daemon has ended.
+    #[error("the connection to the simulated GPU is lost: {0}")]
     Gone(#[from] io::Error),
 }
 
-/// Numbers that are given out and come back.
-struct Free {
+/// Numbers that are given out and returned.
+struct IdPool {
     next: usize,
-    back: Vec<usize>,
+    returned: Vec<usize>,
     limit: usize,
 }
 
-impl Free {
+impl IdPool {
     fn take(&mut self) -> Option<usize> {
-        self.back.pop().or_else(|| {
+        self.returned.pop().or_else(|| {
             (self.next < self.limit).then(|| {
                 self.next += 1;
                 self.next - 1
@@ -53,7 +52,7 @@ impl Free {
     }
 }
 
-/// A connection to a simulated GPU as a process that uses it. Dropping it is what the end of the process is.
+/// A connection to a simulated GPU as a process that uses it. Dropping it has the effect of the process's end.
 pub struct Gpu {
     link: Mutex<Link>,
     lifeline: UnixStream,
@@ -61,10 +60,10 @@ pub struct Gpu {
     poke: std::fs::File,
     info: GpuInfo,
     pub(super) effects: Effects,
-    slots: Mutex<Free>,
-    /// Slots of streams that are closed but not done, with the number of their last command.
+    slots: Mutex<IdPool>,
+    /// Slots of closed streams that still have work, with the number of their last command.
     retired: Mutex<Vec<(usize, u64)>>,
-    events: Mutex<Free>,
+    events: Mutex<IdPool>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -100,9 +99,9 @@ impl Gpu {
             poke: std::fs::File::from(poke),
             info,
             effects: Effects::default(),
-            slots: Mutex::new(Free { next: 0, back: Vec::new(), limit: STREAMS }),
+            slots: Mutex::new(IdPool { next: 0, returned: Vec::new(), limit: STREAMS }),
             retired: Mutex::new(Vec::new()),
-            events: Mutex::new(Free { next: 0, back: Vec::new(), limit: EVENTS }),
+            events: Mutex::new(IdPool { next: 0, returned: Vec::new(), limit: EVENTS }),
         })
     }
 
@@ -229,7 +228,7 @@ impl Gpu {
 
     /// Gives an event's word back.
     pub fn close_event(&self, event: usize) {
-        lock(&self.events).back.push(event);
+        lock(&self.events).returned.push(event);
     }
 
     /// When an event was last reached, in nanoseconds of CLOCK_MONOTONIC; 0 for never.
@@ -237,7 +236,7 @@ impl Gpu {
         self.region.time(event)
     }
 
-    /// A slot for a new stream: one whose former stream is done.
+    /// A slot for a new stream, or that of a former stream that has completed.
     pub(super) fn take_slot(&self) -> Result<usize, GpuError> {
         let done =
             lock(&self.retired).extract_if(.., |(slot, last)| self.region.completed(*slot) >= *last).next();
@@ -247,108 +246,8 @@ impl Gpu {
         }
     }
 
-    /// The slot of a closed stream whose last command is `last`.
+    /// Returns the slot of a closed stream whose last command is `last`.
     pub(super) fn retire(&self, slot: usize, last: u64) {
         lock(&self.retired).push((slot, last));
-    }
-
-    /// Puts an order into the ring; `claimed` gets its ticket before the daemon can see it.
-    pub(super) fn push(&self, slot: usize, order: Order, claimed: impl FnOnce(u64)) -> u64 {
-        let record = Record { stamp: monotonic_ns(), slot, order };
-        let full = || {
-            self.poke();
-            self.region.wait_full();
-            !has_hung_up(&self.lifeline)
-        };
-        let ticket = self.region.push(&record, full, claimed);
-        if self.region.has_followers(ticket) {
-            self.poke_if_parked();
-        }
-        ticket
-    }
-
-    /// Makes the daemon look at its rings.
-    fn poke(&self) {
-        use std::io::Write;
-        // Fails only when the counter is at its limit, and then the daemon has enough reason to look.
-        let _ = (&self.poke).write(&1u64.to_ne_bytes());
-    }
-
-    /// Makes the daemon look at its rings, if it does not do so by itself.
-    pub(super) fn poke_if_parked(&self) {
-        if self.region.is_parked() {
-            self.poke();
-        }
-    }
-
-    /// Whether command `seq` of a stream has completed. Does not wait; makes the daemon look if it may have.
-    pub(super) fn query(&self, slot: usize, seq: u64, ticket: u64) -> bool {
-        if self.region.completed(slot) < seq {
-            let known = self.region.is_taken(ticket) && monotonic_ns() < self.region.next_event_ns();
-            if !known {
-                self.poke_if_parked();
-            }
-            return self.region.completed(slot) >= seq;
-        }
-        true
-    }
-
-    /// Waits until command `seq` of a stream has completed.
-    pub(super) fn wait(&self, slot: usize, seq: u64) -> Result<(), GpuError> {
-        if self.region.completed(slot) >= seq {
-            return Ok(());
-        }
-        self.push(slot, Order::Watch { seq }, |_| {});
-        self.poke_if_parked();
-        /// How often a waiter looks whether the daemon is still there.
-        const LOOK: Duration = Duration::from_millis(200);
-        loop {
-            let seen = self.region.completed(slot);
-            if seen >= seq {
-                return Ok(());
-            }
-            self.region.wait_completed(slot, seen, LOOK);
-            if self.region.completed(slot) < seq && has_hung_up(&self.lifeline) {
-                return Err(GpuError::Gone(io::ErrorKind::ConnectionReset.into()));
-            }
-        }
-    }
-
-    /// Waits for as long as this process is held from outside.
-    pub fn wait_unlocked(&self) {
-        while self.region.is_locked() && self.is_connected() {
-            self.region.wait_unlocked(Duration::from_millis(200));
-        }
-    }
-
-    /// Whether the daemon is there.
-    pub fn is_connected(&self) -> bool {
-        !has_hung_up(&self.lifeline)
-    }
-
-    /// A number that changes when something that was asked to be watched has completed.
-    pub fn notified(&self) -> u64 {
-        self.region.notified()
-    }
-
-    /// Waits until [`notified`](Self::notified) is no longer `seen`. False when the daemon has gone.
-    pub fn wait_notified(&self, seen: u64) -> bool {
-        while self.region.notified() == seen {
-            self.region.wait_notified(seen, Duration::from_millis(200));
-            if has_hung_up(&self.lifeline) {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Wakes those who wait for [`notified`](Self::notified) to change.
-    pub fn notify(&self) {
-        self.region.wake_notified();
-    }
-
-    /// Applies the effects of everything that has completed. Whoever has seen a completion calls this before it tells.
-    pub fn settle(&self) {
-        self.effects.settle(&self.region);
     }
 }

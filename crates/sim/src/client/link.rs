@@ -18,7 +18,7 @@ impl Link {
         Ok(Self { socket: UnixStream::connect(socket)?, incoming: Vec::new() })
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(super) fn ask(&mut self, request: &Request) -> io::Result<Answer> {
         self.socket.write_all(&message::encode(request)?)?;
         loop {
@@ -35,7 +35,7 @@ impl Link {
         }
     }
 
-    /// What has come without being asked for: nothing, if it would have to be waited for.
+    /// The next message that the daemon sent without a request; `None` if there is none yet.
     pub(super) fn unasked(&mut self) -> io::Result<Option<Answer>> {
         loop {
             if let Some(answer) = message::take(&mut self.incoming)? {
@@ -60,7 +60,7 @@ impl Link {
         &self.socket
     }
 
-    /// Asks for something that comes with descriptors.
+    /// Sends a request whose answer comes with descriptors.
     pub(super) fn ask_for_fds(&mut self, request: &Request) -> io::Result<(Answer, Vec<OwnedFd>)> {
         self.socket.write_all(&message::encode(request)?)?;
         let mut all = Vec::new();
@@ -81,7 +81,7 @@ impl Link {
         }
     }
 
-    /// A second descriptor of the socket, to see whether the daemon is still there.
+    /// A second descriptor of the socket, to detect the daemon's end.
     pub(super) fn lifeline(&self) -> io::Result<UnixStream> {
         self.socket.try_clone()
     }

@@ -15,17 +15,17 @@ pub enum StreamCommand {
     Work(Work),
     /// A graph, from [`Gpu::add_graph`].
     Graph(u64),
-    /// Tells the time into an event's word, or only marks the place.
+    /// Writes the time into an event's word, or only marks the position.
     Record(Option<usize>),
-    /// Waits for a place in another stream.
+    /// Waits for a position in another stream.
     Wait(Mark),
-    /// Holds the stream until [`Stream::host_done`].
+    /// Stops the stream until [`Stream::host_done`].
     Host,
-    /// Waits for a word in memory, of which [`Gpu::set_word`] tells; without a condition, writes one.
+    /// Waits for a word in memory, whose value [`Gpu::set_word`] reports; without a condition, writes one.
     MemOp(Option<Condition>),
 }
 
-/// A place in a stream: everything up to a command.
+/// A position in a stream: everything up to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mark {
     slot: usize,
@@ -45,11 +45,11 @@ impl Mark {
     }
 }
 
-/// A stream. Dropping it lets it go when its commands are done.
+/// A stream. After it is dropped, its slot becomes free when its commands are done.
 pub struct Stream {
     gpu: Arc<Gpu>,
     slot: usize,
-    /// Held while a command is given its number and put into the ring.
+    /// Locked while a command gets its number and is put into the ring.
     order: Mutex<()>,
     submitted: AtomicU64,
     ticket: AtomicU64,
@@ -73,10 +73,10 @@ impl Stream {
         })
     }
 
-    /// Puts a command into the stream, and what it does to memory aside. Waits if the stream is full.
+    /// Puts a command and its effect on memory into the stream. Waits if the stream is full.
     ///
     /// # Errors
-    /// [`GpuError::Gone`], seen only when waiting.
+    /// [`GpuError::Gone`], detected only while waiting.
     pub fn submit(&self, command: StreamCommand, effect: Option<Effect>) -> Result<Mark, GpuError> {
         let order = match command {
             StreamCommand::Work(work) => Order::Work(work),
@@ -127,12 +127,13 @@ impl Gpu {
     /// Whether everything up to a mark has completed, with its effects applied. Does not wait.
     pub fn is_done(&self, mark: Mark) -> bool {
         let done = self.query(mark.slot, mark.seq, mark.ticket);
-        // Also of what comes before it: who asks about an event sees what the stream has written on its way there.
-        self.settle();
+        // Also the effects of earlier commands: a thread that queries an event sees everything that the stream wrote
+        // before it.
+        self.apply_effects();
         done
     }
 
-    /// Whether everything up to a mark is known to have completed. Neither waits nor has the daemon look.
+    /// Whether everything up to a mark is known to have completed. Neither waits nor wakes the daemon.
     pub fn is_known_done(&self, mark: Mark) -> bool {
         self.region.completed(mark.slot) >= mark.seq
     }
@@ -143,11 +144,11 @@ impl Gpu {
     /// [`GpuError::Gone`].
     pub fn wait_for(&self, mark: Mark) -> Result<(), GpuError> {
         self.wait(mark.slot, mark.seq)?;
-        self.settle();
+        self.apply_effects();
         Ok(())
     }
 
-    /// Tells that a word in this process's memory has this value; streams and kernels may wait for it.
+    /// Reports the value of a word in this process's memory; streams and kernels may wait for it.
     pub fn set_word(&self, address: u64, value: u64) {
         self.push(0, Order::Word { address, value }, |_| {});
         self.poke_if_parked();

@@ -1,4 +1,4 @@
-//! What a simulated GPU is told at its start.
+//! Configuration of a simulated GPU.
 
 use crate::identity::PciAddress;
 use crate::params;
@@ -14,7 +14,7 @@ pub struct GpuConfig {
     pub uuid: Option<[u8; 16]>,
     /// Device memory in bytes.
     pub memory_bytes: u64,
-    /// What each context takes of it, in bytes.
+    /// Device memory that each context takes, in bytes.
     pub context_bytes: u64,
     /// Time slice of a new context in nanoseconds.
     pub timeslice_ns: u64,
@@ -24,17 +24,18 @@ pub struct GpuConfig {
     pub numa: Option<u32>,
     /// NVLinks: the place that each leads to, a GPU or a switch.
     pub links: Vec<PciAddress>,
-    /// It is in MIG mode.
+    /// Whether the GPU is in MIG mode.
     pub is_mig: bool,
-    /// What its driver does when channel groups are to be controlled.
+    /// How the driver handles control requests for channel groups.
     pub controls: Support,
-    /// Streams can wait for words in memory, and write them.
+    /// Whether streams can wait for words in memory and write them.
     pub has_mem_ops: bool,
-    /// Version that its driver says it has.
+    /// The version that the driver reports.
     pub driver_version: String,
     /// CU_COMPUTEMODE: 0 takes several processes, 2 none, 3 one.
     pub compute_mode: i32,
-    /// Its driver says that processes are clients of an MPS server; each has channel groups of its own whatever this says.
+    /// Whether the driver reports that processes are clients of an MPS server. Each process has its own channel
+    /// groups in any case.
     pub is_mps: bool,
 }
 
@@ -76,7 +77,7 @@ impl DaemonConfig {
 
     /// The GPU's place on the bus.
     pub fn pci(&self) -> PciAddress {
-        /// No machine has so many PCI domains, so nothing real is found there.
+        /// Beyond the PCI domains of real machines, so no real device has such an address.
         const DOMAIN: u32 = 0x5117;
         self.gpu.pci.unwrap_or_else(|| {
             let uuid = self.uuid();

@@ -1,4 +1,5 @@
-//! Open files of the control device: packet sockets whose other ends processes hold, and answers that are not due yet.
+//! Open files of the control device (packet sockets whose other ends processes hold), and answers that are not due
+//! yet.
 
 use crate::engine::{Engine, OwnerId};
 use crate::rm::{FileId, Reply, Rm};
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A file, and who opened it.
+/// A file and the process that opened it.
 #[derive(Debug)]
 struct File {
     socket: OwnedFd,
@@ -21,16 +22,16 @@ struct File {
 #[derive(Debug)]
 struct Pending {
     file: FileId,
-    /// Where it is wanted; the file itself if the request did not say.
+    /// The descriptor to which the answer goes; the file itself if the request named none.
     to: Option<OwnedFd>,
     bytes: Vec<u8>,
 }
 
-/// What a look at a file has shown.
-pub(super) enum Seen {
-    /// Nothing more for now.
-    Nothing,
-    /// The last holder has closed it.
+/// Whether a file is still open.
+pub(super) enum FileStatus {
+    /// The file is open, and has no further request for now.
+    Open,
+    /// Every descriptor of the file has been closed.
     Closed,
 }
 
@@ -43,17 +44,17 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Opens a file for a process, and returns its end.
+    /// Opens a file for a process, and returns the process's end.
     pub(super) fn open(&mut self, id: FileId, tenant: u64, owner: OwnerId) -> io::Result<OwnedFd> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (socket, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
-        // Only our end: what is set on a file is seen by all who hold it.
+        // Only on the daemon's end: flags of the file are shared by all processes that have it.
         nix::fcntl::fcntl(&socket, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
         self.open.insert(id, File { socket, tenant, owner });
         Ok(theirs)
     }
 
-    /// A file is closed; whose it was.
+    /// Forgets a closed file. Returns the process that opened it.
     pub(super) fn close(&mut self, id: FileId) -> Option<(u64, OwnerId)> {
         self.pending.retain(|_, pending| pending.file != id);
         self.open.remove(&id).map(|file| (file.tenant, file.owner))
@@ -69,21 +70,21 @@ impl Files {
         self.of(tenant).is_some()
     }
 
-    /// What to wait for.
+    /// The sockets to wait for.
     pub(super) fn sockets(&self) -> impl Iterator<Item = (FileId, BorrowedFd<'_>)> {
         self.open.iter().map(|(id, file)| (*id, file.socket.as_fd()))
     }
 
-    /// Takes all requests that have come over a file.
-    pub(super) fn serve(&mut self, id: FileId, now: u64, rm: &mut Rm, engine: &mut Engine) -> Seen {
+    /// Handles all requests that have arrived on a file.
+    pub(super) fn serve(&mut self, id: FileId, now: u64, rm: &mut Rm, engine: &mut Engine) -> FileStatus {
         let mut packet = [0; wire::MAX_REQUEST];
         loop {
-            let Some(file) = self.open.get(&id) else { return Seen::Nothing };
+            let Some(file) = self.open.get(&id) else { return FileStatus::Open };
             let (len, fds) = match sluice_sys::socket::recv_with_fds(file.socket.as_fd(), &mut packet) {
-                Ok((0, _)) => return Seen::Closed,
+                Ok((0, _)) => return FileStatus::Closed,
                 Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Seen::Nothing,
-                Err(_) => return Seen::Closed,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return FileStatus::Open,
+                Err(_) => return FileStatus::Closed,
             };
             let Reply { bytes, at_ns } = rm.request(now, id, &packet[..len], engine);
             self.requests += 1;
@@ -97,7 +98,7 @@ impl Files {
         self.pending.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Sends the answers that are due. Who does not take theirs at once goes without.
+    /// Sends the answers that are due. An answer that a process does not read at once is dropped.
     pub(super) fn deliver(&mut self, now: u64) {
         while let Some(first) = self.pending.first_entry().filter(|first| first.key().0 <= now) {
             let Pending { file, to, bytes } = first.remove();

@@ -1,24 +1,23 @@
 //! The engine and the streams of its clients: ring commands go in, progress comes out.
 
+mod objects;
+
 use super::config::DaemonConfig;
-use super::files::{Files, Seen};
-use crate::engine::{Advanced, Command, Engine, Graph, GroupId, Node, OwnerId, StreamId, Work};
+use super::files::Files;
+use crate::engine::{Advanced, Command, Engine, Graph, GroupId, OwnerId, StreamId, Work};
 use crate::fault::Fault;
-use crate::rm::{FileId, Rm};
-use crate::wire::message::ControlGroup;
+use crate::rm::Rm;
 use crate::wire::record::{Order, Record};
 use crate::wire::region::{EVENTS, Region, STREAMS};
 use sluice_sys::clock::monotonic_ns;
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// CU_COMPUTEMODE_PROHIBITED and CU_COMPUTEMODE_EXCLUSIVE_PROCESS.
 const PROHIBITED: i32 = 2;
 const EXCLUSIVE: i32 = 3;
 
-/// A process's things on the GPU.
+/// The state of one process on the GPU.
 pub(super) struct Tenant {
     pub(super) owner: OwnerId,
     pid: i32,
@@ -30,17 +29,17 @@ pub(super) struct Tenant {
     next_graph: u64,
 }
 
-/// What was in the rings.
+/// How urgent the commands in the rings were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Drained {
     Nothing,
-    /// Nobody waits for what was in them; somebody may ask.
-    Patient,
-    /// Somebody waits.
+    /// No process waits for them; one may query them later.
+    Deferrable,
+    /// A process waits for one of them.
     Urgent,
 }
 
-/// Somebody waits for a stream to get to a number.
+/// A process waits for a stream to reach a command.
 #[derive(Debug, Clone, Copy)]
 struct Watch {
     tenant: u64,
@@ -49,17 +48,17 @@ struct Watch {
     seq: u64,
 }
 
-/// The GPU and those who use it.
+/// The GPU and the processes that use it.
 pub(super) struct Gpu {
     pub(super) config: DaemonConfig,
     pub(super) engine: Engine,
     pub(super) rm: Rm,
     pub(super) files: Files,
-    /// What is wrong with it.
+    /// The GPU's fault, if it has one.
     pub(super) fault: Option<Fault>,
     tenants: HashMap<u64, Tenant>,
-    /// Whose a stream is, and in which slot.
-    homes: HashMap<StreamId, (u64, usize)>,
+    /// The process and slot of each stream.
+    stream_slots: HashMap<StreamId, (u64, usize)>,
     watches: Vec<Watch>,
 }
 
@@ -74,7 +73,7 @@ impl Gpu {
             files: Files::default(),
             fault: None,
             tenants: HashMap::new(),
-            homes: HashMap::new(),
+            stream_slots: HashMap::new(),
             watches: Vec::new(),
         }
     }
@@ -95,7 +94,7 @@ impl Gpu {
         self.tenants.insert(key, tenant);
     }
 
-    /// A process has gone, with all it had.
+    /// A process has ended, with everything it had.
     pub(super) fn detach(&mut self, key: u64) {
         let Some(tenant) = self.tenants.remove(&key) else { return };
         for group in tenant.groups {
@@ -103,11 +102,11 @@ impl Gpu {
             self.rm.unbind(group);
         }
         self.engine.end(tenant.owner);
-        // As long as somebody holds its file of the control device, the driver keeps what it allocated.
+        // While any process has a descriptor of its file of the control device, the driver keeps what it allocated.
         if !self.files.belongs_to(key) {
             self.engine.account_mut().release(tenant.owner);
         }
-        self.homes.retain(|_, (home, _)| *home != key);
+        self.stream_slots.retain(|_, (home, _)| *home != key);
         self.watches.retain(|watch| watch.tenant != key);
     }
 
@@ -115,18 +114,18 @@ impl Gpu {
         self.tenants.values().filter(move |tenant| tenant.pid == pid)
     }
 
-    /// Holds a process at its next call, or lets it go on.
+    /// Locks a process at its next call, or unlocks it.
     pub(super) fn set_locked(&self, pid: i32, is_locked: bool) {
         self.of_process(pid).for_each(|tenant| tenant.region.set_locked(is_locked));
     }
 
-    /// A process's user, and whether it is held; none if it does not use this GPU.
+    /// A process's user, and whether it is locked; `None` if it does not use this GPU.
     pub(super) fn lock_state(&self, pid: i32) -> Option<(u32, bool)> {
         let tenant = self.of_process(pid).next()?;
         Some((tenant.uid, tenant.region.is_locked()))
     }
 
-    /// Whether nothing of a process is under way.
+    /// Whether a process has no work in progress.
     pub(super) fn is_idle(&self, pid: i32) -> bool {
         self.of_process(pid).all(|tenant| self.engine.is_idle(tenant.owner))
     }
@@ -135,87 +134,7 @@ impl Gpu {
         self.tenants.get(&key)
     }
 
-    /// A process opens the control device.
-    pub(super) fn open_control(&mut self, key: u64) -> io::Result<OwnedFd> {
-        let Some(tenant) = self.tenants.get(&key) else { return Err(io::ErrorKind::InvalidInput.into()) };
-        self.files.open(self.rm.open(), key, tenant.owner)
-    }
-
-    /// Takes the ioctls that have come over a file of the control device.
-    pub(super) fn serve_file(&mut self, file: FileId, now: u64) {
-        if let Seen::Closed = self.files.serve(file, now, &mut self.rm, &mut self.engine) {
-            self.close_control(file);
-        }
-    }
-
-    /// The last holder of a file of the control device has closed it.
-    fn close_control(&mut self, file: FileId) {
-        self.rm.close(file, &mut self.engine);
-        let Some((key, owner)) = self.files.close(file) else { return };
-        if !self.tenants.contains_key(&key) && !self.files.belongs_to(key) {
-            self.engine.account_mut().release(owner);
-        }
-    }
-
-    /// Opens a context; none if the memory does not suffice.
-    pub(super) fn open_context(&mut self, key: u64, control: Option<ControlGroup>) -> Option<u64> {
-        let tenant = self.tenants.get_mut(&key)?;
-        if !self.engine.account_mut().open_context(tenant.owner, self.config.gpu.context_bytes) {
-            return None;
-        }
-        let group = self.engine.add_group(tenant.owner, self.config.gpu.timeslice_ns);
-        tenant.groups.push(group);
-        if let (Some(file), Some(ControlGroup { client, group: handle })) = (self.files.of(key), control)
-            && !self.rm.bind(file, client, handle, group, &mut self.engine)
-        {
-            tracing::warn!("a context names channel group {handle:#x}, which its process does not have");
-        }
-        Some(group.0)
-    }
-
-    /// Whether the compute mode lets a process have a context.
-    pub(super) fn takes(&self, key: u64) -> bool {
-        let others = self.tenants.iter().filter(|(other, _)| **other != key);
-        match self.config.gpu.compute_mode {
-            PROHIBITED => false,
-            EXCLUSIVE => !others.map(|(_, tenant)| tenant).any(|tenant| !tenant.groups.is_empty()),
-            _ => true,
-        }
-    }
-
-    /// Closes a context with everything in it. False if the process has no such context.
-    pub(super) fn close_context(&mut self, key: u64, group: u64) -> bool {
-        let Some(tenant) = self.tenants.get_mut(&key) else { return false };
-        let Some(index) = tenant.groups.iter().position(|each| each.0 == group) else { return false };
-        let group = tenant.groups.swap_remove(index);
-        self.engine.remove_group(group);
-        self.rm.unbind(group);
-        self.engine.account_mut().close_context(tenant.owner, self.config.gpu.context_bytes);
-        true
-    }
-
-    /// Learns a graph; none if it is not in topological order.
-    pub(super) fn add_graph(&mut self, key: u64, nodes: Vec<Node>) -> Option<u64> {
-        let tenant = self.tenants.get_mut(&key)?;
-        let names = self.engine.account().names(tenant.owner);
-        let known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } | Work::Hold { name, .. } if name >= names);
-        if !nodes.iter().all(known) {
-            return None;
-        }
-        let graph = Arc::new(Graph::new(nodes)?);
-        tenant.next_graph += 1;
-        tenant.graphs.insert(tenant.next_graph, graph);
-        Some(tenant.next_graph)
-    }
-
-    /// Forgets a graph; launches that are under way keep it.
-    pub(super) fn drop_graph(&mut self, key: u64, graph: u64) {
-        if let Some(tenant) = self.tenants.get_mut(&key) {
-            tenant.graphs.remove(&graph);
-        }
-    }
-
-    /// Takes everything out of the rings, and carries it out in the order of submission.
+    /// Takes everything out of the rings, and executes it in the order of submission.
     pub(super) fn drain(&mut self) -> Drained {
         let mut all: Vec<(u64, Record)> = Vec::new();
         for (key, tenant) in &self.tenants {
@@ -228,34 +147,35 @@ impl Gpu {
                 tenant.region.wake_full();
             }
         }
-        // Of one process this is the order in the ring, wherever it matters: what depends on something is stamped later.
+        // Within one process this is the order in the ring wherever it matters: a dependent command gets a later
+        // stamp.
         all.sort_by_key(|(_, record)| record.stamp);
         let now = monotonic_ns();
         let mut drained = Drained::Nothing;
         for (key, record) in all {
             let is_news = matches!(record.order, Order::HostDone { .. } | Order::Word { .. });
             let is_urgent = is_news || matches!(record.order, Order::Watch { .. });
-            drained = drained.max(if is_urgent { Drained::Urgent } else { Drained::Patient });
+            drained = drained.max(if is_urgent { Drained::Urgent } else { Drained::Deferrable });
             if is_news {
-                // It holds from when it happened, not from when the timeline was last looked at.
+                // The command applies from the time of its submission, not from the last step of the timeline.
                 self.engine.advance(record.stamp.min(now));
             }
-            self.obey(key, record);
+            self.execute(key, record);
         }
         drained
     }
 
-    /// Carries out one command. What refers to things that do not exist has no effect.
-    fn obey(&mut self, key: u64, record: Record) -> Option<()> {
+    /// Executes one command. A command that refers to objects that do not exist has no effect.
+    fn execute(&mut self, key: u64, record: Record) -> Option<()> {
         let tenant = self.tenants.get_mut(&key)?;
         if let Order::Open { group, kind, priority, last_seq } = record.order {
             let group = tenant.groups.iter().find(|each| each.0 == group).copied()?;
             let stream = self.engine.add_stream(group, kind, priority, last_seq);
             if record.slot < STREAMS {
                 if let Some(former) = tenant.slots.insert(record.slot, stream) {
-                    self.homes.remove(&former);
+                    self.stream_slots.remove(&former);
                 }
-                self.homes.insert(stream, (key, record.slot));
+                self.stream_slots.insert(stream, (key, record.slot));
             }
             return Some(());
         }
@@ -300,20 +220,20 @@ impl Gpu {
         Some(())
     }
 
-    /// Computes the timeline up to `now`, tells the clients how far they are and wakes those who waited for it.
+    /// Computes the timeline up to `now`, publishes the progress to the clients, and wakes those that wait for it.
     pub(super) fn step(&mut self, now: u64) {
         self.engine.advance(now);
         let next = self.engine.next_event().unwrap_or(u64::MAX);
         let mut progress: HashMap<u64, HashMap<usize, u64>> = HashMap::new();
         for Advanced { stream, seq } in self.engine.take_advanced() {
-            if let Some((tenant, slot)) = self.homes.get(&stream) {
+            if let Some((tenant, slot)) = self.stream_slots.get(&stream) {
                 progress.entry(*tenant).or_default().insert(*slot, seq);
             }
         }
         let mut times: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
         for record in self.engine.take_records() {
             let event = usize::try_from(record.tag).ok().filter(|event| *event < EVENTS);
-            if let (Some((tenant, _)), Some(event)) = (self.homes.get(&record.stream), event) {
+            if let (Some((tenant, _)), Some(event)) = (self.stream_slots.get(&record.stream), event) {
                 times.entry(*tenant).or_default().push((event, record.at_ns));
             }
         }
@@ -338,14 +258,14 @@ impl Gpu {
         }
     }
 
-    /// Before this time, nothing that anybody waits for can be done.
+    /// The earliest time at which a command that a process waits for can be done.
     pub(super) fn next_wanted(&mut self) -> Option<u64> {
         [self.next_completion(), self.files.next_due()].into_iter().flatten().min()
     }
 
     fn next_completion(&mut self) -> Option<u64> {
         let next = self.engine.next_event()?;
-        /// With more watches than this, looking at each costs more than waking too early.
+        /// With more watches than this, checking each costs more than waking too early.
         const MANY: usize = 32;
         if self.watches.len() > MANY {
             return Some(next);
@@ -354,12 +274,12 @@ impl Gpu {
         Some(times.min()?.max(next))
     }
 
-    /// Before sleeping: what cannot wait must poke from here on.
+    /// Called before sleeping: from here on urgent clients must wake the daemon.
     pub(super) fn park(&self) {
         self.tenants.values().for_each(|tenant| tenant.region.park());
     }
 
-    /// After sleeping.
+    /// Called after sleeping.
     pub(super) fn unpark(&self) {
         self.tenants.values().for_each(|tenant| tenant.region.unpark());
     }

@@ -1,11 +1,11 @@
-//! Processes that are held at their next call of the driver, and those who asked for it and wait.
+//! Processes locked at their next driver call, and the requests that wait for it.
 
 use super::gpu::Gpu;
 use crate::params;
 use crate::wire::message::{Answer, LockFailure};
 use std::collections::BTreeMap;
 
-/// Somebody waits for a process to have nothing under way.
+/// A request that waits until a process has no work in progress.
 #[derive(Debug)]
 struct Waiting {
     peer: u64,
@@ -14,7 +14,7 @@ struct Waiting {
     deadline: Option<u64>,
 }
 
-/// Those who wait, and answers that are not due yet.
+/// Waiting requests, and answers that are not due yet.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     waiting: Vec<Waiting>,
@@ -23,12 +23,12 @@ pub(super) struct Locks {
 }
 
 /// Whether a process of this user may lock one of that user; root may lock all.
-fn may(uid: u32, target: u32) -> bool {
+fn may_lock(uid: u32, target: u32) -> bool {
     uid == 0 || uid == target
 }
 
 impl Locks {
-    /// Begins to lock a process, for a peer of this user. The answer comes from [`step`](Self::step).
+    /// Begins to lock a process for a peer of this user. The answer comes from [`step`](Self::step).
     pub(super) fn lock(&mut self, gpu: &Gpu, peer: (u64, u32), pid: i32, timeout_ms: u32, now: u64) {
         let (peer, uid) = peer;
         if let Err(failure) = check(gpu, uid, pid, false) {
@@ -39,7 +39,7 @@ impl Locks {
         self.waiting.push(Waiting { peer, pid, not_before: now + params::LOCK_NS, deadline });
     }
 
-    /// Lets a process go on.
+    /// Unlocks a process.
     pub(super) fn unlock(&mut self, gpu: &Gpu, peer: (u64, u32), pid: i32, now: u64) {
         let (peer, uid) = peer;
         match check(gpu, uid, pid, true) {
@@ -51,25 +51,25 @@ impl Locks {
         }
     }
 
-    /// Has a peer answered at a time.
+    /// Schedules an answer to a peer.
     pub(super) fn answer(&mut self, at: u64, peer: u64, answer: Answer) {
         self.count += 1;
         self.answers.insert((at, self.count), (peer, answer));
     }
 
-    /// When there is something to do after `now`; not counted is what the timeline does.
+    /// The next time after `now` at which there is something to do, apart from the timeline.
     pub(super) fn next_due(&self, now: u64) -> Option<u64> {
         let answer = self.answers.first_key_value().map(|((at, _), _)| *at);
         let waiting = self.waiting.iter().flat_map(|one| [Some(one.not_before), one.deadline]).flatten();
         waiting.filter(|at| *at > now).chain(answer).min()
     }
 
-    /// Whether somebody waits for the timeline.
+    /// Whether a request waits for the timeline.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Who asked has gone: what it waits for does not happen.
+    /// The requesting peer has ended: its request is dropped.
     pub(super) fn cancel(&mut self, gpu: &Gpu, peer: u64) {
         for one in self.waiting.extract_if(.., |one| one.peer == peer) {
             gpu.set_locked(one.pid, false);
@@ -77,7 +77,7 @@ impl Locks {
         self.answers.retain(|_, (to, _)| *to != peer);
     }
 
-    /// The answers that are due, and to whom.
+    /// The answers that are due, with their peers.
     pub(super) fn step(&mut self, gpu: &Gpu, now: u64) -> Vec<(u64, Answer)> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|one| {
@@ -98,11 +98,11 @@ impl Locks {
     }
 }
 
-/// Whether a process is there, may be locked by this user, and is locked or not.
+/// Whether a process exists, may be locked by this user, and is in the given state.
 fn check(gpu: &Gpu, uid: u32, pid: i32, is_locked: bool) -> Result<(), LockFailure> {
     match gpu.lock_state(pid) {
         None => Err(LockFailure::NoSuchProcess),
-        Some((owner, _)) if !may(uid, owner) => Err(LockFailure::NotPermitted),
+        Some((owner, _)) if !may_lock(uid, owner) => Err(LockFailure::NotPermitted),
         Some((_, state)) if state != is_locked => Err(LockFailure::WrongState),
         Some(_) => Ok(()),
     }

@@ -1,8 +1,8 @@
 //! The GPU as a process: couples the engine to CLOCK_MONOTONIC and serves it to clients.
 //!
-//! One thread owns everything. It sleeps until somebody asks or until a time at which something that somebody waits for
-//! may have completed, and then computes the timeline up to the present. What nobody waits for is computed later, with
-//! the same result, because every command carries the time of its submission.
+//! One thread owns all state. It sleeps until a request arrives, or until a command that a process waits for may have
+//! completed, and then computes the timeline up to the present. Everything else is computed later, with the same
+//! result, because every command carries the time of its submission.
 
 mod config;
 mod files;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A daemon on a thread of this process. Dropping it stops it: clients find that their GPU is gone.
+/// A daemon on a thread of this process. Dropping it stops it: clients find that their GPU is lost.
 #[derive(Debug)]
 pub struct Handle {
     socket: PathBuf,
@@ -39,7 +39,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The counter of an eventfd that nobody else writes cannot overflow.
+        // The counter cannot overflow: only this handle writes the eventfd.
         let _ = self.stop.write(1);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -13,7 +13,7 @@ pub(super) struct Peer {
     pub(super) pid: i32,
     pub(super) uid: u32,
     pub(super) said_hello: bool,
-    /// Wants to be told of Xids.
+    /// Whether the peer is to be notified of Xids.
     pub(super) listens: bool,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
@@ -50,18 +50,18 @@ impl Peer {
         }
     }
 
-    /// The next request that has come to its end.
+    /// The next complete request.
     pub(super) fn request(&mut self) -> io::Result<Option<Request>> {
         message::take(&mut self.incoming)
     }
 
-    /// Answers; what the socket does not take yet is kept.
+    /// Sends an answer; keeps what the socket does not take yet.
     pub(super) fn answer(&mut self, answer: &Answer) -> io::Result<()> {
         self.outgoing.extend(message::encode(answer)?);
         self.flush()
     }
 
-    /// Answers with descriptors; the first thing that is said on a connection.
+    /// Sends an answer with descriptors; the first message on a connection.
     pub(super) fn answer_with(&mut self, answer: &Answer, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = message::encode(answer)?;
         let sent = sluice_sys::socket::send_with_fds(self.socket.as_fd(), &bytes, fds)?;
@@ -69,12 +69,12 @@ impl Peer {
         self.flush()
     }
 
-    /// Whether there is something that the socket did not take.
+    /// Whether kept bytes are waiting to be sent.
     pub(super) fn is_behind(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Sends what has been kept.
+    /// Sends kept bytes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while !self.outgoing.is_empty() {
             match self.socket.write(&self.outgoing) {

@@ -1,14 +1,12 @@
-//! The daemon's loop: sleep, compute, answer.
+//! The daemon's loop: sleep, compute the timeline, answer.
+
+mod requests;
 
 use super::config::DaemonConfig;
 use super::gpu::{Drained, Gpu};
 use super::locks::Locks;
 use super::peer::Peer;
-use crate::engine::OwnerId;
-use crate::fault::Fault;
 use crate::rm::FileId;
-use crate::wire::message::{Answer, GpuInfo, LockFailure, Request, VERSION};
-use crate::wire::region::Region;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::time::TimeSpec;
@@ -32,8 +30,8 @@ pub(super) struct Server {
     next_peer: u64,
 }
 
-/// What a sleep ended with.
-struct Awake {
+/// The sources of events that ended a sleep.
+struct ReadySources {
     accept: bool,
     stop: bool,
     /// Peers with something to read.
@@ -45,8 +43,8 @@ struct Awake {
     files: Vec<FileId>,
 }
 
-/// Whom a descriptor that is waited for belongs to.
-enum Whose {
+/// The owner of a polled descriptor.
+enum DescriptorOwner {
     Peer(u64),
     Process(u64),
     File(FileId),
@@ -60,7 +58,7 @@ impl Server {
         }
         let listener = UnixListener::bind(&config.socket)?;
         listener.set_nonblocking(true)?;
-        // Like the device files of a GPU: whoever can see it may use it, also without being root.
+        // As with the device files of a GPU: every user that sees the socket may use it.
         std::fs::set_permissions(&config.socket, std::fs::Permissions::from_mode(0o666))?;
         let gpu = Gpu::new(config, monotonic_ns());
         Ok(Self {
@@ -76,7 +74,7 @@ impl Server {
 
     /// Serves until told to stop.
     pub(super) fn run(mut self) -> io::Result<()> {
-        // The default slack of 50 µs would be added to every wait of a client.
+        // The default timer slack of 50 µs would be added to every wait of a client.
         if let Err(error) = nix::sys::prctl::set_timerslack(1) {
             tracing::warn!("cannot set the timer slack, waits will be late: {error}");
         }
@@ -87,7 +85,7 @@ impl Server {
                 return Ok(());
             }
             self.compute();
-            // Before the peers: what a closed file held is free when somebody asks.
+            // Before the peers: what a closed file had allocated must be free when a peer asks.
             for file in awake.files {
                 self.gpu.serve_file(file, monotonic_ns());
             }
@@ -116,14 +114,14 @@ impl Server {
 
     /// Brings the timeline to the present.
     fn compute(&mut self) {
-        // The clock first: what is submitted after this moment belongs to the next step.
+        // The clock is read first: commands submitted after this moment belong to the next step.
         let now = monotonic_ns();
         self.gpu.drain();
         self.gpu.step(now);
     }
 
     /// Sleeps until something is to be done.
-    fn sleep(&mut self) -> io::Result<Awake> {
+    fn sleep(&mut self) -> io::Result<ReadySources> {
         self.compute();
         self.gpu.park();
         let drained = self.gpu.drain();
@@ -131,8 +129,8 @@ impl Server {
             Some(Duration::ZERO)
         } else {
             let now = monotonic_ns();
-            if drained == Drained::Patient {
-                // Whoever asks about it goes by when something is to happen next, of which it knows nothing yet.
+            if drained == Drained::Deferrable {
+                // Clients decide by the published time of the next event, which does not include these commands yet.
                 self.gpu.step(now);
             }
             let timeline = if self.locks.is_waiting() { self.gpu.engine.next_event() } else { None };
@@ -146,20 +144,20 @@ impl Server {
             PollFd::new(self.stop.as_fd(), PollFlags::POLLIN),
         ];
         let fixed = fds.len();
-        let mut whose = Vec::new();
+        let mut owners = Vec::new();
         for (key, peer) in &self.peers {
             let mut flags = PollFlags::POLLIN;
             flags.set(PollFlags::POLLOUT, peer.is_behind());
             fds.push(PollFd::new(peer.socket.as_fd(), flags));
-            whose.push(Whose::Peer(*key));
+            owners.push(DescriptorOwner::Peer(*key));
             if let Some(pidfd) = &peer.pidfd {
                 fds.push(PollFd::new(pidfd.as_fd(), PollFlags::POLLIN));
-                whose.push(Whose::Process(*key));
+                owners.push(DescriptorOwner::Process(*key));
             }
         }
         for (file, socket) in self.gpu.files.sockets() {
             fds.push(PollFd::new(socket, PollFlags::POLLIN));
-            whose.push(Whose::File(file));
+            owners.push(DescriptorOwner::File(file));
         }
         match ppoll(&mut fds, timeout.map(TimeSpec::from_duration), None) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -168,7 +166,7 @@ impl Server {
         let hit =
             |fd: &PollFd<'_>, flags: PollFlags| fd.revents().is_some_and(|events| events.intersects(flags));
         let readable = PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR;
-        let mut awake = Awake {
+        let mut awake = ReadySources {
             accept: hit(&fds[0], readable),
             stop: hit(&fds[2], readable),
             readable: Vec::new(),
@@ -177,15 +175,15 @@ impl Server {
             files: Vec::new(),
         };
         let poked = hit(&fds[1], readable);
-        for (fd, whose) in fds[fixed..].iter().zip(whose) {
+        for (fd, owner) in fds[fixed..].iter().zip(owners) {
             if hit(fd, readable) {
-                match whose {
-                    Whose::Peer(key) => awake.readable.push(key),
-                    Whose::Process(key) => awake.ended.push(key),
-                    Whose::File(file) => awake.files.push(file),
+                match owner {
+                    DescriptorOwner::Peer(key) => awake.readable.push(key),
+                    DescriptorOwner::Process(key) => awake.ended.push(key),
+                    DescriptorOwner::File(file) => awake.files.push(file),
                 }
             }
-            if let Whose::Peer(key) = whose
+            if let DescriptorOwner::Peer(key) = owner
                 && hit(fd, PollFlags::POLLOUT)
             {
                 awake.writable.push(key);
@@ -194,7 +192,7 @@ impl Server {
         drop(fds);
         self.gpu.unpark();
         if poked {
-            // Not readable any more only if somebody else read it, and nobody does.
+            // Only this thread reads the eventfd, so it is readable.
             let _ = self.poke.read();
         }
         Ok(awake)
@@ -210,193 +208,5 @@ impl Server {
                 Err(error) => tracing::warn!("a connection failed at once: {error}"),
             }
         }
-    }
-
-    /// Answers everything that a peer has asked.
-    fn serve(&mut self, key: u64) {
-        let stays = self.serve_all(key).unwrap_or_else(|error| {
-            let pid = self.peers.get(&key).map_or(0, |peer| peer.pid);
-            tracing::warn!("connection of process {pid} closed: {error}");
-            false
-        });
-        if !stays {
-            self.hang_up(key);
-        }
-    }
-
-    fn serve_all(&mut self, key: u64) -> io::Result<bool> {
-        let Some(peer) = self.peers.get_mut(&key) else { return Ok(true) };
-        let stays = peer.receive()?;
-        while let Some(request) = self.peers.get_mut(&key).map_or(Ok(None), Peer::request)? {
-            if let Request::Hello { version, label } = request {
-                self.hello(key, version, &label)?;
-                continue;
-            }
-            if let Request::OpenControl = request {
-                self.open_control(key)?;
-                continue;
-            }
-            let who = (key, self.peers.get(&key).map_or(u32::MAX, |peer| peer.uid));
-            match request {
-                Request::Lock { pid, timeout_ms } => {
-                    self.locks.lock(&self.gpu, who, pid, timeout_ms, monotonic_ns());
-                    continue;
-                }
-                Request::Unlock { pid } => {
-                    self.locks.unlock(&self.gpu, who, pid, monotonic_ns());
-                    continue;
-                }
-                _ => {}
-            }
-            let is_locked_out = request.needs_driver() && self.gpu.rm.busy_until() > monotonic_ns();
-            let answer = self.answer(key, request);
-            if is_locked_out {
-                self.locks.answer(self.gpu.rm.busy_until(), key, answer);
-                continue;
-            }
-            if let Some(peer) = self.peers.get_mut(&key) {
-                peer.answer(&answer)?;
-            }
-        }
-        Ok(stays)
-    }
-
-    fn hello(&mut self, key: u64, version: u32, label: &str) -> io::Result<()> {
-        let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
-        if version != VERSION || peer.said_hello {
-            let why = format!("hello with version {version}, the daemon's is {VERSION}, and it is said once");
-            return peer.answer(&Answer::Refused { why });
-        }
-        if let Some(fault) = self.gpu.fault.filter(Fault::stops_work) {
-            return peer.answer(&Answer::Refused { why: format!("out of order since Xid {}", fault.xid) });
-        }
-        let (region, fd) = Region::create()?;
-        peer.said_hello = true;
-        let info = info(&self.gpu);
-        peer.answer_with(&Answer::Gpu(info), &[fd.as_fd(), self.poke.as_fd()])?;
-        self.gpu.attach(key, (peer.pid, peer.uid), label, region);
-        Ok(())
-    }
-
-    fn open_control(&mut self, key: u64) -> io::Result<()> {
-        let opened = self.gpu.open_control(key);
-        let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
-        match opened {
-            Ok(file) => peer.answer_with(&Answer::Done, &[file.as_fd()]),
-            Err(error) => {
-                peer.answer(&Answer::Refused { why: format!("no file of the control device: {error}") })
-            }
-        }
-    }
-
-    fn answer(&mut self, key: u64, request: Request) -> Answer {
-        let refused = |why: &str| Answer::Refused { why: why.to_owned() };
-        let engine = &mut self.gpu.engine;
-        match request {
-            Request::Gpu => return Answer::Gpu(info(&self.gpu)),
-            Request::Ledger => return Answer::Ledger(Box::new(engine.ledger())),
-            Request::Window { from_ns, to_ns } => {
-                return Answer::Window(engine.account().window(from_ns, to_ns));
-            }
-            Request::Timeline { from_ns, to_ns } => {
-                return Answer::Timeline(engine.account().timeline(from_ns, to_ns));
-            }
-            Request::Inject { xid } => {
-                self.inject(xid);
-                return Answer::Done;
-            }
-            Request::Heal => {
-                self.gpu.fault = None;
-                return Answer::Done;
-            }
-            Request::Listen => {
-                if let Some(peer) = self.peers.get_mut(&key) {
-                    peer.listens = true;
-                }
-                return Answer::Done;
-            }
-            Request::LockState { pid } => {
-                return match self.gpu.lock_state(pid) {
-                    Some((_, is_locked)) => Answer::Number(is_locked.into()),
-                    None => Answer::NotLocked(LockFailure::NoSuchProcess),
-                };
-            }
-            Request::Memory => {
-                return Answer::Memory {
-                    free: engine.account().free_bytes(),
-                    total: self.gpu.config.gpu.memory_bytes,
-                };
-            }
-            _ => {}
-        }
-        let Some(owner): Option<OwnerId> = self.gpu.tenant(key).map(|tenant| tenant.owner) else {
-            return refused("say hello first");
-        };
-        let account = self.gpu.engine.account_mut();
-        match request {
-            Request::Allocate { bytes } if account.allocate(owner, bytes) => Answer::Done,
-            Request::Allocate { .. } => Answer::OutOfMemory,
-            Request::Free { bytes } => {
-                account.free(owner, bytes);
-                Answer::Done
-            }
-            Request::Name { name } => Answer::Number(account.name(owner, &name) as u64),
-            Request::OpenContext { .. } if !self.gpu.takes(key) => Answer::Unavailable,
-            Request::OpenContext { control } => {
-                self.gpu.open_context(key, control).map_or(Answer::OutOfMemory, Answer::Number)
-            }
-            Request::CloseContext { group } if self.gpu.close_context(key, group) => Answer::Done,
-            Request::CloseContext { .. } => refused("no such context"),
-            Request::AddGraph { nodes } => {
-                self.gpu.add_graph(key, nodes).map_or_else(|| refused("not a graph"), Answer::Number)
-            }
-            Request::DropGraph { graph } => {
-                self.gpu.drop_graph(key, graph);
-                Answer::Done
-            }
-            _ => refused("out of place"),
-        }
-    }
-
-    /// Something goes wrong: those who listen are told, and whoever used the GPU may lose it.
-    fn inject(&mut self, xid: u64) {
-        let new = Fault::of_xid(xid);
-        let stops_work = new.is_some_and(|fault| fault.stops_work());
-        // A lesser fault does not make a GPU work again.
-        let is_worse = stops_work || !self.gpu.fault.is_some_and(|fault| fault.stops_work());
-        self.gpu.fault = new.filter(|_| is_worse).or(self.gpu.fault);
-        let keys: Vec<u64> = self.peers.keys().copied().collect();
-        for key in keys {
-            let Some(peer) = self.peers.get_mut(&key) else { continue };
-            let is_deaf = peer.listens && peer.answer(&Answer::Xid { code: xid }).is_err();
-            if is_deaf || (stops_work && peer.said_hello) {
-                self.hang_up(key);
-            }
-        }
-    }
-
-    fn hang_up(&mut self, key: u64) {
-        if self.peers.remove(&key).is_some() {
-            self.locks.cancel(&self.gpu, key);
-            self.gpu.detach(key);
-        }
-    }
-}
-
-fn info(gpu: &Gpu) -> GpuInfo {
-    let config = &gpu.config;
-    GpuInfo {
-        name: config.gpu.name.clone(),
-        uuid: config.uuid(),
-        memory_bytes: config.gpu.memory_bytes,
-        pci: config.pci(),
-        numa: config.gpu.numa,
-        links: config.gpu.links.clone(),
-        is_mig: config.gpu.is_mig,
-        has_mem_ops: config.gpu.has_mem_ops,
-        driver_version: config.gpu.driver_version.clone(),
-        compute_mode: config.gpu.compute_mode,
-        is_mps: config.gpu.is_mps,
-        fault: gpu.fault,
     }
 }

@@ -50,7 +50,7 @@ impl Process {
 }
 
 #[test]
-fn a_process_runs_kernels_and_the_ledger_tells_of_it_after_its_end() {
+fn ledger_keeps_the_kernels_of_an_ended_process() {
     let bench = daemon();
     let process = bench.process("me");
     let stream = process.stream(StreamKind::Blocking);
@@ -90,12 +90,12 @@ fn memory_is_counted_to_the_byte_across_processes() {
     assert_eq!((bench.row("a").memory_bytes, bench.row("b").memory_bytes), (free - 11, 11));
     drop(a);
     assert_eq!(bench.row("b").memory_bytes, 11);
-    // The end of `a` is seen with the next look at the ledger.
+    // The next reading of the ledger shows the end of `a`.
     assert_eq!(b.gpu.memory().unwrap().0, total - crate::params::CONTEXT_BYTES - 11);
 }
 
 #[test]
-fn what_a_dead_process_had_queued_is_dropped_and_the_others_go_on() {
+fn queued_work_of_a_dead_process_is_dropped_and_others_continue() {
     let bench = daemon();
     let (a, b) = (bench.process("a"), bench.process("b"));
     let (busy, mine) = (a.stream(StreamKind::NonBlocking), b.stream(StreamKind::NonBlocking));
@@ -111,7 +111,7 @@ fn what_a_dead_process_had_queued_is_dropped_and_the_others_go_on() {
 }
 
 #[test]
-fn effects_follow_the_order_that_events_make_between_streams() {
+fn effects_follow_the_event_order_between_streams() {
     let bench = daemon();
     let process = bench.process("me");
     let (first, second) = (process.stream(StreamKind::NonBlocking), process.stream(StreamKind::NonBlocking));
@@ -130,7 +130,7 @@ fn effects_follow_the_order_that_events_make_between_streams() {
 }
 
 #[test]
-fn an_event_has_the_time_at_which_its_stream_came_to_it() {
+fn event_has_the_time_at_which_its_stream_reached_it() {
     let bench = daemon();
     let process = bench.process("me");
     let stream = process.stream(StreamKind::NonBlocking);
@@ -145,7 +145,7 @@ fn an_event_has_the_time_at_which_its_stream_came_to_it() {
 }
 
 #[test]
-fn a_full_stream_makes_the_launch_wait_and_loses_nothing() {
+fn full_stream_makes_the_launch_wait_and_loses_nothing() {
     let bench = daemon();
     let process = bench.process("me");
     let stream = process.stream(StreamKind::NonBlocking);
@@ -157,7 +157,7 @@ fn a_full_stream_makes_the_launch_wait_and_loses_nothing() {
 }
 
 #[test]
-fn a_stream_that_is_let_go_finishes_and_its_place_is_used_again() {
+fn closed_stream_finishes_and_its_slot_is_reused() {
     let bench = daemon();
     let process = bench.process("me");
     for _ in 0..20_000 {
@@ -170,7 +170,7 @@ fn a_stream_that_is_let_go_finishes_and_its_place_is_used_again() {
 }
 
 #[test]
-fn a_graph_runs_as_one_command_and_counts_its_kernels() {
+fn graph_runs_as_one_command_and_counts_its_kernels() {
     let bench = daemon();
     let process = bench.process("me");
     let stream = process.stream(StreamKind::Blocking);
@@ -214,7 +214,7 @@ fn many_threads_launch_and_wait_at_the_same_time() {
 }
 
 #[test]
-fn a_host_command_holds_its_stream_until_it_is_told() {
+fn host_command_stops_its_stream_until_host_done() {
     let bench = daemon();
     let process = bench.process("me");
     let stream = process.stream(StreamKind::NonBlocking);
@@ -229,7 +229,7 @@ fn a_host_command_holds_its_stream_until_it_is_told() {
 }
 
 #[test]
-fn what_is_told_holds_from_when_it_happened() {
+fn notification_applies_from_the_time_of_its_cause() {
     let bench = daemon();
     let process = bench.process("me");
     let stream = process.stream(StreamKind::NonBlocking);
@@ -255,7 +255,7 @@ fn what_is_told_holds_from_when_it_happened() {
 }
 
 #[test]
-fn a_client_whose_daemon_has_gone_is_told_so_instead_of_waiting_for_ever() {
+fn client_of_an_ended_daemon_gets_an_error_instead_of_waiting() {
     let bench = daemon();
     let process = bench.process("me");
     let stream = process.stream(StreamKind::NonBlocking);
@@ -264,7 +264,7 @@ fn a_client_whose_daemon_has_gone_is_told_so_instead_of_waiting_for_ever() {
     drop(bench);
     assert!(matches!(process.gpu.wait_for(mark), Err(GpuError::Gone(_))));
     assert!(matches!(process.gpu.allocate(1), Err(GpuError::Gone(_))));
-    // More than the ring holds, over several streams: nothing waits for room that nobody makes.
+    // More than the ring holds, over several streams, so that a call without the daemon would wait for room.
     for _ in 0..20 {
         let stream = process.stream(StreamKind::NonBlocking);
         (0..500).for_each(|_| drop(stream.submit(process.kernel(1), None)));
@@ -288,14 +288,14 @@ fn shares_and_gaps_can_be_read_from_the_timeline() {
     assert_eq!((timeline.len(), timeline[0].start_ns, timeline[0].pid), (1, first, row.pid));
 }
 
-/// What a listener has heard by now, without waiting.
-fn heard(listener: &mut client::Listener) -> Option<client::Heard> {
+/// The event that a listener has by now, without waiting.
+fn poll_event(listener: &mut client::Listener) -> Option<client::ListenerEvent> {
     let all = std::slice::from_mut(listener);
-    client::wait_any(all, std::time::Duration::ZERO).unwrap().map(|(_, heard)| heard)
+    client::wait_any(all, std::time::Duration::ZERO).unwrap().map(|(_, event)| event)
 }
 
 #[test]
-fn those_who_listen_hear_every_xid_and_a_programs_own_fault_leaves_nothing() {
+fn listeners_receive_every_xid_and_program_faults_leave_the_gpu_healthy() {
     let bench = daemon();
     let socket = bench.handle.socket();
     client::inject(socket, 31).unwrap();
@@ -304,8 +304,8 @@ fn those_who_listen_hear_every_xid_and_a_programs_own_fault_leaves_nothing() {
     client::inject(socket, 13).unwrap();
     client::inject(socket, 94).unwrap();
     for listener in &mut listeners {
-        let all: Vec<_> = std::iter::from_fn(|| heard(listener)).collect();
-        assert_eq!(all, [client::Heard::Xid(13), client::Heard::Xid(94)]);
+        let all: Vec<_> = std::iter::from_fn(|| poll_event(listener)).collect();
+        assert_eq!(all, [client::ListenerEvent::Xid(13), client::ListenerEvent::Xid(94)]);
     }
     let fault = client::gpu_info(socket).unwrap().fault.unwrap();
     assert_eq!((fault.xid, fault.recovery_action()), (94, 4));
@@ -315,7 +315,7 @@ fn those_who_listen_hear_every_xid_and_a_programs_own_fault_leaves_nothing() {
 }
 
 #[test]
-fn a_lost_gpu_is_lost_to_its_processes_and_takes_no_new_ones_until_it_is_healed() {
+fn lost_gpu_fails_its_processes_and_refuses_new_ones_until_healed() {
     let bench = daemon();
     let socket = bench.handle.socket();
     let process = bench.process("me");
@@ -334,16 +334,16 @@ fn a_lost_gpu_is_lost_to_its_processes_and_takes_no_new_ones_until_it_is_healed(
 }
 
 #[test]
-fn a_listener_is_told_that_the_daemon_has_gone() {
+fn listener_is_notified_when_the_daemon_ends() {
     let bench = daemon();
     let mut listener = client::Listener::open(bench.handle.socket()).unwrap();
-    assert_eq!(heard(&mut listener), None);
+    assert_eq!(poll_event(&mut listener), None);
     drop(bench);
-    assert_eq!(heard(&mut listener), Some(client::Heard::Gone));
+    assert_eq!(poll_event(&mut listener), Some(client::ListenerEvent::Disconnected));
 }
 
 #[test]
-fn everybody_may_use_the_socket() {
+fn socket_is_usable_by_every_user() {
     use std::os::unix::fs::PermissionsExt;
     let bench = daemon();
     let mode = std::fs::metadata(bench.handle.socket()).unwrap().permissions().mode();
@@ -351,7 +351,7 @@ fn everybody_may_use_the_socket() {
 }
 
 #[test]
-fn a_label_is_the_sum_of_its_processes_and_its_peak_is_that_of_the_sum() {
+fn label_sums_its_processes_and_its_peak_is_that_of_the_sum() {
     let bench = daemon();
     let (a, b) = (bench.process("pod"), bench.process("pod"));
     a.gpu.allocate(100).unwrap();

@@ -1,4 +1,4 @@
-//! The engine's books: use per process, memory, and who had the GPU when.
+//! The engine's accounts: use per process, memory, and the timeline of the GPU's use.
 
 use super::OwnerId;
 use crate::ledger::{GpuLedger, Interval, LabelLedger, Ledger, ProcessLedger, Window};
@@ -18,7 +18,7 @@ struct Owner {
     names: Vec<Name>,
 }
 
-/// The books.
+/// The accounts.
 #[derive(Debug, Default)]
 pub struct Account {
     owners: Vec<Owner>,
@@ -40,7 +40,7 @@ impl Account {
         OwnerId(self.owners.len() - 1)
     }
 
-    /// The process has gone; its row stays, and its memory until [`release`](Self::release).
+    /// The process has ended. Its row stays, and its memory until [`release`](Self::release).
     pub(super) fn end(&mut self, owner: OwnerId) {
         self.owners[owner.0].row.ended = true;
     }
@@ -73,7 +73,7 @@ impl Account {
         self.owners[owner.0].names.len()
     }
 
-    /// Takes device memory; false, and nothing taken, when there is not so much left.
+    /// Takes device memory. Returns `false`, and takes nothing, if not enough is left.
     #[must_use]
     pub fn allocate(&mut self, owner: OwnerId, bytes: u64) -> bool {
         if bytes > self.free_bytes() {
@@ -89,7 +89,7 @@ impl Account {
         true
     }
 
-    /// Gives device memory back, at most what the owner has.
+    /// Returns device memory, at most what the owner has.
     pub fn free(&mut self, owner: OwnerId, bytes: u64) {
         let row = &mut self.owners[owner.0].row;
         let bytes = bytes.min(row.memory_bytes);
@@ -99,7 +99,7 @@ impl Account {
         *now -= bytes;
     }
 
-    /// Takes what a context needs; false when there is not so much left.
+    /// Takes the memory of a context; `false` if not enough is left.
     #[must_use]
     pub fn open_context(&mut self, owner: OwnerId, bytes: u64) -> bool {
         if bytes > self.free_bytes() {
@@ -110,7 +110,7 @@ impl Account {
         true
     }
 
-    /// Gives back what a context took.
+    /// Returns the memory of a context.
     pub fn close_context(&mut self, owner: OwnerId, bytes: u64) {
         let row = &mut self.owners[owner.0].row;
         let bytes = bytes.min(row.context_bytes);
@@ -118,7 +118,7 @@ impl Account {
         self.gpu.memory_used -= bytes;
     }
 
-    /// Bytes that nobody uses.
+    /// Free bytes.
     pub fn free_bytes(&self) -> u64 {
         self.gpu.memory_total - self.gpu.memory_used
     }
@@ -219,7 +219,7 @@ impl Account {
         labels
     }
 
-    /// Who had the GPU when, from `from` to `to`, cut at both.
+    /// The intervals in which each process had the GPU, cut at `from` and `to`.
     pub fn timeline(&self, from: u64, to: u64) -> Vec<Interval> {
         let begin = self.intervals.partition_point(|interval| interval.end_ns <= from);
         let inside = self.intervals.range(begin..).take_while(|interval| interval.start_ns < to);

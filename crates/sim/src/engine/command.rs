@@ -1,4 +1,4 @@
-//! What can be put into a stream, and the names of the things in the engine.
+//! Commands of a stream, and the identifiers of the engine.
 
 use super::Condition;
 use crate::params;
@@ -173,7 +173,7 @@ pub enum Command {
     Work(Work),
     /// Several, as one.
     Graph(Arc<Graph>),
-    /// Tells when the stream got here: [`super::Record`] with this tag.
+    /// Reports when the stream got here: [`super::Record`] with this tag.
     Record {
         /// Free for the caller.
         tag: u64,

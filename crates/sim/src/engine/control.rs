@@ -1,4 +1,4 @@
-//! What can be done to a context from outside, now or at a time to come.
+//! Controls of a context from outside, at once or at a later time.
 
 use super::{Access, Engine, GroupId, OwnerId, Switches};
 use crate::ledger::{GroupLedger, Ledger};
@@ -29,8 +29,8 @@ impl Controls {
 }
 
 impl Engine {
-    /// Does something to a context at a time; what lies in the past of the timeline is done at once. Controls take
-    /// effect in the order of their times, and of the calls where these are equal.
+    /// Applies a control to a context at a time; at once if that lies in the past of the timeline. Controls take
+    /// effect in the order of their times, and in the order of the calls where times are equal.
     pub fn control_at(&mut self, at_ns: u64, group: GroupId, control: Control) {
         if at_ns <= self.now {
             self.control(group, control);
@@ -48,7 +48,7 @@ impl Engine {
                 if let Some(group) = self.runlist.groups.get_mut(&group) {
                     group.access = access;
                     if access == Access::Enabled {
-                        self.to_look_at.extend(group.kept_back.drain(..));
+                        self.to_check.extend(group.suspended.drain(..));
                     }
                 }
             }
@@ -66,7 +66,7 @@ impl Engine {
         self.control(group, Control::Timeslice(ns));
     }
 
-    /// The controls whose time has come.
+    /// Applies the controls that are due.
     pub(super) fn control_due(&mut self) {
         while let Some(first) = self.controls.due.first_entry().filter(|first| first.key().0 <= self.now) {
             let (group, control) = first.remove();
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// A process has gone: its row stays, and so does its memory in the books until it is released there.
+    /// A process has ended. Its row stays, and so does its memory until it is released.
     pub fn end(&mut self, owner: OwnerId) {
         self.account.end(owner);
         self.words.forget(owner);

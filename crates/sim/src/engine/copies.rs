@@ -1,9 +1,9 @@
-//! The copy engines: one copy at a time each, in order of readiness, whosever it is.
+//! The copy engines: each makes one copy at a time, in order of readiness, for all contexts.
 
 use super::{CopyEngine, GroupId, StreamId};
 use std::collections::VecDeque;
 
-/// A copy, and whose it is.
+/// A copy and its context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Copy {
     pub(super) group: GroupId,

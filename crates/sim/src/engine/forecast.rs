@@ -1,4 +1,4 @@
-//! How early a command can be done: what a daemon sleeps until.
+//! Forecast: the earliest time at which a command can be done, until which a daemon may sleep.
 
 use super::stream::Progress;
 use super::{Access, Command, Engine, GroupId, StreamId};
@@ -6,7 +6,7 @@ use super::{Access, Command, Engine, GroupId, StreamId};
 impl Engine {
     /// The least time until a group's kernels can go on.
     fn least_wait(&self, group: GroupId) -> u64 {
-        // What a control changes when it takes effect is not looked at beforehand.
+        // The forecast ends at the next control, because a control may change it.
         let until_control = self.controls.next_event().map(|at| at.saturating_sub(self.now));
         match self.runlist.least_wait(group, self.now) {
             Some(wait) => until_control.map_or(wait, |control| wait.min(control)),
@@ -28,17 +28,17 @@ impl Engine {
                     ns = ns.max(op.arrival.saturating_sub(self.now));
                     op.command.least_ns()
                 }
-                // Of what has begun only the time of a kernel is known without looking further.
+                // Of the commands in progress, only a kernel's time is known directly.
                 Progress::Begun { .. } => {
                     let mine = running.into_iter().flatten().find(|running| running.task.stream == id);
                     mine.filter(|mine| matches!(op.command, Command::Work(_)) && mine.task.hold.is_none())
                         .map_or(0, |running| running.left_ns)
                 }
             };
-            let is_kept_back = is_stopped && matches!(op.progress, Progress::Waiting);
-            let wait = if op.command.needs_slice() || is_kept_back { wait } else { 0 };
+            let is_suspended = is_stopped && matches!(op.progress, Progress::Waiting);
+            let wait = if op.command.needs_slice() || is_suspended { wait } else { 0 };
             ns = match (&op.command, &op.progress) {
-                // Which of a graph's nodes wait for the slice is not looked at: some of it may go on without.
+                // Which of a graph's nodes wait for the time slice is not examined: some may run without it.
                 (Command::Graph(_), Progress::Waiting) => ns.saturating_add(left).max(wait),
                 (Command::Graph(_), Progress::Begun { .. }) => ns,
                 _ => ns.max(wait).saturating_add(left),

@@ -4,7 +4,7 @@ use super::{Condition, OwnerId, StreamId, StreamKind};
 use crate::params;
 use std::collections::{BTreeSet, VecDeque};
 
-/// A piece of work for the multiprocessors, and whose it is.
+/// A piece of work for the multiprocessors, and its context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Task {
     pub(super) stream: StreamId,
@@ -41,11 +41,11 @@ pub(super) struct Running {
 /// Whether a group may have the multiprocessors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// It takes its turns.
+    /// The group runs in its time slices.
     Enabled,
-    /// What runs may end; nothing else of it begins.
+    /// Running kernels may end; no other begins.
     Draining,
-    /// Nothing of it runs, and what ran has been taken off.
+    /// Nothing of the group runs; its running kernels have been taken off.
     Stopped,
 }
 
@@ -71,8 +71,8 @@ pub(super) struct Group {
     /// Begin when there is room, in this order.
     pub(super) ready: VecDeque<Task>,
     pub(super) running: Vec<Running>,
-    /// Streams whose next command is kept back because the group may not run.
-    pub(super) kept_back: Vec<StreamId>,
+    /// Streams whose next command is suspended because the group may not run.
+    pub(super) suspended: Vec<StreamId>,
     /// Of it nothing runs but kernels that poll, and nothing is pending behind them, since then.
     pub(super) alone_since: Option<u64>,
     /// It was taken off with kernels left: they have to get going again.
@@ -93,7 +93,7 @@ impl Group {
             access: Access::Enabled,
             ready: VecDeque::new(),
             running: Vec::new(),
-            kept_back: Vec::new(),
+            suspended: Vec::new(),
             alone_since: None,
             is_stalled: false,
             switches: Switches::default(),
@@ -126,13 +126,13 @@ impl Group {
         }
     }
 
-    /// Puts a task behind those of its priority.
+    /// Appends a task to those of its priority.
     pub(super) fn push(&mut self, task: Task) {
         let place = self.ready.partition_point(|other| other.priority <= task.priority);
         self.ready.insert(place, task);
     }
 
-    /// Lets ready tasks begin while there is room, and returns the number of those that were running before.
+    /// Starts ready tasks while there is room. Returns the number of tasks that were running before.
     pub(super) fn dispatch(&mut self, now: u64) -> usize {
         if self.access != Access::Enabled {
             return self.running.len();

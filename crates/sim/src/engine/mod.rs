@@ -65,14 +65,14 @@ pub struct Engine {
     /// First commands of streams that the GPU cannot see yet.
     arrivals: BinaryHeap<Reverse<(u64, u64, StreamId)>>,
     /// Streams whose first command may begin.
-    to_look_at: VecDeque<StreamId>,
+    to_check: VecDeque<StreamId>,
     advanced: Vec<Advanced>,
     records: Vec<Record>,
     next_id: u64,
 }
 
 impl Engine {
-    /// A GPU with this much memory, whose timeline begins at `now`.
+    /// A GPU with `memory_bytes` of memory, whose timeline begins at `now`.
     pub fn new(memory_bytes: u64, now: u64) -> Self {
         Self {
             now,
@@ -83,7 +83,7 @@ impl Engine {
             controls: Controls::default(),
             words: Words::default(),
             arrivals: BinaryHeap::new(),
-            to_look_at: VecDeque::new(),
+            to_check: VecDeque::new(),
             advanced: Vec::new(),
             records: Vec::new(),
             next_id: 0,
@@ -95,12 +95,12 @@ impl Engine {
         self.now
     }
 
-    /// The books.
+    /// The accounts.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// The books, to open rows and count memory.
+    /// The accounts, to open rows and count memory.
     pub fn account_mut(&mut self) -> &mut Account {
         &mut self.account
     }
@@ -151,14 +151,14 @@ impl Engine {
         }
     }
 
-    /// A stream that is gone holds nobody.
+    /// A removed stream no longer stops another one.
     fn forget(&mut self, id: StreamId) {
         if let Some(mut stream) = self.streams.remove(&id) {
             if let Some(group) = self.runlist.groups.get_mut(&stream.group) {
                 group.of_kind(stream.kind).remove(&id);
             }
             stream.completed = u64::MAX;
-            self.to_look_at.extend(stream.released());
+            self.to_check.extend(stream.released());
         }
     }
 
@@ -174,9 +174,10 @@ impl Engine {
         groups.all(|group| group.streams().all(is_empty))
     }
 
-    /// Puts a command, submitted at `at_ns`, into a stream and returns its number; none if there is no such stream.
+    /// Puts a command, submitted at `at_ns`, into a stream. Returns its number, or `None` if the stream does not
+    /// exist.
     ///
-    /// What is submitted in the past of the timeline counts as submitted at its present.
+    /// A time in the past of the timeline counts as its present.
     pub fn submit(&mut self, id: StreamId, at_ns: u64, command: Command) -> Option<u64> {
         let mut dependencies = self.default_stream_order(id)?;
         let takes_time = !matches!(command, Command::Wait { .. });
@@ -193,7 +194,7 @@ impl Engine {
             self.account.submitted(group.owner, kernels);
         }
         if stream.queue.len() == 1 {
-            self.to_look_at.push_back(id);
+            self.to_check.push_back(id);
         }
         Some(seq)
     }
@@ -214,7 +215,7 @@ impl Engine {
         Some(others.iter().filter_map(unfinished).collect())
     }
 
-    /// The host function that a stream is held by has returned.
+    /// The host function for which the stream is stopped has returned.
     pub fn host_done(&mut self, id: StreamId, seq: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(op) = stream.queue.front_mut() else { return };
@@ -228,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// When something happens next, if nobody submits anything.
+    /// The time of the next event if nothing further is submitted.
     pub fn next_event(&mut self) -> Option<u64> {
         self.settle();
         let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
@@ -250,7 +251,7 @@ impl Engine {
             self.mem_ops_due();
             self.control_due();
             while let Some(Reverse((_, _, id))) = self.arrivals.pop_if_due(self.now) {
-                self.to_look_at.push_back(id);
+                self.to_check.push_back(id);
             }
         }
         self.elapse(to.max(self.now));
@@ -274,7 +275,7 @@ impl Engine {
 
     /// Begins everything that can begin at this time.
     fn settle(&mut self) {
-        while let Some(id) = self.to_look_at.pop_front() {
+        while let Some(id) = self.to_check.pop_front() {
             self.look_at(id);
         }
         self.note_lone_hold();
@@ -287,7 +288,7 @@ impl Engine {
         }
         if !changes.holds.is_empty() {
             self.holds_began(&changes.holds);
-            // What has begun alone may have to yield.
+            // Work that began alone may have to give way.
             self.settle();
         }
     }
@@ -319,7 +320,7 @@ impl Engine {
     }
 }
 
-/// Taking what is due out of a heap of times.
+/// Takes due entries from a heap of times.
 trait PopIfDue {
     fn pop_if_due(&mut self, now: u64) -> Option<Reverse<(u64, u64, StreamId)>>;
 }

@@ -8,7 +8,7 @@ use crate::params;
 use std::cmp::Reverse;
 
 impl Engine {
-    /// Begins the first command of a stream if nothing holds it.
+    /// Begins the first command of a stream if nothing prevents it.
     pub(super) fn look_at(&mut self, id: StreamId) {
         let completed_of = |id: &StreamId| self.streams.get(id).map_or(u64::MAX, |stream| stream.completed);
         let Some(op) = self.streams.get(&id).and_then(|stream| stream.queue.front()) else { return };
@@ -23,7 +23,7 @@ impl Engine {
         }
         let holding = op.dependencies.iter().find(|(other, seq)| completed_of(other) < *seq).copied();
         match holding {
-            None if self.is_kept_back(id) => {}
+            None if self.is_suspended(id) => {}
             None => self.begin(id),
             Some((other, seq)) => {
                 if let Some(other) = self.streams.get_mut(&other) {
@@ -33,12 +33,12 @@ impl Engine {
         }
     }
 
-    /// Whether a stream's group may not run; its command is looked at again when it may.
-    fn is_kept_back(&mut self, id: StreamId) -> bool {
+    /// Whether a stream's group may not run. Its command is checked again when the group may.
+    fn is_suspended(&mut self, id: StreamId) -> bool {
         let Some(stream) = self.streams.get(&id) else { return false };
         let group = self.runlist.groups.get_mut(&stream.group);
         let Some(group) = group.filter(|group| group.access != Access::Enabled) else { return false };
-        group.kept_back.push(id);
+        group.suspended.push(id);
         true
     }
 
@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Kernels that poll have begun: what they wait for may be there already.
+    /// Polling kernels have begun: the words that they wait for may already be set.
     pub(super) fn holds_began(&mut self, holds: &[Task]) {
         for (task, hold) in holds.iter().filter_map(|task| Some((task, task.hold?))) {
             self.records.push(Record { stream: task.stream, tag: hold.times[0], at_ns: self.now });
@@ -136,7 +136,7 @@ impl Engine {
         self.complete_if_done(id);
     }
 
-    /// Counts a node of the first command as done and begins those that waited for it.
+    /// Counts a node of the first command as done and begins the nodes that waited for it.
     fn node_done(&mut self, id: StreamId, node: usize) {
         let Some(op) = self.streams.get_mut(&id).and_then(|stream| stream.queue.front_mut()) else { return };
         let Progress::Begun { left, indegrees } = &mut op.progress else { return };
@@ -162,9 +162,9 @@ impl Engine {
         let Some(op) = stream.queue.pop_front_if(done) else { return };
         stream.completed = op.seq;
         self.advanced.push(Advanced { stream: id, seq: op.seq });
-        self.to_look_at.extend(stream.released());
+        self.to_check.extend(stream.released());
         if !stream.queue.is_empty() {
-            self.to_look_at.push_back(id);
+            self.to_check.push_back(id);
         } else if stream.closed {
             self.forget(id);
         }

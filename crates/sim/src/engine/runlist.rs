@@ -1,38 +1,39 @@
-//! The runlist: which context has the multiprocessors, for how long, and what changing it costs.
+//! The runlist: which context has the multiprocessors, for how long, and what a context switch costs.
 //!
-//! Contexts take turns, a time slice each, as long as more than one has kernels. A context without kernels is passed
-//! over at once. A context that is taken off keeps its kernels where they are and goes on with them later: they need a
-//! while of its slice to get going again, so of several contexts with slices shorter than that none gets anywhere.
+//! As long as more than one context has kernels, they run in turn, each for its time slice. A context without kernels is skipped at
+//! once. A context that is taken off keeps its kernels where they are and continues them later. Restarting them takes part of its
+//! slice, so contexts with slices shorter than that make no progress beside each other.
 
 use super::group::{Access, Group, Task};
 use super::{GroupId, OwnerId};
 use crate::params;
 use std::collections::BTreeMap;
 
-/// Who has the multiprocessors.
+/// Which context has the multiprocessors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Front {
-    /// Nobody wants them.
+    /// No context has work.
     Idle,
-    /// A context runs; its slice began at `slice_start`, its kernels make progress from `warm_at` on, and if somebody else
-    /// waits the slice ends at `ends`, and at `yields` if until then it does nothing but poll.
+    /// A context runs. Its slice began at `slice_start`, and its kernels make progress from `warm_at` on. If another
+    /// context waits, the slice ends at `ends`, or at `yields` if until then it only polls.
     Running { group: GroupId, slice_start: u64, warm_at: u64, ends: Option<u64>, yields: Option<u64> },
-    /// Nobody runs until `until`, then `to` does, if there is one. Getting its kernels going comes on top if `is_cold`.
+    /// No context runs until `until`; then `to` does, if there is one. If `is_cold`, the time to restart its kernels
+    /// is added.
     Switching { to: Option<GroupId>, until: u64, is_cold: bool },
 }
 
-/// All contexts, and which of them is on.
+/// All contexts, and which of them is running.
 #[derive(Debug)]
 pub(super) struct Runlist {
     pub(super) groups: BTreeMap<GroupId, Group>,
     pub(super) front: Front,
-    /// Whose state is on the GPU.
+    /// The context whose state is on the GPU.
     resident: Option<GroupId>,
-    /// Who was on last: the turn goes on behind it.
+    /// The context that ran last: the next one in the list follows.
     last: Option<GroupId>,
 }
 
-/// What became of the runlist in one look at it.
+/// Changes of the runlist in one step.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Tasks of this owner began.
@@ -48,7 +49,7 @@ impl Runlist {
         Self { groups: BTreeMap::new(), front: Front::Idle, resident: None, last: None }
     }
 
-    /// When the front changes by itself next.
+    /// The time of the next change without outside influence.
     pub(super) fn next_event(&self, now: u64) -> Option<u64> {
         match self.front {
             Front::Idle => None,
@@ -63,7 +64,7 @@ impl Runlist {
         }
     }
 
-    /// Whether the GPU is switching at `now`: somebody is on their way, and nobody gets on.
+    /// Whether the GPU switches contexts at `now`.
     pub(super) fn is_switching(&self, now: u64) -> bool {
         match self.front {
             Front::Idle => false,
@@ -72,7 +73,7 @@ impl Runlist {
         }
     }
 
-    /// Whose kernels are on.
+    /// The context whose kernels run.
     pub(super) fn on(&self) -> Option<GroupId> {
         match self.front {
             Front::Running { group, .. } => Some(group),
@@ -80,12 +81,12 @@ impl Runlist {
         }
     }
 
-    /// Whether a group's kernels are on.
+    /// Whether a group's kernels are running.
     pub(super) fn is_on(&self, id: GroupId) -> bool {
         self.on() == Some(id)
     }
 
-    /// Who has something that may run; each once.
+    /// The owners that have something to run, each once.
     pub(super) fn owners(&self) -> impl Iterator<Item = OwnerId> + use<> {
         let runnable = self.groups.values().filter(|group| group.is_runnable());
         let mut owners: Vec<OwnerId> = runnable.map(|group| group.owner).collect();
@@ -94,7 +95,7 @@ impl Runlist {
         owners.into_iter()
     }
 
-    /// Time passes, and nothing happens in it. Returns the owner who ran, or none.
+    /// Advances the time; nothing else happens in it. Returns the owner that ran, if any.
     pub(super) fn elapse(&mut self, now: u64, ns: u64) -> Option<OwnerId> {
         if self.is_switching(now) {
             return None;
@@ -128,7 +129,7 @@ impl Runlist {
         }
     }
 
-    /// Sets a group's slice; it holds from the slice that is running.
+    /// Sets a group's time slice; applies to the running slice too.
     pub(super) fn set_timeslice(&mut self, id: GroupId, ns: u64) {
         if let Some(group) = self.groups.get_mut(&id) {
             group.timeslice_ns = ns.max(1);
@@ -140,7 +141,7 @@ impl Runlist {
         }
     }
 
-    /// Ends the slice of the group that is on, if it is this one.
+    /// Ends the slice of the running group, if it is this one.
     pub(super) fn preempt(&mut self, id: GroupId, now: u64) -> Changes {
         if !self.is_on(id) || self.groups.get(&id).is_none_or(|group| group.running.is_empty()) {
             return Changes::default();
@@ -150,7 +151,7 @@ impl Runlist {
         Changes { switched: true, ..Changes::default() }
     }
 
-    /// A word has changed: what polls it and has found it ends.
+    /// Ends the polling kernels that a changed word lets end.
     pub(super) fn set_word(&mut self, owner: OwnerId, address: u64, value: u64) {
         for group in self.groups.values_mut().filter(|group| group.owner == owner) {
             for running in &mut group.running {
@@ -172,7 +173,7 @@ impl Runlist {
         later.chain(self.groups.range(..=id)).find_map(runnable)
     }
 
-    /// Takes a group off in the middle of its kernels.
+    /// Takes a group off the GPU in the middle of its kernels.
     fn take_off(&mut self, id: GroupId, to: Option<GroupId>, now: u64) {
         if let Some(group) = self.groups.get_mut(&id) {
             group.save();
@@ -183,7 +184,7 @@ impl Runlist {
         self.front = Front::Switching { to, until: now + params::PREEMPT_NS + load, is_cold: true };
     }
 
-    /// Puts a group on in the place of one that has nothing to do.
+    /// Loads a group in place of one without work.
     fn load(&mut self, to: GroupId, now: u64) {
         if let Some(group) = self.resident.take().and_then(|id| self.groups.get_mut(&id)) {
             group.save();
@@ -191,7 +192,7 @@ impl Runlist {
         self.front = Front::Switching { to: Some(to), until: now + params::LOAD_NS, is_cold: false };
     }
 
-    /// A switch is over.
+    /// Completes a context switch.
     fn arrive(&mut self, to: Option<GroupId>, is_cold: bool, now: u64) {
         self.front = Front::Idle;
         let Some(to) = to else { return };
@@ -202,7 +203,7 @@ impl Runlist {
         self.front = Front::Running { group: to, slice_start: now, warm_at, ends: None, yields: None };
     }
 
-    /// Makes the front what it must be at `now`: called after anything has changed.
+    /// Brings the runlist into the state due at `now`; called after every change.
     pub(super) fn settle(&mut self, now: u64) -> Changes {
         let mut changes = Changes::default();
         loop {
@@ -274,8 +275,8 @@ impl Runlist {
         }
     }
 
-    /// The least time from `now` until this group's kernels can go on: nothing if they run; none as long as nobody
-    /// enables it.
+    /// The least time from `now` until this group's kernels can continue: 0 if they run; `None` while the group is
+    /// disabled.
     pub(super) fn least_wait(&self, id: GroupId, now: u64) -> Option<u64> {
         if self.groups.get(&id).is_some_and(|group| group.access == Access::Stopped) {
             return None;
@@ -290,7 +291,7 @@ impl Runlist {
     }
 }
 
-/// The first end of a slice after `now`: slices follow each other from `start` while nobody else wants the GPU.
+/// The first end of a slice after `now`: slices follow each other from `start` while no other context has work.
 fn boundary(start: u64, slice: u64, now: u64) -> u64 {
     let gone = now - start;
     start + (gone / slice + 1) * slice

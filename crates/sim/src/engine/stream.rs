@@ -1,14 +1,14 @@
-//! Streams: commands in order, each waiting for those before it and for those of other streams that it depends on.
+//! Streams: commands in order. Each waits for those before it and for those of other streams on which it depends.
 
 use super::{Command, GroupId, StreamId, StreamKind};
 use std::collections::VecDeque;
 
-/// How far a command has come.
+/// The progress of a command.
 #[derive(Debug)]
 pub(super) enum Progress {
     /// Not begun.
     Waiting,
-    /// Begun: this many of its nodes are not done, and each node waits for so many others.
+    /// Begun: `left` nodes are not done, and each node waits for so many others.
     Begun { left: usize, indegrees: Vec<usize> },
 }
 
@@ -16,7 +16,7 @@ pub(super) enum Progress {
 #[derive(Debug)]
 pub(super) struct Op {
     pub(super) seq: u64,
-    /// When the GPU can see it.
+    /// When the GPU can see the command.
     pub(super) arrival: u64,
     /// Commands of other streams that come first.
     pub(super) dependencies: Vec<(StreamId, u64)>,
@@ -36,9 +36,9 @@ pub(super) struct Stream {
     pub(super) submitted: u64,
     /// Number of the last command done.
     pub(super) completed: u64,
-    /// Streams whose first command waits for this one to get to a number.
+    /// Streams whose first command waits for this stream to reach a number.
     pub(super) waiters: Vec<(u64, StreamId)>,
-    /// Goes away when empty.
+    /// The stream is removed when empty.
     pub(super) closed: bool,
 }
 

@@ -33,7 +33,7 @@ fn times(engine: &mut Engine, streams: &[StreamId]) -> Vec<u64> {
 const BEGIN: u64 = params::SUBMIT_NS + params::LOAD_NS;
 
 #[test]
-fn a_kernel_begins_after_its_submission_and_lasts_its_duration() {
+fn kernel_begins_after_its_submission_and_lasts_its_duration() {
     let (mut engine, group) = context();
     let stream = engine.add_stream(group, StreamKind::NonBlocking, 0, 0);
     engine.submit(stream, 5_000, kernel(100, 132)).unwrap();
@@ -55,7 +55,7 @@ fn kernels_of_several_streams_run_side_by_side_while_they_fit() {
 }
 
 #[test]
-fn the_stream_of_higher_priority_goes_first() {
+fn stream_of_higher_priority_runs_first() {
     let (mut engine, group) = context();
     let low = engine.add_stream(group, StreamKind::NonBlocking, 0, 0);
     let high = engine.add_stream(group, StreamKind::NonBlocking, -5, 0);
@@ -91,7 +91,7 @@ fn copies_run_beside_kernels_and_one_at_a_time_per_engine() {
 }
 
 #[test]
-fn a_preempted_kernel_goes_on_where_it_was() {
+fn preempted_kernel_continues_where_it_was() {
     let (mut engine, long) = context();
     let owner = engine.account_mut().open(2, "");
     engine.account_mut().name(owner, "k");
@@ -106,7 +106,7 @@ fn a_preempted_kernel_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_host_command_holds_its_stream_until_the_function_has_returned() {
+fn host_command_stops_its_stream_until_the_function_has_returned() {
     let (mut engine, group) = context();
     let stream = engine.add_stream(group, StreamKind::NonBlocking, 0, 0);
     let held = engine.submit(stream, 0, Command::Host).unwrap();
@@ -119,7 +119,7 @@ fn a_host_command_holds_its_stream_until_the_function_has_returned() {
 }
 
 #[test]
-fn a_context_that_is_removed_holds_nobody() {
+fn removed_context_stops_no_stream() {
     let (mut engine, group) = context();
     let gone = engine.add_stream(group, StreamKind::NonBlocking, 0, 0);
     let seq = engine.submit(gone, 0, kernel(1_000_000, 132)).unwrap();
@@ -137,7 +137,7 @@ fn a_context_that_is_removed_holds_nobody() {
 }
 
 #[test]
-fn the_timeline_forgets_the_oldest_and_nothing_else() {
+fn full_timeline_forgets_only_the_oldest_intervals() {
     let (mut engine, group) = context();
     let stream = engine.add_stream(group, StreamKind::NonBlocking, 0, 0);
     let period = 10_000;
@@ -153,7 +153,7 @@ fn the_timeline_forgets_the_oldest_and_nothing_else() {
 }
 
 #[test]
-fn who_waits_for_the_gpu_is_counted_as_long_as_others_have_it() {
+fn waiting_time_counts_while_other_contexts_have_the_gpu() {
     let (mut engine, first) = context();
     let owner = engine.account_mut().open(2, "");
     engine.account_mut().name(owner, "k");
@@ -167,7 +167,7 @@ fn who_waits_for_the_gpu_is_counted_as_long_as_others_have_it() {
     // Both are there from SUBMIT_NS on, and are done when they have waited and run.
     assert_eq!(waited, [done[0], done[1]].map(|at| at - params::SUBMIT_NS - 100_000));
     assert!(waited[1] >= 100_000, "{waited:?}");
-    // Who has nothing to do does not wait.
+    // A context without work does not wait.
     engine.submit(streams[0], 0, kernel(100, 132)).unwrap();
     let before = engine.ledger().processes[1].waited_ns;
     times(&mut engine, &streams[..1]);

@@ -1,4 +1,5 @@
-//! Words in memory that streams wait for and that kernels poll. The engine does not see memory: it is told what changes.
+//! Words in memory that streams wait for and kernels poll. The engine does not see memory: its caller reports
+//! changes.
 
 use super::stream::Progress;
 use super::{Command, Engine, OwnerId, StreamId};
@@ -18,21 +19,21 @@ pub enum Compare {
     Nor,
 }
 
-/// What a stream waits for.
+/// The condition for which a stream waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condition {
     /// Address of the word, in the memory of the stream's process.
     pub address: u64,
-    /// What it is compared with.
+    /// The value with which it is compared.
     pub value: u64,
-    /// How.
+    /// The comparison.
     pub compare: Compare,
-    /// It has 64 bits, else 32.
+    /// Whether the word has 64 bits, otherwise 32.
     pub is_wide: bool,
 }
 
 impl Condition {
-    /// Whether a word of this value is what is waited for.
+    /// Whether a word of this value fulfils the condition.
     pub fn holds(&self, word: u64) -> bool {
         let mask = if self.is_wide { u64::MAX } else { u64::from(u32::MAX) };
         let (word, value) = (word & mask, self.value & mask);
@@ -45,18 +46,18 @@ impl Condition {
     }
 }
 
-/// A word as it was told last, and the streams that wait for it.
+/// The last reported value of a word, and the streams that wait for it.
 #[derive(Debug, Default)]
 struct Word {
     value: u64,
     waiting: Vec<StreamId>,
 }
 
-/// All words that were told of, and memory operations under way.
+/// All reported words, and memory operations in progress.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     known: HashMap<(OwnerId, u64), Word>,
-    /// Streams whose memory operation is done at a time.
+    /// Streams with a memory operation in progress, by the time at which it is done.
     done: BTreeMap<(u64, u64), StreamId>,
     count: u64,
 }
@@ -75,7 +76,7 @@ impl Words {
         self.known.get(&(owner, address)).map_or(0, |word| word.value)
     }
 
-    /// A process is gone, and its memory with it.
+    /// A process has ended, and its memory with it.
     pub(super) fn forget(&mut self, gone: OwnerId) {
         self.known.retain(|(owner, _), _| *owner != gone);
     }
@@ -96,7 +97,7 @@ impl Engine {
         self.settle();
     }
 
-    /// The first command of a stream is a memory operation, and the stream has come to it.
+    /// Executes the memory operation that is the first command of a stream.
     pub(super) fn mem_op(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get(&id) else { return };
         let Some(Command::MemOp(condition)) = stream.queue.front().map(|op| &op.command) else { return };
@@ -114,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// Ends the memory operations whose time has come.
+    /// Ends the memory operations that are due.
     pub(super) fn mem_ops_due(&mut self) {
         while let Some(first) = self.words.done.first_entry().filter(|first| first.key().0 <= self.now) {
             let id = first.remove();
@@ -137,7 +138,7 @@ mod tests {
             |compare, is_wide, value, word| Condition { address: 0, value, compare, is_wide }.holds(word);
         assert!(holds(Compare::AtLeast, false, 5, 5) && holds(Compare::AtLeast, false, 5, 6));
         assert!(!holds(Compare::AtLeast, false, 5, 4));
-        assert!(holds(Compare::AtLeast, false, 0xffff_fff0, 3), "it has gone round");
+        assert!(holds(Compare::AtLeast, false, 0xffff_fff0, 3), "the comparison is modulo the word's size");
         assert!(!holds(Compare::AtLeast, true, 0xffff_fff0, 3));
         assert!(
             holds(Compare::Equal, false, 7, 0x1_0000_0007) && !holds(Compare::Equal, true, 7, 0x1_0000_0007)

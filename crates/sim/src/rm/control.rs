@@ -13,31 +13,31 @@ use sluice_nvrm::abi::{
 type OnGroup = fn(&mut Rm, &mut Call<'_>, &ControlBlock, &mut [u8]) -> Result<(), NvStatus>;
 
 impl Rm {
-    /// Asks something of an object.
+    /// Executes a control request on an object.
     pub(super) fn control(
         &mut self,
         call: &mut Call<'_>,
-        asked: &ControlBlock,
+        fields: &ControlBlock,
         params: &mut [u8],
     ) -> NvStatus {
-        let checked = self.find(call, asked, params).and_then(|control| control(self, call, asked, params));
+        let checked = self.find(call, fields, params).and_then(|control| control(self, call, fields, params));
         checked.err().unwrap_or(NvStatus::OK)
     }
 
     /// The checks that come before every control, in the driver's order.
-    fn find(&mut self, call: &Call<'_>, asked: &ControlBlock, params: &[u8]) -> Result<OnGroup, NvStatus> {
+    fn find(&mut self, call: &Call<'_>, fields: &ControlBlock, params: &[u8]) -> Result<OnGroup, NvStatus> {
         let support = self.support;
-        let client = self.client(call.file, asked.client)?;
-        let command = Command::of(asked.command).ok_or(NvStatus::NOT_SUPPORTED)?;
-        if command == Command::GET_HANDLE_INFO && asked.object == asked.client {
-            // Whether channel groups can be controlled does not matter here.
-            return if asked.params_len == command.params_len {
+        let client = self.client(call.file, fields.client)?;
+        let command = Command::of(fields.command).ok_or(NvStatus::NOT_SUPPORTED)?;
+        if command == Command::GET_HANDLE_INFO && fields.object == fields.client {
+            // For this request it does not matter whether channel groups can be controlled.
+            return if fields.params_len == command.params_len {
                 Ok(Self::handle_info)
             } else {
                 Err(NvStatus::INVALID_ARGUMENT)
             };
         }
-        let object = super::kind_of(client.get(asked.object))?;
+        let object = super::kind_of(client.get(fields.object))?;
         let control: OnGroup = match (command, &object.kind) {
             (Command::SET_TIMESLICE, Kind::Group(_)) => Self::set_timeslice,
             (Command::GET_TIMESLICE, Kind::Group(_)) => Self::get_timeslice,
@@ -47,7 +47,7 @@ impl Rm {
             (Command::DISABLE_CHANNELS, Kind::Subdevice) => Self::disable_channels,
             (Command::GET_CTXSW_STATS, Kind::Subdevice) => Self::get_ctxsw_stats,
             (Command::GET_GID_INFO, Kind::Subdevice) => Self::get_gid_info,
-            // Whoever asks has no CAP_SYS_NICE here.
+            // The calling process has no CAP_SYS_NICE here.
             (Command::MAKE_REALTIME, Kind::Group(_))
             | (Command::RESTART_RUNLIST, Kind::Channel { .. })
             | (Command::RUNLIST_SET_SCHED_POLICY, Kind::Subdevice) => {
@@ -55,20 +55,20 @@ impl Rm {
             }
             _ => return Err(NvStatus::NOT_SUPPORTED),
         };
-        let is_exact = usize::try_from(asked.params_len).is_ok_and(|len| len == params.len());
-        if asked.params_len != command.params_len || !is_exact || asked.flags != 0 {
+        let is_exact = usize::try_from(fields.params_len).is_ok_and(|len| len == params.len());
+        if fields.params_len != command.params_len || !is_exact || fields.flags != 0 {
             return Err(NvStatus::INVALID_ARGUMENT);
         }
         let controls = command != Command::GET_GID_INFO;
         if controls && support == Support::None { Err(NvStatus::NOT_SUPPORTED) } else { Ok(control) }
     }
 
-    fn group(&mut self, call: &Call<'_>, asked: &ControlBlock, handle: u32) -> Result<&mut Group, NvStatus> {
-        let client = self.client(call.file, asked.client)?;
+    fn group(&mut self, call: &Call<'_>, fields: &ControlBlock, handle: u32) -> Result<&mut Group, NvStatus> {
+        let client = self.client(call.file, fields.client)?;
         client.group_mut(handle).ok_or(NvStatus::INVALID_OBJECT_HANDLE)
     }
 
-    /// The GPU is busy with the control for so long, after what it is busy with now. Returns when it begins.
+    /// Occupies the GPU with the control for `ns`, after the controls before it. Returns when this one begins.
     fn occupy(&mut self, call: &mut Call<'_>, ns: u64) -> u64 {
         let begin = self.busy_until.max(call.now);
         self.busy_until = begin + ns;
@@ -76,7 +76,7 @@ impl Rm {
         begin
     }
 
-    /// Does something to a context at a time, if controls have an effect here.
+    /// Applies a control to a context at a time, if controls have an effect on this driver.
     fn apply(&self, call: &mut Call<'_>, at_ns: u64, context: Option<GroupId>, control: Control) {
         if let (Some(context), Support::Full) = (context, self.support) {
             call.engine.control_at(at_ns, context, control);
@@ -91,11 +91,11 @@ impl Rm {
     fn set_timeslice(
         &mut self,
         call: &mut Call<'_>,
-        asked: &ControlBlock,
+        fields: &ControlBlock,
         params: &mut [u8],
     ) -> Result<(), NvStatus> {
         let us = timeslice::decode(params).filter(|us| *us > 0).ok_or(NvStatus::INVALID_ARGUMENT)?;
-        let group = self.group(call, asked, asked.object)?;
+        let group = self.group(call, fields, fields.object)?;
         group.timeslice_us = us;
         let context = group.context;
         self.occupy(call, params::SET_TIMESLICE_NS);
@@ -106,31 +106,31 @@ impl Rm {
     fn get_timeslice(
         &mut self,
         call: &mut Call<'_>,
-        asked: &ControlBlock,
+        fields: &ControlBlock,
         params: &mut [u8],
     ) -> Result<(), NvStatus> {
-        params.copy_from_slice(&timeslice::encode(self.group(call, asked, asked.object)?.timeslice_us));
+        params.copy_from_slice(&timeslice::encode(self.group(call, fields, fields.object)?.timeslice_us));
         Ok(())
     }
 
     fn get_info(
         &mut self,
         call: &mut Call<'_>,
-        asked: &ControlBlock,
+        fields: &ControlBlock,
         params: &mut [u8],
     ) -> Result<(), NvStatus> {
-        params.copy_from_slice(&self.group(call, asked, asked.object)?.id.to_le_bytes());
+        params.copy_from_slice(&self.group(call, fields, fields.object)?.id.to_le_bytes());
         Ok(())
     }
 
     fn preempt(
         &mut self,
         call: &mut Call<'_>,
-        asked: &ControlBlock,
+        fields: &ControlBlock,
         params: &mut [u8],
     ) -> Result<(), NvStatus> {
         let preempt = Preempt::decode(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
-        let context = self.group(call, asked, asked.object)?.context;
+        let context = self.group(call, fields, fields.object)?.context;
         let wait = if preempt.wait { params::PREEMPT_NS } else { 0 };
         let begin = self.occupy(call, params::PREEMPT_ASK_NS + wait);
         self.apply(call, begin + params::PREEMPT_ASK_NS, context, Control::Preempt);
@@ -157,7 +157,7 @@ impl Rm {
         };
         let begin = self.occupy(call, ns);
         for (context, access) in groups {
-            // The call returns when the group is off.
+            // The call returns when the group is off the GPU.
             if access == Access::Stopped && call.engine.is_on(context) {
                 self.busy_until = begin + ns + params::PREEMPT_NS;
                 call.at_ns = self.busy_until;
@@ -168,7 +168,7 @@ impl Rm {
         Ok(())
     }
 
-    /// Notes what becomes of channels, all of them or none, and returns the contexts that this concerns.
+    /// Changes the state of channels, all of them or none. Returns the contexts concerned.
     fn set_access(
         &mut self,
         call: &Call<'_>,
@@ -201,16 +201,16 @@ impl Rm {
         Ok(contexts)
     }
 
-    /// Class or parent of an object. The client itself is one, and hangs on nothing.
+    /// Class or parent of an object. The client itself is an object without a parent.
     fn handle_info(
         &mut self,
         call: &mut Call<'_>,
-        asked: &ControlBlock,
+        fields: &ControlBlock,
         params: &mut [u8],
     ) -> Result<(), NvStatus> {
         let (handle, what) = handle_info::question(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
-        let client = self.client(call.file, asked.client)?;
-        let (class, parent) = if handle == asked.client {
+        let client = self.client(call.file, fields.client)?;
+        let (class, parent) = if handle == fields.client {
             (class::ROOT_CLIENT, 0)
         } else {
             let object = client.get(handle).ok_or(NvStatus::OBJECT_NOT_FOUND)?;
@@ -238,11 +238,11 @@ impl Rm {
     fn get_ctxsw_stats(
         &mut self,
         call: &mut Call<'_>,
-        asked: &ControlBlock,
+        fields: &ControlBlock,
         params: &mut [u8],
     ) -> Result<(), NvStatus> {
         let (handle, reset) = question(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
-        let group = self.group(call, asked, handle)?;
+        let group = self.group(call, fields, handle)?;
         let now = group.context.and_then(|context| call.engine.switches(context)).unwrap_or_default();
         let since = since(now, group.forgotten);
         if reset {
@@ -261,7 +261,7 @@ impl Rm {
     }
 }
 
-/// Which group the statistics are asked of, and whether to count from 0 again.
+/// The group of a statistics request, and whether its counters restart at 0.
 fn question(params: &[u8]) -> Option<(u32, bool)> {
     let (group, rest) = params.split_first_chunk()?;
     Some((u32::from_le_bytes(*group), rest.first()? & 1 != 0))

@@ -1,9 +1,10 @@
 //! The driver's resource manager: objects that processes allocate by ioctl, and the controls of channel groups.
 //!
-//! Bytes go in and come out ([`Rm::request`]), what controls do is told the engine, and when the answer is due is part of it:
-//! nothing here reads a clock or a socket. The bytes are those of the real driver ([`sluice_nvrm::abi`]), as are the rules: a
-//! client can be used over the open file that it was made on, over no other, by whoever holds that; sizes are exact; and all
-//! that was made over a file lasts until the last holder has closed it.
+//! Bytes go in and come out ([`Rm::request`]). The engine is told the effect of controls, and the time at which the
+//! answer is due is part of the answer: nothing here reads a clock or a socket. The bytes are those of the real
+//! driver ([`sluice_nvrm::abi`]), as are the rules. A client can be used only over the open file on which it was
+//! allocated, by any process that has that file. Sizes are exact. Objects last until every descriptor of their file
+//! is closed.
 
 mod alloc;
 mod control;
@@ -23,10 +24,10 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u64);
 
-/// What the driver does when a channel group is to be controlled.
+/// How the driver handles control requests for channel groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Support {
-    /// What an unpatched driver with GSP does.
+    /// As an unpatched driver with GSP.
     #[default]
     Full,
     /// Says yes, and nothing comes of it.
@@ -44,7 +45,7 @@ pub struct Reply {
     pub at_ns: u64,
 }
 
-/// What the ioctl itself comes to.
+/// The result of the ioctl itself.
 type Outcome = Result<(), Errno>;
 
 /// EINVAL: a size or a number that the driver does not know.
@@ -86,7 +87,7 @@ impl Rm {
         }
     }
 
-    /// Somebody opens the control device.
+    /// A process opens the control device.
     pub fn open(&mut self) -> FileId {
         self.next_file += 1;
         let file = FileId(self.next_file);
@@ -94,14 +95,14 @@ impl Rm {
         file
     }
 
-    /// The last holder has closed a file: what was made over it is gone.
+    /// Every descriptor of a file has been closed: the objects allocated over it end.
     pub fn close(&mut self, file: FileId, engine: &mut Engine) {
         let clients = self.files.remove(&file).unwrap_or_default();
         clients.into_values().flat_map(Client::into_groups).for_each(|group| engine.remove_group(group));
     }
 
-    /// Makes a channel group the one of a context; what was done to it before holds for the context. False if there is no
-    /// such group, or it has a context.
+    /// Binds a channel group to a context. Earlier controls of the group apply to the context. Returns `false` if the
+    /// group does not exist or has a context.
     pub fn bind(
         &mut self,
         file: FileId,
@@ -124,14 +125,14 @@ impl Rm {
         true
     }
 
-    /// The context of a group is gone.
+    /// The context of a group has ended.
     pub fn unbind(&mut self, context: GroupId) {
         for client in self.files.values_mut().flat_map(BTreeMap::values_mut) {
             client.unbind(context);
         }
     }
 
-    /// When the last control is over: what asks the driver for memory waits until then.
+    /// When the last control ends: requests for memory wait until then.
     pub fn busy_until(&self) -> u64 {
         self.busy_until
     }
@@ -153,23 +154,23 @@ impl Rm {
         let request = Request { nr: u8::try_from(nr).map_err(|_| EINVAL)?, len };
         match request {
             Request::ALLOC | Request::ALLOC_WITH_RIGHTS => {
-                let mut asked = AllocBlock::decode(block).ok_or(EINVAL)?;
-                asked.status = self.alloc(call, &mut asked, params).0;
+                let mut fields = AllocBlock::decode(block).ok_or(EINVAL)?;
+                fields.status = self.alloc(call, &mut fields, params).0;
                 if request == Request::ALLOC {
-                    block.copy_from_slice(&asked.encode());
+                    block.copy_from_slice(&fields.encode());
                 } else {
-                    block.copy_from_slice(&asked.encode_with_rights());
+                    block.copy_from_slice(&fields.encode_with_rights());
                 }
             }
             Request::CONTROL => {
-                let mut asked = ControlBlock::decode(block).ok_or(EINVAL)?;
-                asked.status = self.control(call, &asked, params).0;
-                block.copy_from_slice(&asked.encode());
+                let mut fields = ControlBlock::decode(block).ok_or(EINVAL)?;
+                fields.status = self.control(call, &fields, params).0;
+                block.copy_from_slice(&fields.encode());
             }
             Request::FREE => {
-                let mut asked = FreeBlock::decode(block).ok_or(EINVAL)?;
-                asked.status = self.free(call, asked).0;
-                block.copy_from_slice(&asked.encode());
+                let mut fields = FreeBlock::decode(block).ok_or(EINVAL)?;
+                fields.status = self.free(call, fields).0;
+                block.copy_from_slice(&fields.encode());
             }
             _ => return Err(EINVAL),
         }
@@ -182,24 +183,24 @@ impl Rm {
         clients.get_mut(&client).ok_or(NvStatus::INVALID_CLIENT)
     }
 
-    fn free(&mut self, call: &mut Call<'_>, asked: FreeBlock) -> NvStatus {
-        let client = match self.client(call.file, asked.client) {
+    fn free(&mut self, call: &mut Call<'_>, fields: FreeBlock) -> NvStatus {
+        let client = match self.client(call.file, fields.client) {
             Ok(client) => client,
             Err(status) => return status,
         };
-        let gone = if asked.object == asked.client {
+        let removed = if fields.object == fields.client {
             let clients = self.files.get_mut(&call.file);
-            clients.and_then(|clients| clients.remove(&asked.client)).map(Client::into_groups)
+            clients.and_then(|clients| clients.remove(&fields.client)).map(Client::into_groups)
         } else {
-            client.remove(asked.object)
+            client.remove(fields.object)
         };
-        let Some(gone) = gone else { return NvStatus::INVALID_OBJECT_HANDLE };
-        gone.into_iter().for_each(|group| call.engine.remove_group(group));
+        let Some(removed) = removed else { return NvStatus::INVALID_OBJECT_HANDLE };
+        removed.into_iter().for_each(|group| call.engine.remove_group(group));
         NvStatus::OK
     }
 }
 
-/// One ioctl under way.
+/// One ioctl in progress.
 struct Call<'a> {
     now: u64,
     file: FileId,
@@ -208,7 +209,7 @@ struct Call<'a> {
     engine: &'a mut Engine,
 }
 
-/// What an object is.
+/// The type of an object.
 fn kind_of(object: Option<&Object>) -> Result<&Object, NvStatus> {
     object.ok_or(NvStatus::INVALID_OBJECT_HANDLE)
 }

@@ -18,15 +18,15 @@ pub(super) struct Group {
     pub(super) forgotten: Switches,
 }
 
-/// What an object is.
+/// The type of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     Device,
     Subdevice,
     Group(Group),
-    /// An engine on a channel: nothing is asked of it.
+    /// An engine on a channel; it takes no requests.
     Engine,
-    /// A channel of a group, and what DISABLE_CHANNELS made of it.
+    /// A channel of a group, and whether DISABLE_CHANNELS has disabled it.
     Channel {
         group: u32,
         access: Access,
@@ -61,7 +61,8 @@ impl Client {
         self.objects.get_mut(&handle)
     }
 
-    /// Adds an object and returns its handle: `wanted`, or the driver's choice if that is 0. None if it is taken.
+    /// Adds an object and returns its handle: `wanted`, or the driver's choice if that is 0. `None` if the handle is
+    /// taken.
     pub(super) fn add(&mut self, wanted: u32, object: Object) -> Option<u32> {
         let handle = if wanted == 0 {
             self.next_handle += 1;
@@ -84,7 +85,7 @@ impl Client {
         }
     }
 
-    /// What the channels of a group let it do: it is stopped when all of them are.
+    /// Whether the channels of a group let it run: it is disabled when all of them are.
     pub(super) fn access(&self, group: u32) -> Access {
         let channels = self.objects.values().filter_map(|object| match object.kind {
             Kind::Channel { group: of, access } if of == group => Some(access),
@@ -99,7 +100,8 @@ impl Client {
         }
     }
 
-    /// Takes an object out with all below it, and returns the contexts that end with that. None if there is no such object.
+    /// Removes an object and its children. Returns the contexts that end with it, or `None` if the object does not
+    /// exist.
     pub(super) fn remove(&mut self, handle: u32) -> Option<Vec<GroupId>> {
         let object = self.objects.remove(&handle)?;
         let mut gone: Vec<GroupId> = context_of(&object).into_iter().collect();
@@ -114,7 +116,7 @@ impl Client {
         self.objects.values().filter_map(context_of).collect()
     }
 
-    /// A context is gone.
+    /// A context has ended.
     pub(super) fn unbind(&mut self, context: GroupId) {
         for object in self.objects.values_mut() {
             if let Kind::Group(group) = &mut object.kind

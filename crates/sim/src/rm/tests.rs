@@ -1,4 +1,4 @@
-//! The resource manager by hand: packets go in, and the engine shows what they did.
+//! The resource manager, driven by packets; the engine shows their effect.
 
 use super::*;
 use crate::engine::{Access, Command, OwnerId, StreamId, StreamKind, Work};
@@ -64,7 +64,8 @@ impl World {
         (NvStatus(ControlBlock::decode(&block).unwrap().status), params, at)
     }
 
-    /// Stops or starts a tenant's channels now; returns when that was answered, and the timeline is there.
+    /// Disables or enables a tenant's channels now. Returns the time of the answer, up to which the timeline is
+    /// computed.
     fn enable(&mut self, tenant: &Tenant, enable: bool) -> u64 {
         let channels = tenant.channels.iter().map(|channel| (tenant.client, *channel)).collect();
         let params = DisableChannels { disable: !enable, only_scheduling: false, channels };
@@ -115,7 +116,7 @@ impl World {
 }
 
 #[test]
-fn a_stopped_group_does_not_run_until_it_is_started_and_then_goes_on_where_it_was() {
+fn disabled_group_does_not_run_and_continues_where_it_was_when_enabled() {
     let mut world = World::new(Support::Full);
     let tenant = world.tenant();
     world.run_for(10 * MS);
@@ -136,7 +137,7 @@ fn a_stopped_group_does_not_run_until_it_is_started_and_then_goes_on_where_it_wa
 }
 
 #[test]
-fn stopping_an_idle_group_is_quicker() {
+fn disabling_an_idle_group_is_faster() {
     let mut world = World::new(Support::Full);
     let (busy, idle) = (world.tenant(), world.tenant());
     world.enable(&busy, false);
@@ -146,7 +147,7 @@ fn stopping_an_idle_group_is_quicker() {
 }
 
 #[test]
-fn a_group_is_stopped_only_by_all_of_its_channels() {
+fn group_is_disabled_only_if_all_its_channels_are() {
     let mut world = World::new(Support::Full);
     let mut tenant = world.tenant();
     let last = tenant.channels.pop().unwrap();
@@ -162,7 +163,7 @@ fn a_group_is_stopped_only_by_all_of_its_channels() {
 }
 
 #[test]
-fn controls_are_made_one_after_the_other() {
+fn controls_run_one_after_the_other() {
     let mut world = World::new(Support::Full);
     let (a, b) = (world.tenant(), world.tenant());
     let slice = abi::timeslice::encode(1);
@@ -180,7 +181,7 @@ fn controls_are_made_one_after_the_other() {
 }
 
 #[test]
-fn a_client_is_good_on_its_own_file_only() {
+fn client_handle_is_valid_on_its_own_file_only() {
     let mut world = World::new(Support::Full);
     let (mine, other) = (world.tenant(), world.tenant());
     let stranger = Tenant { file: other.file, ..mine };
@@ -213,7 +214,7 @@ fn sizes_are_exact_and_objects_of_the_right_kind() {
 }
 
 #[test]
-fn a_driver_can_say_yes_without_doing_it_or_say_no() {
+fn driver_can_report_success_without_effect_or_refuse() {
     for (support, status) in [(Support::StatusOnly, NvStatus::OK), (Support::None, NvStatus::NOT_SUPPORTED)] {
         let mut world = World::new(support);
         let tenant = world.tenant();
@@ -231,7 +232,7 @@ fn a_driver_can_say_yes_without_doing_it_or_say_no() {
 }
 
 #[test]
-fn statistics_show_what_had_an_effect() {
+fn statistics_show_which_controls_had_an_effect() {
     let mut world = World::new(Support::Full);
     let (tenant, _other) = (world.tenant(), world.tenant());
     world.run_for(100 * MS);
@@ -251,7 +252,7 @@ fn statistics_show_what_had_an_effect() {
 }
 
 #[test]
-fn draining_lets_what_runs_end() {
+fn draining_lets_running_kernels_end() {
     let mut world = World::new(Support::Full);
     let tenant = world.tenant();
     world.run_for(MS);
@@ -266,7 +267,7 @@ fn draining_lets_what_runs_end() {
 }
 
 #[test]
-fn what_was_made_over_a_file_ends_with_it_and_an_object_takes_those_below_it_along() {
+fn objects_end_with_their_file_and_with_their_parent() {
     let mut world = World::new(Support::Full);
     let (a, b, c) = (world.tenant(), world.tenant(), world.tenant());
     let free = |object| FreeBlock { client: b.client, parent: 0, object, status: 0 }.encode();
@@ -285,7 +286,7 @@ fn what_was_made_over_a_file_ends_with_it_and_an_object_takes_those_below_it_alo
 }
 
 #[test]
-fn handles_are_the_callers_choice_and_are_given_once() {
+fn caller_chosen_handles_are_accepted_once() {
     let mut world = World::new(Support::Full);
     let tenant = world.tenant();
     let client = tenant.client;
@@ -307,7 +308,7 @@ fn handles_are_the_callers_choice_and_are_given_once() {
 }
 
 #[test]
-fn what_was_done_before_a_context_was_there_holds_for_it() {
+fn controls_before_a_context_exists_apply_to_it() {
     let mut world = World::new(Support::Full);
     let tenant = world.tenant();
     world.enable(&tenant, false);
@@ -322,7 +323,7 @@ fn what_was_done_before_a_context_was_there_holds_for_it() {
 }
 
 #[test]
-fn a_handle_says_what_it_is_and_hangs_on_to_whoever_has_the_file_even_where_nothing_can_be_controlled() {
+fn handle_information_is_available_on_its_file_even_without_control_support() {
     use sluice_nvrm::abi::handle_info::{CLASS, PARENT, ask, decode};
     let mut world = World::new(Support::None);
     let tenant = world.tenant();
@@ -350,7 +351,7 @@ fn a_handle_says_what_it_is_and_hangs_on_to_whoever_has_the_file_even_where_noth
 }
 
 #[test]
-fn a_subdevice_says_which_gpu_it_is() {
+fn subdevice_reports_its_gpu() {
     let mut world = World::new(Support::None);
     let tenant = world.tenant();
     let ask = abi::gid::ask();

@@ -13,7 +13,7 @@ pub(crate) const VERSION: u32 = 3;
 /// The longest message, in bytes.
 pub(crate) const LONGEST: usize = 64 << 20;
 
-/// What a peer may ask.
+/// A request of a peer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// First of a process that wants to use the GPU. The answer brings the shared memory and an eventfd to poke with.
@@ -22,7 +22,7 @@ pub(crate) enum Request {
     OpenControl,
     /// A context; its channel group's number is the answer.
     OpenContext { control: Option<ControlGroup> },
-    /// The context is gone with everything in it.
+    /// Closes a context with everything in it.
     CloseContext { group: u64 },
     /// Device memory.
     Allocate { bytes: u64 },
@@ -42,24 +42,24 @@ pub(crate) enum Request {
     Ledger,
     /// Use in a window of time.
     Window { from_ns: u64, to_ns: u64 },
-    /// Who had the GPU when.
+    /// Asks for the intervals in which each process had the GPU.
     Timeline { from_ns: u64, to_ns: u64 },
     /// Something goes wrong on the GPU.
     Inject { xid: u64 },
     /// Whatever is wrong is repaired.
     Heal,
-    /// From now on this connection is told of every Xid.
+    /// Asks for notification of every Xid from now on.
     Listen,
-    /// A process is held at its next call of the driver; answered when nothing of it is under way. 0 ms are no limit.
+    /// Locks a process at its next driver call; answered when it has no work in progress. 0 ms means no limit.
     Lock { pid: i32, timeout_ms: u32 },
-    /// It goes on.
+    /// Unlocks a process.
     Unlock { pid: i32 },
-    /// Whether it is held: 0 or 1.
+    /// Asks whether a process is locked: 0 or 1.
     LockState { pid: i32 },
 }
 
 impl Request {
-    /// Whether the driver needs the lock for it that controls hold meanwhile (`gpu-measurements.md` §15).
+    /// Whether the request needs the driver's lock, which controls hold while they run (`gpu-measurements.md` §15).
     pub(crate) fn needs_driver(&self) -> bool {
         matches!(
             self,
@@ -86,11 +86,11 @@ pub enum LockFailure {
     NotPermitted,
     /// It is locked already, or is not.
     WrongState,
-    /// What it has under way took too long; it goes on undisturbed.
+    /// The process's work took too long; it continues unlocked.
     NotInTime,
 }
 
-/// What the daemon answers.
+/// An answer of the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// Done.
@@ -101,7 +101,7 @@ pub(crate) enum Answer {
     Unavailable,
     /// Not done, and why.
     Refused { why: String },
-    /// A number that was asked for.
+    /// The requested number.
     Number(u64),
     /// Free and total bytes.
     Memory { free: u64, total: u64 },
@@ -111,15 +111,15 @@ pub(crate) enum Answer {
     Ledger(Box<Ledger>),
     /// Use in a window of time.
     Window(Window),
-    /// Who had the GPU when.
+    /// The intervals in which each process had the GPU.
     Timeline(Vec<Interval>),
     /// A process was not locked or unlocked.
     NotLocked(LockFailure),
-    /// Something has gone wrong on the GPU: told without a question, after [`Request::Listen`].
+    /// A fault of the GPU; sent without a request, after [`Request::Listen`].
     Xid { code: u64 },
 }
 
-/// What a process may know of the GPU.
+/// Properties of the GPU that a process may read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuInfo {
     /// Name.
@@ -138,13 +138,14 @@ pub struct GpuInfo {
     pub is_mig: bool,
     /// Streams can wait for words in memory, and write them.
     pub has_mem_ops: bool,
-    /// Version that its driver says it has.
+    /// The version that the driver reports.
     pub driver_version: String,
     /// CU_COMPUTEMODE: 0 takes several processes, 2 none, 3 one.
     pub compute_mode: i32,
-    /// Its driver says that processes are clients of an MPS server; each has channel groups of its own whatever this says.
+    /// Whether the driver reports that processes are clients of an MPS server. Each process has its own channel
+    /// groups in any case.
     pub is_mps: bool,
-    /// What is wrong with it.
+    /// The GPU's fault, if it has one.
     pub fault: Option<Fault>,
 }
 

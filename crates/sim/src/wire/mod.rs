@@ -1,4 +1,4 @@
-//! What a client and the daemon say to each other: [`region`] in shared memory, [`message`] over the socket.
+//! The protocol between a client and the daemon: [`region`] in shared memory, [`message`] over the socket.
 
 pub(crate) mod message;
 pub(crate) mod record;

@@ -9,11 +9,11 @@ pub(crate) struct Record {
     pub(crate) stamp: u64,
     /// Which stream it concerns.
     pub(crate) slot: usize,
-    /// What to do.
+    /// The order.
     pub(crate) order: Order,
 }
 
-/// What a command in the ring asks for.
+/// An order that a client puts into the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// A new stream in the slot; its commands are numbered from `last_seq + 1`.
@@ -22,9 +22,9 @@ pub(crate) enum Order {
     Close,
     /// One piece of work.
     Work(Work),
-    /// A graph that the daemon was told.
+    /// A graph that the daemon knows.
     Graph { graph: u64 },
-    /// Tells the time into an event's word; `None` for an event without a time.
+    /// Writes the time into an event's word; `None` for an event without a time.
     Mark { event: Option<usize> },
     /// Waits for another stream.
     Wait { slot: usize, seq: u64 },
@@ -32,7 +32,7 @@ pub(crate) enum Order {
     Host,
     /// A host function has returned.
     HostDone { seq: u64 },
-    /// Somebody waits for this number of the stream.
+    /// A thread waits for this number of the stream.
     Watch { seq: u64 },
     /// Waits for a word in the client's memory; without a condition, writes one.
     MemOp(Option<Condition>),
@@ -101,7 +101,7 @@ impl Record {
         [self.stamp, code, self.slot as u64, a, b, c, d]
     }
 
-    /// `None` for what no client of ours writes.
+    /// `None` for bytes that no client of this version writes.
     pub(crate) fn decode(words: [u64; 7]) -> Option<Self> {
         let [stamp, code, slot, a, b, c, d] = words;
         let index = |word: u64| usize::try_from(word).ok();
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_order_comes_out_as_it_went_in() {
+    fn every_order_survives_encoding() {
         let orders = [
             Order::Open { group: 3, kind: StreamKind::NonBlocking, priority: -5, last_seq: 9 },
             Order::Close,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_order() {
+    fn invalid_bytes_decode_to_no_order() {
         for words in
             [[0, 0, 0, 0, 0, 0, 0], [0, 17, 0, 0, 0, 0, 0], [0, 1, 0, 0, 3, 0, 0], [0, 4, 0, 3, 0, 0, 0]]
         {

@@ -57,9 +57,9 @@ impl Region {
         &self.0.words()[begin..begin + RECORD_WORDS]
     }
 
-    /// Puts a command into the ring and returns its ticket. `full` is called as long as there is no room, and says
-    /// whether there is a daemon to make any; without one nobody will read what is overwritten. `claimed` gets
-    /// the ticket before the daemon can see the command.
+    /// Puts a command into the ring and returns its ticket. While there is no room, `full` is called and returns
+    /// whether the daemon is alive; without a daemon, overwritten commands would never be read. `claimed` gets the
+    /// ticket before the daemon can see the command.
     pub(crate) fn push(&self, record: &Record, full: impl Fn() -> bool, claimed: impl FnOnce(u64)) -> u64 {
         let ticket = self.word(TAIL).fetch_add(1, Ordering::Relaxed);
         while ticket >= self.word(HEAD).load(Ordering::Acquire) + RING && full() {}
@@ -79,7 +79,7 @@ impl Region {
         self.word(TAIL).load(Ordering::Relaxed) > ticket + 1
     }
 
-    /// Takes the next command out: the daemon's side. What makes no sense is skipped.
+    /// Takes the next command out, on the daemon's side. Invalid records are skipped.
     pub(crate) fn pop(&self) -> Option<Option<Record>> {
         let head = self.word(HEAD).load(Ordering::Relaxed);
         let slot = self.slot(head);
@@ -116,7 +116,7 @@ impl Region {
         self.word(PARKED).store(0, Ordering::Relaxed);
     }
 
-    /// Whether the daemon must be poked to see what was just pushed.
+    /// Whether the daemon sleeps and must be woken to see a command.
     pub(crate) fn is_parked(&self) -> bool {
         fence(Ordering::SeqCst);
         self.word(PARKED).load(Ordering::Relaxed) != 0
@@ -132,7 +132,7 @@ impl Region {
         self.word(PUBLISHING).store((epoch | 1) + 1, Ordering::Release);
     }
 
-    /// Reads something consistent: `read` runs again if the daemon changed anything meanwhile.
+    /// A consistent reading: `read` runs again if the daemon changed anything during it.
     pub(crate) fn snapshot<T>(&self, mut read: impl FnMut() -> T) -> T {
         for _ in 0..10_000 {
             let before = self.word(PUBLISHING).load(Ordering::Acquire);
@@ -164,7 +164,7 @@ impl Region {
         self.word(TIMES + event % EVENTS).load(Ordering::Acquire)
     }
 
-    /// Before this time nothing more can complete of what the daemon has seen.
+    /// The earliest time at which more of what the daemon has seen can complete.
     pub(crate) fn next_event_ns(&self) -> u64 {
         self.word(NEXT_EVENT).load(Ordering::Acquire)
     }
@@ -190,23 +190,23 @@ impl Region {
         let _ = futex::wake_low(self.word(LOCKED), u32::MAX);
     }
 
-    /// Whether the process is held.
+    /// Whether the process is locked.
     pub(crate) fn is_locked(&self) -> bool {
         self.word(LOCKED).load(Ordering::Acquire) != 0
     }
 
-    /// Waits until the process is no longer held, or for `timeout`.
+    /// Waits until the process is unlocked, or for `timeout`.
     pub(crate) fn wait_unlocked(&self, timeout: Duration) {
         let _ = futex::wait_low(self.word(LOCKED), 1, Some(timeout));
     }
 
-    /// Somebody waits for this stream: wake them. The daemon's side.
+    /// Wakes the threads that wait for this stream, on the daemon's side.
     pub(crate) fn wake(&self, slot: usize) {
         let _ = futex::wake_low(self.word(COMPLETED + slot % STREAMS), u32::MAX);
         self.wake_notified();
     }
 
-    /// Changes the notified word and wakes who waits for it.
+    /// Changes the notified word and wakes the threads that wait for it.
     pub(crate) fn wake_notified(&self) {
         self.word(NOTIFY).fetch_add(1, Ordering::Release);
         let _ = futex::wake_low(self.word(NOTIFY), u32::MAX);

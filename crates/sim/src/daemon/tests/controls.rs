@@ -66,7 +66,7 @@ impl Owner {
 }
 
 #[test]
-fn who_holds_the_descriptor_can_stop_and_start_its_owner() {
+fn holder_of_the_descriptor_can_disable_and_enable_its_owners_groups() {
     let bench = daemon();
     let owner = Owner::new(&bench, "me");
     let controls = owner.passed_on();
@@ -91,7 +91,7 @@ fn who_holds_the_descriptor_can_stop_and_start_its_owner() {
 }
 
 #[test]
-fn two_who_hold_one_descriptor_get_their_own_answers() {
+fn two_holders_of_one_descriptor_get_their_own_answers() {
     let bench = daemon();
     let owner = Owner::new(&bench, "me");
     std::thread::scope(|scope| {
@@ -110,7 +110,7 @@ fn two_who_hold_one_descriptor_get_their_own_answers() {
 }
 
 #[test]
-fn memory_is_waited_for_as_long_as_controls_are_under_way() {
+fn memory_request_waits_while_controls_are_in_progress() {
     let bench = daemon();
     let (owner, other) = (Owner::new(&bench, "me"), bench.process("other"));
     let block = ControlBlock {
@@ -134,7 +134,7 @@ fn memory_is_waited_for_as_long_as_controls_are_under_way() {
 }
 
 #[test]
-fn a_strangers_file_does_not_reach_the_client() {
+fn file_of_another_process_does_not_reach_the_client() {
     let bench = daemon();
     let (owner, stranger) = (Owner::new(&bench, "me"), Owner::new(&bench, "stranger"));
     let refused = stranger.passed_on().set_timeslice(owner.client, owner.group, 1);
@@ -142,7 +142,7 @@ fn a_strangers_file_does_not_reach_the_client() {
 }
 
 #[test]
-fn the_memory_of_a_dead_process_lasts_until_nobody_holds_its_descriptor() {
+fn memory_of_a_dead_process_lasts_until_its_descriptor_is_closed_everywhere() {
     let bench = daemon();
     let owner = Owner::new(&bench, "me");
     owner.gpu.allocate(1_000).unwrap();

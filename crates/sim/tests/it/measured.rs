@@ -1,17 +1,15 @@
-//! The engine against what was measured on an H200: `gpu-measurements.md` §2 (latency beside a busy tenant) and §7 (shares
-//! of busy tenants). The bars are those of design.md §7: medians within 10 %, shares within 1 point.
+//! The engine compared with measurements on an H200: `gpu-measurements.md` §2 (latency beside a busy tenant) and §7
+//! (shares of busy tenants). The tolerances are those of design.md §7: medians within 10 %, shares within 1 point.
 
-mod bench;
-
-use bench::{Bench, Numbers, assert_near, submit};
+use crate::busy_engine::{BusyEngine, RandomNumbers, assert_near, submit};
 use sluice_sim::engine::{Access, Control};
 use sluice_sim::params;
 
 /// Median and 99th percentile, in µs, of the latency of an LC tenant that launches a kernel of 100 µs every 3-5 ms and
 /// synchronises; and the busy tenants' kernels per second.
-fn latency(bench: &mut Bench, requests: usize) -> (f64, f64, f64) {
+fn latency(bench: &mut BusyEngine, requests: usize) -> (f64, f64, f64) {
     let lc = bench.tenant(1_000_000, 100);
-    let mut numbers = Numbers(1);
+    let mut numbers = RandomNumbers(1);
     let mut at = 10_000_000;
     let mut latencies = Vec::new();
     for _ in 0..requests {
@@ -33,7 +31,7 @@ fn latency(bench: &mut Bench, requests: usize) -> (f64, f64, f64) {
 
 #[test]
 fn lc_alone_is_as_fast_as_measured() {
-    let (p50, p99, _) = latency(&mut Bench::new(), 400);
+    let (p50, p99, _) = latency(&mut BusyEngine::new(), 400);
     assert_near("p50", p50, 117.0, 11.7);
     assert_near("p99", p99, 125.0, 12.5);
 }
@@ -52,7 +50,7 @@ fn lc_beside_a_busy_tenant_waits_as_long_as_measured() {
         (1_000, 1, 302.0, 326.0),
     ];
     for (kernel_us, slice_us, p50, p99) in rows {
-        let mut bench = Bench::new();
+        let mut bench = BusyEngine::new();
         bench.saturate(slice_us, kernel_us);
         let (got_p50, got_p99, rate) = latency(&mut bench, 2_000);
         let row = format!("kernels of {kernel_us} µs, slice {slice_us} µs");
@@ -65,10 +63,10 @@ fn lc_beside_a_busy_tenant_waits_as_long_as_measured() {
 }
 
 #[test]
-fn what_a_slice_adds_is_the_way_out_and_what_is_left_of_the_slice() {
-    let (alone, ..) = latency(&mut Bench::new(), 400);
+fn time_slice_adds_the_context_switch_and_the_rest_of_the_slice() {
+    let (alone, ..) = latency(&mut BusyEngine::new(), 400);
     for slice_us in [1, 20, 50, 100, 200, 500, 2_048] {
-        let mut bench = Bench::new();
+        let mut bench = BusyEngine::new();
         bench.saturate(slice_us, 10_000);
         let (p50, p99, _) = latency(&mut bench, 2_000);
         let slice = slice_us as f64;
@@ -103,7 +101,7 @@ fn busy_tenants_share_as_measured() {
         (&[2_000, 4_000, 6_000, 8_000], &[9.9, 20.0, 30.0, 40.2], 96.0),
     ];
     for (slices, shares, total) in rows {
-        let mut bench = Bench::new();
+        let mut bench = BusyEngine::new();
         slices.iter().for_each(|slice| bench.saturate(*slice, 200));
         let ns = 20_000_000_000;
         bench.run_to(ns, |_, _| {});
@@ -117,8 +115,8 @@ fn busy_tenants_share_as_measured() {
 }
 
 #[test]
-fn of_two_busy_tenants_at_1_us_none_gets_anywhere() {
-    let mut bench = Bench::new();
+fn two_busy_tenants_with_1_us_slices_make_no_progress() {
+    let mut bench = BusyEngine::new();
     bench.saturate(1, 1_000);
     bench.saturate(1, 1_000);
     bench.run_to(60_000_000_000, |_, _| {});
@@ -134,8 +132,8 @@ fn of_two_busy_tenants_at_1_us_none_gets_anywhere() {
 }
 
 #[test]
-fn a_slice_that_is_changed_while_tenants_run_holds_from_then_on() {
-    let mut bench = Bench::new();
+fn changed_time_slice_applies_from_the_change_on() {
+    let mut bench = BusyEngine::new();
     bench.saturate(2_048, 200);
     bench.saturate(2_048, 200);
     bench.run_to(1_000_000_000, |_, _| {});

@@ -1,9 +1,7 @@
-//! Tenants that are steered from outside through the resource manager, against `gpu-measurements.md` §8 (duty cycle), §13
-//! (turns, with and without an LC tenant) and §7 (slices that are set while tenants run).
+//! Channel-group scheduling from outside through the resource manager, compared with `gpu-measurements.md` §8 (duty
+//! cycle), §13 (quanta, with and without an LC tenant) and §7 (time slices set while tenants run).
 
-mod bench;
-
-use bench::{Bench, Numbers, assert_near, submit};
+use crate::busy_engine::{BusyEngine, RandomNumbers, assert_near, submit};
 use sluice_nvrm::NvStatus;
 use sluice_nvrm::abi::{
     AllocBlock, ChannelParams, Command, ControlBlock, DisableChannels, GroupParams, Request, class, engine,
@@ -18,7 +16,7 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 const GROUP: u32 = 0x5c00_0015;
 
-/// What a controller has of a tenant.
+/// The handles of a tenant's objects.
 #[derive(Clone)]
 struct Handles {
     file: FileId,
@@ -27,15 +25,15 @@ struct Handles {
     channels: Vec<u32>,
 }
 
-/// A controller outside: it makes one control after the other, and the timeline goes on meanwhile.
+/// An outside controller: it makes one control after the other while the timeline proceeds.
 struct Controller {
     rm: Rm,
-    bench: Bench,
+    bench: BusyEngine,
     seen: Vec<(StreamId, u64)>,
 }
 
 impl Controller {
-    fn new(bench: Bench) -> Self {
+    fn new(bench: BusyEngine) -> Self {
         Self { rm: Rm::new([0; 16], Support::Full, params::TIMESLICE_NS), bench, seen: Vec::new() }
     }
 
@@ -116,7 +114,7 @@ impl Controller {
         self.control(of, of.subdevice, Command::DISABLE_CHANNELS, &params);
     }
 
-    /// Gives the turn of one of two to the other; who has it then, and until when.
+    /// Passes the quantum of one of two tenants to the other. Returns the new holder and the end of its quantum.
     fn hand_over(&mut self, handles: &[Handles], holder: usize, ms: [u64; 2]) -> (usize, u64) {
         let next = 1 - holder;
         self.enable(&handles[holder], false);
@@ -132,7 +130,7 @@ impl Controller {
 
 /// A controller of so many tenants with kernels of 200 µs.
 fn controller(tenants: usize) -> (Controller, Vec<Handles>) {
-    let mut bench = Bench::new();
+    let mut bench = BusyEngine::new();
     (0..tenants).for_each(|_| bench.saturate(2_048, 200));
     let contexts: Vec<GroupId> = bench.busy.iter().map(|tenant| tenant.group).collect();
     let mut controller = Controller::new(bench);
@@ -141,7 +139,7 @@ fn controller(tenants: usize) -> (Controller, Vec<Handles>) {
 }
 
 #[test]
-fn a_lone_tenant_can_be_held_to_half_of_the_time() {
+fn lone_tenant_can_be_limited_to_half_of_the_time() {
     for on_ms in [5, 20] {
         let (mut controller, handles) = controller(1);
         let begin = controller.now();
@@ -156,7 +154,8 @@ fn a_lone_tenant_can_be_held_to_half_of_the_time() {
     }
 }
 
-/// Two tenants in turns of these lengths; the share of the first, and the sum against alone, in %.
+/// Two tenants with quanta of these lengths. Returns the share of the first, and the sum relative to running alone,
+/// in %.
 fn turns(ms: [u64; 2]) -> (f64, f64) {
     let (mut controller, handles) = controller(2);
     controller.enable(&handles[1], false);
@@ -175,7 +174,7 @@ fn turns(ms: [u64; 2]) -> (f64, f64) {
 }
 
 #[test]
-fn turns_share_as_measured() {
+fn quanta_share_as_measured() {
     for (ms, share, sum) in [([9, 21], 30.4, 97.9), ([30, 70], 30.2, 100.1)] {
         let (got_share, got_sum) = turns(ms);
         assert_near(&format!("turns of {ms:?} ms: share"), got_share, share, 0.5);
@@ -184,7 +183,7 @@ fn turns_share_as_measured() {
 }
 
 #[test]
-fn slices_set_from_outside_share_as_measured() {
+fn time_slices_set_from_outside_share_as_measured() {
     for (slices, share, total) in [([3_000, 7_000], 30.0, 96.0), ([10_000, 30_000], 25.2, 99.6)] {
         let (mut controller, handles) = controller(2);
         controller.run_for(SECOND);
@@ -202,7 +201,7 @@ fn slices_set_from_outside_share_as_measured() {
     }
 }
 
-/// How two tenants take turns beside an LC tenant.
+/// How two tenants are scheduled beside an LC tenant.
 #[derive(Clone, Copy, PartialEq)]
 enum Turns {
     /// They do not: all three are sliced.
@@ -213,8 +212,8 @@ enum Turns {
     WhenIdle([u64; 2]),
 }
 
-/// GPU time of a request of the LC tenant, 20 kernels. Together with [`REST_NS`], which is what host and copies take, its
-/// latency on a GPU with the clocks of a busy one (§16: 863 µs; the simulated GPU has no slower ones).
+/// GPU time of a request of the LC tenant, 20 kernels. Together with [`REST_NS`] (host and copies) this is its
+/// latency on a GPU with the clocks of a busy one (§16: 863 µs; the simulated GPU has no slower clocks).
 const REQUEST_NS: u64 = 500_000;
 const REST_NS: u64 = 340_000;
 
@@ -243,7 +242,7 @@ fn beside(turns: Turns) -> Beside {
     }
     let (begin, before) = (controller.now(), controller.completed());
     let (mut holder, mut turn_ends) = (0, begin + ms[0] * MS);
-    let (mut numbers, mut arrival, mut latencies) = (Numbers(1), begin, Vec::new());
+    let (mut numbers, mut arrival, mut latencies) = (RandomNumbers(1), begin, Vec::new());
     for _ in 0..2_000 {
         arrival += 10 * MS + numbers.below(40_000);
         (0..20).for_each(|_| submit(&mut controller.bench.engine, &lc, arrival));
@@ -276,7 +275,7 @@ fn beside(turns: Turns) -> Beside {
 }
 
 #[test]
-fn an_lc_tenant_beside_two_in_turns_waits_as_long_as_measured() {
+fn lc_tenant_beside_two_in_quanta_waits_as_long_as_measured() {
     // Medians and 99th percentiles in µs, sum of the two against alone and share of the first in %, as in §13. Where all
     // three are sliced the LC tenant's part of the sum was not seen there.
     let rows = [
@@ -294,7 +293,7 @@ fn an_lc_tenant_beside_two_in_turns_waits_as_long_as_measured() {
 }
 
 #[test]
-fn tiny_slices_are_safe_in_turns_and_only_there() {
+fn tiny_time_slices_are_safe_only_with_quanta() {
     let (mut controller, handles) = controller(2);
     handles.iter().for_each(|of| controller.set_slice(of, 1));
     let stuck = controller.completed();
@@ -308,7 +307,7 @@ fn tiny_slices_are_safe_in_turns_and_only_there() {
 }
 
 #[test]
-fn an_idle_lc_tenant_costs_a_tenant_with_a_tiny_slice_nothing() {
+fn idle_lc_tenant_costs_a_tenant_with_a_tiny_time_slice_nothing() {
     let (mut controller, handles) = controller(1);
     controller.set_slice(&handles[0], 1);
     let lc = controller.bench.tenant(1_000_000, 100);

@@ -1,4 +1,4 @@
-//! What holds for every sequence of commands, whatever the slices and the order of submission.
+//! Invariants of every sequence of commands, whatever the time slices and the order of submission.
 
 use proptest::prelude::*;
 use sluice_sim::engine::{
@@ -160,7 +160,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_command_runs_once_in_order_and_nothing_is_lost(
+    fn every_command_runs_once_in_order_and_none_is_lost(
         steps in steps(),
         slices in [30_000..3_000_000u64, 30_000..3_000_000u64, 30_000..3_000_000u64],
     ) {
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn the_gpu_is_never_idle_while_a_kernel_could_run(
+    fn gpu_is_never_idle_while_a_kernel_could_run(
         kernels in prop::collection::vec((1_000..2_000_000u64, 1..=132u32), 1..40),
     ) {
         let mut world = World::new([2_048_000; 3]);
@@ -247,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn the_earliest_time_of_a_command_is_never_later_than_its_completion(steps in steps()) {
+    fn earliest_time_of_a_command_is_never_later_than_its_completion(steps in steps()) {
         let mut world = World::new([2_048_000, 100_000, 500_000]);
         for (index, _, step) in &steps {
             world.submit(*index, 0, step);

@@ -1,8 +1,7 @@
-//! Streams that wait for words and kernels that poll them, against `gpu-measurements.md` §3 and §16 (hints) and §4 (gates).
+//! Streams that wait for words and kernels that poll them, compared with `gpu-measurements.md` §3 and §16 (hold
+//! kernels) and §4 (stream gates).
 
-mod bench;
-
-use bench::{Bench, Numbers, Tenant, assert_near, submit};
+use crate::busy_engine::{BusyEngine, RandomNumbers, Tenant, assert_near, submit};
 use sluice_sim::engine::{Command, Compare, Condition, CopyEngine, Engine, Node, StreamId, StreamKind, Work};
 use sluice_sim::params;
 use std::sync::Arc;
@@ -17,25 +16,25 @@ fn at_least(value: u64) -> Command {
 
 /// How requests are announced.
 #[derive(Clone, Copy)]
-struct Hint {
+struct HoldPlan {
     /// Kernels that hold the GPU, one behind the other.
     holds: u32,
     /// How long before the request.
     lead_us: u64,
 }
 
-/// Latencies of 1,000 requests of an LC tenant, in µs and sorted: a kernel of 100 µs each 3-5 ms, beside a tenant with
-/// kernels of 1 ms and this slice.
-fn hinted(slice_us: u64, hint: Hint) -> Vec<f64> {
-    let mut bench = Bench::new();
+/// Latencies of 1,000 requests of an LC tenant, in µs, sorted: one kernel of 100 µs every 3-5 ms, beside a tenant
+/// with kernels of 1 ms and this time slice.
+fn latencies_with_holds(slice_us: u64, plan: HoldPlan) -> Vec<f64> {
+    let mut bench = BusyEngine::new();
     bench.saturate(slice_us, 1_000);
     let lc = bench.tenant(1_000_000, 100);
     let side = bench.engine.add_stream(lc.group, StreamKind::NonBlocking, 0, 0);
-    let mut numbers = Numbers(1);
+    let mut numbers = RandomNumbers(1);
     let (mut at, mut latencies) = (10 * MS, Vec::new());
     for ticket in 1..=1_000 {
-        bench.run_to(at - hint.lead_us * 1_000, |_, _| {});
-        for _ in 0..hint.holds {
+        bench.run_to(at - plan.lead_us * 1_000, |_, _| {});
+        for _ in 0..plan.holds {
             hold(&mut bench.engine, side, ticket, MS);
         }
         bench.run_to(at, |_, _| {});
@@ -44,7 +43,7 @@ fn hinted(slice_us: u64, hint: Hint) -> Vec<f64> {
         bench.run_to(at + params::SUBMIT_NS, |_, _| {});
         bench.engine.set_word(lc.owner, WORD, ticket.into());
         let next = at + 3 * MS + numbers.below(2 * MS);
-        bench.run_to(next - hint.lead_us * 1_000, |stream, done| {
+        bench.run_to(next - plan.lead_us * 1_000, |stream, done| {
             if stream == lc.stream {
                 latencies.push((done + params::HOST_RETURN_NS - at) as f64 / 1e3);
             }
@@ -62,25 +61,25 @@ fn hold(engine: &mut Engine, on: StreamId, value: u32, timeout_ns: u64) {
 }
 
 #[test]
-fn two_holds_hide_the_switch_and_one_does_harm() {
+fn two_hold_kernels_hide_the_context_switch_and_one_adds_to_it() {
     let at = |latencies: &[f64], part: usize| latencies[latencies.len() * part / 100];
     for slice in [1, 100] {
-        let hidden = hinted(slice, Hint { holds: 2, lead_us: 300 + slice });
+        let hidden = latencies_with_holds(slice, HoldPlan { holds: 2, lead_us: 300 + slice });
         assert_near(&format!("two, slice {slice}: p50"), at(&hidden, 50), 112.0, 11.2);
         assert_near(&format!("two, slice {slice}: p99"), at(&hidden, 99), 116.0, 11.6);
     }
-    let partly = hinted(100, Hint { holds: 2, lead_us: 200 });
+    let partly = latencies_with_holds(100, HoldPlan { holds: 2, lead_us: 200 });
     assert_near("lead 200: p50", at(&partly, 50), 148.0, 30.0);
-    // With which slice this was measured is not known: it was one of 1 to 100 µs.
-    let unhinted = hinted(50, Hint { holds: 0, lead_us: 0 });
-    let one = hinted(50, Hint { holds: 1, lead_us: 300 });
+    // The time slice of the measurement is not recorded: it was between 1 and 100 µs.
+    let without = latencies_with_holds(50, HoldPlan { holds: 0, lead_us: 0 });
+    let one = latencies_with_holds(50, HoldPlan { holds: 1, lead_us: 300 });
     assert_near("one: p50", at(&one, 50), 519.0, 51.9);
-    assert!(at(&one, 50) > at(&unhinted, 50), "worse than no hint");
+    assert!(at(&one, 50) > at(&without, 50), "one hold kernel has to be worse than none");
 }
 
 #[test]
-fn a_hold_nobody_releases_ends_by_itself() {
-    let mut bench = Bench::new();
+fn unreleased_hold_kernel_ends_by_itself() {
+    let mut bench = BusyEngine::new();
     bench.saturate(1, 1_000);
     let lc = bench.tenant(1_000_000, 100);
     hold(&mut bench.engine, lc.stream, 1, 2 * MS);
@@ -97,7 +96,7 @@ fn a_hold_nobody_releases_ends_by_itself() {
 
 /// An LC tenant whose request is a copy and then a graph of 500 µs of kernels; returns its median latency in µs.
 fn copy_then_graph(lead_us: u64, same_stream: bool, holds: u32) -> f64 {
-    let mut bench = Bench::new();
+    let mut bench = BusyEngine::new();
     bench.saturate(1, 1_000);
     let lc: Tenant = bench.tenant(1_000_000, 0);
     let side = bench.engine.add_stream(lc.group, StreamKind::NonBlocking, 0, 0);
@@ -135,20 +134,20 @@ fn copy_then_graph(lead_us: u64, same_stream: bool, holds: u32) -> f64 {
 }
 
 #[test]
-fn a_hold_belongs_on_a_stream_beside_the_requests() {
-    let unhinted = copy_then_graph(0, false, 0);
+fn hold_kernel_needs_a_stream_beside_the_requests() {
+    let without = copy_then_graph(0, false, 0);
     let beside = copy_then_graph(300, false, 2);
     let within = copy_then_graph(300, true, 2);
     let late = copy_then_graph(0, false, 2);
-    assert!(unhinted - beside > 150.0, "{unhinted} without, {beside} beside");
-    // The copy comes after the hold, nothing computes meanwhile, and the context is off again.
+    assert!(without - beside > 150.0, "{without} without, {beside} beside");
+    // The copy runs after the hold kernel. Nothing computes during it, so the context is taken off again.
     assert!(within > beside + 150.0, "{within} within, {beside} beside");
-    assert!(late < unhinted && late > beside, "{late} with no lead");
+    assert!(late < without && late > beside, "{late} with no lead");
 }
 
 #[test]
-fn a_gate_stops_what_is_queued_after_the_running_kernel() {
-    let mut bench = Bench::new();
+fn stream_gate_stops_queued_work_after_the_running_kernel() {
+    let mut bench = BusyEngine::new();
     let tenant = bench.tenant(2_048, 1_000);
     for _ in 0..64 {
         bench.engine.submit(tenant.stream, 0, at_least(1)).unwrap();
@@ -168,10 +167,10 @@ fn a_gate_stops_what_is_queued_after_the_running_kernel() {
 }
 
 #[test]
-fn open_gates_cost_what_was_measured() {
+fn open_stream_gates_cost_as_measured() {
     // Kernel in µs; kernels per gate; time per kernel without and with, in µs (§4).
     for (kernel_ns, every, with) in [(2_000, 1, 3.5), (2_000, 8, 2.2), (10_000, 1, 11.5)] {
-        let mut bench = Bench::new();
+        let mut bench = BusyEngine::new();
         let mut tenant = bench.tenant(2_048, 1);
         tenant.kernel_ns = kernel_ns;
         for index in 0..800 {
@@ -187,8 +186,8 @@ fn open_gates_cost_what_was_measured() {
 }
 
 #[test]
-fn a_context_that_waits_for_a_word_leaves_the_gpu_to_others() {
-    let mut bench = Bench::new();
+fn context_that_waits_for_a_word_leaves_the_gpu_to_others() {
+    let mut bench = BusyEngine::new();
     bench.saturate(1, 1_000);
     let lc = bench.tenant(1_000_000, 100);
     bench.engine.submit(lc.stream, 0, at_least(1)).unwrap();

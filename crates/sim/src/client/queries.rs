@@ -1,4 +1,4 @@
-//! Questions to a simulated GPU about itself and its use, and what may be done to it from outside.
+//! Queries of a simulated GPU and its use, and interventions from outside.
 
 use super::link::Link;
 use crate::ledger::{Interval, Ledger, Window};
@@ -25,7 +25,7 @@ pub fn ledger(socket: &Path) -> io::Result<Ledger> {
     }
 }
 
-/// Use of the GPU between two times of CLOCK_MONOTONIC in nanoseconds.
+/// Use of the GPU between two times of CLOCK_MONOTONIC, in nanoseconds.
 ///
 /// # Errors
 /// No daemon answers at the socket.
@@ -36,7 +36,7 @@ pub fn window(socket: &Path, from_ns: u64, to_ns: u64) -> io::Result<Window> {
     }
 }
 
-/// Who had the GPU when, between two times of CLOCK_MONOTONIC in nanoseconds.
+/// The intervals in which each process had the GPU, between two times of CLOCK_MONOTONIC, in nanoseconds.
 ///
 /// # Errors
 /// No daemon answers at the socket.
@@ -47,7 +47,7 @@ pub fn timeline(socket: &Path, from_ns: u64, to_ns: u64) -> io::Result<Vec<Inter
     }
 }
 
-/// Makes something go wrong on the GPU, as the driver would report it by this Xid.
+/// Injects the fault that the driver would report by this Xid.
 ///
 /// # Errors
 /// No daemon answers at the socket.
@@ -55,7 +55,7 @@ pub fn inject(socket: &Path, xid: u64) -> io::Result<()> {
     done(ask(socket, &Request::Inject { xid })?)
 }
 
-/// Repairs whatever is wrong with the GPU.
+/// Repairs all faults of the GPU.
 ///
 /// # Errors
 /// No daemon answers at the socket.
@@ -63,16 +63,16 @@ pub fn heal(socket: &Path) -> io::Result<()> {
     done(ask(socket, &Request::Heal)?)
 }
 
-/// Holds a process at its next call of the driver, and waits until nothing of it is under way on this GPU; no limit if
-/// `timeout_ms` is 0.
+/// Locks a process at its next driver call, and waits until it has no work in progress on this GPU. `timeout_ms` 0
+/// means no limit.
 ///
 /// # Errors
-/// No daemon answers at the socket; within, why it was not locked.
+/// No daemon answers at the socket; within, why the process was not locked.
 pub fn lock(socket: &Path, pid: i32, timeout_ms: u32) -> io::Result<Result<(), LockFailure>> {
     locked(ask(socket, &Request::Lock { pid, timeout_ms })?)
 }
 
-/// Lets a process that is held go on.
+/// Unlocks a process.
 ///
 /// # Errors
 /// As [`lock`].
@@ -80,7 +80,7 @@ pub fn unlock(socket: &Path, pid: i32) -> io::Result<Result<(), LockFailure>> {
     locked(ask(socket, &Request::Unlock { pid })?)
 }
 
-/// Whether a process is held; none if it does not use this GPU.
+/// Whether a process is locked; `None` if it does not use this GPU.
 ///
 /// # Errors
 /// No daemon answers at the socket.

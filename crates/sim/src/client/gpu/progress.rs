@@ -1,0 +1,110 @@
+//! The rings: submission of orders, progress of streams, and notifications.
+
+use super::{Gpu, GpuError};
+use crate::client::link::has_hung_up;
+use crate::wire::record::{Order, Record};
+use sluice_sys::clock::monotonic_ns;
+use std::time::Duration;
+
+impl Gpu {
+    /// Puts an order into the ring. `claimed` gets its ticket before the daemon can see it.
+    pub(in crate::client) fn push(&self, slot: usize, order: Order, claimed: impl FnOnce(u64)) -> u64 {
+        let record = Record { stamp: monotonic_ns(), slot, order };
+        let full = || {
+            self.poke();
+            self.region.wait_full();
+            !has_hung_up(&self.lifeline)
+        };
+        let ticket = self.region.push(&record, full, claimed);
+        if self.region.has_followers(ticket) {
+            self.poke_if_parked();
+        }
+        ticket
+    }
+
+    /// Wakes the daemon, so that it reads its rings.
+    fn poke(&self) {
+        use std::io::Write;
+        // Fails only when the counter is at its limit. Then the daemon is awake anyway.
+        let _ = (&self.poke).write(&1u64.to_ne_bytes());
+    }
+
+    /// Wakes the daemon if it sleeps.
+    pub(in crate::client) fn poke_if_parked(&self) {
+        if self.region.is_parked() {
+            self.poke();
+        }
+    }
+
+    /// Whether command `seq` of a stream has completed. Does not wait; wakes the daemon if the command may be due.
+    pub(in crate::client) fn query(&self, slot: usize, seq: u64, ticket: u64) -> bool {
+        if self.region.completed(slot) < seq {
+            let known = self.region.is_taken(ticket) && monotonic_ns() < self.region.next_event_ns();
+            if !known {
+                self.poke_if_parked();
+            }
+            return self.region.completed(slot) >= seq;
+        }
+        true
+    }
+
+    /// Waits until command `seq` of a stream has completed.
+    pub(in crate::client) fn wait(&self, slot: usize, seq: u64) -> Result<(), GpuError> {
+        if self.region.completed(slot) >= seq {
+            return Ok(());
+        }
+        self.push(slot, Order::Watch { seq }, |_| {});
+        self.poke_if_parked();
+        /// Interval at which a waiting thread checks whether the daemon is alive.
+        const LIVENESS_CHECK: Duration = Duration::from_millis(200);
+        loop {
+            let seen = self.region.completed(slot);
+            if seen >= seq {
+                return Ok(());
+            }
+            self.region.wait_completed(slot, seen, LIVENESS_CHECK);
+            if self.region.completed(slot) < seq && has_hung_up(&self.lifeline) {
+                return Err(GpuError::Gone(io::ErrorKind::ConnectionReset.into()));
+            }
+        }
+    }
+
+    /// Waits for as long as this process is locked from outside.
+    pub fn wait_unlocked(&self) {
+        while self.region.is_locked() && self.is_connected() {
+            self.region.wait_unlocked(Duration::from_millis(200));
+        }
+    }
+
+    /// Whether the daemon is connected.
+    pub fn is_connected(&self) -> bool {
+        !has_hung_up(&self.lifeline)
+    }
+
+    /// A number that changes when a watched command has completed.
+    pub fn notified(&self) -> u64 {
+        self.region.notified()
+    }
+
+    /// Waits until [`notified`](Self::notified) differs from `seen`. Returns `false` if the daemon has ended.
+    pub fn wait_notified(&self, seen: u64) -> bool {
+        while self.region.notified() == seen {
+            self.region.wait_notified(seen, Duration::from_millis(200));
+            if has_hung_up(&self.lifeline) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Wakes the threads that wait for [`notified`](Self::notified) to change.
+    pub fn notify(&self) {
+        self.region.wake_notified();
+    }
+
+    /// Applies the effects of everything that has completed. A thread that has observed a completion calls this
+    /// before it reports it.
+    pub fn apply_effects(&self) {
+        self.effects.apply_completed(&self.region);
+    }
+}

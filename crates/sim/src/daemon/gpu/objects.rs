@@ -1,0 +1,92 @@
+//! Objects of processes on the GPU: files of the control device, contexts and graphs.
+
+use super::{EXCLUSIVE, Gpu, PROHIBITED};
+use crate::daemon::files::FileStatus;
+use crate::engine::{Graph, Node, Work};
+use crate::rm::FileId;
+use crate::wire::message::ControlGroup;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+impl Gpu {
+    /// A process opens the control device.
+    pub(in crate::daemon) fn open_control(&mut self, key: u64) -> io::Result<OwnedFd> {
+        let Some(tenant) = self.tenants.get(&key) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        self.files.open(self.rm.open(), key, tenant.owner)
+    }
+
+    /// Takes the ioctls that have come over a file of the control device.
+    pub(in crate::daemon) fn serve_file(&mut self, file: FileId, now: u64) {
+        if let FileStatus::Closed = self.files.serve(file, now, &mut self.rm, &mut self.engine) {
+            self.close_control(file);
+        }
+    }
+
+    /// Every descriptor of a file of the control device has been closed.
+    fn close_control(&mut self, file: FileId) {
+        self.rm.close(file, &mut self.engine);
+        let Some((key, owner)) = self.files.close(file) else { return };
+        if !self.tenants.contains_key(&key) && !self.files.belongs_to(key) {
+            self.engine.account_mut().release(owner);
+        }
+    }
+
+    /// Opens a context; `None` if there is not enough memory.
+    pub(in crate::daemon) fn open_context(&mut self, key: u64, control: Option<ControlGroup>) -> Option<u64> {
+        let tenant = self.tenants.get_mut(&key)?;
+        if !self.engine.account_mut().open_context(tenant.owner, self.config.gpu.context_bytes) {
+            return None;
+        }
+        let group = self.engine.add_group(tenant.owner, self.config.gpu.timeslice_ns);
+        tenant.groups.push(group);
+        if let (Some(file), Some(ControlGroup { client, group: handle })) = (self.files.of(key), control)
+            && !self.rm.bind(file, client, handle, group, &mut self.engine)
+        {
+            tracing::warn!("a context names channel group {handle:#x}, which its process does not have");
+        }
+        Some(group.0)
+    }
+
+    /// Whether the compute mode lets a process have a context.
+    pub(in crate::daemon) fn takes(&self, key: u64) -> bool {
+        let others = self.tenants.iter().filter(|(other, _)| **other != key);
+        match self.config.gpu.compute_mode {
+            PROHIBITED => false,
+            EXCLUSIVE => !others.map(|(_, tenant)| tenant).any(|tenant| !tenant.groups.is_empty()),
+            _ => true,
+        }
+    }
+
+    /// Closes a context with everything in it. False if the process has no such context.
+    pub(in crate::daemon) fn close_context(&mut self, key: u64, group: u64) -> bool {
+        let Some(tenant) = self.tenants.get_mut(&key) else { return false };
+        let Some(index) = tenant.groups.iter().position(|each| each.0 == group) else { return false };
+        let group = tenant.groups.swap_remove(index);
+        self.engine.remove_group(group);
+        self.rm.unbind(group);
+        self.engine.account_mut().close_context(tenant.owner, self.config.gpu.context_bytes);
+        true
+    }
+
+    /// Registers a graph; `None` if it is not in topological order.
+    pub(in crate::daemon) fn add_graph(&mut self, key: u64, nodes: Vec<Node>) -> Option<u64> {
+        let tenant = self.tenants.get_mut(&key)?;
+        let names = self.engine.account().names(tenant.owner);
+        let known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } | Work::Hold { name, .. } if name >= names);
+        if !nodes.iter().all(known) {
+            return None;
+        }
+        let graph = Arc::new(Graph::new(nodes)?);
+        tenant.next_graph += 1;
+        tenant.graphs.insert(tenant.next_graph, graph);
+        Some(tenant.next_graph)
+    }
+
+    /// Forgets a graph; launches in progress keep it.
+    pub(in crate::daemon) fn drop_graph(&mut self, key: u64, graph: u64) {
+        if let Some(tenant) = self.tenants.get_mut(&key) {
+            tenant.graphs.remove(&graph);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Requests of peers: the hello, queries, allocations, locks and injected faults.
+
+use super::Server;
+use crate::daemon::gpu::Gpu;
+use crate::daemon::peer::Peer;
+use crate::engine::OwnerId;
+use crate::fault::Fault;
+use crate::wire::message::{Answer, GpuInfo, LockFailure, Request, VERSION};
+use crate::wire::region::Region;
+use sluice_sys::clock::monotonic_ns;
+use std::io;
+use std::os::fd::AsFd;
+
+impl Server {
+    /// Answers all requests of a peer.
+    pub(super) fn serve(&mut self, key: u64) {
+        let stays = self.serve_all(key).unwrap_or_else(|error| {
+            let pid = self.peers.get(&key).map_or(0, |peer| peer.pid);
+            tracing::warn!("connection of process {pid} closed: {error}");
+            false
+        });
+        if !stays {
+            self.hang_up(key);
+        }
+    }
+
+    fn serve_all(&mut self, key: u64) -> io::Result<bool> {
+        let Some(peer) = self.peers.get_mut(&key) else { return Ok(true) };
+        let stays = peer.receive()?;
+        while let Some(request) = self.peers.get_mut(&key).map_or(Ok(None), Peer::request)? {
+            if let Request::Hello { version, label } = request {
+                self.hello(key, version, &label)?;
+                continue;
+            }
+            if let Request::OpenControl = request {
+                self.open_control(key)?;
+                continue;
+            }
+            let peer = (key, self.peers.get(&key).map_or(u32::MAX, |peer| peer.uid));
+            match request {
+                Request::Lock { pid, timeout_ms } => {
+                    self.locks.lock(&self.gpu, peer, pid, timeout_ms, monotonic_ns());
+                    continue;
+                }
+                Request::Unlock { pid } => {
+                    self.locks.unlock(&self.gpu, peer, pid, monotonic_ns());
+                    continue;
+                }
+                _ => {}
+            }
+            let is_locked_out = request.needs_driver() && self.gpu.rm.busy_until() > monotonic_ns();
+            let answer = self.answer(key, request);
+            if is_locked_out {
+                self.locks.answer(self.gpu.rm.busy_until(), key, answer);
+                continue;
+            }
+            if let Some(peer) = self.peers.get_mut(&key) {
+                peer.answer(&answer)?;
+            }
+        }
+        Ok(stays)
+    }
+
+    fn hello(&mut self, key: u64, version: u32, label: &str) -> io::Result<()> {
+        let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
+        if version != VERSION || peer.said_hello {
+            let why =
+                format!("hello with version {version}, the daemon's is {VERSION}, and a hello is sent once");
+            return peer.answer(&Answer::Refused { why });
+        }
+        if let Some(fault) = self.gpu.fault.filter(Fault::stops_work) {
+            return peer.answer(&Answer::Refused { why: format!("out of order since Xid {}", fault.xid) });
+        }
+        let (region, fd) = Region::create()?;
+        peer.said_hello = true;
+        let info = info(&self.gpu);
+        peer.answer_with(&Answer::Gpu(info), &[fd.as_fd(), self.poke.as_fd()])?;
+        self.gpu.attach(key, (peer.pid, peer.uid), label, region);
+        Ok(())
+    }
+
+    fn open_control(&mut self, key: u64) -> io::Result<()> {
+        let opened = self.gpu.open_control(key);
+        let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
+        match opened {
+            Ok(file) => peer.answer_with(&Answer::Done, &[file.as_fd()]),
+            Err(error) => {
+                peer.answer(&Answer::Refused { why: format!("no file of the control device: {error}") })
+            }
+        }
+    }
+
+    fn answer(&mut self, key: u64, request: Request) -> Answer {
+        let refused = |why: &str| Answer::Refused { why: why.to_owned() };
+        let engine = &mut self.gpu.engine;
+        match request {
+            Request::Gpu => return Answer::Gpu(info(&self.gpu)),
+            Request::Ledger => return Answer::Ledger(Box::new(engine.ledger())),
+            Request::Window { from_ns, to_ns } => {
+                return Answer::Window(engine.account().window(from_ns, to_ns));
+            }
+            Request::Timeline { from_ns, to_ns } => {
+                return Answer::Timeline(engine.account().timeline(from_ns, to_ns));
+            }
+            Request::Inject { xid } => {
+                self.inject(xid);
+                return Answer::Done;
+            }
+            Request::Heal => {
+                self.gpu.fault = None;
+                return Answer::Done;
+            }
+            Request::Listen => {
+                if let Some(peer) = self.peers.get_mut(&key) {
+                    peer.listens = true;
+                }
+                return Answer::Done;
+            }
+            Request::LockState { pid } => {
+                return match self.gpu.lock_state(pid) {
+                    Some((_, is_locked)) => Answer::Number(is_locked.into()),
+                    None => Answer::NotLocked(LockFailure::NoSuchProcess),
+                };
+            }
+            Request::Memory => {
+                return Answer::Memory {
+                    free: engine.account().free_bytes(),
+                    total: self.gpu.config.gpu.memory_bytes,
+                };
+            }
+            _ => {}
+        }
+        let Some(owner): Option<OwnerId> = self.gpu.tenant(key).map(|tenant| tenant.owner) else {
+            return refused("the first request must be a hello");
+        };
+        let account = self.gpu.engine.account_mut();
+        match request {
+            Request::Allocate { bytes } if account.allocate(owner, bytes) => Answer::Done,
+            Request::Allocate { .. } => Answer::OutOfMemory,
+            Request::Free { bytes } => {
+                account.free(owner, bytes);
+                Answer::Done
+            }
+            Request::Name { name } => Answer::Number(account.name(owner, &name) as u64),
+            Request::OpenContext { .. } if !self.gpu.takes(key) => Answer::Unavailable,
+            Request::OpenContext { control } => {
+                self.gpu.open_context(key, control).map_or(Answer::OutOfMemory, Answer::Number)
+            }
+            Request::CloseContext { group } if self.gpu.close_context(key, group) => Answer::Done,
+            Request::CloseContext { .. } => refused("no such context"),
+            Request::AddGraph { nodes } => {
+                self.gpu.add_graph(key, nodes).map_or_else(|| refused("not a graph"), Answer::Number)
+            }
+            Request::DropGraph { graph } => {
+                self.gpu.drop_graph(key, graph);
+                Answer::Done
+            }
+            _ => refused("out of place"),
+        }
+    }
+
+    /// Injects a fault: listeners are notified, and processes that used the GPU may lose it.
+    fn inject(&mut self, xid: u64) {
+        let new = Fault::of_xid(xid);
+        let stops_work = new.is_some_and(|fault| fault.stops_work());
+        // A lesser fault does not repair a GPU.
+        let is_worse = stops_work || !self.gpu.fault.is_some_and(|fault| fault.stops_work());
+        self.gpu.fault = new.filter(|_| is_worse).or(self.gpu.fault);
+        let keys: Vec<u64> = self.peers.keys().copied().collect();
+        for key in keys {
+            let Some(peer) = self.peers.get_mut(&key) else { continue };
+            let is_deaf = peer.listens && peer.answer(&Answer::Xid { code: xid }).is_err();
+            if is_deaf || (stops_work && peer.said_hello) {
+                self.hang_up(key);
+            }
+        }
+    }
+
+    pub(super) fn hang_up(&mut self, key: u64) {
+        if self.peers.remove(&key).is_some() {
+            self.locks.cancel(&self.gpu, key);
+            self.gpu.detach(key);
+        }
+    }
+}
+
+fn info(gpu: &Gpu) -> GpuInfo {
+    let config = &gpu.config;
+    GpuInfo {
+        name: config.gpu.name.clone(),
+        uuid: config.uuid(),
+        memory_bytes: config.gpu.memory_bytes,
+        pci: config.pci(),
+        numa: config.gpu.numa,
+        links: config.gpu.links.clone(),
+        is_mig: config.gpu.is_mig,
+        has_mem_ops: config.gpu.has_mem_ops,
+        driver_version: config.gpu.driver_version.clone(),
+        compute_mode: config.gpu.compute_mode,
+        is_mps: config.gpu.is_mps,
+        fault: gpu.fault,
+    }
+}

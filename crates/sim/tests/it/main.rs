@@ -1,0 +1,7 @@
+//! The simulated GPU's engine, stepped event by event: invariants, and comparison with measurements on an H200.
+
+mod busy_engine;
+mod channel_groups;
+mod invariants;
+mod measured;
+mod memory_words;
