@@ -17,5 +17,4 @@ mod processes;
 mod reload;
 mod stream_gates;
 mod tokens;
-mod unhooked;
 mod wakeups;

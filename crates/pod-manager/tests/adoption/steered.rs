@@ -1,6 +1,6 @@
 //! What becomes of programs that were adopted.
 
-use super::node::{Node, S, failure};
+use crate::node::{Node, S, failure};
 use crate::support::agent::{pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};

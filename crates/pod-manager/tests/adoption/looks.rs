@@ -1,6 +1,6 @@
 //! Looks around: what they find, what they cost, and what comes of one that fails.
 
-use super::node::Node;
+use crate::node::Node;
 use crate::support::agent::{Agent, pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};

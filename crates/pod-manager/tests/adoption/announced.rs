@@ -1,6 +1,6 @@
 //! What processes with the hook announce, beside programs without it: whose a group is.
 
-use super::node::{Node, failure};
+use crate::node::{Node, failure};
 use crate::support::agent::uid;
 use crate::support::driver::{Call, context};
 use crate::support::hook::Hook;

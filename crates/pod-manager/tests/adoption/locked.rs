@@ -1,6 +1,6 @@
 //! Who cannot be controlled by groups: the driver's lock.
 
-use super::node::Node;
+use crate::node::Node;
 use crate::support::agent::{pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};

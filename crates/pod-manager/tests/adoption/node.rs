@@ -7,7 +7,7 @@ use crate::support::peers::FakeProcess;
 use crate::support::scout::FakeScout;
 use crate::support::steered::quiet;
 use crate::support::{MS, World, until};
-use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
+use sluice_pod_manager::channels::{Cause, ControlFailure};
 use sluice_proto::control::Client;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
