@@ -29,7 +29,6 @@ impl Io {
 
 /// The system's clock, a poller and metrics that only the test reads.
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test")]
 pub(crate) fn test_io() -> Io {
     Io {
         clock: Box::new(crate::clock::SystemClock::new().unwrap()),

@@ -55,8 +55,9 @@ mod server;
 mod stream_gates;
 mod unhooked;
 
-// `adopt` names this path until its module moves to `unhooked`.
-pub(crate) use channel_groups as channels;
+// `adopt` and its tests name this path until their module moves to `unhooked`.
+#[doc(hidden)]
+pub use channel_groups as channels;
 pub use config::{
     AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatedProcesses, OnManagerLoss,
     UnhookedScheduling,

@@ -23,7 +23,7 @@ pub(crate) enum Listener {
 
 /// What became of one accept.
 pub(crate) enum Accepted {
-    Connection(Connection),
+    Connection(Box<Connection>),
     /// The peer has ended before it was accepted.
     PeerGone,
     /// There was no descriptor for the connection; it is closed.
@@ -58,7 +58,8 @@ impl Connections {
             let _ = setsockopt(&socket, sockopt::TcpNoDelay, &true);
             let address = getpeername::<SockaddrStorage>(socket.as_raw_fd());
             let label = address.map_or_else(|_| "tcp".to_owned(), |address| format!("tcp {address}"));
-            return Accepted::Connection(Connection::new(socket, Transport::Tcp, None, label));
+            let connection = Connection::new(socket, Transport::Tcp, None, label);
+            return Accepted::Connection(Box::new(connection));
         }
         match self.peers.identify(socket.as_fd()) {
             Ok(peer) => {
@@ -66,7 +67,7 @@ impl Connections {
                 let pod = self.pod_to_count(&peer);
                 let mut connection = Connection::new(socket, Transport::Unix, Some(peer), label);
                 connection.pod = pod;
-                Accepted::Connection(connection)
+                Accepted::Connection(Box::new(connection))
             }
             Err(error) => {
                 io.closer.close(socket);

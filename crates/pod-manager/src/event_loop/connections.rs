@@ -16,7 +16,7 @@ impl EventLoop {
     pub(super) fn accept(&mut self, listener: Listener) {
         for _ in 0..ACCEPTS_PER_ROUND {
             match self.connections.accept(listener, &self.io) {
-                Accepted::Connection(connection) => self.open(connection),
+                Accepted::Connection(connection) => self.open(*connection),
                 Accepted::PeerGone => {}
                 Accepted::OutOfDescriptors => self.out_of_descriptors(),
                 Accepted::Nothing => return,

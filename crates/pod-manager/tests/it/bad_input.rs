@@ -186,7 +186,7 @@ fn descriptors_that_nothing_names_and_descriptors_beside_other_requests_are_refu
     let (process, line) = neighbours.stranger();
     let frame = Request { name: line.name, id: 1, body: RequestBody::MemLimit }.encode().unwrap();
     sluice_sys::socket::send_with_fds(line.stream.as_fd(), &frame, &[payload().as_fd()]).unwrap();
-    neighbours.closed_for(line, &process, "bad_payload", "beside something else");
+    neighbours.closed_for(line, &process, "bad_payload", "beside a request other than ATTACH and CONTEXTS");
 }
 
 #[test]
