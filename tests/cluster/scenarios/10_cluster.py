@@ -66,7 +66,7 @@ def test_container_without_the_variable_has_no_gpu(cluster):
 
 def test_unknown_gpu_is_refused_by_the_runtime(cluster):
     with cluster.namespace() as ns:
-        env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-nobody"}]
+        env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-absent"}]
         cluster.create(ns, cluster.pod("a", "sleep", "1000", env=env))
         state = "{.status.containerStatuses[0].state.terminated.message}"
         cluster.until("refusal", 30, lambda: "unknown device" in cluster.kubectl("get", "pod", "a", "-n", ns, "-o", f"jsonpath={state}"))

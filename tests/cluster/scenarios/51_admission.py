@@ -32,7 +32,7 @@ BAD = [
     ({"sluice.dev/quota": "0.5", "sluice.dev/slo": "5ms"}, ["sluice.dev/slo", "latency-critical"]),
     ({"sluice.dev/quota": "0.5", "sluice.dev/priority": "0", "sluice.dev/slo": "soon"}, ["sluice.dev/slo", "soon"]),
     ({"sluice.dev/quota": "0.5", "sluice.dev/gpu-uuid": "the first"}, ["sluice.dev/gpu-uuid", "the first"]),
-    ({"sluice.dev/quota": "0.5", "sluice.dev/container": "nobody"}, ["sluice.dev/container", "nobody"]),
+    ({"sluice.dev/quota": "0.5", "sluice.dev/container": "absent"}, ["sluice.dev/container", "absent"]),
     ({"sluice.dev/quotas": "0.5"}, ["sluice.dev/quotas", "sluice.dev/quota"]),
     ({"sluice.dev/quota": "2", "sluice.dev/limit": "0.5"}, ["sluice.dev/limit"]),
 ]
@@ -118,7 +118,7 @@ def test_keys_and_assignment_cannot_be_changed(cluster):
         assert product.ASSIGNED in refused("POST", f"/api/v1/namespaces/{ns}/pods", pod)
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "c", "annotations": {product.ASSIGNED: GPUS[0]}}, "target": {"kind": "Node", "name": cluster.node}}
         held = cluster.pod("c", "sleep", "1000") | {}
-        held["spec"]["schedulerName"] = "nobody"
+        held["spec"]["schedulerName"] = "absent"
         api.request("POST", f"/api/v1/namespaces/{ns}/pods", held)
         assert product.ASSIGNED in refused("POST", f"/api/v1/namespaces/{ns}/pods/c/binding", binding)
         # What is not ours may change.

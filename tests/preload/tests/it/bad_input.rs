@@ -180,7 +180,7 @@ fn an_invalid_attach_is_refused_with_its_reason() {
     for (what, frame, descriptor, expected) in [
         (
             "an unknown name",
-            attach("nobody", ATTACH_VERSION, Channel::Token),
+            attach("absent", ATTACH_VERSION, Channel::Token),
             Some(payload()),
             AttachStatus::UnknownClient,
         ),
@@ -198,7 +198,7 @@ fn an_invalid_attach_is_refused_with_its_reason() {
         });
         bystander.is_undisturbed(&mut node);
     }
-    node.logged(&["nobody", &ourselves()]);
+    node.logged(&["absent", &ourselves()]);
 }
 
 #[test]

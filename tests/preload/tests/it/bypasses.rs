@@ -27,9 +27,9 @@ fn situation(node: &Node, reason: Bypass) -> TenantOptions {
         // Without SLUICE_SOCKET the hook looks in the default directory; without a socket for this GPU there is no manager.
         Bypass::NotManaged => main_tenant(node, "plain").without_environment("SLUICE_SOCKET"),
         Bypass::ManagerGone => {
-            main_tenant(node, "plain").environment("SLUICE_SOCKET", node.path().join("nobody"))
+            main_tenant(node, "plain").environment("SLUICE_SOCKET", node.path().join("absent"))
         }
-        Bypass::NotAdmitted => main_tenant(node, "plain").environment("SLUICE_CLIENT", "nobody"),
+        Bypass::NotAdmitted => main_tenant(node, "plain").environment("SLUICE_CLIENT", "absent"),
         Bypass::Capture => main_tenant(node, "capture"),
         Bypass::NoContext => main_tenant(node, "contextless"),
         Bypass::Nested => main_tenant(node, "nested").environment("SLUICE_REAL_LIBCUDA", odd_driver()),

@@ -301,7 +301,7 @@ fn a_missing_or_foreign_library_gives_level_none() {
 fn a_missing_gpu_is_broken_and_other_gpus_are_not_used() {
     let _lock = shared();
     let node = gpu("");
-    let seen = doctor_once(node.path().join("nobody.sock"), &[]);
+    let seen = doctor_once(node.path().join("absent.sock"), &[]);
     seen.check_is("device_nodes", "broken", "no simulator answers");
     seen.check_is("driver_library", "broken", "");
     seen.check_result("broken", 2, "none", "driver does not work");
