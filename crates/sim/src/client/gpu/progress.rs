@@ -4,6 +4,7 @@ use super::{Gpu, GpuError};
 use crate::client::link::has_hung_up;
 use crate::wire::record::{Order, Record};
 use sluice_sys::clock::monotonic_ns;
+use std::io;
 use std::time::Duration;
 
 impl Gpu {

@@ -1,0 +1,124 @@
+//! Announcements of hooked processes beside unhooked processes: which process owns a group.
+
+use super::harness::{Harness, failure};
+use crate::support::agent::uid;
+use crate::support::driver::{Call, context};
+use crate::support::hook::Hook;
+use crate::support::steered::quiet;
+use crate::support::{MS, until};
+use sluice_comm::page::UNLIMITED;
+use sluice_pod_manager::adopt::ObstacleKind;
+use std::os::fd::AsFd;
+
+#[test]
+fn attached_process_is_never_inspected_and_a_process_that_attaches_later_keeps_its_groups() {
+    let node = Harness::new();
+    let (hook, descriptor) = node.hooked(1, 1);
+    let _same = node.scout.add_process(hook.process.pid, &uid(1), &[1]);
+    let _raw = node.scout.add_process(500, &uid(2), &[2]);
+    node.scan_until_scheduled();
+    assert!(node.scout.take_inspected().iter().all(|pid| *pid == 500));
+    // The second process attaches with the group that is controlled already, while the group is disabled.
+    until("the group is disabled", || {
+        node.world.advance(10 * MS);
+        quiet(&node.world);
+        !node.group(2).0
+    });
+    node.world.driver.take_calls();
+    let mut process = node.world.peers.process_of(&uid(2));
+    process.pid = 500;
+    let contexts = [context(2)];
+    let announced: (&[_], &[_]) = (&contexts, &[descriptor.sent.as_fd()]);
+    let late = Hook::attach_with(&node.world.socket(), &process, "unknown", 0, announced).unwrap();
+    late.becomes(true, node.world.clock.now());
+    quiet(&node.world);
+    assert!(!node.world.driver.calls().contains(&Call::Start(2)), "{:?}", node.world.driver.calls());
+    assert_eq!(late.page().deadline_ns(), UNLIMITED);
+    assert_eq!(node.unhooked(2), 0.0);
+    let enabled = node.enabled_ms([1, 2]);
+    assert!(enabled.iter().all(|ms| (4500..=5500).contains(ms)), "{enabled:?}");
+    assert_eq!(node.scout.take_inspected(), [] as [i32; 0]);
+}
+
+/// Otherwise a pod could end its quanta by one hooked process that cannot be controlled.
+#[test]
+fn unhooked_process_is_scheduled_again_at_once_after_a_control_of_a_hooked_one_failed() {
+    let node = Harness::new();
+    let (bad, _bad) = node.hooked(1, 1);
+    let (_other, _descriptor) = node.hooked(2, 2);
+    let _raw = node.scout.add_process(500, &uid(1), &[11]);
+    // After these scans the process is inspected every 8 s.
+    (0..10).for_each(|_| node.scan());
+    assert_eq!(node.unhooked(1), 1.0);
+    node.world.driver.fail(1, Some(failure()));
+    until("a control has failed", || {
+        node.world.advance(10 * MS);
+        quiet(&node.world);
+        bad.page().deadline_ns() != UNLIMITED
+    });
+    node.world.driver.fail(1, None);
+    node.scan();
+    assert_eq!(node.unhooked(1), 1.0);
+    let (next, _next) = node.hooked(1, 3);
+    assert_ne!(next.page().deadline_ns(), UNLIMITED, "the failure of a hooked process is not cleared");
+    let enabled = node.enabled_ms([11, 2]);
+    assert!(enabled[0] < 6000 && enabled[1] > 4000, "{enabled:?}");
+}
+
+/// The parent's announcement is delayed, and the scan finds the groups at the child before.
+#[test]
+fn hooked_parent_receives_its_groups_from_the_child_that_inherited_the_file() {
+    let node = Harness::new();
+    let (mut hook, descriptor) = node.hooked(1, 1);
+    let mut announce = |groups: std::ops::Range<u32>| {
+        let contexts: Vec<_> = groups.map(context).collect();
+        hook.token.announce(&contexts, &[descriptor.sent.as_fd()]);
+        quiet(&node.world);
+    };
+    announce(100..160);
+    announce(200..250);
+    let _child = node.scout.add_process(500, &uid(1), &[200]);
+    until("the child's group is scheduled", || {
+        node.world.advance(100 * MS);
+        quiet(&node.world);
+        node.unhooked(1) == 1.0
+    });
+    assert_ne!(hook.page().deadline_ns(), UNLIMITED, "the announcement is delayed");
+    until("the parent is hardware-scheduled", || {
+        node.world.advance(100 * MS);
+        quiet(&node.world);
+        hook.page().deadline_ns() == UNLIMITED
+    });
+    assert_eq!(node.unhooked(1), 0.0);
+}
+
+/// The process knows the handles of another one, or sends a file of its own with them.
+#[test]
+fn announcement_of_groups_that_the_process_does_not_own_is_refused() {
+    let node = Harness::new();
+    let (_other, _descriptor) = node.hooked(2, 2);
+    let _raw = node.scout.add_process(500, &uid(1), &[1]);
+    node.scan_until_scheduled();
+    assert_eq!(node.unhooked(1), 1.0);
+    let refused = || node.world.metric("sluice_announcements_refused_total").unwrap();
+    for (before, owns) in
+        [(0.0, Ok(false)), (1.0, Err(ObstacleKind::NotPermitted)), (2.0, Err(ObstacleKind::Driver))]
+    {
+        let other = node.world.peers.process_of(&uid(1));
+        node.scout.set_ownership(other.pid, owns);
+        assert_eq!(refused(), before);
+        let (other, _sent) = node.announce(other, 1);
+        assert_eq!((refused(), node.unhooked(1)), (before + 1.0, 1.0), "{owns:?}");
+        assert_ne!(other.page().deadline_ns(), UNLIMITED);
+        drop(other);
+        quiet(&node.world);
+        assert_eq!(node.unhooked(1), 1.0);
+    }
+    let enabled = node.enabled_ms([1, 2]);
+    assert!(enabled.iter().all(|ms| (4500..=5500).contains(ms)), "{enabled:?}");
+    // If the check is not permitted, groups that no unhooked process has are accepted.
+    let unchecked = node.world.peers.process_of(&uid(1));
+    node.scout.set_ownership(unchecked.pid, Err(ObstacleKind::NotPermitted));
+    let (unchecked, _sent) = node.announce(unchecked, 11);
+    assert_eq!((refused(), unchecked.page().deadline_ns()), (3.0, UNLIMITED));
+}

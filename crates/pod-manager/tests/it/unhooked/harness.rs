@@ -1,0 +1,120 @@
+//! A manager with a discovery that the test controls, and an agent.
+
+use crate::support::agent::{Agent, pod, uid};
+use crate::support::driver::{Descriptor, context};
+use crate::support::hook::Hook;
+use crate::support::peers::FakeProcess;
+use crate::support::scout::FakeDiscovery;
+use crate::support::steered::quiet;
+use crate::support::{MS, World, until};
+use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
+use sluice_proto::control::Client;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+pub(crate) const S: u64 = 1000 * MS;
+
+/// A manager with a discovery that the test controls, and an agent.
+pub(crate) struct Harness {
+    pub(crate) world: World,
+    pub(crate) scout: FakeDiscovery,
+    pub(crate) agent: Agent,
+}
+
+impl Harness {
+    /// Pods 1 and 2 are best-effort clients.
+    pub(crate) fn new() -> Self {
+        Self::with(&[pod(&uid(1)), pod(&uid(2))])
+    }
+
+    pub(crate) fn with(clients: &[Client]) -> Self {
+        Self::with_locks(clients, None)
+    }
+
+    /// As [`Self::with`], with this program as lock helper.
+    pub(crate) fn with_locks(clients: &[Client], program: Option<PathBuf>) -> Self {
+        let mut world = World::for_agent(|config| config.lock_program = program);
+        world.stop();
+        let scout = FakeDiscovery::default();
+        world.scout = Some(scout.clone());
+        world.start();
+        let mut agent = Agent::connect(&world);
+        agent.set(clients);
+        Self { world, scout, agent }
+    }
+
+    /// Waits for one whole scan and its effects: the scan after it begins when the manager has handled its result.
+    pub(crate) fn scan(&self) {
+        let scans = self.scout.scans();
+        until("a scan", || {
+            self.world.advance(100 * MS);
+            self.scout.scans() >= scans + 2
+        });
+        quiet(&self.world);
+    }
+
+    /// Makes scans until the time to attach is over.
+    pub(crate) fn scan_until_scheduled(&self) {
+        (0..3).for_each(|_| self.scan());
+    }
+
+    pub(crate) fn metric(&self, name: &str, n: usize, more: &str) -> f64 {
+        let text = self.world.metrics();
+        let series = |line: &&str| {
+            line.starts_with(&format!("{name}{{")) && line.contains(&uid(n)) && line.contains(more)
+        };
+        let line = text.lines().find(series).unwrap_or_else(|| panic!("no {name} of {n} {more}"));
+        line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    }
+
+    pub(crate) fn unhooked(&self, n: usize) -> f64 {
+        self.metric("sluice_adopted_processes", n, "")
+    }
+
+    pub(crate) fn uncontrolled(&self, n: usize, why: &str) -> f64 {
+        self.metric("sluice_unsteered_processes", n, &format!("reason=\"{why}\""))
+    }
+
+    /// Attaches a hooked process of a pod with one group, which is always busy.
+    pub(crate) fn hooked(&self, n: usize, group: u32) -> (Hook, Descriptor) {
+        self.announce(self.world.peers.process_of(&uid(n)), group)
+    }
+
+    /// Attaches this process, which announces this group.
+    pub(crate) fn announce(&self, process: FakeProcess, group: u32) -> (Hook, Descriptor) {
+        let descriptor = Descriptor::new();
+        let contexts = [context(group)];
+        let announced: (&[_], &[_]) = (&contexts, &[descriptor.sent.as_fd()]);
+        let hook = Hook::attach_with(&self.world.socket(), &process, "unknown", 0, announced).unwrap();
+        hook.becomes(true, self.world.clock.now());
+        self.wait_for_ownership_checks();
+        (hook, descriptor)
+    }
+
+    /// Waits until every announcement is accepted or refused.
+    pub(crate) fn wait_for_ownership_checks(&self) {
+        until("no announcement waits", || self.world.metric("sluice_announcements_waiting") == Some(0.0));
+        quiet(&self.world);
+    }
+
+    pub(crate) fn group(&self, group: u32) -> (bool, u64) {
+        self.world.driver.group(group)
+    }
+
+    /// Milliseconds of the next 10 s in which each of these groups is enabled.
+    pub(crate) fn enabled_ms(&self, groups: [u32; 2]) -> [u32; 2] {
+        let mut enabled = [0, 0];
+        for _ in 0..2000 {
+            self.world.clock.advance(5 * MS);
+            quiet(&self.world);
+            for (enabled, group) in enabled.iter_mut().zip(groups) {
+                *enabled += 5 * u32::from(self.group(group).0);
+            }
+        }
+        enabled
+    }
+}
+
+pub(crate) fn failure() -> ControlFailure {
+    ControlFailure::Failed(Cause::Refused, "refused".into())
+}

@@ -1,0 +1,50 @@
+//! Processes that cannot be controlled by channel groups: the driver's lock.
+
+use super::harness::Harness;
+use crate::support::agent::{pod, uid};
+use crate::support::steered::quiet;
+use crate::support::{MS, until};
+use sluice_pod_manager::adopt::ObstacleKind;
+use std::path::{Path, PathBuf};
+
+/// A lock helper that records its commands and its end in a log.
+fn lock_helper(folder: &Path) -> (PathBuf, PathBuf) {
+    use std::os::unix::fs::PermissionsExt;
+    let (program, log) = (folder.join("helper"), folder.join("helper.log"));
+    let to = log.display();
+    let read = format!("while read line; do echo \"$line\" >> {to}; echo ok; done");
+    let script = format!("#!/bin/sh\necho \"$@\" >> {to}\n{read}\necho end >> {to}\n");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    (program, log)
+}
+
+#[test]
+fn process_that_cannot_be_controlled_by_groups_is_stopped_by_the_drivers_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, log) = lock_helper(folder.path());
+    let log = || std::fs::read_to_string(&log).unwrap_or_default();
+    let mut node = Harness::with_locks(&[pod(&uid(1)), pod(&uid(2))], Some(program));
+    let (_hook, _descriptor) = node.hooked(2, 2);
+    node.scout.add_uncontrollable(500, &uid(1), ObstacleKind::TooMany);
+    node.scout.add_uncontrollable(501, &uid(1), ObstacleKind::NoGroups);
+    until("it is locked", || {
+        node.scan();
+        log().contains("lock 500 1000")
+    });
+    let uncontrolled = ["too_many", "no_groups"].map(|why| node.uncontrolled(1, why));
+    assert_eq!((node.unhooked(1), uncontrolled), (1.0, [0.0, 1.0]));
+    until("it is locked and unlocked by quanta", || {
+        node.world.advance(10 * MS);
+        quiet(&node.world);
+        let log = log();
+        log.matches("\nunlock 500").count() > 3 && log.matches("\nlock 500").count() > 3
+    });
+    let [_, hooked] = node.enabled_ms([1, 2]);
+    assert!((4500..=5500).contains(&hooked), "{hooked} ms");
+    node.world.stop();
+    until("the lock helper ends", || log().ends_with("end\n"));
+    let log = log();
+    assert!(log.starts_with("hold --locks\n") && !log.contains("501"), "{log}");
+    node.world.start();
+}
